@@ -1,0 +1,10 @@
+// BRAID_CHECK stops the process when something impossible is seen. Input, peers and the environment never make it fail:
+// what they can cause is a Status.
+#pragma once
+
+namespace braid::internal {
+[[noreturn]] void CheckFailed(const char* condition, const char* file, int line);
+}
+
+#define BRAID_CHECK(condition) \
+  (static_cast<bool>(condition) ? (void)0 : ::braid::internal::CheckFailed(#condition, __FILE__, __LINE__))

@@ -1,0 +1,90 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+
+namespace braid {
+namespace {
+
+constexpr char kLetters[] = {'I', 'W', 'E', 'V'};
+
+std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int line) {
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+  std::time_t seconds = micros / 1'000'000;
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  const int fraction = static_cast<int>(micros % 1'000'000);
+  const char letter = kLetters[static_cast<int>(level)];
+  if (format == LogFormat::kIso8601) {
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {} {} {}:{}] ", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                       utc.tm_hour, utc.tm_min, utc.tm_sec, letter, ::getpid(), file, line);
+  }
+  return fmt::format("{}{:02}{:02} {:02}:{:02}:{:02}.{:06} {} {}:{}] ", letter, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
+                     utc.tm_min, utc.tm_sec, fraction, ::getpid(), file, line);
+}
+
+}  // namespace
+
+std::string EscapeForLog(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Logger>> Logger::Create(const Options& options) {
+  std::shared_ptr<spdlog::sinks::sink> sink;
+  if (options.file.empty()) {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  } else {
+    try {
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file);
+    } catch (const spdlog::spdlog_ex& error) {
+      return InvalidArgumentError("cannot open log file '" + options.file + "': " + error.what());
+    }
+  }
+  return std::unique_ptr<Logger>(new Logger(std::move(sink), options));
+}
+
+Logger::Logger() : Logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), Options{}) {}
+
+Logger::Logger(std::shared_ptr<spdlog::sinks::sink> sink, const Options& options)
+    : sink_(std::move(sink)),
+      file_(options.file),
+      enabled_{options.info, options.warning, options.error},
+      verbose_level_(options.verbose_level),
+      format_(options.format) {
+  sink_->set_pattern("%v");
+}
+
+Logger::~Logger() { sink_->flush(); }
+
+void Logger::Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose) {
+  if (!enabled(level, verbose)) return;
+  if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+  std::string text = Prefix(format_, level, file, line) + EscapeForLog(message);
+  sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
+  if (level == LogLevel::kError) sink_->flush();
+}
+
+void Logger::Flush() { sink_->flush(); }
+
+}  // namespace braid

@@ -1,0 +1,88 @@
+// The server's log. One Logger is made in server/ and passed down; two can live in one process.
+//
+//   BRAID_LOG_INFO(log, "loaded '{}' version {}", name, version);
+//
+// A line: level letter, month and day, UTC time, process id, the place, the message:
+//   I1121 06:45:12.123456 4711 catalog.cc:52] loaded 'add_sub' version 1
+// Levels can be switched at run time from any thread. Text that came from outside is escaped: a line stays one line.
+#pragma once
+
+#include <spdlog/fmt/fmt.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace spdlog::sinks {
+class sink;
+}
+
+namespace braid {
+
+enum class LogLevel : unsigned char { kInfo = 0, kWarning = 1, kError = 2, kVerbose = 3 };
+
+enum class LogFormat : unsigned char { kDefault, kIso8601 };
+
+class Logger {
+ public:
+  struct Options {
+    bool info = true;
+    bool warning = true;
+    bool error = true;
+    int verbose_level = 0;  // 0 is off
+    LogFormat format = LogFormat::kDefault;
+    std::string file;  // empty: standard error
+  };
+
+  static Result<std::unique_ptr<Logger>> Create(const Options& options);
+  // Writes to standard error with default options; for tests and tools.
+  Logger();
+  ~Logger();
+
+  bool enabled(LogLevel level, int verbose = 1) const {
+    return level == LogLevel::kVerbose ? verbose_level_.load(std::memory_order_relaxed) >= verbose
+                                       : enabled_[static_cast<int>(level)].load(std::memory_order_relaxed);
+  }
+
+  // Writes one line when the level is enabled. `file` is shown without its folders.
+  void Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose = 1);
+
+  // Run-time switches (the logging extension of the protocols).
+  void set_enabled(LogLevel level, bool on) { enabled_[static_cast<int>(level)] = on; }
+  int verbose_level() const { return verbose_level_; }
+  void set_verbose_level(int level) { verbose_level_ = level; }
+  LogFormat format() const { return format_; }
+  void set_format(LogFormat format) { format_ = format; }
+  const std::string& file() const { return file_; }
+
+  void Flush();
+
+ private:
+  explicit Logger(std::shared_ptr<spdlog::sinks::sink> sink, const Options& options);
+
+  std::shared_ptr<spdlog::sinks::sink> sink_;  // spdlog's sinks are shared by its own interface
+  std::string file_;
+  std::atomic<bool> enabled_[3];
+  std::atomic<int> verbose_level_;
+  std::atomic<LogFormat> format_;
+};
+
+// `text` with control characters (line ends too) as \n, \r, \t or \xNN, for lines that carry text from outside.
+std::string EscapeForLog(std::string_view text);
+
+}  // namespace braid
+
+#define BRAID_LOG_AT(logger, level, verbose, ...)                                                      \
+  do {                                                                                                 \
+    ::braid::Logger& braid_logger_ = (logger);                                                         \
+    if (braid_logger_.enabled(level, verbose)) {                                                       \
+      braid_logger_.Write(level, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__), verbose);              \
+    }                                                                                                  \
+  } while (false)
+#define BRAID_LOG_INFO(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kInfo, 1, __VA_ARGS__)
+#define BRAID_LOG_WARNING(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kWarning, 1, __VA_ARGS__)
+#define BRAID_LOG_ERROR(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kError, 1, __VA_ARGS__)
+#define BRAID_LOG_VERBOSE(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kVerbose, 1, __VA_ARGS__)

@@ -1,0 +1,16 @@
+// Threads are named by their role ("brd-grpc-0", "brd-sched", "brd-reap"), so that `top -H` reads like the design.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace braid {
+
+// Names the calling thread; the kernel keeps 15 characters.
+void SetThreadName(const std::string& name);
+
+// Starts a named thread.
+std::thread StartThread(std::string name, std::function<void()> body);
+
+}  // namespace braid

@@ -1,0 +1,27 @@
+// What the KServe v2 servers, HTTP and gRPC, need of the rest of the server. Built in server/; outlives them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "protocols/kserve/access_policy.h"
+#include "serving/catalog.h"
+#include "serving/model_control.h"
+
+namespace braid {
+
+struct KserveContext {
+  Catalog& catalog;
+  ModelControl& control;
+  Logger& log;
+  // Server metadata.
+  std::string server_name = "braid";
+  std::string server_version;
+  std::vector<std::string> extensions;
+  // --strict-readiness is ModelControl's; these are the restrictions of each protocol.
+  AccessPolicy http_access;
+  AccessPolicy grpc_access;
+};
+
+}  // namespace braid

@@ -1,0 +1,108 @@
+// Catalog: which servables there are, by name and version, with their states.
+//
+// The repository writes it; everybody else reads. A reader on a request's path takes no lock: it looks at a snapshot that it
+// keeps and renews only when the catalog has changed.
+//
+//   CatalogReader reader(catalog);            // one a thread
+//   BRAID_ASSIGN_OR_RETURN(auto handle, reader.Find("add_sub", -1));
+//   Servable& servable = handle->get();       // not stopped while the handle lives
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+enum class VersionState : unsigned char { kUnavailable, kLoading, kReady, kUnloading };
+// "UNAVAILABLE", "LOADING", "READY", "UNLOADING".
+std::string_view VersionStateName(VersionState state);
+
+// One line of the repository index.
+struct IndexEntry {
+  std::string name;
+  // Nothing for a model that was never loaded: it is listed by its name alone.
+  std::optional<int64_t> version;
+  VersionState state = VersionState::kUnavailable;
+  std::string reason;
+};
+
+class Catalog {
+ public:
+  Catalog();
+  ~Catalog();
+
+  // Makes a model known without versions ("in the repository, never loaded"). Known models stay as they are.
+  void AddModel(const std::string& name);
+  // Forgets a model and all its versions.
+  void RemoveModel(const std::string& name);
+  // Sets state and reason of a version that is not ready (any but kReady); requests no longer find it.
+  void SetState(const std::string& name, int64_t version, VersionState state, std::string reason);
+  // Only the reason, and only while the version is in `state`: progress of a long load.
+  void SetReason(const std::string& name, int64_t version, VersionState state, std::string reason);
+  // The version serves from now on; takes the place of the servable that served it before, which is returned so that its
+  // drain can begin.
+  std::shared_ptr<Servable> Publish(std::shared_ptr<Servable> servable);
+
+  // By name, then version. With `ready_only`, versions that are READY and whose servable says that it is ready.
+  // A READY version whose servable is not ready is listed as UNAVAILABLE with the servable's reason.
+  std::vector<IndexEntry> Index(bool ready_only) const;
+  // Every ready version of every model, for statistics, metrics and the table at start.
+  std::vector<std::shared_ptr<Servable>> All() const;
+  // The same of one model; a version of -1 means all of them. Errors: as for Find.
+  Result<std::vector<std::shared_ptr<Servable>>> Versions(const std::string& name, int64_t version) const;
+  // Whether every version is READY with a ready servable, or UNAVAILABLE because it was unloaded.
+  bool AllReady() const;
+
+ private:
+  friend class CatalogReader;
+  struct Version {
+    VersionState state = VersionState::kUnavailable;
+    std::string reason;
+    std::shared_ptr<Servable> servable;  // set while READY
+  };
+  struct TransparentHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  // What a request needs to know: the ready versions, highest last.
+  struct Snapshot {
+    std::unordered_map<std::string, std::map<int64_t, std::shared_ptr<Servable>>, TransparentHash, std::equal_to<>> models;
+  };
+
+  void RebuildLocked();
+  std::shared_ptr<const Snapshot> snapshot() const;
+
+  mutable std::mutex mutex_;
+  std::map<std::string, std::map<int64_t, Version>, std::less<>> models_;  // guarded by mutex_
+  std::shared_ptr<const Snapshot> snapshot_;                               // guarded by mutex_; readers share it
+  std::atomic<uint64_t> generation_{0};                                    // of snapshot_
+};
+
+// One thread's view of the catalog. Not for use by two threads at once.
+class CatalogReader {
+ public:
+  explicit CatalogReader(const Catalog& catalog) : catalog_(catalog) {}
+
+  // The servable of a version, or of the highest ready version when `version` is -1.
+  // Errors: NOT_FOUND with Triton's texts ("Request for unknown model: 'm' is not found", "... 'm' version 9 is not found",
+  // "... 'm' has no available versions").
+  Result<std::unique_ptr<ServableHandle>> Find(std::string_view name, int64_t version);
+
+ private:
+  const Catalog& catalog_;
+  std::shared_ptr<const Catalog::Snapshot> snapshot_;
+  uint64_t generation_ = ~uint64_t{0};
+};
+
+}  // namespace braid

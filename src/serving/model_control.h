@@ -1,0 +1,39 @@
+// What protocols may ask of the model repository. Implemented by repository/, wired in server/.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/catalog.h"
+
+namespace braid {
+
+// The parameters of a load request.
+struct LoadRequest {
+  std::string model_name;
+  // JSON text of a whole ModelConfig, in place of the file's.
+  std::optional<std::string> config_json;
+  // Files in place of the folder's: path relative to the model's folder ("1/model.py") to contents. With any of these,
+  // config_json is required and the folder on disk is not looked at.
+  std::map<std::string, std::string> files;
+};
+
+class ModelControl {
+ public:
+  virtual ~ModelControl() = default;
+
+  // Loads, or reloads if something changed; blocks until done, so it must not be called on a network thread.
+  // Errors: texts and codes of the contract, e.g. UNAVAILABLE outside explicit mode.
+  virtual Status Load(const LoadRequest& request) = 0;
+  // Starts to unload; returns at once. Unknown models are no error.
+  virtual Status Unload(const std::string& model_name, bool unload_dependents) = 0;
+  // True while the server serves; false while it starts and while it exits.
+  virtual bool serving() const = 0;
+  // live: the process works. ready: serving, and (in strict mode) every version is ready.
+  virtual bool server_ready() const = 0;
+};
+
+}  // namespace braid

@@ -1,0 +1,16 @@
+#include "serving/parameters.h"
+
+#include <nlohmann/json.hpp>
+
+namespace braid {
+
+std::string ParametersToJson(const Parameters& parameters) {
+  if (parameters.empty()) return "{}";
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : parameters) {
+    std::visit([&object, &key = name](const auto& v) { object[key] = v; }, value);
+  }
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::ignore);
+}
+
+}  // namespace braid

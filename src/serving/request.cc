@@ -1,0 +1,31 @@
+#include "serving/request.h"
+
+#include "base/check.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+InferenceRequest::InferenceRequest() = default;
+
+InferenceRequest::~InferenceRequest() = default;
+
+void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool final) {
+  BRAID_CHECK(sink != nullptr);
+  ResponseSink* to = sink;
+  if (final) {
+    sink = nullptr;
+    // The handle goes before the client can hear the end, so that a client which then unloads never waits for us.
+    servable.reset();
+  }
+  to->Respond(std::move(response), final);
+}
+
+void InferenceRequest::Fail(Status status) {
+  InferenceResponse response;
+  response.status = std::move(status);
+  response.model_name = model_name;
+  if (servable) response.model_version = servable->get().info().version;
+  Respond(std::move(response), true);
+}
+
+}  // namespace braid

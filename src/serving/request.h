@@ -1,0 +1,92 @@
+// One inference request and the sink that takes its responses.
+//
+// A request has one owner at a time (the protocol while it reads it, the scheduler while it waits, an instance while it
+// runs) and only its owner answers it. It ends exactly once: with the response that is marked final, which may be an error.
+// A client that goes away does not answer; it marks the request's Cancellation, and the owner ends the request.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/cancellation.h"
+#include "serving/parameters.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+struct InferenceResponse {
+  // An error response carries no outputs.
+  Status status;
+  std::vector<Tensor> outputs;
+  Parameters parameters;
+  // Set by the servable that answers; empty for errors before one accepted the request.
+  std::string model_name;
+  int64_t model_version = 0;
+};
+
+// Takes the responses of one request. Implemented by protocols, and by whatever else asks for inference.
+class ResponseSink {
+ public:
+  virtual ~ResponseSink() = default;
+
+  // Called by the request's owner, never twice at the same time, on any thread; must not block. `response` is empty only
+  // together with `final`: the request ends without one more response. After the call with `final` the sink is not touched
+  // again, so it may delete itself in it. Buffers of the response may be kept as long as they are needed.
+  virtual void Respond(std::optional<InferenceResponse> response, bool final) = 0;
+};
+
+// A sequence is named by a number or by a text; 0 and "" are none.
+using CorrelationId = std::variant<uint64_t, std::string>;
+
+class ServableHandle;
+
+struct InferenceRequest {
+  InferenceRequest();
+  ~InferenceRequest();
+  InferenceRequest(const InferenceRequest&) = delete;
+  InferenceRequest& operator=(const InferenceRequest&) = delete;
+
+  std::string id;
+  std::string model_name;
+  // -1: the version which the model's policy prefers.
+  int64_t model_version = -1;
+
+  CorrelationId correlation_id = uint64_t{0};
+  bool sequence_start = false;
+  bool sequence_end = false;
+  uint64_t priority = 0;    // 0: the model's default
+  uint64_t timeout_us = 0;  // 0: none
+  Parameters parameters;    // without the reserved ones above
+
+  std::vector<Tensor> inputs;
+  // Empty: all outputs of the model.
+  std::vector<std::string> requested_outputs;
+
+  // SteadyNowNs() when the request was read, and when it entered the queue of its scheduler.
+  int64_t start_ns = 0;
+  int64_t queue_start_ns = 0;
+  // Rows: the size of the batch dimension; 1 for models without one. Set by CheckRequest().
+  int64_t batch_size = 1;
+
+  // Null when nobody can cancel.
+  std::shared_ptr<Cancellation> cancellation;  // shared by the protocol's call and this
+  // Not owned; see ResponseSink. Null once the final response was delivered.
+  ResponseSink* sink = nullptr;
+  // Keeps the servable alive and not yet drained while the request runs.
+  std::unique_ptr<ServableHandle> servable;
+
+  bool cancelled() const { return cancellation != nullptr && cancellation->cancelled(); }
+
+  // Delivers one response; with `final` the request has ended. REQUIRES: not ended.
+  void Respond(std::optional<InferenceResponse> response, bool final);
+  // Ends the request with an error. REQUIRES: not ended.
+  void Fail(Status status);
+  bool ended() const { return sink == nullptr; }
+};
+
+}  // namespace braid

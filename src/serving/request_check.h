@@ -1,0 +1,15 @@
+// The checks that every request passes before it is scheduled, whatever protocol it came by.
+#pragma once
+
+#include "base/status.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// Compares a request with the servable's specification: inputs known, present, once each, of the right type, shape and byte
+// size; batch dimension; requested outputs known and once each. Sets request.batch_size. Errors: INVALID_ARGUMENT with the
+// texts of the servable's dialect.
+Status CheckRequest(const ServableInfo& info, InferenceRequest& request);
+
+}  // namespace braid

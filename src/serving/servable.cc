@@ -1,0 +1,23 @@
+#include "serving/servable.h"
+
+#include <algorithm>
+
+namespace braid {
+namespace {
+
+const TensorSpec* Find(const std::vector<TensorSpec>& specs, std::string_view name) {
+  auto it = std::find_if(specs.begin(), specs.end(), [name](const TensorSpec& spec) { return spec.name == name; });
+  return it == specs.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+const TensorSpec* ServableInfo::FindInput(std::string_view name) const { return Find(inputs, name); }
+const TensorSpec* ServableInfo::FindOutput(std::string_view name) const { return Find(outputs, name); }
+
+std::unique_ptr<ServableHandle> ServableHandle::Enter(std::shared_ptr<Servable> servable) {
+  if (!servable->gate().Enter()) return nullptr;
+  return std::unique_ptr<ServableHandle>(new ServableHandle(std::move(servable)));
+}
+
+}  // namespace braid

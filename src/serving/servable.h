@@ -1,0 +1,124 @@
+// Servable: the one interface that a protocol sees. A scheduled model, an ensemble, a pipeline and a graph are servables.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/gate.h"
+#include "base/status.h"
+#include "serving/request.h"
+#include "serving/statistics.h"
+#include "tensor/buffer.h"
+#include "tensor/data_type.h"
+#include "tensor/shape.h"
+
+namespace inference {
+class ModelConfig;
+}
+
+namespace braid {
+
+enum class ServableKind : unsigned char { kModel, kEnsemble, kPipeline, kGraph };
+
+// Whose texts, codes and metadata a servable answers with; its origin decides (see docs/architecture.md).
+enum class Dialect : unsigned char { kTriton, kOvms };
+
+struct TensorSpec {
+  std::string name;
+  DataType type = DataType::kInvalid;
+  // As a client sees it, batch dimension included when there is one; -1 is any size.
+  Shape shape;
+  bool optional = false;
+  bool allow_ragged_batch = false;
+  // For classification, one label a line in the model's label file.
+  std::vector<std::string> labels;
+};
+
+// What is known of a servable once it is loaded; constant after construction.
+struct ServableInfo {
+  std::string name;
+  int64_t version = 1;
+  ServableKind kind = ServableKind::kModel;
+  Dialect dialect = Dialect::kTriton;
+  // The "platform" of metadata: platform of the configuration, else its backend.
+  std::string platform;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  int64_t max_batch_size = 0;  // 0: no batch dimension
+  bool decoupled = false;
+  int instance_count = 1;
+  // The normalised configuration; null where the origin has none. Shared with the backend that runs it.
+  std::shared_ptr<const inference::ModelConfig> config;
+  // Extra labels on the metrics of this model.
+  std::vector<std::pair<std::string, std::string>> metric_tags;
+
+  const TensorSpec* FindInput(std::string_view name) const;
+  const TensorSpec* FindOutput(std::string_view name) const;
+};
+
+// Whether a servable can answer now. `reason` says why not, e.g. that an instance is being restarted.
+struct Readiness {
+  bool ready = true;
+  std::string reason;
+};
+
+class Servable {
+ public:
+  Servable(ServableInfo info) : info_(std::move(info)) {}  // NOLINT: implicit is of no harm here
+  virtual ~Servable() = default;
+  Servable(const Servable&) = delete;
+  Servable& operator=(const Servable&) = delete;
+
+  const ServableInfo& info() const { return info_; }
+  ModelStatistics& statistics() { return statistics_; }
+  const ModelStatistics& statistics() const { return statistics_; }
+  // Requests pass the gate by ServableHandle; closing it starts the drain.
+  Gate& gate() { return gate_; }
+
+  // Where a protocol puts the bytes of inputs, so that nobody has to copy them again.
+  virtual BufferAllocator& input_allocator() = 0;
+
+  // Checks and runs a request; never blocks. All results, errors too, arrive at the request's sink, perhaps before this
+  // returns. REQUIRES: request->sink is set, request->servable holds this servable.
+  virtual void Infer(std::unique_ptr<InferenceRequest> request) = 0;
+
+  // May be asked often; does not block.
+  virtual Readiness readiness() const = 0;
+
+  // Requests accepted and not yet running, for the pending gauge.
+  virtual int64_t pending_requests() const { return 0; }
+
+  // Ends what runs the servable: instances are finalized and gone when this returns, or at the deadline (SteadyNowNs()
+  // time) are ended by force. Blocks; called once, by the repository, after the gate is closed. Requests that are still
+  // inside at the deadline fail with UNAVAILABLE.
+  virtual void Stop(int64_t deadline_ns) = 0;
+
+ protected:
+  ServableInfo info_;
+  ModelStatistics statistics_;
+
+ private:
+  Gate gate_;
+};
+
+// A place inside a servable's gate, with a share in the servable. While one exists, the servable is not stopped.
+class ServableHandle {
+ public:
+  // Null when the servable has closed its gate.
+  static std::unique_ptr<ServableHandle> Enter(std::shared_ptr<Servable> servable);
+  ~ServableHandle() { servable_->gate().Leave(); }
+  ServableHandle(const ServableHandle&) = delete;
+  ServableHandle& operator=(const ServableHandle&) = delete;
+
+  Servable& get() const { return *servable_; }
+  Servable* operator->() const { return servable_.get(); }
+
+ private:
+  explicit ServableHandle(std::shared_ptr<Servable> servable) : servable_(std::move(servable)) {}
+  std::shared_ptr<Servable> servable_;
+};
+
+}  // namespace braid

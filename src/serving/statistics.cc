@@ -1,0 +1,55 @@
+#include "serving/statistics.h"
+
+#include "base/clock.h"
+
+namespace braid {
+
+std::string_view FailureReasonName(FailureReason reason) {
+  switch (reason) {
+    case FailureReason::kRejected:
+      return "REJECTED";
+    case FailureReason::kCanceled:
+      return "CANCELED";
+    case FailureReason::kBackend:
+      return "BACKEND";
+    case FailureReason::kOther:
+      return "OTHER";
+  }
+  return "OTHER";
+}
+
+void ModelStatistics::RecordExecution(int64_t rows, const ExecutionTimes& times) {
+  std::lock_guard lock(mutex_);
+  ++totals_.execution_count;
+  BatchStatistic& batch = totals_.batches[rows];
+  batch.compute_input.Add(times.input_end_ns - times.compute_start_ns);
+  batch.compute_infer.Add(times.infer_end_ns - times.input_end_ns);
+  batch.compute_output.Add(times.output_end_ns - times.infer_end_ns);
+}
+
+void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns, const ExecutionTimes& times) {
+  const int64_t now_ms = WallNowMs();
+  std::lock_guard lock(mutex_);
+  totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
+  totals_.inference_count += static_cast<uint64_t>(rows);
+  totals_.success.Add(times.output_end_ns - start_ns);
+  totals_.queue.Add(times.compute_start_ns - queue_start_ns);
+  totals_.compute_input.Add(times.input_end_ns - times.compute_start_ns);
+  totals_.compute_infer.Add(times.infer_end_ns - times.input_end_ns);
+  totals_.compute_output.Add(times.output_end_ns - times.infer_end_ns);
+}
+
+void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int64_t end_ns) {
+  const int64_t now_ms = WallNowMs();
+  std::lock_guard lock(mutex_);
+  totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
+  totals_.fail.Add(end_ns - start_ns);
+  ++totals_.failures[static_cast<int>(reason)];
+}
+
+StatisticsSnapshot ModelStatistics::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+}  // namespace braid

@@ -1,0 +1,75 @@
+// What a servable has done since it was loaded; the numbers of the statistics extension and of the metrics endpoint.
+//
+// Recorded before the response can be seen by its client. One short lock of the servable's own; nothing global.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+
+namespace braid {
+
+struct DurationStatistic {
+  uint64_t count = 0;
+  uint64_t ns = 0;
+  void Add(int64_t duration_ns, uint64_t times = 1) {
+    count += times;
+    ns += duration_ns > 0 ? static_cast<uint64_t>(duration_ns) : 0;
+  }
+};
+
+enum class FailureReason : unsigned char { kRejected = 0, kCanceled = 1, kBackend = 2, kOther = 3 };
+inline constexpr int kFailureReasonCount = 4;
+// "REJECTED", "CANCELED", "BACKEND", "OTHER".
+std::string_view FailureReasonName(FailureReason reason);
+
+struct BatchStatistic {
+  DurationStatistic compute_input;
+  DurationStatistic compute_infer;
+  DurationStatistic compute_output;
+};
+
+struct StatisticsSnapshot {
+  uint64_t last_inference_ms = 0;  // since 1970
+  uint64_t inference_count = 0;    // rows
+  uint64_t execution_count = 0;
+  DurationStatistic success;
+  DurationStatistic fail;
+  DurationStatistic queue;
+  DurationStatistic compute_input;
+  DurationStatistic compute_infer;
+  DurationStatistic compute_output;
+  DurationStatistic cache_hit;
+  DurationStatistic cache_miss;
+  std::map<int64_t, BatchStatistic> batches;  // by rows of the execution
+  uint64_t failures[kFailureReasonCount] = {};
+};
+
+// The times of one execution, SteadyNowNs().
+struct ExecutionTimes {
+  int64_t compute_start_ns = 0;  // left the queue
+  int64_t input_end_ns = 0;      // inputs are ready for user code
+  int64_t infer_end_ns = 0;      // user code returned
+  int64_t output_end_ns = 0;     // outputs are ready to send
+};
+
+class ModelStatistics {
+ public:
+  // One execution ran, over `rows` rows; called before its responses are delivered.
+  void RecordExecution(int64_t rows, const ExecutionTimes& times);
+  // A request ended well.
+  void RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns, const ExecutionTimes& times);
+  // A request ended with an error.
+  void RecordFailure(FailureReason reason, int64_t start_ns, int64_t end_ns);
+
+  StatisticsSnapshot Snapshot() const;
+
+ private:
+  mutable std::mutex mutex_;
+  StatisticsSnapshot totals_;  // guarded by mutex_
+};
+
+}  // namespace braid

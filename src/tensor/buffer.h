@@ -1,0 +1,107 @@
+// Reference-counted memory of tensors.
+//
+// A Buffer is a view of bytes together with a share in their owner; copying it copies no bytes. Whoever allocates a buffer
+// may write to it until it hands the first copy on; after that it is read only, unless it is the sole holder.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace braid {
+
+// Owns the memory of buffers; deleted when the last buffer lets go, on whichever thread that is.
+class BufferOwner {
+ public:
+  BufferOwner() = default;
+  BufferOwner(const BufferOwner&) = delete;
+  BufferOwner& operator=(const BufferOwner&) = delete;
+
+  void AddReference() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void DropReference() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) Destroy();
+  }
+  // True when the caller holds the only reference.
+  bool unique() const { return references_.load(std::memory_order_acquire) == 1; }
+
+ protected:
+  virtual ~BufferOwner() = default;
+  // Called once, by the last holder. The default deletes; pools take the object back instead.
+  virtual void Destroy() { delete this; }
+  // For pools that hand the same object out again.
+  void ResetReferences() { references_.store(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint32_t> references_{1};
+};
+
+class Buffer {
+ public:
+  // Empty: no bytes, no owner.
+  Buffer() = default;
+  // Takes over one reference to `owner`.
+  Buffer(std::byte* data, size_t size, BufferOwner* owner) : data_(data), size_(size), owner_(owner) {}
+  Buffer(const Buffer& other) : data_(other.data_), size_(other.size_), owner_(other.owner_) {
+    if (owner_) owner_->AddReference();
+  }
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        owner_(std::exchange(other.owner_, nullptr)) {}
+  Buffer& operator=(Buffer other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(owner_, other.owner_);
+    return *this;
+  }
+  ~Buffer() {
+    if (owner_) owner_->DropReference();
+  }
+
+  const std::byte* data() const { return data_; }
+  // REQUIRES: see the rule on top of this file.
+  std::byte* mutable_data() { return data_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  BufferOwner* owner() const { return owner_; }
+
+  // A view of a part, which shares the owner. REQUIRES: offset + size <= this->size().
+  Buffer Slice(size_t offset, size_t size) const {
+    BRAID_CHECK(offset <= size_ && size <= size_ - offset);
+    if (owner_) owner_->AddReference();
+    return {data_ + offset, size, owner_};
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  BufferOwner* owner_ = nullptr;
+};
+
+// Where buffers come from. Every servable names the allocator from which its inputs are read without a further copy.
+class BufferAllocator {
+ public:
+  virtual ~BufferAllocator() = default;
+  // Memory aligned to 64 bytes, of undefined contents. Any thread. A size of 0 gives an empty buffer.
+  // Errors: UNAVAILABLE when a memory budget is used up; the text names the setting.
+  virtual Result<Buffer> Allocate(size_t size) = 0;
+};
+
+// From the process's own heap.
+class HeapAllocator final : public BufferAllocator {
+ public:
+  Result<Buffer> Allocate(size_t size) override;
+};
+
+// A heap buffer that holds a copy of `bytes`.
+Buffer CopyToHeap(std::span<const std::byte> bytes);
+
+}  // namespace braid

@@ -1,0 +1,47 @@
+#include "tensor/shape.h"
+
+namespace braid {
+
+std::optional<int64_t> ElementCount(const Shape& shape) {
+  // A zero dimension makes the tensor empty whatever the others are, so overflow is looked for among the others only.
+  int64_t count = 1;
+  bool empty = false;
+  for (int64_t dim : shape) {
+    if (dim < 0) return std::nullopt;
+    if (dim == 0) empty = true;
+  }
+  if (empty) return 0;
+  for (int64_t dim : shape) {
+    if (__builtin_mul_overflow(count, dim, &count)) return std::nullopt;
+  }
+  return count;
+}
+
+std::optional<size_t> ByteSize(DataType type, const Shape& shape) {
+  const size_t element = ElementSize(type);
+  if (element == 0) return std::nullopt;
+  const auto count = ElementCount(shape);
+  if (!count) return std::nullopt;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(*count, static_cast<int64_t>(element), &bytes)) return std::nullopt;
+  return static_cast<size_t>(bytes);
+}
+
+std::string ShapeToString(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i != 0) text += ',';
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+bool ShapeMatches(const Shape& expected, const Shape& actual) {
+  if (expected.size() != actual.size()) return false;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i] != -1 && expected[i] != actual[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace braid
