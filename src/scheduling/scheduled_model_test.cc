@@ -19,7 +19,9 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kSecond = 1'000'000'000;
 
 struct Client {
-  RecordingSink sink;
+  // Shared with the fixture, whose end answers what a test has left unanswered.
+  std::shared_ptr<RecordingSink> owned_sink = std::make_shared<RecordingSink>();
+  RecordingSink& sink = *owned_sink;
   std::shared_ptr<Cancellation> cancellation = std::make_shared<Cancellation>();
   InferenceRequest* request = nullptr;  // while it has not ended
 };
@@ -67,6 +69,7 @@ class ScheduledModelTest : public ::testing::Test {
     auto request = std::make_unique<InferenceRequest>();
     request->model_name = "m";
     request->sink = &client.sink;
+    sinks_.push_back(client.owned_sink);
     request->cancellation = client.cancellation;
     request->servable = ServableHandle::Enter(model_);
     request->start_ns = timers_.NowNs();
@@ -88,6 +91,7 @@ class ScheduledModelTest : public ::testing::Test {
   StatisticsSnapshot stats() { return model_->statistics().Snapshot(); }
   uint64_t failures(FailureReason reason) { return stats().failures[static_cast<int>(reason)]; }
 
+  std::vector<std::shared_ptr<RecordingSink>> sinks_;
   ManualTimers timers_;
   Logger log_;
   FakeBackendModel* backend_ = nullptr;
@@ -390,7 +394,8 @@ TEST_F(ScheduledModelTest, CountsADecoupledRequestAtItsEnd) {
 TEST_F(ScheduledModelTest, RunsElsewhereWhatADeadInstanceHadNotBegun) {
   Start(2);
   std::vector<Client> clients(6);
-  Infer(clients[0]);
+  Client warm;
+  Infer(warm);
   Finish(0, 100 * kUs);
   for (size_t i = 0; i < 6; ++i) Infer(clients[i]);
   ASSERT_EQ(instance(0).inside(), 3u);
