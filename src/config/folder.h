@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -19,16 +20,18 @@ namespace braid {
 
 class Folder {
  public:
+  enum class Kind : unsigned char { kFile, kFolder, kOther };
   struct Entry {
     std::string name;
-    bool is_folder = false;  // a symbolic link counts as what it leads to, while that is beneath
+    // Of what a symbolic link leads to; kOther when that is not beneath this folder.
+    Kind kind = Kind::kOther;
   };
 
   // Opens any folder by path; the path is the operator's and is followed wherever it leads.
   static Result<Folder> Open(const std::string& path);
 
-  // Opens a folder beneath this one. Errors: NOT_FOUND when there is none, INTERNAL when it cannot be opened or the name
-  // leads out of this folder.
+  // Opens a folder beneath this one. Errors: NOT_FOUND when there is none; INTERNAL when it cannot be opened, e.g. because
+  // the name leads out of this folder.
   Result<Folder> OpenFolder(const std::string& relative_path) const;
 
   // A whole file beneath this one. Errors: as above; also not a regular file, or more than `max_bytes`.
@@ -38,14 +41,15 @@ class Folder {
   // Everything in this folder but "." and "..", sorted by name. Errors: INTERNAL; more than `max_entries`.
   Result<std::vector<Entry>> List(size_t max_entries) const;
 
-  // What `name`, one of this folder's own entries, is; symbolic links are followed for it. False when it is nothing.
+  // Size and times of one of this folder's own entries; a symbolic link is followed for it wherever it leads, which tells no
+  // more than that something has changed. False when there is nothing.
   bool Stat(const std::string& name, struct stat& result) const;
 
   // Creates a file with `content` in this folder, and the folders before it; nothing that exists is overwritten or followed.
   // Only the server's user can read it. REQUIRES: IsPlainRelativePath(relative_path).
   Status CreateFile(const std::string& relative_path, std::string_view content) const;
 
-  // Absolute, as it was opened.
+  // As it was opened, made absolute.
   const std::string& path() const { return path_; }
 
  private:
