@@ -53,7 +53,10 @@ def test_module_is_ready_for_use_while_completing(repository, serve):
 
 
 def test_constructor_is_not_called(repository, serve):
-    source = completing(INPUT, OUTPUT) + "\n    made = 0\n    def __init__(self):\n        print('constructed once', flush=True)\n"
+    source = (
+        completing(INPUT, OUTPUT)
+        + "\n    made = 0\n    def __init__(self):\n        print('constructed once', flush=True)\n"
+    )
     repository.add("auto", source, None)
     server = serve(repository)
     server.wait_for_log("constructed once")

@@ -333,7 +333,10 @@ def test_several_instances_run_at_the_same_time(repository, serve, connect):
 @pytest.mark.parametrize(
     ("batching", "text"),
     [
-        ("dynamic_batching { preferred_batch_size: [9] }", "dynamic batching preferred size must be <= max batch size for"),
+        (
+            "dynamic_batching { preferred_batch_size: [9] }",
+            "dynamic batching preferred size must be <= max batch size for",
+        ),
         ("dynamic_batching { preferred_batch_size: [0] }", "dynamic batching preferred size must be "),
     ],
 )

@@ -36,7 +36,9 @@ ALL_TYPES = per_request(
     )
     """
 )
-ADD_SUB = per_request("a, b = get(request, 'INPUT0'), get(request, 'INPUT1'); return respond(OUTPUT0=a + b, OUTPUT1=a - b)")
+ADD_SUB = per_request(
+    "a, b = get(request, 'INPUT0'), get(request, 'INPUT1'); return respond(OUTPUT0=a + b, OUTPUT1=a - b)"
+)
 # What the model sees of a request, as JSON.
 SEEN = per_request(
     """
@@ -398,7 +400,9 @@ def test_wrong_shape_of_a_batching_model_comes_with_a_note(client):
 
 def test_batch_too_big(client):
     rows = np.ones((5, 4), dtype=np.float32)
-    with client.fails("INVALID_ARG", "[request id: <id_unknown>] inference request batch-size must be <= 4 for 'batched'"):
+    with client.fails(
+        "INVALID_ARG", "[request id: <id_unknown>] inference request batch-size must be <= 4 for 'batched'"
+    ):
         client.infer("batched", {"INPUT0": rows, "INPUT1": rows})
 
 
@@ -490,9 +494,7 @@ def test_fp16_output_through_json_is_refused(server, connect):
         "INVALID_ARG",
         contains="sending FP16 data via JSON is not supported. Please use the binary data format for output",
     ):
-        client.infer(
-            "all_types", [client.input("IN_FP16", half)], [client.output("OUT_FP16", binary_data=False)]
-        )
+        client.infer("all_types", [client.input("IN_FP16", half)], [client.output("OUT_FP16", binary_data=False)])
 
 
 def test_json_that_is_none(server):
@@ -558,7 +560,10 @@ def test_bad_header_length(server, header):
     status, _, body = binary_request(server, "matrix", {"inputs": []}, b"", header)
     assert status == 400
     error = json.loads(body)["error"]
-    assert "Unable to parse Inference-Header-Content-Length, got: " in error or "inference header size should be in range (0, " in error
+    assert (
+        "Unable to parse Inference-Header-Content-Length, got: " in error
+        or "inference header size should be in range (0, " in error
+    )
 
 
 def test_binary_input_without_header_length(server):
@@ -578,7 +583,10 @@ def test_wrong_number_of_strings(server):
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"\x01\0\0\0a", "unexpected number of string elements 1 for inference input 'IN' for model 'strings', expecting 2"),
+        (
+            b"\x01\0\0\0a",
+            "unexpected number of string elements 1 for inference input 'IN' for model 'strings', expecting 2",
+        ),
         (b"\x01\0\0\0a\x05\0", "incomplete string length indicator for inference input 'IN'"),
         (
             b"\x01\0\0\0a\x05\0\0\0xy",
@@ -611,7 +619,10 @@ def test_grpc_must_not_mix_raw_and_typed_contents(server, connect):
     one = request.inputs.add(name="IN", datatype="INT32", shape=[1, 3])
     one.contents.int_contents.extend([1, 2, 3])
     request.raw_input_contents.append(b"\0" * 12)
-    with pytest.raises(Exception, match="contents field must not be specified when using raw_input_contents for 'IN' for model 'matrix'"):
+    with pytest.raises(
+        Exception,
+        match="contents field must not be specified when using raw_input_contents for 'IN' for model 'matrix'",
+    ):
         client.raw._client_stub.ModelInfer(request)
 
 

@@ -207,15 +207,7 @@ def probe(server, connect):
 
 # ---- 1: the surface --------------------------------------------------------------------------------------------------
 
-NAMES = """
-Tensor InferenceRequest InferenceResponse TritonError TritonModelException Logger MetricFamily ModelConfig PreferredMemory
-get_input_tensor_by_name get_output_tensor_by_name get_input_config_by_name get_output_config_by_name
-using_decoupled_model_transaction_policy triton_to_numpy_type numpy_to_triton_type triton_string_to_numpy
-serialize_byte_tensor deserialize_bytes_tensor get_model_dir load_model unload_model is_model_ready
-TRITONSERVER_REQUEST_FLAG_SEQUENCE_START TRITONSERVER_REQUEST_FLAG_SEQUENCE_END TRITONSERVER_RESPONSE_COMPLETE_FINAL
-TRITONSERVER_REQUEST_RELEASE_ALL TRITONSERVER_REQUEST_RELEASE_RESCHEDULE TRITONSERVER_MEMORY_GPU TRITONSERVER_MEMORY_CPU
-TRITON_STRING_TO_NUMPY np json struct
-""".split()
+NAMES = ["Tensor", "InferenceRequest", "InferenceResponse", "TritonError", "TritonModelException", "Logger", "MetricFamily", "ModelConfig", "PreferredMemory", "get_input_tensor_by_name", "get_output_tensor_by_name", "get_input_config_by_name", "get_output_config_by_name", "using_decoupled_model_transaction_policy", "triton_to_numpy_type", "numpy_to_triton_type", "triton_string_to_numpy", "serialize_byte_tensor", "deserialize_bytes_tensor", "get_model_dir", "load_model", "unload_model", "is_model_ready", "TRITONSERVER_REQUEST_FLAG_SEQUENCE_START", "TRITONSERVER_REQUEST_FLAG_SEQUENCE_END", "TRITONSERVER_RESPONSE_COMPLETE_FINAL", "TRITONSERVER_REQUEST_RELEASE_ALL", "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE", "TRITONSERVER_MEMORY_GPU", "TRITONSERVER_MEMORY_CPU", "TRITON_STRING_TO_NUMPY", "np", "json", "struct"]
 
 
 def test_module_has_every_name(probe):
@@ -371,7 +363,7 @@ def test_type_helpers(probe):
         "p.numpy_to_triton_type(np.bytes_), p.numpy_to_triton_type(np.complex64),"
         "p.triton_string_to_numpy('TYPE_BOOL') is bool, p.triton_string_to_numpy('TYPE_STRING') is np.object_]"
     ) == [
-        *"bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 object".split(),
+        *["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "object"],
         None,
         11,
         6,
@@ -574,7 +566,16 @@ def test_type_and_shape_of_outputs_are_not_compared_with_the_configuration(clien
 
 
 def test_error_response_has_its_own_text_and_code(client):
-    for kind in ("UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED"):
+    for kind in (
+        "UNKNOWN",
+        "INTERNAL",
+        "NOT_FOUND",
+        "INVALID_ARG",
+        "UNAVAILABLE",
+        "UNSUPPORTED",
+        "ALREADY_EXISTS",
+        "CANCELLED",
+    ):
         with client.fails(kind, "bare text"):
             ask(client, f"error-{kind}")
     with client.fails("INTERNAL", "bare text"):

@@ -170,10 +170,10 @@ class Server:
         assert not left, f"files left in the temporary folder: {left}"
         # Other servers run beside this one, and models with semaphores of their own: look until only old names are there.
         wait_until(
-            lambda: not {
-                name for name in os.listdir("/dev/shm") if "braid" in name.lower() or "brd" in name.lower()
-            }
-            - self._shared_memory_before,
+            lambda: (
+                not {name for name in os.listdir("/dev/shm") if "braid" in name.lower() or "brd" in name.lower()}
+                - self._shared_memory_before
+            ),
             2.0,
             "the end of shared memory",
         )
