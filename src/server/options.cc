@@ -106,7 +106,7 @@ Status CheckTogether(const ServerOptions& options) {
         "no model repository is given; name a folder of models: braid serve MODELS_DIR");
   }
   const auto& startup = options.startup_models;
-  if (!startup.empty() && options.model_control_mode != ModelControlMode::kExplicit) {
+  if (!startup.empty() && options.model_control_mode != ControlMode::kExplicit) {
     return InvalidArgumentError("--load-model needs --model-control-mode=explicit");
   }
   if (startup.size() > 1 && std::ranges::find(startup, "*") != startup.end()) {

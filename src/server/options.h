@@ -17,11 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/python/worker_spawner.h"
+#include "base/log.h"
+#include "repository/model_repository.h"
+
 namespace braid {
 
-enum class ModelControlMode : unsigned char { kNone, kPoll, kExplicit };
-enum class WorkerStart : unsigned char { kFork, kFresh };
-enum class LogLineFormat : unsigned char { kDefault, kIso8601 };
 enum class GrpcCompression : unsigned char { kNone, kLow, kMedium, kHigh };
 
 enum class OptionOrigin : unsigned char {
@@ -43,7 +44,7 @@ struct ServerOptions {
   // Models
   std::vector<std::string>
       model_repositories;  // --model-repository, --model-store and the arguments that are no options
-  ModelControlMode model_control_mode = ModelControlMode::kNone;
+  ControlMode model_control_mode = ControlMode::kNone;
   std::vector<std::string> startup_models;  // --load-model; {"*"} is all
   int64_t repository_poll_secs = 15;
   std::string model_config_name;
@@ -108,7 +109,7 @@ struct ServerOptions {
   bool log_info = true;
   bool log_warning = true;
   bool log_error = true;
-  LogLineFormat log_format = LogLineFormat::kDefault;
+  LogFormat log_format = LogFormat::kDefault;
   std::string log_file;
 
   // By option name without dashes. Options that are not here have their default.

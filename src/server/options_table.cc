@@ -111,13 +111,13 @@ template <class T>
 using Choices =
     std::array<std::pair<std::string_view, T>, 4>;  // as many as the longest has; the rest is unnamed
 
-constexpr Choices<ModelControlMode> kModelControlModes = {{{"none", ModelControlMode::kNone},
-                                                           {"poll", ModelControlMode::kPoll},
-                                                           {"explicit", ModelControlMode::kExplicit}}};
+constexpr Choices<ControlMode> kControlModes = {{{"none", ControlMode::kNone},
+                                                           {"poll", ControlMode::kPoll},
+                                                           {"explicit", ControlMode::kExplicit}}};
 constexpr Choices<WorkerStart> kWorkerStarts = {
     {{"fork", WorkerStart::kFork}, {"fresh", WorkerStart::kFresh}}};
-constexpr Choices<LogLineFormat> kLogFormats = {
-    {{"default", LogLineFormat::kDefault}, {"ISO8601", LogLineFormat::kIso8601}}};
+constexpr Choices<LogFormat> kLogFormats = {
+    {{"default", LogFormat::kDefault}, {"ISO8601", LogFormat::kIso8601}}};
 constexpr Choices<GrpcCompression> kGrpcCompressions = {{{"none", GrpcCompression::kNone},
                                                          {"low", GrpcCompression::kLow},
                                                          {"medium", GrpcCompression::kMedium},
@@ -299,7 +299,7 @@ const OptionSpec kTable[] = {
     // Models
     WorksMany("model-repository", "DIR", Group::kModels, List<&O::model_repositories>(),
               "A folder of models; also --model-store, or DIR as an argument of its own"),
-    Works("model-control-mode", "MODE", Group::kModels, OneOf<&O::model_control_mode, kModelControlModes>(),
+    Works("model-control-mode", "MODE", Group::kModels, OneOf<&O::model_control_mode, kControlModes>(),
           "Which models are served: none (all, from start to end), poll (all, and the folders are looked at "
           "again), "
           "explicit (those that are asked for)"),
