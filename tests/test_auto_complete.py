@@ -105,8 +105,8 @@ FAILURES = [
     (
         FULL,
         "c.add_output({'name': 'X', 'data_type': 'TYPE_FP32', 'dims': [1], 'optional': True})",
-        "output 'X' in auto-complete-config function for model 'm' contains property other than 'name', 'data_type' and "
-        "'dims'.",
+        "output 'X' in auto-complete-config function for model 'm' contains property other than 'name', 'data_type' "
+        "and 'dims'.",
     ),
     (
         FULL,
@@ -161,8 +161,8 @@ def test_conflicts_are_value_errors(repository, serve):
         "m",
         completing(
             "errors = []",
-            "for call in (lambda: c.set_max_batch_size(1), lambda: c.add_input({'name': 'IN', 'data_type': 'TYPE_INT8', "
-            "'dims': [4]})):",
+            "other = {'name': 'IN', 'data_type': 'TYPE_INT8', 'dims': [4]}",
+            "for call in (lambda: c.set_max_batch_size(1), lambda: c.add_input(other)):",
             "    try:",
             "        call()",
             "    except ValueError:",

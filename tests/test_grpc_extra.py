@@ -56,7 +56,7 @@ def request(model, text, **fields):
     return message
 
 
-# ---- reflection and health -------------------------------------------------------------------------------------------------
+# ---- reflection and health -----------------------------------------------------------------------
 
 
 def test_reflection_lists_the_services(server):
@@ -91,7 +91,7 @@ def test_garbage_is_refused_and_the_server_lives(server, stub):
     assert stub.ServerLive(service_pb2.ServerLiveRequest()).live
 
 
-# ---- unary -----------------------------------------------------------------------------------------------------------------
+# ---- unary ---------------------------------------------------------------------------------------
 
 
 def test_response_carries_raw_contents_only(stub):
@@ -185,7 +185,7 @@ def test_ten_million_strings(server, stub, module_repository):
     assert time.monotonic() - start < 20
 
 
-# ---- streams ---------------------------------------------------------------------------------------------------------------
+# ---- streams -------------------------------------------------------------------------------------
 
 
 class Stream:
@@ -307,7 +307,7 @@ def test_many_streams_at_once(stub):
         assert [r.infer_response.id for r in stream.call] == [f"{place}-{n}" for n in range(10)]
 
 
-# ---- restrictions ----------------------------------------------------------------------------------------------------------
+# ---- restrictions --------------------------------------------------------------------------------
 
 
 def test_restricted_protocol(repository, serve):

@@ -63,7 +63,7 @@ def post(body, *headers, path=PATH, length=True):
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
 
-# ---- routes ----------------------------------------------------------------------------------------------------------------
+# ---- routes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v2/nope", "/v2/models/echo/versions/abc", "/v2/models/echo/nope"])
@@ -114,7 +114,7 @@ def test_query_does_not_change_the_route(server):
     assert server.request("GET", "/v2/health/live?x=1")[0] == 200
 
 
-# ---- connections -------------------------------------------------------------------------------------------------------------
+# ---- connections ---------------------------------------------------------------------------------
 
 
 def test_connection_is_kept(server):
@@ -214,7 +214,7 @@ def test_garbage_is_refused_and_the_server_lives(server, garbage):
     assert server.request("POST", PATH, TEXT)[0] == 200
 
 
-# ---- compression -------------------------------------------------------------------------------------------------------------
+# ---- compression ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
@@ -263,7 +263,7 @@ def test_compressed_bomb_is_refused(server):
     assert "exceeds the maximum allowed input size of 1048576 bytes" in json.loads(body)["error"]
 
 
-# ---- limits ------------------------------------------------------------------------------------------------------------------
+# ---- limits --------------------------------------------------------------------------------------
 
 
 def test_body_beyond_the_limit(server):
@@ -303,7 +303,7 @@ def test_body_below_the_limit(server):
     assert status == 200
 
 
-# ---- headers and restrictions --------------------------------------------------------------------------------------------------
+# ---- headers and restrictions --------------------------------------------------------------------
 
 
 def test_forwarded_headers_become_parameters(server):

@@ -89,7 +89,6 @@ def server(module_repository, module_serve):
     )
     module_repository.add_identity("strings", "STRING", [-1])
     module_repository.add_identity("matrix", "INT32", [-1, 3])
-    module_repository.add_identity("bf16", "BF16", [-1])
     module_repository.add(
         "bf16",
         per_request(
@@ -107,7 +106,7 @@ def seen_by(result):
     return json.loads(result.as_numpy("SEEN")[0])
 
 
-# ---- data types ------------------------------------------------------------------------------------------------------
+# ---- data types ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", WIRE_TYPES)
@@ -263,7 +262,7 @@ def test_only_requested_outputs_come_back(client):
     assert result.as_numpy("OUTPUT1") is not None
 
 
-# ---- what the model sees ---------------------------------------------------------------------------------------------
+# ---- what the model sees -------------------------------------------------------------------------
 
 
 def test_model_sees_id_timeout_and_parameters(client):
@@ -326,7 +325,7 @@ def test_reserved_parameter_keys_are_refused_over_grpc(server, connect):
         client.raw._client_stub.ModelInfer(request)
 
 
-# ---- what is wrong with a request (14.6) -----------------------------------------------------------------------------
+# ---- what is wrong with a request (14.6) ---------------------------------------------------------
 
 ONE = np.ones(4, dtype=np.float32)
 
@@ -508,7 +507,7 @@ def test_deep_json_is_refused(server):
     status, _, body = server.request(
         "POST",
         "/v2/models/matrix/infer",
-        '{"inputs":[{"name":"IN","shape":[1,3],"datatype":"INT32","data":%s}]}' % deep,
+        '{"inputs":[{"name":"IN","shape":[1,3],"datatype":"INT32","data":' + deep + "}]}",
     )
     assert status in (400, 500)
     assert "JSON nesting depth exceeds maximum allowed limit (100)" in json.loads(body)["error"]
@@ -590,8 +589,8 @@ def test_wrong_number_of_strings(server):
         (b"\x01\0\0\0a\x05\0", "incomplete string length indicator for inference input 'IN'"),
         (
             b"\x01\0\0\0a\x05\0\0\0xy",
-            "incomplete string data for inference input 'IN' for model 'strings', expecting string of length 5 but only 2 "
-            "bytes available",
+            "incomplete string data for inference input 'IN' for model 'strings', expecting string of length 5 but "
+            "only 2 bytes available",
         ),
         (b"\x01\0\0\0a\xff\xff\xff\xffxy", "expecting string of length 4294967295 but only 2 bytes available"),
     ],
@@ -646,7 +645,7 @@ def test_grpc_input_in_the_wrong_typed_field(server, connect):
         client.raw._client_stub.ModelInfer(request)
 
 
-# ---- metadata --------------------------------------------------------------------------------------------------------
+# ---- metadata ------------------------------------------------------------------------------------
 
 
 def test_server_metadata(server):
@@ -689,7 +688,7 @@ def test_readiness_of_models(client):
     assert client.raw.is_model_ready("add_sub", "1")
 
 
-# ---- asynchronous clients ----------------------------------------------------------------------------------------------
+# ---- asynchronous clients ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

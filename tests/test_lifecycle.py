@@ -1,6 +1,8 @@
 """Life and death of model processes and of the server (9)."""
 
+import http.client
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 from harness.clients import Client, strings
 from harness.repository import config, per_request
-from harness.server import children, marked_processes
+from harness.server import children, listening_ports, marked_processes
 from harness.waiting import wait_until
 from tritonclient.utils import InferenceServerException
 
@@ -57,7 +59,7 @@ def alive(pid):
         return False
 
 
-# ---- death of a model's process --------------------------------------------------------------------------------------------
+# ---- death of a model's process ------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -134,7 +136,7 @@ def test_queued_requests_of_a_dead_instance_end(repository, serve, connect):
     for thread in threads:
         thread.start()
     wait_until((folder / "STARTED").exists, 20, "the first request")
-    workers = [p for p in children(server.process.pid) if b"slow" in open(f"/proc/{p}/cmdline", "rb").read()]
+    workers = [p for p in children(server.process.pid) if b"slow" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes()]
     (folder / "GO").touch()  # those that come to the new process are answered
     for worker in workers or children(server.process.pid):
         os.kill(worker, signal.SIGKILL)
@@ -144,7 +146,7 @@ def test_queued_requests_of_a_dead_instance_end(repository, serve, connect):
     assert len(results) == 4
 
 
-# ---- failures at load ----------------------------------------------------------------------------------------------------
+# ---- failures at load ----------------------------------------------------------------------------
 
 BAD_MODELS = [
     ("raise ValueError('at import')", "ValueError: at import"),
@@ -161,7 +163,8 @@ BAD_MODELS = [
         "ValueError: in initialize",
     ),
     (
-        "import os\nclass TritonPythonModel:\n    def initialize(self, args): os._exit(3)\n    def execute(self, r): pass",
+        "import os\nclass TritonPythonModel:\n    def initialize(self, args): os._exit(3)\n"
+        "    def execute(self, r): pass",
         "Stub process 'bad_0_0' is not healthy.",
     ),
 ]
@@ -199,15 +202,31 @@ def test_initialize_may_take_longer_than_the_stub_timeout(repository, serve, con
 def test_server_answers_while_models_load(repository, serve):
     source = MORTAL.replace(
         "self.args = args",
-        "self.args = args\n        while not os.path.exists(os.path.join(args['model_repository'], 'GO')): time.sleep(0.005)",
+        """self.args = args
+        open(os.path.join(args["model_repository"], "STARTED"), "w").close()
+        while not os.path.exists(os.path.join(args["model_repository"], "GO")):
+            time.sleep(0.005)""",
     )
     folder = repository.add("late", source, config("late", TEXT, OUT))
-    server = serve(repository, ready=False)
+    server = serve(repository, ready=False, listening=False)
     try:
-        assert server.request("GET", "/v2/health/live")[0] in (200, 503)
-        assert server.request("GET", "/v2/health/ready")[0] in (400, 503)
+        wait_until((folder / "STARTED").exists, 20, "the load")
+        # The addresses are printed when all is up, but the ports are open before.
+        answers = []
+        for port in listening_ports(server.process.pid):
+            try:
+                answers.append(
+                    [
+                        server.request("GET", f"/v2/health/{what}", address=f"127.0.0.1:{port}", timeout=5)[0]
+                        for what in ("live", "ready")
+                    ]
+                )
+            except (OSError, http.client.HTTPException):
+                continue  # gRPC's
+        assert [200, 400] in answers or [200, 503] in answers, answers
     finally:
         (folder / "GO").touch()
+    server.find_ports()
     server.wait_ready()
 
 
@@ -227,7 +246,7 @@ def test_instances_start_in_parallel(repository, serve):
     serve(repository)
 
 
-# ---- the end of the server -------------------------------------------------------------------------------------------------
+# ---- the end of the server -----------------------------------------------------------------------
 
 
 def test_nothing_survives_the_kill_of_the_server(repository, serve, connect):

@@ -42,7 +42,7 @@ def explicit(repository, serve):
     return serve(repository, "--model-control-mode=explicit", "--load-model=a")
 
 
-# ---- explicit mode -----------------------------------------------------------------------------------------------------
+# ---- explicit mode -------------------------------------------------------------------------------
 
 
 def test_only_named_models_are_loaded(explicit):
@@ -238,7 +238,7 @@ def test_star_loads_all(repository, serve):
     assert [m["state"] for m in index(server)] == ["READY", "READY"]
 
 
-# ---- none and poll -------------------------------------------------------------------------------------------------------
+# ---- none and poll -------------------------------------------------------------------------------
 
 
 def test_no_load_by_request_in_mode_none(repository, serve, connect):
@@ -266,7 +266,7 @@ def test_poll_sees_new_changed_and_removed_models(repository, serve, connect):
     assert ask(client, "a") == 11
 
 
-# ---- versions and layout -------------------------------------------------------------------------------------------------
+# ---- versions and layout -------------------------------------------------------------------------
 
 
 def versions_of(server, name):

@@ -121,7 +121,7 @@ def test_statistics_of_an_unknown_model(server):
     assert "'nope'" in body["error"]
 
 
-# ---- metrics -------------------------------------------------------------------------------------------------------------
+# ---- metrics -------------------------------------------------------------------------------------
 
 
 def test_metrics_are_there_from_the_load(server):
@@ -219,7 +219,7 @@ def test_counters_are_exact_under_load(server, connect):
     assert values['nv_inference_pending_request_count{model="rows",version="1"}'] == 0
 
 
-# ---- the log and its switches --------------------------------------------------------------------------------------------
+# ---- the log and its switches --------------------------------------------------------------------
 
 
 def count(server, word):
