@@ -1,4 +1,7 @@
-"""Fixtures of the end-to-end tests. A test that only looks shares its module's server; one that breaks things has its own."""
+"""Fixtures of the end-to-end tests.
+
+Tests that only look share the server of their file; a test that breaks things has its own.
+"""
 
 import contextlib
 

@@ -53,7 +53,10 @@ def test_module_is_ready_for_use_while_completing(repository, serve):
 
 
 def test_constructor_is_not_called(repository, serve):
-    source = completing(INPUT, OUTPUT) + "\n    made = 0\n    def __init__(self):\n        print('constructed once', flush=True)\n"
+    source = (
+        completing(INPUT, OUTPUT)
+        + "\n    made = 0\n    def __init__(self):\n        print('constructed once', flush=True)\n"
+    )
     repository.add("auto", source, None)
     server = serve(repository)
     server.wait_for_log("constructed once")
@@ -102,8 +105,8 @@ FAILURES = [
     (
         FULL,
         "c.add_output({'name': 'X', 'data_type': 'TYPE_FP32', 'dims': [1], 'optional': True})",
-        "output 'X' in auto-complete-config function for model 'm' contains property other than 'name', 'data_type' and "
-        "'dims'.",
+        "output 'X' in auto-complete-config function for model 'm' contains property other than 'name', 'data_type' "
+        "and 'dims'.",
     ),
     (
         FULL,
@@ -158,8 +161,8 @@ def test_conflicts_are_value_errors(repository, serve):
         "m",
         completing(
             "errors = []",
-            "for call in (lambda: c.set_max_batch_size(1), lambda: c.add_input({'name': 'IN', 'data_type': 'TYPE_INT8', "
-            "'dims': [4]})):",
+            "other = {'name': 'IN', 'data_type': 'TYPE_INT8', 'dims': [4]}",
+            "for call in (lambda: c.set_max_batch_size(1), lambda: c.add_input(other)):",
             "    try:",
             "        call()",
             "    except ValueError:",

@@ -11,8 +11,8 @@ from harness.repository import config, per_request
 IN = [("IN", "INT32", [1])]
 OUT = [("OUT", "INT32", [1]), ("BATCH", "INT32", [1]), ("CALL", "INT32", [1])]
 
-# Gives each request its input, the rows of its batch, and the number of the call. A negative input waits for the file GO, and
-# says that it does by the file STARTED.
+# Gives each request its input, the rows of its batch, and the number of the call. A negative input waits for the
+# file GO, and says that it does by the file STARTED.
 BATCH = """
 import os, time
 import numpy as np
@@ -333,7 +333,10 @@ def test_several_instances_run_at_the_same_time(repository, serve, connect):
 @pytest.mark.parametrize(
     ("batching", "text"),
     [
-        ("dynamic_batching { preferred_batch_size: [9] }", "dynamic batching preferred size must be <= max batch size for"),
+        (
+            "dynamic_batching { preferred_batch_size: [9] }",
+            "dynamic batching preferred size must be <= max batch size for",
+        ),
         ("dynamic_batching { preferred_batch_size: [0] }", "dynamic batching preferred size must be "),
     ],
 )

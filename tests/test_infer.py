@@ -36,7 +36,9 @@ ALL_TYPES = per_request(
     )
     """
 )
-ADD_SUB = per_request("a, b = get(request, 'INPUT0'), get(request, 'INPUT1'); return respond(OUTPUT0=a + b, OUTPUT1=a - b)")
+ADD_SUB = per_request(
+    "a, b = get(request, 'INPUT0'), get(request, 'INPUT1'); return respond(OUTPUT0=a + b, OUTPUT1=a - b)"
+)
 # What the model sees of a request, as JSON.
 SEEN = per_request(
     """
@@ -87,7 +89,6 @@ def server(module_repository, module_serve):
     )
     module_repository.add_identity("strings", "STRING", [-1])
     module_repository.add_identity("matrix", "INT32", [-1, 3])
-    module_repository.add_identity("bf16", "BF16", [-1])
     module_repository.add(
         "bf16",
         per_request(
@@ -105,7 +106,7 @@ def seen_by(result):
     return json.loads(result.as_numpy("SEEN")[0])
 
 
-# ---- data types ------------------------------------------------------------------------------------------------------
+# ---- data types ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", WIRE_TYPES)
@@ -261,7 +262,7 @@ def test_only_requested_outputs_come_back(client):
     assert result.as_numpy("OUTPUT1") is not None
 
 
-# ---- what the model sees ---------------------------------------------------------------------------------------------
+# ---- what the model sees -------------------------------------------------------------------------
 
 
 def test_model_sees_id_timeout_and_parameters(client):
@@ -324,7 +325,7 @@ def test_reserved_parameter_keys_are_refused_over_grpc(server, connect):
         client.raw._client_stub.ModelInfer(request)
 
 
-# ---- what is wrong with a request (14.6) -----------------------------------------------------------------------------
+# ---- what is wrong with a request (14.6) ---------------------------------------------------------
 
 ONE = np.ones(4, dtype=np.float32)
 
@@ -398,7 +399,9 @@ def test_wrong_shape_of_a_batching_model_comes_with_a_note(client):
 
 def test_batch_too_big(client):
     rows = np.ones((5, 4), dtype=np.float32)
-    with client.fails("INVALID_ARG", "[request id: <id_unknown>] inference request batch-size must be <= 4 for 'batched'"):
+    with client.fails(
+        "INVALID_ARG", "[request id: <id_unknown>] inference request batch-size must be <= 4 for 'batched'"
+    ):
         client.infer("batched", {"INPUT0": rows, "INPUT1": rows})
 
 
@@ -490,9 +493,7 @@ def test_fp16_output_through_json_is_refused(server, connect):
         "INVALID_ARG",
         contains="sending FP16 data via JSON is not supported. Please use the binary data format for output",
     ):
-        client.infer(
-            "all_types", [client.input("IN_FP16", half)], [client.output("OUT_FP16", binary_data=False)]
-        )
+        client.infer("all_types", [client.input("IN_FP16", half)], [client.output("OUT_FP16", binary_data=False)])
 
 
 def test_json_that_is_none(server):
@@ -506,7 +507,7 @@ def test_deep_json_is_refused(server):
     status, _, body = server.request(
         "POST",
         "/v2/models/matrix/infer",
-        '{"inputs":[{"name":"IN","shape":[1,3],"datatype":"INT32","data":%s}]}' % deep,
+        '{"inputs":[{"name":"IN","shape":[1,3],"datatype":"INT32","data":' + deep + "}]}",
     )
     assert status in (400, 500)
     assert "JSON nesting depth exceeds maximum allowed limit (100)" in json.loads(body)["error"]
@@ -558,7 +559,10 @@ def test_bad_header_length(server, header):
     status, _, body = binary_request(server, "matrix", {"inputs": []}, b"", header)
     assert status == 400
     error = json.loads(body)["error"]
-    assert "Unable to parse Inference-Header-Content-Length, got: " in error or "inference header size should be in range (0, " in error
+    assert (
+        "Unable to parse Inference-Header-Content-Length, got: " in error
+        or "inference header size should be in range (0, " in error
+    )
 
 
 def test_binary_input_without_header_length(server):
@@ -578,12 +582,15 @@ def test_wrong_number_of_strings(server):
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"\x01\0\0\0a", "unexpected number of string elements 1 for inference input 'IN' for model 'strings', expecting 2"),
+        (
+            b"\x01\0\0\0a",
+            "unexpected number of string elements 1 for inference input 'IN' for model 'strings', expecting 2",
+        ),
         (b"\x01\0\0\0a\x05\0", "incomplete string length indicator for inference input 'IN'"),
         (
             b"\x01\0\0\0a\x05\0\0\0xy",
-            "incomplete string data for inference input 'IN' for model 'strings', expecting string of length 5 but only 2 "
-            "bytes available",
+            "incomplete string data for inference input 'IN' for model 'strings', expecting string of length 5 but "
+            "only 2 bytes available",
         ),
         (b"\x01\0\0\0a\xff\xff\xff\xffxy", "expecting string of length 4294967295 but only 2 bytes available"),
     ],
@@ -611,7 +618,10 @@ def test_grpc_must_not_mix_raw_and_typed_contents(server, connect):
     one = request.inputs.add(name="IN", datatype="INT32", shape=[1, 3])
     one.contents.int_contents.extend([1, 2, 3])
     request.raw_input_contents.append(b"\0" * 12)
-    with pytest.raises(Exception, match="contents field must not be specified when using raw_input_contents for 'IN' for model 'matrix'"):
+    with pytest.raises(
+        Exception,
+        match="contents field must not be specified when using raw_input_contents for 'IN' for model 'matrix'",
+    ):
         client.raw._client_stub.ModelInfer(request)
 
 
@@ -635,7 +645,7 @@ def test_grpc_input_in_the_wrong_typed_field(server, connect):
         client.raw._client_stub.ModelInfer(request)
 
 
-# ---- metadata --------------------------------------------------------------------------------------------------------
+# ---- metadata ------------------------------------------------------------------------------------
 
 
 def test_server_metadata(server):
@@ -678,7 +688,7 @@ def test_readiness_of_models(client):
     assert client.raw.is_model_ready("add_sub", "1")
 
 
-# ---- asynchronous clients ----------------------------------------------------------------------------------------------
+# ---- asynchronous clients ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

@@ -205,17 +205,44 @@ def probe(server, connect):
     return run
 
 
-# ---- 1: the surface --------------------------------------------------------------------------------------------------
+# ---- 1: the surface ------------------------------------------------------------------------------
 
-NAMES = """
-Tensor InferenceRequest InferenceResponse TritonError TritonModelException Logger MetricFamily ModelConfig PreferredMemory
-get_input_tensor_by_name get_output_tensor_by_name get_input_config_by_name get_output_config_by_name
-using_decoupled_model_transaction_policy triton_to_numpy_type numpy_to_triton_type triton_string_to_numpy
-serialize_byte_tensor deserialize_bytes_tensor get_model_dir load_model unload_model is_model_ready
-TRITONSERVER_REQUEST_FLAG_SEQUENCE_START TRITONSERVER_REQUEST_FLAG_SEQUENCE_END TRITONSERVER_RESPONSE_COMPLETE_FINAL
-TRITONSERVER_REQUEST_RELEASE_ALL TRITONSERVER_REQUEST_RELEASE_RESCHEDULE TRITONSERVER_MEMORY_GPU TRITONSERVER_MEMORY_CPU
-TRITON_STRING_TO_NUMPY np json struct
-""".split()
+NAMES = [
+    "Tensor",
+    "InferenceRequest",
+    "InferenceResponse",
+    "TritonError",
+    "TritonModelException",
+    "Logger",
+    "MetricFamily",
+    "ModelConfig",
+    "PreferredMemory",
+    "get_input_tensor_by_name",
+    "get_output_tensor_by_name",
+    "get_input_config_by_name",
+    "get_output_config_by_name",
+    "using_decoupled_model_transaction_policy",
+    "triton_to_numpy_type",
+    "numpy_to_triton_type",
+    "triton_string_to_numpy",
+    "serialize_byte_tensor",
+    "deserialize_bytes_tensor",
+    "get_model_dir",
+    "load_model",
+    "unload_model",
+    "is_model_ready",
+    "TRITONSERVER_REQUEST_FLAG_SEQUENCE_START",
+    "TRITONSERVER_REQUEST_FLAG_SEQUENCE_END",
+    "TRITONSERVER_RESPONSE_COMPLETE_FINAL",
+    "TRITONSERVER_REQUEST_RELEASE_ALL",
+    "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE",
+    "TRITONSERVER_MEMORY_GPU",
+    "TRITONSERVER_MEMORY_CPU",
+    "TRITON_STRING_TO_NUMPY",
+    "np",
+    "json",
+    "struct",
+]
 
 
 def test_module_has_every_name(probe):
@@ -371,7 +398,21 @@ def test_type_helpers(probe):
         "p.numpy_to_triton_type(np.bytes_), p.numpy_to_triton_type(np.complex64),"
         "p.triton_string_to_numpy('TYPE_BOOL') is bool, p.triton_string_to_numpy('TYPE_STRING') is np.object_]"
     ) == [
-        *"bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 object".split(),
+        *[
+            "bool",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "float16",
+            "float32",
+            "float64",
+            "object",
+        ],
         None,
         11,
         6,
@@ -392,7 +433,7 @@ def test_serialisation_helpers(probe):
     ) == ["02000000616200000000", ["ab", ""], True, True]
 
 
-# ---- 2: argument errors ------------------------------------------------------------------------------------------------
+# ---- 2: argument errors --------------------------------------------------------------------------
 
 TYPE_ERRORS = [
     "pb_utils.Tensor(None, np.zeros(1))",
@@ -475,7 +516,7 @@ def test_negative_correlation_id_is_a_runtime_error(probe):
     assert probe(REQUEST + "correlation_id=-1)")["error"] == "RuntimeError"
 
 
-# ---- 3.1: the module and its arguments -----------------------------------------------------------------------------------
+# ---- 3.1: the module and its arguments -----------------------------------------------------------
 
 
 def test_module_knows_where_it_is(server, connect, module_repository):
@@ -547,7 +588,7 @@ def test_model_file_can_have_another_name(server, connect):
     assert result.as_numpy("OUT").tolist() == [b"awaited"]
 
 
-# ---- 3.2: what may be returned -------------------------------------------------------------------------------------------
+# ---- 3.2: what may be returned -------------------------------------------------------------------
 
 
 def ask(client, mode):
@@ -574,7 +615,16 @@ def test_type_and_shape_of_outputs_are_not_compared_with_the_configuration(clien
 
 
 def test_error_response_has_its_own_text_and_code(client):
-    for kind in ("UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED"):
+    for kind in (
+        "UNKNOWN",
+        "INTERNAL",
+        "NOT_FOUND",
+        "INVALID_ARG",
+        "UNAVAILABLE",
+        "UNSUPPORTED",
+        "ALREADY_EXISTS",
+        "CANCELLED",
+    ):
         with client.fails(kind, "bare text"):
             ask(client, f"error-{kind}")
     with client.fails("INTERNAL", "bare text"):
@@ -595,7 +645,7 @@ def test_asynchronous_execute(client):
         client.infer("asynchronous", {"MODE": strings("raise")})
 
 
-# ---- 3.3: failures -------------------------------------------------------------------------------------------------------
+# ---- 3.3: failures -------------------------------------------------------------------------------
 
 FAILED = "Failed to process the request(s) for model 'returns_0', message: "
 
@@ -657,7 +707,7 @@ def test_model_without_execute(client, module_repository):
         client.infer("no_execute", {"MODE": strings("x")})
 
 
-# ---- 3.4: response senders in default mode ---------------------------------------------------------------------------------
+# ---- 3.4: response senders in default mode -------------------------------------------------------
 
 
 @pytest.mark.parametrize(

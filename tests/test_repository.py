@@ -42,7 +42,7 @@ def explicit(repository, serve):
     return serve(repository, "--model-control-mode=explicit", "--load-model=a")
 
 
-# ---- explicit mode -----------------------------------------------------------------------------------------------------
+# ---- explicit mode -------------------------------------------------------------------------------
 
 
 def test_only_named_models_are_loaded(explicit):
@@ -143,9 +143,7 @@ def test_bad_config_override_keeps_what_is_loaded(explicit, connect):
 def test_model_that_exists_only_in_the_request(explicit, connect, repository):
     for protocol in ("http", "grpc"):
         client = connect(protocol, explicit)
-        client.raw.load_model(
-            "memory", config=json.dumps(PLUS_JSON), files={"file:1/model.py": plus(33).encode()}
-        )
+        client.raw.load_model("memory", config=json.dumps(PLUS_JSON), files={"file:1/model.py": plus(33).encode()})
         assert ask(client, "memory") == 33
         client.raw.unload_model("memory")
         wait_until(lambda c=client: not c.raw.is_model_ready("memory"), 10, "the end of memory")
@@ -240,7 +238,7 @@ def test_star_loads_all(repository, serve):
     assert [m["state"] for m in index(server)] == ["READY", "READY"]
 
 
-# ---- none and poll -------------------------------------------------------------------------------------------------------
+# ---- none and poll -------------------------------------------------------------------------------
 
 
 def test_no_load_by_request_in_mode_none(repository, serve, connect):
@@ -268,7 +266,7 @@ def test_poll_sees_new_changed_and_removed_models(repository, serve, connect):
     assert ask(client, "a") == 11
 
 
-# ---- versions and layout -------------------------------------------------------------------------------------------------
+# ---- versions and layout -------------------------------------------------------------------------
 
 
 def versions_of(server, name):
@@ -314,7 +312,12 @@ def test_name_in_the_file_must_be_that_of_the_folder(repository, serve):
 
 
 def test_custom_configuration(repository, serve, connect):
-    repository.add("a", plus(1), PLUS_CONFIG, files={"configs/blue.pbtxt": PLUS_CONFIG + 'parameters { key: "c" value: { string_value: "blue" } }'})
+    repository.add(
+        "a",
+        plus(1),
+        PLUS_CONFIG,
+        files={"configs/blue.pbtxt": PLUS_CONFIG + 'parameters { key: "c" value: { string_value: "blue" } }'},
+    )
     repository.add("b", plus(1), PLUS_CONFIG)
     server = serve(repository, "--model-config-name=blue")
     assert server.json("GET", "/v2/models/a/config")[1]["parameters"] == {"c": {"string_value": "blue"}}
@@ -324,7 +327,7 @@ def test_custom_configuration(repository, serve, connect):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("input [ { name: \"IN\" dims: [1] } ]", "model input 'IN' must specify 'data_type'"),
+        ('input [ { name: "IN" dims: [1] } ]', "model input 'IN' must specify 'data_type'"),
         ("max_batch_size: -1", "'max_batch_size' must be non-negative value for"),
         (
             'input [ { name: "IN" data_type: TYPE_FP32 dims: [0] } ]',
@@ -333,7 +336,10 @@ def test_custom_configuration(repository, serve, connect):
         ('input [ { name: "IN" data_type: TYPE_FP32 } ]', "must specify 'dims'"),
         ("no_such_field: 1", "no_such_field"),
         ("instance_group [ { kind: KIND_GPU } ]", "has kind KIND_GPU but"),
-        ("version_policy { specific { versions: [5] } }", "at least one version must be available under the version policy of model 'a'"),
+        (
+            "version_policy { specific { versions: [5] } }",
+            "at least one version must be available under the version policy of model 'a'",
+        ),
         (
             'input [ { name: "IN" data_type: TYPE_FP32 dims: [2] reshape { shape: [3] } } ]',
             "has different size for dims and reshape",

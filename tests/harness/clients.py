@@ -64,7 +64,9 @@ class Client:
         self.raw.close()
 
     def input(self, name, array, datatype=None, shape=None, **binary):
-        tensor = self.module.InferInput(name, list(array.shape if shape is None else shape), datatype or wire_type(array))
+        tensor = self.module.InferInput(
+            name, list(array.shape if shape is None else shape), datatype or wire_type(array)
+        )
         tensor.set_data_from_numpy(array, **(binary if self.protocol == "http" else {}))
         return tensor
 

@@ -17,9 +17,8 @@ def config(name=None, inputs=(), outputs=(), max_batch_size=None, backend="pytho
     for kind, tensors in (("input", inputs), ("output", outputs)):
         for tensor in tensors:
             tensor_name, data_type, dims, *more = tensor
-            lines.append(
-                f'{kind} [ {{ name: "{tensor_name}" data_type: TYPE_{data_type} dims: {list(dims)} {" ".join(more)} }} ]'
-            )
+            fields = f'name: "{tensor_name}" data_type: TYPE_{data_type} dims: {list(dims)} {" ".join(more)}'
+            lines.append(f"{kind} [ {{ {fields} }} ]")
     lines.append(extra)
     return "\n".join(lines) + "\n"
 

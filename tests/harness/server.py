@@ -43,6 +43,20 @@ def children(pid):
     return found
 
 
+def listening_ports(pid):
+    """TCP ports that a process listens on, IPv4."""
+    sockets = set()
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            sockets.add(os.readlink(link))
+    found = []
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+            found.append(int(fields[1].rpartition(":")[2], 16))
+    return found
+
+
 class Server:
     """`braid serve` on free ports of the loopback interface. Use as a context manager, or call stop()."""
 
@@ -75,7 +89,7 @@ class Server:
         self.stopped = False
         try:
             if listening:
-                self._find_ports(start_timeout)
+                self.find_ports(start_timeout)
             if ready:
                 self.wait_ready(start_timeout)
         except BaseException:
@@ -92,7 +106,7 @@ class Server:
             else:
                 self.kill()
 
-    # ---- output ----------------------------------------------------------------------------------------------------
+    # ---- output ----------------------------------------------------------------------------------
 
     def _read(self, stream, name):
         for line in stream:
@@ -114,9 +128,11 @@ class Server:
         """The first match of a regular expression in the output."""
         return wait_until(lambda: re.search(pattern, self.log), seconds, f"{pattern!r} in the log:\n{self.log}")
 
-    # ---- start and stop --------------------------------------------------------------------------------------------
+    # ---- start and stop --------------------------------------------------------------------------
 
-    def _find_ports(self, seconds):
+    def find_ports(self, seconds=60.0):
+        """Waits for the line that says where the server listens."""
+
         def look():
             for line in list(self._lines["out"]):
                 if line.startswith("listening: "):
@@ -168,12 +184,12 @@ class Server:
         wait_until(lambda: not marked_processes(self.mark), 2.0, "the end of all child processes")
         left = list(self.tempdir.rglob("*"))
         assert not left, f"files left in the temporary folder: {left}"
-        # Other servers run beside this one, and models with semaphores of their own: look until only old names are there.
+        # Tests run beside each other, with semaphores of their own: only names like ours count.
         wait_until(
-            lambda: not {
-                name for name in os.listdir("/dev/shm") if "braid" in name.lower() or "brd" in name.lower()
-            }
-            - self._shared_memory_before,
+            lambda: (
+                not {name for name in os.listdir("/dev/shm") if "braid" in name.lower() or "brd" in name.lower()}
+                - self._shared_memory_before
+            ),
             2.0,
             "the end of shared memory",
         )
@@ -187,7 +203,7 @@ class Server:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
-    # ---- requests --------------------------------------------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------
 
     def connection(self, address=None, timeout=60):
         host, _, port = (address or self.http).rpartition(":")

@@ -19,8 +19,6 @@ class TritonPythonModel:
             shouted = np.array([text.upper().encode("utf-8") for text in texts], dtype=np.object_)
             lengths = np.array([len(text) for text in texts], dtype=np.int32)
             responses.append(
-                pb_utils.InferenceResponse(
-                    [pb_utils.Tensor("SHOUTED", shouted), pb_utils.Tensor("LENGTHS", lengths)]
-                )
+                pb_utils.InferenceResponse([pb_utils.Tensor("SHOUTED", shouted), pb_utils.Tensor("LENGTHS", lengths)])
             )
         return responses
