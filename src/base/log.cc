@@ -21,11 +21,12 @@ std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int 
   const int fraction = static_cast<int>(micros % 1'000'000);
   const char letter = kLetters[static_cast<int>(level)];
   if (format == LogFormat::kIso8601) {
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {} {} {}:{}] ", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                       utc.tm_hour, utc.tm_min, utc.tm_sec, letter, ::getpid(), file, line);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {} {} {}:{}] ", utc.tm_year + 1900,
+                       utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, letter, ::getpid(),
+                       file, line);
   }
-  return fmt::format("{}{:02}{:02} {:02}:{:02}:{:02}.{:06} {} {}:{}] ", letter, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
-                     utc.tm_min, utc.tm_sec, fraction, ::getpid(), file, line);
+  return fmt::format("{}{:02}{:02} {:02}:{:02}:{:02}.{:06} {} {}:{}] ", letter, utc.tm_mon + 1, utc.tm_mday,
+                     utc.tm_hour, utc.tm_min, utc.tm_sec, fraction, ::getpid(), file, line);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Instance: one place where executions of a model run, one after the other. A Python model's instance is a worker process.
+// Instance: one place where executions of a model run, one after the other. A Python model's instance is a
+// worker process.
 //
-// The scheduler decides which requests go together and when; the instance runs them and answers them. Both ends are
-// asynchronous: Execute() hands requests over, the ExecutionListener hears how it went.
+// The scheduler decides which requests go together and when; the instance runs them and answers them. Both
+// ends are asynchronous: Execute() hands requests over, the ExecutionListener hears how it went.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace braid {
 // What one call of user code works on.
 struct Execution {
   std::vector<std::unique_ptr<InferenceRequest>> requests;
-  int64_t rows = 0;             // sum of the requests' batch sizes
+  int64_t rows = 0;              // sum of the requests' batch sizes
   int64_t compute_start_ns = 0;  // when it left the queue
 };
 
@@ -28,17 +29,21 @@ class ExecutionListener {
  public:
   virtual ~ExecutionListener() = default;
 
-  // User code has returned from an execution of `rows` rows; the instance can take another. Comes before the responses that
-  // were returned, so that statistics are never behind what a client sees. `request_count` is that of the execution.
-  virtual void OnExecuted(Instance& instance, int64_t rows, size_t request_count, const ExecutionTimes& times) = 0;
-
-  // A response to a request. With `final` the request has ended and is handed back; else `request` stays with the instance.
-  // `response` is empty only together with `final`. The listener delivers it to the request's sink.
-  virtual void OnResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
+  // User code has returned from an execution of `rows` rows; the instance can take another. Comes before the
+  // responses that were returned, so that statistics are never behind what a client sees. `request_count` is
+  // that of the execution.
+  virtual void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
                           const ExecutionTimes& times) = 0;
 
-  // The instance died with executions which user code never began: they can run elsewhere. Comes after all OnResponse calls
-  // for those it had begun.
+  // A response to a request. With `final` the request has ended and is handed back; else `request` stays with
+  // the instance. `response` is empty only together with `final`. The listener delivers it to the request's
+  // sink.
+  virtual void OnResponse(Instance& instance, InferenceRequest& request,
+                          std::optional<InferenceResponse> response, bool final,
+                          const ExecutionTimes& times) = 0;
+
+  // The instance died with executions which user code never began: they can run elsewhere. Comes after all
+  // OnResponse calls for those it had begun.
   virtual void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) = 0;
 
   // The instance can run executions again, or cannot for now (it died and is being restarted).
@@ -52,8 +57,8 @@ class Instance {
   // The name user code sees, e.g. "add_sub_0_0".
   virtual const std::string& name() const = 0;
 
-  // Takes an execution; never blocks. Several may be handed over ahead, they run in this order. Requests of an instance
-  // that is not available come back by OnUnstarted. Any thread, but one at a time.
+  // Takes an execution; never blocks. Several may be handed over ahead, they run in this order. Requests of
+  // an instance that is not available come back by OnUnstarted. Any thread, but one at a time.
   virtual void Execute(std::unique_ptr<Execution> execution) = 0;
 
   // A passive instance is initialised and never scheduled.

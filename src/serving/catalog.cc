@@ -89,7 +89,8 @@ std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
   std::vector<IndexEntry> index;
   std::lock_guard lock(mutex_);
   for (const auto& [name, versions] : models_) {
-    if (versions.empty() && !ready_only) index.push_back({name, std::nullopt, VersionState::kUnavailable, ""});
+    if (versions.empty() && !ready_only)
+      index.push_back({name, std::nullopt, VersionState::kUnavailable, ""});
     for (const auto& [number, version] : versions) {
       IndexEntry entry{name, number, version.state, version.reason};
       if (version.servable) {
@@ -116,7 +117,8 @@ std::vector<std::shared_ptr<Servable>> Catalog::All() const {
   return all;
 }
 
-Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::string& name, int64_t version) const {
+Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::string& name,
+                                                                 int64_t version) const {
   auto now = snapshot();
   auto model = now->models.find(name);
   if (model == now->models.end()) {
@@ -126,7 +128,8 @@ Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::stri
   for (const auto& [number, servable] : model->second) {
     if (version < 0 || number == version) found.push_back(servable);
   }
-  if (found.empty()) return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
+  if (found.empty())
+    return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
   return found;
 }
 
@@ -143,7 +146,8 @@ bool Catalog::AllReady() const {
 }
 
 Result<std::unique_ptr<ServableHandle>> CatalogReader::Find(std::string_view name, int64_t version) {
-  // A second look is needed only when the servable found has closed its gate since: then the catalog has changed.
+  // A second look is needed only when the servable found has closed its gate since: then the catalog has
+  // changed.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const uint64_t generation = catalog_.generation_.load(std::memory_order_acquire);
     if (generation != generation_) {

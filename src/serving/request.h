@@ -1,8 +1,9 @@
 // One inference request and the sink that takes its responses.
 //
-// A request has one owner at a time (the protocol while it reads it, the scheduler while it waits, an instance while it
-// runs) and only its owner answers it. It ends exactly once: with the response that is marked final, which may be an error.
-// A client that goes away does not answer; it marks the request's Cancellation, and the owner ends the request.
+// A request has one owner at a time (the protocol while it reads it, the scheduler while it waits, an
+// instance while it runs) and only its owner answers it. It ends exactly once: with the response that is
+// marked final, which may be an error. A client that goes away does not answer; it marks the request's
+// Cancellation, and the owner ends the request.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +35,10 @@ class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
 
-  // Called by the request's owner, never twice at the same time, on any thread; must not block. `response` is empty only
-  // together with `final`: the request ends without one more response. After the call with `final` the sink is not touched
-  // again, so it may delete itself in it. Buffers of the response may be kept as long as they are needed.
+  // Called by the request's owner, never twice at the same time, on any thread; must not block. `response` is
+  // empty only together with `final`: the request ends without one more response. After the call with `final`
+  // the sink is not touched again, so it may delete itself in it. Buffers of the response may be kept as long
+  // as they are needed.
   virtual void Respond(std::optional<InferenceResponse> response, bool final) = 0;
 };
 

@@ -7,9 +7,9 @@
 
 namespace braid {
 
-// Compares a request with the servable's specification: inputs known, present, once each, of the right type, shape and byte
-// size; batch dimension; requested outputs known and once each. Sets request.batch_size. Errors: INVALID_ARGUMENT with the
-// texts of the servable's dialect.
+// Compares a request with the servable's specification: inputs known, present, once each, of the right type,
+// shape and byte size; batch dimension; requested outputs known and once each. Sets request.batch_size.
+// Errors: INVALID_ARGUMENT with the texts of the servable's dialect.
 Status CheckRequest(const ServableInfo& info, InferenceRequest& request);
 
 }  // namespace braid
