@@ -186,7 +186,7 @@ class Server:
 
     def _stop(self):
         if self._process is not None:
-            family = processes.tree(self._process.pid)
+            family = processes.family(self._process.pid)
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
                 try:

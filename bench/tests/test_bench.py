@@ -1,7 +1,6 @@
 """The logic of the bench: table, ratios, verdicts, pages. Starts no server."""
 
 import json
-import os
 import pathlib
 import socket
 import subprocess
@@ -247,9 +246,9 @@ def test_server_that_exits_is_a_sample_with_its_log(tmp_path):
 
 
 def test_ending_kills_what_stays():
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        family = processes.tree(child.pid)
+        family = processes.family(child.pid)
         assert list(family) == [child.pid]
         assert processes.end(family, patience_s=0) == 1
     finally:
@@ -259,10 +258,23 @@ def test_ending_kills_what_stays():
     assert processes.end(family, patience_s=0) == 0
 
 
+def test_orphans_of_a_dead_server_are_found():
+    server = subprocess.Popen(["sh", "-c", "sleep 60 & kill -9 $$"], start_new_session=True)
+    server.wait()
+    family = processes.family(server.pid)
+    assert len(family) == 1
+    assert processes.end(family, patience_s=0) == 1
+
+
 def test_a_number_used_again_is_another_process():
-    own = processes.tree(os.getpid())
-    assert processes.alive(own) == own
-    assert processes.alive({pid: start - 1 for pid, start in own.items()}) == {}
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        family = processes.family(child.pid)
+        assert processes.alive(family) == family
+        assert processes.alive({pid: start - 1 for pid, start in family.items()}) == {}
+    finally:
+        child.kill()
+        child.wait()
 
 
 # --- the peer's interpreter
