@@ -6,7 +6,7 @@
 namespace braid::bench {
 namespace {
 
-constexpr size_t kCompareEachBelow = 64 * 1024;
+constexpr size_t kCompareEachBelow = size_t{64} * 1024;
 constexpr uint64_t kCompareEvery = 16;
 
 template <class T, class Operation>

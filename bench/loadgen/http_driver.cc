@@ -21,7 +21,7 @@ namespace braid::bench {
 namespace {
 
 constexpr std::chrono::milliseconds kPauseBeforeDialing{10};
-constexpr size_t kFirstBufferBytes = 64 * 1024;
+constexpr size_t kFirstBufferBytes = size_t{64} * 1024;
 
 Result<UniqueFd> Dial(const Options& options) {
   addrinfo hints{};

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxHeadBytes = 64 * 1024;
+constexpr size_t kMaxHeadBytes = size_t{64} * 1024;
 constexpr size_t kMaxBodyBytes = size_t{1} << 31;
 
 bool EqualsIgnoringCase(std::string_view left, std::string_view right) {
