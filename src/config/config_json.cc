@@ -43,8 +43,10 @@ void AppendValue(const Message& message, const FieldDescriptor* field, int index
   const bool repeated = index >= 0;
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
-      out += (repeated ? reflection.GetRepeatedBool(message, field, index) : reflection.GetBool(message, field)) ? "true"
-                                                                                                                : "false";
+      out +=
+          (repeated ? reflection.GetRepeatedBool(message, field, index) : reflection.GetBool(message, field))
+              ? "true"
+              : "false";
       return;
     case FieldDescriptor::CPPTYPE_INT32:
       out += std::to_string(repeated ? reflection.GetRepeatedInt32(message, field, index)
@@ -63,21 +65,27 @@ void AppendValue(const Message& message, const FieldDescriptor* field, int index
                                      : reflection.GetUInt64(message, field));
       return;
     case FieldDescriptor::CPPTYPE_FLOAT:
-      out += json(repeated ? reflection.GetRepeatedFloat(message, field, index) : reflection.GetFloat(message, field)).dump();
+      out += json(repeated ? reflection.GetRepeatedFloat(message, field, index)
+                           : reflection.GetFloat(message, field))
+                 .dump();
       return;
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      out +=
-          json(repeated ? reflection.GetRepeatedDouble(message, field, index) : reflection.GetDouble(message, field)).dump();
+      out += json(repeated ? reflection.GetRepeatedDouble(message, field, index)
+                           : reflection.GetDouble(message, field))
+                 .dump();
       return;
     case FieldDescriptor::CPPTYPE_ENUM:
       out += EnumName(field, repeated ? reflection.GetRepeatedEnumValue(message, field, index)
                                       : reflection.GetEnumValue(message, field));
       return;
     case FieldDescriptor::CPPTYPE_STRING:
-      AppendString(repeated ? reflection.GetRepeatedString(message, field, index) : reflection.GetString(message, field), out);
+      AppendString(repeated ? reflection.GetRepeatedString(message, field, index)
+                            : reflection.GetString(message, field),
+                   out);
       return;
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      AppendMessage(repeated ? reflection.GetRepeatedMessage(message, field, index) : reflection.GetMessage(message, field),
+      AppendMessage(repeated ? reflection.GetRepeatedMessage(message, field, index)
+                             : reflection.GetMessage(message, field),
                     out);
       return;
   }
@@ -207,7 +215,9 @@ class Reader {
   // Adds a part to the path for as long as it lives.
   class Place {
    public:
-    Place(Reader& reader, const std::string& part) : reader_(reader), length_(reader.path_.size()) { reader.path_ += part; }
+    Place(Reader& reader, const std::string& part) : reader_(reader), length_(reader.path_.size()) {
+      reader.path_ += part;
+    }
     ~Place() { reader_.path_.resize(length_); }
 
    private:
@@ -215,7 +225,9 @@ class Reader {
     size_t length_;
   };
 
-  Status Fault(const std::string& what) const { return InvalidArgumentError((path_.empty() ? "" : path_ + ": ") + what); }
+  Status Fault(const std::string& what) const {
+    return InvalidArgumentError((path_.empty() ? "" : path_ + ": ") + what);
+  }
   Status Expected(const std::string& what) const { return Fault("expected " + what); }
 
   Status ReadField(const json& value, Message& message, const FieldDescriptor* field) {
@@ -261,37 +273,43 @@ class Reader {
       case FieldDescriptor::CPPTYPE_INT32: {
         int32_t number = 0;
         if (!ReadInteger(value, number)) return Expected("an integer of 32 bits");
-        repeated ? reflection.AddInt32(&message, field, number) : reflection.SetInt32(&message, field, number);
+        repeated ? reflection.AddInt32(&message, field, number)
+                 : reflection.SetInt32(&message, field, number);
         return OkStatus();
       }
       case FieldDescriptor::CPPTYPE_INT64: {
         int64_t number = 0;
         if (!ReadInteger(value, number)) return Expected("an integer");
-        repeated ? reflection.AddInt64(&message, field, number) : reflection.SetInt64(&message, field, number);
+        repeated ? reflection.AddInt64(&message, field, number)
+                 : reflection.SetInt64(&message, field, number);
         return OkStatus();
       }
       case FieldDescriptor::CPPTYPE_UINT32: {
         uint32_t number = 0;
         if (!ReadInteger(value, number)) return Expected("a non-negative integer of 32 bits");
-        repeated ? reflection.AddUInt32(&message, field, number) : reflection.SetUInt32(&message, field, number);
+        repeated ? reflection.AddUInt32(&message, field, number)
+                 : reflection.SetUInt32(&message, field, number);
         return OkStatus();
       }
       case FieldDescriptor::CPPTYPE_UINT64: {
         uint64_t number = 0;
         if (!ReadInteger(value, number)) return Expected("a non-negative integer");
-        repeated ? reflection.AddUInt64(&message, field, number) : reflection.SetUInt64(&message, field, number);
+        repeated ? reflection.AddUInt64(&message, field, number)
+                 : reflection.SetUInt64(&message, field, number);
         return OkStatus();
       }
       case FieldDescriptor::CPPTYPE_FLOAT: {
         if (!value.is_number()) return Expected("a number");
         const auto number = value.get<float>();
-        repeated ? reflection.AddFloat(&message, field, number) : reflection.SetFloat(&message, field, number);
+        repeated ? reflection.AddFloat(&message, field, number)
+                 : reflection.SetFloat(&message, field, number);
         return OkStatus();
       }
       case FieldDescriptor::CPPTYPE_DOUBLE: {
         if (!value.is_number()) return Expected("a number");
         const auto number = value.get<double>();
-        repeated ? reflection.AddDouble(&message, field, number) : reflection.SetDouble(&message, field, number);
+        repeated ? reflection.AddDouble(&message, field, number)
+                 : reflection.SetDouble(&message, field, number);
         return OkStatus();
       }
       case FieldDescriptor::CPPTYPE_ENUM: {

@@ -52,7 +52,8 @@ Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags
     const int error_number = errno;
     if (error_number == EINTR || (error_number == EAGAIN && attempt < 16)) continue;
     const std::string path = path_ + "/" + relative_path;
-    if (error_number == EXDEV) return InternalError("failed to open " + path + ": it leads out of the folder");
+    if (error_number == EXDEV)
+      return InternalError("failed to open " + path + ": it leads out of the folder");
     return OpenError("failed to open", path, error_number);
   }
 }
@@ -77,7 +78,8 @@ Result<std::string> Folder::ReadFile(const std::string& relative_path, size_t ma
     if (got < 0) return ErrnoError("failed to read " + path, errno);
     if (got == 0) return content;
     if (content.size() + static_cast<size_t>(got) > max_bytes) {
-      return InternalError("failed to read " + path + ": it is larger than " + std::to_string(max_bytes) + " bytes");
+      return InternalError("failed to read " + path + ": it is larger than " + std::to_string(max_bytes) +
+                           " bytes");
     }
     content.append(piece, static_cast<size_t>(got));
   }
@@ -108,7 +110,8 @@ Result<std::vector<Folder::Entry>> Folder::List(size_t max_entries) const {
     entry.name = found->d_name;
     if (entry.name == "." || entry.name == "..") continue;
     if (entries.size() == max_entries) {
-      return InternalError("failed to list " + path_ + ": it has more than " + std::to_string(max_entries) + " entries");
+      return InternalError("failed to list " + path_ + ": it has more than " + std::to_string(max_entries) +
+                           " entries");
     }
     if (found->d_type == DT_DIR) {
       entry.kind = Kind::kFolder;
@@ -117,7 +120,9 @@ Result<std::vector<Folder::Entry>> Folder::List(size_t max_entries) const {
     } else if (auto target = OpenBeneath(entry.name, O_PATH); target.ok()) {
       struct stat info = {};
       if (::fstat(target->get(), &info) == 0) {
-        entry.kind = S_ISDIR(info.st_mode) ? Kind::kFolder : S_ISREG(info.st_mode) ? Kind::kFile : Kind::kOther;
+        entry.kind = S_ISDIR(info.st_mode)   ? Kind::kFolder
+                     : S_ISREG(info.st_mode) ? Kind::kFile
+                                             : Kind::kOther;
       }
     }
     entries.push_back(std::move(entry));
@@ -133,10 +138,12 @@ bool Folder::Stat(const std::string& name, struct stat& result) const {
 Status Folder::CreateFile(const std::string& relative_path, std::string_view content) const {
   BRAID_CHECK(IsPlainRelativePath(relative_path));
   const std::string path = path_ + "/" + relative_path;
-  for (size_t slash = relative_path.find('/'); slash != std::string::npos; slash = relative_path.find('/', slash + 1)) {
+  for (size_t slash = relative_path.find('/'); slash != std::string::npos;
+       slash = relative_path.find('/', slash + 1)) {
     const std::string parent = relative_path.substr(0, slash);
     const size_t last = parent.rfind('/');
-    Result<UniqueFd> above = OpenBeneath(last == std::string::npos ? "." : parent.substr(0, last), O_PATH | O_DIRECTORY);
+    Result<UniqueFd> above =
+        OpenBeneath(last == std::string::npos ? "." : parent.substr(0, last), O_PATH | O_DIRECTORY);
     if (!above.ok()) return above.status();
     const std::string name = last == std::string::npos ? parent : parent.substr(last + 1);
     if (::mkdirat(above->get(), name.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -144,10 +151,12 @@ Status Folder::CreateFile(const std::string& relative_path, std::string_view con
     }
   }
   const size_t last = relative_path.rfind('/');
-  BRAID_ASSIGN_OR_RETURN(UniqueFd above, OpenBeneath(last == std::string::npos ? "." : relative_path.substr(0, last),
-                                                     O_PATH | O_DIRECTORY));
+  BRAID_ASSIGN_OR_RETURN(
+      UniqueFd above,
+      OpenBeneath(last == std::string::npos ? "." : relative_path.substr(0, last), O_PATH | O_DIRECTORY));
   const std::string name = last == std::string::npos ? relative_path : relative_path.substr(last + 1);
-  UniqueFd file(::openat(above.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  UniqueFd file(
+      ::openat(above.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid()) return ErrnoError("failed to create " + path, errno);
   while (!content.empty()) {
     const ssize_t written = ::write(file.get(), content.data(), content.size());
@@ -164,8 +173,10 @@ bool IsPlainRelativePath(std::string_view path) {
   while (!path.empty()) {
     const size_t slash = path.find('/');
     const std::string_view part = path.substr(0, slash);
-    if (part.empty() || part == "." || part == ".." || part.size() > 255 || ++parts > kMaxPathParts) return false;
-    if (std::any_of(part.begin(), part.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\\' || c == 0x7f; })) {
+    if (part.empty() || part == "." || part == ".." || part.size() > 255 || ++parts > kMaxPathParts)
+      return false;
+    if (std::any_of(part.begin(), part.end(),
+                    [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\\' || c == 0x7f; })) {
       return false;
     }
     if (slash == std::string_view::npos) return true;

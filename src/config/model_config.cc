@@ -67,7 +67,8 @@ Status CheckDynamicBatching(const ModelConfig& config) {
     return Invalid("default priority level must be" + range);
   }
   for (const auto& [level, policy] : batching.priority_queue_policy()) {
-    if (level == 0 || level > levels) return Invalid("priority queue policy must have priority level" + range);
+    if (level == 0 || level > levels)
+      return Invalid("priority queue policy must have priority level" + range);
   }
   return OkStatus();
 }
@@ -86,10 +87,12 @@ Status CheckResponseCache(const ModelConfig& config) {
                  ". Please disable the response cache.");
 }
 
-Status CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const std::string& who, const std::string& model) {
+Status CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const std::string& who,
+                 const std::string& model) {
   for (int64_t dim : dims) {
     if (dim < 1 && dim != -1) {
-      return Invalid(who + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension for " + model);
+      return Invalid(
+          who + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension for " + model);
     }
   }
   return OkStatus();
@@ -121,7 +124,8 @@ Status CheckTensor(const Tensor& tensor, const std::string& side, const std::str
   if (tensor.data_type() == inference::TYPE_INVALID || !inference::DataType_IsValid(tensor.data_type())) {
     return Invalid(who + " must specify 'data_type' for " + model);
   }
-  if (tensor.dims().empty() && !tensor.has_reshape()) return Invalid(who + " must specify 'dims' for " + model);
+  if (tensor.dims().empty() && !tensor.has_reshape())
+    return Invalid(who + " must specify 'dims' for " + model);
   BRAID_RETURN_IF_ERROR(CheckDims(tensor.dims(), who, model));
   auto extent = ExtentOf(tensor.dims());
   if (!extent) return Invalid(who + " has more elements than can be counted for " + model);
@@ -131,7 +135,8 @@ Status CheckTensor(const Tensor& tensor, const std::string& side, const std::str
       return Invalid(who + " has different size for dims and reshape for " + model);
     }
   }
-  if (tensor.is_shape_tensor()) return Invalid("shape tensors are only supported for TensorRT platform for " + model);
+  if (tensor.is_shape_tensor())
+    return Invalid("shape tensors are only supported for TensorRT platform for " + model);
   return OkStatus();
 }
 
@@ -163,7 +168,8 @@ Status CheckInstanceGroups(const ModelConfig& config) {
   int64_t count = 0;
   for (const auto& group : config.instance_group()) {
     const std::string who = "instance group " + group.name() + " of model " + config.name();
-    if (!inference::ModelInstanceGroup_Kind_IsValid(group.kind())) return Invalid(who + " has an unknown kind");
+    if (!inference::ModelInstanceGroup_Kind_IsValid(group.kind()))
+      return Invalid(who + " has an unknown kind");
     if (group.kind() == ModelInstanceGroup::KIND_GPU) {
       return Invalid(who + " has kind KIND_GPU but no GPUs are available");
     }
@@ -175,18 +181,6 @@ Status CheckInstanceGroups(const ModelConfig& config) {
   if (count > kMaxInstances) {
     return Invalid("model " + config.name() + " asks for " + std::to_string(count) + " instances, at most " +
                    std::to_string(kMaxInstances) + " are allowed");
-  }
-  return OkStatus();
-}
-
-Status CheckModelFile(const ModelConfig& config) {
-  const std::string& file = config.default_model_filename();
-  if (file.empty()) return OkStatus();
-  if (!IsPlainRelativePath(file)) {
-    return Invalid("'default_model_filename' must name a file in the version folder, without '..', for " + config.name());
-  }
-  if (config.backend() == "python" && !file.ends_with(".py")) {
-    return InternalError("Model name must end with '.py'. Model name is \"" + file + "\".");
   }
   return OkStatus();
 }
@@ -232,8 +226,8 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
   if (config.name().empty()) {
     config.set_name(std::string(folder_name));
   } else if (config.name() != folder_name) {
-    return Invalid("unexpected directory name '" + std::string(folder_name) + "' for model '" + config.name() +
-                   "', directory name must equal model name");
+    return Invalid("unexpected directory name '" + std::string(folder_name) + "' for model '" +
+                   config.name() + "', directory name must equal model name");
   }
   auto& policy = *config.mutable_version_policy();
   if (policy.policy_choice_case() == inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
@@ -285,10 +279,23 @@ void NormalizeConfig(ModelConfig& config) {
   if (!optimization.has_output_pinned_memory()) optimization.mutable_output_pinned_memory()->set_enable(true);
 }
 
+Status ValidateModelFile(const ModelConfig& config) {
+  const std::string& file = config.default_model_filename();
+  if (file.empty()) return OkStatus();
+  if (!IsPlainRelativePath(file)) {
+    return Invalid("'default_model_filename' must name a file in the version folder, without '..', for " +
+                   config.name());
+  }
+  if (config.backend() == "python" && !file.ends_with(".py")) {
+    return InternalError("Model name must end with '.py'. Model name is \"" + file + "\".");
+  }
+  return OkStatus();
+}
+
 Status ValidateConfig(const ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckConfigFile(config));
   BRAID_RETURN_IF_ERROR(CheckInstanceGroups(config));
-  BRAID_RETURN_IF_ERROR(CheckModelFile(config));
+  BRAID_RETURN_IF_ERROR(ValidateModelFile(config));
   BRAID_RETURN_IF_ERROR(CheckParameters(config));
   return CheckTensors(config);
 }

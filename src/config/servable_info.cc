@@ -69,8 +69,8 @@ Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConf
     info.outputs.push_back(std::move(spec));
   }
   const auto instances = ListInstances(*config);
-  info.instance_count = static_cast<int>(
-      std::count_if(instances.begin(), instances.end(), [](const InstanceSpec& instance) { return !instance.passive; }));
+  info.instance_count = static_cast<int>(std::count_if(
+      instances.begin(), instances.end(), [](const InstanceSpec& instance) { return !instance.passive; }));
   info.metric_tags.assign(config->metric_tags().begin(), config->metric_tags().end());
   std::sort(info.metric_tags.begin(), info.metric_tags.end());
   info.config = std::move(config);

@@ -1,5 +1,5 @@
-// What a configuration may ask for and this server does not do. Nothing is accepted and then ignored: each such feature is
-// refused when the model is loaded. The list gets shorter with every feature that is built.
+// What a configuration may ask for and this server does not do. Nothing is accepted and then ignored: each
+// such feature is refused when the model is loaded. The list gets shorter with every feature that is built.
 #pragma once
 
 #include "base/status.h"
@@ -12,8 +12,8 @@ struct FeatureLimits {
   bool rate_limit = false;
 };
 
-// Errors: UNSUPPORTED, with a message that names the model, the field, and what is possible instead. Backends are not looked
-// at here: the repository knows which it has.
+// Errors: UNSUPPORTED, with a message that names the model, the field, and what is possible instead. Backends
+// are not looked at here: the repository knows which it has.
 Status CheckSupportedFeatures(const inference::ModelConfig& config, const FeatureLimits& limits);
 
 }  // namespace braid
