@@ -1,0 +1,1 @@
+"""The run loop of a worker: a process that runs one Python model for the server."""

@@ -1,0 +1,69 @@
+"""A worker: runs one model until the server says to end.
+
+Started either by the warm process (zygote.py), or on its own, with standard output and error set up by the
+spawner:
+
+    python main.py MEMORY_FD SOCKET_FD WAKE_FD
+"""
+
+import faulthandler
+import os
+import platform
+import sys
+import threading
+import time
+
+if __name__ == "__main__":
+    # Run as a script: the folder around the package is where everything is found.
+    _here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != _here]
+    sys.path.insert(0, os.path.dirname(_here))
+
+import numpy
+
+import _braid_worker
+
+from braid_worker import errors, host
+
+# An interpreter that does not come to its end is ended: the model is finalized already, only threads that it
+# forgot are in the way.
+EXIT_SECONDS = 5
+
+
+def prepare_process() -> None:
+    """What every worker needs of its process, whoever started it."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    # Lines appear as they are printed, and stay in order with those of the log.
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stderr.reconfigure(line_buffering=True)
+    # unittest.main() and argparse in models see no arguments of ours.
+    sys.argv[:] = [""]
+    _braid_worker.outlive_signals()
+    os.register_at_fork(after_in_child=_braid_worker.after_fork_in_child)
+    faulthandler.enable()
+
+
+def run(memory: int, socket: int, wake: int) -> None:
+    """Opens the channel and answers the server. Returns when the process is to exit."""
+    try:
+        _braid_worker.connect(memory, socket, wake, platform.python_version(), numpy.__version__)
+        _braid_worker.run(host.Host())
+    except BaseException as error:
+        errors.die(errors.message_of(error))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    watchdog = threading.Thread(target=_end_process, name="brd-exit", daemon=True)
+    watchdog.start()
+
+
+def _end_process() -> None:
+    time.sleep(EXIT_SECONDS)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _channel = [int(argument) for argument in sys.argv[1:4]]
+    prepare_process()
+    run(*_channel)

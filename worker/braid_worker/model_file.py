@@ -1,0 +1,61 @@
+"""Importing the file of a model."""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+
+class _FreshLoader(importlib.machinery.SourceFileLoader):
+    """Compiles the source each time. A model file that is replaced within a second by one of the same size
+    would otherwise be taken for the cached one."""
+
+    def get_code(self, fullname):
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def extend_path(model_file: str) -> None:
+    """Appends what models import from: the file's folder, the one around it, and that of the two modules
+    which are the API."""
+    folder = os.path.dirname(model_file)
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # The last one was needed in front until here, to find this package.
+    while here in sys.path:
+        sys.path.remove(here)
+    sys.path += [folder, os.path.dirname(folder), here]
+
+
+def load(model_file: str, module_name: str) -> ModuleType:
+    """Imports the file as `module_name`, for instance `1.model`: as part of a package that is its folder, so
+    that relative imports find its neighbours."""
+    package, _, _ = module_name.rpartition(".")
+    if package:
+        _make_package(package, os.path.dirname(model_file))
+    spec = importlib.util.spec_from_file_location(
+        module_name, model_file, loader=_FreshLoader(module_name, model_file)
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(module_name, None)
+        raise
+    if package:
+        setattr(sys.modules[package], module_name.rpartition(".")[2], module)
+    return module
+
+
+def _make_package(name: str, folder: str) -> None:
+    init = os.path.join(folder, "__init__.py")
+    if os.path.isfile(init):
+        spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[folder])
+    else:
+        spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [folder]
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if spec.loader is not None:
+        spec.loader.exec_module(module)

@@ -1,0 +1,142 @@
+"""The warm process of one Python environment: has loaded what every worker needs, and forks them.
+
+    python zygote.py FD
+
+FD is a SOCK_SEQPACKET socket. The first message out is JSON, {"ready": true, "python": ..., "numpy": ...} or
+{"ready": false, "error": ...}. Then each request is {"name": ..., "env": {...}} with five descriptors: memory,
+socket and wake-up of the channel, standard output, standard error. Its answer is {"pid": ...}, of a worker that
+is no child of this process any more, or {"error": ...}. It ends when the socket hangs up.
+
+It stays single-threaded and runs no code of users. Everything it does is before a fork or after one.
+"""
+
+import gc
+import json
+import os
+import platform
+import socket
+import sys
+import warnings
+
+if __name__ == "__main__":
+    # Run as a script: the folder around the package is where everything is found.
+    _here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != _here]
+    sys.path.insert(0, os.path.dirname(_here))
+
+from braid_worker import errors
+
+_MAX_REQUEST = 1 << 20
+_DESCRIPTORS = 5
+
+
+def _failure(error: BaseException) -> str:
+    where = f"in {sys.executable}"
+    missing = getattr(error, "name", None)
+    if isinstance(error, ModuleNotFoundError) and missing == "numpy":
+        return f"numpy is not installed {where} (sys.path: {sys.path})"
+    return f"the worker cannot start {where} (sys.path: {sys.path}): {type(error).__name__}: {error}"
+
+
+def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -> int:
+    """Forks twice, so that the worker's parent is the server, which is a subreaper. Returns its pid; 0 in the
+    worker itself."""
+    inward, outward = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            worker = os.fork()
+        except OSError:
+            os._exit(1)
+        if worker == 0:
+            os.close(inward)
+            os.close(outward)
+            server.close()
+            try:
+                _become_worker(request, descriptors)
+            except BaseException as error:
+                errors.die(errors.message_of(error))
+            return 0
+        os.write(outward, str(worker).encode())
+        os._exit(0)
+    os.close(outward)
+    with os.fdopen(inward, "rb") as pipe:
+        text = pipe.read()
+    # The worker is the server's child from the moment that its parent is seen to be dead.
+    os.waitpid(child, 0)
+    if not text:
+        raise OSError("cannot fork a worker")
+    return int(text)
+
+
+def _become_worker(request: dict, descriptors: list[int]) -> None:
+    import _braid_worker
+
+    _, _, _, output, error = descriptors
+    os.dup2(output, 1)
+    os.dup2(error, 2)
+    os.close(output)
+    os.close(error)
+    os.environ.update(request.get("env", {}))
+    _braid_worker.set_process_name(request.get("name", "worker"))
+
+
+def _serve(server: socket.socket) -> list[int] | None:
+    """Answers requests. Returns the descriptors of the channel in a worker, and None in the warm process at
+    its end."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(
+            server, _MAX_REQUEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+        if not message:
+            return None
+        try:
+            request = json.loads(message)
+            if len(descriptors) != _DESCRIPTORS:
+                raise ValueError(f"{len(descriptors)} descriptors instead of {_DESCRIPTORS}")
+            with warnings.catch_warnings():
+                # numpy's own threads are what newer Pythons warn of; it has fork handlers for them.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = _fork_worker(server, request, descriptors)
+            if pid == 0:
+                return descriptors[:3]
+            answer = {"pid": pid}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        for descriptor in descriptors:
+            os.close(descriptor)
+        server.send(json.dumps(answer).encode())
+
+
+def main() -> None:
+    server = socket.socket(fileno=int(sys.argv[1]))
+    server.set_inheritable(False)
+    try:
+        import numpy
+
+        import _braid_worker
+
+        import triton_python_backend_utils  # noqa: F401, loaded once for all workers
+        from braid_worker import main as worker
+    except BaseException as error:
+        server.send(json.dumps({"ready": False, "error": _failure(error)}).encode())
+        return
+    _braid_worker.outlive_signals()
+    _braid_worker.set_process_name("brd-warm")
+    # What is loaded now stays: the collector of a worker need not touch it, and its pages stay shared.
+    gc.collect()
+    gc.freeze()
+    ready = {"ready": True, "python": platform.python_version(), "numpy": numpy.__version__}
+    try:
+        server.send(json.dumps(ready).encode())
+        channel = _serve(server)
+    except OSError:
+        # The server is gone; so is the reason to be here.
+        return
+    if channel is not None:
+        worker.prepare_process()
+        worker.run(*channel)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""The native names behind triton_python_backend_utils."""
+
+import enum
+import sys
+import time
+
+import _braid_worker
+from _braid_worker import (
+    InferenceRequest,
+    InferenceResponse,
+    InferenceResponseSender,
+    Tensor,
+    TritonError,
+    TritonModelException,
+)
+
+__all__ = [
+    "COUNTER",
+    "GAUGE",
+    "HISTOGRAM",
+    "InferenceRequest",
+    "InferenceResponse",
+    "InferenceResponseSender",
+    "InferenceTrace",
+    "Logger",
+    "MemoryType",
+    "Metric",
+    "MetricFamily",
+    "MetricKind",
+    "PreferredMemory",
+    "ResponseIterator",
+    "SharedMemory",
+    "TRITONSERVER_MEMORY_CPU",
+    "TRITONSERVER_MEMORY_GPU",
+    "Tensor",
+    "TritonError",
+    "TritonModelException",
+    "async_event_future_done_callback",
+    "is_model_ready",
+    "load_model",
+    "shared_memory",
+    "unload_model",
+]
+
+
+def _unsupported(what: str) -> TritonModelException:
+    return TritonModelException(f"{what} is not supported by this version of Braid")
+
+
+class MemoryType(enum.IntEnum):
+    """Where the outputs of a call to another model are wanted."""
+
+    TRITONSERVER_MEMORY_GPU = 0
+    TRITONSERVER_MEMORY_CPU = 1
+
+
+TRITONSERVER_MEMORY_GPU = MemoryType.TRITONSERVER_MEMORY_GPU
+TRITONSERVER_MEMORY_CPU = MemoryType.TRITONSERVER_MEMORY_CPU
+
+
+class PreferredMemory:
+    """A hint about where outputs are to land."""
+
+    def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0):
+        _check_type(preferred_memory_type, MemoryType, "preferred_memory_type")
+        _check_type(preferred_device_id, int, "preferred_device_id")
+        self._type = preferred_memory_type
+        self._device_id = preferred_device_id
+
+
+class InferenceTrace:
+    """The trace that a request belongs to."""
+
+    def get_context(self) -> str | None:
+        return None
+
+
+class ResponseIterator:
+    """The responses to a call of another model."""
+
+    def __init__(self):
+        raise TypeError("c_python_backend_utils.ResponseIterator: No constructor defined!")
+
+
+class SharedMemory:
+    """The memory in which tensors travel. It has no fixed size here."""
+
+    def free_memory(self) -> int:
+        return 1 << 40
+
+
+shared_memory = SharedMemory()
+
+
+def async_event_future_done_callback(future) -> None:
+    """Logs what a coroutine raised that nobody waits for."""
+    error = None if future.cancelled() else future.exception()
+    if error is not None:
+        Logger.log_error(f"{type(error).__name__}: {error}")
+
+
+class LogLevel(enum.IntEnum):
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    VERBOSE = 3
+
+
+class Logger:
+    """Writes into the server's log, under the file and line of the caller. Used without an instance."""
+
+    LogLevel = LogLevel
+    INFO = LogLevel.INFO
+    WARNING = LogLevel.WARNING
+    ERROR = LogLevel.ERROR
+    VERBOSE = LogLevel.VERBOSE
+
+    @staticmethod
+    def log(message: str, level: LogLevel = LogLevel.INFO) -> None:
+        _check_type(level, LogLevel, "level")
+        _log(level, message)
+
+    @staticmethod
+    def log_info(message: str) -> None:
+        _log(LogLevel.INFO, message)
+
+    @staticmethod
+    def log_warn(message: str) -> None:
+        _log(LogLevel.WARNING, message)
+
+    @staticmethod
+    def log_error(message: str) -> None:
+        _log(LogLevel.ERROR, message)
+
+    @staticmethod
+    def log_verbose(message: str) -> None:
+        _log(LogLevel.VERBOSE, message)
+
+
+def _log(level: LogLevel, message: str) -> None:
+    _check_type(message, str, "message")
+    caller = sys._getframe(2)
+    file = caller.f_code.co_filename
+    if _braid_worker.is_connected():
+        _braid_worker.log(level, file, caller.f_lineno, message)
+        return
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    moment = time.strftime("%m%d %H:%M:%S", time.gmtime(seconds))
+    place = f"{_process_id()} {file.rpartition('/')[2]}:{caller.f_lineno}]"
+    print(
+        f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True
+    )
+
+
+def _process_id() -> int:
+    import os
+
+    return os.getpid()
+
+
+class MetricKind(enum.IntEnum):
+    COUNTER = 0
+    GAUGE = 1
+    HISTOGRAM = 2
+
+
+COUNTER = MetricKind.COUNTER
+GAUGE = MetricKind.GAUGE
+HISTOGRAM = MetricKind.HISTOGRAM
+
+
+class Metric:
+    """One series of a metric family."""
+
+    def __init__(self):
+        raise TypeError("c_python_backend_utils.Metric: No constructor defined!")
+
+
+class MetricFamily:
+    """Metrics of one name."""
+
+    COUNTER = COUNTER
+    GAUGE = GAUGE
+    HISTOGRAM = HISTOGRAM
+
+    def __init__(self, name: str, description: str, kind: MetricKind):
+        _check_type(name, str, "name")
+        _check_type(description, str, "description")
+        _check_type(kind, MetricKind, "kind")
+        raise _unsupported("MetricFamily")
+
+
+def load_model(model_name: str, config: str = "", files: dict | None = None) -> None:
+    _check_type(model_name, str, "model_name")
+    _check_type(config, str, "config")
+    raise _unsupported("load_model")
+
+
+def unload_model(model_name: str, unload_dependents: bool = False) -> None:
+    _check_type(model_name, str, "model_name")
+    raise _unsupported("unload_model")
+
+
+def is_model_ready(model_name: str, model_version: str = "") -> bool:
+    _check_type(model_name, str, "model_name")
+    _check_type(model_version, str, "model_version")
+    raise _unsupported("is_model_ready")
+
+
+def _check_type(value, expected: type, name: str) -> None:
+    if not isinstance(value, expected):
+        function = sys._getframe(1).f_code.co_qualname if sys.version_info >= (3, 11) else "function"
+        raise TypeError(
+            f"{function}(): incompatible function arguments: {name} must be {expected.__name__}, not "
+            f"{type(value).__name__}"
+        )

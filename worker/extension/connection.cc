@@ -1,0 +1,172 @@
+#include "worker/extension/connection.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+namespace braid {
+namespace {
+
+// A segment is on its way when a message names it; it is the watching thread that has not run yet.
+constexpr int64_t kSegmentWaitNs = 30'000'000'000;
+constexpr int64_t kTrimIntervalNs = 1'000'000'000;
+constexpr int64_t kForeverNs = 3600'000'000'000;
+
+}  // namespace
+
+Lending::~Lending() {
+  if (!handed_back_) connection_.QueueRelease(handle_);
+}
+
+Connection::Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
+  ConfigureArena(Arena::Options().keep_bytes);
+}
+
+Result<std::unique_ptr<Connection>> Connection::Open(Channel::WorkerEnd end) {
+  BRAID_ASSIGN_OR_RETURN(auto channel, Channel::OpenWorkerEnd(std::move(end)));
+  return std::unique_ptr<Connection>(new Connection(std::move(channel)));
+}
+
+void Connection::ConfigureArena(size_t keep_bytes) {
+  Arena::Options options;
+  options.keep_bytes = keep_bytes;
+  arena_ = std::make_unique<Arena>(ids_, options);
+}
+
+void Connection::StartWatching() {
+  StartThread("brd-watch", [this] { Watch(); }).detach();
+}
+
+void Connection::Watch() {
+  while (true) {
+    Result<std::shared_ptr<Segment>> received = channel_->ReceiveSegment(true);
+    if (!received.ok()) {
+      // The usual end of it is that the server is gone, which is nothing to talk about.
+      if (received.status().code() != StatusCode::kUnavailable) {
+        std::fprintf(stderr, "braid worker %d: %s\n", static_cast<int>(getpid()),
+                     received.status().message().c_str());
+      }
+      _exit(1);
+    }
+    segments_.Add(std::move(received).value());
+  }
+}
+
+Status Connection::Send(std::span<const std::byte> message, bool quietly) {
+  if (forked_) {
+    return UnsupportedError(
+        "This is a process that was forked from the model's, which cannot talk to the server.");
+  }
+  if (closed_) return UnavailableError("The model is being unloaded.");
+  return channel_->Send(message, quietly);
+}
+
+int64_t Connection::wait_ns() const { return arena_->has_excess() ? kTrimIntervalNs : kForeverNs; }
+
+Result<std::shared_ptr<Lending>> Connection::Borrow(const MemoryHandle& handle) {
+  std::shared_ptr<Segment> segment = segments_.Find(handle.segment);
+  if (!segment) segment = segments_.WaitFor(handle.segment, kSegmentWaitNs);
+  if (!segment || !segment->Contains(handle.offset, handle.size)) {
+    return InvalidArgumentError("an input lies in memory that the server has not handed over");
+  }
+  return std::make_shared<Lending>(*this, handle, std::move(segment));
+}
+
+Result<Buffer> Connection::TakeBack(const MemoryHandle& handle) {
+  auto after = lent_out_.upper_bound({handle.segment, handle.offset});
+  if (after != lent_out_.begin()) {
+    auto found = std::prev(after);
+    const Buffer& block = found->second;
+    const uint64_t skip = handle.offset - found->first.second;
+    if (found->first.first == handle.segment && skip <= block.size() && handle.size <= block.size() - skip) {
+      Buffer part = block.Slice(skip, handle.size);
+      lent_out_.erase(found);
+      return part;
+    }
+  }
+  return InvalidArgumentError("an input lies in memory that was not lent to the server");
+}
+
+Status Connection::Place(std::span<const std::byte> bytes, TensorMessage& tensor) {
+  if (bytes.size() <= kInlineTensorBytes) {
+    tensor.place = Place::kInline;
+    tensor.bytes = bytes;
+    return OkStatus();
+  }
+  // A child has the parent's memory before it, which it must not write to.
+  if (forked_ || closed_) return Send({});
+  BRAID_ASSIGN_OR_RETURN(Buffer block, arena_->Allocate(bytes.size()));
+  const Segment& segment = *static_cast<SegmentBlock*>(block.owner())->segment();
+  if (!announced_.contains(segment.id())) {
+    BRAID_RETURN_IF_ERROR(channel_->SendSegment(segment, segment.id()));
+    announced_.insert(segment.id());
+  }
+  std::memcpy(block.mutable_data(), bytes.data(), bytes.size());
+  tensor.place = Place::kSenderMemory;
+  tensor.handle = {segment.id(), static_cast<uint64_t>(block.data() - segment.base()), bytes.size()};
+  lent_out_.insert_or_assign({tensor.handle.segment, tensor.handle.offset}, std::move(block));
+  return OkStatus();
+}
+
+void Connection::QueueRelease(const MemoryHandle& handle) {
+  if (forked_ || closed_) return;
+  releases_.push_back(handle);
+  if (waiting_) {
+    FlushReleases(false);
+  } else if (releases_.size() >= kMaxQueuedReleases) {
+    FlushReleases(true);
+  }
+}
+
+void Connection::FlushReleases(bool quietly) {
+  if (releases_.empty()) return;
+  ReleaseMessage message;
+  message.handles.swap(releases_);
+  Encode(release_message_, message);
+  // A failure means that the server is gone or stuck; the watching thread sees to that.
+  static_cast<void>(Send(release_message_, quietly));
+  message.handles.clear();
+  releases_.swap(message.handles);
+}
+
+bool Connection::HandleRelease(std::span<const std::byte> message) {
+  ReleaseMessage release;
+  if (!Decode(message, release)) return false;
+  for (const MemoryHandle& handle : release.handles) {
+    if (lent_out_.erase({handle.segment, handle.offset}) == 0) return false;
+  }
+  return true;
+}
+
+bool Connection::HandleRetireSegment(std::span<const std::byte> message) {
+  uint32_t id = 0;
+  if (!DecodeRetireSegment(message, id)) return false;
+  segments_.Remove(id);
+  return true;
+}
+
+void Connection::Trim() {
+  if (!arena_->has_excess()) return;
+  std::vector<std::byte> message;
+  for (uint32_t id : arena_->Trim(SteadyNowNs())) {
+    if (announced_.erase(id) == 0) continue;
+    EncodeRetireSegment(message, id);
+    static_cast<void>(Send(message, true));
+  }
+}
+
+void Connection::Drain(int64_t timeout_ns) {
+  std::vector<std::byte> message;
+  const int64_t deadline = SteadyNowNs() + timeout_ns;
+  // Receiving is what hears of room; there is nothing more to be said to this worker.
+  while (SteadyNowNs() < deadline) {
+    channel_->Flush();
+    if (channel_->Receive(message, 0) == Channel::Outcome::kTimeout) break;
+  }
+}
+
+}  // namespace braid

@@ -1,0 +1,127 @@
+// Connection: the worker's end of the channel, with the memory that is lent either way.
+//
+// The GIL guards all of it but the watching thread and Wait(), which use only what is safe for any thread.
+// Nothing here calls Python, and nothing waits but Wait() and a segment that is on its way.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "ipc/arena.h"
+#include "ipc/channel.h"
+#include "ipc/messages.h"
+#include "ipc/segment_map.h"
+
+namespace braid {
+
+class Connection;
+
+// Memory of the server that it has lent with an input. When the last holder lets go it is given back, unless
+// it went back as an output.
+class Lending {
+ public:
+  Lending(Connection& connection, const MemoryHandle& handle, std::shared_ptr<Segment> segment)
+      : connection_(connection), handle_(handle), segment_(std::move(segment)) {}
+  ~Lending();
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
+
+  std::byte* data() const { return segment_->base() + handle_.offset; }
+  bool Contains(const std::byte* at, size_t size) const {
+    return at >= data() && size <= handle_.size && static_cast<size_t>(at - data()) <= handle_.size - size;
+  }
+  // A part of it, as it is named to the server.
+  MemoryHandle HandleOf(const std::byte* at, size_t size) const {
+    return {handle_.segment, handle_.offset + static_cast<uint64_t>(at - data()), size};
+  }
+  bool handed_back() const { return handed_back_; }
+  // The server takes it back with the message that names it.
+  void HandBack() { handed_back_ = true; }
+
+ private:
+  Connection& connection_;
+  const MemoryHandle handle_;
+  const std::shared_ptr<Segment> segment_;  // shared: it stays mapped when the server retires it
+  bool handed_back_ = false;
+};
+
+class Connection {
+ public:
+  static Result<std::unique_ptr<Connection>> Open(Channel::WorkerEnd end);
+
+  // Starts the thread that takes segments, and ends the process when the server is gone: whatever Python is
+  // doing then has nobody to do it for.
+  void StartWatching();
+  void ConfigureArena(size_t keep_bytes);
+
+  // Refused in a forked child, which would disturb its parent's conversation, and after Close().
+  Status Send(std::span<const std::byte> message, bool quietly = false);
+  // To be called in the child after a fork.
+  void MarkForked() { forked_ = true; }
+  bool forked() const { return forked_; }
+  // Nothing is sent from now on.
+  void Close() { closed_ = true; }
+
+  // Takes the next message without waiting.
+  Channel::Outcome Poll(std::vector<std::byte>& message) { return channel_->Receive(message, 0); }
+  // Waits for it; called without the GIL. Not longer than `timeout_ns`.
+  Channel::Outcome Wait(std::vector<std::byte>& message, int64_t timeout_ns) {
+    return channel_->Receive(message, timeout_ns);
+  }
+  // Around Wait(), with the GIL: what other threads let go of meanwhile is given back at once.
+  void set_waiting(bool waiting) { waiting_ = waiting; }
+  // Until when to wait at most, for Trim() to be called again.
+  int64_t wait_ns() const;
+
+  ChannelHeader& header() { return channel_->header(); }
+
+  // The memory of an input. `keeper` is what holds it. Errors: INVALID_ARGUMENT when there is no such memory.
+  Result<std::shared_ptr<Lending>> Borrow(const MemoryHandle& handle);
+  // Memory of this process that the server had and gives back with an input.
+  Result<Buffer> TakeBack(const MemoryHandle& handle);
+  // Copies the bytes of an output to where the server finds them, and says in `tensor` where that is. Small
+  // ones stay where they are: `bytes` has to live until the message is encoded. Errors: UNAVAILABLE.
+  Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
+
+  // Gives memory back to the server, now or with what is sent next.
+  void QueueRelease(const MemoryHandle& handle);
+  void FlushReleases(bool quietly);
+  // The server gives back.
+  bool HandleRelease(std::span<const std::byte> message);
+  bool HandleRetireSegment(std::span<const std::byte> message);
+  // Gives idle memory back to the system.
+  void Trim();
+
+  // Sends what still waits for room, for at most `timeout_ns`.
+  void Drain(int64_t timeout_ns);
+
+ private:
+  explicit Connection(std::unique_ptr<Channel> channel);
+  void Watch();
+
+  // More would make the server wait for its memory during a long execution.
+  static constexpr size_t kMaxQueuedReleases = 128;
+
+  const std::unique_ptr<Channel> channel_;
+  SegmentMap segments_;  // the server's
+  std::atomic<bool> forked_{false};
+  std::atomic<bool> closed_{false};
+  bool waiting_ = false;
+
+  SegmentIds ids_;
+  std::unique_ptr<Arena> arena_;
+  std::unordered_set<uint32_t> announced_;                    // segments of arena_ that the server knows
+  std::map<std::pair<uint32_t, uint64_t>, Buffer> lent_out_;  // blocks of arena_ that the server holds
+  std::vector<MemoryHandle> releases_;
+  std::vector<std::byte> release_message_;
+};
+
+}  // namespace braid

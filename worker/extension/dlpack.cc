@@ -1,0 +1,200 @@
+#include "worker/extension/dlpack.h"
+
+#include <cstdint>
+#include <memory>
+
+#include "worker/extension/memory.h"
+#include "worker/extension/python_state.h"
+
+namespace braid {
+namespace {
+
+struct DLDevice {
+  int32_t device_type;
+  int32_t device_id;
+};
+struct DLDataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor* self);
+};
+
+enum DLCode : uint8_t { kDlInt = 0, kDlUint = 1, kDlFloat = 2, kDlBfloat = 4, kDlBool = 6 };
+
+constexpr const char* kName = "dltensor";
+constexpr const char* kUsedName = "used_dltensor";
+
+bool CodeOf(DataType type, uint8_t& code) {
+  switch (type) {
+    case DataType::kBool:
+      code = kDlBool;
+      return true;
+    case DataType::kUint8:
+    case DataType::kUint16:
+    case DataType::kUint32:
+    case DataType::kUint64:
+      code = kDlUint;
+      return true;
+    case DataType::kInt8:
+    case DataType::kInt16:
+    case DataType::kInt32:
+    case DataType::kInt64:
+      code = kDlInt;
+      return true;
+    case DataType::kFp16:
+    case DataType::kFp32:
+    case DataType::kFp64:
+      code = kDlFloat;
+      return true;
+    case DataType::kBf16:
+      code = kDlBfloat;
+      return true;
+    case DataType::kBytes:
+    case DataType::kInvalid:
+      return false;
+  }
+  return false;
+}
+
+DataType TypeOf(const DLDataType& dtype) {
+  if (dtype.lanes != 1) return DataType::kInvalid;
+  for (uint8_t i = 1; i < kDataTypeCount; ++i) {
+    const auto type = static_cast<DataType>(i);
+    uint8_t code = 0;
+    if (CodeOf(type, code) && code == dtype.code && ElementSize(type) * 8 == dtype.bits) return type;
+  }
+  return DataType::kInvalid;
+}
+
+// What a capsule of ours owns.
+struct Export {
+  DLManagedTensor managed{};
+  Ref tensor;
+  Shape shape;
+};
+
+// Called by consumers, on any thread, with or without the GIL.
+void DeleteExport(DLManagedTensor* managed) {
+  const PyGILState_STATE gil = PyGILState_Ensure();
+  delete static_cast<Export*>(managed->manager_ctx);
+  PyGILState_Release(gil);
+}
+
+// A capsule that nobody took still owns its tensor.
+void DropCapsule(PyObject* capsule) {
+  if (!PyCapsule_IsValid(capsule, kName)) return;
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kName));
+  managed->deleter(managed);
+}
+
+bool IsContiguous(const DLTensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  // The stride of a dimension of one element says nothing, nor does that of the outermost.
+  int64_t expected = 1;
+  for (int32_t i = tensor.ndim - 1; i >= 1; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
+    expected *= tensor.shape[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+PyObject* CapsuleOfTensor(PyObject* object) {
+  PyTensor& tensor = ValueOf<PyTensor>(object);
+  uint8_t code = 0;
+  if (!CodeOf(tensor.type, code)) {
+    return RaiseModelException("DLPack does not have support for string tensors.");
+  }
+  auto exported = std::make_unique<Export>();
+  exported->tensor = Ref::Share(object);
+  exported->shape = tensor.shape;
+  DLTensor& out = exported->managed.dl_tensor;
+  out.data = tensor.data;
+  out.device = {tensor.device_type, tensor.device_id};
+  out.ndim = static_cast<int32_t>(exported->shape.size());
+  out.dtype = {code, static_cast<uint8_t>(ElementSize(tensor.type) * 8), 1};
+  out.shape = exported->shape.data();
+  exported->managed.manager_ctx = exported.get();
+  exported->managed.deleter = DeleteExport;
+  PyObject* capsule = PyCapsule_New(&exported->managed, kName, DropCapsule);
+  if (capsule != nullptr) static_cast<void>(exported.release());  // the capsule owns it now
+  return capsule;
+}
+
+bool TakeDlpack(PyObject* source, PyTensor& tensor) {
+  Ref capsule = Ref::Share(source);
+  if (!PyCapsule_CheckExact(source)) {
+    if (!PyObject_HasAttrString(source, "__dlpack__") ||
+        !PyObject_HasAttrString(source, "__dlpack_device__")) {
+      RaiseModelException(
+          "Provided tensor is not supported. Tensor must be a DLPack capsule                     or have "
+          "`__dlpack__` and `__dlpack_device__` attributes");
+      return false;
+    }
+    capsule = Ref::Steal(PyObject_CallMethod(source, "__dlpack__", nullptr));
+    if (!capsule) return false;
+  }
+  if (!PyCapsule_IsValid(capsule.get(), kName)) {
+    RaiseModelException("Unexpected DLPack capsule: it is not named 'dltensor', or was consumed already.");
+    return false;
+  }
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.get(), kName));
+  const DLTensor& in = managed->dl_tensor;
+  if (in.device.device_type != kDlCpu && in.device.device_type != kDlCudaHost) {
+    RaiseModelException(in.device.device_type == kDlCuda
+                            ? "Tensors in GPU memory are not supported by this version of Braid."
+                            : "DLDevice type " + std::to_string(in.device.device_type) +
+                                  " is not support by Python backend.");
+    return false;
+  }
+  const DataType type = TypeOf(in.dtype);
+  if (type == DataType::kInvalid) {
+    RaiseModelException("DLPack data type with code " + std::to_string(in.dtype.code) + " and " +
+                        std::to_string(in.dtype.bits) + " bits is not supported.");
+    return false;
+  }
+  Shape shape;
+  for (int32_t i = 0; i < in.ndim; ++i) shape.push_back(in.shape[i]);
+  const auto size = ByteSize(type, shape);
+  if (!size) {
+    RaiseModelException("DLPack tensor has an impossible shape " + ShapeToString(shape) + ".");
+    return false;
+  }
+  if (!IsContiguous(in)) {
+    RaiseModelException(
+        "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are "
+        "supported.");
+    return false;
+  }
+  // From here on the tensor is ours: the capsule's own destructor leaves it alone under the new name.
+  if (PyCapsule_SetName(capsule.get(), kUsedName) != 0) return false;
+  std::shared_ptr<void> keeper(managed, [](void* pointer) {
+    auto* taken = static_cast<DLManagedTensor*>(pointer);
+    if (taken->deleter != nullptr) taken->deleter(taken);
+  });
+  tensor.data = static_cast<std::byte*>(in.data) + in.byte_offset;
+  tensor.size = *size;
+  tensor.type = type;
+  tensor.device_type = in.device.device_type;
+  tensor.device_id = in.device.device_id;
+  tensor.shape = std::move(shape);
+  tensor.memory = Ref::Steal(NewForeignMemory(tensor.data, tensor.size, std::move(keeper)));
+  return static_cast<bool>(tensor.memory);
+}
+
+}  // namespace braid

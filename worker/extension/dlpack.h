@@ -1,0 +1,21 @@
+// DLPack, in and out (https://dmlc.github.io/dlpack). The structures are those of its C interface, version
+// 0.x, which every library speaks.
+#pragma once
+
+#include "worker/extension/py.h"
+#include "worker/extension/tensor_object.h"
+
+namespace braid {
+
+inline constexpr int kDlCpu = 1;
+inline constexpr int kDlCuda = 2;
+inline constexpr int kDlCudaHost = 3;
+
+// A capsule over the memory of a Tensor object, which it keeps alive. Null with an exception set.
+PyObject* CapsuleOfTensor(PyObject* tensor);
+
+// Fills all but the name from a capsule, or from an object that has __dlpack__ and __dlpack_device__. The
+// producer's memory is kept for as long as the tensor lives. False with an exception set.
+bool TakeDlpack(PyObject* source, PyTensor& tensor);
+
+}  // namespace braid

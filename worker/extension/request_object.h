@@ -1,0 +1,76 @@
+// pb_utils.InferenceRequest: one that came from the server, or one that a model makes for a call of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ipc/messages.h"
+#include "worker/extension/py.h"
+
+namespace braid {
+
+class Worker;
+
+// A request that came from the server, as long as anything can answer it: shared by the request object and by
+// its sender. When nobody can any more, and nobody has, it fails.
+class OpenRequest {
+ public:
+  OpenRequest(Worker& worker, uint64_t id, uint32_t cancel_slot)
+      : worker_(worker), id_(id), slot_(cancel_slot) {}
+  ~OpenRequest();
+  OpenRequest(const OpenRequest&) = delete;
+  OpenRequest& operator=(const OpenRequest&) = delete;
+
+  Worker& worker() const { return worker_; }
+  uint64_t id() const { return id_; }
+  bool is_cancelled();
+  // Whether the client asked for this output.
+  bool Wants(PyObject* name) const;
+  // A new set of str.
+  PyObject* RequestedOutputs() const;
+  void RequestOnly(std::vector<std::string> names) { requested_ = std::move(names); }
+
+  // Responses so far.
+  size_t responses() const { return responses_; }
+  void CountResponse() { ++responses_; }
+  // No response may follow.
+  bool closed() const { return closed_; }
+  void Close() { closed_ = true; }
+  // The server has the last response: it may give the cancel slot to another request.
+  bool done() const { return done_; }
+  void Finish();
+
+ private:
+  Worker& worker_;
+  const uint64_t id_;
+  uint32_t slot_;
+  std::vector<std::string> requested_;  // empty: all outputs of the model
+  size_t responses_ = 0;
+  bool closed_ = false;
+  bool done_ = false;
+  bool was_cancelled_ = false;  // once done_
+};
+
+// The value of an InferenceRequest object.
+struct PyRequest {
+  std::shared_ptr<OpenRequest> open;  // null for one that a model made; shared with the sender
+  Ref inputs;                         // list of Tensor
+  Ref sender;                         // the one that get_response_sender() gave out
+  std::string request_id;
+  std::variant<uint64_t, std::string> correlation_id;
+  uint32_t flags = 0;
+  uint64_t timeout_us = 0;
+  std::string parameters_json;
+  // Of a request that a model made.
+  std::vector<std::string> requested_outputs;
+  std::string model_name;
+  int64_t model_version = -1;
+  Ref trace;
+};
+
+bool AddRequestType(PyObject* module);
+
+}  // namespace braid

@@ -1,0 +1,29 @@
+// pb_utils.InferenceResponse and TritonError.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "worker/extension/py.h"
+
+namespace braid {
+
+struct PyError {
+  Ref message;  // str
+  Ref code;     // member of TritonError's enum
+};
+
+struct PyResponse {
+  Ref tensors;          // list of Tensor, not shared with the user
+  Ref error;            // TritonError, or nothing
+  Ref parameters_json;  // str, or nothing
+};
+
+bool AddResponseTypes(PyObject* module);
+
+StatusCode StatusCodeOf(const PyError& error);
+
+// Encodes a dict of parameters, or None, as JSON. False with an exception set.
+bool EncodeParameters(PyObject* parameters, Ref& json);
+
+}  // namespace braid
