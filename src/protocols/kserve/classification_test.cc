@@ -67,7 +67,8 @@ TEST(Classify, RefusesTypesWithoutOrderAndWrongSizes) {
   EXPECT_EQ(Classify(Make<uint16_t>(DataType::kFp16, {1}, {0}), 1, false, nullptr).status().message(),
             "class result not available for output due to unsupported type 'FP16'");
   EXPECT_FALSE(Classify(Make<float>(DataType::kFp32, {5}, {1}), 1, false, nullptr).ok());
-  EXPECT_EQ(Classify(Make<uint8_t>(DataType::kUint8, {(1 << 24) + 1}, std::vector<uint8_t>((1 << 24) + 1)), 1, false, nullptr)
+  EXPECT_EQ(Classify(Make<uint8_t>(DataType::kUint8, {(1 << 24) + 1}, std::vector<uint8_t>((1 << 24) + 1)), 1,
+                     false, nullptr)
                 .status()
                 .message(),
             "classification output tensor too large");

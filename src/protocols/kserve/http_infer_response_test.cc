@@ -44,9 +44,10 @@ TEST(WriteInferResponse, KeepsTheOrderOfFields) {
   ASSERT_TRUE(written.ok());
   EXPECT_EQ(written->content_type, "application/json");
   EXPECT_TRUE(written->headers.empty());
-  EXPECT_EQ(written->body,
-            R"({"id":"id-1","model_name":"m","model_version":"3","parameters":{"p":1,"q":"x\"","r":true,"s":0.5},)"
-            R"("outputs":[{"name":"A","datatype":"INT32","shape":[1,2],"data":[-1,2]}]})");
+  EXPECT_EQ(
+      written->body,
+      R"({"id":"id-1","model_name":"m","model_version":"3","parameters":{"p":1,"q":"x\"","r":true,"s":0.5},)"
+      R"("outputs":[{"name":"A","datatype":"INT32","shape":[1,2],"data":[-1,2]}]})");
 }
 
 TEST(WriteInferResponse, MixesBinaryAndJson) {
@@ -70,7 +71,9 @@ TEST(WriteInferResponse, MixesBinaryAndJson) {
 }
 
 TEST(WriteInferResponse, RefusesWhatJsonCannotCarry) {
-  EXPECT_EQ(WriteInferResponse("", Response({Make<uint16_t>("H", DataType::kFp16, {1}, {0})}), {}).status().message(),
+  EXPECT_EQ(WriteInferResponse("", Response({Make<uint16_t>("H", DataType::kFp16, {1}, {0})}), {})
+                .status()
+                .message(),
             "sending FP16 data via JSON is not supported. Please use the binary data format for output");
   Tensor broken = Strings("S", {"abc"});
   broken.data = broken.data.Slice(0, 6);
@@ -87,7 +90,8 @@ TEST(WriteInferResponse, ClassifiesWhenAsked) {
   format.choices.push_back(choice);
   auto written = WriteInferResponse("", Response({Make<float>("A", DataType::kFp32, {2}, {1, 2})}), format);
   ASSERT_TRUE(written.ok());
-  EXPECT_NE(written->body.find(R"("datatype":"BYTES","shape":[1],"data":["2.000000:1:dog"])"), std::string::npos);
+  EXPECT_NE(written->body.find(R"("datatype":"BYTES","shape":[1],"data":["2.000000:1:dog"])"),
+            std::string::npos);
 }
 
 TEST(AppendJsonNumber, ReadsBackAsTheSameValue) {
@@ -102,10 +106,12 @@ TEST(AppendJsonNumber, ReadsBackAsTheSameValue) {
   EXPECT_EQ(text(-0.0), "-0.0");
   EXPECT_EQ(text(std::nan("")), "NaN");
   EXPECT_EQ(text(-std::numeric_limits<float>::infinity()), "-Infinity");
-  for (float value : {std::numeric_limits<float>::max(), std::numeric_limits<float>::denorm_min(), 1.0f / 3, 16777217.0f}) {
+  for (float value :
+       {std::numeric_limits<float>::max(), std::numeric_limits<float>::denorm_min(), 1.0f / 3, 16777217.0f}) {
     EXPECT_EQ(std::strtof(text(value).c_str(), nullptr), value);
   }
-  for (double value : {std::numeric_limits<double>::max(), std::numeric_limits<double>::denorm_min(), 1.0 / 3}) {
+  for (double value :
+       {std::numeric_limits<double>::max(), std::numeric_limits<double>::denorm_min(), 1.0 / 3}) {
     EXPECT_EQ(std::strtod(text(value).c_str(), nullptr), value);
   }
 }

@@ -39,10 +39,26 @@ TEST(HttpRoutes, AreFoundByMethodAndPath) {
 }
 
 TEST(HttpRoutes, OthersAreNot) {
-  for (auto* target : {"", "/", "v2", "/v2/", "/v3", "/v2/models", "/v2/models/", "/v2/models//infer", "/v2/models/m/",
-                       "/v2/models/m/versions/abc", "/v2/models/m/versions/", "/v2/models/m/versions/-1",
-                       "/v2/models/m/versions/+1", "/v2/models/m/versions/1x", "/v2/models/m/versions/99999999999999999999",
-                       "/v2/models/m/infer/x", "/a/b/c/d/e/f/g/h/i/j/k", "/metrics", "//v2", "/v2//health/live"}) {
+  for (auto* target : {"",
+                       "/",
+                       "v2",
+                       "/v2/",
+                       "/v3",
+                       "/v2/models",
+                       "/v2/models/",
+                       "/v2/models//infer",
+                       "/v2/models/m/",
+                       "/v2/models/m/versions/abc",
+                       "/v2/models/m/versions/",
+                       "/v2/models/m/versions/-1",
+                       "/v2/models/m/versions/+1",
+                       "/v2/models/m/versions/1x",
+                       "/v2/models/m/versions/99999999999999999999",
+                       "/v2/models/m/infer/x",
+                       "/a/b/c/d/e/f/g/h/i/j/k",
+                       "/metrics",
+                       "//v2",
+                       "/v2//health/live"}) {
     EXPECT_EQ(MatchHttpRoute("GET", target).kind, Kind::kNoSuchPath) << target;
   }
   EXPECT_EQ(MatchHttpRoute("GET", "/v2/models/m/infer").kind, Kind::kWrongMethod);

@@ -67,7 +67,8 @@ class Rest : public testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-constexpr std::string_view kEchoJson = R"({"id":"x","inputs":[{"name":"INPUT0","shape":[2],"datatype":"FP32","data":[1,2.5]}]})";
+constexpr std::string_view kEchoJson =
+    R"({"id":"x","inputs":[{"name":"INPUT0","shape":[2],"datatype":"FP32","data":[1,2.5]}]})";
 constexpr std::string_view kEchoAnswer =
     R"({"id":"x","model_name":"echo","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"FP32","shape":[2],"data":[1.0,2.5]}]})";
 
@@ -79,7 +80,8 @@ std::string BinaryJson(size_t floats) {
 
 TEST_F(Rest, InfersWithJson) {
   TestClient client = Connect();
-  for (auto* path : {"/v2/models/echo/infer", "/v2/models/echo/versions/1/infer", "/v2/models/%65cho/infer"}) {
+  for (auto* path :
+       {"/v2/models/echo/infer", "/v2/models/echo/versions/1/infer", "/v2/models/%65cho/infer"}) {
     auto response = client.Request("POST", path, kEchoJson);
     ASSERT_TRUE(response);
     EXPECT_EQ(response->status, 200);
@@ -95,12 +97,14 @@ TEST_F(Rest, InfersWithBinaryOfAllSizes) {
     std::vector<float> values(floats);
     for (size_t i = 0; i < floats; ++i) values[i] = static_cast<float>(i);
     const std::string json = BinaryJson(floats);
-    auto response = client.Request("POST", "/v2/models/echo/infer", json + BytesOf(values), BinaryHeader(json.size()));
+    auto response =
+        client.Request("POST", "/v2/models/echo/infer", json + BytesOf(values), BinaryHeader(json.size()));
     ASSERT_TRUE(response);
     EXPECT_EQ(response->status, 200);
     const size_t size = std::stoul(response->header("Inference-Header-Content-Length"));
     EXPECT_EQ(response->header("Content-Type"), "application/octet-stream");
-    EXPECT_NE(response->body.substr(0, size).find("\"binary_data_size\":" + std::to_string(floats * 4)), std::string::npos);
+    EXPECT_NE(response->body.substr(0, size).find("\"binary_data_size\":" + std::to_string(floats * 4)),
+              std::string::npos);
     EXPECT_TRUE(response->body.substr(size) == BytesOf(values));
   }
 }
@@ -108,7 +112,8 @@ TEST_F(Rest, InfersWithBinaryOfAllSizes) {
 TEST_F(Rest, MixesBinaryAndJsonInputs) {
   ServableInfo info = FakeServable::EchoInfo("two");
   info.inputs.push_back(TensorSpec{.name = "INPUT1", .type = DataType::kInt32, .shape = {-1}, .labels = {}});
-  info.outputs.push_back(TensorSpec{.name = "OUTPUT1", .type = DataType::kInt32, .shape = {-1}, .labels = {}});
+  info.outputs.push_back(
+      TensorSpec{.name = "OUTPUT1", .type = DataType::kInt32, .shape = {-1}, .labels = {}});
   Publish(info);
   const std::string json =
       R"({"inputs":[{"name":"INPUT1","shape":[2],"datatype":"INT32","data":[7,8]},)"
@@ -117,9 +122,10 @@ TEST_F(Rest, MixesBinaryAndJsonInputs) {
   auto response = Post("/v2/models/two/infer", json + BytesOf<float>({0.5}), BinaryHeader(json.size()));
   EXPECT_EQ(response.status, 200);
   const size_t size = std::stoul(response.header("Inference-Header-Content-Length"));
-  EXPECT_EQ(response.body.substr(0, size),
-            R"({"model_name":"two","model_version":"1","outputs":[{"name":"OUTPUT1","datatype":"INT32","shape":[2],"data":[7,8]},)"
-            R"({"name":"OUTPUT0","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]})");
+  EXPECT_EQ(
+      response.body.substr(0, size),
+      R"({"model_name":"two","model_version":"1","outputs":[{"name":"OUTPUT1","datatype":"INT32","shape":[2],"data":[7,8]},)"
+      R"({"name":"OUTPUT0","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]})");
   EXPECT_EQ(response.body.substr(size), BytesOf<float>({0.5}));
 }
 
@@ -146,8 +152,8 @@ TEST_F(Rest, ChecksTheHeaderOfTheJsonPart) {
   EXPECT_EQ(negative.status, 400);
   EXPECT_EQ(negative.body, Error("inference header size should be in range (0, 2), got: -1"));
   TestClient client = Connect();
-  ASSERT_TRUE(client.Send("POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + BinaryHeader(9) +
-                          "\r\n2\r\n{}\r\n0\r\n\r\n"));
+  ASSERT_TRUE(client.Send("POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" +
+                          BinaryHeader(9) + "\r\n2\r\n{}\r\n0\r\n\r\n"));
   EXPECT_EQ(client.Read()->body, Error("inference header size should be in range (0, 2), got: 9"));
 }
 
@@ -159,16 +165,17 @@ TEST_F(Rest, TakesChunkedAndCompressedBodies) {
   for (auto coding : {ContentCoding::kGzip, ContentCoding::kDeflate}) {
     const std::string name(ContentCodingName(coding));
     const std::string_view parts[] = {body};
-    auto response = client.Request("POST", "/v2/models/echo/infer", *Compress(coding, parts),
-                                   "Content-Encoding: " + name + "\r\nAccept-Encoding: " + name + "\r\n" +
-                                       BinaryHeader(json.size()));
+    auto response = client.Request(
+        "POST", "/v2/models/echo/infer", *Compress(coding, parts),
+        "Content-Encoding: " + name + "\r\nAccept-Encoding: " + name + "\r\n" + BinaryHeader(json.size()));
     ASSERT_TRUE(response);
     ASSERT_EQ(response->status, 200) << response->body;
     EXPECT_EQ(response->header("Content-Encoding"), name);
     Decompressor decompressor;
     std::string decoded;
     ASSERT_TRUE(decompressor.Append(response->body, decoded, 1 << 20).ok());
-    EXPECT_TRUE(decoded.substr(std::stoul(response->header("Inference-Header-Content-Length"))) == BytesOf(values));
+    EXPECT_TRUE(decoded.substr(std::stoul(response->header("Inference-Header-Content-Length"))) ==
+                BytesOf(values));
   }
   char chunk[32];
   std::snprintf(chunk, sizeof(chunk), "%zx\r\n", body.size());
@@ -186,11 +193,13 @@ TEST_F(Rest, AnswersErrorsOfTheModelAndOfTheCatalog) {
   EXPECT_EQ(Post("/v2/models/echo/versions/9/infer", kEchoJson).body,
             Error("Request for unknown model: 'echo' version 9 is not found"));
   auto failing = Publish(FakeServable::EchoInfo("failing"));
-  failing->set_responder([](std::unique_ptr<InferenceRequest> request) { request->Fail(NotFoundError("bare")); });
+  failing->set_responder(
+      [](std::unique_ptr<InferenceRequest> request) { request->Fail(NotFoundError("bare")); });
   auto failed = Post("/v2/models/failing/infer", kEchoJson);
   EXPECT_EQ(failed.status, 404);
   EXPECT_EQ(failed.body, Error("bare"));
-  failing->set_responder([](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
+  failing->set_responder(
+      [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
   EXPECT_EQ(Post("/v2/models/failing/infer", kEchoJson).status, 500);
   ServableInfo decoupled = FakeServable::EchoInfo("decoupled");
   decoupled.decoupled = true;
@@ -218,8 +227,9 @@ TEST_F(Rest, ForwardsHeadersThatMatch) {
     response.parameters = request->parameters;
     request->Respond(std::move(response), true);
   });
-  EXPECT_EQ(Post("/v2/models/echo/infer", kEchoJson, "My_Header: v\r\nNot_my_header: w\r\n").body,
-            R"({"id":"x","model_name":"echo","model_version":"0","parameters":{"My_Header":"v"},"outputs":[]})");
+  EXPECT_EQ(
+      Post("/v2/models/echo/infer", kEchoJson, "My_Header: v\r\nNot_my_header: w\r\n").body,
+      R"({"id":"x","model_name":"echo","model_version":"0","parameters":{"My_Header":"v"},"outputs":[]})");
   auto refused = Post("/v2/models/echo/infer", kEchoJson, "Timeout: 5\r\n");
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(refused.body, Error("Header 'Timeout' is reserved for Triton usage and cannot be forwarded."));
@@ -256,8 +266,10 @@ TEST_F(Rest, CancelsTheRequestOfAClientThatGoesAway) {
 TEST_F(Rest, WritesLongJsonAwayFromTheThreadThatAnswers) {
   echo_->Hold();
   TestClient client = Connect();
-  const std::string json = R"({"inputs":[{"name":"INPUT0","shape":[100000],"datatype":"FP32","parameters":{"binary_data_size":400000}}]})";
-  ASSERT_TRUE(client.SendRequest("POST", "/v2/models/echo/infer", json + std::string(400'000, '\0'), BinaryHeader(json.size())));
+  const std::string json =
+      R"({"inputs":[{"name":"INPUT0","shape":[100000],"datatype":"FP32","parameters":{"binary_data_size":400000}}]})";
+  ASSERT_TRUE(client.SendRequest("POST", "/v2/models/echo/infer", json + std::string(400'000, '\0'),
+                                 BinaryHeader(json.size())));
   echo_->WaitForHeld(1);
   echo_->Release();
   auto response = client.Read();
@@ -298,9 +310,10 @@ TEST_F(Rest, RefusesAllButHealthUntilItServes) {
 
 TEST_F(Rest, DescribesItselfAndItsModels) {
   EXPECT_EQ(Get("/v2").body, R"({"name":"braid","version":"1.2","extensions":["a","b"]})");
-  EXPECT_EQ(Get("/v2/models/echo").body,
-            R"({"name":"echo","versions":["1"],"platform":"fake","inputs":[{"name":"INPUT0","datatype":"FP32","shape":[-1]}],)"
-            R"("outputs":[{"name":"OUTPUT0","datatype":"FP32","shape":[-1]}]})");
+  EXPECT_EQ(
+      Get("/v2/models/echo").body,
+      R"({"name":"echo","versions":["1"],"platform":"fake","inputs":[{"name":"INPUT0","datatype":"FP32","shape":[-1]}],)"
+      R"("outputs":[{"name":"OUTPUT0","datatype":"FP32","shape":[-1]}]})");
   catalog_.AddModel("later");
   auto later = Get("/v2/models/later");
   EXPECT_EQ(later.status, 404);
@@ -313,11 +326,14 @@ TEST_F(Rest, CountsWhatItDid) {
   for (auto* path : {"/v2/models/stats", "/v2/models/echo/stats", "/v2/models/echo/versions/1/stats"}) {
     auto stats = Get(path);
     EXPECT_EQ(stats.status, 200);
-    EXPECT_EQ(stats.body.rfind(R"({"model_stats":[{"name":"echo","version":"1","last_inference":)", 0), 0u) << stats.body;
-    EXPECT_NE(stats.body.find(R"("inference_count":1,"execution_count":1,"inference_stats":{"success":{"count":1,"ns":)"),
+    EXPECT_EQ(stats.body.rfind(R"({"model_stats":[{"name":"echo","version":"1","last_inference":)", 0), 0u)
+        << stats.body;
+    EXPECT_NE(stats.body.find(
+                  R"("inference_count":1,"execution_count":1,"inference_stats":{"success":{"count":1,"ns":)"),
               std::string::npos);
-    EXPECT_NE(stats.body.find(R"("response_stats":{},"batch_stats":[{"batch_size":1,"compute_input":{"count":1,)"),
-              std::string::npos);
+    EXPECT_NE(
+        stats.body.find(R"("response_stats":{},"batch_stats":[{"batch_size":1,"compute_input":{"count":1,)"),
+        std::string::npos);
     EXPECT_NE(stats.body.find(R"("memory_usage":[]}]})"), std::string::npos);
   }
   catalog_.SetState("gone", 1, VersionState::kUnavailable, "unloaded");
@@ -333,7 +349,8 @@ TEST_F(Rest, ListsTheRepository) {
   EXPECT_EQ(Post("/v2/repository/index", "").body,
             R"([{"name":"broken","version":"2","state":"UNAVAILABLE","reason":"no \"file\""},)"
             R"({"name":"echo","version":"1","state":"READY"},{"name":"never"}])");
-  EXPECT_EQ(Post("/v2/repository/index", R"({"ready":true})").body, R"([{"name":"echo","version":"1","state":"READY"}])");
+  EXPECT_EQ(Post("/v2/repository/index", R"({"ready":true})").body,
+            R"([{"name":"echo","version":"1","state":"READY"}])");
   auto wrong = Post("/v2/repository/index", R"({"ready":1})");
   EXPECT_EQ(wrong.status, 400);
   EXPECT_EQ(wrong.body, Error("Invalid value for 'ready': expected a boolean"));
@@ -343,20 +360,23 @@ TEST_F(Rest, ListsTheRepository) {
 }
 
 TEST_F(Rest, LoadsAndUnloads) {
-  auto loaded = Post("/v2/repository/models/m/load",
-                     R"({"parameters":{"config":"{\"name\":\"m\"}","file:1/model.py":"aGVsbG8=","file:1/empty":""}})");
+  auto loaded =
+      Post("/v2/repository/models/m/load",
+           R"({"parameters":{"config":"{\"name\":\"m\"}","file:1/model.py":"aGVsbG8=","file:1/empty":""}})");
   EXPECT_EQ(loaded.status, 200) << loaded.body;
   EXPECT_EQ(Post("/v2/repository/models/n/load", "").status, 200);
   ASSERT_EQ(control_.loads().size(), 2u);
   EXPECT_EQ(control_.loads()[0].model_name, "m");
   EXPECT_EQ(control_.loads()[0].config_json, R"({"name":"m"})");
-  EXPECT_EQ(control_.loads()[0].files, (std::map<std::string, std::string>{{"1/model.py", "hello"}, {"1/empty", ""}}));
+  EXPECT_EQ(control_.loads()[0].files,
+            (std::map<std::string, std::string>{{"1/model.py", "hello"}, {"1/empty", ""}}));
   EXPECT_EQ(control_.loads()[1].config_json, std::nullopt);
   auto unknown = Post("/v2/repository/models/m/load", R"({"parameters":{"other":"x"}})");
   EXPECT_EQ(unknown.status, 500);
   EXPECT_EQ(unknown.body, Error("unexpected error on creating Triton parameter"));
   EXPECT_EQ(Post("/v2/repository/models/m/load", R"({"parameters":{"file:x":"not base64"}})").status, 400);
-  EXPECT_EQ(Post("/v2/repository/models/m/unload", R"({"parameters":{"unload_dependents":true}})").status, 200);
+  EXPECT_EQ(Post("/v2/repository/models/m/unload", R"({"parameters":{"unload_dependents":true}})").status,
+            200);
   EXPECT_EQ(Post("/v2/repository/models/m/unload", "").status, 200);
   EXPECT_EQ(control_.unloads(), (std::vector<std::pair<std::string, bool>>{{"m", true}, {"m", false}}));
   control_.set_answer(UnavailableError("explicit model load / unload is not allowed if polling is enabled"));
@@ -394,8 +414,10 @@ TEST_F(Rest, ChangesTheLog) {
                 "log file location can not be updated through network protocol"},
            Case{R"({"log_format":"x"})", 503, "invalid argument for --log_format, got: x"},
            Case{R"({"log_info":1})", 500, "attempt to access JSON non-boolean as boolean"},
-           Case{R"({"log_verbose_level":-1})", 500, "attempt to access JSON non-unsigned-integer as unsigned-integer"},
-           Case{R"({"log_verbose_level":"1"})", 500, "attempt to access JSON non-unsigned-integer as unsigned-integer"},
+           Case{R"({"log_verbose_level":-1})", 500,
+                "attempt to access JSON non-unsigned-integer as unsigned-integer"},
+           Case{R"({"log_verbose_level":"1"})", 500,
+                "attempt to access JSON non-unsigned-integer as unsigned-integer"},
            Case{R"({"other":1})", 400, "unknown log setting 'other'"},
        }) {
     auto refused = Post("/v2/logging", c.body);
@@ -403,8 +425,9 @@ TEST_F(Rest, ChangesTheLog) {
     EXPECT_EQ(refused.body, Error(c.message));
   }
   EXPECT_EQ(Get("/v2/logging").body, defaults);
-  EXPECT_EQ(Post("/v2/logging", R"({"log_info":false,"log_verbose_level":2,"log_format":"ISO8601"})").body,
-            R"({"log_file":"","log_info":false,"log_warning":true,"log_error":true,"log_verbose_level":2,"log_format":"ISO8601"})");
+  EXPECT_EQ(
+      Post("/v2/logging", R"({"log_info":false,"log_verbose_level":2,"log_format":"ISO8601"})").body,
+      R"({"log_file":"","log_info":false,"log_warning":true,"log_error":true,"log_verbose_level":2,"log_format":"ISO8601"})");
 }
 
 TEST_F(Rest, SaysWhatItDoesNotServe) {
@@ -414,14 +437,15 @@ TEST_F(Rest, SaysWhatItDoesNotServe) {
   auto method = Get("/v2/models/echo/infer");
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(method.body, R"({"error":"Method Not Allowed"})");
-  for (auto* path : {"/v2/models/echo/generate", "/v2/models/echo/generate_stream", "/v2/systemsharedmemory/region/r/register"}) {
+  for (auto* path : {"/v2/models/echo/generate", "/v2/models/echo/generate_stream",
+                     "/v2/systemsharedmemory/region/r/register"}) {
     EXPECT_EQ(Post(path, "{}").status, 501) << path;
   }
   EXPECT_EQ(Get("/v2/trace/setting").status, 501);
 }
 
-// The proof that no route goes past the gate: with every API restricted, every route of the table asks for its secret, and
-// with the secret of another API it still does.
+// The proof that no route goes past the gate: with every API restricted, every route of the table asks for
+// its secret, and with the secret of another API it still does.
 TEST_F(Rest, GuardsEveryRoute) {
   for (int api = 0; api < kApiCount; ++api) {
     const std::string name(ApiName(static_cast<Api>(api)));
@@ -436,7 +460,8 @@ TEST_F(Rest, GuardsEveryRoute) {
     const std::string name(ApiName(route.api));
     const std::string expected = Error("This API is restricted, expecting header 'key-" + name + "'");
     const std::string other = name == "health" ? "metadata" : "health";
-    for (const std::string& headers : {""s, "key-" + name + ": wrong\r\n", "key-" + other + ": secret-" + other + "\r\n"}) {
+    for (const std::string& headers :
+         {""s, "key-" + name + ": wrong\r\n", "key-" + other + ": secret-" + other + "\r\n"}) {
       auto refused = client.Request(route.method, path, "", headers);
       ASSERT_TRUE(refused) << path;
       EXPECT_EQ(refused->status, 403) << route.method << " " << path;
@@ -477,18 +502,22 @@ TEST_F(Rest, SurvivesRandomRequests) {
   const std::string seeds[] = {
       "POST /v2/models/echo/infer HTTP/1.1\r\nContent-Length: " + std::to_string(json.size() + 16) + "\r\n" +
           BinaryHeader(json.size()) + "\r\n" + json + std::string(16, 'f'),
-      "POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1e\r\n" + std::string(kEchoJson.substr(0, 30)) +
-          "\r\n0\r\n\r\n",
-      "POST /v2/models/echo/infer HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\n\x1f\x8b\x08xx",
-      "POST /v2/repository/index HTTP/1.1\r\nContent-Length: 14\r\n\r\n{\"ready\":true}GET /v2 HTTP/1.1\r\n\r\n",
+      "POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1e\r\n" +
+          std::string(kEchoJson.substr(0, 30)) + "\r\n0\r\n\r\n",
+      "POST /v2/models/echo/infer HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: "
+      "5\r\n\r\n\x1f\x8b\x08xx",
+      "POST /v2/repository/index HTTP/1.1\r\nContent-Length: 14\r\n\r\n{\"ready\":true}GET /v2 "
+      "HTTP/1.1\r\n\r\n",
   };
   std::mt19937 random(3);
   for (int i = 0; i < 800; ++i) {
     std::string text = seeds[random() % 4];
     for (unsigned edits = random() % 4; edits > 0; --edits) {
       const size_t at = random() % text.size();
-      if (random() % 2) text[at] = static_cast<char>(random());
-      else text.insert(at, text.substr(random() % text.size(), random() % 30));
+      if (random() % 2)
+        text[at] = static_cast<char>(random());
+      else
+        text.insert(at, text.substr(random() % text.size(), random() % 30));
     }
     TestClient client = Connect();
     size_t at = 0;
