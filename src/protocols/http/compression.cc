@@ -28,7 +28,8 @@ bool SameToken(std::string_view a, std::string_view b) {
 // Whether the parameters of an Accept-Encoding element say q=0, q=0.0, ...
 bool RefusedByQuality(std::string_view parameters) {
   parameters = Trim(parameters);
-  if (parameters.size() < 3 || (parameters[0] != 'q' && parameters[0] != 'Q') || parameters[1] != '=') return false;
+  if (parameters.size() < 3 || (parameters[0] != 'q' && parameters[0] != 'Q') || parameters[1] != '=')
+    return false;
   return parameters.substr(2).find_first_not_of("0.") == std::string_view::npos;
 }
 
@@ -98,7 +99,8 @@ Status Decompressor::Append(std::string_view in, std::string& out, size_t limit)
     out.resize(std::min(end, limit));
     if (end > limit) {
       too_large_ = true;
-      return InvalidArgumentError("the decompressed request body is larger than " + std::to_string(limit) + " bytes");
+      return InvalidArgumentError("the decompressed request body is larger than " + std::to_string(limit) +
+                                  " bytes");
     }
     in.remove_prefix(piece - stream_->avail_in);
     if (result == Z_STREAM_END) {

@@ -21,7 +21,8 @@ std::string_view ContentCodingName(ContentCoding coding);
 // Of a Content-Encoding field. Nothing for a coding that we do not know, and for more than one.
 std::optional<ContentCoding> ParseContentCoding(std::string_view value);
 
-// The coding for an answer to a request with this Accept-Encoding field: gzip before deflate, those with q=0 left out.
+// The coding for an answer to a request with this Accept-Encoding field: gzip before deflate, those with q=0
+// left out.
 ContentCoding ChooseContentCoding(std::string_view accept_encoding);
 
 // Decodes a gzip or zlib stream that arrives in pieces. One thread.
@@ -30,8 +31,8 @@ class Decompressor {
   Decompressor();
   ~Decompressor();
 
-  // Appends what `in` decodes to. Errors: INVALID_ARGUMENT for broken data, for data after the end of the stream, and when
-  // `out` would grow beyond `limit` (then too_large() is true); `out` never does.
+  // Appends what `in` decodes to. Errors: INVALID_ARGUMENT for broken data, for data after the end of the
+  // stream, and when `out` would grow beyond `limit` (then too_large() is true); `out` never does.
   Status Append(std::string_view in, std::string& out, size_t limit);
   // Whether the stream is complete.
   bool finished() const { return finished_; }

@@ -34,7 +34,10 @@ bool SameText(std::string_view a, std::string_view b) {
 }  // namespace
 
 Connection::Connection(std::shared_ptr<IoThread> io, UniqueFd fd)
-    : io_(std::move(io)), fd_(fd.get()), last_active_ns_(SteadyNowNs()), stream_(io_->context(), fd.Release()) {}
+    : io_(std::move(io)),
+      fd_(fd.get()),
+      last_active_ns_(SteadyNowNs()),
+      stream_(io_->context(), fd.Release()) {}
 
 std::optional<uint64_t> Connection::body_size() const {
   if (chunked_ || coding_ != ContentCoding::kIdentity) return std::nullopt;
@@ -225,8 +228,8 @@ Connection::Step Connection::AnswerEarly(HttpResponse response) {
 Connection::Step Connection::RefuseSize(std::optional<uint64_t> size) {
   std::string text = "request size ";
   if (size) text += "of " + std::to_string(*size) + " bytes ";
-  text += "exceeds the maximum allowed input size of " + std::to_string(io_->options().max_body_bytes) + " bytes." +
-          io_->options().body_limit_hint;
+  text += "exceeds the maximum allowed input size of " + std::to_string(io_->options().max_body_bytes) +
+          " bytes." + io_->options().body_limit_hint;
   return AnswerEarly(ErrorResponse(413, text));
 }
 
@@ -391,7 +394,8 @@ Connection::Step Connection::BeginRequest() {
   }
   const size_t fields = static_cast<size_t>(std::distance(head.begin(), head.end()));
   if (fields > options.max_header_fields) {
-    return AnswerEarly(ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields"));
+    return AnswerEarly(
+        ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields"));
   }
   if (auto expect = FindHeader(head, "Expect")) {
     if (!SameText(*expect, "100-continue")) return AnswerEarly(ErrorResponse(417, "unsupported Expect"));
@@ -415,7 +419,8 @@ Connection::Step Connection::BeginRequest() {
   if (expects_continue_) {
     constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     expects_continue_ = false;
-    if (::send(fd_, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != ssize_t{kContinue.size()}) {
+    if (::send(fd_, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
+        ssize_t{kContinue.size()}) {
       Close();
       return Step::kStop;
     }
@@ -524,8 +529,10 @@ Connection::Step Connection::ReadDecoded() {
     if (error == http::error::need_buffer) continue;
     if (error == http::error::need_more) {
       if (used > 0 && buffered() > 0) continue;
-      if (buffered() == kBufferBytes) error = http::error::bad_chunk;
-      else return Step::kInput;
+      if (buffered() == kBufferBytes)
+        error = http::error::bad_chunk;
+      else
+        return Step::kInput;
     }
     if (error == http::error::body_limit) return AnswerEarly(ErrorResponse(413, "too many chunks"));
     if (error) return AnswerEarly(ErrorResponse(400, "malformed HTTP request: " + error.message()));
@@ -542,7 +549,8 @@ Connection::Step Connection::TakeDecoded() {
   decoded_.reserve(decoded_.size() + HttpCall::kFrontPadding);
   const std::string_view all = decoded_;
   const size_t front = std::min(call_->front_bytes(), all.size());
-  std::optional<HttpResponse> refused = call_->OnFront(all.substr(0, front), all.size() - front, destinations_);
+  std::optional<HttpResponse> refused =
+      call_->OnFront(all.substr(0, front), all.size() - front, destinations_);
   if (refused) return AnswerEarly(std::move(*refused));
   size_t at = front;
   for (const auto& span : destinations_) {
@@ -567,7 +575,8 @@ Connection::Step Connection::RunCall() {
   }
   // The next request is here already: whoever answers this one has to tell.
   Phase expected = Phase::kRunning;
-  if (phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel)) return Step::kStop;
+  if (phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel))
+    return Step::kStop;
   return expected == Phase::kOwned ? Step::kMore : Step::kStop;
 }
 

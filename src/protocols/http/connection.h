@@ -1,12 +1,13 @@
 // Connection: one client's socket, its parser and its present request. Internal to the HTTP server core.
 //
-// Who may touch what. A connection belongs to its io thread, with one exception: while a call runs (phase_ is kRunning),
-// Respond() may come on any thread, and that thread alone uses `outgoing_` and writes to the descriptor. The io thread
-// meanwhile only waits for input with a pending readiness wait and, when it fires, looks (MSG_PEEK) whether the client has
-// gone or sends its next request already; it neither reads nor writes nor closes. So an answer that the socket takes whole
-// costs no hand-over between threads: the responder sets phase_ to kOwned, and the io thread notices with the next input.
-// When there is something to do for the io thread (the rest of a large answer, a close, input that has already come), the
-// responder posts to it instead:
+// Who may touch what. A connection belongs to its io thread, with one exception: while a call runs (phase_ is
+// kRunning), Respond() may come on any thread, and that thread alone uses `outgoing_` and writes to the
+// descriptor. The io thread meanwhile only waits for input with a pending readiness wait and, when it fires,
+// looks (MSG_PEEK) whether the client has gone or sends its next request already; it neither reads nor writes
+// nor closes. So an answer that the socket takes whole costs no hand-over between threads: the responder sets
+// phase_ to kOwned, and the io thread notices with the next input. When there is something to do for the io
+// thread (the rest of a large answer, a close, input that has already come), the responder posts to it
+// instead:
 //
 //   kOwned --RunCall (io)--> kRunning --input seen (io)--> kRunningInput
 //   kRunning --answered (responder)--> kOwned
@@ -42,7 +43,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
 
   // By the io thread.
   void Start() { ArmRead(); }
-  // Whether the connection has been silent or slow for too long, or (`draining`) waits for a request that need not come.
+  // Whether the connection has been silent or slow for too long, or (`draining`) waits for a request that
+  // need not come.
   bool Expired(int64_t now_ns, bool draining) const;
   // REQUIRES: no call runs.
   void Close();
@@ -52,7 +54,9 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   const HttpHead& head() const override { return parser_->get().base(); }
   std::optional<uint64_t> body_size() const override;
   size_t io_thread() const override { return io_->index(); }
-  void SetCancellation(std::shared_ptr<Cancellation> cancellation) override { cancellation_ = std::move(cancellation); }
+  void SetCancellation(std::shared_ptr<Cancellation> cancellation) override {
+    cancellation_ = std::move(cancellation);
+  }
   void Respond(HttpResponse response) override;
   void RunOnIoThread(std::function<void()> task) override { io_->Post(std::move(task)); }
 
@@ -140,7 +144,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   size_t buffer_end_ = 0;
   std::optional<Parser> parser_;
   bool head_done_ = false;
-  std::shared_ptr<HttpCall> call_;               // shared: it may be inside Respond() when the next request begins
+  std::shared_ptr<HttpCall> call_;  // shared: it may be inside Respond() when the next request begins
   std::shared_ptr<Cancellation> cancellation_;  // shared with the request that runs
   bool chunked_ = false;
   ContentCoding coding_ = ContentCoding::kIdentity;

@@ -1,4 +1,5 @@
-// IoThread: one thread with an event loop and the connections that belong to it. Internal to the HTTP server core.
+// IoThread: one thread with an event loop and the connections that belong to it. Internal to the HTTP server
+// core.
 #pragma once
 
 #include <utility>  // asio of Boost 1.81 uses std::exchange without including it
@@ -25,7 +26,8 @@ class Connection;
 // Shared with its connections, which requests that end late may keep longer than the listener lives.
 class IoThread : public std::enable_shared_from_this<IoThread> {
  public:
-  IoThread(size_t index, const HttpListenerOptions& options, HttpService& service, std::atomic<size_t>& connection_count);
+  IoThread(size_t index, const HttpListenerOptions& options, HttpService& service,
+           std::atomic<size_t>& connection_count);
   ~IoThread();
 
   void Start();

@@ -35,7 +35,8 @@ Result<UniqueFd> Listen(const HttpListenerOptions& options) {
   const int failure =
       ::getaddrinfo(options.address.c_str(), std::to_string(options.port).c_str(), &hints, &found);
   if (failure != 0) {
-    return InvalidArgumentError("cannot resolve the address '" + options.address + "': " + ::gai_strerror(failure));
+    return InvalidArgumentError("cannot resolve the address '" + options.address +
+                                "': " + ::gai_strerror(failure));
   }
   const std::unique_ptr<addrinfo, AddressInfoDeleter> info(found);
   UniqueFd fd(::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -113,7 +114,9 @@ class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
         thread.Adopt(std::move(client));
       } else {
         // std::function must be copyable, so the descriptor travels in a shared pointer.
-        thread.Post([&thread, shared = std::make_shared<UniqueFd>(std::move(client))] { thread.Adopt(std::move(*shared)); });
+        thread.Post([&thread, shared = std::make_shared<UniqueFd>(std::move(client))] {
+          thread.Adopt(std::move(*shared));
+        });
       }
     }
   }
@@ -125,7 +128,8 @@ class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
   size_t next_ = 0;
 };
 
-Result<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpListenerOptions& options, HttpService& service) {
+Result<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpListenerOptions& options,
+                                                          HttpService& service) {
   BRAID_ASSIGN_OR_RETURN(UniqueFd fd, Listen(options));
   std::unique_ptr<HttpListener> listener(new HttpListener);
   listener->port_ = PortOf(fd.get());

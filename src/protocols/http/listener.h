@@ -4,10 +4,11 @@
 //   ... listener->port() ...
 //   listener->Shutdown(SteadyNowNs() + 5'000'000'000);
 //
-// One acceptor deals new connections round robin to the threads; from then on a connection stays on its thread. (With a
-// listening socket for each thread the kernel would deal by hash, and of two clients both could land on one thread.)
-// Keep-alive, pipelining (answers in order), 100-continue, chunked and compressed requests; limits and timeouts of
-// HttpListenerOptions. Errors that the core finds itself are answered as {"error":"text"}.
+// One acceptor deals new connections round robin to the threads; from then on a connection stays on its
+// thread. (With a listening socket for each thread the kernel would deal by hash, and of two clients both
+// could land on one thread.) Keep-alive, pipelining (answers in order), 100-continue, chunked and compressed
+// requests; limits and timeouts of HttpListenerOptions. Errors that the core finds itself are answered as
+// {"error":"text"}.
 #pragma once
 
 #include <atomic>
@@ -27,16 +28,19 @@ class IoThread;
 class HttpListener {
  public:
   // Listens and serves. `service` outlives the listener.
-  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is none.
-  static Result<std::unique_ptr<HttpListener>> Start(const HttpListenerOptions& options, HttpService& service);
+  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is
+  // none.
+  static Result<std::unique_ptr<HttpListener>> Start(const HttpListenerOptions& options,
+                                                     HttpService& service);
   // Shuts down at once if that was not done.
   ~HttpListener();
 
   uint16_t port() const { return port_; }
   size_t connection_count() const { return connection_count_.load(std::memory_order_relaxed); }
 
-  // Stops to accept, closes idle connections, and waits for running requests until `deadline_ns` (SteadyNowNs() time). Then
-  // cancels what still runs and cuts the clients off. Answers that come later are dropped. Blocks; not on an io thread.
+  // Stops to accept, closes idle connections, and waits for running requests until `deadline_ns`
+  // (SteadyNowNs() time). Then cancels what still runs and cuts the clients off. Answers that come later are
+  // dropped. Blocks; not on an io thread.
   void Shutdown(int64_t deadline_ns);
 
  private:

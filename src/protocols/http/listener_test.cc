@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// /echo answers with the body, /split reads its body behind the first 4 bytes into three buffers, /hold is answered by the
-// test, /large/{n} with n bytes, /refuse at once without its body; anything else is 404.
+// /echo answers with the body, /split reads its body behind the first 4 bytes into three buffers, /hold is
+// answered by the test, /large/{n} with n bytes, /refuse at once without its body; anything else is 404.
 class EchoService final : public HttpService {
  public:
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
@@ -180,7 +180,8 @@ TEST_F(Listener, ReadsBodiesToTheirDestinationsHoweverTheyArrive) {
   for (size_t size : {0u, 3u, 4u, 5u, 1000u, 70'000u, 3'000'000u}) {
     std::string body(size, ' ');
     for (char& c : body) c = static_cast<char>('a' + random() % 26);
-    const std::string request = "POST /split HTTP/1.1\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" + body;
+    const std::string request =
+        "POST /split HTTP/1.1\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" + body;
     size_t at = 0;
     while (at < request.size()) {
       const size_t piece = std::min<size_t>(request.size() - at, 1 + random() % (request.size() / 5 + 1));
@@ -259,9 +260,11 @@ TEST_F(Listener, RefusesLargeBodiesWithTheLimit) {
   auto refused = client.Request("POST", "/echo", std::string(1001, 'x'));
   EXPECT_EQ(refused->status, 413);
   EXPECT_EQ(refused->body,
-            "{\"error\":\"request size of 1001 bytes exceeds the maximum allowed input size of 1000 bytes. Use --limit.\"}");
+            "{\"error\":\"request size of 1001 bytes exceeds the maximum allowed input size of 1000 bytes. "
+            "Use --limit.\"}");
   EXPECT_EQ(client.Request("POST", "/echo", "ok")->status, 200);
-  ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + std::string(1001, 'x')));
+  ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+                          std::string(1001, 'x')));
   auto chunked = client.Read();
   EXPECT_EQ(chunked->status, 413);
   EXPECT_NE(chunked->body.find("exceeds the maximum allowed input size of 1000 bytes"), std::string::npos);
@@ -294,7 +297,8 @@ TEST_F(Listener, DecodesCompressedBodiesUpToTheLimit) {
 TEST_F(Listener, RefusesMalformedRequests) {
   for (std::string_view text :
        {"GARBAGE\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         "POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
     TestClient client = Connect();
     ASSERT_TRUE(client.Send(text));
@@ -430,7 +434,8 @@ TEST_F(Listener, TellsWhenThePortIsTaken) {
   options_.port = listener_->port();
   auto second = HttpListener::Start(options_, service_);
   ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.status().message(), "Socket '127.0.0.1:" + std::to_string(options_.port) + "' already in use");
+  EXPECT_EQ(second.status().message(),
+            "Socket '127.0.0.1:" + std::to_string(options_.port) + "' already in use");
   options_.address = "no address";
   EXPECT_EQ(HttpListener::Start(options_, service_).status().code(), StatusCode::kInvalidArgument);
 }

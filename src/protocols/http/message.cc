@@ -76,7 +76,9 @@ HttpResponse ErrorResponse(unsigned status, std::string_view text) {
   return response;
 }
 
-HttpResponse ErrorResponse(const Status& status) { return ErrorResponse(HttpStatusOf(status.code()), status.message()); }
+HttpResponse ErrorResponse(const Status& status) {
+  return ErrorResponse(HttpStatusOf(status.code()), status.message());
+}
 
 HttpResponse JsonResponse(std::string body) {
   HttpResponse response;
@@ -107,7 +109,8 @@ unsigned HttpStatusOf(StatusCode code) {
 }
 
 std::string_view HttpReason(unsigned status) {
-  boost::core::string_view reason = boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(status));
+  boost::core::string_view reason =
+      boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(status));
   return ToStd(reason);
 }
 

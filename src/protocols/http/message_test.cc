@@ -24,7 +24,8 @@ TEST(ErrorResponse, MapsEveryCode) {
   EXPECT_EQ(ErrorResponse(InternalError("x")).status, 500u);
   EXPECT_EQ(ErrorResponse(UnavailableError("x")).status, 503u);
   EXPECT_EQ(ErrorResponse(UnsupportedError("x")).status, 501u);
-  for (auto code : {StatusCode::kUnknown, StatusCode::kInvalidArgument, StatusCode::kAlreadyExists, StatusCode::kCancelled}) {
+  for (auto code : {StatusCode::kUnknown, StatusCode::kInvalidArgument, StatusCode::kAlreadyExists,
+                    StatusCode::kCancelled}) {
     EXPECT_EQ(ErrorResponse(Status(code, "x")).status, 400u);
   }
   EXPECT_EQ(ErrorResponse(405, "a \"b\"").body, R"({"error":"a \"b\""})");
@@ -46,13 +47,15 @@ TEST(Decompressor, TakesAnyPieces) {
   std::string text;
   for (int i = 0; i < 50'000; ++i) text += std::to_string(i);
   for (auto coding : {ContentCoding::kGzip, ContentCoding::kDeflate}) {
-    const std::string_view parts[] = {std::string_view(text).substr(0, 10), std::string_view(text).substr(10)};
+    const std::string_view parts[] = {std::string_view(text).substr(0, 10),
+                                      std::string_view(text).substr(10)};
     const std::string compressed = *Compress(coding, parts);
     for (size_t piece : {size_t{1}, size_t{17}, compressed.size()}) {
       Decompressor decompressor;
       std::string out;
       for (size_t at = 0; at < compressed.size(); at += piece) {
-        ASSERT_TRUE(decompressor.Append(std::string_view(compressed).substr(at, piece), out, text.size()).ok());
+        ASSERT_TRUE(
+            decompressor.Append(std::string_view(compressed).substr(at, piece), out, text.size()).ok());
       }
       EXPECT_TRUE(decompressor.finished());
       EXPECT_TRUE(out == text);

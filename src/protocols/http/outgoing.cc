@@ -52,7 +52,8 @@ Outgoing::Progress Outgoing::Send(int fd) {
   const auto part = [this](size_t i) -> iovec {
     if (i == 0) return {head_.data(), head_.size()};
     if (i == 1) return {body_.data(), body_.size()};
-    return {tail_[i - 2].mutable_data(), tail_[i - 2].size()};  // writev takes no pointer to const; it only reads
+    return {tail_[i - 2].mutable_data(),
+            tail_[i - 2].size()};  // writev takes no pointer to const; it only reads
   };
   while (part_ < parts) {
     iovec vectors[kMaxParts];

@@ -10,7 +10,8 @@ namespace braid {
 // Reused for all responses of a connection. One thread at a time.
 class Outgoing {
  public:
-  // Takes a response. `close` announces that the connection ends after it; `omit_body` leaves the body out (HEAD).
+  // Takes a response. `close` announces that the connection ends after it; `omit_body` leaves the body out
+  // (HEAD).
   void Set(HttpResponse response, bool close, bool omit_body);
 
   enum class Progress : unsigned char { kDone, kBlocked, kFailed };
@@ -24,8 +25,8 @@ class Outgoing {
   std::string head_;
   std::string body_;
   std::vector<Buffer> tail_;
-  size_t sent_ = 0;   // of part_
-  size_t part_ = 0;   // 0: head_, 1: body_, from 2: tail_
+  size_t sent_ = 0;  // of part_
+  size_t part_ = 0;  // 0: head_, 1: body_, from 2: tail_
 };
 
 }  // namespace braid

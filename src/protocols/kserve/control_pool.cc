@@ -4,7 +4,8 @@
 
 namespace braid {
 
-ControlPool::ControlPool(int threads, const std::string& thread_name, size_t max_waiting) : max_waiting_(max_waiting) {
+ControlPool::ControlPool(int threads, const std::string& thread_name, size_t max_waiting)
+    : max_waiting_(max_waiting) {
   for (int i = 0; i < threads; ++i) {
     threads_.push_back(StartThread(thread_name + "-" + std::to_string(i), [this] { Run(); }));
   }

@@ -23,18 +23,22 @@ Json TensorsJson(const std::vector<TensorSpec>& specs) {
   return tensors;
 }
 
-Json DurationJson(const DurationStatistic& duration) { return {{"count", duration.count}, {"ns", duration.ns}}; }
+Json DurationJson(const DurationStatistic& duration) {
+  return {{"count", duration.count}, {"ns", duration.ns}};
+}
 
 // The fields of an optional body, whose whole is an object.
 Result<std::optional<simdjson::dom::object>> ReadBody(simdjson::dom::parser& parser, std::string_view body) {
-  if (body.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::optional<simdjson::dom::object>();
+  if (body.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return std::optional<simdjson::dom::object>();
   BRAID_ASSIGN_OR_RETURN(auto root, ParseJsonCopy(parser, body));
   BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("request", root, kMaxJsonKeys));
   return std::optional<simdjson::dom::object>(object);
 }
 
 // The fields of "parameters" in an optional body.
-Result<std::optional<simdjson::dom::object>> ReadBodyParameters(simdjson::dom::parser& parser, std::string_view body) {
+Result<std::optional<simdjson::dom::object>> ReadBodyParameters(simdjson::dom::parser& parser,
+                                                                std::string_view body) {
   BRAID_ASSIGN_OR_RETURN(auto object, ReadBody(parser, body));
   if (!object) return object;
   simdjson::dom::element parameters;
@@ -48,12 +52,16 @@ Status KindError(std::string_view kind) {
   return InternalError("attempt to access JSON non-" + std::string(kind) + " as " + std::string(kind));
 }
 
-std::string_view LogFormatName(LogFormat format) { return format == LogFormat::kIso8601 ? "ISO8601" : "default"; }
+std::string_view LogFormatName(LogFormat format) {
+  return format == LogFormat::kIso8601 ? "ISO8601" : "default";
+}
 
 }  // namespace
 
 std::string ServerMetadataJson(const KserveContext& context) {
-  return Dump({{"name", context.server_name}, {"version", context.server_version}, {"extensions", context.extensions}});
+  return Dump({{"name", context.server_name},
+               {"version", context.server_version},
+               {"extensions", context.extensions}});
 }
 
 std::string ModelMetadataJson(const ServableInfo& info, std::span<const int64_t> versions) {
@@ -129,7 +137,8 @@ Result<bool> ReadIndexRequest(std::string_view body) {
   simdjson::dom::element ready;
   if (!object || object->at_key("ready").get(ready)) return false;
   bool value = false;
-  if (ready.get_bool().get(value)) return InvalidArgumentError("Invalid value for 'ready': expected a boolean");
+  if (ready.get_bool().get(value))
+    return InvalidArgumentError("Invalid value for 'ready': expected a boolean");
   return value;
 }
 
@@ -147,7 +156,8 @@ Result<LoadRequest> ReadLoadRequest(std::string model_name, std::string_view bod
     } else if (field.key.substr(0, kFile.size()) == kFile) {
       BRAID_ASSIGN_OR_RETURN(std::string_view text, JsonString(field.key, field.value));
       auto contents = DecodeBase64(text);
-      if (!contents) return InvalidArgumentError("parameter '" + std::string(field.key) + "' is not valid base64");
+      if (!contents)
+        return InvalidArgumentError("parameter '" + std::string(field.key) + "' is not valid base64");
       request.files.emplace(field.key.substr(kFile.size()), std::move(*contents));
     } else {
       return InternalError("unexpected error on creating Triton parameter");

@@ -1,4 +1,5 @@
-// The JSON documents of the KServe v2 HTTP protocol other than inference: pure functions between text and our own types.
+// The JSON documents of the KServe v2 HTTP protocol other than inference: pure functions between text and our
+// own types.
 #pragma once
 
 #include <memory>

@@ -46,7 +46,8 @@ Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange
   const char* end = text->data() + text->size();
   auto [rest, error] = std::from_chars(text->data(), end, size);
   if (error != std::errc() || rest != end) {
-    return InvalidArgumentError("Unable to parse Inference-Header-Content-Length, got: " + std::string(*text));
+    return InvalidArgumentError("Unable to parse Inference-Header-Content-Length, got: " +
+                                std::string(*text));
   }
   const auto body_size = exchange.body_size();
   if (size < 0 || (body_size && static_cast<uint64_t>(size) > *body_size)) {
@@ -55,7 +56,9 @@ Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange
   return std::optional<uint64_t>(static_cast<uint64_t>(size));
 }
 
-size_t InferCall::front_bytes() const { return setup_.json_size ? static_cast<size_t>(*setup_.json_size) : kWholeBody; }
+size_t InferCall::front_bytes() const {
+  return setup_.json_size ? static_cast<size_t>(*setup_.json_size) : kWholeBody;
+}
 
 Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
   const HttpInferTarget target{setup_.servable->get().info(), setup_.servable->get().input_allocator(),
@@ -106,7 +109,8 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
   // From the exchange's Respond() on, this object may be gone.
   const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
   const ContentCoding coding = setup_.response_coding;
-  const bool slow = coding != ContentCoding::kIdentity || JsonOutputBytes(*response_, format_) > kMaxInlineJsonBytes;
+  const bool slow =
+      coding != ContentCoding::kIdentity || JsonOutputBytes(*response_, format_) > kMaxInlineJsonBytes;
   if (!slow) {
     exchange->Respond(WriteAnswer(id_, std::move(*response_), format_));
     return;

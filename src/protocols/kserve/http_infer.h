@@ -15,8 +15,8 @@
 
 namespace braid {
 
-// Owned by the connection until it has answered. Nothing of the server is touched by Respond(): a request may end after
-// the server has gone.
+// Owned by the connection until it has answered. Nothing of the server is touched by Respond(): a request may
+// end after the server has gone.
 class InferCall final : public HttpCall, public ResponseSink {
  public:
   struct Setup {
@@ -35,7 +35,8 @@ class InferCall final : public HttpCall, public ResponseSink {
   };
   explicit InferCall(Setup setup) : setup_(std::move(setup)) {}
 
-  // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is known.
+  // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is
+  // known.
   static Result<std::optional<uint64_t>> JsonSize(const HttpExchange& exchange);
 
   size_t front_bytes() const override;

@@ -22,11 +22,13 @@ constexpr std::string_view kSharedMemoryText = "shared memory regions are not su
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-Status DataError(std::string_view text) { return InternalError("Unable to parse 'data': " + std::string(text)); }
+Status DataError(std::string_view text) {
+  return InternalError("Unable to parse 'data': " + std::string(text));
+}
 
 Status MissingMember(std::string_view name) {
-  return InvalidArgumentError("Unable to parse '" + std::string(name) + "': attempt to access non-existing object member '" +
-                              std::string(name) + "'");
+  return InvalidArgumentError("Unable to parse '" + std::string(name) +
+                              "': attempt to access non-existing object member '" + std::string(name) + "'");
 }
 
 // One input between its JSON and its memory.
@@ -61,7 +63,8 @@ Status WalkData(element data, DataType type, std::string_view kind, Leaf&& leaf)
     ++level.next;
     if (value.type() == element_type::ARRAY) {
       if (levels.size() == kMaxDepth) {
-        return InvalidArgumentError("JSON nesting depth exceeds maximum allowed limit (" + std::to_string(kMaxDepth) + ")");
+        return InvalidArgumentError("JSON nesting depth exceeds maximum allowed limit (" +
+                                    std::to_string(kMaxDepth) + ")");
       }
       array = value.get_array().value_unsafe();
       levels.push_back({array.begin(), array.end()});
@@ -87,10 +90,10 @@ template <class T>
 Status FillNumbers(element data, DataType type, size_t count, std::byte* out) {
   constexpr bool kIsBool = std::is_same_v<T, bool>;
   constexpr bool kIsFloat = std::is_floating_point_v<T>;
-  constexpr std::string_view kKind = kIsBool                  ? "boolean"
-                                     : kIsFloat               ? "number"
-                                     : std::is_signed_v<T>    ? "signed-integer"
-                                                              : "unsigned-integer";
+  constexpr std::string_view kKind = kIsBool               ? "boolean"
+                                     : kIsFloat            ? "number"
+                                     : std::is_signed_v<T> ? "signed-integer"
+                                                           : "unsigned-integer";
   size_t index = 0;
   Status status = WalkData(data, type, kKind, [&](element value) {
     if (index == count) return LeafError::kCount;
@@ -107,7 +110,8 @@ Status FillNumbers(element data, DataType type, size_t count, std::byte* out) {
       int64_t number = 0;
       if (value.type() == element_type::UINT64) return LeafError::kRange;
       if (value.get_int64().get(number)) return LeafError::kKind;
-      if (number < std::numeric_limits<T>::min() || number > std::numeric_limits<T>::max()) return LeafError::kRange;
+      if (number < std::numeric_limits<T>::min() || number > std::numeric_limits<T>::max())
+        return LeafError::kRange;
       converted = static_cast<T>(number);
     } else {
       uint64_t number = 0;
@@ -180,7 +184,8 @@ Status MeasureStrings(element data, size_t count, size_t* bytes) {
 
 class RequestReader {
  public:
-  RequestReader(std::string_view json, size_t binary_bytes, bool has_binary_header, const HttpInferTarget& target)
+  RequestReader(std::string_view json, size_t binary_bytes, bool has_binary_header,
+                const HttpInferTarget& target)
       : json_(json), binary_left_(binary_bytes), has_binary_header_(has_binary_header), target_(target) {
     out_.request = std::make_unique<InferenceRequest>();
     out_.format.batching = target.info.max_batch_size > 0;
@@ -279,7 +284,8 @@ class RequestReader {
         if (choice.classification > 0) {
           return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'");
         }
-        if (has_binary) return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'");
+        if (has_binary)
+          return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'");
         return UnsupportedError(std::string(kSharedMemoryText));
       }
       if (choice.classification > 0) {
@@ -366,7 +372,8 @@ class RequestReader {
     }
     if (plan.bytes > target_.max_input_bytes) {
       return InvalidArgumentError("byte size " + std::to_string(plan.bytes) + " of input '" + tensor.name +
-                                  "' exceeds the maximum allowed input size of " + std::to_string(target_.max_input_bytes) +
+                                  "' exceeds the maximum allowed input size of " +
+                                  std::to_string(target_.max_input_bytes) +
                                   " bytes. Use --http-max-input-size to increase the limit.");
     }
     out_.request->inputs.push_back(std::move(tensor));
@@ -391,13 +398,14 @@ class RequestReader {
   Status PlanBinary(const std::string& name, uint64_t size, PlannedInput& plan) {
     if (!has_binary_header_) {
       return InvalidArgumentError(
-          "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when passing inputs in "
+          "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when "
+          "passing inputs in "
           "binary data format");
     }
     if (size > binary_left_) {
       return InvalidArgumentError("unexpected size for input '" + name + "', expecting " +
-                                  std::to_string(size - binary_left_) + " additional bytes for model '" + target_.info.name +
-                                  "'");
+                                  std::to_string(size - binary_left_) + " additional bytes for model '" +
+                                  target_.info.name + "'");
     }
     binary_left_ -= static_cast<size_t>(size);
     plan.bytes = static_cast<size_t>(size);
@@ -406,9 +414,9 @@ class RequestReader {
 
   Status PlanJson(const Tensor& tensor, PlannedInput& plan) {
     if (tensor.type == DataType::kFp16 || tensor.type == DataType::kBf16) {
-      return InvalidArgumentError("receiving " + std::string(WireName(tensor.type)) +
-                                  " data via JSON is not supported. Please use the binary data format for input " +
-                                  tensor.name);
+      return InvalidArgumentError(
+          "receiving " + std::string(WireName(tensor.type)) +
+          " data via JSON is not supported. Please use the binary data format for input " + tensor.name);
     }
     const auto count = ElementCount(tensor.shape);
     if (!count) {
@@ -422,8 +430,9 @@ class RequestReader {
     if (tensor.type == DataType::kBytes) return MeasureStrings(plan.data, plan.elements, &plan.bytes);
     const auto bytes = ByteSize(tensor.type, tensor.shape);
     if (!bytes) {
-      return InvalidArgumentError("byte size overflow for input '" + tensor.name + "': shape " + ShapeToString(tensor.shape) +
-                                  " of datatype " + std::string(WireName(tensor.type)));
+      return InvalidArgumentError("byte size overflow for input '" + tensor.name + "': shape " +
+                                  ShapeToString(tensor.shape) + " of datatype " +
+                                  std::string(WireName(tensor.type)));
     }
     plan.bytes = *bytes;
     return OkStatus();
@@ -478,7 +487,8 @@ Result<HttpInferRequest> ReadRawInferRequest(size_t bytes, const HttpInferTarget
   const ServableInfo& info = target.info;
   if (info.inputs.size() != 1) {
     return InvalidArgumentError("Raw request must only have 1 input (found 1) to be deduced but got " +
-                                std::to_string(info.inputs.size()) + " inputs in '" + info.name + "' model configuration");
+                                std::to_string(info.inputs.size()) + " inputs in '" + info.name +
+                                "' model configuration");
   }
   const TensorSpec& spec = info.inputs.front();
   const bool batching = info.max_batch_size > 0;
@@ -500,13 +510,15 @@ Result<HttpInferRequest> ReadRawInferRequest(size_t bytes, const HttpInferTarget
     } else if (variable == nullptr) {
       variable = &dim;
     } else {
-      return InvalidArgumentError("The shape of the raw input '" + spec.name +
-                                  "' can not be deduced because there are more than one variable-sized dimension");
+      return InvalidArgumentError(
+          "The shape of the raw input '" + spec.name +
+          "' can not be deduced because there are more than one variable-sized dimension");
     }
   }
   if (spec.type == DataType::kBytes) {
     if (fixed != 1) {
-      return InvalidArgumentError("For BYTE datatype raw input '" + spec.name + "', the model must have input shape [1]");
+      return InvalidArgumentError("For BYTE datatype raw input '" + spec.name +
+                                  "', the model must have input shape [1]");
     }
     if (bytes > std::numeric_limits<uint32_t>::max()) {
       return InvalidArgumentError("raw input '" + spec.name + "' is longer than a string can be");

@@ -102,8 +102,9 @@ Status AppendData(std::string& out, const Tensor& tensor) {
     }
     case DataType::kFp16:
     case DataType::kBf16:
-      return InvalidArgumentError("sending " + std::string(WireName(tensor.type)) +
-                                  " data via JSON is not supported. Please use the binary data format for output");
+      return InvalidArgumentError(
+          "sending " + std::string(WireName(tensor.type)) +
+          " data via JSON is not supported. Please use the binary data format for output");
     case DataType::kInvalid:
       break;
   }
@@ -161,7 +162,8 @@ size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat
   return bytes;
 }
 
-Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response, const HttpOutputFormat& format) {
+Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response,
+                                        const HttpOutputFormat& format) {
   HttpResponse out;
   std::string& json = out.body;
   json.reserve(256);

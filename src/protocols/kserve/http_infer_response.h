@@ -35,9 +35,11 @@ size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat
 
 // Binary outputs keep their memory and are not copied. REQUIRES: response.status is OK.
 // Errors: those of Classify(), types that JSON cannot carry, and INTERNAL for BYTES data that is cut off.
-Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response, const HttpOutputFormat& format);
+Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response,
+                                        const HttpOutputFormat& format);
 
-// Appends the JSON text of numbers: what reads back as the same value; with a point or an exponent, or NaN, Infinity.
+// Appends the JSON text of numbers: what reads back as the same value; with a point or an exponent, or NaN,
+// Infinity.
 void AppendJsonNumber(std::string& out, float value);
 void AppendJsonNumber(std::string& out, double value);
 

@@ -48,12 +48,13 @@ Status SyntaxError(simdjson::error_code code, std::string_view text) {
     nlohmann::json::sax_parse(text.begin(), text.end(), &locator);
     offset = locator.offset;
   }
-  return InternalError("failed to parse the request JSON buffer: " + reason + " at " + std::to_string(offset));
+  return InternalError("failed to parse the request JSON buffer: " + reason + " at " +
+                       std::to_string(offset));
 }
 
 Status KindError(std::string_view name, std::string_view kind) {
-  return InternalError("Unable to parse '" + std::string(name) + "': attempt to access JSON non-" + std::string(kind) + " as " +
-                       std::string(kind));
+  return InternalError("Unable to parse '" + std::string(name) + "': attempt to access JSON non-" +
+                       std::string(kind) + " as " + std::string(kind));
 }
 
 int Base64Value(char c) {
@@ -103,7 +104,8 @@ Result<simdjson::dom::array> JsonArray(std::string_view name, element element, s
   simdjson::dom::array value;
   if (element.get_array().get(value)) return KindError(name, "array");
   if (value.size() > limit) {
-    return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) + " elements");
+    return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) +
+                                " elements");
   }
   return value;
 }
@@ -114,13 +116,15 @@ Result<simdjson::dom::object> JsonObject(std::string_view name, element element,
   boost::container::small_vector<std::string_view, 16> keys;
   for (auto field : value) {
     if (keys.size() == limit) {
-      return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) + " keys");
+      return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) +
+                                  " keys");
     }
     keys.push_back(field.key);
   }
   std::sort(keys.begin(), keys.end());
   if (auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
-    return InvalidArgumentError("'" + std::string(name) + "' has the key '" + std::string(*twice) + "' more than once");
+    return InvalidArgumentError("'" + std::string(name) + "' has the key '" + std::string(*twice) +
+                                "' more than once");
   }
   return value;
 }

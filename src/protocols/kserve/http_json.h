@@ -11,14 +11,14 @@
 
 namespace braid {
 
-// Parses `text`, behind which SIMDJSON_PADDING bytes can be read. The result lives as long as the parser is not used again.
-// Errors: INTERNAL "failed to parse the request JSON buffer: {reason} at {offset}".
+// Parses `text`, behind which SIMDJSON_PADDING bytes can be read. The result lives as long as the parser is
+// not used again. Errors: INTERNAL "failed to parse the request JSON buffer: {reason} at {offset}".
 Result<simdjson::dom::element> ParseJson(simdjson::dom::parser& parser, std::string_view text);
 // The same for a text without padding, which is copied.
 Result<simdjson::dom::element> ParseJsonCopy(simdjson::dom::parser& parser, std::string_view text);
 
-// The element as the type that its field `name` has. Errors: INTERNAL "Unable to parse '{name}': attempt to access JSON
-// non-string as string" and the like.
+// The element as the type that its field `name` has. Errors: INTERNAL "Unable to parse '{name}': attempt to
+// access JSON non-string as string" and the like.
 Result<std::string_view> JsonString(std::string_view name, simdjson::dom::element element);
 Result<bool> JsonBool(std::string_view name, simdjson::dom::element element);
 Result<uint64_t> JsonUnsigned(std::string_view name, simdjson::dom::element element);

@@ -135,10 +135,11 @@ class HttpServer::Service final : public HttpService {
       case HttpAction::kRepositoryIndex:
         return WithBody(exchange, [this](std::string_view body) { return RepositoryIndex(body); });
       case HttpAction::kRepositoryLoad:
-        return OnControlThread(exchange, [this, model = match.model](std::string_view body) { return Load(model, body); });
+        return OnControlThread(
+            exchange, [this, model = match.model](std::string_view body) { return Load(model, body); });
       case HttpAction::kRepositoryUnload:
-        return OnControlThread(exchange,
-                               [this, model = match.model](std::string_view body) { return Unload(model, body); });
+        return OnControlThread(
+            exchange, [this, model = match.model](std::string_view body) { return Unload(model, body); });
       case HttpAction::kNamedRepository:
         return ErrorResponse(UnsupportedError("'repository_name' specification is not supported"));
       case HttpAction::kGetLogging:
@@ -168,13 +169,15 @@ class HttpServer::Service final : public HttpService {
     auto json_size = InferCall::JsonSize(*exchange);
     if (!json_size.ok()) return ErrorResponse(json_size.status());
     InferCall::Setup setup;
-    if (Status status = ForwardHeaders(head, setup.header_parameters); !status.ok()) return ErrorResponse(status);
+    if (Status status = ForwardHeaders(head, setup.header_parameters); !status.ok())
+      return ErrorResponse(status);
     setup.exchange = exchange;
     setup.servable = std::move(servable).value();
     setup.model_name = std::move(match.model);
     setup.model_version = match.version;
     setup.json_size = *json_size;
-    if (const auto accept = FindHeader(head, "Accept-Encoding")) setup.response_coding = ChooseContentCoding(*accept);
+    if (const auto accept = FindHeader(head, "Accept-Encoding"))
+      setup.response_coding = ChooseContentCoding(*accept);
     setup.max_input_bytes = options_.max_input_bytes;
     setup.parser = &thread.parser;
     return std::make_shared<InferCall>(std::move(setup));
@@ -270,18 +273,19 @@ class HttpServer::Service final : public HttpService {
 
   static Answer WithBody(const std::shared_ptr<HttpExchange>& exchange, BodyFunction function) {
     return std::make_shared<WholeBodyCall>(
-        exchange, [function = std::move(function)](const std::shared_ptr<HttpExchange>& exchange, std::string body) {
-          exchange->Respond(function(body));
-        });
+        exchange, [function = std::move(function)](const std::shared_ptr<HttpExchange>& exchange,
+                                                   std::string body) { exchange->Respond(function(body)); });
   }
 
   Answer OnControlThread(const std::shared_ptr<HttpExchange>& exchange, BodyFunction function) {
-    return std::make_shared<WholeBodyCall>(
-        exchange, [this, function = std::move(function)](const std::shared_ptr<HttpExchange>& exchange, std::string body) {
-          const bool taken = control_pool_.Submit(
-              [exchange, function, body = std::move(body)] { exchange->Respond(function(body)); });
-          if (!taken) exchange->Respond(ErrorResponse(UnavailableError("too many model repository requests are waiting")));
-        });
+    return std::make_shared<WholeBodyCall>(exchange, [this, function = std::move(function)](
+                                                         const std::shared_ptr<HttpExchange>& exchange,
+                                                         std::string body) {
+      const bool taken = control_pool_.Submit(
+          [exchange, function, body = std::move(body)] { exchange->Respond(function(body)); });
+      if (!taken)
+        exchange->Respond(ErrorResponse(UnavailableError("too many model repository requests are waiting")));
+    });
   }
 
   KserveContext& context_;

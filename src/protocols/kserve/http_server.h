@@ -6,10 +6,10 @@
 //   ...
 //   server->Shutdown(SteadyNowNs() + 30'000'000'000);
 //
-// Every request passes one place: it is looked up in the table of routes (http_routes.h), checked against the access
-// policy, and refused while the server does not serve. Tensors in binary form go from the socket to the memory of the
-// servable's allocator, and from the response's buffers to the socket, without a copy in between. Calls that block, such as
-// loading a model, run on threads of their own.
+// Every request passes one place: it is looked up in the table of routes (http_routes.h), checked against the
+// access policy, and refused while the server does not serve. Tensors in binary form go from the socket to
+// the memory of the servable's allocator, and from the response's buffers to the socket, without a copy in
+// between. Calls that block, such as loading a model, run on threads of their own.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class HttpServer {
     int threads = 2;
     // Of a body, and of one input.
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
-    // Request headers whose whole name matches this regular expression (RE2, case does not matter) become parameters of
-    // the request. Empty: none.
+    // Request headers whose whole name matches this regular expression (RE2, case does not matter) become
+    // parameters of the request. Empty: none.
     std::string header_forward_pattern;
     // JSON text of a configuration, for the config route.
     std::function<std::string(const inference::ModelConfig&)> config_to_json;
@@ -51,8 +51,8 @@ class HttpServer {
 
   uint16_t bound_port() const;
 
-  // Answers what is under way until `deadline_ns` (SteadyNowNs() time), cancels the rest. Blocks; also until a load that was
-  // asked for over HTTP has returned.
+  // Answers what is under way until `deadline_ns` (SteadyNowNs() time), cancels the rest. Blocks; also until
+  // a load that was asked for over HTTP has returned.
   void Shutdown(int64_t deadline_ns);
 
  private:

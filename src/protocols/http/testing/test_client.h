@@ -88,8 +88,8 @@ class TestClient {
     buffer_.erase(0, length);
     return response;
   }
-  std::optional<TestResponse> Request(std::string_view method, std::string_view target, std::string_view body = "",
-                                      std::string_view headers = "") {
+  std::optional<TestResponse> Request(std::string_view method, std::string_view target,
+                                      std::string_view body = "", std::string_view headers = "") {
     if (!SendRequest(method, target, body, headers)) return std::nullopt;
     return Read();
   }
