@@ -1,11 +1,13 @@
-// Time. Steady times are nanoseconds of CLOCK_MONOTONIC, which the workers share; wall times are for people and clients.
+// Time. Steady times are nanoseconds of CLOCK_MONOTONIC, which the workers share; wall times are for people
+// and clients.
 #pragma once
 
 #include <cstdint>
 
 namespace braid {
 
-// Nanoseconds since an arbitrary point in the past; never goes back; comparable between processes of one machine.
+// Nanoseconds since an arbitrary point in the past; never goes back; comparable between processes of one
+// machine.
 int64_t SteadyNowNs();
 
 // Milliseconds since 1970-01-01 UTC.

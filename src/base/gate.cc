@@ -7,7 +7,8 @@
 namespace braid {
 
 void Gate::NotifyEmpty() {
-  // Taking the mutex orders this after a waiter's look at the count, so the wake-up cannot fall between look and sleep.
+  // Taking the mutex orders this after a waiter's look at the count, so the wake-up cannot fall between look
+  // and sleep.
   std::lock_guard lock(mutex_);
   empty_.notify_all();
 }

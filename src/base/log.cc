@@ -21,11 +21,12 @@ std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int 
   const int fraction = static_cast<int>(micros % 1'000'000);
   const char letter = kLetters[static_cast<int>(level)];
   if (format == LogFormat::kIso8601) {
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {} {} {}:{}] ", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                       utc.tm_hour, utc.tm_min, utc.tm_sec, letter, ::getpid(), file, line);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {} {} {}:{}] ", utc.tm_year + 1900,
+                       utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, letter, ::getpid(),
+                       file, line);
   }
-  return fmt::format("{}{:02}{:02} {:02}:{:02}:{:02}.{:06} {} {}:{}] ", letter, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
-                     utc.tm_min, utc.tm_sec, fraction, ::getpid(), file, line);
+  return fmt::format("{}{:02}{:02} {:02}:{:02}:{:02}.{:06} {} {}:{}] ", letter, utc.tm_mon + 1, utc.tm_mday,
+                     utc.tm_hour, utc.tm_min, utc.tm_sec, fraction, ::getpid(), file, line);
 }
 
 }  // namespace
@@ -83,6 +84,12 @@ void Logger::Write(LogLevel level, std::string_view file, int line, std::string_
   std::string text = Prefix(format_, level, file, line) + EscapeForLog(message);
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
   if (level == LogLevel::kError) sink_->flush();
+}
+
+void Logger::WriteOutput(std::string_view source, std::string_view line) {
+  std::string text = fmt::format("[{}] {}", source, EscapeForLog(line));
+  sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
+  sink_->flush();
 }
 
 void Logger::Flush() { sink_->flush(); }

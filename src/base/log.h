@@ -4,7 +4,8 @@
 //
 // A line: level letter, month and day, UTC time, process id, the place, the message:
 //   I1121 06:45:12.123456 4711 catalog.cc:52] loaded 'add_sub' version 1
-// Levels can be switched at run time from any thread. Text that came from outside is escaped: a line stays one line.
+// Levels can be switched at run time from any thread. Text that came from outside is escaped: a line stays
+// one line.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -50,6 +51,9 @@ class Logger {
   // Writes one line when the level is enabled. `file` is shown without its folders.
   void Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose = 1);
 
+  // Writes a line that user code has printed, whatever levels are on: `source` names who printed it.
+  void WriteOutput(std::string_view source, std::string_view line);
+
   // Run-time switches (the logging extension of the protocols).
   void set_enabled(LogLevel level, bool on) { enabled_[static_cast<int>(level)] = on; }
   int verbose_level() const { return verbose_level_; }
@@ -70,17 +74,18 @@ class Logger {
   std::atomic<LogFormat> format_;
 };
 
-// `text` with control characters (line ends too) as \n, \r, \t or \xNN, for lines that carry text from outside.
+// `text` with control characters (line ends too) as \n, \r, \t or \xNN, for lines that carry text from
+// outside.
 std::string EscapeForLog(std::string_view text);
 
 }  // namespace braid
 
-#define BRAID_LOG_AT(logger, level, verbose, ...)                                                      \
-  do {                                                                                                 \
-    ::braid::Logger& braid_logger_ = (logger);                                                         \
-    if (braid_logger_.enabled(level, verbose)) {                                                       \
-      braid_logger_.Write(level, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__), verbose);              \
-    }                                                                                                  \
+#define BRAID_LOG_AT(logger, level, verbose, ...)                                          \
+  do {                                                                                     \
+    ::braid::Logger& braid_logger_ = (logger);                                             \
+    if (braid_logger_.enabled(level, verbose)) {                                           \
+      braid_logger_.Write(level, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__), verbose); \
+    }                                                                                      \
   } while (false)
 #define BRAID_LOG_INFO(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kInfo, 1, __VA_ARGS__)
 #define BRAID_LOG_WARNING(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kWarning, 1, __VA_ARGS__)

@@ -1,7 +1,7 @@
 // The one error type of Braid. Errors are values: a function that can fail returns Status or Result<T>.
 //
-// The codes are those that a client can see (see docs/protocols.md for how each protocol writes them); a message says
-// what failed, where, why, and what to do. An OK status allocates nothing.
+// The codes are those that a client can see (see docs/protocols.md for how each protocol writes them); a
+// message says what failed, where, why, and what to do. An OK status allocates nothing.
 #pragma once
 
 #include <memory>
@@ -29,14 +29,16 @@ enum class StatusCode : unsigned char {
   kCancelled = 8,
 };
 
-// "OK", "Internal", "Not found", "Invalid argument", ...: as it stands before a reason in logs and in the repository index.
+// "OK", "Internal", "Not found", "Invalid argument", ...: as it stands before a reason in logs and in the
+// repository index.
 std::string_view StatusCodeName(StatusCode code);
 
 class [[nodiscard]] Status {
  public:
   Status() = default;
   // REQUIRES: code is not kOk.
-  Status(StatusCode code, std::string message) : detail_(std::make_shared<const Detail>(Detail{code, std::move(message)})) {
+  Status(StatusCode code, std::string message)
+      : detail_(std::make_shared<const Detail>(Detail{code, std::move(message)})) {
     BRAID_CHECK(code != StatusCode::kOk);
   }
 
@@ -50,7 +52,9 @@ class [[nodiscard]] Status {
   // The same code with a message that starts with `prefix`. OK stays OK.
   Status WithPrefix(std::string_view prefix) const;
 
-  bool operator==(const Status& other) const { return code() == other.code() && message() == other.message(); }
+  bool operator==(const Status& other) const {
+    return code() == other.code() && message() == other.message();
+  }
 
  private:
   struct Detail {
@@ -65,10 +69,14 @@ inline Status OkStatus() { return Status(); }
 inline Status UnknownError(std::string message) { return {StatusCode::kUnknown, std::move(message)}; }
 inline Status InternalError(std::string message) { return {StatusCode::kInternal, std::move(message)}; }
 inline Status NotFoundError(std::string message) { return {StatusCode::kNotFound, std::move(message)}; }
-inline Status InvalidArgumentError(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+inline Status InvalidArgumentError(std::string message) {
+  return {StatusCode::kInvalidArgument, std::move(message)};
+}
 inline Status UnavailableError(std::string message) { return {StatusCode::kUnavailable, std::move(message)}; }
 inline Status UnsupportedError(std::string message) { return {StatusCode::kUnsupported, std::move(message)}; }
-inline Status AlreadyExistsError(std::string message) { return {StatusCode::kAlreadyExists, std::move(message)}; }
+inline Status AlreadyExistsError(std::string message) {
+  return {StatusCode::kAlreadyExists, std::move(message)};
+}
 inline Status CancelledError(std::string message) { return {StatusCode::kCancelled, std::move(message)}; }
 // Internal error from errno: "{what}: {strerror}".
 Status ErrnoError(std::string_view what, int error_number);
@@ -117,11 +125,11 @@ class [[nodiscard]] Result {
 #define BRAID_CONCAT(a, b) BRAID_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expression` (a Status) is an error.
-#define BRAID_RETURN_IF_ERROR(expression)                                  \
-  do {                                                                     \
+#define BRAID_RETURN_IF_ERROR(expression)                                    \
+  do {                                                                       \
     if (::braid::Status braid_status_ = (expression); !braid_status_.ok()) { \
-      return braid_status_;                                                \
-    }                                                                      \
+      return braid_status_;                                                  \
+    }                                                                        \
   } while (false)
 
 // BRAID_ASSIGN_OR_RETURN(auto x, F()): takes the value of a Result, or returns its status.

@@ -4,7 +4,9 @@
 
 namespace braid {
 
-void SetThreadName(const std::string& name) { pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()); }
+void SetThreadName(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+}
 
 std::thread StartThread(std::string name, std::function<void()> body) {
   return std::thread([name = std::move(name), body = std::move(body)] {

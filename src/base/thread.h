@@ -1,4 +1,5 @@
-// Threads are named by their role ("brd-grpc-0", "brd-sched", "brd-reap"), so that `top -H` reads like the design.
+// Threads are named by their role ("brd-grpc-0", "brd-sched", "brd-reap"), so that `top -H` reads like the
+// design.
 #pragma once
 
 #include <functional>

@@ -17,11 +17,11 @@ namespace braid {
 
 // Where a model's files are. Kept by value: the folder may change while the model runs.
 struct ModelLocation {
-  std::string model_path;      // absolute path of the model's folder
-  std::string version_path;    // {model_path}/{version}
+  std::string model_path;    // absolute path of the model's folder
+  std::string version_path;  // {model_path}/{version}
   int64_t version = 1;
-  // Absolute path of the file that runs: {version_path}/{default_model_filename or model.py}; for a Python-based backend
-  // {backend directory}/{backend}/model.py.
+  // Absolute path of the file that runs: {version_path}/{default_model_filename or model.py}; for a
+  // Python-based backend {backend directory}/{backend}/model.py.
   std::string model_file;
   // Set when the files came with a load request: keeps their temporary folder until nobody needs it.
   std::shared_ptr<const void> temporary_files;
@@ -36,13 +36,14 @@ class BackendModel {
   // All instances, passive ones too; constant.
   virtual std::vector<Instance*> instances() = 0;
 
-  // Starts the instances, in parallel, and waits until each is initialised (user code may take as long as it needs). From
-  // here on `listener` is called; it outlives Stop(). `progress` is told now and then what is waited for.
-  // Errors: what kept an instance from starting; nothing is left running then.
-  virtual Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>& progress) = 0;
+  // Starts the instances, in parallel, and waits until each is initialised (user code may take as long as it
+  // needs). From here on `listener` is called; it outlives Stop(). `progress` is told now and then what is
+  // waited for. Errors: what kept an instance from starting; nothing is left running then.
+  virtual Status Start(ExecutionListener& listener,
+                       const std::function<void(const std::string&)>& progress) = 0;
 
-  // Finalizes and ends the instances; at `deadline_ns` (SteadyNowNs()) by force. Requests still inside are failed through
-  // the listener. No listener call comes after it has returned.
+  // Finalizes and ends the instances; at `deadline_ns` (SteadyNowNs()) by force. Requests still inside are
+  // failed through the listener. No listener call comes after it has returned.
   virtual void Stop(int64_t deadline_ns) = 0;
 
   // Not ready while an instance is being restarted, with the reason. Any thread.
@@ -56,13 +57,13 @@ class Backend {
   // The value of `backend` in a model's configuration, e.g. "python".
   virtual std::string_view name() const = 0;
 
-  // Lets the model complete its own configuration; blocks on user code. Called before the configuration is validated,
-  // unless it is switched off.
+  // Lets the model complete its own configuration; blocks on user code. Called before the configuration is
+  // validated, unless it is switched off.
   virtual Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) = 0;
 
   // Makes a model from its validated configuration; starts nothing yet.
-  virtual Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
-                                                       std::shared_ptr<const inference::ModelConfig> config) = 0;
+  virtual Result<std::unique_ptr<BackendModel>> Create(
+      const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) = 0;
 };
 
 }  // namespace braid

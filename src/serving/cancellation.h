@@ -24,7 +24,8 @@ class Cancellation {
  private:
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
-  std::function<void()> listener_;  // guarded by mutex_; called with it held, which is what makes ClearListener final
+  std::function<void()>
+      listener_;  // guarded by mutex_; called with it held, which is what makes ClearListener final
 };
 
 }  // namespace braid

@@ -1,7 +1,7 @@
 // Catalog: which servables there are, by name and version, with their states.
 //
-// The repository writes it; everybody else reads. A reader on a request's path takes no lock: it looks at a snapshot that it
-// keeps and renews only when the catalog has changed.
+// The repository writes it; everybody else reads. A reader on a request's path takes no lock: it looks at a
+// snapshot that it keeps and renews only when the catalog has changed.
 //
 //   CatalogReader reader(catalog);            // one a thread
 //   BRAID_ASSIGN_OR_RETURN(auto handle, reader.Find("add_sub", -1));
@@ -50,12 +50,12 @@ class Catalog {
   void SetState(const std::string& name, int64_t version, VersionState state, std::string reason);
   // Only the reason, and only while the version is in `state`: progress of a long load.
   void SetReason(const std::string& name, int64_t version, VersionState state, std::string reason);
-  // The version serves from now on; takes the place of the servable that served it before, which is returned so that its
-  // drain can begin.
+  // The version serves from now on; takes the place of the servable that served it before, which is returned
+  // so that its drain can begin.
   std::shared_ptr<Servable> Publish(std::shared_ptr<Servable> servable);
 
-  // By name, then version. With `ready_only`, versions that are READY and whose servable says that it is ready.
-  // A READY version whose servable is not ready is listed as UNAVAILABLE with the servable's reason.
+  // By name, then version. With `ready_only`, versions that are READY and whose servable says that it is
+  // ready. A READY version whose servable is not ready is listed as UNAVAILABLE with the servable's reason.
   std::vector<IndexEntry> Index(bool ready_only) const;
   // Every ready version of every model, for statistics, metrics and the table at start.
   std::vector<std::shared_ptr<Servable>> All() const;
@@ -77,7 +77,9 @@ class Catalog {
   };
   // What a request needs to know: the ready versions, highest last.
   struct Snapshot {
-    std::unordered_map<std::string, std::map<int64_t, std::shared_ptr<Servable>>, TransparentHash, std::equal_to<>> models;
+    std::unordered_map<std::string, std::map<int64_t, std::shared_ptr<Servable>>, TransparentHash,
+                       std::equal_to<>>
+        models;
   };
 
   void RebuildLocked();
@@ -85,8 +87,8 @@ class Catalog {
 
   mutable std::mutex mutex_;
   std::map<std::string, std::map<int64_t, Version>, std::less<>> models_;  // guarded by mutex_
-  std::shared_ptr<const Snapshot> snapshot_;                               // guarded by mutex_; readers share it
-  std::atomic<uint64_t> generation_{0};                                    // of snapshot_
+  std::shared_ptr<const Snapshot> snapshot_;  // guarded by mutex_; readers share it
+  std::atomic<uint64_t> generation_{0};       // of snapshot_
 };
 
 // One thread's view of the catalog. Not for use by two threads at once.
@@ -95,7 +97,8 @@ class CatalogReader {
   explicit CatalogReader(const Catalog& catalog) : catalog_(catalog) {}
 
   // The servable of a version, or of the highest ready version when `version` is -1.
-  // Errors: NOT_FOUND with Triton's texts ("Request for unknown model: 'm' is not found", "... 'm' version 9 is not found",
+  // Errors: NOT_FOUND with Triton's texts ("Request for unknown model: 'm' is not found", "... 'm' version 9
+  // is not found",
   // "... 'm' has no available versions").
   Result<std::unique_ptr<ServableHandle>> Find(std::string_view name, int64_t version);
 

@@ -16,8 +16,8 @@ struct LoadRequest {
   std::string model_name;
   // JSON text of a whole ModelConfig, in place of the file's.
   std::optional<std::string> config_json;
-  // Files in place of the folder's: path relative to the model's folder ("1/model.py") to contents. With any of these,
-  // config_json is required and the folder on disk is not looked at.
+  // Files in place of the folder's: path relative to the model's folder ("1/model.py") to contents. With any
+  // of these, config_json is required and the folder on disk is not looked at.
   std::map<std::string, std::string> files;
 };
 

@@ -14,7 +14,8 @@ void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool f
   ResponseSink* to = sink;
   if (final) {
     sink = nullptr;
-    // The handle goes before the client can hear the end, so that a client which then unloads never waits for us.
+    // The handle goes before the client can hear the end, so that a client which then unloads never waits for
+    // us.
     servable.reset();
   }
   to->Respond(std::move(response), final);

@@ -1,8 +1,9 @@
 // One inference request and the sink that takes its responses.
 //
-// A request has one owner at a time (the protocol while it reads it, the scheduler while it waits, an instance while it
-// runs) and only its owner answers it. It ends exactly once: with the response that is marked final, which may be an error.
-// A client that goes away does not answer; it marks the request's Cancellation, and the owner ends the request.
+// A request has one owner at a time (the protocol while it reads it, the scheduler while it waits, an
+// instance while it runs) and only its owner answers it. It ends exactly once: with the response that is
+// marked final, which may be an error. A client that goes away does not answer; it marks the request's
+// Cancellation, and the owner ends the request.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +35,10 @@ class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
 
-  // Called by the request's owner, never twice at the same time, on any thread; must not block. `response` is empty only
-  // together with `final`: the request ends without one more response. After the call with `final` the sink is not touched
-  // again, so it may delete itself in it. Buffers of the response may be kept as long as they are needed.
+  // Called by the request's owner, never twice at the same time, on any thread; must not block. `response` is
+  // empty only together with `final`: the request ends without one more response. After the call with `final`
+  // the sink is not touched again, so it may delete itself in it. Buffers of the response may be kept as long
+  // as they are needed.
   virtual void Respond(std::optional<InferenceResponse> response, bool final) = 0;
 };
 
@@ -46,8 +48,9 @@ using CorrelationId = std::variant<uint64_t, std::string>;
 class ServableHandle;
 struct InferenceRequest;
 
-// What the scheduler notes about a request that it has; guarded by the scheduler's lock, and of no interest to anybody else.
-// Standing inside the request, it lets a request wait, leave from the middle of a queue and time out without an allocation.
+// What the scheduler notes about a request that it has; guarded by the scheduler's lock, and of no interest
+// to anybody else. Standing inside the request, it lets a request wait, leave from the middle of a queue and
+// time out without an allocation.
 struct SchedulerNotes {
   InferenceRequest* previous = nullptr;  // neighbours in the list in which it waits
   InferenceRequest* next = nullptr;
@@ -55,10 +58,10 @@ struct SchedulerNotes {
   uint32_t deadline_index = 0;      // its place among the deadlines
   uint16_t level = 0;               // priority, 0 is the highest
   bool queued = false;
-  bool delayed = false;   // its time is over, and it waits behind the others of its level
-  uint8_t returns = 0;    // how often an instance died before it began with the request
-  bool counted = false;   // stands in the statistics already
-  bool failed = false;    // an error was sent, and perhaps not the end
+  bool delayed = false;  // its time is over, and it waits behind the others of its level
+  uint8_t returns = 0;   // how often an instance died before it began with the request
+  bool counted = false;  // stands in the statistics already
+  bool failed = false;   // an error was sent, and perhaps not the end
 };
 
 struct InferenceRequest {

@@ -6,7 +6,8 @@ namespace braid {
 namespace {
 
 const TensorSpec* Find(const std::vector<TensorSpec>& specs, std::string_view name) {
-  auto it = std::find_if(specs.begin(), specs.end(), [name](const TensorSpec& spec) { return spec.name == name; });
+  auto it =
+      std::find_if(specs.begin(), specs.end(), [name](const TensorSpec& spec) { return spec.name == name; });
   return it == specs.end() ? nullptr : &*it;
 }
 

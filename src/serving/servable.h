@@ -1,4 +1,5 @@
-// Servable: the one interface that a protocol sees. A scheduled model, an ensemble, a pipeline and a graph are servables.
+// Servable: the one interface that a protocol sees. A scheduled model, an ensemble, a pipeline and a graph
+// are servables.
 #pragma once
 
 #include <atomic>
@@ -81,8 +82,8 @@ class Servable {
   // Where a protocol puts the bytes of inputs, so that nobody has to copy them again.
   virtual BufferAllocator& input_allocator() = 0;
 
-  // Checks and runs a request; never blocks. All results, errors too, arrive at the request's sink, perhaps before this
-  // returns. REQUIRES: request->sink is set, request->servable holds this servable.
+  // Checks and runs a request; never blocks. All results, errors too, arrive at the request's sink, perhaps
+  // before this returns. REQUIRES: request->sink is set, request->servable holds this servable.
   virtual void Infer(std::unique_ptr<InferenceRequest> request) = 0;
 
   // May be asked often; does not block.
@@ -91,9 +92,9 @@ class Servable {
   // Requests accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }
 
-  // Ends what runs the servable: instances are finalized and gone when this returns, or at the deadline (SteadyNowNs()
-  // time) are ended by force. Blocks; called once, by the repository, after the gate is closed. Requests that are still
-  // inside at the deadline fail with UNAVAILABLE.
+  // Ends what runs the servable: instances are finalized and gone when this returns, or at the deadline
+  // (SteadyNowNs() time) are ended by force. Blocks; called once, by the repository, after the gate is
+  // closed. Requests that are still inside at the deadline fail with UNAVAILABLE.
   virtual void Stop(int64_t deadline_ns) = 0;
 
  protected:
@@ -104,7 +105,8 @@ class Servable {
   Gate gate_;
 };
 
-// A place inside a servable's gate, with a share in the servable. While one exists, the servable is not stopped.
+// A place inside a servable's gate, with a share in the servable. While one exists, the servable is not
+// stopped.
 class ServableHandle {
  public:
   // Null when the servable has closed its gate.

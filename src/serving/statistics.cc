@@ -27,7 +27,8 @@ void ModelStatistics::RecordExecution(int64_t rows, const ExecutionTimes& times)
   batch.compute_output.Add(times.output_end_ns - times.infer_end_ns);
 }
 
-void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns, const ExecutionTimes& times) {
+void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns,
+                                    const ExecutionTimes& times) {
   const int64_t now_ms = WallNowMs();
   std::lock_guard lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);

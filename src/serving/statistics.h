@@ -1,6 +1,8 @@
-// What a servable has done since it was loaded; the numbers of the statistics extension and of the metrics endpoint.
+// What a servable has done since it was loaded; the numbers of the statistics extension and of the metrics
+// endpoint.
 //
-// Recorded before the response can be seen by its client. One short lock of the servable's own; nothing global.
+// Recorded before the response can be seen by its client. One short lock of the servable's own; nothing
+// global.
 #pragma once
 
 #include <cstdint>

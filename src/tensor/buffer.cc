@@ -32,7 +32,8 @@ static_assert(sizeof(HeapOwner) <= HeapOwner::kHeader);
 Result<Buffer> HeapAllocator::Allocate(size_t size) {
   if (size == 0) return Buffer();
   HeapOwner* owner = HeapOwner::Create(size);
-  if (owner == nullptr) return UnavailableError("out of memory for a buffer of " + std::to_string(size) + " bytes");
+  if (owner == nullptr)
+    return UnavailableError("out of memory for a buffer of " + std::to_string(size) + " bytes");
   return Buffer(owner->data(), size, owner);
 }
 

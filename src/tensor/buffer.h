@@ -1,7 +1,8 @@
 // Reference-counted memory of tensors.
 //
-// A Buffer is a view of bytes together with a share in their owner; copying it copies no bytes. Whoever allocates a buffer
-// may write to it until it hands the first copy on; after that it is read only, unless it is the sole holder.
+// A Buffer is a view of bytes together with a share in their owner; copying it copies no bytes. Whoever
+// allocates a buffer may write to it until it hands the first copy on; after that it is read only, unless it
+// is the sole holder.
 #pragma once
 
 #include <atomic>
@@ -86,7 +87,8 @@ class Buffer {
   BufferOwner* owner_ = nullptr;
 };
 
-// Where buffers come from. Every servable names the allocator from which its inputs are read without a further copy.
+// Where buffers come from. Every servable names the allocator from which its inputs are read without a
+// further copy.
 class BufferAllocator {
  public:
   virtual ~BufferAllocator() = default;

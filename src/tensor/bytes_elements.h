@@ -1,4 +1,5 @@
-// The wire form of BYTES tensors: for each element, row-major, a little-endian uint32 length and that many bytes.
+// The wire form of BYTES tensors: for each element, row-major, a little-endian uint32 length and that many
+// bytes.
 #pragma once
 
 #include <cstdint>

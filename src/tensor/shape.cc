@@ -3,7 +3,8 @@
 namespace braid {
 
 std::optional<int64_t> ElementCount(const Shape& shape) {
-  // A zero dimension makes the tensor empty whatever the others are, so overflow is looked for among the others only.
+  // A zero dimension makes the tensor empty whatever the others are, so overflow is looked for among the
+  // others only.
   int64_t count = 1;
   bool empty = false;
   for (int64_t dim : shape) {

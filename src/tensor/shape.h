@@ -11,10 +11,12 @@
 
 namespace braid {
 
-// Dimensions, outermost first. In a specification -1 stands for any size; in a tensor every dimension is >= 0.
+// Dimensions, outermost first. In a specification -1 stands for any size; in a tensor every dimension is >=
+// 0.
 using Shape = boost::container::small_vector<int64_t, 6>;
 
-// Product of the dimensions; nothing when one is negative or the product leaves int64. An empty shape has one element.
+// Product of the dimensions; nothing when one is negative or the product leaves int64. An empty shape has one
+// element.
 std::optional<int64_t> ElementCount(const Shape& shape);
 
 // Bytes of a tensor of fixed-size elements; nothing on overflow, a negative dimension, or kBytes.

@@ -1,0 +1,275 @@
+#include "ipc/channel.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kAlign = 4096;
+constexpr size_t kHeaderBytes = (sizeof(ChannelHeader) + kAlign - 1) / kAlign * kAlign;
+
+// What goes over the socket with each descriptor.
+struct SegmentNote {
+  uint64_t size;
+  uint32_t id;
+  uint32_t reserved;
+};
+
+// Asked for each socket's queue; the system's limit may grant less. A descriptor takes about 1 KiB of it.
+constexpr int kSocketBytes = 4 << 20;
+
+bool GoodRingBytes(size_t bytes) {
+  return std::has_single_bit(bytes) && bytes >= (size_t{4} << 10) && bytes <= (size_t{1} << 30);
+}
+
+int Duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
+}  // namespace
+
+Channel::Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake, bool server_end,
+                 const Options& options)
+    : options_(options),
+      memory_(std::move(memory)),
+      header_(reinterpret_cast<ChannelHeader*>(memory_->base())),
+      socket_(std::move(socket)),
+      wake_(std::move(wake)),
+      peer_ring_(server_end ? &header_->to_worker : &header_->to_server),
+      reader_(server_end ? &header_->to_server : &header_->to_worker,
+              memory_->base() + kHeaderBytes + (server_end ? options.ring_bytes : 0), options.ring_bytes),
+      writer_(peer_ring_, memory_->base() + kHeaderBytes + (server_end ? 0 : options.ring_bytes),
+              options.ring_bytes) {}
+
+Result<std::unique_ptr<Channel>> Channel::CreateServerEnd(const Options& options, WorkerEnd& worker_end) {
+  if (!GoodRingBytes(options.ring_bytes)) {
+    return InvalidArgumentError("the rings of a channel cannot have " + std::to_string(options.ring_bytes) +
+                                " bytes: a power of two from 4 KiB to 1 GiB is needed");
+  }
+  BRAID_ASSIGN_OR_RETURN(auto memory, Segment::Create(0, kHeaderBytes + 2 * options.ring_bytes));
+  auto* header = new (memory->base()) ChannelHeader{};
+  header->magic = ChannelHeader::kMagic;
+  header->ring_bytes = static_cast<uint32_t>(options.ring_bytes);
+  header->max_message = options.max_message;
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return UnavailableError(ErrnoError("socketpair", errno).message());
+  }
+  UniqueFd ours(sockets[0]);
+  worker_end.socket.Reset(sockets[1]);
+  for (int socket : sockets) setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof(kSocketBytes));
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  worker_end.memory.Reset(Duplicate(memory->fd()));
+  worker_end.wake.Reset(Duplicate(wake.get()));
+  if (!wake.valid() || !worker_end.memory.valid() || !worker_end.wake.valid()) {
+    return UnavailableError(ErrnoError("descriptors of a channel", errno).message());
+  }
+  return std::unique_ptr<Channel>(
+      new Channel(std::move(memory), std::move(ours), std::move(wake), true, options));
+}
+
+Result<std::unique_ptr<Channel>> Channel::OpenWorkerEnd(WorkerEnd worker_end) {
+  // The server made this memory, so its header is believed; the sizes are still checked against what is
+  // there.
+  Options options;
+  {
+    BRAID_ASSIGN_OR_RETURN(auto head,
+                           Segment::Import(0, UniqueFd(Duplicate(worker_end.memory.get())), kHeaderBytes));
+    const auto* header = reinterpret_cast<const ChannelHeader*>(head->base());
+    if (header->magic != ChannelHeader::kMagic || !GoodRingBytes(header->ring_bytes))
+      return InvalidArgumentError("not the memory of a channel");
+    options.ring_bytes = header->ring_bytes;
+    options.max_message = header->max_message;
+  }
+  BRAID_ASSIGN_OR_RETURN(
+      auto memory, Segment::Import(0, std::move(worker_end.memory), kHeaderBytes + 2 * options.ring_bytes));
+  return std::unique_ptr<Channel>(new Channel(std::move(memory), std::move(worker_end.socket),
+                                              std::move(worker_end.wake), false, options));
+}
+
+// Writes as much of the message as there is room for; true when all of it is written.
+bool Channel::WriteLocked(std::span<const std::byte> message, size_t& done) {
+  const size_t part = writer_.max_record();
+  do {
+    const size_t length = std::min(part, message.size() - done);
+    if (!writer_.Write(message.subspan(done, length), done + length < message.size())) return false;
+    done += length;
+  } while (done < message.size());
+  return true;
+}
+
+// Writes what waits; true when all of it is written.
+bool Channel::WriteWaitingLocked() {
+  while (!waiting_.empty()) {
+    Waiting& front = waiting_.front();
+    if (!WriteLocked(front.message, front.done)) return false;
+    waiting_bytes_ -= front.message.size();
+    waiting_.pop_front();
+  }
+  return true;
+}
+
+void Channel::FlushLocked() {
+  if (WriteWaitingLocked()) return;
+  writer_.WantSpace();
+  // Takes the room that the peer made before it could see the wish; of what it makes afterwards it tells.
+  WriteWaitingLocked();
+}
+
+void Channel::WakePeer(RingSleep sleep) {
+  if (sleep == kRingOnFutex) {
+    WakeFutex(peer_ring_);
+  } else if (sleep == kRingOnEventFd) {
+    const uint64_t one = 1;
+    // A full counter means that the peer has a wake-up coming already.
+    [[maybe_unused]] ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+  }
+}
+
+Status Channel::Send(std::span<const std::byte> message, bool quietly) {
+  RingSleep sleep = kRingAwake;
+  {
+    if (message.empty() || message.size() > options_.max_message) {
+      return InvalidArgumentError("a message of " + std::to_string(message.size()) +
+                                  " bytes cannot go over a worker's channel; the limit is " +
+                                  std::to_string(options_.max_message));
+    }
+    std::lock_guard lock(send_mutex_);
+    if (waiting_bytes_ > options_.max_pending_bytes)
+      return UnavailableError("the peer does not read its messages");
+    size_t done = 0;
+    if (!writer_.corrupted() && (!waiting_.empty() || !WriteLocked(message, done))) {
+      waiting_.push_back({{message.begin(), message.end()}, done});
+      waiting_bytes_ += message.size();
+      quietly = false;
+      FlushLocked();
+    }
+    if (writer_.corrupted()) return UnavailableError("the peer wrote nonsense into its channel");
+    if (quietly) {
+      writer_.PublishQuietly();
+    } else {
+      sleep = writer_.Publish();
+    }
+  }
+  WakePeer(sleep);
+  return OkStatus();
+}
+
+void Channel::Flush() {
+  RingSleep sleep = kRingAwake;
+  {
+    std::lock_guard lock(send_mutex_);
+    if (waiting_.empty()) return;
+    FlushLocked();
+    sleep = writer_.Publish();
+  }
+  WakePeer(sleep);
+}
+
+Channel::Outcome Channel::Receive(std::vector<std::byte>& message, int64_t timeout_ns) {
+  int64_t deadline_ns = 0;  // set at the first wait
+  while (true) {
+    const RingReader::Outcome outcome = reader_.Read(message, options_.max_message);
+    if (outcome == RingReader::Outcome::kCorrupted) return Outcome::kCorrupted;
+    // Not only after a message: the ring may be full of a part of one.
+    if (reader_.TakeSpaceWanted()) TellOfSpace();
+    const bool got_one = outcome == RingReader::Outcome::kMessage;
+    if (got_one && !message.empty()) return Outcome::kMessage;
+    // The ring is empty, or an empty message tells of space.
+    Flush();
+    if (got_one) {
+      // A peer that sends nothing but these keeps us no longer than until somebody interrupts.
+      if (reader_.TakeInterrupt()) return Outcome::kTimeout;
+      continue;
+    }
+    if (timeout_ns <= 0) return Outcome::kTimeout;
+    const int64_t now_ns = SteadyNowNs();
+    if (deadline_ns == 0) deadline_ns = timeout_ns < INT64_MAX - now_ns ? now_ns + timeout_ns : INT64_MAX;
+    if (now_ns >= deadline_ns || !reader_.Wait(deadline_ns - now_ns)) return Outcome::kTimeout;
+  }
+}
+
+void Channel::TellOfSpace() {
+  // By a message rather than a bare wake-up, which could fall between the peer's last look and its sleep.
+  // What waits for the peer does as well as an empty one. When there is no room for either, the peer has
+  // messages to read, perhaps quiet ones, and looks for space after them anyway.
+  RingSleep sleep = kRingAwake;
+  {
+    std::lock_guard lock(send_mutex_);
+    FlushLocked();
+    if (waiting_.empty()) writer_.Write({}, false);
+    sleep = writer_.Publish();
+  }
+  WakePeer(sleep);
+}
+
+Status Channel::SendSegment(const Segment& segment, uint32_t as) {
+  SegmentNote note{segment.size(), as, 0};
+  iovec part{&note, sizeof(note)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = segment.fd();
+  std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+  ssize_t sent = 0;
+  do {
+    sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) {
+    return UnavailableError(ErrnoError("cannot hand shared memory to the peer", errno).message());
+  }
+  return OkStatus();
+}
+
+Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
+  SegmentNote note{};
+  iovec part{&note, sizeof(note)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t length = 0;
+  do {
+    length = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+  } while (length < 0 && errno == EINTR);
+  if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::shared_ptr<Segment>();
+  if (length < 0) return UnavailableError(ErrnoError("the peer's socket", errno).message());
+  // Whatever descriptors came have to be taken, or they stay open: the room for one, rounded up, takes two.
+  UniqueFd fd;
+  size_t descriptors = 0;
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= head->cmsg_len; at += sizeof(int)) {
+      int received = -1;
+      std::memcpy(&received, reinterpret_cast<const std::byte*>(head) + at, sizeof(received));
+      fd.Reset(received);
+      ++descriptors;
+    }
+  }
+  if (length == 0) return UnavailableError("the peer is gone");
+  if (descriptors == 0 && (message.msg_flags & MSG_CTRUNC) != 0)
+    return UnavailableError("no descriptor is left for a peer's segment; raise the limit of open files");
+  if (length != sizeof(note) || descriptors != 1 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    return InvalidArgumentError("the peer sent something that is no segment");
+  return Segment::Import(note.id, std::move(fd), note.size);
+}
+
+}  // namespace braid

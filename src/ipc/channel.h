@@ -1,0 +1,121 @@
+// Channel: the two-way connection between the server and one worker.
+//
+// Messages go through two rings in one shared segment; segments of tensors go by descriptor over a Unix
+// socket, each before the first message that names it. The socket's hang-up tells the worker that the server
+// is gone; the server learns of a worker's death from the process itself.
+//
+// Send() may be called by any thread of this process and never blocks: what does not fit into the ring waits
+// in memory and follows when the peer has made room. Receive() belongs to one thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "ipc/ring.h"
+#include "ipc/segment.h"
+
+namespace braid {
+
+// The shared segment of a channel starts with this.
+struct ChannelHeader {
+  static constexpr uint32_t kMagic = 0x42524431;  // "BRD1"
+  static constexpr size_t kCancelSlots = 4096;
+
+  uint32_t magic;
+  uint32_t ring_bytes;
+  uint64_t max_message;
+  RingHeader to_worker;
+  RingHeader to_server;
+  // The id of the newest execution that user code has begun; the worker's. Tells the server, should the
+  // worker die, which of those it handed over can run elsewhere.
+  alignas(64) std::atomic<uint64_t> begun_execution;
+  // Set by the server when the request that was given this slot is cancelled; read by request.is_cancelled().
+  alignas(64) std::atomic<uint8_t> cancelled[kCancelSlots];
+};
+
+class Channel {
+ public:
+  struct Options {
+    size_t ring_bytes = size_t{256} << 10;         // each way; a power of two, 4 KiB to 1 GiB
+    size_t max_message = size_t{256} << 20;        // of one message; holds for both ends
+    size_t max_pending_bytes = size_t{512} << 20;  // that wait for room; beyond it the peer counts as stuck
+  };
+
+  // What the worker needs to open its end.
+  struct WorkerEnd {
+    UniqueFd memory;
+    UniqueFd socket;
+    UniqueFd wake;  // eventfd, readable when the server wakes a worker that sleeps in an event loop
+  };
+
+  // Makes the server's end, and the descriptors of the worker's, which are closed on exec. Errors:
+  // INVALID_ARGUMENT for wrong options, UNAVAILABLE when the system has no more descriptors or memory.
+  static Result<std::unique_ptr<Channel>> CreateServerEnd(const Options& options, WorkerEnd& worker_end);
+  // Opens the worker's end. Errors: INVALID_ARGUMENT when this is not the memory of a channel.
+  static Result<std::unique_ptr<Channel>> OpenWorkerEnd(WorkerEnd worker_end);
+
+  // Queues a message. With `quietly` the peer is not woken for it. Errors: UNAVAILABLE once the peer has
+  // broken the rules or far too much waits for it; INVALID_ARGUMENT for a message that is empty or too long.
+  Status Send(std::span<const std::byte> message, bool quietly = false);
+  // Sends what waits for room, if there is some now. Receive() does this when the peer asks for it.
+  void Flush();
+
+  enum class Outcome : unsigned char { kMessage, kTimeout, kCorrupted };
+  // Takes the next message, waiting for it up to `timeout_ns`; 0 does not wait. Returns kTimeout early after
+  // Interrupt(), once for each, when all messages that are there have been taken.
+  Outcome Receive(std::vector<std::byte>& message, int64_t timeout_ns);
+  // Ends a Receive() that waits, or else the next that would. Any thread.
+  void Interrupt() { reader_.Interrupt(); }
+
+  // For a worker whose thread sleeps in an event loop: see RingReader.
+  RingReader& reader() { return reader_; }
+  int wake_fd() const { return wake_.get(); }
+  int socket() const { return socket_.get(); }
+  ChannelHeader& header() { return *header_; }
+
+  // Sends a segment to the peer by its descriptor; does not block. `as` is its name in messages of this
+  // direction. Any thread. Errors: UNAVAILABLE when the peer is gone or has some hundreds not taken yet.
+  Status SendSegment(const Segment& segment, uint32_t as);
+  // Takes one segment that the peer sent. With `wait`, blocks until there is one. Returns null when there is
+  // none now; an error when the peer is gone (UNAVAILABLE) or breaks the rules (INVALID_ARGUMENT). Any
+  // thread.
+  Result<std::shared_ptr<Segment>> ReceiveSegment(bool wait);
+
+ private:
+  Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake, bool server_end,
+          const Options& options);
+
+  bool WriteLocked(std::span<const std::byte> message, size_t& done);
+  bool WriteWaitingLocked();
+  void FlushLocked();
+  void WakePeer(RingSleep sleep);
+  void TellOfSpace();
+
+  const Options options_;
+  const std::shared_ptr<Segment> memory_;
+  ChannelHeader* const header_;
+  const UniqueFd socket_;
+  const UniqueFd wake_;
+  RingHeader* const peer_ring_;  // the one that we write
+  RingReader reader_;            // the receiving thread's
+
+  struct Waiting {
+    std::vector<std::byte> message;
+    size_t done = 0;
+  };
+  std::mutex send_mutex_;
+  RingWriter writer_;            // guarded by send_mutex_
+  std::deque<Waiting> waiting_;  // guarded by send_mutex_
+  size_t waiting_bytes_ = 0;     // guarded by send_mutex_
+};
+
+}  // namespace braid

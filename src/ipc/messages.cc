@@ -1,0 +1,308 @@
+#include "ipc/messages.h"
+
+namespace braid {
+namespace {
+
+// Starts a message: `out` is emptied, its type written.
+WireWriter Begin(std::vector<std::byte>& out, MessageType type) {
+  out.clear();
+  WireWriter writer(out);
+  writer.Put(type);
+  return writer;
+}
+
+// A reader behind the type, or a failed one when the type is another.
+WireReader Open(std::span<const std::byte> in, MessageType type) {
+  WireReader reader(in);
+  if (reader.Get<MessageType>() != type) reader.Fail();
+  return reader;
+}
+
+bool Complete(const WireReader& reader) { return reader.ok() && reader.at_end(); }
+
+DataType GetDataType(WireReader& in) {
+  const auto number = in.Get<uint8_t>();
+  if (number >= kDataTypeCount) in.Fail();
+  return static_cast<DataType>(number);
+}
+
+StatusCode GetStatusCode(WireReader& in) {
+  const auto number = in.Get<uint8_t>();
+  if (number > static_cast<uint8_t>(StatusCode::kCancelled)) in.Fail();
+  return static_cast<StatusCode>(number);
+}
+
+// More dimensions than any array library knows.
+constexpr uint32_t kMaxDimensions = 64;
+
+// The fewest bytes that each takes.
+constexpr size_t kLeastTensor = 11;
+constexpr size_t kLeastRequest = 45;
+constexpr size_t kLeastResponse = 18;
+
+void PutResponse(WireWriter& out, const ResponseMessage& message) {
+  out.Put(message.request_id);
+  out.Put(static_cast<uint8_t>((message.final ? 1 : 0) | (message.has_response ? 2 : 0)));
+  out.Put(message.code);
+  if (message.code != StatusCode::kOk) out.PutText(message.error);
+  out.PutText(message.parameters_json);
+  out.Put(static_cast<uint32_t>(message.outputs.size()));
+  for (const auto& output : message.outputs) EncodeTensor(out, output);
+}
+
+ResponseMessage GetResponse(WireReader& in) {
+  ResponseMessage message;
+  message.request_id = in.Get<uint64_t>();
+  const auto flags = in.Get<uint8_t>();
+  message.final = (flags & 1) != 0;
+  message.has_response = (flags & 2) != 0;
+  if ((flags & ~3) != 0) in.Fail();
+  message.code = GetStatusCode(in);
+  if (message.code != StatusCode::kOk) message.error = in.GetText();
+  message.parameters_json = in.GetText();
+  const uint32_t outputs = in.GetCount(kLeastTensor);
+  message.outputs.reserve(outputs);
+  for (uint32_t i = 0; i < outputs && in.ok(); ++i) message.outputs.push_back(DecodeTensor(in));
+  if (in.ok() && !message.final && !message.has_response) in.Fail();
+  return message;
+}
+
+}  // namespace
+
+MessageType TypeOf(std::span<const std::byte> message) {
+  return message.empty() ? MessageType{} : static_cast<MessageType>(message[0]);
+}
+
+void EncodeTensor(WireWriter& out, const TensorMessage& tensor) {
+  out.PutText(tensor.name);
+  out.Put(tensor.type);
+  out.Put(static_cast<uint8_t>(tensor.shape.size()));
+  for (int64_t dim : tensor.shape) out.Put(dim);
+  out.Put(tensor.place);
+  if (tensor.place == Place::kInline) {
+    out.PutBytes(tensor.bytes);
+  } else {
+    out.Put(tensor.handle.segment);
+    out.Put(tensor.handle.offset);
+    out.Put(tensor.handle.size);
+  }
+}
+
+TensorMessage DecodeTensor(WireReader& in) {
+  TensorMessage tensor;
+  tensor.name = in.GetText();
+  tensor.type = GetDataType(in);
+  const auto dims = in.Get<uint8_t>();
+  if (dims > kMaxDimensions) in.Fail();
+  for (uint8_t i = 0; i < dims && in.ok(); ++i) tensor.shape.push_back(in.Get<int64_t>());
+  const auto place = in.Get<uint8_t>();
+  if (place > static_cast<uint8_t>(Place::kReceiverMemory)) in.Fail();
+  tensor.place = static_cast<Place>(place);
+  if (tensor.place == Place::kInline) {
+    tensor.bytes = in.GetBytes();
+  } else {
+    tensor.handle.segment = in.Get<uint32_t>();
+    tensor.handle.offset = in.Get<uint64_t>();
+    tensor.handle.size = in.Get<uint64_t>();
+  }
+  return tensor;
+}
+
+void Encode(std::vector<std::byte>& out, const LoadMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kLoad);
+  writer.Put(message.mode);
+  for (std::string_view text :
+       {message.model_file, message.module_name, message.model_path, message.version_path,
+        message.model_config, message.model_name, message.model_version, message.instance_name,
+        message.instance_kind, message.instance_device_id}) {
+    writer.PutText(text);
+  }
+  writer.Put(message.arena_keep_bytes);
+}
+
+bool Decode(std::span<const std::byte> in, LoadMessage& message) {
+  WireReader reader = Open(in, MessageType::kLoad);
+  const auto mode = reader.Get<uint8_t>();
+  if (mode > static_cast<uint8_t>(LoadMode::kAutoComplete)) reader.Fail();
+  message.mode = static_cast<LoadMode>(mode);
+  for (std::string_view* text :
+       {&message.model_file, &message.module_name, &message.model_path, &message.version_path,
+        &message.model_config, &message.model_name, &message.model_version, &message.instance_name,
+        &message.instance_kind, &message.instance_device_id}) {
+    *text = reader.GetText();
+  }
+  message.arena_keep_bytes = reader.Get<uint64_t>();
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const ExecuteMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kExecute);
+  writer.Put(message.execution_id);
+  writer.Put(static_cast<uint32_t>(message.requests.size()));
+  for (const RequestMessage& request : message.requests) {
+    writer.Put(request.id);
+    writer.PutText(request.request_id);
+    const auto* number = std::get_if<uint64_t>(&request.correlation_id);
+    writer.Put(static_cast<uint8_t>(number ? 0 : 1));
+    if (number) {
+      writer.Put(*number);
+    } else {
+      writer.PutText(std::get<std::string_view>(request.correlation_id));
+    }
+    writer.Put(request.flags);
+    writer.Put(request.timeout_us);
+    writer.PutText(request.parameters_json);
+    writer.Put(request.cancel_slot);
+    writer.Put(static_cast<uint32_t>(request.requested_outputs.size()));
+    for (std::string_view output : request.requested_outputs) writer.PutText(output);
+    writer.Put(static_cast<uint32_t>(request.inputs.size()));
+    for (const TensorMessage& input : request.inputs) EncodeTensor(writer, input);
+  }
+}
+
+bool Decode(std::span<const std::byte> in, ExecuteMessage& message) {
+  WireReader reader = Open(in, MessageType::kExecute);
+  message.execution_id = reader.Get<uint64_t>();
+  const uint32_t requests = reader.GetCount(kLeastRequest);
+  message.requests.clear();
+  message.requests.reserve(requests);
+  for (uint32_t i = 0; i < requests && reader.ok(); ++i) {
+    RequestMessage& request = message.requests.emplace_back();
+    request.id = reader.Get<uint64_t>();
+    request.request_id = reader.GetText();
+    const auto is_text = reader.Get<uint8_t>();
+    if (is_text > 1) reader.Fail();
+    if (is_text == 0) {
+      request.correlation_id = reader.Get<uint64_t>();
+    } else {
+      request.correlation_id = reader.GetText();
+    }
+    request.flags = reader.Get<uint32_t>();
+    request.timeout_us = reader.Get<uint64_t>();
+    request.parameters_json = reader.GetText();
+    request.cancel_slot = reader.Get<uint32_t>();
+    const uint32_t outputs = reader.GetCount(4);
+    request.requested_outputs.reserve(outputs);
+    for (uint32_t k = 0; k < outputs; ++k) request.requested_outputs.push_back(reader.GetText());
+    const uint32_t inputs = reader.GetCount(kLeastTensor);
+    request.inputs.reserve(inputs);
+    for (uint32_t k = 0; k < inputs && reader.ok(); ++k) request.inputs.push_back(DecodeTensor(reader));
+  }
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const HelloMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kHello);
+  writer.PutText(message.python_version);
+  writer.PutText(message.numpy_version);
+}
+
+bool Decode(std::span<const std::byte> in, HelloMessage& message) {
+  WireReader reader = Open(in, MessageType::kHello);
+  message.python_version = reader.GetText();
+  message.numpy_version = reader.GetText();
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const LoadedMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kLoaded);
+  writer.Put(message.code);
+  writer.PutText(message.error);
+  writer.PutText(message.auto_completed_config);
+}
+
+bool Decode(std::span<const std::byte> in, LoadedMessage& message) {
+  WireReader reader = Open(in, MessageType::kLoaded);
+  message.code = GetStatusCode(reader);
+  message.error = reader.GetText();
+  message.auto_completed_config = reader.GetText();
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const ResponseMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kResponse);
+  PutResponse(writer, message);
+}
+
+bool Decode(std::span<const std::byte> in, ResponseMessage& message) {
+  WireReader reader = Open(in, MessageType::kResponse);
+  message = GetResponse(reader);
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const ExecutedMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kExecuted);
+  writer.Put(message.execution_id);
+  writer.Put(message.input_end_ns);
+  writer.Put(message.infer_end_ns);
+  writer.Put(message.output_end_ns);
+  writer.Put(static_cast<uint32_t>(message.responses.size()));
+  for (const ResponseMessage& response : message.responses) PutResponse(writer, response);
+}
+
+bool Decode(std::span<const std::byte> in, ExecutedMessage& message) {
+  WireReader reader = Open(in, MessageType::kExecuted);
+  message.execution_id = reader.Get<uint64_t>();
+  message.input_end_ns = reader.Get<int64_t>();
+  message.infer_end_ns = reader.Get<int64_t>();
+  message.output_end_ns = reader.Get<int64_t>();
+  const uint32_t responses = reader.GetCount(kLeastResponse);
+  message.responses.clear();
+  message.responses.reserve(responses);
+  for (uint32_t i = 0; i < responses && reader.ok(); ++i) message.responses.push_back(GetResponse(reader));
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const LogMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kLog);
+  writer.Put(message.level);
+  writer.PutText(message.file);
+  writer.Put(message.line);
+  writer.PutText(message.text);
+}
+
+bool Decode(std::span<const std::byte> in, LogMessage& message) {
+  WireReader reader = Open(in, MessageType::kLog);
+  message.level = reader.Get<uint8_t>();
+  message.file = reader.GetText();
+  message.line = reader.Get<uint32_t>();
+  message.text = reader.GetText();
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const ReleaseMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kRelease);
+  writer.Put(static_cast<uint32_t>(message.handles.size()));
+  for (const MemoryHandle& handle : message.handles) {
+    writer.Put(handle.segment);
+    writer.Put(handle.offset);
+  }
+}
+
+bool Decode(std::span<const std::byte> in, ReleaseMessage& message) {
+  WireReader reader = Open(in, MessageType::kRelease);
+  const uint32_t count = reader.GetCount(12);
+  message.handles.clear();
+  message.handles.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    MemoryHandle& handle = message.handles.emplace_back();
+    handle.segment = reader.Get<uint32_t>();
+    handle.offset = reader.Get<uint64_t>();
+  }
+  return Complete(reader);
+}
+
+void EncodeRetireSegment(std::vector<std::byte>& out, uint32_t segment) {
+  WireWriter writer = Begin(out, MessageType::kRetireSegment);
+  writer.Put(segment);
+}
+
+bool DecodeRetireSegment(std::span<const std::byte> in, uint32_t& segment) {
+  WireReader reader = Open(in, MessageType::kRetireSegment);
+  segment = reader.Get<uint32_t>();
+  return Complete(reader);
+}
+
+void EncodeBare(std::vector<std::byte>& out, MessageType type) { Begin(out, type); }
+
+}  // namespace braid

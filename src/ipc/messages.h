@@ -1,0 +1,170 @@
+// What the server and a worker say to each other. See docs/architecture.md for the conversation.
+//
+// Every message starts with its type. The decoded forms below hold views into the received message, which
+// outlives them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "ipc/segment.h"
+#include "ipc/wire.h"
+#include "tensor/data_type.h"
+#include "tensor/shape.h"
+
+namespace braid {
+
+enum class MessageType : uint8_t {
+  // Server to worker.
+  kLoad = 1,      // LoadMessage: import the model and initialise it
+  kExecute = 2,   // ExecuteMessage
+  kFinalize = 3,  // no body: call finalize and exit
+  // Worker to server.
+  kHello = 16,      // HelloMessage: the channel is open
+  kLoaded = 17,     // LoadedMessage: the answer to kLoad
+  kExecuted = 18,   // ExecutedMessage: user code has returned from an execution
+  kResponse = 19,   // ResponseMessage: one response, apart from a returning execution
+  kLog = 20,        // LogMessage
+  kFinalized = 21,  // no body: finalize has returned, the worker exits
+  // Both ways.
+  kRelease = 32,        // ReleaseMessage: memory of the receiver that the sender needs no more
+  kRetireSegment = 33,  // u32: a segment of the sender that will be named no more
+};
+
+// A tensor up to this size travels inside its message: cheaper than lending memory and giving it back.
+inline constexpr size_t kInlineTensorBytes = 1024;
+
+// Where the bytes of a tensor are.
+enum class Place : uint8_t {
+  kInline = 0,
+  kSenderMemory = 1,    // a segment of the sender; the receiver says kRelease when it needs it no more
+  kReceiverMemory = 2,  // memory that the receiver lent to the sender, which comes back with this
+};
+
+struct TensorMessage {
+  std::string_view name;
+  DataType type = DataType::kInvalid;
+  Shape shape;
+  Place place = Place::kInline;
+  std::span<const std::byte> bytes;  // kInline
+  MemoryHandle handle;               // else
+};
+void EncodeTensor(WireWriter& out, const TensorMessage& tensor);
+TensorMessage DecodeTensor(WireReader& in);
+
+enum class LoadMode : uint8_t {
+  kInstance = 0,      // import, construct, initialize; then wait for executions
+  kAutoComplete = 1,  // import, call auto_complete_config, answer, exit
+};
+
+struct LoadMessage {
+  LoadMode mode = LoadMode::kInstance;
+  std::string_view model_file;    // absolute path of the Python file
+  std::string_view module_name;   // e.g. "1.model"
+  std::string_view model_path;    // the model's folder; args["model_repository"]
+  std::string_view version_path;  // get_model_dir()
+  std::string_view model_config;  // JSON text of the configuration
+  std::string_view model_name;
+  std::string_view model_version;
+  std::string_view instance_name;
+  std::string_view instance_kind;       // "CPU", "GPU", "MODEL"
+  std::string_view instance_device_id;  // "0"
+  uint64_t arena_keep_bytes = 0;        // Arena::Options::keep_bytes of the worker
+};
+void Encode(std::vector<std::byte>& out, const LoadMessage& message);
+bool Decode(std::span<const std::byte> in, LoadMessage& message);
+
+inline constexpr uint32_t kNoCancelSlot = 0xffffffff;
+
+struct RequestMessage {
+  uint64_t id = 0;  // the server's name for this request; comes back in responses
+  std::string_view request_id;
+  std::variant<uint64_t, std::string_view> correlation_id;
+  uint32_t flags = 0;  // TRITONSERVER_REQUEST_FLAG_SEQUENCE_START 1, _END 2
+  uint64_t timeout_us = 0;
+  std::string_view parameters_json;
+  uint32_t cancel_slot = kNoCancelSlot;             // index into ChannelHeader::cancelled
+  std::vector<std::string_view> requested_outputs;  // empty: all outputs of the configuration
+  std::vector<TensorMessage> inputs;
+};
+
+struct ExecuteMessage {
+  uint64_t execution_id =
+      0;  // rises by one each time; the worker stores it in ChannelHeader::begun_execution
+  std::vector<RequestMessage> requests;
+};
+void Encode(std::vector<std::byte>& out, const ExecuteMessage& message);
+bool Decode(std::span<const std::byte> in, ExecuteMessage& message);
+
+struct HelloMessage {
+  std::string_view python_version;  // "3.11.2"
+  std::string_view numpy_version;
+};
+void Encode(std::vector<std::byte>& out, const HelloMessage& message);
+bool Decode(std::span<const std::byte> in, HelloMessage& message);
+
+struct LoadedMessage {
+  StatusCode code = StatusCode::kOk;
+  std::string_view error;  // the text of the Python exception
+  std::string_view
+      auto_completed_config;  // kAutoComplete: JSON text; empty when the model has no such function
+};
+void Encode(std::vector<std::byte>& out, const LoadedMessage& message);
+bool Decode(std::span<const std::byte> in, LoadedMessage& message);
+
+// One response to one request.
+struct ResponseMessage {
+  uint64_t request_id = 0;  // RequestMessage::id
+  bool final = true;
+  bool has_response = true;  // false only with final: the request ends without one more response
+  StatusCode code = StatusCode::kOk;
+  std::string_view error;
+  std::string_view parameters_json;  // "" or an object
+  std::vector<TensorMessage> outputs;
+};
+void Encode(std::vector<std::byte>& out, const ResponseMessage& message);  // with its type, as kResponse
+bool Decode(std::span<const std::byte> in, ResponseMessage& message);
+
+struct ExecutedMessage {
+  uint64_t execution_id = 0;
+  // SteadyNowNs(): user code is called; it has returned; outputs are in place.
+  int64_t input_end_ns = 0;
+  int64_t infer_end_ns = 0;
+  int64_t output_end_ns = 0;
+  // The responses that execute() returned; none for requests that are answered otherwise.
+  std::vector<ResponseMessage> responses;
+};
+void Encode(std::vector<std::byte>& out, const ExecutedMessage& message);
+bool Decode(std::span<const std::byte> in, ExecutedMessage& message);
+
+struct LogMessage {
+  uint8_t level = 0;  // LogLevel
+  std::string_view file;
+  uint32_t line = 0;
+  std::string_view text;
+};
+void Encode(std::vector<std::byte>& out, const LogMessage& message);
+bool Decode(std::span<const std::byte> in, LogMessage& message);
+
+// Memory of the receiver, by where it starts, as it was named in the message that lent it. Named once for
+// each time lent.
+struct ReleaseMessage {
+  std::vector<MemoryHandle> handles;
+};
+void Encode(std::vector<std::byte>& out, const ReleaseMessage& message);
+bool Decode(std::span<const std::byte> in, ReleaseMessage& message);
+
+void EncodeRetireSegment(std::vector<std::byte>& out, uint32_t segment);
+bool DecodeRetireSegment(std::span<const std::byte> in, uint32_t& segment);
+
+void EncodeBare(std::vector<std::byte>& out, MessageType type);  // kFinalize, kFinalized
+
+// The type of a message; nothing sensible for an empty one (returns 0).
+MessageType TypeOf(std::span<const std::byte> message);
+
+}  // namespace braid

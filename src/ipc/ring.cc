@@ -1,0 +1,162 @@
+#include "ipc/ring.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+
+#include "base/check.h"
+
+namespace braid {
+namespace {
+
+// In front of each record, at a multiple of 8.
+struct RecordHead {
+  uint32_t length;  // of the payload
+  uint32_t flags;
+};
+constexpr uint32_t kFlagMore = 1;
+constexpr uint32_t kFlagSkip = 2;  // no record: go on at the start of the ring
+
+constexpr size_t Padded(size_t length) { return (length + 7) / 8 * 8; }
+
+}  // namespace
+
+RingWriter::RingWriter(RingHeader* header, std::byte* bytes, size_t capacity)
+    : header_(header), bytes_(bytes), capacity_(capacity) {
+  BRAID_CHECK(capacity >= 64 && (capacity & (capacity - 1)) == 0);
+}
+
+bool RingWriter::Write(std::span<const std::byte> record, bool more) {
+  BRAID_CHECK(record.size() <= max_record());
+  const uint64_t tail = header_->tail.load(std::memory_order_seq_cst);
+  if (head_ - tail > capacity_ || tail % 8 != 0) {
+    corrupted_ = true;
+    return false;
+  }
+  const size_t need = sizeof(RecordHead) + Padded(record.size());
+  size_t at = head_ & (capacity_ - 1);
+  size_t skip = 0;
+  if (capacity_ - at < need) skip = capacity_ - at;
+  if (capacity_ - (head_ - tail) < skip + need) return false;
+  if (skip != 0) {
+    const RecordHead head{0, kFlagSkip};
+    std::memcpy(bytes_ + at, &head, sizeof(head));
+    head_ += skip;
+    at = 0;
+  }
+  const RecordHead head{static_cast<uint32_t>(record.size()), more ? kFlagMore : 0};
+  std::memcpy(bytes_ + at, &head, sizeof(head));
+  if (!record.empty()) std::memcpy(bytes_ + at + sizeof(head), record.data(), record.size());
+  head_ += need;
+  return true;
+}
+
+RingSleep RingWriter::Publish() {
+  header_->head.store(head_, std::memory_order_seq_cst);
+  if (header_->sleeping.load(std::memory_order_seq_cst) == kRingAwake) return kRingAwake;
+  // Only one waker pays for the system call.
+  return static_cast<RingSleep>(header_->sleeping.exchange(kRingAwake, std::memory_order_seq_cst));
+}
+
+void RingWriter::WantSpace() { header_->space_wanted.store(1, std::memory_order_seq_cst); }
+
+void RingWriter::PublishQuietly() { header_->head.store(head_, std::memory_order_release); }
+
+RingReader::RingReader(RingHeader* header, std::byte* bytes, size_t capacity)
+    : header_(header), bytes_(bytes), capacity_(capacity) {
+  BRAID_CHECK(capacity >= 64 && (capacity & (capacity - 1)) == 0);
+}
+
+RingReader::Outcome RingReader::Read(std::vector<std::byte>& message, size_t max_message) {
+  while (true) {
+    const uint64_t head = header_->head.load(std::memory_order_acquire);
+    const uint64_t there = head - tail_;
+    if (there == 0) return Outcome::kEmpty;
+    if (there > capacity_ || there % 8 != 0) return Outcome::kCorrupted;
+    const size_t at = tail_ & (capacity_ - 1);
+    RecordHead record{};
+    std::memcpy(&record, bytes_ + at, sizeof(record));
+    // An honest writer skips to the start only from elsewhere, and every part of a message has bytes; so
+    // that no peer can keep us in this loop.
+    if (record.flags == kFlagSkip) {
+      if (at == 0 || there < capacity_ - at) return Outcome::kCorrupted;
+      tail_ += capacity_ - at;
+      header_->tail.store(tail_, std::memory_order_seq_cst);
+      continue;
+    }
+    const size_t need = sizeof(RecordHead) + Padded(record.length);
+    if ((record.flags & ~kFlagMore) != 0 || record.length > capacity_ || need > there ||
+        need > capacity_ - at) {
+      return Outcome::kCorrupted;
+    }
+    const bool more = (record.flags & kFlagMore) != 0;
+    if (record.length == 0 && (more || in_partial_)) return Outcome::kCorrupted;
+    const std::byte* payload = bytes_ + at + sizeof(RecordHead);
+    std::vector<std::byte>& into = in_partial_ || more ? partial_ : message;
+    if (!in_partial_) into.clear();
+    if (into.size() + record.length > max_message) return Outcome::kCorrupted;
+    into.insert(into.end(), payload, payload + record.length);
+    tail_ += need;
+    header_->tail.store(tail_, std::memory_order_seq_cst);
+    if (more) {
+      in_partial_ = true;
+      continue;
+    }
+    if (in_partial_) {
+      in_partial_ = false;
+      message = std::move(partial_);
+      partial_ = {};
+    }
+    return Outcome::kMessage;
+  }
+}
+
+bool RingReader::TakeSpaceWanted() {
+  // Either we see the wish here, or the writer sees in its Write() after WantSpace() the room that we made.
+  if (header_->space_wanted.load(std::memory_order_seq_cst) == 0) return false;
+  if (header_->head.load(std::memory_order_relaxed) - tail_ > capacity_ / 2) return false;
+  return header_->space_wanted.exchange(0, std::memory_order_seq_cst) != 0;
+}
+
+bool RingReader::Wait(int64_t timeout_ns) {
+  header_->sleeping.store(kRingOnFutex, std::memory_order_seq_cst);
+  if (timeout_ns > 0 && !Pending() && !interrupted_.load(std::memory_order_seq_cst)) {
+    const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+    // Returns at once when `sleeping` has changed since, so a wake-up cannot be missed.
+    syscall(SYS_futex, &header_->sleeping, FUTEX_WAIT, kRingOnFutex, &timeout, nullptr, 0);
+  }
+  Awake();
+  return !TakeInterrupt();
+}
+
+bool RingReader::SleepOnEventFd() {
+  header_->sleeping.store(kRingOnEventFd, std::memory_order_seq_cst);
+  if (!Pending()) return true;
+  Awake();
+  return false;
+}
+
+void RingReader::Interrupt() {
+  interrupted_.store(true, std::memory_order_seq_cst);
+  // A reader on its way into the futex must find another value there.
+  uint32_t expected = kRingOnFutex;
+  header_->sleeping.compare_exchange_strong(expected, kRingAwake, std::memory_order_seq_cst);
+  // Whatever was found: a peer may have died between taking the reader's announcement and waking it.
+  WakeFutex(header_);
+}
+
+bool RingReader::TakeInterrupt() {
+  return interrupted_.load(std::memory_order_relaxed) &&
+         interrupted_.exchange(false, std::memory_order_seq_cst);
+}
+
+void WakeFutex(RingHeader* header) {
+  syscall(SYS_futex, &header->sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace braid

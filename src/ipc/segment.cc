@@ -1,0 +1,71 @@
+#include "ipc/segment.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace braid {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+Result<std::byte*> Map(int fd, size_t size) {
+  void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    return UnavailableError("cannot map " + std::to_string(size) +
+                            " bytes of shared memory: " + ErrnoError("mmap", errno).message());
+  }
+  // Only advice: where huge pages for shared memory are off, nothing changes.
+  if (size >= kHugePage) madvise(base, size, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(base);
+}
+
+}  // namespace
+
+Segment::Segment(uint32_t id, UniqueFd fd, std::byte* base, size_t size)
+    : id_(id), fd_(std::move(fd)), base_(base), size_(size) {}
+
+Segment::~Segment() { munmap(base_, size_); }
+
+Result<std::shared_ptr<Segment>> Segment::Create(uint32_t id, size_t size) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (size == 0 || size > SIZE_MAX / 2)
+    return InvalidArgumentError("a segment cannot have " + std::to_string(size) + " bytes");
+  size = (size + page - 1) / page * page;
+  UniqueFd fd(memfd_create("braid", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return UnavailableError(ErrnoError("memfd_create", errno).message());
+  if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
+    return UnavailableError("cannot make a segment of " + std::to_string(size) +
+                            " bytes: " + ErrnoError("ftruncate", errno).message());
+  }
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return ErrnoError("F_ADD_SEALS", errno);
+  BRAID_ASSIGN_OR_RETURN(std::byte * base, Map(fd.get(), size));
+  return std::shared_ptr<Segment>(new Segment(id, std::move(fd), base, size));
+}
+
+Result<std::shared_ptr<Segment>> Segment::Import(uint32_t id, UniqueFd fd, size_t size) {
+  // The last seal forbids further ones, which would keep others from mapping the segment.
+  constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_SEAL;
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kNeeded) != kNeeded)
+    return InvalidArgumentError("a peer's segment is not sealed against shrinking");
+  // Seals are also found on memory of huge pages, which is neither mapped nor unmapped by ordinary pages.
+  struct statfs kind {};
+  if (fstatfs(fd.get(), &kind) != 0) return ErrnoError("fstatfs", errno);
+  if (kind.f_type != TMPFS_MAGIC) return InvalidArgumentError("a peer's segment is no ordinary memfd");
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) return ErrnoError("fstat", errno);
+  if (size == 0 || info.st_size < 0 || static_cast<size_t>(info.st_size) < size) {
+    return InvalidArgumentError("a peer's segment is smaller than announced");
+  }
+  BRAID_ASSIGN_OR_RETURN(std::byte * base, Map(fd.get(), size));
+  return std::shared_ptr<Segment>(new Segment(id, std::move(fd), base, size));
+}
+
+}  // namespace braid

@@ -1,0 +1,67 @@
+// Segment: a piece of shared memory without a name. It is a sealed memfd, mapped here; a peer gets it by its
+// descriptor over a socket, and the kernel frees it with its last holder, however that one ended.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "tensor/buffer.h"
+
+namespace braid {
+
+class Segment {
+ public:
+  // A new segment of `size` bytes (rounded up to pages), zeroed, of a size that nobody can change. `id` names
+  // it in messages.
+  static Result<std::shared_ptr<Segment>> Create(uint32_t id, size_t size);
+  // Maps a segment that a peer made. Errors: INVALID_ARGUMENT when the descriptor is not an ordinary memfd
+  // sealed as Create() does it (a peer that can shrink it could crash us) or is smaller than `size`.
+  static Result<std::shared_ptr<Segment>> Import(uint32_t id, UniqueFd fd, size_t size);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  uint32_t id() const { return id_; }
+  int fd() const { return fd_.get(); }
+  std::byte* base() const { return base_; }
+  size_t size() const { return size_; }
+  bool Contains(uint64_t offset, uint64_t length) const {
+    return offset <= size_ && length <= size_ - offset;
+  }
+
+ private:
+  Segment(uint32_t id, UniqueFd fd, std::byte* base, size_t size);
+
+  const uint32_t id_;
+  const UniqueFd fd_;
+  std::byte* const base_;
+  const size_t size_;
+};
+
+// Gives out the ids of segments; unique within one process.
+class SegmentIds {
+ public:
+  uint32_t Next() { return next_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint32_t> next_{1};
+};
+
+// The owner of a buffer that lies in a segment, so that it can be passed on by its place.
+class SegmentBlock : public BufferOwner {
+ public:
+  virtual const std::shared_ptr<Segment>& segment() const = 0;
+};
+
+// Where bytes are, as it travels in messages.
+struct MemoryHandle {
+  uint32_t segment = 0;
+  uint64_t offset = 0;
+  uint64_t size = 0;
+};
+
+}  // namespace braid
