@@ -65,7 +65,11 @@ Status Connection::Send(std::span<const std::byte> message, bool quietly) {
   return channel_->Send(message, quietly);
 }
 
-int64_t Connection::wait_ns() const { return arena_->has_excess() ? kTrimIntervalNs : kForeverNs; }
+int64_t Connection::wait_ns() const {
+  // What the server gives back comes quietly: nothing wakes this thread for it, and only then is there
+  // something to trim.
+  return arena_->has_excess() || !lent_out_.empty() ? kTrimIntervalNs : kForeverNs;
+}
 
 Result<std::shared_ptr<Lending>> Connection::Borrow(const MemoryHandle& handle) {
   std::shared_ptr<Segment> segment = segments_.Find(handle.segment);
