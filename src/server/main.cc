@@ -14,15 +14,16 @@
 namespace braid {
 namespace {
 
-// Large buffers stay with the process instead of going back to the system after each request: touching fresh pages costs
-// many times the copy itself.
+// Large buffers stay with the process instead of going back to the system after each request: touching fresh
+// pages costs many times the copy itself.
 void KeepMemory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-// Each large tensor in flight is a descriptor, so the limit is raised as far as it goes without asking anybody.
+// Each large tensor in flight is a descriptor, so the limit is raised as far as it goes without asking
+// anybody.
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -67,7 +68,8 @@ int Serve(const CommandLine& line) {
   int exit_code = 0;
   if (!loaded.ok() && line.options.exit_on_error) {
     log.Flush();
-    std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - " << loaded.message() << '\n';
+    std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - " << loaded.message()
+              << '\n';
     exit_code = 1;
   } else {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';

@@ -111,9 +111,8 @@ template <class T>
 using Choices =
     std::array<std::pair<std::string_view, T>, 4>;  // as many as the longest has; the rest is unnamed
 
-constexpr Choices<ControlMode> kControlModes = {{{"none", ControlMode::kNone},
-                                                           {"poll", ControlMode::kPoll},
-                                                           {"explicit", ControlMode::kExplicit}}};
+constexpr Choices<ControlMode> kControlModes = {
+    {{"none", ControlMode::kNone}, {"poll", ControlMode::kPoll}, {"explicit", ControlMode::kExplicit}}};
 constexpr Choices<WorkerStart> kWorkerStarts = {
     {{"fork", WorkerStart::kFork}, {"fresh", WorkerStart::kFresh}}};
 constexpr Choices<LogFormat> kLogFormats = {

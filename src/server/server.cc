@@ -34,7 +34,8 @@ Result<std::string> FindWorkerDirectory() {
       return std::filesystem::weakly_canonical(candidate, error).string();
     }
   }
-  return NotFoundError("the worker's files are missing: there is no 'worker' folder beside '" + program.string() + "'");
+  return NotFoundError("the worker's files are missing: there is no 'worker' folder beside '" +
+                       program.string() + "'");
 }
 
 std::string Endpoint(const std::string& address, int port) {
@@ -43,8 +44,8 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification", "model_repository", "schedule_policy", "model_configuration", "binary_tensor_data",
-          "parameters",     "statistics",       "logging"};
+  return {"classification",     "model_repository", "schedule_policy", "model_configuration",
+          "binary_tensor_data", "parameters",       "statistics",      "logging"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -133,13 +134,14 @@ class Server::Parts {
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
-          BRAID_ASSIGN_OR_RETURN(auto servable,
-                                 ScheduledModel::Start(std::move(info), std::move(model), timers_, log_, progress));
+          BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
+                                                                      timers_, log_, progress));
           return std::shared_ptr<Servable>(std::move(servable));
         },
         log_);
-    context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id, BRAID_VERSION,
-                                                             Extensions(), AccessPolicy(), AccessPolicy()});
+    context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
+                                                             BRAID_VERSION, Extensions(), AccessPolicy(),
+                                                             AccessPolicy()});
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));
     }
@@ -158,8 +160,11 @@ class Server::Parts {
       MetricsServer::Options metrics;
       metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
       metrics.port = static_cast<uint16_t>(options_.metrics_port);
-      BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(catalog_, metrics));
-      addresses_.metrics = Endpoint(metrics.address, metrics_->bound_port());
+      metrics.collectors = {ModelMetrics(catalog_)};
+      if (options_.allow_cpu_metrics) metrics.collectors.push_back(CpuMetrics());
+      const std::string address = metrics.address;
+      BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
+      addresses_.metrics = Endpoint(address, metrics_->bound_port());
     }
     load_status = repository_->Start();
     return OkStatus();
@@ -167,14 +172,14 @@ class Server::Parts {
 
   Status Stop() {
     const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecond;
-    // New work is refused first; then the models end, which answers what is in flight; the protocols go last, so that every
-    // answer still finds its client.
+    // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
+    // so that every answer still finds its client.
     if (grpc_) grpc_->Drain();
     Status stopped = repository_->Shutdown(deadline);
     const int64_t protocol_deadline = std::max(deadline, SteadyNowNs()) + kProtocolGraceNs;
     if (grpc_) grpc_->Shutdown(protocol_deadline);
     if (http_) http_->Shutdown(protocol_deadline);
-    if (metrics_) metrics_->Shutdown();
+    if (metrics_) metrics_->Shutdown(protocol_deadline);
     return stopped;
   }
 
@@ -198,7 +203,8 @@ class Server::Parts {
 Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
-Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log, Status& load_status) {
+Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log,
+                                              Status& load_status) {
   auto parts = std::make_unique<Parts>(options, log);
   BRAID_RETURN_IF_ERROR(parts->Start(load_status));
   return std::unique_ptr<Server>(new Server(std::move(parts)));

@@ -45,7 +45,8 @@ nlohmann::ordered_json SampleInput(const TensorSpec& spec, bool& possible) {
       data.push_back(i + 1);
     }
   }
-  return {{"name", spec.name}, {"shape", shape}, {"datatype", std::string(WireName(spec.type))}, {"data", data}};
+  return {
+      {"name", spec.name}, {"shape", shape}, {"datatype", std::string(WireName(spec.type))}, {"data", data}};
 }
 
 }  // namespace

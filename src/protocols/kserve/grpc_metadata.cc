@@ -8,6 +8,8 @@
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_wire_reader.h"
 
+#include "protocols/kserve/reserved_parameters.h"
+
 namespace braid {
 namespace {
 

@@ -279,14 +279,6 @@ Result<int64_t> ParseModelVersion(std::string_view text) {
   return version;
 }
 
-bool IsReservedParameter(std::string_view name) {
-  for (std::string_view reserved : {"sequence_id", "sequence_start", "sequence_end", "priority", "timeout",
-                                    "binary_data_output", "headers"}) {
-    if (name == reserved) return true;
-  }
-  return name.starts_with(kReservedPrefix);
-}
-
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
                              const Parameters& forwarded, InferenceRequest& request, AnswerOptions& answer) {
   const ServableInfo& info = servable.info();

@@ -30,9 +30,6 @@ struct AnswerOptions {
 // -1 for an empty text. Errors: INVALID_ARGUMENT when `text` is not a number, or out of range.
 Result<int64_t> ParseModelVersion(std::string_view text);
 
-// Whether a parameter of that name is the protocol's own, so that no header may be forwarded under it.
-bool IsReservedParameter(std::string_view name);
-
 // Fills `request` (all but model_version, sink, servable and cancellation) and `answer`; moves out of
 // `parsed`. The bytes of all inputs are copied once, into memory of servable.input_allocator(): small tensors
 // share one allocation, large ones have their own. `forwarded` are headers that become parameters. Errors:

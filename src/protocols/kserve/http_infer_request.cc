@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "protocols/kserve/http_json.h"
+#include "protocols/kserve/reserved_parameters.h"
 
 namespace braid {
 namespace {
@@ -240,7 +241,7 @@ class RequestReader {
         BRAID_ASSIGN_OR_RETURN(request.timeout_us, JsonUnsigned(name, field.value));
       } else if (name == "binary_data_output") {
         BRAID_ASSIGN_OR_RETURN(out_.format.binary_default, JsonBool(name, field.value));
-      } else if (IsReservedParameter(name)) {
+      } else if (HasReservedPrefix(name)) {
         return ReservedParameterError();
       } else {
         BRAID_ASSIGN_OR_RETURN(ParameterValue parameter, JsonParameter(name, field.value));

@@ -148,8 +148,6 @@ Result<ParameterValue> JsonParameter(std::string_view name, element element) {
   }
 }
 
-bool IsReservedParameter(std::string_view name) { return name.substr(0, 7) == "triton_"; }
-
 Status ReservedParameterError() {
   return InvalidArgumentError(
       "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.");

@@ -34,8 +34,6 @@ inline constexpr size_t kMaxJsonKeys = 4096;
 // A free parameter. Errors: INVALID_ARGUMENT "parameter '{name}' has invalid type. ...".
 Result<ParameterValue> JsonParameter(std::string_view name, simdjson::dom::element element);
 
-// Whether a key belongs to the server: starts with "triton_".
-bool IsReservedParameter(std::string_view name);
 // INVALID_ARGUMENT, the text for such a key.
 Status ReservedParameterError();
 

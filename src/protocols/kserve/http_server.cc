@@ -15,21 +15,12 @@
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
 
+#include "protocols/kserve/reserved_parameters.h"
+
 namespace braid {
 namespace {
 
 constexpr size_t kMaxWaitingControlCalls = 256;
-
-// Request parameters with a meaning of their own; a header cannot set them.
-constexpr std::array<std::string_view, 7> kReservedHeaders = {
-    "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output", "headers"};
-
-bool IsReservedHeader(std::string_view name) {
-  for (std::string_view reserved : kReservedHeaders) {
-    if (boost::beast::iequals({name.data(), name.size()}, {reserved.data(), reserved.size()})) return true;
-  }
-  return IsReservedParameter(name);
-}
 
 }  // namespace
 
@@ -188,7 +179,7 @@ class HttpServer::Service final : public HttpService {
     for (const auto& field : head) {
       const std::string_view name = ToStd(field.name_string());
       if (!RE2::FullMatch(re2::StringPiece(name.data(), name.size()), *header_pattern_)) continue;
-      if (IsReservedHeader(name)) {
+      if (IsReservedParameter(name)) {
         return InvalidArgumentError("Header '" + std::string(name) +
                                     "' is reserved for Triton usage and cannot be forwarded.");
       }
