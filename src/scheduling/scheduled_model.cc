@@ -148,6 +148,8 @@ class Model final : public ScheduledModel,
   void Send(Slot& slot, std::unique_ptr<Execution> execution);
   void End(Ending& ending);
   Status StatusOf(Why why) const;
+  void CountResponse(InferenceRequest& request, const std::optional<InferenceResponse>& response,
+                     const ExecutionTimes& times);
   void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
 
   // Constant.
@@ -437,6 +439,7 @@ void Model::OnResponse(Instance&, InferenceRequest& request, std::optional<Infer
       notes.failed = true;
     }
   }
+  if (info_.decoupled) CountResponse(request, response, times);
   // A client of a model that answers once sees the end with the answer, even if the model says later that it
   // was the last.
   if (!notes.counted && (final || !info_.decoupled)) {
@@ -449,6 +452,18 @@ void Model::OnResponse(Instance&, InferenceRequest& request, std::optional<Infer
     }
   }
   request.Respond(std::move(response), final);
+}
+
+void Model::CountResponse(InferenceRequest& request, const std::optional<InferenceResponse>& response,
+                          const ExecutionTimes& times) {
+  SchedulerNotes& notes = request.scheduling;
+  const int64_t now_ns = timers_.NowNs();
+  const int64_t before_ns = notes.responses == 0 ? times.compute_start_ns : notes.last_response_ns;
+  const ResponseKind kind = !response               ? ResponseKind::kEmpty
+                            : response->status.ok() ? ResponseKind::kSuccess
+                                                    : ResponseKind::kFail;
+  statistics_.RecordResponse(notes.responses++, kind, now_ns - before_ns);
+  notes.last_response_ns = now_ns;
 }
 
 void Model::Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const {

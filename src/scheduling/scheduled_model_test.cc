@@ -389,6 +389,11 @@ TEST_F(ScheduledModelTest, CountsADecoupledRequestAtItsEnd) {
   instance().listener_->OnResponse(instance(), request, std::nullopt, true, {});
   EXPECT_EQ(failures(FailureReason::kBackend), 1u);
   EXPECT_EQ(client.sink.responses.size(), 2u);
+  const StatisticsSnapshot counted = stats();
+  ASSERT_EQ(counted.responses.size(), 3u);
+  EXPECT_EQ(counted.responses.at(0).success.count, 1u);
+  EXPECT_EQ(counted.responses.at(1).fail.count, 1u);
+  EXPECT_EQ(counted.responses.at(2).empty_response.count, 1u);
 }
 
 TEST_F(ScheduledModelTest, RunsElsewhereWhatADeadInstanceHadNotBegun) {

@@ -62,6 +62,9 @@ struct SchedulerNotes {
   uint8_t returns = 0;   // how often an instance died before it began with the request
   bool counted = false;  // stands in the statistics already
   bool failed = false;   // an error was sent, and perhaps not the end
+  // How many responses were sent so far and when the last was, for decoupled models.
+  uint32_t responses = 0;
+  int64_t last_response_ns = 0;
 };
 
 struct InferenceRequest {

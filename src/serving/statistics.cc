@@ -1,5 +1,7 @@
 #include "serving/statistics.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 
 namespace braid {
@@ -46,6 +48,25 @@ void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int6
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.fail.Add(end_ns - start_ns);
   ++totals_.failures[static_cast<int>(reason)];
+}
+
+void ModelStatistics::RecordResponse(uint32_t index, ResponseKind kind, int64_t infer_ns) {
+  std::lock_guard lock(mutex_);
+  ResponseStatistic& response = totals_.responses[std::min(index, kMostResponseStatistics)];
+  switch (kind) {
+    case ResponseKind::kSuccess:
+      response.success.Add(infer_ns);
+      break;
+    case ResponseKind::kFail:
+      response.fail.Add(infer_ns);
+      break;
+    case ResponseKind::kEmpty:
+      response.empty_response.Add(infer_ns);
+      return;
+  }
+  response.compute_infer.Add(infer_ns);
+  // The response is in the server's memory when it is counted; what writes it out is the protocol.
+  response.compute_output.Add(0);
 }
 
 StatisticsSnapshot ModelStatistics::Snapshot() const {

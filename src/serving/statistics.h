@@ -34,6 +34,15 @@ struct BatchStatistic {
   DurationStatistic compute_output;
 };
 
+// The responses of decoupled models that came as the n-th of their requests.
+struct ResponseStatistic {
+  DurationStatistic compute_infer;  // since the response before, or since the request left the queue
+  DurationStatistic compute_output;
+  DurationStatistic success;
+  DurationStatistic fail;
+  DurationStatistic empty_response;  // the end of a request, with no response
+};
+
 struct StatisticsSnapshot {
   uint64_t last_inference_ms = 0;  // since 1970
   uint64_t inference_count = 0;    // rows
@@ -48,7 +57,14 @@ struct StatisticsSnapshot {
   DurationStatistic cache_miss;
   std::map<int64_t, BatchStatistic> batches;  // by rows of the execution
   uint64_t failures[kFailureReasonCount] = {};
+  // By index of the response; empty for models that are not decoupled.
+  std::map<uint32_t, ResponseStatistic> responses;
 };
+
+// What a response of a decoupled model is.
+enum class ResponseKind : unsigned char { kSuccess, kFail, kEmpty };
+// A request can have any number of responses; from this index on they are counted together.
+inline constexpr uint32_t kMostResponseStatistics = 256;
 
 // The times of one execution, SteadyNowNs().
 struct ExecutionTimes {
@@ -66,6 +82,8 @@ class ModelStatistics {
   void RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns, const ExecutionTimes& times);
   // A request ended with an error.
   void RecordFailure(FailureReason reason, int64_t start_ns, int64_t end_ns);
+  // One response of a decoupled model's request, the `index`-th, `infer_ns` after the one before.
+  void RecordResponse(uint32_t index, ResponseKind kind, int64_t infer_ns);
 
   StatisticsSnapshot Snapshot() const;
 

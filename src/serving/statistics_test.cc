@@ -48,6 +48,18 @@ TEST(ModelStatistics, CountsFailuresByReason) {
   EXPECT_EQ(snapshot.success.count, 0u);
 }
 
+TEST(ModelStatistics, KeepsABoundedNumberOfResponsesApart) {
+  ModelStatistics statistics;
+  for (uint32_t i = 0; i < 1000; ++i) statistics.RecordResponse(i, ResponseKind::kSuccess, 5);
+  statistics.RecordResponse(1, ResponseKind::kFail, 7);
+  const StatisticsSnapshot snapshot = statistics.Snapshot();
+  EXPECT_EQ(snapshot.responses.size(), kMostResponseStatistics + 1);
+  EXPECT_EQ(snapshot.responses.at(0).success.ns, 5u);
+  EXPECT_EQ(snapshot.responses.at(1).fail.count, 1u);
+  EXPECT_EQ(snapshot.responses.at(1).compute_infer.count, 2u);
+  EXPECT_EQ(snapshot.responses.at(kMostResponseStatistics).success.count, 1000u - kMostResponseStatistics);
+}
+
 TEST(ModelStatistics, TakesTimesThatRunBackwardsAsNothing) {
   ModelStatistics statistics;
   statistics.RecordSuccess(1, 100, 100, {});
