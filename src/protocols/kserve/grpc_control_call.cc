@@ -116,15 +116,12 @@ class GrpcControlCall final : public GrpcUnaryCall {
       Work(state.control);
       return;
     }
+    // The task's share in the call, which goes with the task even when the task is never run.
     AddReference();
-    GrpcTaskPool& pool = method_.place == Place::kLoad ? state.loads : state.tasks;
-    const bool queued = pool.Run([this, &state] {
-      Work(state.control);
-      DropReference();
-    });
-    if (!queued) {
+    std::shared_ptr<GrpcControlCall> share(this, [](GrpcControlCall* call) { call->DropReference(); });
+    ControlPool& pool = method_.place == Place::kLoad ? state.loads : state.tasks;
+    if (!pool.Submit([share, &state] { share->Work(state.control); })) {
       FinishWithError(UnavailableError("too many control requests are waiting"));
-      DropReference();
     }
   }
 

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "protocols/kserve/control_pool.h"
 #include "protocols/kserve/grpc_control.h"
 #include "protocols/kserve/grpc_metadata.h"
 #include "protocols/kserve/grpc_services.h"
-#include "protocols/kserve/grpc_task_pool.h"
 #include "protocols/kserve/kserve_context.h"
 
 namespace braid {
@@ -38,8 +38,8 @@ struct GrpcServerState {
         control(kserve),
         rules(std::move(metadata_rules)),
         compression(compression_level),
-        tasks("brd-grpc-ctl-", 1, 256),
-        loads("brd-grpc-load-", load_threads, 256) {}
+        tasks(1, "brd-grpc-ctl", 256),
+        loads(load_threads, "brd-grpc-load", 256) {}
 
   // UNAVAILABLE while the server starts, drains or exits.
   Status CheckServing() const {
@@ -55,8 +55,8 @@ struct GrpcServerState {
   GrpcStreamRegistry streams;
   std::atomic<bool> draining{false};
   // Last, so that their threads end before what they use.
-  GrpcTaskPool tasks;
-  GrpcTaskPool loads;
+  ControlPool tasks;
+  ControlPool loads;
 };
 
 }  // namespace braid
