@@ -406,8 +406,14 @@ TEST_F(Listener, ShutsDownGracefully) {
   TestClient busy = Connect();
   ASSERT_TRUE(busy.SendRequest("POST", "/hold", "x"));
   auto held = service_.Take();
+  // One more on each thread: when all that are idle have ended, both threads know.
+  TestClient second_idle = Connect();
+  TestClient third_idle = Connect();
+  EXPECT_EQ(third_idle.Request("POST", "/echo", "x")->status, 200);
   std::thread stopper([&] { listener_->Shutdown(SteadyNowNs() + 30 * kSecond); });
   EXPECT_TRUE(idle.AtEnd());
+  EXPECT_TRUE(second_idle.AtEnd());
+  EXPECT_TRUE(third_idle.AtEnd());
   held.exchange->Respond(TextResponse("last"));
   auto response = busy.Read();
   EXPECT_EQ(response->body, "last");
