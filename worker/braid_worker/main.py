@@ -41,7 +41,11 @@ def prepare_process() -> None:
     # unittest.main() and argparse in models see no arguments of ours.
     sys.argv[:] = [""]
     _braid_worker.outlive_signals()
-    os.register_at_fork(after_in_child=_braid_worker.after_fork_in_child)
+    os.register_at_fork(
+        before=_braid_worker.before_fork,
+        after_in_parent=_braid_worker.after_fork_in_parent,
+        after_in_child=_braid_worker.after_fork_in_child,
+    )
     faulthandler.enable()
 
 
