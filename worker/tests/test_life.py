@@ -246,8 +246,10 @@ class TestZygote:
         assert worker.hello["python"] == sys.version.split()[0]
         assert ask(worker, "[os.getppid(), os.getpid()]") == [os.getpid(), worker.pid]
         assert open(f"/proc/{worker.pid}/comm").read().strip() == worker.config["name"] + "_0"
-        names = [open(f"/proc/{worker.pid}/task/{t}/comm").read().strip() for t in os.listdir(f"/proc/{worker.pid}/task")]
-        assert "brd-watch" in names
+        threads = f"/proc/{worker.pid}/task"
+        assert wait_for(
+            lambda: "brd-watch\n" in [open(f"{threads}/{t}/comm").read() for t in os.listdir(threads)]
+        )
 
     def test_workers_have_only_their_own_descriptors(self, model, worker):
         worker()
