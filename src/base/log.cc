@@ -86,6 +86,12 @@ void Logger::Write(LogLevel level, std::string_view file, int line, std::string_
   if (level == LogLevel::kError) sink_->flush();
 }
 
+void Logger::WriteOutput(std::string_view source, std::string_view line) {
+  std::string text = fmt::format("[{}] {}", source, EscapeForLog(line));
+  sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
+  sink_->flush();
+}
+
 void Logger::Flush() { sink_->flush(); }
 
 }  // namespace braid

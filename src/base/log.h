@@ -51,6 +51,9 @@ class Logger {
   // Writes one line when the level is enabled. `file` is shown without its folders.
   void Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose = 1);
 
+  // Writes a line that user code has printed, whatever levels are on: `source` names who printed it.
+  void WriteOutput(std::string_view source, std::string_view line);
+
   // Run-time switches (the logging extension of the protocols).
   void set_enabled(LogLevel level, bool on) { enabled_[static_cast<int>(level)] = on; }
   int verbose_level() const { return verbose_level_; }

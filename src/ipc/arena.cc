@@ -1,9 +1,12 @@
 #include "ipc/arena.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <mutex>
+#include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -42,9 +45,11 @@ class Arena::State : public std::enable_shared_from_this<State> {
 
   Result<Buffer> Allocate(size_t size);
   std::vector<uint32_t> Trim(int64_t now_ns);
+  // The arena is gone: from now on nothing idle is kept.
+  void Close();
   bool has_excess() const {
     std::lock_guard lock(mutex_);
-    return idle_bytes_ > options_.keep_bytes;
+    return idle_bytes_ > options_.keep_bytes || !unreported_.empty();
   }
   Usage usage() const {
     std::lock_guard lock(mutex_);
@@ -83,33 +88,72 @@ class Arena::State : public std::enable_shared_from_this<State> {
     bool listed = false;  // in its class's list of slabs with free blocks
   };
 
-  Result<Slab*> AddSlabLocked(const SizeClass& size_class);
+  using Slabs = std::vector<std::unique_ptr<Slab>>;
+
+  Status ReserveLocked(size_t bytes, Slabs& dead);
+  void AddSlabLocked(const SizeClass& size_class, std::shared_ptr<Segment> segment);
+  Buffer TakeBlockLocked(const SizeClass& size_class, size_t size);
+  template <class Wanted>
+  void RemoveIdleLocked(Wanted wanted, Slabs& dead);
   void Free(Block* block);
 
   SegmentIds& ids_;
   const Options options_;
   mutable std::mutex mutex_;
-  // Guarded by mutex_. The last slab of a class's list is the one used last.
+  // Guarded by mutex_. In a class's list are the slabs with free blocks; a slab that was full comes to its
+  // end when it gets a block back, and blocks are taken from the end.
   std::array<std::vector<Slab*>, kClasses> free_slabs_;
-  std::vector<std::unique_ptr<Slab>> slabs_;
-  size_t segment_bytes_ = 0;
+  Slabs slabs_;
+  size_t segment_bytes_ = 0;  // with those that are being made
   size_t idle_bytes_ = 0;
   size_t blocks_in_use_ = 0;
+  std::vector<uint32_t> unreported_;  // segments that are gone, for Trim() to tell of
+  bool closed_ = false;
 };
 
-Result<Arena::State::Slab*> Arena::State::AddSlabLocked(const SizeClass& size_class) {
-  const bool own_segment = size_class.block_size > kLargestShared;
-  const size_t bytes = own_segment ? (size_class.block_size + kPage - 1) / kPage * kPage : kSlabBytes;
-  if (options_.max_bytes != 0 && bytes > options_.max_bytes - std::min(options_.max_bytes, segment_bytes_)) {
-    return UnavailableError("shared memory budget of " + std::to_string(options_.max_bytes) +
-                            " bytes is used up (" + std::to_string(segment_bytes_) + " in use, " +
-                            std::to_string(bytes) + " more wanted); raise " + options_.max_bytes_option);
+// Takes the idle slabs that are `wanted` out of the bookkeeping; whether one is wanted is asked after the one
+// before is gone. The caller destroys them without the lock.
+template <class Wanted>
+void Arena::State::RemoveIdleLocked(Wanted wanted, Slabs& dead) {
+  std::unordered_set<Slab*> removed;
+  for (auto& slab : slabs_) {
+    if (slab->in_use != 0 || !wanted(*slab)) continue;
+    idle_bytes_ -= slab->segment->size();
+    segment_bytes_ -= slab->segment->size();
+    unreported_.push_back(slab->segment->id());
+    removed.insert(slab.get());
+    dead.push_back(std::move(slab));
   }
-  BRAID_ASSIGN_OR_RETURN(auto segment, Segment::Create(ids_.Next(), bytes));
+  if (removed.empty()) return;
+  std::erase_if(slabs_, [](const auto& slab) { return slab == nullptr; });
+  for (auto& list : free_slabs_) {
+    std::erase_if(list, [&removed](Slab* slab) { return removed.contains(slab); });
+  }
+}
+
+// Counts `bytes` as mapped, if the budget allows it.
+Status Arena::State::ReserveLocked(size_t bytes, Slabs& dead) {
+  const size_t budget = options_.max_bytes;
+  const size_t used = segment_bytes_ - idle_bytes_;
+  if (budget != 0 && (used > budget || bytes > budget - used)) {
+    const std::string option = options_.max_bytes_option;
+    return UnavailableError("shared memory budget of " + std::to_string(budget) + " bytes is used up (" +
+                            std::to_string(used) + " in use, " + std::to_string(bytes) + " more wanted)" +
+                            (option.empty() ? "" : "; raise " + option));
+  }
+  // What lies idle for blocks of other sizes has to make room.
+  if (budget != 0) {
+    RemoveIdleLocked([&](const Slab&) { return segment_bytes_ > budget - bytes; }, dead);
+  }
+  segment_bytes_ += bytes;
+  return OkStatus();
+}
+
+void Arena::State::AddSlabLocked(const SizeClass& size_class, std::shared_ptr<Segment> segment) {
   auto slab = std::make_unique<Slab>();
+  slab->count = std::max<size_t>(1, segment->size() / size_class.block_size);
   slab->segment = std::move(segment);
   slab->class_index = size_class.index;
-  slab->count = own_segment ? 1 : bytes / size_class.block_size;
   slab->blocks = std::make_unique<Block[]>(slab->count);
   for (size_t i = slab->count; i-- > 0;) {
     Block& block = slab->blocks[i];
@@ -118,24 +162,15 @@ Result<Arena::State::Slab*> Arena::State::AddSlabLocked(const SizeClass& size_cl
     block.next_free = slab->free;
     slab->free = &block;
   }
-  segment_bytes_ += slab->segment->size();
+  slab->listed = true;
   idle_bytes_ += slab->segment->size();
+  free_slabs_[size_class.index].push_back(slab.get());
   slabs_.push_back(std::move(slab));
-  return slabs_.back().get();
 }
 
-Result<Buffer> Arena::State::Allocate(size_t size) {
-  if (size == 0) return Buffer();
-  if (size > SIZE_MAX / 4)
-    return InvalidArgumentError("a buffer cannot have " + std::to_string(size) + " bytes");
-  const SizeClass size_class = ClassOf(size);
-  std::lock_guard lock(mutex_);
+// REQUIRES: there is a free block of that class.
+Buffer Arena::State::TakeBlockLocked(const SizeClass& size_class, size_t size) {
   auto& list = free_slabs_[size_class.index];
-  if (list.empty()) {
-    BRAID_ASSIGN_OR_RETURN(Slab * fresh, AddSlabLocked(size_class));
-    fresh->listed = true;
-    list.push_back(fresh);
-  }
   Slab* slab = list.back();
   Block* block = slab->free;
   slab->free = block->next_free;
@@ -150,8 +185,33 @@ Result<Buffer> Arena::State::Allocate(size_t size) {
   return Buffer(slab->segment->base() + block->offset, size, block);
 }
 
+Result<Buffer> Arena::State::Allocate(size_t size) {
+  if (size == 0) return Buffer();
+  if (size > SIZE_MAX / 4)
+    return InvalidArgumentError("a buffer cannot have " + std::to_string(size) + " bytes");
+  const SizeClass size_class = ClassOf(size);
+  const bool own_segment = size_class.block_size > kLargestShared;
+  const size_t bytes = own_segment ? (size_class.block_size + kPage - 1) / kPage * kPage : kSlabBytes;
+  {
+    Slabs dead;  // unmapped after the lock is given up
+    std::lock_guard lock(mutex_);
+    if (!free_slabs_[size_class.index].empty()) return TakeBlockLocked(size_class, size);
+    BRAID_RETURN_IF_ERROR(ReserveLocked(bytes, dead));
+  }
+  // The system is asked without the lock. That two threads may do so for the same class is no harm.
+  auto segment = Segment::Create(ids_.Next(), bytes);
+  std::lock_guard lock(mutex_);
+  if (!segment.ok()) {
+    segment_bytes_ -= bytes;
+    return segment.status();
+  }
+  AddSlabLocked(size_class, std::move(segment).value());
+  return TakeBlockLocked(size_class, size);
+}
+
 void Arena::State::Free(Block* block) {
   const int64_t now = SteadyNowNs();
+  Slabs dead;  // unmapped after the lock is given up
   std::lock_guard lock(mutex_);
   Slab* slab = block->slab;
   block->next_free = slab->free;
@@ -160,38 +220,35 @@ void Arena::State::Free(Block* block) {
     slab->listed = true;
     free_slabs_[slab->class_index].push_back(slab);
   }
-  if (--slab->in_use == 0) {
-    idle_bytes_ += slab->segment->size();
-    slab->idle_since_ns = now;
-  }
   --blocks_in_use_;
+  if (--slab->in_use != 0) return;
+  idle_bytes_ += slab->segment->size();
+  slab->idle_since_ns = now;
+  if (closed_) RemoveIdleLocked([](const Slab&) { return true; }, dead);
 }
 
 std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
-  std::vector<uint32_t> gone;
-  std::vector<std::unique_ptr<Slab>> dead;  // unmapped after the lock is given up
+  Slabs dead;  // unmapped after the lock is given up
   std::lock_guard lock(mutex_);
-  if (idle_bytes_ <= options_.keep_bytes) return gone;
-  std::unordered_set<Slab*> removed;
-  for (auto& slab : slabs_) {
-    if (idle_bytes_ <= options_.keep_bytes) break;
-    if (slab->in_use != 0 || now_ns - slab->idle_since_ns < options_.idle_ns) continue;
-    idle_bytes_ -= slab->segment->size();
-    segment_bytes_ -= slab->segment->size();
-    gone.push_back(slab->segment->id());
-    removed.insert(slab.get());
-    dead.push_back(std::move(slab));
+  if (idle_bytes_ > options_.keep_bytes) {
+    RemoveIdleLocked(
+        [&](const Slab& slab) {
+          return idle_bytes_ > options_.keep_bytes && now_ns - slab.idle_since_ns >= options_.idle_ns;
+        },
+        dead);
   }
-  if (removed.empty()) return gone;
-  std::erase_if(slabs_, [](const auto& slab) { return slab == nullptr; });
-  for (auto& list : free_slabs_) {
-    std::erase_if(list, [&removed](Slab* slab) { return removed.contains(slab); });
-  }
-  return gone;
+  return std::exchange(unreported_, {});
+}
+
+void Arena::State::Close() {
+  Slabs dead;  // unmapped after the lock is given up
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  RemoveIdleLocked([](const Slab&) { return true; }, dead);
 }
 
 Arena::Arena(SegmentIds& ids, const Options& options) : state_(std::make_shared<State>(ids, options)) {}
-Arena::~Arena() = default;
+Arena::~Arena() { state_->Close(); }
 
 Result<Buffer> Arena::Allocate(size_t size) { return state_->Allocate(size); }
 std::vector<uint32_t> Arena::Trim(int64_t now_ns) { return state_->Trim(now_ns); }

@@ -3,10 +3,12 @@
 // Blocks of up to 64 KiB are cut from slabs, a size class each; a larger one has a segment of its own, so
 // that a tensor can be handed to another process without showing it its neighbours. Freed blocks stay mapped
 // and are used again last-in first-out, because touching fresh pages costs twenty times a copy. What has been
-// idle for a while beyond `keep_bytes` goes back to the system in Trim().
+// idle for a while beyond `keep_bytes` goes back to the system in Trim(), and earlier when the budget is
+// needed for blocks of another size.
 //
 // All bookkeeping is in private memory: nothing that a peer writes can confuse it. Any thread may allocate
-// and free; the lock is this arena's own and is held for a few instructions. Buffers may outlive the arena.
+// and free; the lock is this arena's own and is held for a few instructions. Buffers may outlive the arena,
+// which then keeps no more than what they lie in.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +25,7 @@ namespace braid {
 class Arena final : public BufferAllocator {
  public:
   struct Options {
-    // Idle memory that is never given back.
+    // Trim() leaves off as soon as no more than this is idle.
     size_t keep_bytes = size_t{64} << 20;
     // Idle memory beyond it goes back when it was not used for so long.
     int64_t idle_ns = 2'000'000'000;
@@ -40,14 +42,14 @@ class Arena final : public BufferAllocator {
   // The buffer's owner is a SegmentBlock. Errors: UNAVAILABLE.
   Result<Buffer> Allocate(size_t size) override;
 
-  // Gives idle memory back. Returns the ids of the segments that are gone from here; peers which map them are
-  // to be told.
+  // Gives idle memory back. Returns the ids of the segments that are gone from here since the last call;
+  // peers which map them are to be told.
   std::vector<uint32_t> Trim(int64_t now_ns);
-  // Whether a later Trim() may find more than there is to keep.
+  // Whether a later Trim() may find more than there is to keep, or has something to report.
   bool has_excess() const;
 
   struct Usage {
-    size_t segment_bytes = 0;  // mapped
+    size_t segment_bytes = 0;  // mapped, or about to be
     size_t idle_bytes = 0;     // in segments without a block in use
     size_t segments = 0;
   };

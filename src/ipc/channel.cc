@@ -1,12 +1,17 @@
 #include "ipc/channel.h"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
+
+#include "base/clock.h"
 
 namespace braid {
 namespace {
@@ -20,6 +25,15 @@ struct SegmentNote {
   uint32_t id;
   uint32_t reserved;
 };
+
+// Asked for each socket's queue; the system's limit may grant less. A descriptor takes about 1 KiB of it.
+constexpr int kSocketBytes = 4 << 20;
+
+bool GoodRingBytes(size_t bytes) {
+  return std::has_single_bit(bytes) && bytes >= (size_t{4} << 10) && bytes <= (size_t{1} << 30);
+}
+
+int Duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 
 }  // namespace
 
@@ -37,19 +51,25 @@ Channel::Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake
               options.ring_bytes) {}
 
 Result<std::unique_ptr<Channel>> Channel::CreateServerEnd(const Options& options, WorkerEnd& worker_end) {
+  if (!GoodRingBytes(options.ring_bytes)) {
+    return InvalidArgumentError("the rings of a channel cannot have " + std::to_string(options.ring_bytes) +
+                                " bytes: a power of two from 4 KiB to 1 GiB is needed");
+  }
   BRAID_ASSIGN_OR_RETURN(auto memory, Segment::Create(0, kHeaderBytes + 2 * options.ring_bytes));
   auto* header = new (memory->base()) ChannelHeader{};
   header->magic = ChannelHeader::kMagic;
   header->ring_bytes = static_cast<uint32_t>(options.ring_bytes);
+  header->max_message = options.max_message;
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
     return UnavailableError(ErrnoError("socketpair", errno).message());
   }
   UniqueFd ours(sockets[0]);
   worker_end.socket.Reset(sockets[1]);
+  for (int socket : sockets) setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof(kSocketBytes));
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  worker_end.memory.Reset(dup(memory->fd()));
-  worker_end.wake.Reset(dup(wake.get()));
+  worker_end.memory.Reset(Duplicate(memory->fd()));
+  worker_end.wake.Reset(Duplicate(wake.get()));
   if (!wake.valid() || !worker_end.memory.valid() || !worker_end.wake.valid()) {
     return UnavailableError(ErrnoError("descriptors of a channel", errno).message());
   }
@@ -61,17 +81,17 @@ Result<std::unique_ptr<Channel>> Channel::OpenWorkerEnd(WorkerEnd worker_end) {
   // The server made this memory, so its header is believed; the sizes are still checked against what is
   // there.
   Options options;
-  uint32_t ring_bytes = 0;
   {
     BRAID_ASSIGN_OR_RETURN(auto head,
-                           Segment::Import(0, UniqueFd(dup(worker_end.memory.get())), kHeaderBytes));
+                           Segment::Import(0, UniqueFd(Duplicate(worker_end.memory.get())), kHeaderBytes));
     const auto* header = reinterpret_cast<const ChannelHeader*>(head->base());
-    if (header->magic != ChannelHeader::kMagic) return InvalidArgumentError("not the memory of a channel");
-    ring_bytes = header->ring_bytes;
+    if (header->magic != ChannelHeader::kMagic || !GoodRingBytes(header->ring_bytes))
+      return InvalidArgumentError("not the memory of a channel");
+    options.ring_bytes = header->ring_bytes;
+    options.max_message = header->max_message;
   }
-  options.ring_bytes = ring_bytes;
   BRAID_ASSIGN_OR_RETURN(
-      auto memory, Segment::Import(0, std::move(worker_end.memory), kHeaderBytes + 2 * size_t{ring_bytes}));
+      auto memory, Segment::Import(0, std::move(worker_end.memory), kHeaderBytes + 2 * options.ring_bytes));
   return std::unique_ptr<Channel>(new Channel(std::move(memory), std::move(worker_end.socket),
                                               std::move(worker_end.wake), false, options));
 }
@@ -87,16 +107,22 @@ bool Channel::WriteLocked(std::span<const std::byte> message, size_t& done) {
   return true;
 }
 
-void Channel::FlushLocked() {
-  for (int attempt = 0; attempt < 2 && !waiting_.empty(); ++attempt) {
-    while (!waiting_.empty()) {
-      Waiting& front = waiting_.front();
-      if (!WriteLocked(front.message, front.done)) break;
-      waiting_bytes_ -= front.message.size();
-      waiting_.pop_front();
-    }
-    if (!waiting_.empty()) writer_.WantSpace();
+// Writes what waits; true when all of it is written.
+bool Channel::WriteWaitingLocked() {
+  while (!waiting_.empty()) {
+    Waiting& front = waiting_.front();
+    if (!WriteLocked(front.message, front.done)) return false;
+    waiting_bytes_ -= front.message.size();
+    waiting_.pop_front();
   }
+  return true;
+}
+
+void Channel::FlushLocked() {
+  if (WriteWaitingLocked()) return;
+  writer_.WantSpace();
+  // Takes the room that the peer made before it could see the wish; of what it makes afterwards it tells.
+  WriteWaitingLocked();
 }
 
 void Channel::WakePeer(RingSleep sleep) {
@@ -112,15 +138,16 @@ void Channel::WakePeer(RingSleep sleep) {
 Status Channel::Send(std::span<const std::byte> message, bool quietly) {
   RingSleep sleep = kRingAwake;
   {
-    std::lock_guard lock(send_mutex_);
-    if (message.size() > options_.max_message) {
+    if (message.empty() || message.size() > options_.max_message) {
       return InvalidArgumentError("a message of " + std::to_string(message.size()) +
-                                  " bytes is too long for a worker's channel");
+                                  " bytes cannot go over a worker's channel; the limit is " +
+                                  std::to_string(options_.max_message));
     }
+    std::lock_guard lock(send_mutex_);
     if (waiting_bytes_ > options_.max_pending_bytes)
       return UnavailableError("the peer does not read its messages");
     size_t done = 0;
-    if (!waiting_.empty() || !WriteLocked(message, done)) {
+    if (!writer_.corrupted() && (!waiting_.empty() || !WriteLocked(message, done))) {
       waiting_.push_back({{message.begin(), message.end()}, done});
       waiting_bytes_ += message.size();
       quietly = false;
@@ -149,29 +176,37 @@ void Channel::Flush() {
 }
 
 Channel::Outcome Channel::Receive(std::vector<std::byte>& message, int64_t timeout_ns) {
-  bool waited = false;
+  int64_t deadline_ns = 0;  // set at the first wait
   while (true) {
     const RingReader::Outcome outcome = reader_.Read(message, options_.max_message);
     if (outcome == RingReader::Outcome::kCorrupted) return Outcome::kCorrupted;
-    if (outcome == RingReader::Outcome::kMessage) {
-      if (reader_.TakeSpaceWanted()) TellOfSpace();
-      if (message.empty()) continue;  // the peer tells of space
-      return Outcome::kMessage;
-    }
+    // Not only after a message: the ring may be full of a part of one.
+    if (reader_.TakeSpaceWanted()) TellOfSpace();
+    const bool got_one = outcome == RingReader::Outcome::kMessage;
+    if (got_one && !message.empty()) return Outcome::kMessage;
+    // The ring is empty, or an empty message tells of space.
     Flush();
-    if (waited || timeout_ns == 0) return Outcome::kTimeout;
-    reader_.Wait(timeout_ns);
-    waited = true;
+    if (got_one) {
+      // A peer that sends nothing but these keeps us no longer than until somebody interrupts.
+      if (reader_.TakeInterrupt()) return Outcome::kTimeout;
+      continue;
+    }
+    if (timeout_ns <= 0) return Outcome::kTimeout;
+    const int64_t now_ns = SteadyNowNs();
+    if (deadline_ns == 0) deadline_ns = timeout_ns < INT64_MAX - now_ns ? now_ns + timeout_ns : INT64_MAX;
+    if (now_ns >= deadline_ns || !reader_.Wait(deadline_ns - now_ns)) return Outcome::kTimeout;
   }
 }
 
 void Channel::TellOfSpace() {
-  // An empty message rather than a bare wake-up, which could fall between the peer's last look and its sleep.
-  // When there is no room for it, the peer has messages to read and looks for space after them anyway.
+  // By a message rather than a bare wake-up, which could fall between the peer's last look and its sleep.
+  // What waits for the peer does as well as an empty one. When there is no room for either, the peer has
+  // messages to read, perhaps quiet ones, and looks for space after them anyway.
   RingSleep sleep = kRingAwake;
   {
     std::lock_guard lock(send_mutex_);
-    if (!waiting_.empty() || !writer_.Write({}, false)) return;
+    FlushLocked();
+    if (waiting_.empty()) writer_.Write({}, false);
     sleep = writer_.Publish();
   }
   WakePeer(sleep);
@@ -192,7 +227,11 @@ Status Channel::SendSegment(const Segment& segment, uint32_t as) {
   head->cmsg_len = CMSG_LEN(sizeof(int));
   const int fd = segment.fd();
   std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-  if (sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+  ssize_t sent = 0;
+  do {
+    sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) {
     return UnavailableError(ErrnoError("cannot hand shared memory to the peer", errno).message());
   }
   return OkStatus();
@@ -213,17 +252,22 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
   } while (length < 0 && errno == EINTR);
   if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::shared_ptr<Segment>();
   if (length < 0) return UnavailableError(ErrnoError("the peer's socket", errno).message());
+  // Whatever descriptors came have to be taken, or they stay open: the room for one, rounded up, takes two.
   UniqueFd fd;
+  size_t descriptors = 0;
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof(int))) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= head->cmsg_len; at += sizeof(int)) {
       int received = -1;
-      std::memcpy(&received, CMSG_DATA(head), sizeof(received));
+      std::memcpy(&received, reinterpret_cast<const std::byte*>(head) + at, sizeof(received));
       fd.Reset(received);
+      ++descriptors;
     }
   }
   if (length == 0) return UnavailableError("the peer is gone");
-  if (length != sizeof(note) || !fd.valid())
+  if (descriptors == 0 && (message.msg_flags & MSG_CTRUNC) != 0)
+    return UnavailableError("no descriptor is left for a peer's segment; raise the limit of open files");
+  if (length != sizeof(note) || descriptors != 1 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return InvalidArgumentError("the peer sent something that is no segment");
   return Segment::Import(note.id, std::move(fd), note.size);
 }

@@ -32,6 +32,7 @@ struct ChannelHeader {
 
   uint32_t magic;
   uint32_t ring_bytes;
+  uint64_t max_message;
   RingHeader to_worker;
   RingHeader to_server;
   // The id of the newest execution that user code has begun; the worker's. Tells the server, should the
@@ -44,8 +45,8 @@ struct ChannelHeader {
 class Channel {
  public:
   struct Options {
-    size_t ring_bytes = size_t{256} << 10;         // each way; a power of two
-    size_t max_message = size_t{256} << 20;        // of one message
+    size_t ring_bytes = size_t{256} << 10;         // each way; a power of two, 4 KiB to 1 GiB
+    size_t max_message = size_t{256} << 20;        // of one message; holds for both ends
     size_t max_pending_bytes = size_t{512} << 20;  // that wait for room; beyond it the peer counts as stuck
   };
 
@@ -56,22 +57,23 @@ class Channel {
     UniqueFd wake;  // eventfd, readable when the server wakes a worker that sleeps in an event loop
   };
 
-  // Makes the server's end, and the descriptors of the worker's.
+  // Makes the server's end, and the descriptors of the worker's, which are closed on exec. Errors:
+  // INVALID_ARGUMENT for wrong options, UNAVAILABLE when the system has no more descriptors or memory.
   static Result<std::unique_ptr<Channel>> CreateServerEnd(const Options& options, WorkerEnd& worker_end);
-  // Opens the worker's end.
+  // Opens the worker's end. Errors: INVALID_ARGUMENT when this is not the memory of a channel.
   static Result<std::unique_ptr<Channel>> OpenWorkerEnd(WorkerEnd worker_end);
 
   // Queues a message. With `quietly` the peer is not woken for it. Errors: UNAVAILABLE once the peer has
-  // broken the rules or far too much waits for it.
+  // broken the rules or far too much waits for it; INVALID_ARGUMENT for a message that is empty or too long.
   Status Send(std::span<const std::byte> message, bool quietly = false);
   // Sends what waits for room, if there is some now. Receive() does this when the peer asks for it.
   void Flush();
 
   enum class Outcome : unsigned char { kMessage, kTimeout, kCorrupted };
   // Takes the next message, waiting for it up to `timeout_ns`; 0 does not wait. Returns kTimeout early after
-  // Interrupt().
+  // Interrupt(), once for each, when all messages that are there have been taken.
   Outcome Receive(std::vector<std::byte>& message, int64_t timeout_ns);
-  // Ends a Receive() that waits.
+  // Ends a Receive() that waits, or else the next that would. Any thread.
   void Interrupt() { reader_.Interrupt(); }
 
   // For a worker whose thread sleeps in an event loop: see RingReader.
@@ -81,10 +83,11 @@ class Channel {
   ChannelHeader& header() { return *header_; }
 
   // Sends a segment to the peer by its descriptor; does not block. `as` is its name in messages of this
-  // direction.
+  // direction. Any thread. Errors: UNAVAILABLE when the peer is gone or has some hundreds not taken yet.
   Status SendSegment(const Segment& segment, uint32_t as);
   // Takes one segment that the peer sent. With `wait`, blocks until there is one. Returns null when there is
-  // none now; an error when the peer is gone or breaks the rules.
+  // none now; an error when the peer is gone (UNAVAILABLE) or breaks the rules (INVALID_ARGUMENT). Any
+  // thread.
   Result<std::shared_ptr<Segment>> ReceiveSegment(bool wait);
 
  private:
@@ -92,6 +95,7 @@ class Channel {
           const Options& options);
 
   bool WriteLocked(std::span<const std::byte> message, size_t& done);
+  bool WriteWaitingLocked();
   void FlushLocked();
   void WakePeer(RingSleep sleep);
   void TellOfSpace();

@@ -35,6 +35,11 @@ StatusCode GetStatusCode(WireReader& in) {
 // More dimensions than any array library knows.
 constexpr uint32_t kMaxDimensions = 64;
 
+// The fewest bytes that each takes.
+constexpr size_t kLeastTensor = 11;
+constexpr size_t kLeastRequest = 45;
+constexpr size_t kLeastResponse = 18;
+
 void PutResponse(WireWriter& out, const ResponseMessage& message) {
   out.Put(message.request_id);
   out.Put(static_cast<uint8_t>((message.final ? 1 : 0) | (message.has_response ? 2 : 0)));
@@ -51,13 +56,14 @@ ResponseMessage GetResponse(WireReader& in) {
   const auto flags = in.Get<uint8_t>();
   message.final = (flags & 1) != 0;
   message.has_response = (flags & 2) != 0;
+  if ((flags & ~3) != 0) in.Fail();
   message.code = GetStatusCode(in);
   if (message.code != StatusCode::kOk) message.error = in.GetText();
   message.parameters_json = in.GetText();
-  const uint32_t outputs = in.GetCount(8);
+  const uint32_t outputs = in.GetCount(kLeastTensor);
   message.outputs.reserve(outputs);
   for (uint32_t i = 0; i < outputs && in.ok(); ++i) message.outputs.push_back(DecodeTensor(in));
-  if (!message.final && !message.has_response) in.Fail();
+  if (in.ok() && !message.final && !message.has_response) in.Fail();
   return message;
 }
 
@@ -116,7 +122,9 @@ void Encode(std::vector<std::byte>& out, const LoadMessage& message) {
 
 bool Decode(std::span<const std::byte> in, LoadMessage& message) {
   WireReader reader = Open(in, MessageType::kLoad);
-  message.mode = static_cast<LoadMode>(reader.Get<uint8_t>());
+  const auto mode = reader.Get<uint8_t>();
+  if (mode > static_cast<uint8_t>(LoadMode::kAutoComplete)) reader.Fail();
+  message.mode = static_cast<LoadMode>(mode);
   for (std::string_view* text :
        {&message.model_file, &message.module_name, &message.model_path, &message.version_path,
         &message.model_config, &message.model_name, &message.model_version, &message.instance_name,
@@ -155,14 +163,16 @@ void Encode(std::vector<std::byte>& out, const ExecuteMessage& message) {
 bool Decode(std::span<const std::byte> in, ExecuteMessage& message) {
   WireReader reader = Open(in, MessageType::kExecute);
   message.execution_id = reader.Get<uint64_t>();
-  const uint32_t requests = reader.GetCount(32);
+  const uint32_t requests = reader.GetCount(kLeastRequest);
   message.requests.clear();
   message.requests.reserve(requests);
   for (uint32_t i = 0; i < requests && reader.ok(); ++i) {
     RequestMessage& request = message.requests.emplace_back();
     request.id = reader.Get<uint64_t>();
     request.request_id = reader.GetText();
-    if (reader.Get<uint8_t>() == 0) {
+    const auto is_text = reader.Get<uint8_t>();
+    if (is_text > 1) reader.Fail();
+    if (is_text == 0) {
       request.correlation_id = reader.Get<uint64_t>();
     } else {
       request.correlation_id = reader.GetText();
@@ -174,7 +184,7 @@ bool Decode(std::span<const std::byte> in, ExecuteMessage& message) {
     const uint32_t outputs = reader.GetCount(4);
     request.requested_outputs.reserve(outputs);
     for (uint32_t k = 0; k < outputs; ++k) request.requested_outputs.push_back(reader.GetText());
-    const uint32_t inputs = reader.GetCount(8);
+    const uint32_t inputs = reader.GetCount(kLeastTensor);
     request.inputs.reserve(inputs);
     for (uint32_t k = 0; k < inputs && reader.ok(); ++k) request.inputs.push_back(DecodeTensor(reader));
   }
@@ -236,7 +246,7 @@ bool Decode(std::span<const std::byte> in, ExecutedMessage& message) {
   message.input_end_ns = reader.Get<int64_t>();
   message.infer_end_ns = reader.Get<int64_t>();
   message.output_end_ns = reader.Get<int64_t>();
-  const uint32_t responses = reader.GetCount(18);
+  const uint32_t responses = reader.GetCount(kLeastResponse);
   message.responses.clear();
   message.responses.reserve(responses);
   for (uint32_t i = 0; i < responses && reader.ok(); ++i) message.responses.push_back(GetResponse(reader));

@@ -33,7 +33,7 @@ RingWriter::RingWriter(RingHeader* header, std::byte* bytes, size_t capacity)
 
 bool RingWriter::Write(std::span<const std::byte> record, bool more) {
   BRAID_CHECK(record.size() <= max_record());
-  const uint64_t tail = header_->tail.load(std::memory_order_acquire);
+  const uint64_t tail = header_->tail.load(std::memory_order_seq_cst);
   if (head_ - tail > capacity_ || tail % 8 != 0) {
     corrupted_ = true;
     return false;
@@ -63,10 +63,7 @@ RingSleep RingWriter::Publish() {
   return static_cast<RingSleep>(header_->sleeping.exchange(kRingAwake, std::memory_order_seq_cst));
 }
 
-void RingWriter::WantSpace() {
-  header_->space_wanted.store(1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
+void RingWriter::WantSpace() { header_->space_wanted.store(1, std::memory_order_seq_cst); }
 
 void RingWriter::PublishQuietly() { header_->head.store(head_, std::memory_order_release); }
 
@@ -84,10 +81,12 @@ RingReader::Outcome RingReader::Read(std::vector<std::byte>& message, size_t max
     const size_t at = tail_ & (capacity_ - 1);
     RecordHead record{};
     std::memcpy(&record, bytes_ + at, sizeof(record));
+    // An honest writer skips to the start only from elsewhere, and every part of a message has bytes; so
+    // that no peer can keep us in this loop.
     if (record.flags == kFlagSkip) {
-      if (there < capacity_ - at) return Outcome::kCorrupted;
+      if (at == 0 || there < capacity_ - at) return Outcome::kCorrupted;
       tail_ += capacity_ - at;
-      header_->tail.store(tail_, std::memory_order_release);
+      header_->tail.store(tail_, std::memory_order_seq_cst);
       continue;
     }
     const size_t need = sizeof(RecordHead) + Padded(record.length);
@@ -96,14 +95,14 @@ RingReader::Outcome RingReader::Read(std::vector<std::byte>& message, size_t max
       return Outcome::kCorrupted;
     }
     const bool more = (record.flags & kFlagMore) != 0;
+    if (record.length == 0 && (more || in_partial_)) return Outcome::kCorrupted;
     const std::byte* payload = bytes_ + at + sizeof(RecordHead);
     std::vector<std::byte>& into = in_partial_ || more ? partial_ : message;
     if (!in_partial_) into.clear();
     if (into.size() + record.length > max_message) return Outcome::kCorrupted;
     into.insert(into.end(), payload, payload + record.length);
     tail_ += need;
-    header_->tail.store(tail_, std::memory_order_release);
-    interrupted_.store(false, std::memory_order_relaxed);
+    header_->tail.store(tail_, std::memory_order_seq_cst);
     if (more) {
       in_partial_ = true;
       continue;
@@ -118,21 +117,21 @@ RingReader::Outcome RingReader::Read(std::vector<std::byte>& message, size_t max
 }
 
 bool RingReader::TakeSpaceWanted() {
-  // Pairs with the fence in RingWriter::WantSpace: either we see the wish, or the writer sees the room that
-  // we made.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Either we see the wish here, or the writer sees in its Write() after WantSpace() the room that we made.
   if (header_->space_wanted.load(std::memory_order_seq_cst) == 0) return false;
+  if (header_->head.load(std::memory_order_relaxed) - tail_ > capacity_ / 2) return false;
   return header_->space_wanted.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
-void RingReader::Wait(int64_t timeout_ns) {
+bool RingReader::Wait(int64_t timeout_ns) {
   header_->sleeping.store(kRingOnFutex, std::memory_order_seq_cst);
-  if (!Pending() && !interrupted_.load(std::memory_order_seq_cst)) {
+  if (timeout_ns > 0 && !Pending() && !interrupted_.load(std::memory_order_seq_cst)) {
     const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
     // Returns at once when `sleeping` has changed since, so a wake-up cannot be missed.
     syscall(SYS_futex, &header_->sleeping, FUTEX_WAIT, kRingOnFutex, &timeout, nullptr, 0);
   }
   Awake();
+  return !TakeInterrupt();
 }
 
 bool RingReader::SleepOnEventFd() {
@@ -144,7 +143,16 @@ bool RingReader::SleepOnEventFd() {
 
 void RingReader::Interrupt() {
   interrupted_.store(true, std::memory_order_seq_cst);
-  if (header_->sleeping.exchange(kRingAwake, std::memory_order_seq_cst) == kRingOnFutex) WakeFutex(header_);
+  // A reader on its way into the futex must find another value there.
+  uint32_t expected = kRingOnFutex;
+  header_->sleeping.compare_exchange_strong(expected, kRingAwake, std::memory_order_seq_cst);
+  // Whatever was found: a peer may have died between taking the reader's announcement and waking it.
+  WakeFutex(header_);
+}
+
+bool RingReader::TakeInterrupt() {
+  return interrupted_.load(std::memory_order_relaxed) &&
+         interrupted_.exchange(false, std::memory_order_seq_cst);
 }
 
 void WakeFutex(RingHeader* header) {

@@ -8,7 +8,7 @@
 // acquire, copies, then stores `tail` with release, which gives the bytes back. For the wake-up, reader and
 // writer do the two halves of Dekker's handshake with sequentially consistent operations: the reader stores
 // `sleeping` and then loads `head`; the writer stores `head` and then loads `sleeping`. At least one of them
-// sees the other.
+// sees the other. For a full ring they do the same with `space_wanted` and `tail`.
 #pragma once
 
 #include <atomic>
@@ -78,18 +78,23 @@ class RingReader {
   // `max_message` bounds what a peer can make us put together.
   Outcome Read(std::vector<std::byte>& message, size_t max_message);
 
-  // Whether the writer has asked for a wake-up since the last call, now that there is room.
+  // Whether the writer has asked for a wake-up since the last call, now that at least half of the ring is
+  // free; less is not worth a wake-up. To be called after the last Read() before a sleep.
   bool TakeSpaceWanted();
 
-  // Sleeps until the writer publishes, Interrupt() is called, or the time is over. May return early.
-  void Wait(int64_t timeout_ns);
+  // Sleeps until the writer publishes, Interrupt() is called, or the time is over. May return early. Returns
+  // false when it was interrupted.
+  bool Wait(int64_t timeout_ns);
   // Announces that we sleep in an event loop. Returns false when there is something to read, and we stay
   // awake.
   bool SleepOnEventFd();
   // Back from the event loop.
   void Awake() { header_->sleeping.store(kRingAwake, std::memory_order_seq_cst); }
-  // Ends a Wait() of another thread of this process, now or to come (until the next message is read).
+  // Ends the Wait() that another thread of this process is in, or else its next one. Works whatever a dead
+  // peer has left in the ring. Does not touch a reader that sleeps in an event loop.
   void Interrupt();
+  // Whether there was an Interrupt() that no Wait() has reported yet; it counts as reported then.
+  bool TakeInterrupt();
 
  private:
   bool Pending() const { return header_->head.load(std::memory_order_seq_cst) != tail_; }

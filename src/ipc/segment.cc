@@ -1,8 +1,10 @@
 #include "ipc/segment.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,9 +50,15 @@ Result<std::shared_ptr<Segment>> Segment::Create(uint32_t id, size_t size) {
 }
 
 Result<std::shared_ptr<Segment>> Segment::Import(uint32_t id, UniqueFd fd, size_t size) {
+  // The last seal forbids further ones, which would keep others from mapping the segment.
+  constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_SEAL;
   const int seals = fcntl(fd.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+  if (seals < 0 || (seals & kNeeded) != kNeeded)
     return InvalidArgumentError("a peer's segment is not sealed against shrinking");
+  // Seals are also found on memory of huge pages, which is neither mapped nor unmapped by ordinary pages.
+  struct statfs kind {};
+  if (fstatfs(fd.get(), &kind) != 0) return ErrnoError("fstatfs", errno);
+  if (kind.f_type != TMPFS_MAGIC) return InvalidArgumentError("a peer's segment is no ordinary memfd");
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) return ErrnoError("fstat", errno);
   if (size == 0 || info.st_size < 0 || static_cast<size_t>(info.st_size) < size) {

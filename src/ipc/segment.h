@@ -18,8 +18,8 @@ class Segment {
   // A new segment of `size` bytes (rounded up to pages), zeroed, of a size that nobody can change. `id` names
   // it in messages.
   static Result<std::shared_ptr<Segment>> Create(uint32_t id, size_t size);
-  // Maps a segment that a peer made. Errors: INVALID_ARGUMENT when the descriptor is not a memfd sealed
-  // against shrinking (a peer that can shrink it could crash us) or is smaller than `size`.
+  // Maps a segment that a peer made. Errors: INVALID_ARGUMENT when the descriptor is not an ordinary memfd
+  // sealed as Create() does it (a peer that can shrink it could crash us) or is smaller than `size`.
   static Result<std::shared_ptr<Segment>> Import(uint32_t id, UniqueFd fd, size_t size);
   ~Segment();
   Segment(const Segment&) = delete;

@@ -1,14 +1,15 @@
 #include "ipc/segment_map.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace braid {
 
 void SegmentMap::Add(std::shared_ptr<Segment> segment) {
+  // A segment that is replaced or refused is unmapped with the argument, after the lock is given up.
   std::lock_guard lock(mutex_);
-  if (segments_.size() >= kMaxSegments) return;
-  const uint32_t id = segment->id();
-  segments_[id] = std::move(segment);
+  if (segments_.size() >= kMaxSegments && !segments_.contains(segment->id())) return;
+  std::swap(segments_[segment->id()], segment);
   added_.notify_all();
 }
 
@@ -28,21 +29,26 @@ std::shared_ptr<Segment> SegmentMap::Find(uint32_t id) const {
 }
 
 std::shared_ptr<Segment> SegmentMap::WaitFor(uint32_t id, int64_t timeout_ns) {
+  // More would leave the clock's range.
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
   std::unique_lock lock(mutex_);
   auto there = [this, id] { return segments_.contains(id); };
-  if (!added_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), there)) return nullptr;
+  if (!added_.wait_for(lock, std::min(std::chrono::nanoseconds(timeout_ns), kLongest), there)) return nullptr;
   return segments_[id];
 }
 
 Result<std::shared_ptr<Segment>> SegmentMap::FindOrReceive(uint32_t id, Channel& channel) {
-  while (true) {
+  if (auto found = Find(id)) return found;
+  std::lock_guard lock(receive_mutex_);
+  // Bounded, because a hostile peer could send without end.
+  for (size_t i = 0; i < kMaxSegments; ++i) {
     if (auto found = Find(id)) return found;
     BRAID_ASSIGN_OR_RETURN(auto received, channel.ReceiveSegment(false));
-    if (!received)
-      return InvalidArgumentError("a message names segment " + std::to_string(id) +
-                                  ", which was not handed over");
+    if (!received) break;
     Add(std::move(received));
   }
+  return InvalidArgumentError("a message names segment " + std::to_string(id) +
+                              ", which was not handed over");
 }
 
 std::shared_ptr<Segment> SegmentMap::Containing(const void* address) const {

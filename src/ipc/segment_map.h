@@ -16,6 +16,7 @@ namespace braid {
 // Any thread.
 class SegmentMap {
  public:
+  // Takes the place of one with the same name.
   void Add(std::shared_ptr<Segment> segment);
   // The peer does not use the segment any more. It stays mapped while somebody holds it.
   void Remove(uint32_t id);
@@ -25,16 +26,20 @@ class SegmentMap {
   std::shared_ptr<Segment> WaitFor(uint32_t id, int64_t timeout_ns);
   // Finds a segment, taking what waits on the channel's socket when it is not there yet. A peer sends a
   // segment before the first message that names it, so it is never waited for. Errors: INVALID_ARGUMENT when
-  // it is not there.
+  // it is not there; those of Channel::ReceiveSegment().
   Result<std::shared_ptr<Segment>> FindOrReceive(uint32_t id, Channel& channel);
   // The segment in which `address` lies, or null.
   std::shared_ptr<Segment> Containing(const void* address) const;
   size_t size() const;
 
  private:
-  // More than any honest peer hands over; bounds what a hostile one can make us map.
-  static constexpr size_t kMaxSegments = 1 << 16;
+  // More than any honest peer hands over; bounds what a hostile one can make us map. The system allows a
+  // process some 65,000 mappings.
+  static constexpr size_t kMaxSegments = 1 << 13;
 
+  // Held while a segment goes from the socket into the map, so that another thread that looks for it does not
+  // find it in neither. Taken before mutex_.
+  std::mutex receive_mutex_;
   mutable std::mutex mutex_;
   std::condition_variable added_;
   std::unordered_map<uint32_t, std::shared_ptr<Segment>> segments_;  // guarded by mutex_

@@ -1,5 +1,6 @@
 // The encoding of messages: little-endian numbers, texts with a length in front. The reader checks every
-// length; after the first fault it yields zeros, and ok() stays false.
+// length and bounds how many things one message can hold; after the first fault it yields zeros, and ok()
+// stays false.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +52,7 @@ class WireReader {
   explicit WireReader(std::span<const std::byte> message) : rest_(message) {}
 
   template <class T>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T> T Get() {
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) || std::is_enum_v<T> T Get() {
     T value{};
     if (rest_.size() < sizeof(T)) {
       Fail();
@@ -76,13 +77,15 @@ class WireReader {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   // A count of things of at least `least` bytes each, so that a wrong count cannot make the caller allocate
-  // without end.
-  uint32_t GetCount(size_t least = 1) {
+  // without end. Decoded things are larger than encoded ones, so all counts of a message together are bounded
+  // too.
+  uint32_t GetCount(size_t least) {
     const auto count = Get<uint32_t>();
-    if (count > rest_.size() / least) {
+    if (count > rest_.size() / least || count > counts_left_) {
       Fail();
       return 0;
     }
+    counts_left_ -= count;
     return count;
   }
   void Fail() {
@@ -93,7 +96,10 @@ class WireReader {
   bool at_end() const { return rest_.empty(); }
 
  private:
+  static constexpr uint32_t kMostThings = 1 << 20;
+
   std::span<const std::byte> rest_;
+  uint32_t counts_left_ = kMostThings;
   bool ok_ = true;
 };
 

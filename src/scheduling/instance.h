@@ -20,11 +20,17 @@ struct Execution {
   std::vector<std::unique_ptr<InferenceRequest>> requests;
   int64_t rows = 0;              // sum of the requests' batch sizes
   int64_t compute_start_ns = 0;  // when it left the queue
+  uint32_t life = 0;             // the scheduler's own note: for which life of the instance it was meant
 };
 
 class Instance;
 
-// Hears what becomes of executions. Called by one thread of the instance at a time; must not block.
+// Hears what becomes of executions. Called by one thread of the instance at a time, with no lock of the
+// backend held, since it calls Execute() of this and other instances, and sinks. It does not block.
+//
+// When an instance dies, these calls come in this order: OnAvailability(false), OnResponse for what user code
+// had begun, OnUnstarted for the rest, and once it runs again OnAvailability(true). There is no OnExecuted
+// for what it died with.
 class ExecutionListener {
  public:
   virtual ~ExecutionListener() = default;
@@ -35,15 +41,14 @@ class ExecutionListener {
   virtual void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
                           const ExecutionTimes& times) = 0;
 
-  // A response to a request. With `final` the request has ended and is handed back; else `request` stays with
-  // the instance. `response` is empty only together with `final`. The listener delivers it to the request's
-  // sink.
+  // A response to a request, which the listener delivers to the request's sink. `response` is empty only
+  // together with `final`. With `final` the request has ended when this returns; the instance, which owns it,
+  // destroys it then.
   virtual void OnResponse(Instance& instance, InferenceRequest& request,
                           std::optional<InferenceResponse> response, bool final,
                           const ExecutionTimes& times) = 0;
 
-  // The instance died with executions which user code never began: they can run elsewhere. Comes after all
-  // OnResponse calls for those it had begun.
+  // The instance died with executions which user code never began: they can run elsewhere.
   virtual void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) = 0;
 
   // The instance can run executions again, or cannot for now (it died and is being restarted).

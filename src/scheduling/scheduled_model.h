@@ -1,5 +1,9 @@
 // ScheduledModel: the servable that runs one version of a model on the instances of a backend, with or
 // without dynamic batching.
+//
+// A request goes to an idle instance on the thread that brought it, or waits in the model's queue until the
+// thread that hears of an ended execution takes it out. No thread of the scheduler stands between; only
+// time-outs, queue delays and the ends of cancelled requests come from the timers' thread.
 #pragma once
 
 #include <functional>
@@ -9,19 +13,30 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "scheduling/backend.h"
+#include "scheduling/timer_service.h"
 #include "serving/servable.h"
 
 namespace braid {
 
-class TimerService;
-
 class ScheduledModel : public Servable {
  public:
+  struct Options {
+    // Requests that may wait for this model, beside what the queue policies of its configuration say. The
+    // default is more than a sensible client ever sends at once, and less than what would exhaust the memory.
+    size_t max_queue_size = 65536;
+  };
+
   // Starts the backend's instances and waits for them. `info.config` is set. `timers` and `log` outlive the
-  // model.
+  // model. Errors: what kept the instances from starting, or INVALID_ARGUMENT for a dynamic_batching that
+  // cannot be.
   static Result<std::shared_ptr<ScheduledModel>> Start(
-      ServableInfo info, std::unique_ptr<BackendModel> backend, TimerService& timers, Logger& log,
-      const std::function<void(const std::string&)>& progress);
+      ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
+      const std::function<void(const std::string&)>& progress, const Options& options);
+  static Result<std::shared_ptr<ScheduledModel>> Start(
+      ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
+      const std::function<void(const std::string&)>& progress) {
+    return Start(std::move(info), std::move(backend), timers, log, progress, Options{});
+  }
   ~ScheduledModel() override;
 
  protected:

@@ -1,5 +1,7 @@
 #include "serving/catalog.h"
 
+#include <iterator>
+
 namespace braid {
 namespace {
 
@@ -146,9 +148,7 @@ bool Catalog::AllReady() const {
 }
 
 Result<std::unique_ptr<ServableHandle>> CatalogReader::Find(std::string_view name, int64_t version) {
-  // A second look is needed only when the servable found has closed its gate since: then the catalog has
-  // changed.
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  for (;;) {
     const uint64_t generation = catalog_.generation_.load(std::memory_order_acquire);
     if (generation != generation_) {
       snapshot_ = catalog_.snapshot();
@@ -159,17 +159,16 @@ Result<std::unique_ptr<ServableHandle>> CatalogReader::Find(std::string_view nam
       return version < 0 ? NotFound(name, " is not found") : VersionNotFound(name, version);
     }
     const auto& versions = model->second;
-    if (version < 0) {
-      if (versions.empty()) return NotFound(name, " has no available versions");
-      if (auto handle = ServableHandle::Enter(versions.rbegin()->second)) return handle;
-    } else {
-      auto entry = versions.find(version);
-      if (entry == versions.end()) return VersionNotFound(name, version);
+    auto entry = version < 0 ? (versions.empty() ? versions.end() : std::prev(versions.end()))
+                             : versions.find(version);
+    if (entry != versions.end()) {
       if (auto handle = ServableHandle::Enter(entry->second)) return handle;
+      // A gate closes after its servable has left the catalog, so that there is something newer to look at,
+      // be it that reloads come faster than this thread runs.
+      if (catalog_.generation_.load(std::memory_order_acquire) != generation) continue;
     }
-    generation_ = ~uint64_t{0};
+    return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
   }
-  return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
 }
 
 }  // namespace braid

@@ -46,6 +46,23 @@ class ResponseSink {
 using CorrelationId = std::variant<uint64_t, std::string>;
 
 class ServableHandle;
+struct InferenceRequest;
+
+// What the scheduler notes about a request that it has; guarded by the scheduler's lock, and of no interest
+// to anybody else. Standing inside the request, it lets a request wait, leave from the middle of a queue and
+// time out without an allocation.
+struct SchedulerNotes {
+  InferenceRequest* previous = nullptr;  // neighbours in the list in which it waits
+  InferenceRequest* next = nullptr;
+  int64_t deadline_ns = INT64_MAX;  // SteadyNowNs() when its time in the queue is over
+  uint32_t deadline_index = 0;      // its place among the deadlines
+  uint16_t level = 0;               // priority, 0 is the highest
+  bool queued = false;
+  bool delayed = false;  // its time is over, and it waits behind the others of its level
+  uint8_t returns = 0;   // how often an instance died before it began with the request
+  bool counted = false;  // stands in the statistics already
+  bool failed = false;   // an error was sent, and perhaps not the end
+};
 
 struct InferenceRequest {
   InferenceRequest();
@@ -81,6 +98,8 @@ struct InferenceRequest {
   ResponseSink* sink = nullptr;
   // Keeps the servable alive and not yet drained while the request runs.
   std::unique_ptr<ServableHandle> servable;
+
+  SchedulerNotes scheduling;
 
   bool cancelled() const { return cancellation != nullptr && cancellation->cancelled(); }
 

@@ -1,0 +1,61 @@
+# Braid's everyday commands. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BUILD_FOLDER ?= build
+JOBS ?= $(shell nproc)
+MODELS ?= examples/models
+ARGS ?=
+export BUILD_FOLDER JOBS
+
+CONFIGURE := cmake --preset release -B $(BUILD_FOLDER)
+TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt
+CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
+
+.PHONY: help build serve test bench format check docs clean
+
+help:  ## Show this list
+	@echo "Braid: an inference server for models with their own Python around them"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | while read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+build:  ## Build build/braid; installs missing system packages first
+	@scripts/install-system-packages build
+	@test -f $(BUILD_FOLDER)/build.ninja || $(CONFIGURE) -DBRAID_TESTS=OFF
+	@cmake --build $(BUILD_FOLDER) -j $(JOBS) --target braid
+
+serve: build  ## Build, then serve the example models on this machine (MODELS=folder ARGS="more options")
+	@scripts/python-env serve
+	@exec $(BUILD_FOLDER)/braid serve $(MODELS) --host 127.0.0.1 --python .venv/bin/python $(ARGS)
+
+test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
+	@scripts/install-system-packages build test
+	@scripts/python-env test
+	@$(TESTS_ARE_ON) || $(CONFIGURE) -DBRAID_TESTS=ON
+	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
+	@scripts/test $(ARGS)
+
+bench:  ## Measure (see bench/)
+	@scripts/install-system-packages build bench
+	@test -x bench/run || { echo "bench/run is not there"; exit 1; }
+	@bench/run $(ARGS)
+
+format:  ## Format the C++ and Python files
+	@scripts/python-env check
+	@.venv/bin/clang-format -i $(CC_FILES)
+	@.venv/bin/ruff format --quiet
+	@.venv/bin/ruff check --quiet --fix
+
+check:  ## Check formatting, lint Python, and compile each header alone
+	@scripts/python-env check
+	@.venv/bin/clang-format --dry-run --Werror $(CC_FILES)
+	@.venv/bin/ruff format --check --quiet
+	@.venv/bin/ruff check
+	@scripts/check-headers --build $(BUILD_FOLDER)
+
+docs: build  ## Write the option table of docs/configuration.md anew
+	@scripts/update-docs $(BUILD_FOLDER)/braid
+
+clean:  ## Remove the build folder and the Python environment
+	rm -rf $(BUILD_FOLDER) .venv

@@ -1,0 +1,44 @@
+"""What a reader has to know about the machine to judge a figure; nothing that names it."""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+
+
+def _first(pattern, path):
+    try:
+        found = re.search(pattern, pathlib.Path(path).read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    except OSError:
+        return ""
+    return found.group(1).strip() if found else ""
+
+
+def description():
+    cpu = _first(r"^model name\s*:\s*(.+)$", "/proc/cpuinfo") or platform.machine()
+    virtual = " (virtual)" if _first(r"^flags\s*:.*\b(hypervisor)\b", "/proc/cpuinfo") else ""
+    memory_kb = _first(r"^MemTotal:\s*(\d+)", "/proc/meminfo")
+    memory = f"{int(memory_kb) / 1024 / 1024:.0f} GiB" if memory_kb else "unknown memory"
+    system = _first(r'^PRETTY_NAME="?([^"\n]+)', "/etc/os-release") or platform.system()
+    kernel = ".".join(platform.release().split(".")[:2])
+    return f"{len(os.sched_getaffinity(0))} cores of {cpu}{virtual}, {memory}, {system}, Linux {kernel}"
+
+
+def load_average():
+    return f"{os.getloadavg()[0]:.2f}"
+
+
+def revision(folder):
+    """The commit of a checkout, with "-dirty" where it has changes; "unknown" outside of one."""
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=10"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return answer.stdout.strip()

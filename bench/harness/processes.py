@@ -1,0 +1,78 @@
+"""Processes and their memory, from /proc."""
+
+import os
+import pathlib
+import signal
+import time
+import typing
+
+
+class _Stat(typing.NamedTuple):
+    parent: int
+    session: int
+    start: int  # tells a process from a later one with the same number
+
+
+def _stat(pid):
+    """None for a process that is gone, or only waits to be collected."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The command, in brackets, may hold anything.
+    fields = text[text.rindex(")") + 2 :].split()
+    return None if fields[0] == "Z" else _Stat(int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def family(leader):
+    """{pid: start time} of the living processes of a session, named by its leader, and their descendants.
+
+    The session holds those, too, that a leader which died left behind.
+    """
+    stats = {int(name): stat for name in os.listdir("/proc") if name.isdigit() and (stat := _stat(name))}
+    children = {}
+    for pid, stat in stats.items():
+        children.setdefault(stat.parent, []).append(pid)
+    found = {}
+    unvisited = [pid for pid, stat in stats.items() if stat.session == leader]
+    while unvisited:
+        pid = unvisited.pop()
+        if pid not in found:
+            found[pid] = stats[pid].start
+            unvisited += children.get(pid, [])
+    return found
+
+
+def alive(processes):
+    """Those of {pid: start time} that still run."""
+    return {pid: start for pid, start in processes.items() if (stat := _stat(pid)) and stat.start == start}
+
+
+def end(processes, patience_s):
+    """Waits for processes to go, then kills the rest by number. Returns how many had to be killed."""
+    until = time.monotonic() + patience_s
+    while (left := alive(processes)) and time.monotonic() < until:
+        time.sleep(0.02)
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return len(left)
+
+
+def memory_kb(leader):
+    """{"pss": ..., "private": ...} summed over the family."""
+    total = {"pss": 0, "private": 0}
+    for pid in family(leader):
+        try:
+            lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, rest = line.partition(":")
+            if name == "Pss":
+                total["pss"] += int(rest.split()[0])
+            elif name in ("Private_Clean", "Private_Dirty"):
+                total["private"] += int(rest.split()[0])
+    return total

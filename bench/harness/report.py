@@ -1,0 +1,122 @@
+"""The tables, as Markdown."""
+
+from harness import ratios, workloads
+
+# The metrics that carry targets; the rest stands in a table of its own.
+_MAIN = (workloads.THROUGHPUT, workloads.P50, workloads.CPU)
+
+
+def number(value):
+    """Three digits that matter, without an exponent."""
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _spread(spread, divisor=1.0):
+    if spread is None:
+        return "-"
+    median, low, high = (number(each / divisor) for each in (spread.median, spread.low, spread.high))
+    return f"{median} ({low}-{high})"
+
+
+def _bound(ratio):
+    if ratio.target is None:
+        return "-"
+    return f"{'>=' if ratio.metric.higher_is_better else '<='} {ratio.target:g}"
+
+
+def _ratio_cell(ratio):
+    return f"{_spread(ratio.spread)} {ratio.verdict}".strip()
+
+
+def _table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def _name(workload):
+    return f"{workload.id} {workload.title}"
+
+
+def _target_table(table, results):
+    head = ["Workload"]
+    for metric in _MAIN:
+        head += [metric.title, "target"]
+    rows = []
+    for workload in table:
+        by_metric = {each.metric: each for each in ratios.ratios(workload, results[workload.id])}
+        row = [_name(workload)]
+        for metric in _MAIN:
+            row += [_ratio_cell(by_metric[metric]), _bound(by_metric[metric])]
+        rows.append([*row, ratios.overall(workload, results[workload.id]) or "no target"])
+    return _table([*head, "result"], rows)
+
+
+def _other_table(table, results):
+    metrics = [each for each in workloads.LOAD_METRICS if each not in _MAIN]
+    rows = []
+    for workload in table:
+        by_metric = {each.metric: each for each in ratios.ratios(workload, results[workload.id])}
+        rows.append([_name(workload), *(_ratio_cell(by_metric[each]) for each in metrics)])
+    return _table(["Workload", *(each.title for each in metrics)], rows)
+
+
+def _absolute_table(table, results, sides):
+    """Table of figures with their units; `table` holds workloads of the same metrics."""
+    metrics = table[0].metrics
+    rows = []
+    for workload in table:
+        for side in sides:
+            samples = [each[side] for each in results[workload.id] if side in each]
+            cells = [_spread(ratios.side_spread(samples, each), each.divisor) for each in metrics]
+            rows.append([_name(workload), side, *cells, str(sum(each.errors for each in samples))])
+    return _table(["Workload", "side", *(f"{each.title}, {each.unit}" for each in metrics), "errors"], rows)
+
+
+def _start_table(table, results):
+    rows = []
+    for workload in table:
+        by_metric = ratios.ratios(workload, results[workload.id])
+        cells = [_ratio_cell(each) + (f" {_bound(each)}" if each.target else "") for each in by_metric]
+        rows.append([_name(workload), *cells])
+    return _table(["Workload", *(each.title for each in workloads.START_METRICS)], rows)
+
+
+def _errors(table, results):
+    lines = []
+    for workload in table:
+        for index, sides in enumerate(results[workload.id]):
+            for side, sample in sides.items():
+                if not sample.usable:
+                    lines.append(f"- {workload.id}, round {index + 1}, {side}: {sample.errors} errors. {sample.error}")
+    return lines
+
+
+def document(table, results, sides, facts):
+    """The whole page. `results` holds for each workload id a list of {side: Sample}; `facts` is a list of (name, text)."""
+    table = [each for each in table if results.get(each.id)]
+    load = [each for each in table if isinstance(each, workloads.LoadWorkload)]
+    start = [each for each in table if isinstance(each, workloads.StartWorkload)]
+    lines = ["# Benchmarks", "", "Written by `bench/run`; `bench/README.md` says how to read and to repeat it.", ""]
+    lines += _table(["", ""], facts)
+    errors = _errors(table, results)
+    if errors:
+        lines += ["", "## What went wrong", "", *errors]
+    if len(sides) == 2:
+        lines += [
+            "",
+            "Ratios are subject / peer, taken round by round: median (smallest-largest). Above 1 is better for throughput,",
+            "below 1 for everything else. A target counts as met when the median keeps it.",
+        ]
+        if load:
+            lines += ["", "## Ratios against targets", "", *_target_table(load, results)]
+            lines += ["", "## Other ratios", "", *_other_table(load, results)]
+        if start:
+            lines += ["", "## Start and memory", "", *_start_table(start, results)]
+    lines += ["", "## Figures of this machine", ""]
+    lines += ["Median (smallest-largest) over rounds. Compare them within this run only."]
+    for group in (load, start):
+        if group:
+            lines += ["", *_absolute_table(group, results, sides)]
+    return "\n".join(lines) + "\n"

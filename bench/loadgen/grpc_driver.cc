@@ -1,0 +1,303 @@
+// One channel and one completion queue a thread. Requests are one ready-made buffer that is sent again and
+// again, so a request costs the generator no serialization; responses are compared where gRPC put them.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "driver.h"
+#include "grpc_messages.h"
+
+namespace braid::bench {
+namespace {
+
+constexpr std::chrono::seconds kReadyTimeout{1};
+constexpr std::chrono::milliseconds kPauseWhenUnavailable{1};
+
+std::chrono::system_clock::time_point After(double seconds) {
+  return std::chrono::system_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+grpc::ByteBuffer ToBuffer(const std::string& message) {
+  const grpc::Slice slice(message);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// A received message in the pieces that it came in; reused, so that reading allocates little.
+class ReceivedMessage {
+ public:
+  void Load(const grpc::ByteBuffer& buffer) {
+    slices_.clear();
+    pieces_.clear();
+    if (!buffer.Dump(&slices_).ok()) return;
+    for (const grpc::Slice& slice : slices_) {
+      pieces_.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+  }
+  const Pieces& pieces() const { return pieces_; }
+
+ private:
+  std::vector<grpc::Slice> slices_;
+  Pieces pieces_;
+};
+
+// A request in flight and the tags of its operations.
+struct UnarySlot {
+  std::unique_ptr<grpc::ClientContext> context;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> call;
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  int64_t begin_ns = 0;
+  uint64_t count = 0;
+};
+
+struct StreamSlot;
+
+struct StreamTag {
+  enum class Operation { kStart, kWrite, kRead, kFinish };
+  StreamSlot* slot = nullptr;
+  Operation operation = Operation::kStart;
+};
+
+struct StreamSlot {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  StreamTag start;
+  StreamTag write;
+  StreamTag read;
+  StreamTag finish;
+  int64_t begin_ns = 0;
+  uint64_t bytes_received = 0;
+  int received = 0;  // responses to the request in flight
+  bool writing = false;
+  bool answered = false;  // the request in flight has all its responses
+  bool reading_ended = false;
+  bool finishing = false;
+  uint64_t count = 0;
+};
+
+class GrpcDriver : public Driver {
+ public:
+  explicit GrpcDriver(const Options& options)
+      : options_(options), request_(ToBuffer(EncodeInferRequest(options))), channel_(MakeChannel()) {}
+
+  bool Ready() override {
+    return AskReady(kServerReadyMethod, "") &&
+           AskReady(kModelReadyMethod, EncodeModelReadyRequest(options_.model));
+  }
+
+  void Run(int slots, const Window& window, Recording& recording) override {
+    if (options_.protocol == Protocol::kGrpcStream) {
+      RunStreams(slots, window, recording);
+    } else {
+      RunUnary(slots, window, recording);
+    }
+  }
+
+ private:
+  std::shared_ptr<grpc::Channel> MakeChannel() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetMaxSendMessageSize(-1);
+    // Channels to one address share a connection otherwise.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(options_.host + ":" + options_.port, grpc::InsecureChannelCredentials(),
+                                     arguments);
+  }
+
+  bool AskReady(const char* method, const std::string& message) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kReadyTimeout);
+    grpc::CompletionQueue queue;
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    auto call = stub.PrepareUnaryCall(&context, method, ToBuffer(message), &queue);
+    call->StartCall();
+    call->Finish(&response, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    if (!status.ok()) return false;
+    ReceivedMessage received;
+    received.Load(response);
+    return DecodeReady(received.pieces());
+  }
+
+  void StartUnary(grpc::GenericStub& stub, grpc::CompletionQueue& queue, UnarySlot& slot) const {
+    slot.context = std::make_unique<grpc::ClientContext>();
+    slot.context->set_deadline(After(options_.timeout_s));
+    slot.response.Clear();
+    slot.status = grpc::Status();
+    slot.begin_ns = SteadyNowNs();
+    slot.call = stub.PrepareUnaryCall(slot.context.get(), kModelInferMethod, request_, &queue);
+    slot.call->StartCall();
+    slot.call->Finish(&slot.response, &slot.status, &slot);
+  }
+
+  void RunUnary(int slot_count, const Window& window, Recording& recording) {
+    grpc::GenericStub stub(MakeChannel());
+    grpc::CompletionQueue queue;
+    std::vector<UnarySlot> slots(static_cast<size_t>(slot_count));
+    for (UnarySlot& slot : slots) StartUnary(stub, queue, slot);
+    size_t live = slots.size();
+    ReceivedMessage message;
+    void* tag = nullptr;
+    bool ok = false;
+    while (live > 0 && queue.Next(&tag, &ok)) {
+      const int64_t now_ns = SteadyNowNs();
+      UnarySlot& slot = *static_cast<UnarySlot*>(tag);
+      if (slot.status.ok()) {
+        message.Load(slot.response);
+        const auto outputs = DecodeInferResponse(message.pieces());
+        const Status status =
+            outputs.ok() ? options_.expectation.Check(*outputs, slot.count++) : outputs.status();
+        if (status.ok()) {
+          recording.Success(window, slot.begin_ns, now_ns, request_.Length(), slot.response.Length(), 1);
+        } else {
+          recording.Failure(status.message());
+        }
+      } else {
+        recording.Failure("gRPC " + std::to_string(slot.status.error_code()) + ": " +
+                          slot.status.error_message());
+        if (slot.status.error_code() == grpc::StatusCode::UNAVAILABLE)
+          std::this_thread::sleep_for(kPauseWhenUnavailable);
+      }
+      if (window.stop.load(std::memory_order_relaxed)) {
+        --live;
+      } else {
+        StartUnary(stub, queue, slot);
+      }
+    }
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) {
+    }
+  }
+
+  void RunStreams(int slot_count, const Window& window, Recording& recording) {
+    grpc::GenericStub stub(MakeChannel());
+    grpc::CompletionQueue queue;
+    std::vector<std::unique_ptr<StreamSlot>> slots;
+    for (int i = 0; i < slot_count; ++i) {
+      auto slot = std::make_unique<StreamSlot>();
+      slot->start = {slot.get(), StreamTag::Operation::kStart};
+      slot->write = {slot.get(), StreamTag::Operation::kWrite};
+      slot->read = {slot.get(), StreamTag::Operation::kRead};
+      slot->finish = {slot.get(), StreamTag::Operation::kFinish};
+      slot->context.set_deadline(After(options_.warmup_s + options_.duration_s + options_.timeout_s));
+      slot->call = stub.PrepareCall(&slot->context, kModelStreamInferMethod, &queue);
+      slot->call->StartCall(&slot->start);
+      slots.push_back(std::move(slot));
+    }
+    size_t live = slots.size();
+    ReceivedMessage message;
+    void* tag = nullptr;
+    bool ok = false;
+    while (live > 0 && queue.Next(&tag, &ok)) {
+      const int64_t now_ns = SteadyNowNs();
+      const StreamTag& event = *static_cast<StreamTag*>(tag);
+      StreamSlot& slot = *event.slot;
+      switch (event.operation) {
+        case StreamTag::Operation::kFinish:
+          // A stream that the generator itself cancelled after its last response ends as it should.
+          if (!slot.answered) recording.Failure("stream ended: " + slot.status.error_message());
+          --live;
+          break;
+        case StreamTag::Operation::kStart:
+          if (ok) {
+            SendOnStream(slot);
+            slot.call->Read(&slot.response, &slot.read);
+          } else {
+            slot.reading_ended = true;
+            FinishStream(slot);
+          }
+          break;
+        case StreamTag::Operation::kWrite:
+          slot.writing = false;
+          if (slot.reading_ended) {
+            FinishStream(slot);
+          } else if (slot.answered) {
+            ContinueStream(slot, window);
+          }
+          break;
+        case StreamTag::Operation::kRead:
+          if (ok) {
+            TakeResponse(slot, message, window, recording, now_ns);
+          } else {
+            slot.reading_ended = true;
+            FinishStream(slot);
+          }
+          break;
+      }
+    }
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) {
+    }
+  }
+
+  void SendOnStream(StreamSlot& slot) const {
+    slot.received = 0;
+    slot.bytes_received = 0;
+    slot.answered = false;
+    slot.writing = true;
+    slot.begin_ns = SteadyNowNs();
+    slot.call->Write(request_, &slot.write);
+  }
+
+  // Asks for the status, once, when neither a read nor a write is under way.
+  static void FinishStream(StreamSlot& slot) {
+    if (slot.writing || slot.finishing) return;
+    slot.finishing = true;
+    slot.call->Finish(&slot.status, &slot.finish);
+  }
+
+  // The request is answered and its write is done: sends the next one, or ends the stream.
+  void ContinueStream(StreamSlot& slot, const Window& window) const {
+    if (window.stop.load(std::memory_order_relaxed)) {
+      // The read under way ends with this, and then the stream.
+      slot.context.TryCancel();
+    } else {
+      SendOnStream(slot);
+    }
+  }
+
+  void TakeResponse(StreamSlot& slot, ReceivedMessage& message, const Window& window, Recording& recording,
+                    int64_t now_ns) const {
+    message.Load(slot.response);
+    slot.bytes_received += slot.response.Length();
+    ++slot.received;
+    const auto outputs = DecodeStreamResponse(message.pieces());
+    const Status status =
+        outputs.ok() ? options_.expectation.Check(*outputs, slot.count++) : outputs.status();
+    if (!status.ok()) recording.Failure(status.message());
+    // An error is the only answer that its request gets.
+    const bool last = slot.received >= options_.responses || !outputs.ok();
+    if (last && status.ok()) {
+      recording.Success(window, slot.begin_ns, now_ns, request_.Length(), slot.bytes_received,
+                        static_cast<uint64_t>(slot.received));
+    }
+    slot.response.Clear();
+    slot.call->Read(&slot.response, &slot.read);
+    if (last) {
+      slot.answered = true;
+      if (!slot.writing) ContinueStream(slot, window);
+    }
+  }
+
+  const Options& options_;
+  const grpc::ByteBuffer request_;
+  const std::shared_ptr<grpc::Channel> channel_;
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> MakeGrpcDriver(const Options& options) {
+  return std::make_unique<GrpcDriver>(options);
+}
+
+}  // namespace braid::bench

@@ -1,0 +1,43 @@
+// What a run of the load generator does, as the command line says it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "expectation.h"
+#include "payload.h"
+
+namespace braid::bench {
+
+enum class Protocol { kGrpc, kGrpcStream, kHttp, kHttpJson };
+
+struct Options {
+  Protocol protocol = Protocol::kGrpc;
+  std::string protocol_name = "grpc";
+  std::string host = "127.0.0.1";
+  std::string port = "8001";
+  std::string model;
+  int concurrency = 1;
+  int threads = 1;
+  double duration_s = 5;
+  double warmup_s = 1;
+  double timeout_s = 60;
+  double wait_ready_s = 0;
+  int server_pid = 0;  // 0: the server's use of the machine is not measured
+  std::vector<InputTensor> inputs;
+  std::map<std::string, std::string>
+      parameters;     // whole numbers and true/false go out as such, the rest as text
+  int responses = 1;  // that a stream gives to one request
+  Expectation expectation;
+  std::string label;
+};
+
+// How a request parameter is written on the wire.
+enum class ParameterKind { kInteger, kBool, kText };
+ParameterKind KindOfParameter(const std::string& value);
+
+// Reads the command line. Help and mistakes are printed; then `exit_code` is set and the result is false.
+bool ParseOptions(int argc, char** argv, Options* options, int* exit_code);
+
+}  // namespace braid::bench

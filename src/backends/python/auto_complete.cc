@@ -1,0 +1,30 @@
+#include "backends/python/auto_complete.h"
+
+namespace braid {
+
+Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpawner& spawner,
+                                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns) {
+  const PythonInstanceSpec spec{facts.model_name, "CPU", 0, false};
+  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec.name, spawner, reaper, log));
+  const auto other = [&log](const std::vector<std::byte>& message) -> Status {
+    LogMessage line;
+    if (TypeOf(message) != MessageType::kLog || !Decode(message, line)) {
+      return InvalidArgumentError("it sent a message that has no place here");
+    }
+    WriteWorkerLog(log, line);
+    return OkStatus();
+  };
+  BRAID_RETURN_IF_ERROR(worker->AwaitSignIn(sign_in_timeout_ns, other));
+  int64_t next_report = 10;
+  const auto still_loading = [&](int64_t seconds) {
+    if (seconds >= next_report) {
+      next_report += 10;
+      BRAID_LOG_INFO(log, "model '{}' has been completing its configuration for {} s", facts.model_name,
+                     seconds);
+    }
+    return OkStatus();
+  };
+  return worker->Load(LoadMode::kAutoComplete, facts, spec, other, still_loading);
+}
+
+}  // namespace braid

@@ -1,0 +1,16 @@
+// A short-lived worker that asks a model to complete its own configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/python/worker_process.h"
+
+namespace braid {
+
+// Blocks on user code. The JSON text of the completed configuration; empty when the model completes nothing.
+// Errors: those of user code with their texts; the worker died.
+Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpawner& spawner,
+                                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns);
+
+}  // namespace braid

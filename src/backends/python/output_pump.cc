@@ -1,0 +1,132 @@
+#include "backends/python/output_pump.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include "base/thread.h"
+
+namespace braid {
+namespace {
+
+// A line that is longer is cut into pieces, so that a worker which prints without line ends costs no memory.
+constexpr size_t kMaxLine = 8192;
+
+}  // namespace
+
+std::string WorkerOutput::LastErrorLine(int64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  drained_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return open_pipes_ == 0; });
+  return last_error_;
+}
+
+Result<std::unique_ptr<OutputPump>> OutputPump::Create(Logger& log) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.valid() || !wake.valid()) return ErrnoError("epoll of worker output", errno);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = -1;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return ErrnoError("epoll_ctl", errno);
+  return std::unique_ptr<OutputPump>(new OutputPump(std::move(epoll), std::move(wake), log));
+}
+
+OutputPump::OutputPump(UniqueFd epoll, UniqueFd wake, Logger& log)
+    : epoll_(std::move(epoll)),
+      wake_(std::move(wake)),
+      log_(log),
+      thread_(StartThread("brd-out", [this] { Run(); })) {}
+
+OutputPump::~OutputPump() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+Result<std::shared_ptr<WorkerOutput>> OutputPump::Add(const std::string& source, UniqueFd standard_output,
+                                                      UniqueFd standard_error) {
+  auto output = std::make_shared<WorkerOutput>();
+  output->open_pipes_ = 2;
+  std::lock_guard lock(mutex_);
+  for (UniqueFd* fd : {&standard_output, &standard_error}) {
+    if (fcntl(fd->get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError("O_NONBLOCK", errno);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd->get();
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd->get(), &event) != 0) return ErrnoError("epoll_ctl", errno);
+    auto pipe = std::make_unique<Pipe>();
+    pipe->source = source;
+    pipe->is_error = fd == &standard_error;
+    pipe->output = output;
+    const int key = fd->get();
+    pipe->fd = std::move(*fd);
+    pipes_[key] = std::move(pipe);
+  }
+  return output;
+}
+
+void OutputPump::Emit(Pipe& pipe) {
+  if (!pipe.line.empty() && pipe.line.back() == '\r') pipe.line.pop_back();
+  if (pipe.is_error && !pipe.line.empty()) {
+    std::lock_guard lock(pipe.output->mutex_);
+    pipe.output->last_error_ = pipe.line;
+  }
+  log_.WriteOutput(pipe.source, pipe.line);
+  pipe.line.clear();
+}
+
+bool OutputPump::Drain(Pipe& pipe) {
+  char chunk[16384];
+  while (true) {
+    const ssize_t length = read(pipe.fd.get(), chunk, sizeof(chunk));
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    if (length == 0) return false;
+    for (ssize_t i = 0; i < length; ++i) {
+      if (chunk[i] == '\n') {
+        Emit(pipe);
+      } else {
+        pipe.line += chunk[i];
+        if (pipe.line.size() >= kMaxLine) Emit(pipe);
+      }
+    }
+  }
+}
+
+void OutputPump::Run() {
+  while (true) {
+    epoll_event events[16];
+    const int count = epoll_wait(epoll_.get(), events, 16, -1);
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.fd < 0) continue;
+      Pipe* pipe = nullptr;
+      {
+        std::lock_guard lock(mutex_);
+        auto it = pipes_.find(events[i].data.fd);
+        if (it == pipes_.end()) continue;
+        pipe = it->second.get();
+      }
+      if (Drain(*pipe)) continue;
+      if (!pipe->line.empty()) Emit(*pipe);
+      {
+        std::lock_guard lock(pipe->output->mutex_);
+        --pipe->output->open_pipes_;
+        pipe->output->drained_.notify_all();
+      }
+      std::lock_guard lock(mutex_);
+      pipes_.erase(events[i].data.fd);
+    }
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+  }
+}
+
+}  // namespace braid

@@ -1,0 +1,65 @@
+// OutputPump: brings what workers print into the server's log, line by line, with the name of the instance.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace braid {
+
+// What one worker has printed. Shared by the pump, which fills it, and the instance, which asks when the
+// worker has died.
+class WorkerOutput {
+ public:
+  // The last line on standard error that is not empty; waits up to `timeout_ns` for both pipes to be drained.
+  std::string LastErrorLine(int64_t timeout_ns);
+
+ private:
+  friend class OutputPump;
+  std::mutex mutex_;
+  std::condition_variable drained_;
+  int open_pipes_ = 0;      // guarded by mutex_
+  std::string last_error_;  // guarded by mutex_
+};
+
+class OutputPump {
+ public:
+  static Result<std::unique_ptr<OutputPump>> Create(Logger& log);
+  ~OutputPump();
+
+  // Reads both pipes until their writers are gone. `source` stands in front of each line.
+  Result<std::shared_ptr<WorkerOutput>> Add(const std::string& source, UniqueFd standard_output,
+                                            UniqueFd standard_error);
+
+ private:
+  struct Pipe {
+    UniqueFd fd;
+    std::string source;
+    bool is_error = false;
+    std::string line;
+    std::shared_ptr<WorkerOutput> output;  // shared with the instance
+  };
+  OutputPump(UniqueFd epoll, UniqueFd wake, Logger& log);
+  void Run();
+  // False at the end of the pipe.
+  bool Drain(Pipe& pipe);
+  void Emit(Pipe& pipe);
+
+  const UniqueFd epoll_;
+  const UniqueFd wake_;
+  Logger& log_;
+  std::mutex mutex_;
+  std::map<int, std::unique_ptr<Pipe>> pipes_;  // guarded by mutex_; the pipes themselves are the thread's
+  bool stopping_ = false;                       // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace braid

@@ -1,0 +1,50 @@
+// PythonBackend: runs TritonPythonModel files in worker processes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/python/child_reaper.h"
+#include "backends/python/output_pump.h"
+#include "backends/python/worker_spawner.h"
+#include "base/log.h"
+#include "scheduling/backend.h"
+
+namespace braid {
+
+class PythonBackend final : public Backend {
+ public:
+  struct Options {
+    std::string python;            // path of the interpreter that runs models
+    std::string worker_directory;  // where braid_worker/ and the extension are
+    WorkerStart worker_start = WorkerStart::kFork;
+    int64_t stub_timeout_seconds = 30;  // from the start of a worker to its first message
+    // Idle shared memory that a model keeps, and each of its workers, after a burst.
+    uint64_t memory_keep_bytes = uint64_t{64} << 20;
+    // Of a model's inputs in flight; 0: no limit.
+    uint64_t memory_max_bytes = 0;
+  };
+
+  // `log` outlives the backend; the backend outlives its models and all their buffers.
+  static Result<std::unique_ptr<PythonBackend>> Create(Options options, Logger& log);
+  ~PythonBackend() override;
+
+  std::string_view name() const override { return "python"; }
+  Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override;
+  Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
+                                               std::shared_ptr<const inference::ModelConfig> config) override;
+
+ private:
+  PythonBackend(Options options, std::unique_ptr<ChildReaper> reaper, std::unique_ptr<OutputPump> pump,
+                Logger& log);
+
+  const Options options_;
+  Logger& log_;
+  SegmentIds segment_ids_;
+  // In the order in which they depend on one another.
+  const std::unique_ptr<ChildReaper> reaper_;
+  const std::unique_ptr<OutputPump> pump_;
+  WorkerSpawner spawner_;
+};
+
+}  // namespace braid

@@ -1,0 +1,93 @@
+#include "backends/python/python_model.h"
+
+#include <chrono>
+#include <condition_variable>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+constexpr auto kProgressInterval = std::chrono::seconds(1);
+// For instances that did start while another of the model did not.
+constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
+
+}  // namespace
+
+PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
+                         std::vector<PythonInstanceSpec> instances, SegmentIds& ids,
+                         const Arena::Options& arena, WorkerSpawner& spawner, ChildReaper& reaper,
+                         Logger& log, int64_t sign_in_timeout_ns)
+    : location_(std::move(location)), facts_(std::move(facts)), arena_(ids, arena) {
+  for (PythonInstanceSpec& spec : instances) {
+    instances_.push_back(std::make_unique<PythonInstance>(std::move(spec), facts_, spawner, reaper, arena_,
+                                                          log, sign_in_timeout_ns));
+  }
+}
+
+PythonModel::~PythonModel() { BRAID_CHECK(!started_); }
+
+std::vector<Instance*> PythonModel::instances() {
+  std::vector<Instance*> all;
+  for (auto& instance : instances_) all.push_back(instance.get());
+  return all;
+}
+
+Status PythonModel::Start(ExecutionListener& listener,
+                          const std::function<void(const std::string&)>& progress) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t waiting = instances_.size();
+  Status first_error;
+  started_ = true;
+  for (auto& instance : instances_) {
+    instance->Start(
+        listener,
+        [&](Status status) {
+          std::lock_guard lock(mutex);
+          if (first_error.ok()) first_error = std::move(status);
+          --waiting;
+          changed.notify_all();
+        },
+        [this] { TrimArena(); });
+  }
+  {
+    std::unique_lock lock(mutex);
+    std::string reported;
+    while (!changed.wait_for(lock, kProgressInterval, [&] { return waiting == 0; })) {
+      std::string text;
+      for (auto& instance : instances_) {
+        if (text.empty()) text = instance->Progress();
+      }
+      if (!text.empty() && text != reported) {
+        progress(text);
+        reported = text;
+      }
+    }
+  }
+  if (!first_error.ok()) Stop(SteadyNowNs() + kStopAfterFailureNs);
+  return first_error;
+}
+
+void PythonModel::Stop(int64_t deadline_ns) {
+  if (!started_) return;
+  for (auto& instance : instances_) instance->BeginStop(deadline_ns);
+  for (auto& instance : instances_) instance->Join();
+  started_ = false;
+}
+
+Readiness PythonModel::readiness() const {
+  for (const auto& instance : instances_) {
+    if (auto reason = instance->NotReadyReason()) return {false, *reason};
+  }
+  return {};
+}
+
+void PythonModel::TrimArena() {
+  if (!arena_.has_excess()) return;
+  for (uint32_t segment : arena_.Trim(SteadyNowNs())) {
+    for (auto& instance : instances_) instance->RetireSegment(segment);
+  }
+}
+
+}  // namespace braid

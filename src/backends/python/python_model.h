@@ -1,0 +1,40 @@
+// PythonModel: one loaded version of a Python model, as its instances and the memory of their inputs.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/python/python_instance.h"
+#include "ipc/arena.h"
+#include "scheduling/backend.h"
+
+namespace braid {
+
+class PythonModel final : public BackendModel {
+ public:
+  // The references outlive the model and all its buffers.
+  PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
+              SegmentIds& ids, const Arena::Options& arena, WorkerSpawner& spawner, ChildReaper& reaper,
+              Logger& log, int64_t sign_in_timeout_ns);
+  ~PythonModel() override;
+
+  BufferAllocator& input_allocator() override { return arena_; }
+  std::vector<Instance*> instances() override;
+  Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>& progress) override;
+  void Stop(int64_t deadline_ns) override;
+  Readiness readiness() const override;
+
+ private:
+  // Gives idle memory of the inputs back to the system, and tells the workers.
+  void TrimArena();
+
+  const ModelLocation location_;  // keeps temporary files
+  const PythonModelFacts facts_;
+  Arena arena_;
+  std::vector<std::unique_ptr<PythonInstance>> instances_;
+  bool started_ = false;
+};
+
+}  // namespace braid

@@ -1,0 +1,173 @@
+#include "backends/python/worker_process.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kLookAroundNs = kSecond;
+constexpr int64_t kLastWordsNs = 200'000'000;
+// For the kernel to take down a process that was killed.
+constexpr int64_t kReapNs = 10 * kSecond;
+
+// How many processes the kernel has ended for lack of memory on this machine.
+uint64_t OomKills() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  uint64_t value = 0;
+  while (file >> name >> value) {
+    if (name == "oom_kill") return value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(std::string name, ChildReaper& reaper, Logger& log)
+    : name_(std::move(name)),
+      reaper_(reaper),
+      log_(log),
+      oom_kills_before_(OomKills()),
+      fate_(std::make_shared<Fate>()) {}
+
+WorkerProcess::~WorkerProcess() {
+  if (pid_ != 0 && !dead()) EnsureDead();
+}
+
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name, WorkerSpawner& spawner,
+                                                            ChildReaper& reaper, Logger& log) {
+  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, reaper, log));
+  Channel::WorkerEnd worker_end;
+  BRAID_ASSIGN_OR_RETURN(worker->channel_, Channel::CreateServerEnd({}, worker_end));
+  auto on_exit = [fate = worker->fate_, channel = worker->channel_](ExitCause cause) {
+    {
+      std::lock_guard lock(fate->mutex);
+      fate->dead = true;
+      fate->cause = cause;
+      fate->changed.notify_all();
+    }
+    channel->Interrupt();
+  };
+  BRAID_ASSIGN_OR_RETURN(WorkerSpawner::Worker process,
+                         spawner.Spawn(name, std::move(worker_end), std::move(on_exit)));
+  worker->pid_ = process.pid;
+  worker->output_ = std::move(process.output);
+  return worker;
+}
+
+bool WorkerProcess::dead() const {
+  std::lock_guard lock(fate_->mutex);
+  return fate_->dead;
+}
+
+void WorkerProcess::Kill() { reaper_.Kill(pid_, SIGKILL); }
+
+void WorkerProcess::EnsureDead() {
+  Kill();
+  std::unique_lock lock(fate_->mutex);
+  if (!fate_->changed.wait_for(lock, std::chrono::nanoseconds(kReapNs), [this] { return fate_->dead; })) {
+    BRAID_LOG_ERROR(log_, "process {} of instance '{}' was killed and does not end", pid_, name_);
+  }
+}
+
+std::string WorkerProcess::DescribeDeath(const std::string& broken_rule) const {
+  std::string text = "Stub process '" + name_ + "' is not healthy.";
+  {
+    std::lock_guard lock(fate_->mutex);
+    if (!broken_rule.empty()) {
+      text += " It was ended because " + broken_rule;
+    } else if (fate_->dead) {
+      std::string cause = fate_->cause.ToString();
+      cause[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(cause[0])));
+      text += " " + cause;
+      if (fate_->cause.signalled && fate_->cause.number == SIGKILL) {
+        text += OomKills() > oom_kills_before_ ? ", out of memory: yes" : ", out of memory: no";
+      }
+    }
+  }
+  if (output_) {
+    const std::string last = output_->LastErrorLine(kLastWordsNs);
+    if (!last.empty()) text += "; last line of stderr: " + last;
+  }
+  return text;
+}
+
+Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other) {
+  const int64_t deadline = SteadyNowNs() + timeout_ns;
+  std::vector<std::byte> message;
+  while (true) {
+    const bool dead_now = dead();
+    const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
+    if (outcome == Channel::Outcome::kCorrupted)
+      return InternalError(DescribeDeath("it wrote nonsense into its channel"));
+    if (outcome == Channel::Outcome::kMessage) {
+      HelloMessage hello;
+      if (TypeOf(message) == MessageType::kHello && Decode(message, hello)) return OkStatus();
+      if (Status handled = other(message); !handled.ok())
+        return InternalError(DescribeDeath(handled.message()));
+      continue;
+    }
+    if (dead_now) return InternalError(DescribeDeath(""));
+    if (SteadyNowNs() >= deadline) {
+      return InternalError(DescribeDeath("it did not sign in within " + std::to_string(timeout_ns / kSecond) +
+                                         " seconds (--backend-config=python,stub-timeout-seconds)"));
+    }
+  }
+}
+
+Result<std::string> WorkerProcess::Load(LoadMode mode, const PythonModelFacts& facts,
+                                        const PythonInstanceSpec& spec, const OtherMessage& other,
+                                        const StillLoading& still_loading) {
+  const std::string device = std::to_string(spec.device_id);
+  LoadMessage load;
+  load.mode = mode;
+  load.model_file = facts.model_file;
+  load.module_name = facts.module_name;
+  load.model_path = facts.model_path;
+  load.version_path = facts.version_path;
+  load.model_config = facts.model_config_json;
+  load.model_name = facts.model_name;
+  load.model_version = facts.model_version;
+  load.instance_name = spec.name;
+  load.instance_kind = spec.kind;
+  load.instance_device_id = device;
+  load.arena_keep_bytes = facts.arena_keep_bytes;
+  std::vector<std::byte> message;
+  Encode(message, load);
+  BRAID_RETURN_IF_ERROR(channel_->Send(message));
+  const int64_t start = SteadyNowNs();
+  while (true) {
+    const bool dead_now = dead();
+    const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
+    if (outcome == Channel::Outcome::kCorrupted)
+      return InternalError(DescribeDeath("it wrote nonsense into its channel"));
+    if (outcome == Channel::Outcome::kMessage) {
+      if (TypeOf(message) != MessageType::kLoaded) {
+        if (Status handled = other(message); !handled.ok())
+          return InternalError(DescribeDeath(handled.message()));
+        continue;
+      }
+      LoadedMessage loaded;
+      if (!Decode(message, loaded)) return InternalError(DescribeDeath("its answer cannot be read"));
+      if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
+      return std::string(loaded.auto_completed_config);
+    }
+    if (dead_now) return InternalError(DescribeDeath(""));
+    BRAID_RETURN_IF_ERROR(still_loading((SteadyNowNs() - start) / kSecond));
+  }
+}
+
+void WriteWorkerLog(Logger& log, const LogMessage& message) {
+  const auto level =
+      static_cast<LogLevel>(std::min<uint8_t>(message.level, static_cast<uint8_t>(LogLevel::kVerbose)));
+  log.Write(level, message.file, static_cast<int>(message.line), message.text);
+}
+
+}  // namespace braid

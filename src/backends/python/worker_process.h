@@ -1,0 +1,96 @@
+// WorkerProcess: one life of a worker: its process, its channel, and what became of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/python/worker_spawner.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "ipc/channel.h"
+#include "ipc/messages.h"
+
+namespace braid {
+
+// What a worker is told about its model; the texts of LoadMessage.
+struct PythonModelFacts {
+  std::string model_file;
+  std::string module_name;
+  std::string model_path;
+  std::string version_path;
+  std::string model_config_json;
+  std::string model_name;
+  std::string model_version;
+  uint64_t arena_keep_bytes = 0;
+};
+
+struct PythonInstanceSpec {
+  std::string name;
+  std::string kind;
+  int32_t device_id = 0;
+  bool passive = false;
+};
+
+// Belongs to one thread, apart from channel(), whose own rules hold, and Kill().
+class WorkerProcess {
+ public:
+  // Starts the process; blocks until it exists. The references outlive the worker.
+  static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name, WorkerSpawner& spawner,
+                                                      ChildReaper& reaper, Logger& log);
+  // Kills what still runs.
+  ~WorkerProcess();
+
+  // Handles a message that is not part of the start, e.g. a log line. Errors: the worker broke the rules.
+  using OtherMessage = std::function<Status(const std::vector<std::byte>&)>;
+  // Asked now and then with the seconds that loading has taken; an error gives up.
+  using StillLoading = std::function<Status(int64_t seconds)>;
+
+  // Waits for the worker's first message. Errors: it died, or took longer than `timeout_ns`.
+  Status AwaitSignIn(int64_t timeout_ns, const OtherMessage& other);
+  // Has the model imported and, by `mode`, initialised or completed. Waits as long as user code needs.
+  // Returns the completed configuration, if any. Errors: those of user code with their texts; the worker
+  // died.
+  Result<std::string> Load(LoadMode mode, const PythonModelFacts& facts, const PythonInstanceSpec& spec,
+                           const OtherMessage& other, const StillLoading& still_loading);
+
+  const std::shared_ptr<Channel>& channel() const { return channel_; }
+  bool dead() const;
+  // Sends SIGKILL to the worker and its group, if it lives.
+  void Kill();
+  // Kills the worker and waits until it is reaped.
+  void EnsureDead();
+  // "Stub process 'x' is not healthy.", how it ended (or, when `broken_rule` is not empty, for what it was
+  // ended), whether memory had run out, and the last line that it wrote to stderr.
+  std::string DescribeDeath(const std::string& broken_rule) const;
+
+ private:
+  // Shared with the reaper's callback, which may come when the worker's owner has gone.
+  struct Fate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool dead = false;
+    ExitCause cause;
+  };
+  WorkerProcess(std::string name, ChildReaper& reaper, Logger& log);
+
+  const std::string name_;
+  ChildReaper& reaper_;
+  Logger& log_;
+  const uint64_t oom_kills_before_;
+  std::shared_ptr<Channel> channel_;  // shared with whoever holds memory of the worker
+  std::shared_ptr<Fate> fate_;
+  std::shared_ptr<WorkerOutput> output_;  // shared with the pump
+  pid_t pid_ = 0;
+};
+
+// Writes a line of user code's Logger to the server's log.
+void WriteWorkerLog(Logger& log, const LogMessage& message);
+
+}  // namespace braid

@@ -1,0 +1,314 @@
+#include "config/model_config.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/text_format.h>
+
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "config/folder.h"
+#include "config/guess_backend.h"
+
+namespace braid {
+namespace {
+
+using inference::ModelConfig;
+using inference::ModelInstanceGroup;
+
+// The message has no field that contains itself; the limit is for the parser's sake.
+constexpr int kMaxNesting = 64;
+constexpr int kMaxReportedErrors = 10;
+// More instances than this is a slip of the pen: each is a process.
+constexpr int64_t kMaxInstances = 1024;
+// The scheduler keeps a queue a level.
+constexpr uint64_t kMaxPriorityLevels = 1024;
+constexpr uint64_t kDefaultSequenceIdleUs = 1000000;
+
+class ErrorCollector : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit ErrorCollector(std::string_view file_name) : file_name_(file_name) {}
+
+  // The parser counts from 0, people and editors from 1; a negative line means the text as a whole.
+  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+    if (++count_ > kMaxReportedErrors) return;
+    if (!text_.empty()) text_ += "; ";
+    text_ += file_name_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message;
+  }
+  void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
+
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string file_name_;
+  std::string text_;
+  int count_ = 0;
+};
+
+Status Invalid(std::string text) { return InvalidArgumentError(std::move(text)); }
+
+Status CheckDynamicBatching(const ModelConfig& config) {
+  const auto& batching = config.dynamic_batching();
+  const std::string& name = config.name();
+  for (int32_t size : batching.preferred_batch_size()) {
+    if (size <= 0) return Invalid("dynamic batching preferred size must be positive for " + name);
+    if (size > config.max_batch_size()) {
+      return Invalid("dynamic batching preferred size must be <= max batch size for " + name);
+    }
+  }
+  const uint64_t levels = batching.priority_levels();
+  if (levels == 0) return OkStatus();
+  if (levels > kMaxPriorityLevels) {
+    return Invalid("priority levels must be at most " + std::to_string(kMaxPriorityLevels) + " for " + name);
+  }
+  const std::string range = " in range [1, " + std::to_string(levels) + "] for " + name;
+  if (batching.default_priority_level() == 0 || batching.default_priority_level() > levels) {
+    return Invalid("default priority level must be" + range);
+  }
+  for (const auto& [level, policy] : batching.priority_queue_policy()) {
+    if (level == 0 || level > levels)
+      return Invalid("priority queue policy must have priority level" + range);
+  }
+  return OkStatus();
+}
+
+Status CheckResponseCache(const ModelConfig& config) {
+  if (!config.response_cache().enable()) return OkStatus();
+  std::string what;
+  if (config.model_transaction_policy().decoupled()) {
+    what = "'decoupled' transaction policy";
+  } else if (config.has_sequence_batching()) {
+    what = "sequence batching scheduler";
+  } else {
+    return OkStatus();
+  }
+  return Invalid("Response Cache does not currently support model " + config.name() + " with " + what +
+                 ". Please disable the response cache.");
+}
+
+Status CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const std::string& who,
+                 const std::string& model) {
+  for (int64_t dim : dims) {
+    if (dim < 1 && dim != -1) {
+      return Invalid(
+          who + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension for " + model);
+    }
+  }
+  return OkStatus();
+}
+
+// How many dimensions are variable, and the product of the others; nothing when the product leaves int64.
+struct Extent {
+  int variable = 0;
+  int64_t fixed = 1;
+  bool operator==(const Extent&) const = default;
+};
+std::optional<Extent> ExtentOf(const google::protobuf::RepeatedField<int64_t>& dims) {
+  Extent extent;
+  for (int64_t dim : dims) {
+    if (dim == -1) {
+      ++extent.variable;
+    } else if (__builtin_mul_overflow(extent.fixed, dim, &extent.fixed)) {
+      return std::nullopt;
+    }
+  }
+  return extent;
+}
+
+// Inputs and outputs have these fields in common.
+template <class Tensor>
+Status CheckTensor(const Tensor& tensor, const std::string& side, const std::string& model) {
+  if (tensor.name().empty()) return Invalid("model " + side + " must specify 'name' for " + model);
+  const std::string who = "model " + side + " '" + tensor.name() + "'";
+  if (tensor.data_type() == inference::TYPE_INVALID || !inference::DataType_IsValid(tensor.data_type())) {
+    return Invalid(who + " must specify 'data_type' for " + model);
+  }
+  if (tensor.dims().empty() && !tensor.has_reshape())
+    return Invalid(who + " must specify 'dims' for " + model);
+  BRAID_RETURN_IF_ERROR(CheckDims(tensor.dims(), who, model));
+  auto extent = ExtentOf(tensor.dims());
+  if (!extent) return Invalid(who + " has more elements than can be counted for " + model);
+  if (tensor.has_reshape()) {
+    BRAID_RETURN_IF_ERROR(CheckDims(tensor.reshape().shape(), who + " reshape", model));
+    if (extent != ExtentOf(tensor.reshape().shape())) {
+      return Invalid(who + " has different size for dims and reshape for " + model);
+    }
+  }
+  if (tensor.is_shape_tensor())
+    return Invalid("shape tensors are only supported for TensorRT platform for " + model);
+  return OkStatus();
+}
+
+Status CheckTensors(const ModelConfig& config) {
+  std::set<std::string_view> names;
+  for (const auto& input : config.input()) {
+    BRAID_RETURN_IF_ERROR(CheckTensor(input, "input", config.name()));
+    if (!inference::ModelInput_Format_IsValid(input.format())) {
+      return Invalid("model input '" + input.name() + "' has an unknown 'format' for " + config.name());
+    }
+    if (input.format() != inference::ModelInput::FORMAT_NONE && input.dims_size() != 3) {
+      return Invalid("model input NHWC/NCHW require 3 dims for " + config.name());
+    }
+    if (!names.insert(input.name()).second) {
+      return Invalid("model input '" + input.name() + "' is specified more than once for " + config.name());
+    }
+  }
+  names.clear();
+  for (const auto& output : config.output()) {
+    BRAID_RETURN_IF_ERROR(CheckTensor(output, "output", config.name()));
+    if (!names.insert(output.name()).second) {
+      return Invalid("model output '" + output.name() + "' is specified more than once for " + config.name());
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckInstanceGroups(const ModelConfig& config) {
+  int64_t count = 0;
+  for (const auto& group : config.instance_group()) {
+    const std::string who = "instance group " + group.name() + " of model " + config.name();
+    if (!inference::ModelInstanceGroup_Kind_IsValid(group.kind()))
+      return Invalid(who + " has an unknown kind");
+    if (group.kind() == ModelInstanceGroup::KIND_GPU) {
+      return Invalid(who + " has kind KIND_GPU but no GPUs are available");
+    }
+    if (group.kind() == ModelInstanceGroup::KIND_CPU && group.gpus_size() > 0) {
+      return Invalid(who + " has kind KIND_CPU but specifies one or more GPUs");
+    }
+    count += group.count();
+  }
+  if (count > kMaxInstances) {
+    return Invalid("model " + config.name() + " asks for " + std::to_string(count) + " instances, at most " +
+                   std::to_string(kMaxInstances) + " are allowed");
+  }
+  return OkStatus();
+}
+
+Status CheckParameters(const ModelConfig& config) {
+  auto it = config.parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
+  if (it == config.parameters().end()) return OkStatus();
+  const std::string& value = it->second.string_value();
+  if (value == "yes" || value == "no") return OkStatus();
+  return Invalid("Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: " + value + "'");
+}
+
+std::string_view KindName(ModelInstanceGroup::Kind kind) {
+  switch (kind) {
+    case ModelInstanceGroup::KIND_CPU:
+      return "CPU";
+    case ModelInstanceGroup::KIND_GPU:
+      return "GPU";
+    case ModelInstanceGroup::KIND_MODEL:
+      return "MODEL";
+    default:
+      return "AUTO";
+  }
+}
+
+}  // namespace
+
+Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file_name) {
+  ErrorCollector errors(file_name);
+  if (text.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
+    return Invalid(std::string(file_name) + ": the text is too long");
+  }
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.SetRecursionLimit(kMaxNesting);
+  google::protobuf::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
+  ModelConfig config;
+  if (!parser.Parse(&input, &config)) return Invalid(errors.text());
+  return config;
+}
+
+Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
+  if (config.name().empty()) {
+    config.set_name(std::string(folder_name));
+  } else if (config.name() != folder_name) {
+    return Invalid("unexpected directory name '" + std::string(folder_name) + "' for model '" +
+                   config.name() + "', directory name must equal model name");
+  }
+  auto& policy = *config.mutable_version_policy();
+  if (policy.policy_choice_case() == inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
+    policy.mutable_latest()->set_num_versions(1);
+  }
+  if (config.has_sequence_batching() && config.sequence_batching().max_sequence_idle_microseconds() == 0) {
+    config.mutable_sequence_batching()->set_max_sequence_idle_microseconds(kDefaultSequenceIdleUs);
+  }
+  return OkStatus();
+}
+
+Status CheckConfigFile(const ModelConfig& config) {
+  if (config.name().empty()) return Invalid("model configuration must specify 'name'");
+  const bool ensemble = config.has_ensemble_scheduling() || config.platform() == "ensemble";
+  if (!ensemble && config.backend().empty()) {
+    if (config.platform().empty()) {
+      return Invalid("must specify 'platform' or 'backend' for '" + config.name() + "'");
+    }
+    return Invalid("unexpected platform type '" + config.platform() + "' for " + config.name());
+  }
+  if (config.max_batch_size() < 0) {
+    return Invalid("'max_batch_size' must be non-negative value for " + config.name());
+  }
+  if (config.has_dynamic_batching()) BRAID_RETURN_IF_ERROR(CheckDynamicBatching(config));
+  return CheckResponseCache(config);
+}
+
+void NormalizeConfig(ModelConfig& config) {
+  if (config.has_dynamic_batching() && config.dynamic_batching().preferred_batch_size().empty() &&
+      config.max_batch_size() > 0) {
+    config.mutable_dynamic_batching()->add_preferred_batch_size(config.max_batch_size());
+  }
+  if (!config.has_ensemble_scheduling()) {
+    if (config.instance_group().empty()) {
+      config.add_instance_group()->set_name(config.name());
+    }
+    for (int i = 0; i < config.instance_group_size(); ++i) {
+      auto& group = *config.mutable_instance_group(i);
+      if (group.name().empty()) group.set_name(config.name() + "_" + std::to_string(i));
+      if (group.kind() == ModelInstanceGroup::KIND_AUTO) group.set_kind(ModelInstanceGroup::KIND_CPU);
+      if (group.count() < 1) group.set_count(1);
+    }
+  }
+  if (config.backend() == "python" && config.default_model_filename().empty()) {
+    config.set_default_model_filename("model.py");
+  }
+  auto& optimization = *config.mutable_optimization();
+  if (!optimization.has_input_pinned_memory()) optimization.mutable_input_pinned_memory()->set_enable(true);
+  if (!optimization.has_output_pinned_memory()) optimization.mutable_output_pinned_memory()->set_enable(true);
+}
+
+Status ValidateModelFile(const ModelConfig& config) {
+  const std::string& file = config.default_model_filename();
+  if (file.empty()) return OkStatus();
+  if (!IsPlainRelativePath(file)) {
+    return Invalid("'default_model_filename' must name a file in the version folder, without '..', for " +
+                   config.name());
+  }
+  if (config.backend() == "python" && !file.ends_with(".py")) {
+    return InternalError("Model name must end with '.py'. Model name is \"" + file + "\".");
+  }
+  return OkStatus();
+}
+
+Status ValidateConfig(const ModelConfig& config) {
+  BRAID_RETURN_IF_ERROR(CheckConfigFile(config));
+  BRAID_RETURN_IF_ERROR(CheckInstanceGroups(config));
+  BRAID_RETURN_IF_ERROR(ValidateModelFile(config));
+  BRAID_RETURN_IF_ERROR(CheckParameters(config));
+  return CheckTensors(config);
+}
+
+std::vector<InstanceSpec> ListInstances(const ModelConfig& config) {
+  std::vector<InstanceSpec> instances;
+  for (const auto& group : config.instance_group()) {
+    for (int32_t i = 0; i < group.count(); ++i) {
+      instances.push_back({group.name() + "_" + std::to_string(i), std::string(KindName(group.kind())),
+                           group.gpus_size() > 0 ? group.gpus(0) : 0, group.passive()});
+    }
+  }
+  return instances;
+}
+
+}  // namespace braid

@@ -1,0 +1,59 @@
+// The model configuration: reading config.pbtxt, filling in defaults, and refusing what makes no sense.
+//
+//   BRAID_ASSIGN_OR_RETURN(inference::ModelConfig config, ParseConfigText(text, "config.pbtxt"));
+//   BRAID_RETURN_IF_ERROR(CompleteNames(config, folder_name));
+//   BRAID_RETURN_IF_ERROR(CheckConfigFile(config));
+//   ... the model completes its own configuration ...
+//   NormalizeConfig(config);
+//   BRAID_RETURN_IF_ERROR(ValidateConfig(config));
+//
+// All functions are pure; any thread. For the JSON form see config/config_json.h; for what this server does
+// not serve, see config/supported_features.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "model_config.pb.h"
+
+namespace braid {
+
+// Reads the text form. Errors: INVALID_ARGUMENT "{file_name}:{line}:{column}: {what}", all faults of the text
+// in one message; an unknown field is an error.
+Result<inference::ModelConfig> ParseConfigText(std::string_view text, std::string_view file_name);
+
+// What is settled before the model completes its own configuration: the name of the folder, the version
+// policy (the latest one), and the idle time of sequences. Errors: a name that is not the folder's.
+Status CompleteNames(inference::ModelConfig& config, std::string_view folder_name);
+
+// What can be judged before the model completes its own configuration: everything but tensors and instances.
+// Errors: INVALID_ARGUMENT with the first fault found.
+Status CheckConfigFile(const inference::ModelConfig& config);
+
+// Writes the defaults into the configuration, so that nobody after this has to know them: instance groups
+// with their names, kinds and counts, preferred batch sizes, the file that runs, pinned memory flags.
+void NormalizeConfig(inference::ModelConfig& config);
+
+// Whether default_model_filename can be the file that runs: a plain path, for python one that ends in ".py".
+// Errors: INTERNAL, INVALID_ARGUMENT.
+Status ValidateModelFile(const inference::ModelConfig& config);
+
+// Whether a normalised configuration can be served at all; includes the checks above. Errors:
+// INVALID_ARGUMENT or INTERNAL with the first fault found.
+Status ValidateConfig(const inference::ModelConfig& config);
+
+// One instance that a configuration asks for.
+struct InstanceSpec {
+  std::string name;  // "add_sub_0_1"; what user code sees
+  std::string kind;  // "CPU", "GPU", "MODEL" or "AUTO"
+  int32_t device_id = 0;
+  bool passive = false;
+};
+
+// The instances of a normalised configuration, group by group.
+std::vector<InstanceSpec> ListInstances(const inference::ModelConfig& config);
+
+}  // namespace braid

@@ -1,0 +1,213 @@
+#include "config/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include "config/guess_backend.h"
+#include "config/supported_features.h"
+
+namespace braid {
+namespace {
+
+using inference::ModelConfig;
+
+constexpr std::string_view kTensors =
+    " input { name: 'IN' data_type: TYPE_FP32 dims: [4] } output { name: 'OUT' data_type: TYPE_FP32 dims: "
+    "[4] }";
+
+ModelConfig Parse(std::string_view text) {
+  auto config = ParseConfigText(text, "config.pbtxt");
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.ok() ? *config : ModelConfig();
+}
+
+// A configuration of model "m" of the python backend, as it would be validated.
+Status Validate(std::string_view text) {
+  ModelConfig config = Parse("backend: 'python' " + std::string(text));
+  BRAID_RETURN_IF_ERROR(CompleteNames(config, "m"));
+  NormalizeConfig(config);
+  return ValidateConfig(config);
+}
+
+TEST(ParseConfigText, SaysFileLineAndColumnOfAnUnknownField) {
+  auto config = ParseConfigText("name: \"m\"\n  foo: 3\n", "repo/m/config.pbtxt");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(config.status().message(),
+            "repo/m/config.pbtxt:2:6: Message type \"inference.ModelConfig\" has no field named \"foo\".");
+}
+
+TEST(ParseConfigText, SaysWhatWasExpected) {
+  auto config = ParseConfigText("max_batch_size: \"eight\"", "config.pbtxt");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().message(), "config.pbtxt:1:17: Expected integer, got: \"eight\"");
+}
+
+TEST(ParseConfigText, RefusesUnknownEnumNamesAndRepeatedFields) {
+  EXPECT_FALSE(ParseConfigText("input { data_type: FP32 }", "c").ok());
+  EXPECT_FALSE(ParseConfigText("dynamic_batching {} sequence_batching {}", "c").ok());
+  EXPECT_FALSE(ParseConfigText("input { name: 'a'", "c").ok());
+}
+
+TEST(CompleteNames, TakesTheNameOfTheFolder) {
+  ModelConfig config;
+  ASSERT_TRUE(CompleteNames(config, "add_sub").ok());
+  EXPECT_EQ(config.name(), "add_sub");
+  EXPECT_EQ(config.version_policy().latest().num_versions(), 1u);
+}
+
+TEST(CompleteNames, RefusesANameThatIsNotTheFolders) {
+  ModelConfig config = Parse("name: 'other'");
+  EXPECT_EQ(CompleteNames(config, "m").message(),
+            "unexpected directory name 'm' for model 'other', directory name must equal model name");
+}
+
+TEST(NormalizeConfig, InventsOneInstanceGroupNamedAsTheModel) {
+  ModelConfig config = Parse("name: 'probe' backend: 'python'");
+  NormalizeConfig(config);
+  const auto instances = ListInstances(config);
+  ASSERT_EQ(instances.size(), 1u);
+  EXPECT_EQ(instances[0].name, "probe_0");
+  EXPECT_EQ(instances[0].kind, "CPU");
+  EXPECT_FALSE(instances[0].passive);
+  EXPECT_EQ(config.default_model_filename(), "model.py");
+}
+
+TEST(NormalizeConfig, NamesInstanceGroupsByTheirIndex) {
+  ModelConfig config = Parse(
+      "name: 'm' instance_group [{count: 2}, {name: 'x' kind: KIND_MODEL}, {count: 1 passive: true kind: "
+      "KIND_CPU}]");
+  NormalizeConfig(config);
+  const auto instances = ListInstances(config);
+  ASSERT_EQ(instances.size(), 4u);
+  EXPECT_EQ(instances[0].name, "m_0_0");
+  EXPECT_EQ(instances[1].name, "m_0_1");
+  EXPECT_EQ(instances[2].name, "x_0");
+  EXPECT_EQ(instances[2].kind, "MODEL");
+  EXPECT_EQ(instances[3].name, "m_2_0");
+  EXPECT_TRUE(instances[3].passive);
+}
+
+TEST(NormalizeConfig, PrefersTheLargestBatch) {
+  ModelConfig config = Parse("name: 'm' max_batch_size: 8 dynamic_batching {}");
+  NormalizeConfig(config);
+  ASSERT_EQ(config.dynamic_batching().preferred_batch_size_size(), 1);
+  EXPECT_EQ(config.dynamic_batching().preferred_batch_size(0), 8);
+  ModelConfig without = Parse("name: 'm' dynamic_batching {}");
+  NormalizeConfig(without);
+  EXPECT_EQ(without.dynamic_batching().preferred_batch_size_size(), 0);
+}
+
+TEST(ValidateConfig, AcceptsModelsWithAndWithoutTensors) {
+  EXPECT_TRUE(Validate(kTensors).ok());
+  EXPECT_TRUE(Validate("").ok());
+  EXPECT_TRUE(Validate("max_batch_size: 4 input { name: 'I' data_type: TYPE_BOOL dims: [-1, 3] }").ok());
+}
+
+struct Fault {
+  std::string_view config;
+  std::string_view text;
+};
+class ValidateConfigTexts : public ::testing::TestWithParam<Fault> {};
+TEST_P(ValidateConfigTexts, AreThoseOfTheContract) {
+  const Status status = Validate(GetParam().config);
+  EXPECT_EQ(status.message(), GetParam().text);
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, ValidateConfigTexts,
+    ::testing::Values(
+        Fault{"max_batch_size: -1", "'max_batch_size' must be non-negative value for m"},
+        Fault{"input { data_type: TYPE_FP32 dims: [1] }", "model input must specify 'name' for m"},
+        Fault{"input { name: 'IN' dims: [1] }", "model input 'IN' must specify 'data_type' for m"},
+        Fault{"output { name: 'O' data_type: 99 dims: [1] }",
+              "model output 'O' must specify 'data_type' for m"},
+        Fault{"input { name: 'IN' data_type: TYPE_FP32 }", "model input 'IN' must specify 'dims' for m"},
+        Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [0] }",
+              "model input 'IN' dimension must be integer >= 1, or -1 to indicate a variable-size dimension "
+              "for m"},
+        Fault{"output { name: 'O' data_type: TYPE_FP32 dims: [-2] }",
+              "model output 'O' dimension must be integer >= 1, or -1 to indicate a variable-size dimension "
+              "for m"},
+        Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4] reshape { shape: [2, 3] } }",
+              "model input 'IN' has different size for dims and reshape for m"},
+        Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4611686018427387904, 4] }",
+              "model input 'IN' has more elements than can be counted for m"},
+        Fault{"input { name: 'IN' data_type: TYPE_FP32 format: FORMAT_NHWC dims: [4] }",
+              "model input NHWC/NCHW require 3 dims for m"},
+        Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4] is_shape_tensor: true }",
+              "shape tensors are only supported for TensorRT platform for m"},
+        Fault{"input [{ name: 'I' data_type: TYPE_FP32 dims: [4] }, { name: 'I' data_type: TYPE_FP32 dims: "
+              "[4] }]",
+              "model input 'I' is specified more than once for m"},
+        Fault{"max_batch_size: 4 dynamic_batching { preferred_batch_size: [8] }",
+              "dynamic batching preferred size must be <= max batch size for m"},
+        Fault{"max_batch_size: 4 dynamic_batching { preferred_batch_size: [0] }",
+              "dynamic batching preferred size must be positive for m"},
+        Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 2 }",
+              "default priority level must be in range [1, 2] for m"},
+        Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 2 default_priority_level: 1 "
+              "priority_queue_policy { key: 5 value {} } }",
+              "priority queue policy must have priority level in range [1, 2] for m"},
+        Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 1000000000 default_priority_level: 1 }",
+              "priority levels must be at most 1024 for m"},
+        Fault{"instance_group { kind: KIND_GPU }",
+              "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"},
+        Fault{"instance_group { kind: KIND_CPU gpus: [0] }",
+              "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs"},
+        Fault{"instance_group { count: 2000000000 }",
+              "model m asks for 2000000000 instances, at most 1024 are allowed"},
+        Fault{"default_model_filename: 'foo.txt'",
+              "Model name must end with '.py'. Model name is \"foo.txt\"."},
+        Fault{"default_model_filename: '../x.py'",
+              "'default_model_filename' must name a file in the version folder, without '..', for m"},
+        Fault{"parameters { key: 'FORCE_CPU_ONLY_INPUT_TENSORS' value { string_value: 'x' } }",
+              "Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: x'"},
+        Fault{"response_cache { enable: true } model_transaction_policy { decoupled: true }",
+              "Response Cache does not currently support model m with 'decoupled' transaction policy. Please "
+              "disable "
+              "the response cache."},
+        Fault{"response_cache { enable: true } sequence_batching {}",
+              "Response Cache does not currently support model m with sequence batching scheduler. Please "
+              "disable the "
+              "response cache."}));
+
+TEST(CheckConfigFile, NeedsABackend) {
+  ModelConfig config;
+  EXPECT_EQ(CheckConfigFile(config).message(), "model configuration must specify 'name'");
+  config.set_name("m");
+  EXPECT_EQ(CheckConfigFile(config).message(), "must specify 'platform' or 'backend' for 'm'");
+  config.set_platform("zzz");
+  EXPECT_EQ(CheckConfigFile(config).message(), "unexpected platform type 'zzz' for m");
+}
+
+TEST(GuessBackend, LooksAtFilesFirstAndAtTheNameThen) {
+  EXPECT_EQ(*GuessBackend("m", {"model.py", "x"}), "python");
+  EXPECT_EQ(*GuessBackend("model.vllm", {"model.json"}), "vllm");
+  EXPECT_EQ(
+      GuessBackend("m", {}).status().message(),
+      "Invalid model name: Could not determine backend for model 'm' with no backend in model configuration. "
+      "Expected model name of the form 'model.<backend_name>'.");
+}
+
+TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
+  auto refusal = [](std::string_view text) { return CheckSupportedFeatures(Parse(text), {}).message(); };
+  EXPECT_EQ(refusal("name: 'm' sequence_batching {}"),
+            "model 'm': 'sequence_batching' is not supported; use 'dynamic_batching' or no scheduler");
+  EXPECT_NE(refusal("name: 'm' platform: 'ensemble'"), "");
+  EXPECT_NE(refusal("name: 'm' model_warmup { name: 'w' }"), "");
+  EXPECT_NE(refusal("name: 'm' response_cache { enable: true }"), "");
+  EXPECT_NE(refusal("name: 'm' model_transaction_policy { decoupled: true }"), "");
+  EXPECT_NE(refusal("name: 'm' parameters { key: 'EXECUTION_ENV_PATH' value { string_value: 'x' } }"), "");
+  EXPECT_EQ(
+      refusal("name: 'm' optimization { eager_batching: true } response_cache {} model_transaction_policy {} "
+              "instance_group { rate_limiter { priority: 2 } }"),
+      "");
+}
+
+TEST(CheckSupportedFeatures, RefusesResourcesOnlyWhenTheyWouldMatter) {
+  const ModelConfig config = Parse("name: 'm' instance_group { name: 'g' rate_limiter { priority: 2 } }");
+  EXPECT_TRUE(CheckSupportedFeatures(config, {.rate_limit = false}).ok());
+  EXPECT_FALSE(CheckSupportedFeatures(config, {.rate_limit = true}).ok());
+}
+
+}  // namespace
+}  // namespace braid

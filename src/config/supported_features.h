@@ -1,0 +1,19 @@
+// What a configuration may ask for and this server does not do. Nothing is accepted and then ignored: each
+// such feature is refused when the model is loaded. The list gets shorter with every feature that is built.
+#pragma once
+
+#include "base/status.h"
+#include "model_config.pb.h"
+
+namespace braid {
+
+struct FeatureLimits {
+  // --rate-limit is on; when it is off, resources of instances have no meaning and are accepted.
+  bool rate_limit = false;
+};
+
+// Errors: UNSUPPORTED, with a message that names the model, the field, and what is possible instead. Backends
+// are not looked at here: the repository knows which it has.
+Status CheckSupportedFeatures(const inference::ModelConfig& config, const FeatureLimits& limits);
+
+}  // namespace braid

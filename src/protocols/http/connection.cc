@@ -1,0 +1,583 @@
+#include "protocols/http/connection.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <limits>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+namespace http = boost::beast::http;
+
+constexpr size_t kBufferBytes = size_t{64} * 1024;
+// Input that one connection may take before others of its thread get their turn.
+constexpr size_t kTurnBytes = size_t{1} << 20;
+// A refused body up to this size is read and thrown away, which keeps the connection.
+constexpr uint64_t kMaxDiscardBytes = uint64_t{256} << 20;
+// A slow body gets its time anew with each of these.
+constexpr uint64_t kProgressBytes = uint64_t{64} * 1024;
+constexpr size_t kMaxVectors = 16;
+
+bool SameText(std::string_view a, std::string_view b) {
+  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
+}
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<IoThread> io, UniqueFd fd)
+    : io_(std::move(io)),
+      fd_(fd.get()),
+      last_active_ns_(SteadyNowNs()),
+      stream_(io_->context(), fd.Release()) {}
+
+std::optional<uint64_t> Connection::body_size() const {
+  if (chunked_ || coding_ != ContentCoding::kIdentity) return std::nullopt;
+  return parser_->content_length().value_or(0);
+}
+
+bool Connection::Expired(int64_t now_ns, bool draining) const {
+  if (phase_.load(std::memory_order_acquire) != Phase::kOwned) return false;
+  const HttpListenerOptions& options = io_->options();
+  std::chrono::nanoseconds limit{};
+  switch (stage_) {
+    case Stage::kHead:
+      if (buffered() == 0 && draining) return true;
+      limit = buffered() == 0 ? options.idle_timeout : options.header_timeout;
+      break;
+    case Stage::kFront:
+    case Stage::kRest:
+    case Stage::kDecode:
+      limit = options.body_timeout;
+      break;
+    case Stage::kWriting:
+      limit = options.write_timeout;
+      break;
+    case Stage::kDiscard:
+    case Stage::kLinger:
+      limit = options.linger_timeout;
+      break;
+  }
+  return now_ns - last_active_ns_.load(std::memory_order_relaxed) > limit.count();
+}
+
+void Connection::Close() {
+  if (closed_) return;
+  closed_ = true;
+  boost::system::error_code ignored;
+  stream_.close(ignored);
+  call_.reset();
+  cancellation_.reset();
+  outgoing_.Clear();
+  destinations_.clear();
+  io_->Forget(shared_from_this());
+}
+
+void Connection::Abort() {
+  if (closed_) return;
+  if (phase_.load(std::memory_order_acquire) == Phase::kOwned) {
+    Close();
+    return;
+  }
+  // The descriptor stays open until the answer has come: another thread may be writing to it.
+  closed_ = true;
+  ::shutdown(fd_, SHUT_RDWR);
+  boost::system::error_code ignored;
+  stream_.cancel(ignored);
+  auto self = shared_from_this();
+  if (auto cancellation = cancellation_) cancellation->Cancel();
+  io_->Forget(self);
+}
+
+void Connection::SetStage(Stage stage) {
+  stage_ = stage;
+  progress_ = 0;
+  last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
+}
+
+void Connection::Consume(size_t bytes) {
+  buffer_begin_ += bytes;
+  if (buffer_begin_ == buffer_end_) buffer_begin_ = buffer_end_ = 0;
+}
+
+// ---- The io thread's waits ----
+
+void Connection::ArmRead() {
+  if (read_armed_ || closed_) return;
+  read_armed_ = true;
+  stream_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [self = shared_from_this()](boost::system::error_code error) {
+                       self->read_armed_ = false;
+                       if (!error && !self->closed_) self->OnReadable();
+                     });
+}
+
+void Connection::ArmWrite() {
+  stream_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+                     [self = shared_from_this()](boost::system::error_code error) {
+                       if (!error && !self->closed_) self->OnWritable();
+                     });
+}
+
+void Connection::OnReadable() {
+  if (phase_.load(std::memory_order_acquire) == Phase::kOwned) {
+    Pump();
+    return;
+  }
+  char byte = 0;
+  const ssize_t peeked = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (peeked < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+    ArmRead();
+    return;
+  }
+  if (peeked <= 0) {
+    if (auto cancellation = cancellation_) cancellation->Cancel();
+  }
+  Phase expected = Phase::kRunning;
+  if (!phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel) &&
+      expected == Phase::kOwned) {
+    Pump();
+  }
+}
+
+void Connection::OnWritable() {
+  SetStage(stage_);
+  if (Send() == Step::kMore) Pump();
+}
+
+// ---- Answers ----
+
+void Connection::Respond(HttpResponse response) {
+  auto self = shared_from_this();  // after the exchange below the io thread may let go of the connection
+  const bool close = close_after_ || io_->draining();
+  outgoing_.Set(std::move(response), close, omit_body_);
+  const Outgoing::Progress progress = outgoing_.Send(fd_);
+  last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
+  if (progress == Outgoing::Progress::kDone && !close) {
+    outgoing_.Clear();
+    Phase expected = Phase::kRunning;
+    if (phase_.compare_exchange_strong(expected, Phase::kOwned, std::memory_order_acq_rel)) return;
+  }
+  const std::shared_ptr<IoThread> io = io_;
+  const bool failed = progress == Outgoing::Progress::kFailed;
+  io->Post([self = std::move(self), failed, close] {
+    self->send_failed_ = failed;
+    self->close_after_ = close;
+    self->OnAnswered();
+  });
+}
+
+void Connection::OnAnswered() {
+  phase_.store(Phase::kOwned, std::memory_order_release);
+  if (closed_) return;
+  if (send_failed_) {
+    Close();
+    return;
+  }
+  if (Send() == Step::kMore) Pump();
+}
+
+Connection::Step Connection::Send() {
+  switch (outgoing_.Send(fd_)) {
+    case Outgoing::Progress::kDone:
+      return AfterSend();
+    case Outgoing::Progress::kBlocked:
+      SetStage(Stage::kWriting);
+      ArmWrite();
+      return Step::kStop;
+    case Outgoing::Progress::kFailed:
+      Close();
+      return Step::kStop;
+  }
+  return Step::kStop;
+}
+
+Connection::Step Connection::AfterSend() {
+  outgoing_.Clear();
+  call_.reset();
+  cancellation_.reset();
+  if (close_after_) {
+    // Only our side ends: closing both while the client still sends would destroy the answer on its way.
+    ::shutdown(fd_, SHUT_WR);
+    SetStage(Stage::kLinger);
+  } else {
+    SetStage(body_left_ > 0 ? Stage::kDiscard : Stage::kHead);
+  }
+  return Step::kMore;
+}
+
+Connection::Step Connection::AnswerEarly(HttpResponse response) {
+  call_.reset();
+  destinations_.clear();
+  front_.reset();
+  decoded_ = std::string();
+  decompressor_.reset();
+  if (chunked_ || expects_continue_ || body_left_ > kMaxDiscardBytes || io_->draining()) close_after_ = true;
+  outgoing_.Set(std::move(response), close_after_, omit_body_);
+  return Send();
+}
+
+Connection::Step Connection::RefuseSize(std::optional<uint64_t> size) {
+  std::string text = "request size ";
+  if (size) text += "of " + std::to_string(*size) + " bytes ";
+  text += "exceeds the maximum allowed input size of " + std::to_string(io_->options().max_body_bytes) +
+          " bytes." + io_->options().body_limit_hint;
+  return AnswerEarly(ErrorResponse(413, text));
+}
+
+// ---- Input ----
+
+void Connection::Pump() {
+  auto self = shared_from_this();
+  size_t budget = kTurnBytes;
+  while (!closed_) {
+    const Step step = Advance();
+    if (step == Step::kStop) return;
+    if (step == Step::kMore) continue;
+    if (budget == 0) {
+      ArmRead();
+      return;
+    }
+    const ssize_t received = Receive();
+    if (received > 0) {
+      budget -= std::min(budget, static_cast<size_t>(received));
+      progress_ += static_cast<uint64_t>(received);
+      const bool body = stage_ == Stage::kFront || stage_ == Stage::kRest || stage_ == Stage::kDecode;
+      if (body && progress_ >= kProgressBytes) SetStage(stage_);
+    } else if (received < 0 && errno == EINTR) {
+      continue;
+    } else if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      ArmRead();
+      return;
+    } else {
+      Close();
+    }
+  }
+}
+
+ssize_t Connection::Receive() {
+  if (stage_ == Stage::kRest) return ReceiveToDestinations();
+  if (stage_ == Stage::kFront && front_) {
+    const ssize_t received = ::recv(fd_, front_.get() + front_have_, front_size_ - front_have_, MSG_DONTWAIT);
+    if (received > 0) {
+      front_have_ += static_cast<size_t>(received);
+      body_left_ -= static_cast<uint64_t>(received);
+    }
+    return received;
+  }
+  return ReceiveToBuffer();
+}
+
+ssize_t Connection::ReceiveToBuffer() {
+  if (!buffer_) buffer_.reset(new char[kBufferBytes + HttpCall::kFrontPadding]);
+  if (buffer_end_ == kBufferBytes && buffer_begin_ > 0) {
+    std::memmove(buffer_.get(), buffer_.get() + buffer_begin_, buffered());
+    buffer_end_ = buffered();
+    buffer_begin_ = 0;
+  }
+  BRAID_CHECK(buffer_end_ < kBufferBytes);
+  const bool first = stage_ == Stage::kHead && buffered() == 0;
+  const ssize_t received = ::recv(fd_, buffer_.get() + buffer_end_, kBufferBytes - buffer_end_, MSG_DONTWAIT);
+  if (received > 0) {
+    buffer_end_ += static_cast<size_t>(received);
+    if (first) last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
+  }
+  return received;
+}
+
+ssize_t Connection::ReceiveToDestinations() {
+  iovec vectors[kMaxVectors];
+  size_t count = 0;
+  for (size_t i = destination_; i < destinations_.size() && count < kMaxVectors; ++i) {
+    auto span = destinations_[i];
+    if (i == destination_) span = span.subspan(destination_have_);
+    if (!span.empty()) vectors[count++] = {span.data(), span.size()};
+  }
+  const ssize_t received = ::readv(fd_, vectors, static_cast<int>(count));
+  if (received > 0) {
+    body_left_ -= static_cast<uint64_t>(received);
+    auto left = static_cast<size_t>(received);
+    while (left > 0) {
+      const size_t step = std::min(left, destinations_[destination_].size() - destination_have_);
+      destination_have_ += step;
+      left -= step;
+      if (destination_have_ == destinations_[destination_].size()) {
+        ++destination_;
+        destination_have_ = 0;
+      }
+    }
+  }
+  return received;
+}
+
+Connection::Step Connection::Advance() {
+  switch (stage_) {
+    case Stage::kHead:
+      return ReadHead();
+    case Stage::kFront:
+      return ReadFront();
+    case Stage::kRest:
+      return ReadRest();
+    case Stage::kDecode:
+      return ReadDecoded();
+    case Stage::kWriting:
+      return Step::kStop;
+    case Stage::kDiscard:
+    case Stage::kLinger:
+      return Discard();
+  }
+  return Step::kStop;
+}
+
+Connection::Step Connection::Discard() {
+  if (stage_ == Stage::kLinger) {
+    Consume(buffered());
+    return Step::kInput;
+  }
+  const auto bytes = static_cast<size_t>(std::min<uint64_t>(buffered(), body_left_));
+  Consume(bytes);
+  body_left_ -= bytes;
+  if (body_left_ > 0) return Step::kInput;
+  SetStage(Stage::kHead);
+  return Step::kMore;
+}
+
+Connection::Step Connection::ReadHead() {
+  if (buffered() == 0) return Step::kInput;
+  if (!parser_ || head_done_) {
+    call_.reset();
+    cancellation_.reset();
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(io_->options().max_header_bytes));
+    parser_->body_limit(std::numeric_limits<uint64_t>::max());
+    head_done_ = false;
+  }
+  boost::system::error_code error;
+  const std::string_view text = BufferedText();
+  const size_t used = parser_->put(boost::asio::const_buffer(text.data(), text.size()), error);
+  Consume(used);
+  if (error == http::error::need_more) return Step::kInput;
+  if (error) {
+    body_left_ = 0;
+    close_after_ = true;
+    omit_body_ = false;
+    const unsigned status = error == http::error::header_limit ? 431 : 400;
+    return AnswerEarly(ErrorResponse(status, "malformed HTTP request: " + error.message()));
+  }
+  if (!parser_->is_header_done()) return Step::kMore;
+  head_done_ = true;
+  return BeginRequest();
+}
+
+Connection::Step Connection::BeginRequest() {
+  const HttpListenerOptions& options = io_->options();
+  const auto& head = parser_->get();
+  close_after_ = !parser_->keep_alive() || io_->draining();
+  omit_body_ = head.method() == http::verb::head;
+  chunked_ = parser_->chunked();
+  coding_ = ContentCoding::kIdentity;
+  expects_continue_ = false;
+  chunk_counter_ = {0, options.max_chunks};
+  body_left_ = chunked_ ? 0 : parser_->content_length().value_or(0);
+
+  if (auto transfer = FindHeader(head, "Transfer-Encoding"); transfer && !SameText(*transfer, "chunked")) {
+    close_after_ = true;
+    return AnswerEarly(ErrorResponse(501, "unsupported Transfer-Encoding"));
+  }
+  const size_t fields = static_cast<size_t>(std::distance(head.begin(), head.end()));
+  if (fields > options.max_header_fields) {
+    return AnswerEarly(
+        ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields"));
+  }
+  if (auto expect = FindHeader(head, "Expect")) {
+    if (!SameText(*expect, "100-continue")) return AnswerEarly(ErrorResponse(417, "unsupported Expect"));
+    expects_continue_ = head.version() >= 11 && (chunked_ || body_left_ > buffered());
+  }
+  if (body_left_ > options.max_body_bytes) return RefuseSize(body_left_);
+  if (auto value = FindHeader(head, "Content-Encoding")) {
+    auto coding = ParseContentCoding(*value);
+    if (!coding) {
+      HttpResponse response = ErrorResponse(501, "Unsupported compression type");
+      response.headers.emplace_back("Accept-Encoding", "gzip, deflate");
+      return AnswerEarly(std::move(response));
+    }
+    coding_ = *coding;
+  }
+
+  HttpService::Answer answer = io_->service().OnRequest(shared_from_this());
+  if (auto* response = std::get_if<HttpResponse>(&answer)) return AnswerEarly(std::move(*response));
+  call_ = std::move(std::get<std::shared_ptr<HttpCall>>(answer));
+
+  if (expects_continue_) {
+    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    expects_continue_ = false;
+    if (::send(fd_, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
+        ssize_t{kContinue.size()}) {
+      Close();
+      return Step::kStop;
+    }
+  }
+  destinations_.clear();
+  destination_ = 0;
+  destination_have_ = 0;
+  if (chunked_ || coding_ != ContentCoding::kIdentity) {
+    if (coding_ != ContentCoding::kIdentity) decompressor_ = std::make_unique<Decompressor>();
+    parser_->eager(true);
+    if (chunked_) parser_->on_chunk_header(chunk_counter_);
+    SetStage(Stage::kDecode);
+    return Step::kMore;
+  }
+  front_size_ = static_cast<size_t>(std::min<uint64_t>(call_->front_bytes(), body_left_));
+  front_have_ = 0;
+  if (front_size_ > kBufferBytes) {
+    front_.reset(new char[front_size_ + HttpCall::kFrontPadding]);
+    front_have_ = std::min(buffered(), front_size_);
+    std::memcpy(front_.get(), BufferedText().data(), front_have_);
+    Consume(front_have_);
+    body_left_ -= front_have_;
+  }
+  SetStage(Stage::kFront);
+  return Step::kMore;
+}
+
+Connection::Step Connection::ReadFront() {
+  std::string_view front;
+  if (front_) {
+    if (front_have_ < front_size_) return Step::kInput;
+    front = {front_.get(), front_size_};
+  } else if (front_size_ > 0) {
+    if (buffered() < front_size_) return Step::kInput;
+    front = BufferedText().substr(0, front_size_);
+  }
+  const size_t rest = static_cast<size_t>(body_left_) - (front_ ? 0 : front_size_);
+  std::optional<HttpResponse> refused = call_->OnFront(front, rest, destinations_);
+  if (!front_) {
+    if (front_size_ > 0) Consume(front_size_);
+    body_left_ -= front_size_;
+  }
+  front_.reset();
+  if (refused) return AnswerEarly(std::move(*refused));
+  SetStage(Stage::kRest);
+  return Step::kMore;
+}
+
+Connection::Step Connection::ReadRest() {
+  while (destination_ < destinations_.size()) {
+    const auto span = destinations_[destination_].subspan(destination_have_);
+    const size_t bytes = std::min(span.size(), buffered());
+    if (bytes > 0) {
+      std::memcpy(span.data(), BufferedText().data(), bytes);
+      Consume(bytes);
+      body_left_ -= bytes;
+    }
+    if (bytes < span.size()) {
+      destination_have_ += bytes;
+      return Step::kInput;
+    }
+    ++destination_;
+    destination_have_ = 0;
+  }
+  BRAID_CHECK(body_left_ == 0);
+  return RunCall();
+}
+
+Status Connection::Decode(std::string_view bytes) {
+  const size_t limit = io_->options().max_body_bytes;
+  if (decompressor_) return decompressor_->Append(bytes, decoded_, limit);
+  if (bytes.size() > limit - decoded_.size()) return InvalidArgumentError("");
+  decoded_.append(bytes);
+  return OkStatus();
+}
+
+Connection::Step Connection::ReadDecoded() {
+  const auto refuse = [this](const Status& status) {
+    if (!decompressor_ || decompressor_->too_large()) return RefuseSize(std::nullopt);
+    return AnswerEarly(ErrorResponse(status));
+  };
+  if (!chunked_) {
+    const auto bytes = static_cast<size_t>(std::min<uint64_t>(buffered(), body_left_));
+    const std::string_view text = BufferedText().substr(0, bytes);
+    const Status status = text.empty() ? OkStatus() : Decode(text);
+    Consume(bytes);
+    body_left_ -= bytes;
+    if (!status.ok()) return refuse(status);
+    return body_left_ > 0 ? Step::kInput : TakeDecoded();
+  }
+  while (!parser_->is_done()) {
+    char window[16 * 1024];
+    auto& body = parser_->get().body();
+    body.data = window;
+    body.size = sizeof(window);
+    body.more = true;
+    boost::system::error_code error;
+    const std::string_view text = BufferedText();
+    if (text.empty()) return Step::kInput;
+    const size_t used = parser_->put(boost::asio::const_buffer(text.data(), text.size()), error);
+    const size_t made = sizeof(window) - body.size;
+    Consume(used);
+    if (made > 0) {
+      if (Status status = Decode({window, made}); !status.ok()) return refuse(status);
+    }
+    if (error == http::error::need_buffer) continue;
+    if (error == http::error::need_more) {
+      if (used > 0 && buffered() > 0) continue;
+      if (buffered() == kBufferBytes)
+        error = http::error::bad_chunk;
+      else
+        return Step::kInput;
+    }
+    if (error == http::error::body_limit) return AnswerEarly(ErrorResponse(413, "too many chunks"));
+    if (error) return AnswerEarly(ErrorResponse(400, "malformed HTTP request: " + error.message()));
+  }
+  return TakeDecoded();
+}
+
+Connection::Step Connection::TakeDecoded() {
+  chunked_ = false;  // nothing of the body is left to read, should an error be answered now
+  if (decompressor_ && !decompressor_->finished()) {
+    return AnswerEarly(ErrorResponse(400, "the compressed request body ends early"));
+  }
+  decompressor_.reset();
+  decoded_.reserve(decoded_.size() + HttpCall::kFrontPadding);
+  const std::string_view all = decoded_;
+  const size_t front = std::min(call_->front_bytes(), all.size());
+  std::optional<HttpResponse> refused =
+      call_->OnFront(all.substr(0, front), all.size() - front, destinations_);
+  if (refused) return AnswerEarly(std::move(*refused));
+  size_t at = front;
+  for (const auto& span : destinations_) {
+    BRAID_CHECK(span.size() <= all.size() - at);
+    if (!span.empty()) std::memcpy(span.data(), all.data() + at, span.size());
+    at += span.size();
+  }
+  BRAID_CHECK(at == all.size());
+  decoded_ = std::string();
+  return RunCall();
+}
+
+Connection::Step Connection::RunCall() {
+  destinations_.clear();
+  SetStage(Stage::kHead);
+  phase_.store(Phase::kRunning, std::memory_order_release);
+  call_->OnBody();
+  if (phase_.load(std::memory_order_acquire) == Phase::kOwned) return Step::kMore;
+  if (buffered() == 0) {
+    ArmRead();
+    return Step::kStop;
+  }
+  // The next request is here already: whoever answers this one has to tell.
+  Phase expected = Phase::kRunning;
+  if (phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel))
+    return Step::kStop;
+  return expected == Phase::kOwned ? Step::kMore : Step::kStop;
+}
+
+}  // namespace braid

@@ -1,0 +1,165 @@
+// Connection: one client's socket, its parser and its present request. Internal to the HTTP server core.
+//
+// Who may touch what. A connection belongs to its io thread, with one exception: while a call runs (phase_ is
+// kRunning), Respond() may come on any thread, and that thread alone uses `outgoing_` and writes to the
+// descriptor. The io thread meanwhile only waits for input with a pending readiness wait and, when it fires,
+// looks (MSG_PEEK) whether the client has gone or sends its next request already; it neither reads nor writes
+// nor closes. So an answer that the socket takes whole costs no hand-over between threads: the responder sets
+// phase_ to kOwned, and the io thread notices with the next input. When there is something to do for the io
+// thread (the rest of a large answer, a close, input that has already come), the responder posts to it
+// instead:
+//
+//   kOwned --RunCall (io)--> kRunning --input seen (io)--> kRunningInput
+//   kRunning --answered (responder)--> kOwned
+//   kRunning, kRunningInput --answered, io thread is needed (posted to io)--> kOwned
+//
+// The descriptor is closed by the io thread while it owns the connection, or with the last reference.
+#pragma once
+
+#include <utility>  // asio of Boost 1.81 uses std::exchange without including it
+
+#include <atomic>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "protocols/http/compression.h"
+#include "protocols/http/exchange.h"
+#include "protocols/http/io_thread.h"
+#include "protocols/http/outgoing.h"
+
+namespace braid {
+
+class Connection final : public HttpExchange, public std::enable_shared_from_this<Connection> {
+ public:
+  // `fd` is a connected, non-blocking stream socket.
+  Connection(std::shared_ptr<IoThread> io, UniqueFd fd);
+
+  // By the io thread.
+  void Start() { ArmRead(); }
+  // Whether the connection has been silent or slow for too long, or (`draining`) waits for a request that
+  // need not come.
+  bool Expired(int64_t now_ns, bool draining) const;
+  // REQUIRES: no call runs.
+  void Close();
+  // Closes, or cancels the call that runs and cuts the client off.
+  void Abort();
+
+  const HttpHead& head() const override { return parser_->get().base(); }
+  std::optional<uint64_t> body_size() const override;
+  size_t io_thread() const override { return io_->index(); }
+  void SetCancellation(std::shared_ptr<Cancellation> cancellation) override {
+    cancellation_ = std::move(cancellation);
+  }
+  void Respond(HttpResponse response) override;
+  void RunOnIoThread(std::function<void()> task) override { io_->Post(std::move(task)); }
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
+  enum class Phase : unsigned char { kOwned, kRunning, kRunningInput };
+  // What the io thread does with input.
+  enum class Stage : unsigned char {
+    kHead,     // reads headers, or waits for them
+    kFront,    // gathers the front of a plain body of known size
+    kRest,     // reads the rest of it to its destinations
+    kDecode,   // gathers a chunked or compressed body
+    kWriting,  // writes an answer that the socket did not take at once; input waits
+    kDiscard,  // throws away the body of a request that was answered early
+    kLinger,   // has said its last word and waits for the client to hang up
+  };
+  enum class Step : unsigned char {
+    kMore,   // go on
+    kInput,  // needs bytes
+    kStop,   // nothing to do until a wait fires or a call answers; or closed
+  };
+
+  // Ends the parse of a body in too many chunks.
+  struct ChunkCounter {
+    size_t chunks = 0;
+    size_t limit = 0;
+    void operator()(uint64_t, boost::core::string_view, boost::system::error_code& error) {
+      if (++chunks > limit) error = boost::beast::http::error::body_limit;
+    }
+  };
+
+  // Reads and acts until there is no more input. REQUIRES: phase_ is kOwned.
+  void Pump();
+  Step Advance();
+  Step ReadHead();
+  Step BeginRequest();
+  Step ReadFront();
+  Step ReadRest();
+  Step ReadDecoded();
+  Step Discard();
+  Step TakeDecoded();
+  Step RunCall();
+  Status Decode(std::string_view bytes);
+  // Answers before the body was read; what is left of it is thrown away, or the connection ends.
+  Step AnswerEarly(HttpResponse response);
+  Step RefuseSize(std::optional<uint64_t> size);
+  Step Send();
+  Step AfterSend();
+  ssize_t Receive();
+  ssize_t ReceiveToBuffer();
+  ssize_t ReceiveToDestinations();
+
+  void ArmRead();
+  void ArmWrite();
+  void OnReadable();
+  void OnWritable();
+  void OnAnswered();
+
+  size_t buffered() const { return buffer_end_ - buffer_begin_; }
+  std::string_view BufferedText() const { return {buffer_.get() + buffer_begin_, buffered()}; }
+  void Consume(size_t bytes);
+  void SetStage(Stage stage);
+
+  // Constant after construction. io_ outlives stream_, which uses its event loop.
+  const std::shared_ptr<IoThread> io_;  // shared; see IoThread
+  const int fd_;
+
+  std::atomic<Phase> phase_{Phase::kOwned};
+  // When something last happened; written by whoever owns the connection.
+  std::atomic<int64_t> last_active_ns_;
+
+  // Owned by the io thread, or by the responder while a call runs.
+  Outgoing outgoing_;
+  bool close_after_ = false;  // set before a call runs, constant meanwhile
+  bool omit_body_ = false;    // the same
+
+  // Owned by the io thread.
+  boost::asio::posix::stream_descriptor stream_;
+  bool closed_ = false;
+  bool read_armed_ = false;
+  bool send_failed_ = false;
+  Stage stage_ = Stage::kHead;
+  std::unique_ptr<char[]> buffer_;  // kBufferBytes and padding; made with the first input
+  size_t buffer_begin_ = 0;
+  size_t buffer_end_ = 0;
+  std::optional<Parser> parser_;
+  bool head_done_ = false;
+  std::shared_ptr<HttpCall> call_;  // shared: it may be inside Respond() when the next request begins
+  std::shared_ptr<Cancellation> cancellation_;  // shared with the request that runs
+  bool chunked_ = false;
+  ContentCoding coding_ = ContentCoding::kIdentity;
+  bool expects_continue_ = false;
+  uint64_t body_left_ = 0;  // of a body of known size: not yet taken
+  ChunkCounter chunk_counter_;
+  size_t front_size_ = 0;
+  std::unique_ptr<char[]> front_;  // a front that does not fit the buffer
+  size_t front_have_ = 0;
+  std::vector<std::span<std::byte>> destinations_;
+  size_t destination_ = 0;
+  size_t destination_have_ = 0;
+  std::string decoded_;
+  std::unique_ptr<Decompressor> decompressor_;
+  uint64_t progress_ = 0;  // bytes of the body since last_active_ns_ was set
+};
+
+}  // namespace braid

@@ -1,0 +1,57 @@
+// HttpListener: listens on a port and serves HTTP/1.1 with a few io threads.
+//
+//   BRAID_ASSIGN_OR_RETURN(auto listener, HttpListener::Start(options, service));
+//   ... listener->port() ...
+//   listener->Shutdown(SteadyNowNs() + 5'000'000'000);
+//
+// One acceptor deals new connections round robin to the threads; from then on a connection stays on its
+// thread. (With a listening socket for each thread the kernel would deal by hash, and of two clients both
+// could land on one thread.) Keep-alive, pipelining (answers in order), 100-continue, chunked and compressed
+// requests; limits and timeouts of HttpListenerOptions. Errors that the core finds itself are answered as
+// {"error":"text"}.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "protocols/http/exchange.h"
+#include "protocols/http/options.h"
+
+namespace braid {
+
+class IoThread;
+
+class HttpListener {
+ public:
+  // Listens and serves. `service` outlives the listener.
+  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is
+  // none.
+  static Result<std::unique_ptr<HttpListener>> Start(const HttpListenerOptions& options,
+                                                     HttpService& service);
+  // Shuts down at once if that was not done.
+  ~HttpListener();
+
+  uint16_t port() const { return port_; }
+  size_t connection_count() const { return connection_count_.load(std::memory_order_relaxed); }
+
+  // Stops to accept, closes idle connections, and waits for running requests until `deadline_ns`
+  // (SteadyNowNs() time). Then cancels what still runs and cuts the clients off. Answers that come later are
+  // dropped. Blocks; not on an io thread.
+  void Shutdown(int64_t deadline_ns);
+
+ private:
+  class Acceptor;
+  HttpListener() = default;
+
+  uint16_t port_ = 0;
+  std::atomic<size_t> connection_count_{0};
+  std::vector<std::shared_ptr<IoThread>> threads_;  // shared with connections; see IoThread
+  std::shared_ptr<Acceptor> acceptor_;              // shared with its handlers on threads_[0]
+  bool down_ = false;
+};
+
+}  // namespace braid

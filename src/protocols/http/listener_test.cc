@@ -1,0 +1,489 @@
+#include "protocols/http/listener.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/clock.h"
+#include "protocols/http/compression.h"
+#include "protocols/http/testing/test_client.h"
+
+namespace braid {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// /echo answers with the body, /split reads its body behind the first 4 bytes into three buffers, /hold is
+// answered by the test, /large/{n} with n bytes, /refuse at once without its body; anything else is 404.
+class EchoService final : public HttpService {
+ public:
+  Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
+    const std::string target(ToStd(exchange->head().target()));
+    if (target == "/echo") {
+      return std::make_shared<WholeBodyCall>(exchange, [](const auto& exchange, std::string body) {
+        HttpResponse response;
+        response.body = std::move(body);
+        exchange->Respond(std::move(response));
+      });
+    }
+    if (target == "/split") return std::make_shared<SplitCall>(exchange);
+    if (target == "/hold") {
+      return std::make_shared<WholeBodyCall>(exchange, [this](const auto& exchange, std::string body) {
+        auto cancellation = std::make_shared<Cancellation>();
+        exchange->SetCancellation(cancellation);
+        std::lock_guard lock(mutex_);
+        held_.push_back({exchange, std::move(body), cancellation});
+        cancellation->SetListener([this] {
+          std::lock_guard lock(cancel_mutex_);
+          ++cancelled_;
+          cancel_changed_.notify_all();
+        });
+        changed_.notify_all();
+      });
+    }
+    if (target.rfind("/large/", 0) == 0) {
+      HttpResponse response;
+      response.body = "start";
+      HeapAllocator heap;
+      Buffer buffer = *heap.Allocate(std::stoul(target.substr(7)));
+      std::memset(buffer.mutable_data(), 'x', buffer.size());
+      response.tail.push_back(std::move(buffer));
+      return response;
+    }
+    if (target == "/refuse") return ErrorResponse(403, "no");
+    return ErrorResponse(404, "Not Found");
+  }
+
+  struct Held {
+    std::shared_ptr<HttpExchange> exchange;
+    std::string body;
+    std::shared_ptr<Cancellation> cancellation;
+  };
+  Held Take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !held_.empty(); });
+    Held held = std::move(held_.front());
+    held_.pop_front();
+    return held;
+  }
+  void WaitForCancelled(int count) {
+    std::unique_lock lock(cancel_mutex_);
+    cancel_changed_.wait(lock, [&] { return cancelled_ >= count; });
+  }
+
+ private:
+  class SplitCall final : public HttpCall {
+   public:
+    explicit SplitCall(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
+    size_t front_bytes() const override { return 4; }
+    std::optional<HttpResponse> OnFront(std::string_view front, size_t rest,
+                                        std::vector<std::span<std::byte>>& destinations) override {
+      if (front == "fail") return ErrorResponse(400, "told to fail");
+      front_ = front;
+      const size_t third = rest / 3;
+      for (size_t size : {third, size_t{0}, third, rest - 2 * third}) {
+        parts_.emplace_back(size, ' ');
+        destinations.push_back(std::as_writable_bytes(std::span(parts_.back())));
+      }
+      return std::nullopt;
+    }
+    void OnBody() override {
+      HttpResponse response;
+      response.body = front_ + "|";
+      for (const std::string& part : parts_) response.body += part;
+      auto exchange = std::move(exchange_);
+      exchange->Respond(std::move(response));
+    }
+
+   private:
+    std::shared_ptr<HttpExchange> exchange_;
+    std::string front_;
+    std::deque<std::string> parts_;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Held> held_;  // guarded by mutex_
+  std::mutex cancel_mutex_;
+  std::condition_variable cancel_changed_;
+  int cancelled_ = 0;  // guarded by cancel_mutex_
+};
+
+HttpResponse TextResponse(std::string text) {
+  HttpResponse response;
+  response.body = std::move(text);
+  return response;
+}
+
+class Listener : public testing::Test {
+ protected:
+  Listener() {
+    options_.address = "127.0.0.1";
+    options_.body_limit_hint = " Use --limit.";
+  }
+  void Start() {
+    auto listener = HttpListener::Start(options_, service_);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    listener_ = std::move(listener).value();
+  }
+  TestClient Connect() {
+    if (!listener_) Start();
+    return TestClient(listener_->port());
+  }
+
+  HttpListenerOptions options_;
+  EchoService service_;
+  std::unique_ptr<HttpListener> listener_;
+};
+
+TEST_F(Listener, KeepsConnectionsAlive) {
+  TestClient client = Connect();
+  for (int i = 0; i < 100; ++i) {
+    const std::string body(static_cast<size_t>(i) * 37, static_cast<char>('a' + i % 26));
+    auto response = client.Request("POST", "/echo", body);
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->status, 200);
+    EXPECT_EQ(response->body, body);
+  }
+  EXPECT_EQ(listener_->connection_count(), 1u);
+}
+
+TEST_F(Listener, AnswersPipelinedRequestsInOrder) {
+  TestClient client = Connect();
+  std::string all;
+  for (int i = 0; i < 50; ++i) {
+    const std::string body = "body " + std::to_string(i);
+    all += "POST " + std::string(i % 7 == 0 ? "/hold" : "/echo") +
+           " HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  }
+  ASSERT_TRUE(client.Send(all));
+  for (int i = 0; i < 50; ++i) {
+    if (i % 7 == 0) {
+      auto held = service_.Take();
+      held.exchange->Respond(TextResponse(held.body));
+    }
+    auto response = client.Read();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->body, "body " + std::to_string(i));
+  }
+}
+
+TEST_F(Listener, ReadsBodiesToTheirDestinationsHoweverTheyArrive) {
+  TestClient client = Connect();
+  std::mt19937 random(7);
+  for (size_t size : {0u, 3u, 4u, 5u, 1000u, 70'000u, 3'000'000u}) {
+    std::string body(size, ' ');
+    for (char& c : body) c = static_cast<char>('a' + random() % 26);
+    const std::string request =
+        "POST /split HTTP/1.1\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" + body;
+    size_t at = 0;
+    while (at < request.size()) {
+      const size_t piece = std::min<size_t>(request.size() - at, 1 + random() % (request.size() / 5 + 1));
+      ASSERT_TRUE(client.Send(std::string_view(request).substr(at, piece)));
+      at += piece;
+    }
+    auto response = client.Read();
+    ASSERT_TRUE(response);
+    const size_t front = std::min<size_t>(4, size);
+    EXPECT_TRUE(response->body == body.substr(0, front) + "|" + body.substr(front)) << size;
+  }
+}
+
+TEST_F(Listener, AnswersEarlyAndKeepsTheConnectionForTheNextRequest) {
+  TestClient client = Connect();
+  auto failed = client.Request("POST", "/split", "fail" + std::string(300'000, 'x'));
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->body, R"({"error":"told to fail"})");
+  auto refused = client.Request("POST", "/refuse", std::string(300'000, 'x'));
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 403);
+  EXPECT_EQ(client.Request("POST", "/echo", "still here")->body, "still here");
+}
+
+TEST_F(Listener, TakesChunkedBodies) {
+  TestClient client = Connect();
+  std::string expected;
+  std::string request = "POST /split HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (size_t size : {1u, 2u, 3000u, 70'000u}) {
+    char head[32];
+    std::snprintf(head, sizeof(head), "%zx;extension=1\r\n", size);
+    request += head + std::string(size, 'c') + "\r\n";
+    expected += std::string(size, 'c');
+  }
+  request += "0\r\nTrailer: x\r\n\r\n";
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(client.Send(request));
+    auto response = client.Read();
+    ASSERT_TRUE(response);
+    EXPECT_TRUE(response->body == expected.substr(0, 4) + "|" + expected.substr(4));
+  }
+}
+
+TEST_F(Listener, RefusesTooManyChunksAndBrokenOnes) {
+  options_.max_chunks = 10;
+  std::string many = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 20; ++i) many += "1\r\nx\r\n";
+  TestClient client = Connect();
+  ASSERT_TRUE(client.Send(many));
+  EXPECT_EQ(client.Read()->status, 413);
+  EXPECT_TRUE(client.AtEnd());
+  TestClient broken = Connect();
+  ASSERT_TRUE(broken.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
+  EXPECT_EQ(broken.Read()->status, 400);
+  // A line without an end does not grow without bound.
+  TestClient endless = Connect();
+  endless.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(200'000, 'e'));
+  EXPECT_EQ(endless.Read()->status, 400);
+}
+
+TEST_F(Listener, SaysContinueOnlyWhenItWantsTheBody) {
+  TestClient client = Connect();
+  ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
+  EXPECT_EQ(client.Read()->status, 100);
+  ASSERT_TRUE(client.Send("hi"));
+  EXPECT_EQ(client.Read()->body, "hi");
+  ASSERT_TRUE(client.Send("POST /refuse HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
+  EXPECT_EQ(client.Read()->status, 403);
+  EXPECT_TRUE(client.AtEnd());
+}
+
+TEST_F(Listener, RefusesLargeBodiesWithTheLimit) {
+  options_.max_body_bytes = 1000;
+  TestClient client = Connect();
+  EXPECT_EQ(client.Request("POST", "/echo", std::string(1000, 'x'))->status, 200);
+  auto refused = client.Request("POST", "/echo", std::string(1001, 'x'));
+  EXPECT_EQ(refused->status, 413);
+  EXPECT_EQ(refused->body,
+            "{\"error\":\"request size of 1001 bytes exceeds the maximum allowed input size of 1000 bytes. "
+            "Use --limit.\"}");
+  EXPECT_EQ(client.Request("POST", "/echo", "ok")->status, 200);
+  ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+                          std::string(1001, 'x')));
+  auto chunked = client.Read();
+  EXPECT_EQ(chunked->status, 413);
+  EXPECT_NE(chunked->body.find("exceeds the maximum allowed input size of 1000 bytes"), std::string::npos);
+}
+
+TEST_F(Listener, DecodesCompressedBodiesUpToTheLimit) {
+  options_.max_body_bytes = 100'000;
+  TestClient client = Connect();
+  for (auto coding : {ContentCoding::kGzip, ContentCoding::kDeflate}) {
+    const std::string header = "Content-Encoding: " + std::string(ContentCodingName(coding)) + "\r\n";
+    const std::string text(100'000, 'z');
+    const std::string_view parts[] = {text};
+    const std::string small = *Compress(coding, parts);
+    auto response = client.Request("POST", "/split", small, header);
+    ASSERT_TRUE(response);
+    EXPECT_TRUE(response->body == "zzzz|" + text.substr(4));
+    EXPECT_EQ(client.Request("POST", "/echo", small.substr(0, small.size() / 2), header)->status, 400);
+    EXPECT_EQ(client.Request("POST", "/echo", small + "more", header)->status, 400);
+    EXPECT_EQ(client.Request("POST", "/echo", "no such stream", header)->status, 400);
+    const std::string bomb(50'000'000, 'z');
+    const std::string_view bomb_parts[] = {bomb};
+    EXPECT_EQ(client.Request("POST", "/echo", *Compress(coding, bomb_parts), header)->status, 413);
+  }
+  auto unknown = client.Request("POST", "/echo", "x", "Content-Encoding: br\r\n");
+  EXPECT_EQ(unknown->status, 501);
+  EXPECT_EQ(unknown->body, R"({"error":"Unsupported compression type"})");
+  EXPECT_EQ(unknown->header("Accept-Encoding"), "gzip, deflate");
+}
+
+TEST_F(Listener, RefusesMalformedRequests) {
+  for (std::string_view text :
+       {"GARBAGE\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
+    TestClient client = Connect();
+    ASSERT_TRUE(client.Send(text));
+    auto response = client.Read();
+    ASSERT_TRUE(response) << text;
+    EXPECT_EQ(response->status, 400) << text;
+    EXPECT_TRUE(client.AtEnd());
+  }
+  TestClient coded = Connect();
+  ASSERT_TRUE(coded.Send("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"));
+  EXPECT_EQ(coded.Read()->status, 501);
+  TestClient large = Connect();
+  large.Send("GET / HTTP/1.1\r\nX: " + std::string(40'000, 'x') + "\r\n\r\n");
+  EXPECT_EQ(large.Read()->status, 431);
+  TestClient many = Connect();
+  std::string fields = "GET / HTTP/1.1\r\n";
+  for (int i = 0; i < 300; ++i) fields += "X" + std::to_string(i) + ": y\r\n";
+  ASSERT_TRUE(many.Send(fields + "\r\n"));
+  EXPECT_EQ(many.Read()->status, 431);
+}
+
+TEST_F(Listener, WritesLargeAnswersToSlowReaders) {
+  TestClient client = Connect();
+  for (size_t size : {size_t{0}, size_t{100}, size_t{30'000'000}}) {
+    auto response = client.Request("GET", "/large/" + std::to_string(size));
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->body.size(), size + 5);
+  }
+  // From another thread than the io thread's.
+  ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
+  auto held = service_.Take();
+  std::thread([&] {
+    HttpResponse response;
+    HeapAllocator heap;
+    for (int i = 0; i < 200; ++i) response.tail.push_back(*heap.Allocate(100'000));
+    held.exchange->Respond(std::move(response));
+  }).join();
+  auto response = client.Read();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body.size(), 20'000'000u);
+  EXPECT_EQ(client.Request("POST", "/echo", "next")->body, "next");
+}
+
+TEST_F(Listener, CancelsWhenTheClientGoesAway) {
+  TestClient client = Connect();
+  ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
+  auto held = service_.Take();
+  EXPECT_FALSE(held.cancellation->cancelled());
+  client.Close();
+  service_.WaitForCancelled(1);
+  held.exchange->Respond(TextResponse("nobody hears"));
+}
+
+TEST_F(Listener, AnswersAClientThatHasEndedItsSide) {
+  TestClient client = Connect();
+  ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
+  client.HalfClose();
+  auto held = service_.Take();
+  service_.WaitForCancelled(1);
+  held.exchange->Respond(TextResponse("late"));
+  EXPECT_EQ(client.Read()->body, "late");
+  EXPECT_TRUE(client.AtEnd());
+}
+
+TEST_F(Listener, ClosesWhenTheClientAsksForIt) {
+  TestClient client = Connect();
+  auto response = client.Request("POST", "/echo", "bye", "Connection: close\r\n");
+  EXPECT_EQ(response->body, "bye");
+  EXPECT_EQ(response->header("Connection"), "close");
+  EXPECT_TRUE(client.AtEnd());
+  TestClient old = Connect();
+  ASSERT_TRUE(old.Send("POST /hold HTTP/1.0\r\nContent-Length: 1\r\n\r\nx"));
+  auto held = service_.Take();
+  held.exchange->Respond(TextResponse("old"));
+  EXPECT_EQ(old.Read()->body, "old");
+  EXPECT_TRUE(old.AtEnd());
+  TestClient head = Connect();
+  ASSERT_TRUE(head.Send("HEAD /large/7 HTTP/1.1\r\nConnection: close\r\n\r\n"));
+  EXPECT_FALSE(head.Read());  // announces 12 bytes and sends none
+}
+
+TEST_F(Listener, EndsSilentAndSlowConnections) {
+  options_.idle_timeout = options_.header_timeout = options_.body_timeout = options_.linger_timeout = 40ms;
+  TestClient idle = Connect();
+  EXPECT_TRUE(idle.AtEnd());
+  TestClient slow = Connect();
+  ASSERT_TRUE(slow.Send("POST /echo HTTP/1.1\r\nHost"));
+  EXPECT_TRUE(slow.AtEnd());
+  TestClient body = Connect();
+  ASSERT_TRUE(body.Send("POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"));
+  EXPECT_TRUE(body.AtEnd());
+  // A request that runs has all the time it needs.
+  TestClient running = Connect();
+  ASSERT_TRUE(running.SendRequest("POST", "/hold", "x"));
+  auto held = service_.Take();
+  TestClient other = Connect();
+  EXPECT_TRUE(other.AtEnd());
+  held.exchange->Respond(TextResponse("in time"));
+  EXPECT_EQ(running.Read()->body, "in time");
+}
+
+TEST_F(Listener, ShutsDownGracefully) {
+  TestClient idle = Connect();
+  EXPECT_EQ(idle.Request("POST", "/echo", "x")->status, 200);
+  TestClient busy = Connect();
+  ASSERT_TRUE(busy.SendRequest("POST", "/hold", "x"));
+  auto held = service_.Take();
+  std::thread stopper([&] { listener_->Shutdown(SteadyNowNs() + 30 * kSecond); });
+  EXPECT_TRUE(idle.AtEnd());
+  held.exchange->Respond(TextResponse("last"));
+  auto response = busy.Read();
+  EXPECT_EQ(response->body, "last");
+  EXPECT_EQ(response->header("Connection"), "close");
+  busy.Close();
+  stopper.join();
+  EXPECT_EQ(listener_->connection_count(), 0u);
+}
+
+TEST_F(Listener, CutsOffWhatRunsPastTheDeadline) {
+  TestClient busy = Connect();
+  ASSERT_TRUE(busy.SendRequest("POST", "/hold", "x"));
+  auto held = service_.Take();
+  listener_->Shutdown(SteadyNowNs());
+  EXPECT_TRUE(held.cancellation->cancelled());
+  EXPECT_TRUE(busy.AtEnd());
+  listener_.reset();
+  held.exchange->RunOnIoThread([] { FAIL(); });
+  held.exchange->Respond(TextResponse("too late"));
+}
+
+TEST_F(Listener, TellsWhenThePortIsTaken) {
+  Start();
+  options_.port = listener_->port();
+  auto second = HttpListener::Start(options_, service_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().message(),
+            "Socket '127.0.0.1:" + std::to_string(options_.port) + "' already in use");
+  options_.address = "no address";
+  EXPECT_EQ(HttpListener::Start(options_, service_).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(Listener, LimitsConnections) {
+  options_.max_connections = 1;
+  TestClient first = Connect();
+  EXPECT_EQ(first.Request("POST", "/echo", "x")->status, 200);
+  TestClient second = Connect();
+  EXPECT_TRUE(second.AtEnd());
+}
+
+// Clients come and go at random while answers come from another thread; the sanitizers look on.
+TEST_F(Listener, SurvivesClientsThatAreCutAtRandom) {
+  Start();
+  std::atomic<bool> done{false};
+  std::thread responder([&] {
+    while (true) {
+      auto held = service_.Take();
+      const bool last = held.body == "last";
+      held.exchange->Respond(TextResponse(std::string(held.body == "large" ? 1'000'000 : 10, 'r')));
+      if (last) return;
+    }
+  });
+  std::vector<std::thread> clients;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    clients.emplace_back([this, seed] {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 60; ++i) {
+        TestClient client(listener_->port());
+        for (int j = 0; j < 4; ++j) {
+          client.SendRequest("POST", random() % 3 ? "/hold" : "/echo", random() % 4 ? "small" : "large");
+          if (random() % 2 == 0) client.Read();
+          if (random() % 5 == 0) break;
+          if (random() % 5 == 0) {
+            client.Send("POST /hold HTTP/1.1\r\nContent-Length: 100\r\n\r\npart");
+            break;
+          }
+        }
+      }
+    });
+  }
+  for (auto& client : clients) client.join();
+  TestClient last = Connect();
+  ASSERT_TRUE(last.SendRequest("POST", "/hold", "last"));
+  EXPECT_EQ(last.Read()->status, 200);
+  responder.join();
+}
+
+}  // namespace
+}  // namespace braid

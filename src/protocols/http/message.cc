@@ -1,0 +1,149 @@
+#include "protocols/http/message.h"
+
+#include <array>
+
+namespace braid {
+namespace {
+
+// Which bytes of a JSON string must be escaped.
+constexpr std::array<bool, 256> kEscaped = [] {
+  std::array<bool, 256> escaped{};
+  for (int c = 0; c < 0x20; ++c) escaped[static_cast<size_t>(c)] = true;
+  escaped['"'] = true;
+  escaped['\\'] = true;
+  return escaped;
+}();
+
+void AppendEscape(std::string& out, unsigned char c) {
+  constexpr char kHex[] = "0123456789abcdef";
+  switch (c) {
+    case '"':
+      out += "\\\"";
+      return;
+    case '\\':
+      out += "\\\\";
+      return;
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    case '\b':
+      out += "\\b";
+      return;
+    case '\f':
+      out += "\\f";
+      return;
+    default:
+      out += "\\u00";
+      out += kHex[c >> 4];
+      out += kHex[c & 15];
+  }
+}
+
+int HexValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::optional<std::string_view> FindHeader(const HttpHead& head, std::string_view name) {
+  auto field = head.find(boost::core::string_view(name.data(), name.size()));
+  if (field == head.end()) return std::nullopt;
+  return ToStd(field->value());
+}
+
+size_t HttpResponse::size() const {
+  size_t bytes = body.size();
+  for (const Buffer& buffer : tail) bytes += buffer.size();
+  return bytes;
+}
+
+HttpResponse ErrorResponse(unsigned status, std::string_view text) {
+  HttpResponse response;
+  response.status = status;
+  response.content_type = kJsonType;
+  response.body = "{\"error\":";
+  AppendJsonString(response.body, text);
+  response.body += '}';
+  return response;
+}
+
+HttpResponse ErrorResponse(const Status& status) {
+  return ErrorResponse(HttpStatusOf(status.code()), status.message());
+}
+
+HttpResponse JsonResponse(std::string body) {
+  HttpResponse response;
+  response.content_type = kJsonType;
+  response.body = std::move(body);
+  return response;
+}
+
+unsigned HttpStatusOf(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return 200;
+    case StatusCode::kInternal:
+      return 500;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kUnavailable:
+      return 503;
+    case StatusCode::kUnsupported:
+      return 501;
+    case StatusCode::kUnknown:
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kAlreadyExists:
+    case StatusCode::kCancelled:
+      return 400;
+  }
+  return 500;
+}
+
+std::string_view HttpReason(unsigned status) {
+  boost::core::string_view reason =
+      boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(status));
+  return ToStd(reason);
+}
+
+void AppendJsonString(std::string& out, std::string_view text) {
+  out += '"';
+  size_t run = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (!kEscaped[c]) continue;
+    out.append(text, run, i - run);
+    AppendEscape(out, c);
+    run = i + 1;
+  }
+  out.append(text, run, text.size() - run);
+  out += '"';
+}
+
+std::optional<std::string> PercentDecode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    if (text.size() - i < 3) return std::nullopt;
+    const int high = HexValue(text[i + 1]);
+    const int low = HexValue(text[i + 2]);
+    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+}  // namespace braid

@@ -1,0 +1,55 @@
+// What an HTTP server hands to its services and takes from them.
+#pragma once
+
+#include <boost/beast/http/message.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "tensor/buffer.h"
+
+namespace braid {
+
+// Method, target and header fields of a request, as the client sent them.
+using HttpHead = boost::beast::http::request_header<>;
+
+inline std::string_view ToStd(boost::core::string_view text) { return {text.data(), text.size()}; }
+
+// The value of a header field, without regard to the case of its name; nothing when it is not there.
+std::optional<std::string_view> FindHeader(const HttpHead& head, std::string_view name);
+
+struct HttpResponse {
+  unsigned status = 200;
+  // A text that lives for ever; empty: the field is not sent.
+  std::string_view content_type;
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string body;
+  // Follows the body. Never copied: held until the socket has taken it.
+  std::vector<Buffer> tail;
+
+  size_t size() const;
+};
+
+inline constexpr std::string_view kJsonType = "application/json";
+
+// {"error":"text"}
+HttpResponse ErrorResponse(unsigned status, std::string_view text);
+// The same with the code that the protocols map the status to. REQUIRES: !status.ok()
+HttpResponse ErrorResponse(const Status& status);
+HttpResponse JsonResponse(std::string body);
+
+// 400, 404, 500, 501 or 503.
+unsigned HttpStatusOf(StatusCode code);
+// "Not Found" for 404.
+std::string_view HttpReason(unsigned status);
+
+// Appends `text` as a JSON string in quotes. Bytes that are not UTF-8 are written as they are.
+void AppendJsonString(std::string& out, std::string_view text);
+
+// The text with %XX replaced; nothing when a '%' is not followed by two hexadecimal digits, or for %00.
+std::optional<std::string> PercentDecode(std::string_view text);
+
+}  // namespace braid

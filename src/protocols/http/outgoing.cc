@@ -1,0 +1,95 @@
+#include "protocols/http/outgoing.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <charconv>
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxParts = 64;  // of one system call
+
+void AppendNumber(std::string& out, size_t number) {
+  char digits[24];
+  auto end = std::to_chars(digits, digits + sizeof(digits), number).ptr;
+  out.append(digits, end);
+}
+
+}  // namespace
+
+void Outgoing::Set(HttpResponse response, bool close, bool omit_body) {
+  head_.clear();
+  head_ += "HTTP/1.1 ";
+  AppendNumber(head_, response.status);
+  head_ += ' ';
+  head_ += HttpReason(response.status);
+  if (!response.content_type.empty()) {
+    head_ += "\r\nContent-Type: ";
+    head_ += response.content_type;
+  }
+  for (const auto& [name, value] : response.headers) {
+    head_ += "\r\n";
+    head_ += name;
+    head_ += ": ";
+    head_ += value;
+  }
+  head_ += "\r\nContent-Length: ";
+  AppendNumber(head_, response.size());
+  if (close) head_ += "\r\nConnection: close";
+  head_ += "\r\n\r\n";
+  if (!omit_body) {
+    body_ = std::move(response.body);
+    tail_ = std::move(response.tail);
+  }
+  sent_ = 0;
+  part_ = 0;
+}
+
+Outgoing::Progress Outgoing::Send(int fd) {
+  const size_t parts = 2 + tail_.size();
+  const auto part = [this](size_t i) -> iovec {
+    if (i == 0) return {head_.data(), head_.size()};
+    if (i == 1) return {body_.data(), body_.size()};
+    return {tail_[i - 2].mutable_data(),
+            tail_[i - 2].size()};  // writev takes no pointer to const; it only reads
+  };
+  while (part_ < parts) {
+    iovec vectors[kMaxParts];
+    size_t count = 0;
+    for (size_t i = part_; i < parts && count < kMaxParts; ++i) {
+      iovec v = part(i);
+      if (i == part_) {
+        v.iov_base = static_cast<char*>(v.iov_base) + sent_;
+        v.iov_len -= sent_;
+      }
+      if (v.iov_len != 0 || count == 0) vectors[count++] = v;
+    }
+    msghdr message{};
+    message.msg_iov = vectors;
+    message.msg_iovlen = count;
+    const ssize_t written = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return errno == EAGAIN || errno == EWOULDBLOCK ? Progress::kBlocked : Progress::kFailed;
+    }
+    auto left = static_cast<size_t>(written);
+    while (part_ < parts) {
+      const size_t rest = part(part_).iov_len - sent_;
+      if (left < rest) break;
+      left -= rest;
+      ++part_;
+      sent_ = 0;
+    }
+    sent_ += left;
+  }
+  return Progress::kDone;
+}
+
+void Outgoing::Clear() {
+  body_ = std::string();
+  tail_.clear();
+}
+
+}  // namespace braid

@@ -1,0 +1,32 @@
+// A response on its way into a socket.
+#pragma once
+
+#include <string>
+
+#include "protocols/http/message.h"
+
+namespace braid {
+
+// Reused for all responses of a connection. One thread at a time.
+class Outgoing {
+ public:
+  // Takes a response. `close` announces that the connection ends after it; `omit_body` leaves the body out
+  // (HEAD).
+  void Set(HttpResponse response, bool close, bool omit_body);
+
+  enum class Progress : unsigned char { kDone, kBlocked, kFailed };
+  // Writes as much as the socket takes at once, gathered from where it lies. Never raises SIGPIPE.
+  Progress Send(int fd);
+
+  // Lets go of the response's memory.
+  void Clear();
+
+ private:
+  std::string head_;
+  std::string body_;
+  std::vector<Buffer> tail_;
+  size_t sent_ = 0;  // of part_
+  size_t part_ = 0;  // 0: head_, 1: body_, from 2: tail_
+};
+
+}  // namespace braid

@@ -1,0 +1,115 @@
+// A bare HTTP/1.1 client for tests: it sends bytes as they are told and reads responses one by one.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <boost/beast/core/string.hpp>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/unique_fd.h"
+
+namespace braid {
+
+struct TestResponse {
+  int status = 0;
+  std::map<std::string, std::string, boost::beast::iless> headers;
+  std::string body;
+
+  std::string header(const std::string& name) const {
+    auto field = headers.find(name);
+    return field == headers.end() ? "" : field->second;
+  }
+};
+
+class TestClient {
+ public:
+  explicit TestClient(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    BRAID_CHECK(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    // A test that waits for what never comes must fail, not hang.
+    timeval patience{30, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    const int on = 1;
+    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
+
+  // False when the server has hung up.
+  bool Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return true;
+  }
+  // With Content-Length; `headers` are whole lines, each with its line end.
+  bool SendRequest(std::string_view method, std::string_view target, std::string_view body = "",
+                   std::string_view headers = "") {
+    std::string text;
+    text.append(method).append(" ").append(target).append(" HTTP/1.1\r\nHost: test\r\n").append(headers);
+    text += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
+    text += body;
+    return Send(text);
+  }
+  // Nothing when the server hangs up before a whole response.
+  std::optional<TestResponse> Read() {
+    size_t end = 0;
+    while ((end = buffer_.find("\r\n\r\n")) == std::string::npos) {
+      if (!Fill()) return std::nullopt;
+    }
+    TestResponse response;
+    const std::string head = buffer_.substr(0, end + 2);
+    buffer_.erase(0, end + 4);
+    response.status = std::atoi(head.c_str() + 9);
+    size_t at = head.find("\r\n") + 2;
+    while (at < head.size()) {
+      const size_t line_end = head.find("\r\n", at);
+      const std::string line = head.substr(at, line_end - at);
+      const size_t colon = line.find(": ");
+      if (colon != std::string::npos) response.headers[line.substr(0, colon)] = line.substr(colon + 2);
+      at = line_end + 2;
+    }
+    const size_t length = std::strtoul(response.header("Content-Length").c_str(), nullptr, 10);
+    while (buffer_.size() < length) {
+      if (!Fill()) return std::nullopt;
+    }
+    response.body = buffer_.substr(0, length);
+    buffer_.erase(0, length);
+    return response;
+  }
+  std::optional<TestResponse> Request(std::string_view method, std::string_view target,
+                                      std::string_view body = "", std::string_view headers = "") {
+    if (!SendRequest(method, target, body, headers)) return std::nullopt;
+    return Read();
+  }
+  // Whether the server has ended its side: blocks until it does, or until more bytes come.
+  bool AtEnd() { return buffer_.empty() && !Fill(); }
+  void HalfClose() { ::shutdown(fd_.get(), SHUT_WR); }
+  void Close() { fd_.Reset(); }
+  int fd() const { return fd_.get(); }
+
+ private:
+  bool Fill() {
+    char bytes[65536];
+    const ssize_t got = ::recv(fd_.get(), bytes, sizeof(bytes), 0);
+    if (got <= 0) return false;
+    buffer_.append(bytes, static_cast<size_t>(got));
+    return true;
+  }
+
+  UniqueFd fd_;
+  std::string buffer_;
+};
+
+}  // namespace braid

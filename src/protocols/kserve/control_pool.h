@@ -1,0 +1,37 @@
+// A few threads for calls that block, such as loading a model, so that network threads never do.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace braid {
+
+class ControlPool {
+ public:
+  // Threads are "{thread_name}-0", ... At most `max_waiting` tasks wait for one.
+  ControlPool(int threads, const std::string& thread_name, size_t max_waiting);
+  // Waits for the tasks that run; drops those that wait.
+  ~ControlPool();
+
+  // False when too many tasks wait, or the pool is being stopped. Any thread.
+  bool Submit(std::function<void()> task);
+  // As the destructor. May be called more than once.
+  void Stop();
+
+ private:
+  void Run();
+
+  const size_t max_waiting_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;  // guarded by mutex_
+  bool stopping_ = false;                      // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace braid

@@ -1,0 +1,13 @@
+// What is done to a response before it is written, for the unary call and for streams alike.
+#pragma once
+
+#include "base/status.h"
+#include "protocols/kserve/grpc_request_builder.h"
+#include "serving/request.h"
+
+namespace braid {
+
+// Turns the outputs into classes where the client wants that. On failure the response becomes an error.
+void ApplyAnswerOptions(const AnswerOptions& answer, InferenceResponse& response);
+
+}  // namespace braid

@@ -1,0 +1,117 @@
+#include "protocols/kserve/grpc_infer_call.h"
+
+#include "protocols/kserve/grpc_answer.h"
+#include "protocols/kserve/grpc_response_writer.h"
+#include "protocols/kserve/grpc_status.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxIdleCalls = 256;
+
+void RequestCall(GrpcServices& services, grpc::ServerContext* context, grpc::ByteBuffer* message,
+                 GrpcUnaryCall::Writer* writer, grpc::ServerCompletionQueue* cq, void* tag) {
+  services.inference.RequestModelInfer(context, message, writer, cq, cq, tag);
+}
+
+}  // namespace
+
+GrpcInferCall::GrpcInferCall(GrpcQueue& queue) : GrpcUnaryCall(queue, &RequestCall, Api::kInference) {}
+
+void GrpcInferCall::Arm(GrpcQueue& queue) {
+  auto& idle = queue.idle_infer_calls();
+  GrpcInferCall* call = nullptr;
+  if (idle.empty()) {
+    call = new GrpcInferCall(queue);
+  } else {
+    call = idle.back().release();
+    idle.pop_back();
+  }
+  call->WaitForClient();
+  if (queue.state().compression != GRPC_COMPRESS_LEVEL_NONE) {
+    call->context().set_compression_level(queue.state().compression);
+  }
+}
+
+void GrpcInferCall::Recycle() {
+  auto& idle = queue().idle_infer_calls();
+  if (idle.size() >= kMaxIdleCalls) {
+    delete this;
+    return;
+  }
+  cancellation_.reset();
+  answer_ = AnswerOptions();
+  answered_ = false;
+  idle.emplace_back(this);
+}
+
+Status GrpcInferCall::CheckServing() { return queue().state().CheckServing(); }
+
+void GrpcInferCall::Handle() {
+  auto request = std::make_unique<InferenceRequest>();
+  const Status status = Begin(request);
+  queue().ForgetMessage();
+  message().Clear();
+  if (!status.ok()) {
+    FinishWithError(status);
+    return;
+  }
+  AddReference();
+  Servable& servable = request->servable->get();
+  servable.Infer(std::move(request));
+}
+
+Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
+  queue().Spread(message());
+  GrpcQueue::Scratch& scratch = queue().scratch();
+  BRAID_RETURN_IF_ERROR(ParseInferRequest(scratch.segments, scratch.parsed));
+  BRAID_ASSIGN_OR_RETURN(request->model_version, ParseModelVersion(scratch.parsed.model_version));
+  BRAID_ASSIGN_OR_RETURN(request->servable,
+                         queue().catalog().Find(scratch.parsed.model_name, request->model_version));
+  Servable& servable = request->servable->get();
+  if (servable.info().decoupled) {
+    return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");
+  }
+  BRAID_ASSIGN_OR_RETURN(const Parameters forwarded, queue().state().rules->ForwardedHeaders(context()));
+  BRAID_RETURN_IF_ERROR(
+      BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded, *request, answer_));
+  cancellation_ = std::make_shared<Cancellation>();
+  request->cancellation = cancellation_;
+  request->sink = this;
+  return OkStatus();
+}
+
+void GrpcInferCall::Cancelled() {
+  if (cancellation_) cancellation_->Cancel();
+}
+
+void GrpcInferCall::Respond(std::optional<InferenceResponse> response, bool final) {
+  // A unary call has room for one response; the first is the answer, and others are dropped.
+  const bool answers = !answered_ && (response || final);
+  answered_ = true;
+  if (!answers || !open()) {
+    if (final) DropReference();
+    return;
+  }
+  if (!response) {
+    response.emplace();
+    response->status = InternalError("the model ended the request without a response");
+  }
+  ApplyAnswerOptions(answer_, *response);
+  grpc::ByteBuffer bytes;
+  grpc::Status status = grpc::Status::OK;
+  if (response->status.ok()) {
+    bytes = EncodeUnaryResponse(answer_.request_id, *response).bytes;
+  } else {
+    status = ToGrpcStatus(response->status);
+  }
+  if (!ClaimAnswer()) {
+    if (final) DropReference();
+    return;
+  }
+  // From Deliver() on the other side may end the call at any time.
+  if (final) DropReferenceEarly();
+  Deliver(bytes, status);
+}
+
+}  // namespace braid

@@ -1,0 +1,315 @@
+#include "protocols/kserve/grpc_request_builder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+constexpr std::string_view kEmptyFinalResponse = "triton_enable_empty_final_response";
+constexpr std::string_view kReservedPrefix = "triton_";
+// Tensors that together take no more than this share one allocation.
+constexpr size_t kSharedAllocation = 64 * 1024;
+constexpr size_t kAlignment = 64;
+
+Status WrongType(std::string_view key, std::string_view expected) {
+  return InvalidArgumentError("invalid value type for '" + std::string(key) + "' parameter, expected " +
+                              std::string(expected) + ".");
+}
+
+Status Negative(std::string_view key) {
+  return InvalidArgumentError("invalid value for '" + std::string(key) + "' parameter, expected value >= 0.");
+}
+
+Status ReadBool(std::string_view key, const WireParameter& value, bool& to) {
+  const bool* flag = std::get_if<bool>(&value);
+  if (flag == nullptr) return WrongType(key, "bool_param");
+  to = *flag;
+  return OkStatus();
+}
+
+// The request's own parameters: the reserved ones to their places, the others to request.parameters.
+Status TakeParameter(std::string& key, WireParameter& value, InferenceRequest& request,
+                     AnswerOptions& answer) {
+  if (key == "sequence_id") {
+    if (const auto* number = std::get_if<int64_t>(&value)) {
+      request.correlation_id = static_cast<uint64_t>(*number);
+    } else if (auto* text = std::get_if<std::string>(&value)) {
+      request.correlation_id = std::move(*text);
+    } else {
+      return WrongType(key, "int64_param or string_param");
+    }
+    return OkStatus();
+  }
+  if (key == "sequence_start") return ReadBool(key, value, request.sequence_start);
+  if (key == "sequence_end") return ReadBool(key, value, request.sequence_end);
+  if (key == "priority") {
+    if (const auto* number = std::get_if<int64_t>(&value)) {
+      if (*number < 0) return Negative(key);
+      request.priority = static_cast<uint64_t>(*number);
+    } else if (const auto* unsigned_number = std::get_if<uint64_t>(&value)) {
+      request.priority = *unsigned_number;
+    } else {
+      return WrongType(key, "int64_param or uint64_param");
+    }
+    return OkStatus();
+  }
+  if (key == "timeout") {
+    const auto* number = std::get_if<int64_t>(&value);
+    if (number == nullptr) return WrongType(key, "int64_param");
+    if (*number < 0) return Negative(key);
+    request.timeout_us = static_cast<uint64_t>(*number);
+    return OkStatus();
+  }
+  if (key == kEmptyFinalResponse) return ReadBool(key, value, answer.empty_final_response);
+  if (key.starts_with(kReservedPrefix)) {
+    return InvalidArgumentError(
+        "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys "
+        "starting with "
+        "'triton_' are allowed: " +
+        std::string(kEmptyFinalResponse));
+  }
+  // A wish of HTTP clients only; it says nothing here and is never the model's.
+  if (key == "binary_data_output") return OkStatus();
+  if (auto* flag = std::get_if<bool>(&value)) {
+    request.parameters.emplace_back(std::move(key), *flag);
+  } else if (auto* number = std::get_if<int64_t>(&value)) {
+    request.parameters.emplace_back(std::move(key), *number);
+  } else if (auto* text = std::get_if<std::string>(&value)) {
+    request.parameters.emplace_back(std::move(key), std::move(*text));
+  } else if (auto* real = std::get_if<double>(&value)) {
+    request.parameters.emplace_back(std::move(key), *real);
+  } else {
+    return WrongType(key, "bool_param, int64_param, double_param or string_param");
+  }
+  return OkStatus();
+}
+
+Status RefuseSharedMemory(const WireParameters& parameters, std::string_view what, std::string_view name) {
+  const WireParameter* region = FindParameter(parameters, "shared_memory_region");
+  if (region == nullptr) return OkStatus();
+  const auto* text = std::get_if<std::string>(region);
+  return UnsupportedError("shared memory region '" + (text ? *text : std::string()) + "' of " +
+                          std::string(what) + " '" + std::string(name) +
+                          "': shared memory regions are not supported by this server");
+}
+
+std::optional<ContentsField> FieldFor(DataType type) {
+  switch (type) {
+    case DataType::kBool:
+      return ContentsField::kBool;
+    case DataType::kInt8:
+    case DataType::kInt16:
+    case DataType::kInt32:
+      return ContentsField::kInt;
+    case DataType::kInt64:
+      return ContentsField::kInt64;
+    case DataType::kUint8:
+    case DataType::kUint16:
+    case DataType::kUint32:
+      return ContentsField::kUint;
+    case DataType::kUint64:
+      return ContentsField::kUint64;
+    case DataType::kFp32:
+      return ContentsField::kFp32;
+    case DataType::kFp64:
+      return ContentsField::kFp64;
+    case DataType::kBytes:
+      return ContentsField::kBytes;
+    default:
+      return std::nullopt;  // the 16-bit floats travel raw only
+  }
+}
+
+DataType WidestType(ContentsField field) {
+  switch (field) {
+    case ContentsField::kBool:
+      return DataType::kBool;
+    case ContentsField::kInt:
+      return DataType::kInt32;
+    case ContentsField::kInt64:
+      return DataType::kInt64;
+    case ContentsField::kUint:
+      return DataType::kUint32;
+    case ContentsField::kUint64:
+      return DataType::kUint64;
+    case ContentsField::kFp32:
+      return DataType::kFp32;
+    case ContentsField::kFp64:
+      return DataType::kFp64;
+    case ContentsField::kBytes:
+      return DataType::kBytes;
+  }
+  return DataType::kInvalid;
+}
+
+// Where the bytes of one input come from.
+struct InputSource {
+  const WireRange* raw = nullptr;              // or
+  const ParsedContents* contents = nullptr;    // of which
+  ContentsField field = ContentsField::kBool;  // this kind
+  size_t element_size = 0;
+  size_t size = 0;  // in raw form
+};
+
+Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataType type) {
+  const ParsedInput& input = parsed.inputs[index];
+  InputSource source;
+  if (!parsed.raw.empty()) {
+    if (input.contents.present()) {
+      return InvalidArgumentError("contents field must not be specified when using raw_input_contents for '" +
+                                  input.name + "' for model '" + parsed.model_name + "'");
+    }
+    if (index < parsed.raw.size()) {
+      source.raw = &parsed.raw[index];
+      source.size = source.raw->size;
+      return source;
+    }
+  } else if (input.contents.present()) {
+    const std::optional<ContentsField> expected = FieldFor(type);
+    for (int i = 1; i <= kContentsFieldCount; ++i) {
+      const auto field = static_cast<ContentsField>(i);
+      if (input.contents.count(field) > 0 && expected != field) {
+        return InvalidArgumentError("unexpected explicit tensor data for input tensor '" + input.name +
+                                    "' for model '" + parsed.model_name + "' of type '" +
+                                    std::string(WireName(WidestType(field))) + "', expected datatype '" +
+                                    input.datatype + "'");
+      }
+    }
+    source.contents = &input.contents;
+    source.field = expected.value_or(ContentsField::kBool);
+    source.element_size = ElementSize(type);
+    source.size = ContentsRawSize(input.contents, source.field, source.element_size);
+    return source;
+  }
+  return InvalidArgumentError("unable to find data for input tensor '" + input.name + "' for model '" +
+                              parsed.model_name + "' in request.");
+}
+
+void CopySource(WireSegments segments, const InputSource& source, std::byte* to) {
+  if (source.raw != nullptr) {
+    CopyRange(segments, *source.raw, to);
+  } else {
+    CopyContents(segments, *source.contents, source.field, source.element_size, to);
+  }
+}
+
+size_t Aligned(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
+
+Status TakeInputs(WireSegments segments, ParsedRequest& parsed, BufferAllocator& allocator,
+                  InferenceRequest& request) {
+  if (parsed.raw.size() > parsed.inputs.size()) {
+    return InvalidArgumentError("unexpected additional input data for model '" + parsed.model_name + "'");
+  }
+  boost::container::small_vector<InputSource, 8> sources;
+  size_t shared = 0;
+  request.inputs.reserve(parsed.inputs.size());
+  for (size_t i = 0; i < parsed.inputs.size(); ++i) {
+    ParsedInput& input = parsed.inputs[i];
+    BRAID_RETURN_IF_ERROR(RefuseSharedMemory(input.parameters, "input", input.name));
+    const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
+    if (!type) return InvalidArgumentError("invalid datatype for input " + input.name);
+    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(), FindSource(parsed, i, *type));
+    if (sources.back().size <= kSharedAllocation) shared += Aligned(sources.back().size);
+    Tensor& tensor = request.inputs.emplace_back();
+    tensor.type = *type;
+    tensor.shape = std::move(input.shape);
+  }
+  const bool share = shared > 0 && shared <= kSharedAllocation;
+  Buffer block;
+  if (share) {
+    BRAID_ASSIGN_OR_RETURN(block, allocator.Allocate(shared));
+  }
+  size_t offset = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const InputSource& source = sources[i];
+    Tensor& tensor = request.inputs[i];
+    if (source.size > 0) {
+      if (share && source.size <= kSharedAllocation) {
+        tensor.data = block.Slice(offset, source.size);
+        offset += Aligned(source.size);
+      } else {
+        BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(source.size));
+      }
+      CopySource(segments, source, tensor.data.mutable_data());
+    }
+    tensor.name = std::move(parsed.inputs[i].name);
+  }
+  return OkStatus();
+}
+
+Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, InferenceRequest& request,
+                   AnswerOptions& answer) {
+  request.requested_outputs.reserve(parsed.outputs.size());
+  for (ParsedOutput& output : parsed.outputs) {
+    BRAID_RETURN_IF_ERROR(RefuseSharedMemory(output.parameters, "output", output.name));
+    if (const WireParameter* classes = FindParameter(output.parameters, "classification")) {
+      const auto* k = std::get_if<int64_t>(classes);
+      if (k == nullptr) return WrongType("classification", "int64_param");
+      if (*k < 0) return Negative("classification");
+      if (*k > 0) {
+        const TensorSpec* spec = info.FindOutput(output.name);
+        ClassificationWish& wish = answer.classifications.emplace_back();
+        if (spec != nullptr) wish.spec = *spec;
+        wish.spec.name = output.name;
+        wish.k = static_cast<uint32_t>(std::min<int64_t>(*k, std::numeric_limits<uint32_t>::max()));
+      }
+    }
+    request.requested_outputs.push_back(std::move(output.name));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<int64_t> ParseModelVersion(std::string_view text) {
+  if (text.empty()) return -1;
+  int64_t version = 0;
+  const bool digits = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  if (!digits || error != std::errc() || end != text.data() + text.size()) {
+    return InvalidArgumentError("failed to get model version from specified version string '" +
+                                std::string(text) +
+                                "' (details: not a number), version should be an integral value > 0");
+  }
+  return version;
+}
+
+bool IsReservedParameter(std::string_view name) {
+  for (std::string_view reserved : {"sequence_id", "sequence_start", "sequence_end", "priority", "timeout",
+                                    "binary_data_output", "headers"}) {
+    if (name == reserved) return true;
+  }
+  return name.starts_with(kReservedPrefix);
+}
+
+Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
+                             const Parameters& forwarded, InferenceRequest& request, AnswerOptions& answer) {
+  const ServableInfo& info = servable.info();
+  request.start_ns = SteadyNowNs();
+  for (auto& [key, value] : parsed.parameters) {
+    BRAID_RETURN_IF_ERROR(TakeParameter(key, value, request, answer));
+  }
+  // What the client says in the request itself goes before its headers.
+  const size_t own = request.parameters.size();
+  for (const auto& header : forwarded) {
+    const auto end = request.parameters.begin() + static_cast<std::ptrdiff_t>(own);
+    if (std::none_of(request.parameters.begin(), end,
+                     [&](const auto& p) { return p.first == header.first; })) {
+      request.parameters.push_back(header);
+    }
+  }
+  answer.batching = info.max_batch_size > 0;
+  BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, request, answer));
+  BRAID_RETURN_IF_ERROR(TakeInputs(segments, parsed, servable.input_allocator(), request));
+  answer.request_id = parsed.id;
+  request.id = std::move(parsed.id);
+  request.model_name = std::move(parsed.model_name);
+  return OkStatus();
+}
+
+}  // namespace braid

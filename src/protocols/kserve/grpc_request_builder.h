@@ -1,0 +1,43 @@
+// Makes an InferenceRequest out of a parsed ModelInferRequest: reserved parameters, input bytes in the memory
+// that the servable reads from, and what the client wants of the answer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "protocols/kserve/grpc_request_reader.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// An output that the client wants as its k best classes.
+struct ClassificationWish {
+  TensorSpec spec;  // a copy: the answer may come when the servable is no longer held
+  uint32_t k = 0;
+};
+
+// What the protocol has to remember until the answer.
+struct AnswerOptions {
+  std::string request_id;
+  // A decoupled request that ends without one more response is answered with an empty one.
+  bool empty_final_response = false;
+  bool batching = false;  // outputs have a batch dimension
+  std::vector<ClassificationWish> classifications;
+};
+
+// -1 for an empty text. Errors: INVALID_ARGUMENT when `text` is not a number, or out of range.
+Result<int64_t> ParseModelVersion(std::string_view text);
+
+// Whether a parameter of that name is the protocol's own, so that no header may be forwarded under it.
+bool IsReservedParameter(std::string_view name);
+
+// Fills `request` (all but model_version, sink, servable and cancellation) and `answer`; moves out of
+// `parsed`. The bytes of all inputs are copied once, into memory of servable.input_allocator(): small tensors
+// share one allocation, large ones have their own. `forwarded` are headers that become parameters. Errors:
+// INVALID_ARGUMENT with the contract's texts, UNSUPPORTED for shared memory, and those of the allocator.
+Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
+                             const Parameters& forwarded, InferenceRequest& request, AnswerOptions& answer);
+
+}  // namespace braid

@@ -1,0 +1,36 @@
+// Writes ModelInferResponse and ModelStreamInferResponse as the slices of a gRPC message, without protobuf:
+// one slice holds all small fields and small tensors; large tensors are referenced where they lie, and their
+// buffers let go when gRPC has sent them.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <optional>
+#include <string_view>
+
+#include "base/status.h"
+#include "serving/request.h"
+
+namespace braid {
+
+// Tensors of at least so many bytes are not copied.
+inline constexpr size_t kReferencedTensorBytes = 4096;
+
+// A message with the count of its bytes, which gRPC's type does not tell cheaply.
+struct EncodedMessage {
+  grpc::ByteBuffer bytes;
+  size_t size = 0;
+};
+
+// The answer of the unary call. REQUIRES: response.status.ok()
+EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse& response);
+
+// A good response on a stream; `final` is its triton_final_response. REQUIRES: response.status.ok()
+EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response, bool final);
+
+// An error on a stream. `response` gives model name and version; null when the request never got so far, and
+// then neither these nor the final flag are written.
+EncodedMessage EncodeStreamError(std::string_view id, std::string_view message,
+                                 const InferenceResponse* response, bool final);
+
+}  // namespace braid

@@ -1,0 +1,101 @@
+// The KServe v2 gRPC server: service inference.GRPCInferenceService, gRPC's health service and reflection.
+//
+//   GrpcServer::Options options;
+//   options.port = 8001;
+//   BRAID_ASSIGN_OR_RETURN(auto server, GrpcServer::Start(context, options));
+//   ...
+//   server->Shutdown(SteadyNowNs() + 30'000'000'000);
+//
+// Inference runs on `infer_threads` completion queues, each with its thread; loads and long answers have
+// threads of their own, so that neither they nor what they wait for holds up inference or health checks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "protocols/kserve/kserve_context.h"
+
+namespace grpc {
+class Server;
+}
+
+namespace braid {
+
+struct GrpcServerState;
+class GrpcQueue;
+
+class GrpcServer {
+ public:
+  enum class Compression : unsigned char { kNone, kLow, kMedium, kHigh };
+
+  struct Options {
+    std::string address = "0.0.0.0";
+    int port = 8001;          // 0: the system chooses, see bound_port()
+    bool reuse_port = false;  // share the port with other processes
+    int infer_threads = 2;
+    int load_threads = 4;  // model loads at the same time
+
+    // Bytes of one message; -1 is gRPC's own limit of 2 GiB - 1.
+    int max_receive_bytes = -1;
+    int max_send_bytes = -1;
+
+    bool use_ssl = false;
+    bool ssl_mutual = false;  // clients must show a certificate that root_cert_file signed
+    std::string server_cert_file;
+    std::string server_key_file;
+    std::string root_cert_file;
+
+    Compression infer_response_compression = Compression::kNone;
+
+    int keepalive_time_ms = 7200000;
+    int keepalive_timeout_ms = 20000;
+    bool keepalive_permit_without_calls = false;
+    int http2_max_pings_without_data = 2;
+    int http2_min_recv_ping_interval_without_data_ms = 300000;
+    int http2_max_ping_strikes = 2;
+    int max_connection_age_ms = 0;  // 0: without end
+    int max_connection_age_grace_ms = 0;
+
+    // grpc.experimental.tcp_read_chunk_size and tcp_max_read_chunk_size: how much memory a read from a socket
+    // offers. gRPC's 8 KiB make 128 slices and as many system calls out of a tensor of 1 MiB.
+    int tcp_read_chunk_bytes = 1 << 20;
+    int tcp_max_read_chunk_bytes = 4 << 20;
+
+    // Metadata whose keys match this regular expression become request parameters; empty: none.
+    std::string header_forward_pattern;
+  };
+
+  // Listens, and answers from when it returns. `context` outlives the server.
+  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for options that do not
+  // go together, and certificate files that cannot be read.
+  static Result<std::unique_ptr<GrpcServer>> Start(KserveContext& context, const Options& options);
+  // Shuts down at once when Shutdown() was not called. Waits for loads that run.
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  int bound_port() const { return port_; }
+
+  // New inference is refused with UNAVAILABLE "Server exiting" from now on, and streams end when they have
+  // nothing open. What runs goes on; health, metadata and control are still answered. Returns at once; may be
+  // called more than once.
+  void Drain();
+
+  // Drains, stops to listen, and waits until all calls have ended; those that have not at `deadline_ns`
+  // (SteadyNowNs() time) are cancelled. Requests of cancelled calls may still run in their backends when this
+  // returns; their answers are dropped. Called by one thread.
+  void Shutdown(int64_t deadline_ns);
+
+ private:
+  GrpcServer();
+
+  std::unique_ptr<GrpcServerState> state_;
+  std::vector<std::unique_ptr<GrpcQueue>> queues_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+  bool shut_down_ = false;
+};
+
+}  // namespace braid

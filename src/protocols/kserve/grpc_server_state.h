@@ -1,0 +1,62 @@
+// What the queues and calls of one gRPC server share. Owned by GrpcServer; outlives its queues.
+#pragma once
+
+#include <grpc/compression.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "protocols/kserve/grpc_control.h"
+#include "protocols/kserve/grpc_metadata.h"
+#include "protocols/kserve/grpc_services.h"
+#include "protocols/kserve/grpc_task_pool.h"
+#include "protocols/kserve/kserve_context.h"
+
+namespace braid {
+
+class GrpcStreamCall;
+
+// The streams that are open, so that a drain can end those which are idle. Any thread.
+class GrpcStreamRegistry {
+ public:
+  void Add(GrpcStreamCall* stream);
+  void Remove(GrpcStreamCall* stream);
+  // Tells every stream that the server drains.
+  void DrainAll();
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<GrpcStreamCall*> streams_;  // guarded by mutex_; each one is alive while it is in here
+};
+
+struct GrpcServerState {
+  GrpcServerState(KserveContext& kserve, std::unique_ptr<GrpcMetadataRules> metadata_rules,
+                  grpc_compression_level compression_level, int load_threads)
+      : context(kserve),
+        control(kserve),
+        rules(std::move(metadata_rules)),
+        compression(compression_level),
+        tasks("brd-grpc-ctl-", 1, 256),
+        loads("brd-grpc-load-", load_threads, 256) {}
+
+  // UNAVAILABLE while the server starts, drains or exits.
+  Status CheckServing() const {
+    if (draining.load(std::memory_order_relaxed)) return UnavailableError("Server exiting");
+    return context.control.serving() ? OkStatus() : UnavailableError("Server not ready");
+  }
+
+  KserveContext& context;
+  GrpcControl control;
+  const std::unique_ptr<GrpcMetadataRules> rules;
+  const grpc_compression_level compression;  // of inference responses
+  GrpcServices services;
+  GrpcStreamRegistry streams;
+  std::atomic<bool> draining{false};
+  // Last, so that their threads end before what they use.
+  GrpcTaskPool tasks;
+  GrpcTaskPool loads;
+};
+
+}  // namespace braid

@@ -1,0 +1,37 @@
+#include "protocols/kserve/grpc_status.h"
+
+namespace braid {
+namespace {
+
+grpc::StatusCode ToGrpcCode(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return grpc::StatusCode::OK;
+    case StatusCode::kUnknown:
+      return grpc::StatusCode::UNKNOWN;
+    case StatusCode::kInternal:
+      return grpc::StatusCode::INTERNAL;
+    case StatusCode::kNotFound:
+      return grpc::StatusCode::NOT_FOUND;
+    case StatusCode::kInvalidArgument:
+      return grpc::StatusCode::INVALID_ARGUMENT;
+    case StatusCode::kUnavailable:
+      return grpc::StatusCode::UNAVAILABLE;
+    case StatusCode::kUnsupported:
+      return grpc::StatusCode::UNIMPLEMENTED;
+    case StatusCode::kAlreadyExists:
+      return grpc::StatusCode::ALREADY_EXISTS;
+    case StatusCode::kCancelled:
+      return grpc::StatusCode::CANCELLED;
+  }
+  return grpc::StatusCode::UNKNOWN;
+}
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return {ToGrpcCode(status.code()), status.message()};
+}
+
+}  // namespace braid

@@ -1,0 +1,434 @@
+#include "protocols/kserve/grpc_stream_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "protocols/kserve/grpc_answer.h"
+#include "protocols/kserve/grpc_status.h"
+
+namespace braid {
+
+// One request's share in the stream. Deletes itself with the final response.
+class GrpcStreamCall::Sink final : public ResponseSink {
+ public:
+  explicit Sink(GrpcStreamCall& stream) : stream_(stream) {}
+
+  void Respond(std::optional<InferenceResponse> response, bool final) override;
+
+  AnswerOptions answer;
+  std::shared_ptr<Cancellation> cancellation = std::make_shared<Cancellation>();
+  bool decoupled = false;
+  // Of the model, for empty final responses.
+  std::string model_name;
+  int64_t model_version = 0;
+  uint64_t slot = 0;
+  bool answered = false;  // nothing more is sent; the request's owner's, as all of Respond() is
+
+  // Guarded by the stream's mutex.
+  bool sent_all = false;
+  Sink* previous = nullptr;
+  Sink* next = nullptr;
+  bool linked = false;
+
+ private:
+  Outgoing Encode(InferenceResponse& response, bool final) {
+    ApplyAnswerOptions(answer, response);
+    if (response.status.ok())
+      return {EncodeStreamResponse(answer.request_id, response, final), grpc::Status::OK};
+    const InferenceResponse* accepted = response.model_name.empty() ? nullptr : &response;
+    return {EncodeStreamError(answer.request_id, response.status.message(), accepted, final),
+            ToGrpcStatus(response.status)};
+  }
+
+  GrpcStreamCall& stream_;
+};
+
+void GrpcStreamCall::Sink::Respond(std::optional<InferenceResponse> response, bool final) {
+  if (!answered) {
+    // A model that answers once is done with its first response; what else it sends is dropped.
+    const bool answers = final || !decoupled;
+    if (!response && decoupled && !answer.empty_final_response) {
+      answered = true;
+      stream_.EndSilently(*this);
+    } else {
+      if (!response) {
+        response.emplace();
+        response->model_name = model_name;
+        response->model_version = model_version;
+        if (!decoupled) response->status = InternalError("the model ended the request without a response");
+      }
+      answered = answers;
+      if (!stream_.closed_.load(std::memory_order_acquire)) {
+        stream_.Send(*this, Encode(*response, answers), answers);
+      }
+    }
+  }
+  if (!final) return;
+  GrpcStreamCall& stream = stream_;
+  stream.Forget(*this);
+  delete this;
+  stream.DropReference();
+}
+
+GrpcStreamCall::GrpcStreamCall(GrpcQueue& queue) : queue_(queue), registry_(queue.state().streams) {}
+
+GrpcStreamCall::~GrpcStreamCall() = default;
+
+void GrpcStreamCall::Arm(GrpcQueue& queue) {
+  auto* call = new GrpcStreamCall(queue);
+  call->context_.emplace();
+  call->stream_.emplace(&*call->context_);
+  queue.CallArmed();
+  call->context_->AsyncNotifyWhenDone(static_cast<GrpcEvent*>(&call->done_event_));
+  if (queue.state().compression != GRPC_COMPRESS_LEVEL_NONE) {
+    call->context_->set_compression_level(queue.state().compression);
+  }
+  queue.state().services.inference.RequestModelStreamInfer(&*call->context_, &*call->stream_, queue.cq(),
+                                                           queue.cq(),
+                                                           static_cast<GrpcEvent*>(&call->called_event_));
+}
+
+void GrpcStreamCall::OnCalled(bool ok) {
+  if (!ok) {
+    // The server stops and nobody called; the event of the end does not come for such a call.
+    GrpcQueue& queue = queue_;
+    delete this;
+    queue.CallEnded();
+    return;
+  }
+  GrpcServerState& state = queue_.state();
+  if (queue_.taking_calls()) Arm(queue_);
+  Status status = state.rules->CheckAccess(Api::kInference, *context_);
+  if (status.ok()) status = state.CheckServing();
+  if (status.ok()) {
+    Result<Parameters> forwarded = state.rules->ForwardedHeaders(*context_);
+    status = forwarded.status();
+    if (forwarded.ok()) forwarded_ = std::move(*forwarded);
+  }
+  grpc_errors_ = GrpcMetadataRules::WantsGrpcErrors(*context_);
+  registry_.Add(this);
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    // A drain that began before the stream was registered did not see it.
+    draining_ = draining_ || state.draining;
+    if (!status.ok()) EndLocked(ToGrpcStatus(status));
+    AdvanceLocked(next);
+  }
+  Run(next);
+}
+
+void GrpcStreamCall::Drain() {
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+    AdvanceLocked(next);
+  }
+  Run(next);
+}
+
+void GrpcStreamCall::OnRead(bool ok) {
+  {
+    std::lock_guard lock(mutex_);
+    reading_ = false;
+    if (ok) {
+      handling_ = deliverable();
+      ok = handling_;
+    } else {
+      half_closed_ = true;
+    }
+  }
+  if (ok) HandleMessage();
+  message_.Clear();
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    handling_ = false;
+    AdvanceLocked(next);
+  }
+  Run(next);
+  OperationEnded();
+}
+
+void GrpcStreamCall::HandleMessage() {
+  queue_.Spread(message_);
+  auto request = std::make_unique<InferenceRequest>();
+  auto sink = std::make_unique<Sink>(*this);
+  const Status status = Begin(*request, *sink);
+  queue_.ForgetMessage();
+  message_.Clear();
+  if (!status.ok()) {
+    Refuse(status, sink->answer.request_id);
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    ++open_requests_;
+    if (!sink->decoupled) {
+      sink->slot = first_slot_ + slots_.size();
+      slots_.emplace_back();
+    }
+    sink->next = sinks_;
+    if (sinks_ != nullptr) sinks_->previous = sink.get();
+    sinks_ = sink.get();
+    sink->linked = true;
+  }
+  AddReference();
+  request->sink = sink.release();
+  Servable& servable = request->servable->get();
+  servable.Infer(std::move(request));
+}
+
+Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
+  GrpcQueue::Scratch& scratch = queue_.scratch();
+  const Status parsed = ParseInferRequest(scratch.segments, scratch.parsed);
+  sink.answer.request_id = scratch.parsed.id;
+  BRAID_RETURN_IF_ERROR(parsed);
+  BRAID_RETURN_IF_ERROR(queue_.state().CheckServing());
+  BRAID_ASSIGN_OR_RETURN(request.model_version, ParseModelVersion(scratch.parsed.model_version));
+  BRAID_ASSIGN_OR_RETURN(request.servable,
+                         queue_.catalog().Find(scratch.parsed.model_name, request.model_version));
+  Servable& servable = request.servable->get();
+  BRAID_RETURN_IF_ERROR(
+      BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded_, request, sink.answer));
+  sink.decoupled = servable.info().decoupled;
+  sink.model_name = servable.info().name;
+  sink.model_version = servable.info().version;
+  request.cancellation = sink.cancellation;
+  return OkStatus();
+}
+
+void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
+  Outgoing outgoing{EncodeStreamError(id, status.message(), nullptr, true), ToGrpcStatus(status)};
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    if (!deliverable()) return;
+    ++open_requests_;
+    const uint64_t slot = first_slot_ + slots_.size();
+    slots_.emplace_back();
+    FillSlotLocked(slot, std::move(outgoing));
+    AdvanceLocked(next);
+  }
+  Run(next);
+}
+
+void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    sink.sent_all = sink.sent_all || answers;
+    if (deliverable()) {
+      if (sink.decoupled) {
+        if (answers) --open_requests_;
+        PushLocked(std::move(outgoing));
+        if (waiting_bytes_ > kMaxWaitingBytes) {
+          waiting_.clear();
+          waiting_bytes_ = 0;
+          EndLocked({grpc::StatusCode::UNAVAILABLE, "the client does not read the responses of the stream"});
+        }
+      } else {
+        FillSlotLocked(sink.slot, std::move(outgoing));
+      }
+    }
+    AdvanceLocked(next);
+  }
+  Run(next);
+}
+
+void GrpcStreamCall::EndSilently(Sink& sink) {
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    sink.sent_all = true;
+    --open_requests_;
+    AdvanceLocked(next);
+  }
+  Run(next);
+}
+
+void GrpcStreamCall::Forget(Sink& sink) {
+  std::lock_guard lock(mutex_);
+  if (!sink.linked) return;
+  if (sink.previous != nullptr) {
+    sink.previous->next = sink.next;
+  } else {
+    sinks_ = sink.next;
+  }
+  if (sink.next != nullptr) sink.next->previous = sink.previous;
+  sink.linked = false;
+}
+
+void GrpcStreamCall::FillSlotLocked(uint64_t slot, Outgoing outgoing) {
+  Slot& place = slots_[slot - first_slot_];
+  place.ready = true;
+  place.answer = std::move(outgoing);
+  while (!slots_.empty() && slots_.front().ready) {
+    Outgoing answer = std::move(slots_.front().answer);
+    slots_.pop_front();
+    ++first_slot_;
+    --open_requests_;
+    if (!end_) PushLocked(std::move(answer));
+  }
+}
+
+void GrpcStreamCall::PushLocked(Outgoing outgoing) {
+  if (grpc_errors_ && !outgoing.end.ok()) {
+    EndLocked(std::move(outgoing.end));
+    return;
+  }
+  waiting_bytes_ += outgoing.message.size;
+  waiting_.push_back(std::move(outgoing.message));
+}
+
+void GrpcStreamCall::EndLocked(grpc::Status status) {
+  if (!end_) end_ = std::move(status);
+  closed_.store(true, std::memory_order_release);
+}
+
+void GrpcStreamCall::DieLocked() {
+  dead_ = true;
+  closed_.store(true, std::memory_order_release);
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  slots_.clear();
+}
+
+void GrpcStreamCall::CancelSinksLocked(Next& next) {
+  // Nobody hears these requests any more. Each is told once: then it is off the list. One that has sent all
+  // its answers may go on, unless the client really cancelled.
+  while (sinks_ != nullptr) {
+    Sink* sink = sinks_;
+    sinks_ = sink->next;
+    if (cancelled_ || !sink->sent_all) next.cancel.push_back(sink->cancellation);
+    sink->previous = nullptr;
+    sink->next = nullptr;
+    sink->linked = false;
+  }
+}
+
+void GrpcStreamCall::AdvanceLocked(Next& next) {
+  if (dead_ || end_) CancelSinksLocked(next);
+  if (dead_) return;
+  if (finishing_) return;
+  if (!writing_ && !waiting_.empty()) {
+    writing_ = true;
+    ++operations_;
+    next.write = true;
+    next.message = std::move(waiting_.front());
+    waiting_.pop_front();
+    waiting_bytes_ -= next.message.size;
+    next.more = !waiting_.empty();
+  }
+  if (writing_ || !waiting_.empty()) {
+    // The end follows the last write.
+  } else if (end_) {
+    finishing_ = true;
+    next.status = *end_;
+  } else if (handling_ || open_requests_ > 0) {
+    // Answers are to come.
+  } else if (half_closed_) {
+    finishing_ = true;
+    next.status = grpc::Status::OK;
+  } else if (draining_) {
+    finishing_ = true;
+    next.status = {grpc::StatusCode::UNAVAILABLE, "Server exiting"};
+  }
+  if (finishing_) {
+    ++operations_;
+    next.finish = true;
+    return;
+  }
+  if (!reading_ && !handling_ && !half_closed_ && !end_ &&
+      open_requests_ + waiting_.size() < kMaxOpenRequests && waiting_bytes_ < kPauseBytes) {
+    reading_ = true;
+    ++operations_;
+    next.read = true;
+  }
+}
+
+void GrpcStreamCall::Run(Next& next) {
+  // The operations claimed keep gRPC's side alive until their events have come, and those come after the
+  // calls below: each event is of an operation that is started here, the caller's own share keeps the object.
+  if (next.read) stream_->Read(&message_, static_cast<GrpcEvent*>(&read_event_));
+  if (next.write) {
+    grpc::WriteOptions options;
+    // With another message behind it, this one need not be sent at once.
+    if (next.more) options.set_buffer_hint();
+    stream_->Write(next.message.bytes, options, static_cast<GrpcEvent*>(&written_event_));
+  }
+  if (next.finish) stream_->Finish(next.status, static_cast<GrpcEvent*>(&finished_event_));
+  for (const std::shared_ptr<Cancellation>& cancellation : next.cancel) cancellation->Cancel();
+}
+
+void GrpcStreamCall::OnWritten(bool ok) {
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (!ok) DieLocked();
+    AdvanceLocked(next);
+  }
+  Run(next);
+  OperationEnded();
+}
+
+void GrpcStreamCall::OnFinished(bool) { OperationEnded(); }
+
+void GrpcStreamCall::OnDone(bool) {
+  registry_.Remove(this);
+  Next next;
+  {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    cancelled_ = context_->IsCancelled();
+    // Without a finish of ours the client, or its connection, has gone. With one there is nothing left to
+    // send either.
+    DieLocked();
+    ++operations_;  // this event, so that there is one place where gRPC's side ends
+    AdvanceLocked(next);
+  }
+  Run(next);
+  OperationEnded();
+}
+
+void GrpcStreamCall::OperationEnded() {
+  {
+    std::lock_guard lock(mutex_);
+    if (--operations_ > 0 || !done_) return;
+  }
+  stream_.reset();
+  context_.reset();
+  GrpcQueue& queue = queue_;
+  DropReference();
+  queue.CallEnded();
+}
+
+void GrpcStreamRegistry::Add(GrpcStreamCall* stream) {
+  std::lock_guard lock(mutex_);
+  streams_.insert(stream);
+}
+
+void GrpcStreamRegistry::Remove(GrpcStreamCall* stream) {
+  std::lock_guard lock(mutex_);
+  streams_.erase(stream);
+}
+
+void GrpcStreamRegistry::DrainAll() {
+  std::vector<GrpcStreamCall*> streams;
+  {
+    std::lock_guard lock(mutex_);
+    // A stream that is registered is alive by gRPC's share in it.
+    for (GrpcStreamCall* stream : streams_) {
+      stream->AddReference();
+      streams.push_back(stream);
+    }
+  }
+  for (GrpcStreamCall* stream : streams) {
+    stream->Drain();
+    stream->DropReference();
+  }
+}
+
+}  // namespace braid

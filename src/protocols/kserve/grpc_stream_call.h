@@ -1,0 +1,158 @@
+// ModelStreamInfer: any number of requests on one call, run at the same time.
+//
+// Order. Requests to models that answer once are answered in the order in which they came: a response that is
+// ready early waits in its slot. Errors of requests that reached no model take their place in that order too.
+// Responses of decoupled models go out as they come.
+//
+// Back-pressure. A stream reads on while fewer than kMaxOpenRequests of its requests are unanswered or their
+// answers unsent, and while fewer than kPauseBytes wait to be sent. A client that does not read what a
+// decoupled model sends is cut off with UNAVAILABLE when kMaxWaitingBytes wait.
+//
+// Threads. Requests are read on the queue's thread; responses come from the backends' threads, and each of
+// these writes directly when no other write is under way, else the queue's thread sends what has gathered.
+// One mutex guards the state and is never held across a call into gRPC or a servable.
+//
+// End. OK after the client has closed its side and all is answered; with `triton_grpc_error: true` in the
+// metadata the status of the first error; UNAVAILABLE when the server drains and nothing is open; otherwise
+// by cancellation, which cancels every open request. As with unary calls gRPC's side may end before the last
+// request does.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/status.h"
+#include "protocols/kserve/grpc_queue.h"
+#include "protocols/kserve/grpc_request_builder.h"
+#include "protocols/kserve/grpc_response_writer.h"
+#include "serving/parameters.h"
+#include "serving/request.h"
+
+namespace braid {
+
+class GrpcStreamCall {
+ public:
+  static constexpr size_t kMaxOpenRequests = 256;
+  static constexpr size_t kPauseBytes = 64u << 20;
+  static constexpr size_t kMaxWaitingBytes = 1u << 30;
+
+  // Makes one more call wait for a client. On the queue's thread.
+  static void Arm(GrpcQueue& queue);
+
+  // The server drains: the stream ends as soon as nothing is open. Any thread that holds a reference.
+  void Drain();
+
+  void AddReference() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void DropReference() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+ private:
+  class Sink;
+
+  // A message that waits to be written, or, with a status, the end of the stream.
+  struct Outgoing {
+    EncodedMessage message;
+    grpc::Status end;
+  };
+  // The place of a request in the order of answers.
+  struct Slot {
+    bool ready = false;
+    Outgoing answer;
+  };
+  // What is to be done once the mutex is released.
+  struct Next {
+    bool write = false;
+    bool read = false;
+    bool finish = false;
+    EncodedMessage message;
+    bool more = false;  // another write follows at once
+    grpc::Status status;
+    std::vector<std::shared_ptr<Cancellation>> cancel;
+  };
+
+  explicit GrpcStreamCall(GrpcQueue& queue);
+  ~GrpcStreamCall();
+  GrpcStreamCall(const GrpcStreamCall&) = delete;
+  GrpcStreamCall& operator=(const GrpcStreamCall&) = delete;
+
+  // Events, on the queue's thread.
+  void OnCalled(bool ok);
+  void OnRead(bool ok);
+  void OnWritten(bool ok);
+  void OnFinished(bool ok);
+  void OnDone(bool ok);
+  void OperationEnded();
+
+  // Reads message_ and starts its request; on the queue's thread.
+  void HandleMessage();
+  Status Begin(InferenceRequest& request, Sink& sink);
+  // Answers a request that reached no model.
+  void Refuse(const Status& status, const std::string& id);
+
+  // From the sinks, any thread. `answers`: nothing more will be sent for this request.
+  void Send(Sink& sink, Outgoing outgoing, bool answers);
+  // The request ends without a further message.
+  void EndSilently(Sink& sink);
+  void Forget(Sink& sink);
+
+  // REQUIRES: mutex_ is held.
+  void PushLocked(Outgoing outgoing);
+  void FillSlotLocked(uint64_t slot, Outgoing outgoing);
+  void EndLocked(grpc::Status status);
+  void DieLocked();
+  // Claims what can be done now.
+  void AdvanceLocked(Next& next);
+  void CancelSinksLocked(Next& next);
+  bool deliverable() const { return !dead_ && !end_ && !finishing_; }
+  // Without the mutex.
+  void Run(Next& next);
+
+  GrpcQueue& queue_;
+  GrpcStreamRegistry& registry_;
+  std::atomic<int> references_{1};  // gRPC's side, and each open request's sink
+
+  // Owned by the queue's thread; stream_ may be used by any thread for an operation that was claimed under
+  // the mutex.
+  std::optional<grpc::ServerContext> context_;
+  std::optional<grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>> stream_;
+  grpc::ByteBuffer message_;
+  Parameters forwarded_;
+  bool grpc_errors_ = false;
+  bool done_ = false;
+
+  // Set with dead_ and end_, for skipping the work of making an answer that nobody gets.
+  std::atomic<bool> closed_{false};
+
+  std::mutex mutex_;
+  // Guarded by mutex_:
+  int operations_ = 0;  // reads, writes and the finish that gRPC has not returned
+  bool reading_ = false;
+  bool handling_ = false;  // a message that was read is being looked at
+  bool writing_ = false;
+  bool half_closed_ = false;
+  bool draining_ = false;
+  bool cancelled_ = false;           // by the client, or by the server's end
+  bool dead_ = false;                // nothing more can be sent
+  bool finishing_ = false;           // Finish was claimed
+  std::optional<grpc::Status> end_;  // the stream ends with this as soon as what waits is written
+  std::deque<EncodedMessage> waiting_;
+  size_t waiting_bytes_ = 0;
+  std::deque<Slot> slots_;
+  uint64_t first_slot_ = 0;   // number of slots_.front()
+  size_t open_requests_ = 0;  // whose last answer is not yet among those that wait
+  Sink* sinks_ = nullptr;     // requests that have not ended, a doubly linked list
+
+  GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnCalled> called_event_{this};
+  GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnRead> read_event_{this};
+  GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnWritten> written_event_{this};
+  GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnFinished> finished_event_{this};
+  GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnDone> done_event_{this};
+};
+
+}  // namespace braid

@@ -1,0 +1,83 @@
+#include "protocols/kserve/grpc_unary_call.h"
+
+#include "protocols/kserve/grpc_status.h"
+
+namespace braid {
+
+void GrpcUnaryCall::WaitForClient() {
+  context_.emplace();
+  writer_.emplace(&*context_);
+  message_.Clear();
+  done_ = false;
+  finished_ = false;
+  phase_.store(Phase::kOpen, std::memory_order_relaxed);
+  references_.store(1, std::memory_order_relaxed);
+  queue_.CallArmed();
+  context_->AsyncNotifyWhenDone(static_cast<GrpcEvent*>(&done_event_));
+  request_(queue_.state().services, &*context_, &message_, &*writer_, queue_.cq(),
+           static_cast<GrpcEvent*>(&called_event_));
+}
+
+void GrpcUnaryCall::OnCalled(bool ok) {
+  if (!ok) {
+    // The server stops and nobody called; the event of the end does not come for such a call.
+    GrpcQueue& queue = queue_;
+    delete this;
+    queue.CallEnded();
+    return;
+  }
+  if (queue_.taking_calls()) ArmNext();
+  Status status = queue_.state().rules->CheckAccess(api_, *context_);
+  if (status.ok()) status = CheckServing();
+  if (status.ok()) {
+    Handle();
+  } else {
+    FinishWithError(status);
+  }
+}
+
+bool GrpcUnaryCall::ClaimAnswer() {
+  Phase expected = Phase::kOpen;
+  return phase_.compare_exchange_strong(expected, Phase::kAnswered, std::memory_order_acq_rel);
+}
+
+void GrpcUnaryCall::Deliver(const grpc::ByteBuffer& message, const grpc::Status& status) {
+  if (status.ok()) {
+    writer_->Finish(message, status, static_cast<GrpcEvent*>(&finished_event_));
+  } else {
+    writer_->FinishWithError(status, static_cast<GrpcEvent*>(&finished_event_));
+  }
+}
+
+void GrpcUnaryCall::Finish(const grpc::ByteBuffer& message) {
+  if (ClaimAnswer()) Deliver(message, grpc::Status::OK);
+}
+
+void GrpcUnaryCall::FinishWithError(const Status& status) {
+  if (ClaimAnswer()) Deliver(grpc::ByteBuffer(), ToGrpcStatus(status));
+}
+
+void GrpcUnaryCall::OnFinished(bool) {
+  finished_ = true;
+  if (done_) EndOfGrpc();
+}
+
+void GrpcUnaryCall::OnDone(bool) {
+  done_ = true;
+  Phase expected = Phase::kOpen;
+  const bool abandoned =
+      phase_.compare_exchange_strong(expected, Phase::kAbandoned, std::memory_order_acq_rel);
+  if (abandoned || context_->IsCancelled()) Cancelled();
+  if (abandoned || finished_) EndOfGrpc();
+}
+
+void GrpcUnaryCall::EndOfGrpc() {
+  writer_.reset();
+  context_.reset();
+  message_.Clear();
+  GrpcQueue& queue = queue_;
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) Recycle();
+  queue.CallEnded();
+}
+
+}  // namespace braid

@@ -1,0 +1,133 @@
+#include "protocols/kserve/http_infer.h"
+
+#include <charconv>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+// Documents above this size get a parser of their own, so that the thread's does not grow for ever.
+constexpr size_t kMaxKeptParserBytes = size_t{1} << 20;
+// Outputs above this size become JSON on the io thread, not on the thread that brings the response.
+constexpr size_t kMaxInlineJsonBytes = size_t{64} * 1024;
+
+HttpResponse WriteAnswer(std::string_view id, InferenceResponse response, const HttpOutputFormat& format) {
+  if (!response.status.ok()) return ErrorResponse(response.status);
+  auto written = WriteInferResponse(id, std::move(response), format);
+  return written.ok() ? std::move(written).value() : ErrorResponse(written.status());
+}
+
+void CompressAnswer(ContentCoding coding, HttpResponse& response) {
+  if (response.status != 200) return;
+  std::vector<std::string_view> parts = {response.body};
+  for (const Buffer& buffer : response.tail) parts.push_back(buffer.text());
+  auto compressed = Compress(coding, parts);
+  if (!compressed.ok()) {
+    response = ErrorResponse(compressed.status());
+    return;
+  }
+  response.body = std::move(compressed).value();
+  response.tail.clear();
+  response.headers.emplace_back("Content-Encoding", ContentCodingName(coding));
+}
+
+Status RangeError(uint64_t size, std::string_view text) {
+  return InvalidArgumentError("inference header size should be in range (0, " + std::to_string(size) +
+                              "), got: " + std::string(text));
+}
+
+}  // namespace
+
+Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange) {
+  const auto text = FindHeader(exchange.head(), "Inference-Header-Content-Length");
+  if (!text) return std::optional<uint64_t>();
+  int64_t size = 0;
+  const char* end = text->data() + text->size();
+  auto [rest, error] = std::from_chars(text->data(), end, size);
+  if (error != std::errc() || rest != end) {
+    return InvalidArgumentError("Unable to parse Inference-Header-Content-Length, got: " +
+                                std::string(*text));
+  }
+  const auto body_size = exchange.body_size();
+  if (size < 0 || (body_size && static_cast<uint64_t>(size) > *body_size)) {
+    return RangeError(body_size.value_or(0), *text);
+  }
+  return std::optional<uint64_t>(static_cast<uint64_t>(size));
+}
+
+size_t InferCall::front_bytes() const {
+  return setup_.json_size ? static_cast<size_t>(*setup_.json_size) : kWholeBody;
+}
+
+Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
+  const HttpInferTarget target{setup_.servable->get().info(), setup_.servable->get().input_allocator(),
+                               setup_.max_input_bytes};
+  if (setup_.json_size && front.size() < *setup_.json_size) {
+    return RangeError(front.size(), std::to_string(*setup_.json_size));
+  }
+  if (front.empty()) return ReadRawInferRequest(rest, target);
+  if (front.size() <= kMaxKeptParserBytes) {
+    return ReadInferRequest(front, rest, setup_.json_size.has_value(), target, *setup_.parser);
+  }
+  simdjson::dom::parser parser;
+  return ReadInferRequest(front, rest, setup_.json_size.has_value(), target, parser);
+}
+
+std::optional<HttpResponse> InferCall::OnFront(std::string_view front, size_t rest,
+                                               std::vector<std::span<std::byte>>& destinations) {
+  auto read = Read(front, rest);
+  if (!read.ok()) return ErrorResponse(read.status());
+  destinations = std::move(read->destinations);
+  format_ = std::move(read->format);
+  request_ = std::move(read->request);
+  id_ = request_->id;
+  for (auto& parameter : setup_.header_parameters) request_->parameters.push_back(std::move(parameter));
+  return std::nullopt;
+}
+
+void InferCall::OnBody() {
+  std::unique_ptr<InferenceRequest> request = std::move(request_);
+  request->model_name = std::move(setup_.model_name);
+  request->model_version = setup_.model_version;
+  request->start_ns = SteadyNowNs();
+  request->cancellation = std::make_shared<Cancellation>();
+  setup_.exchange->SetCancellation(request->cancellation);
+  request->sink = this;
+  Servable& servable = setup_.servable->get();
+  request->servable = std::move(setup_.servable);
+  servable.Infer(std::move(request));
+}
+
+void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
+  if (response && !response_) response_ = std::move(response);
+  if (!final) return;
+  if (!response_) {
+    response_.emplace();
+    response_->status = InternalError("the model ended the request without a response");
+  }
+  // From the exchange's Respond() on, this object may be gone.
+  const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
+  const ContentCoding coding = setup_.response_coding;
+  const bool slow =
+      coding != ContentCoding::kIdentity || JsonOutputBytes(*response_, format_) > kMaxInlineJsonBytes;
+  if (!slow) {
+    exchange->Respond(WriteAnswer(id_, std::move(*response_), format_));
+    return;
+  }
+  // std::function must be copyable, so what is moved travels in a shared pointer.
+  struct Late {
+    std::string id;
+    InferenceResponse response;
+    HttpOutputFormat format;
+  };
+  auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response_), std::move(format_)});
+  HttpExchange& target = *exchange;
+  target.RunOnIoThread([exchange, coding, late] {
+    HttpResponse answer = WriteAnswer(late->id, std::move(late->response), late->format);
+    if (coding != ContentCoding::kIdentity) CompressAnswer(coding, answer);
+    exchange->Respond(std::move(answer));
+  });
+}
+
+}  // namespace braid

@@ -1,0 +1,58 @@
+// One POST .../infer, from its headers to its answer.
+#pragma once
+
+#include <simdjson.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "protocols/http/compression.h"
+#include "protocols/http/exchange.h"
+#include "protocols/kserve/http_infer_request.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// Owned by the connection until it has answered. Nothing of the server is touched by Respond(): a request may
+// end after the server has gone.
+class InferCall final : public HttpCall, public ResponseSink {
+ public:
+  struct Setup {
+    std::shared_ptr<HttpExchange> exchange;
+    std::unique_ptr<ServableHandle> servable;
+    std::string model_name;
+    int64_t model_version = -1;
+    // Value of Inference-Header-Content-Length.
+    std::optional<uint64_t> json_size;
+    // Headers that the model wants to see.
+    Parameters header_parameters;
+    ContentCoding response_coding = ContentCoding::kIdentity;
+    size_t max_input_bytes = 0;
+    // Of the exchange's io thread; used in OnFront() alone.
+    simdjson::dom::parser* parser = nullptr;
+  };
+  explicit InferCall(Setup setup) : setup_(std::move(setup)) {}
+
+  // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is
+  // known.
+  static Result<std::optional<uint64_t>> JsonSize(const HttpExchange& exchange);
+
+  size_t front_bytes() const override;
+  std::optional<HttpResponse> OnFront(std::string_view front, size_t rest,
+                                      std::vector<std::span<std::byte>>& destinations) override;
+  void OnBody() override;
+  void Respond(std::optional<InferenceResponse> response, bool final) override;
+
+ private:
+  Result<HttpInferRequest> Read(std::string_view front, size_t rest);
+
+  Setup setup_;
+  std::unique_ptr<InferenceRequest> request_;  // until it is handed to the servable
+  std::string id_;
+  HttpOutputFormat format_;
+  std::optional<InferenceResponse> response_;  // the first, until the final one
+};
+
+}  // namespace braid

@@ -1,0 +1,543 @@
+#include "protocols/kserve/http_infer_request.h"
+
+#include <boost/container/small_vector.hpp>
+#include <cstring>
+#include <limits>
+
+#include "protocols/kserve/http_json.h"
+
+namespace braid {
+namespace {
+
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+constexpr size_t kMaxDepth = 100;
+constexpr size_t kMaxDims = 64;
+constexpr size_t kAlignment = 64;
+// Requests up to this size have all inputs in one allocation.
+constexpr size_t kSharedBytes = size_t{64} * 1024;
+
+constexpr std::string_view kSharedMemoryText = "shared memory regions are not supported by this server";
+
+size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+Status DataError(std::string_view text) {
+  return InternalError("Unable to parse 'data': " + std::string(text));
+}
+
+Status MissingMember(std::string_view name) {
+  return InvalidArgumentError("Unable to parse '" + std::string(name) +
+                              "': attempt to access non-existing object member '" + std::string(name) + "'");
+}
+
+// One input between its JSON and its memory.
+struct PlannedInput {
+  enum class Source : unsigned char { kNone, kJson, kBinary } source = Source::kNone;
+  element data;
+  size_t bytes = 0;
+  size_t elements = 0;
+};
+
+enum class LeafError : unsigned char { kNone, kKind, kCount, kRange };
+
+// Calls `leaf` for each value of nested arrays, in order, until it returns an error. Without recursion.
+template <class Leaf>
+Status WalkData(element data, DataType type, std::string_view kind, Leaf&& leaf) {
+  using Iterator = simdjson::dom::array::iterator;
+  struct Level {
+    Iterator next;
+    Iterator end;
+  };
+  simdjson::dom::array array;
+  if (data.get_array().get(array)) return DataError("attempt to access JSON non-array as array");
+  boost::container::small_vector<Level, 8> levels;
+  levels.push_back({array.begin(), array.end()});
+  while (!levels.empty()) {
+    Level& level = levels.back();
+    if (!(level.next != level.end)) {
+      levels.pop_back();
+      continue;
+    }
+    const element value = *level.next;
+    ++level.next;
+    if (value.type() == element_type::ARRAY) {
+      if (levels.size() == kMaxDepth) {
+        return InvalidArgumentError("JSON nesting depth exceeds maximum allowed limit (" +
+                                    std::to_string(kMaxDepth) + ")");
+      }
+      array = value.get_array().value_unsafe();
+      levels.push_back({array.begin(), array.end()});
+      continue;
+    }
+    switch (leaf(value)) {
+      case LeafError::kNone:
+        break;
+      case LeafError::kKind:
+        return DataError("attempt to access JSON non-" + std::string(kind) + " as " +
+                         (kind == "number" ? "double" : std::string(kind)));
+      case LeafError::kCount:
+        return DataError("Shape does not match true shape of 'data' field");
+      case LeafError::kRange:
+        return DataError("value is out of range for datatype " + std::string(WireName(type)));
+    }
+  }
+  return OkStatus();
+}
+
+// Writes values of type T, of which there are exactly `count`, to `out`.
+template <class T>
+Status FillNumbers(element data, DataType type, size_t count, std::byte* out) {
+  constexpr bool kIsBool = std::is_same_v<T, bool>;
+  constexpr bool kIsFloat = std::is_floating_point_v<T>;
+  constexpr std::string_view kKind = kIsBool               ? "boolean"
+                                     : kIsFloat            ? "number"
+                                     : std::is_signed_v<T> ? "signed-integer"
+                                                           : "unsigned-integer";
+  size_t index = 0;
+  Status status = WalkData(data, type, kKind, [&](element value) {
+    if (index == count) return LeafError::kCount;
+    T converted{};
+    if constexpr (kIsBool) {
+      bool flag = false;
+      if (value.get_bool().get(flag)) return LeafError::kKind;
+      converted = flag;
+    } else if constexpr (kIsFloat) {
+      double number = 0;
+      if (value.get_double().get(number)) return LeafError::kKind;
+      converted = static_cast<T>(number);
+    } else if constexpr (std::is_signed_v<T>) {
+      int64_t number = 0;
+      if (value.type() == element_type::UINT64) return LeafError::kRange;
+      if (value.get_int64().get(number)) return LeafError::kKind;
+      if (number < std::numeric_limits<T>::min() || number > std::numeric_limits<T>::max())
+        return LeafError::kRange;
+      converted = static_cast<T>(number);
+    } else {
+      uint64_t number = 0;
+      if (value.get_uint64().get(number)) return LeafError::kKind;
+      if (number > std::numeric_limits<T>::max()) return LeafError::kRange;
+      converted = static_cast<T>(number);
+    }
+    std::memcpy(out + index * sizeof(T), &converted, sizeof(T));
+    ++index;
+    return LeafError::kNone;
+  });
+  if (status.ok() && index != count) return DataError("Shape does not match true shape of 'data' field");
+  return status;
+}
+
+Status FillData(element data, DataType type, size_t count, std::byte* out) {
+  switch (type) {
+    case DataType::kBool:
+      return FillNumbers<bool>(data, type, count, out);
+    case DataType::kUint8:
+      return FillNumbers<uint8_t>(data, type, count, out);
+    case DataType::kUint16:
+      return FillNumbers<uint16_t>(data, type, count, out);
+    case DataType::kUint32:
+      return FillNumbers<uint32_t>(data, type, count, out);
+    case DataType::kUint64:
+      return FillNumbers<uint64_t>(data, type, count, out);
+    case DataType::kInt8:
+      return FillNumbers<int8_t>(data, type, count, out);
+    case DataType::kInt16:
+      return FillNumbers<int16_t>(data, type, count, out);
+    case DataType::kInt32:
+      return FillNumbers<int32_t>(data, type, count, out);
+    case DataType::kInt64:
+      return FillNumbers<int64_t>(data, type, count, out);
+    case DataType::kFp32:
+      return FillNumbers<float>(data, type, count, out);
+    case DataType::kFp64:
+      return FillNumbers<double>(data, type, count, out);
+    case DataType::kBytes:
+      // Elements and sizes were counted before.
+      return WalkData(data, type, "string", [&](element value) {
+        const std::string_view text = value.get_string().value_unsafe();
+        const auto length = static_cast<uint32_t>(text.size());
+        std::memcpy(out, &length, sizeof(length));
+        std::memcpy(out + sizeof(length), text.data(), text.size());
+        out += sizeof(length) + text.size();
+        return LeafError::kNone;
+      });
+    case DataType::kInvalid:
+    case DataType::kFp16:
+    case DataType::kBf16:
+      break;
+  }
+  return DataError("no JSON form");
+}
+
+// Counts strings and the bytes of their wire form.
+Status MeasureStrings(element data, size_t count, size_t* bytes) {
+  size_t index = 0;
+  Status status = WalkData(data, DataType::kBytes, "string", [&](element value) {
+    if (value.type() != element_type::STRING) return LeafError::kKind;
+    if (index++ == count) return LeafError::kCount;
+    *bytes += sizeof(uint32_t) + value.get_string_length().value_unsafe();
+    return LeafError::kNone;
+  });
+  if (status.ok() && index != count) return DataError("Shape does not match true shape of 'data' field");
+  return status;
+}
+
+class RequestReader {
+ public:
+  RequestReader(std::string_view json, size_t binary_bytes, bool has_binary_header,
+                const HttpInferTarget& target)
+      : json_(json), binary_left_(binary_bytes), has_binary_header_(has_binary_header), target_(target) {
+    out_.request = std::make_unique<InferenceRequest>();
+    out_.format.batching = target.info.max_batch_size > 0;
+  }
+
+  Result<HttpInferRequest> Read(element root) {
+    BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("request", root, kMaxJsonKeys));
+    element inputs;
+    element outputs;
+    bool has_inputs = false;
+    bool has_outputs = false;
+    for (auto field : object) {
+      if (field.key == "id") {
+        BRAID_ASSIGN_OR_RETURN(out_.request->id, JsonString("id", field.value));
+      } else if (field.key == "parameters") {
+        BRAID_RETURN_IF_ERROR(ReadParameters(field.value));
+      } else if (field.key == "inputs") {
+        inputs = field.value;
+        has_inputs = true;
+      } else if (field.key == "outputs") {
+        outputs = field.value;
+        has_outputs = true;
+      }
+    }
+    if (!has_inputs) return MissingMember("inputs");
+    // The outputs' defaults come from the parameters, wherever those stand.
+    if (has_outputs) BRAID_RETURN_IF_ERROR(ReadOutputs(outputs));
+    BRAID_RETURN_IF_ERROR(ReadInputs(inputs));
+    BRAID_RETURN_IF_ERROR(FillInputs());
+    return std::move(out_);
+  }
+
+ private:
+  Status ReadParameters(element value) {
+    InferenceRequest& request = *out_.request;
+    BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("parameters", value, kMaxJsonKeys));
+    for (auto field : object) {
+      const std::string_view name = field.key;
+      if (name == "sequence_id") {
+        if (field.value.type() == element_type::STRING) {
+          request.correlation_id = std::string(field.value.get_string().value_unsafe());
+        } else {
+          BRAID_ASSIGN_OR_RETURN(request.correlation_id, JsonUnsigned(name, field.value));
+        }
+      } else if (name == "sequence_start") {
+        BRAID_ASSIGN_OR_RETURN(request.sequence_start, JsonBool(name, field.value));
+      } else if (name == "sequence_end") {
+        BRAID_ASSIGN_OR_RETURN(request.sequence_end, JsonBool(name, field.value));
+      } else if (name == "priority") {
+        BRAID_ASSIGN_OR_RETURN(request.priority, JsonUnsigned(name, field.value));
+      } else if (name == "timeout") {
+        BRAID_ASSIGN_OR_RETURN(request.timeout_us, JsonUnsigned(name, field.value));
+      } else if (name == "binary_data_output") {
+        BRAID_ASSIGN_OR_RETURN(out_.format.binary_default, JsonBool(name, field.value));
+      } else if (IsReservedParameter(name)) {
+        return ReservedParameterError();
+      } else {
+        BRAID_ASSIGN_OR_RETURN(ParameterValue parameter, JsonParameter(name, field.value));
+        request.parameters.emplace_back(name, std::move(parameter));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status ReadOutputs(element value) {
+    BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("outputs", value, kMaxJsonTensors));
+    for (element item : array) {
+      BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("outputs", item, kMaxJsonKeys));
+      HttpOutputChoice choice;
+      choice.binary = out_.format.binary_default;
+      bool has_name = false;
+      bool has_binary = false;
+      bool has_region = false;
+      for (auto field : object) {
+        if (field.key == "name") {
+          BRAID_ASSIGN_OR_RETURN(choice.name, JsonString("name", field.value));
+          has_name = true;
+        } else if (field.key == "parameters") {
+          BRAID_ASSIGN_OR_RETURN(auto parameters, JsonObject("parameters", field.value, kMaxJsonKeys));
+          for (auto parameter : parameters) {
+            if (parameter.key == "binary_data") {
+              BRAID_ASSIGN_OR_RETURN(choice.binary, JsonBool("binary_data", parameter.value));
+              has_binary = choice.binary;
+            } else if (parameter.key == "classification") {
+              BRAID_ASSIGN_OR_RETURN(uint64_t k, JsonUnsigned("classification", parameter.value));
+              choice.classification =
+                  static_cast<uint32_t>(std::min<uint64_t>(k, std::numeric_limits<uint32_t>::max()));
+            } else if (parameter.key == "shared_memory_region") {
+              has_region = true;
+            }
+          }
+        }
+      }
+      if (!has_name) return MissingMember("name");
+      if (has_region) {
+        if (choice.classification > 0) {
+          return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'");
+        }
+        if (has_binary)
+          return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'");
+        return UnsupportedError(std::string(kSharedMemoryText));
+      }
+      if (choice.classification > 0) {
+        if (const TensorSpec* spec = target_.info.FindOutput(choice.name)) choice.spec = *spec;
+      }
+      out_.request->requested_outputs.push_back(choice.name);
+      out_.format.choices.push_back(std::move(choice));
+    }
+    return OkStatus();
+  }
+
+  Status ReadInputs(element value) {
+    BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("inputs", value, kMaxJsonTensors));
+    for (element item : array) BRAID_RETURN_IF_ERROR(ReadInput(item));
+    if (binary_left_ > 0) {
+      return InvalidArgumentError("unexpected additional input data for model '" + target_.info.name + "'");
+    }
+    return OkStatus();
+  }
+
+  Status ReadInput(element item) {
+    BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("inputs", item, kMaxJsonKeys));
+    Tensor tensor;
+    PlannedInput plan;
+    std::optional<std::string_view> datatype;
+    std::optional<uint64_t> binary_size;
+    bool has_name = false;
+    bool has_shape = false;
+    bool has_data = false;
+    bool has_region = false;
+    for (auto field : object) {
+      if (field.key == "name") {
+        BRAID_ASSIGN_OR_RETURN(tensor.name, JsonString("name", field.value));
+        has_name = true;
+      } else if (field.key == "datatype") {
+        BRAID_ASSIGN_OR_RETURN(datatype, JsonString("datatype", field.value));
+      } else if (field.key == "shape") {
+        BRAID_RETURN_IF_ERROR(ReadShape(field.value, tensor.shape));
+        has_shape = true;
+      } else if (field.key == "data") {
+        plan.data = field.value;
+        has_data = true;
+      } else if (field.key == "parameters") {
+        BRAID_ASSIGN_OR_RETURN(auto parameters, JsonObject("parameters", field.value, kMaxJsonKeys));
+        for (auto parameter : parameters) {
+          if (parameter.key == "binary_data_size") {
+            BRAID_ASSIGN_OR_RETURN(binary_size, JsonUnsigned("binary_data_size", parameter.value));
+          } else if (parameter.key == "shared_memory_region") {
+            has_region = true;
+          }
+        }
+      }
+    }
+    if (!has_name) return MissingMember("name");
+    if (!has_shape) return MissingMember("shape");
+    if (!datatype) return MissingMember("datatype");
+    const auto type = DataTypeFromWireName(*datatype);
+    if (!type) return InvalidArgumentError("invalid datatype for input " + tensor.name);
+    tensor.type = *type;
+
+    const int sources = int{has_data} + int{binary_size.has_value()} + int{has_region};
+    if (sources != 1) {
+      std::string text =
+          "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
+          "'shared_memory_region' in 'parameters'. But ";
+      if (sources == 0) {
+        text += "no field is set";
+      } else {
+        text += "both ";
+        text += has_data ? "'data'" : "'binary_data_size'";
+        text += " and ";
+        text += has_data && binary_size ? "'binary_data_size'" : "'shared_memory_region'";
+        text += " are set";
+      }
+      return InvalidArgumentError(std::move(text));
+    }
+    if (has_region) return UnsupportedError(std::string(kSharedMemoryText));
+    if (binary_size) {
+      plan.source = PlannedInput::Source::kBinary;
+      BRAID_RETURN_IF_ERROR(PlanBinary(tensor.name, *binary_size, plan));
+    } else {
+      plan.source = PlannedInput::Source::kJson;
+      BRAID_RETURN_IF_ERROR(PlanJson(tensor, plan));
+    }
+    if (plan.bytes > target_.max_input_bytes) {
+      return InvalidArgumentError("byte size " + std::to_string(plan.bytes) + " of input '" + tensor.name +
+                                  "' exceeds the maximum allowed input size of " +
+                                  std::to_string(target_.max_input_bytes) +
+                                  " bytes. Use --http-max-input-size to increase the limit.");
+    }
+    out_.request->inputs.push_back(std::move(tensor));
+    plans_.push_back(plan);
+    return OkStatus();
+  }
+
+  static Status ReadShape(element value, Shape& shape) {
+    BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("shape", value, kMaxDims));
+    for (element dim : array) {
+      BRAID_ASSIGN_OR_RETURN(uint64_t size, JsonUnsigned("shape", dim));
+      if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        return InvalidArgumentError("dimension " + std::to_string(size) +
+                                    " causes total element count to exceed maximum size of " +
+                                    std::to_string(std::numeric_limits<int64_t>::max()));
+      }
+      shape.push_back(static_cast<int64_t>(size));
+    }
+    return OkStatus();
+  }
+
+  Status PlanBinary(const std::string& name, uint64_t size, PlannedInput& plan) {
+    if (!has_binary_header_) {
+      return InvalidArgumentError(
+          "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when "
+          "passing inputs in "
+          "binary data format");
+    }
+    if (size > binary_left_) {
+      return InvalidArgumentError("unexpected size for input '" + name + "', expecting " +
+                                  std::to_string(size - binary_left_) + " additional bytes for model '" +
+                                  target_.info.name + "'");
+    }
+    binary_left_ -= static_cast<size_t>(size);
+    plan.bytes = static_cast<size_t>(size);
+    return OkStatus();
+  }
+
+  Status PlanJson(const Tensor& tensor, PlannedInput& plan) {
+    if (tensor.type == DataType::kFp16 || tensor.type == DataType::kBf16) {
+      return InvalidArgumentError(
+          "receiving " + std::string(WireName(tensor.type)) +
+          " data via JSON is not supported. Please use the binary data format for input " + tensor.name);
+    }
+    const auto count = ElementCount(tensor.shape);
+    if (!count) {
+      return InvalidArgumentError("shape " + ShapeToString(tensor.shape) + " of input '" + tensor.name +
+                                  "' causes total element count to exceed maximum size of " +
+                                  std::to_string(std::numeric_limits<int64_t>::max()));
+    }
+    plan.elements = static_cast<size_t>(*count);
+    // Each value takes a character at least, so no memory is taken for what cannot be there.
+    if (plan.elements > json_.size()) return DataError("Shape does not match true shape of 'data' field");
+    if (tensor.type == DataType::kBytes) return MeasureStrings(plan.data, plan.elements, &plan.bytes);
+    const auto bytes = ByteSize(tensor.type, tensor.shape);
+    if (!bytes) {
+      return InvalidArgumentError("byte size overflow for input '" + tensor.name + "': shape " +
+                                  ShapeToString(tensor.shape) + " of datatype " +
+                                  std::string(WireName(tensor.type)));
+    }
+    plan.bytes = *bytes;
+    return OkStatus();
+  }
+
+  // Takes memory for all inputs, writes those that came as JSON, and names the places of the others.
+  Status FillInputs() {
+    size_t total = 0;
+    for (const PlannedInput& plan : plans_) total += RoundUp(plan.bytes);
+    Buffer shared;
+    if (total <= kSharedBytes && plans_.size() > 1) {
+      BRAID_ASSIGN_OR_RETURN(shared, target_.allocator.Allocate(total));
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      const PlannedInput& plan = plans_[i];
+      Tensor& tensor = out_.request->inputs[i];
+      if (plan.bytes > 0) {
+        if (shared.empty()) {
+          BRAID_ASSIGN_OR_RETURN(tensor.data, target_.allocator.Allocate(plan.bytes));
+        } else {
+          tensor.data = shared.Slice(at, plan.bytes);
+          at += RoundUp(plan.bytes);
+        }
+      }
+      if (plan.source == PlannedInput::Source::kBinary) {
+        out_.destinations.emplace_back(tensor.data.mutable_data(), tensor.data.size());
+      } else {
+        BRAID_RETURN_IF_ERROR(FillData(plan.data, tensor.type, plan.elements, tensor.data.mutable_data()));
+      }
+    }
+    return OkStatus();
+  }
+
+  const std::string_view json_;
+  size_t binary_left_;
+  const bool has_binary_header_;
+  const HttpInferTarget& target_;
+  HttpInferRequest out_;
+  boost::container::small_vector<PlannedInput, 8> plans_;
+};
+
+}  // namespace
+
+Result<HttpInferRequest> ReadInferRequest(std::string_view json, size_t binary_bytes, bool has_binary_header,
+                                          const HttpInferTarget& target, simdjson::dom::parser& parser) {
+  BRAID_ASSIGN_OR_RETURN(element root, ParseJson(parser, json));
+  return RequestReader(json, binary_bytes, has_binary_header, target).Read(root);
+}
+
+Result<HttpInferRequest> ReadRawInferRequest(size_t bytes, const HttpInferTarget& target) {
+  const ServableInfo& info = target.info;
+  if (info.inputs.size() != 1) {
+    return InvalidArgumentError("Raw request must only have 1 input (found 1) to be deduced but got " +
+                                std::to_string(info.inputs.size()) + " inputs in '" + info.name +
+                                "' model configuration");
+  }
+  const TensorSpec& spec = info.inputs.front();
+  const bool batching = info.max_batch_size > 0;
+  HttpInferRequest out;
+  out.request = std::make_unique<InferenceRequest>();
+  out.format.binary_default = true;
+  out.format.batching = batching;
+
+  Tensor tensor;
+  tensor.name = spec.name;
+  tensor.type = spec.type;
+  tensor.shape = spec.shape;
+  if (batching && !tensor.shape.empty()) tensor.shape[0] = 1;
+  int64_t* variable = nullptr;
+  int64_t fixed = 1;
+  for (int64_t& dim : tensor.shape) {
+    if (dim >= 0) {
+      if (__builtin_mul_overflow(fixed, dim, &fixed)) fixed = 0;
+    } else if (variable == nullptr) {
+      variable = &dim;
+    } else {
+      return InvalidArgumentError(
+          "The shape of the raw input '" + spec.name +
+          "' can not be deduced because there are more than one variable-sized dimension");
+    }
+  }
+  if (spec.type == DataType::kBytes) {
+    if (fixed != 1) {
+      return InvalidArgumentError("For BYTE datatype raw input '" + spec.name +
+                                  "', the model must have input shape [1]");
+    }
+    if (bytes > std::numeric_limits<uint32_t>::max()) {
+      return InvalidArgumentError("raw input '" + spec.name + "' is longer than a string can be");
+    }
+    if (variable != nullptr) *variable = 1;
+    const auto length = static_cast<uint32_t>(bytes);
+    BRAID_ASSIGN_OR_RETURN(tensor.data, target.allocator.Allocate(sizeof(length) + bytes));
+    std::memcpy(tensor.data.mutable_data(), &length, sizeof(length));
+    out.destinations.emplace_back(tensor.data.mutable_data() + sizeof(length), bytes);
+  } else {
+    const size_t element_size = ElementSize(spec.type);
+    if (variable != nullptr) {
+      *variable = fixed > 0 && element_size > 0 ? static_cast<int64_t>(bytes / element_size) / fixed : 0;
+    }
+    BRAID_ASSIGN_OR_RETURN(tensor.data, target.allocator.Allocate(bytes));
+    out.destinations.emplace_back(tensor.data.mutable_data(), bytes);
+  }
+  out.request->inputs.push_back(std::move(tensor));
+  return out;
+}
+
+}  // namespace braid

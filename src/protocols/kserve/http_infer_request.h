@@ -1,0 +1,43 @@
+// From the body of POST .../infer to an InferenceRequest.
+#pragma once
+
+#include <simdjson.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "protocols/kserve/http_infer_response.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+struct HttpInferRequest {
+  // Inputs, parameters and outputs are set; identity, times and sink are the caller's.
+  std::unique_ptr<InferenceRequest> request;
+  HttpOutputFormat format;
+  // Where the bytes behind the JSON part go, in order: inside the buffers of `request`.
+  std::vector<std::span<std::byte>> destinations;
+};
+
+// What reading a request needs to know of the servable and the server.
+struct HttpInferTarget {
+  const ServableInfo& info;
+  BufferAllocator& allocator;  // of the servable: tensors are written once, to where it reads them
+  size_t max_input_bytes;      // of one input
+};
+
+// Reads the JSON part, behind which SIMDJSON_PADDING bytes can be read and which `binary_bytes` bytes follow.
+// `has_binary_header`: whether the request told the length of its JSON part. Errors: texts of the contract.
+Result<HttpInferRequest> ReadInferRequest(std::string_view json, size_t binary_bytes, bool has_binary_header,
+                                          const HttpInferTarget& target, simdjson::dom::parser& parser);
+
+// A body without a JSON part is the data of the model's only input; its shape is deduced.
+Result<HttpInferRequest> ReadRawInferRequest(size_t bytes, const HttpInferTarget& target);
+
+}  // namespace braid

@@ -1,0 +1,314 @@
+#include "protocols/kserve/http_server.h"
+
+#include <re2/re2.h>
+#include <simdjson.h>
+
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "base/clock.h"
+#include "protocols/http/listener.h"
+#include "protocols/kserve/control_pool.h"
+#include "protocols/kserve/http_documents.h"
+#include "protocols/kserve/http_infer.h"
+#include "protocols/kserve/http_json.h"
+#include "protocols/kserve/http_routes.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxWaitingControlCalls = 256;
+
+// Request parameters with a meaning of their own; a header cannot set them.
+constexpr std::array<std::string_view, 7> kReservedHeaders = {
+    "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output", "headers"};
+
+bool IsReservedHeader(std::string_view name) {
+  for (std::string_view reserved : kReservedHeaders) {
+    if (boost::beast::iequals({name.data(), name.size()}, {reserved.data(), reserved.size()})) return true;
+  }
+  return IsReservedParameter(name);
+}
+
+}  // namespace
+
+class HttpServer::Service final : public HttpService {
+ public:
+  Service(KserveContext& context, Options options)
+      : context_(context),
+        options_(std::move(options)),
+        control_pool_(options_.control_threads, "brd-http-ctl", kMaxWaitingControlCalls) {
+    for (int i = 0; i < std::max(1, options_.threads); ++i) {
+      thread_states_.push_back(std::make_unique<ThreadState>(context_.catalog));
+    }
+  }
+
+  Status Start() {
+    if (!options_.header_forward_pattern.empty()) {
+      RE2::Options re2;
+      re2.set_case_sensitive(false);
+      re2.set_log_errors(false);
+      header_pattern_ = std::make_unique<RE2>(options_.header_forward_pattern, re2);
+      if (!header_pattern_->ok()) {
+        return InvalidArgumentError("invalid header forward pattern '" + options_.header_forward_pattern +
+                                    "': " + header_pattern_->error());
+      }
+    }
+    HttpListenerOptions listener;
+    listener.address = options_.address;
+    listener.port = options_.port;
+    listener.reuse_port = options_.reuse_port;
+    listener.threads = options_.threads;
+    listener.max_body_bytes = options_.max_input_bytes;
+    listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
+    BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
+    return OkStatus();
+  }
+
+  uint16_t port() const { return listener_->port(); }
+
+  void Shutdown(int64_t deadline_ns) {
+    exiting_.store(true, std::memory_order_relaxed);
+    if (listener_) listener_->Shutdown(deadline_ns);
+    control_pool_.Stop();
+  }
+
+  Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
+    const HttpHead& head = exchange->head();
+    HttpRouteMatch match = MatchHttpRoute(ToStd(head.method_string()), ToStd(head.target()));
+    switch (match.kind) {
+      case HttpRouteMatch::Kind::kFound:
+        break;
+      case HttpRouteMatch::Kind::kNoSuchPath:
+        return ErrorResponse(404, "Not Found");
+      case HttpRouteMatch::Kind::kWrongMethod:
+        return ErrorResponse(405, "Method Not Allowed");
+      case HttpRouteMatch::Kind::kBadEscape:
+        return ErrorResponse(400, "invalid percent-encoding in the path");
+    }
+    if (const auto* restriction = context_.http_access.restriction(match.route->api)) {
+      const auto value = FindHeader(head, restriction->header);
+      if (!value || !AccessPolicy::SameSecret(*value, restriction->value)) {
+        return ErrorResponse(403, "This API is restricted, expecting header '" + restriction->header + "'");
+      }
+    }
+    if (match.route->api != Api::kHealth) {
+      if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
+      if (!context_.control.serving()) return ErrorResponse(UnavailableError("Server not ready"));
+    }
+    return Dispatch(exchange, match);
+  }
+
+ private:
+  // What an io thread has for itself.
+  struct ThreadState {
+    explicit ThreadState(const Catalog& catalog) : reader(catalog) {}
+    CatalogReader reader;
+    simdjson::dom::parser parser;
+  };
+
+  ThreadState& state(const HttpExchange& exchange) { return *thread_states_[exchange.io_thread()]; }
+  bool exiting() const { return exiting_.load(std::memory_order_relaxed); }
+
+  Answer Dispatch(const std::shared_ptr<HttpExchange>& exchange, HttpRouteMatch& match) {
+    switch (match.route->action) {
+      case HttpAction::kInfer:
+        return Infer(exchange, match);
+      case HttpAction::kServerMetadata:
+        return JsonResponse(ServerMetadataJson(context_));
+      case HttpAction::kServerLive:
+        return HttpResponse{};
+      case HttpAction::kServerReady: {
+        HttpResponse response;
+        response.status = !exiting() && context_.control.server_ready() ? 200 : 400;
+        return response;
+      }
+      case HttpAction::kModelMetadata:
+        return ModelMetadata(*exchange, match);
+      case HttpAction::kModelReady:
+        return ModelReady(*exchange, match);
+      case HttpAction::kModelConfig:
+        return ModelConfig(*exchange, match);
+      case HttpAction::kStatistics:
+        return Statistics(match);
+      case HttpAction::kRepositoryIndex:
+        return WithBody(exchange, [this](std::string_view body) { return RepositoryIndex(body); });
+      case HttpAction::kRepositoryLoad:
+        return OnControlThread(
+            exchange, [this, model = match.model](std::string_view body) { return Load(model, body); });
+      case HttpAction::kRepositoryUnload:
+        return OnControlThread(
+            exchange, [this, model = match.model](std::string_view body) { return Unload(model, body); });
+      case HttpAction::kNamedRepository:
+        return ErrorResponse(UnsupportedError("'repository_name' specification is not supported"));
+      case HttpAction::kGetLogging:
+        return JsonResponse(LoggingJson(context_.log));
+      case HttpAction::kSetLogging:
+        return WithBody(exchange, [this](std::string_view body) { return SetLogging(body); });
+      case HttpAction::kGenerate:
+      case HttpAction::kGenerateStream:
+        return ErrorResponse(UnsupportedError("the generate extension is not supported by this server"));
+      case HttpAction::kTrace:
+        return ErrorResponse(UnsupportedError("the trace extension is not supported by this server"));
+      case HttpAction::kSharedMemory:
+        return ErrorResponse(UnsupportedError("the shared memory extension is not supported by this server"));
+    }
+    return ErrorResponse(404, "Not Found");
+  }
+
+  Answer Infer(const std::shared_ptr<HttpExchange>& exchange, HttpRouteMatch& match) {
+    const HttpHead& head = exchange->head();
+    ThreadState& thread = state(*exchange);
+    auto servable = thread.reader.Find(match.model, match.version);
+    if (!servable.ok()) return ErrorResponse(servable.status());
+    if ((*servable)->get().info().decoupled) {
+      return ErrorResponse(
+          UnsupportedError("HTTP end point doesn't support models with decoupled transaction policy"));
+    }
+    auto json_size = InferCall::JsonSize(*exchange);
+    if (!json_size.ok()) return ErrorResponse(json_size.status());
+    InferCall::Setup setup;
+    if (Status status = ForwardHeaders(head, setup.header_parameters); !status.ok())
+      return ErrorResponse(status);
+    setup.exchange = exchange;
+    setup.servable = std::move(servable).value();
+    setup.model_name = std::move(match.model);
+    setup.model_version = match.version;
+    setup.json_size = *json_size;
+    if (const auto accept = FindHeader(head, "Accept-Encoding"))
+      setup.response_coding = ChooseContentCoding(*accept);
+    setup.max_input_bytes = options_.max_input_bytes;
+    setup.parser = &thread.parser;
+    return std::make_shared<InferCall>(std::move(setup));
+  }
+
+  Status ForwardHeaders(const HttpHead& head, Parameters& parameters) const {
+    if (!header_pattern_) return OkStatus();
+    for (const auto& field : head) {
+      const std::string_view name = ToStd(field.name_string());
+      if (!RE2::FullMatch(re2::StringPiece(name.data(), name.size()), *header_pattern_)) continue;
+      if (IsReservedHeader(name)) {
+        return InvalidArgumentError("Header '" + std::string(name) +
+                                    "' is reserved for Triton usage and cannot be forwarded.");
+      }
+      parameters.emplace_back(name, std::string(ToStd(field.value())));
+    }
+    return OkStatus();
+  }
+
+  HttpResponse ModelMetadata(const HttpExchange& exchange, const HttpRouteMatch& match) {
+    auto servable = state(exchange).reader.Find(match.model, match.version);
+    if (!servable.ok()) return ErrorResponse(servable.status());
+    auto ready = context_.catalog.Versions(match.model, -1);
+    if (!ready.ok()) return ErrorResponse(ready.status());
+    std::vector<int64_t> versions;
+    for (const auto& version : *ready) versions.push_back(version->info().version);
+    return JsonResponse(ModelMetadataJson((*servable)->get().info(), versions));
+  }
+
+  // Whether the catalog has the model, and the version if there is one, in any state.
+  bool IsKnown(const std::string& model, int64_t version) const {
+    for (const IndexEntry& entry : context_.catalog.Index(false)) {
+      if (entry.name == model && (version < 0 || entry.version == version)) return true;
+    }
+    return false;
+  }
+
+  HttpResponse ModelReady(const HttpExchange& exchange, const HttpRouteMatch& match) {
+    auto servable = state(exchange).reader.Find(match.model, match.version);
+    if (!servable.ok() && !IsKnown(match.model, match.version)) return ErrorResponse(servable.status());
+    if (exiting() || !servable.ok() || !(*servable)->get().readiness().ready) {
+      return ErrorResponse(InvalidArgumentError("Model version not ready"));
+    }
+    return HttpResponse{};
+  }
+
+  HttpResponse ModelConfig(const HttpExchange& exchange, const HttpRouteMatch& match) {
+    auto servable = state(exchange).reader.Find(match.model, match.version);
+    if (!servable.ok()) return ErrorResponse(servable.status());
+    const ServableInfo& info = (*servable)->get().info();
+    if (info.config == nullptr || !options_.config_to_json) {
+      return ErrorResponse(UnsupportedError("model '" + info.name + "' has no model configuration"));
+    }
+    return JsonResponse(options_.config_to_json(*info.config));
+  }
+
+  HttpResponse Statistics(const HttpRouteMatch& match) {
+    if (match.model.empty()) return JsonResponse(StatisticsJson(context_.catalog.All()));
+    auto servables = context_.catalog.Versions(match.model, match.version);
+    if (servables.ok()) return JsonResponse(StatisticsJson(*servables));
+    if (IsKnown(match.model, match.version)) {
+      return ErrorResponse(InvalidArgumentError("requested model '" + match.model + "' is not available"));
+    }
+    return ErrorResponse(servables.status());
+  }
+
+  HttpResponse RepositoryIndex(std::string_view body) {
+    auto ready_only = ReadIndexRequest(body);
+    if (!ready_only.ok()) return ErrorResponse(ready_only.status());
+    return JsonResponse(RepositoryIndexJson(context_.catalog.Index(*ready_only)));
+  }
+
+  HttpResponse Load(const std::string& model, std::string_view body) {
+    auto request = ReadLoadRequest(model, body);
+    if (!request.ok()) return ErrorResponse(request.status());
+    Status status = context_.control.Load(*request);
+    return status.ok() ? HttpResponse{} : ErrorResponse(status);
+  }
+
+  HttpResponse Unload(const std::string& model, std::string_view body) {
+    auto dependents = ReadUnloadRequest(body);
+    if (!dependents.ok()) return ErrorResponse(dependents.status());
+    Status status = context_.control.Unload(model, *dependents);
+    return status.ok() ? HttpResponse{} : ErrorResponse(status);
+  }
+
+  HttpResponse SetLogging(std::string_view body) {
+    Status status = ChangeLogging(body, context_.log);
+    return status.ok() ? JsonResponse(LoggingJson(context_.log)) : ErrorResponse(status);
+  }
+
+  using BodyFunction = std::function<HttpResponse(std::string_view body)>;
+
+  static Answer WithBody(const std::shared_ptr<HttpExchange>& exchange, BodyFunction function) {
+    return std::make_shared<WholeBodyCall>(
+        exchange, [function = std::move(function)](const std::shared_ptr<HttpExchange>& exchange,
+                                                   std::string body) { exchange->Respond(function(body)); });
+  }
+
+  Answer OnControlThread(const std::shared_ptr<HttpExchange>& exchange, BodyFunction function) {
+    return std::make_shared<WholeBodyCall>(exchange, [this, function = std::move(function)](
+                                                         const std::shared_ptr<HttpExchange>& exchange,
+                                                         std::string body) {
+      const bool taken = control_pool_.Submit(
+          [exchange, function, body = std::move(body)] { exchange->Respond(function(body)); });
+      if (!taken)
+        exchange->Respond(ErrorResponse(UnavailableError("too many model repository requests are waiting")));
+    });
+  }
+
+  KserveContext& context_;
+  const Options options_;
+  std::unique_ptr<RE2> header_pattern_;
+  std::atomic<bool> exiting_{false};
+  std::vector<std::unique_ptr<ThreadState>> thread_states_;  // each used by its io thread alone
+  ControlPool control_pool_;
+  std::unique_ptr<HttpListener> listener_;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Service> service) : service_(std::move(service)) {}
+
+HttpServer::~HttpServer() { Shutdown(SteadyNowNs()); }
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(KserveContext& context, Options options) {
+  auto service = std::make_unique<Service>(context, std::move(options));
+  BRAID_RETURN_IF_ERROR(service->Start());
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(service)));
+}
+
+uint16_t HttpServer::bound_port() const { return service_->port(); }
+
+void HttpServer::Shutdown(int64_t deadline_ns) { service_->Shutdown(deadline_ns); }
+
+}  // namespace braid

@@ -1,0 +1,219 @@
+#include "protocols/metrics/collectors.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <string>
+
+namespace braid {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+MetricFamily Family(std::string name, std::string help, MetricType type) {
+  MetricFamily family;
+  family.name = std::move(name);
+  family.help = std::move(help);
+  family.type = type;
+  return family;
+}
+
+// Whole microseconds, as Triton counts them.
+double Microseconds(const DurationStatistic& duration) { return static_cast<double>(duration.ns / 1000); }
+
+std::vector<ClientMetric::Label> Labels(const ServableInfo& info, std::string_view reason = "") {
+  // A tag cannot take the place of a label of ours.
+  std::map<std::string, std::string> labels = {{"model", info.name},
+                                               {"version", std::to_string(info.version)}};
+  if (!reason.empty()) labels.emplace("reason", reason);
+  for (const auto& [name, value] : info.metric_tags) labels.emplace(name, value);
+  std::vector<ClientMetric::Label> sorted;
+  for (auto& [name, value] : labels) sorted.push_back({name, value});
+  return sorted;
+}
+
+struct Model {
+  std::shared_ptr<Servable> servable;
+  StatisticsSnapshot statistics;
+  std::vector<ClientMetric::Label> labels;
+};
+
+// A family with one counter a model.
+template <class Value>
+void AddCounters(MetricFamilies& families, const std::vector<Model>& models, std::string name,
+                 std::string help, Value value) {
+  MetricFamily family = Family(std::move(name), std::move(help), MetricType::Counter);
+  for (const Model& model : models) {
+    ClientMetric metric;
+    metric.label = model.labels;
+    metric.counter.value = value(model.statistics);
+    family.metric.push_back(std::move(metric));
+  }
+  families.push_back(std::move(family));
+}
+
+void AddGauge(MetricFamilies& families, std::string name, std::string help, double value) {
+  MetricFamily family = Family(std::move(name), std::move(help), MetricType::Gauge);
+  ClientMetric metric;
+  metric.gauge.value = value;
+  family.metric.push_back(std::move(metric));
+  families.push_back(std::move(family));
+}
+
+void CollectModels(const Catalog& catalog, MetricFamilies& families) {
+  std::vector<Model> models;
+  for (auto& servable : catalog.All()) {
+    Model model{servable, servable->statistics().Snapshot(), Labels(servable->info())};
+    models.push_back(std::move(model));
+  }
+  using S = StatisticsSnapshot;
+  AddCounters(families, models, "nv_inference_request_success",
+              "Number of successful inference requests, all batch sizes",
+              [](const S& s) { return static_cast<double>(s.success.count); });
+
+  MetricFamily failures = Family("nv_inference_request_failure",
+                                 "Number of failed inference requests, all batch sizes", MetricType::Counter);
+  for (const Model& model : models) {
+    for (FailureReason reason : {FailureReason::kBackend, FailureReason::kCanceled, FailureReason::kOther,
+                                 FailureReason::kRejected}) {
+      ClientMetric metric;
+      metric.label = Labels(model.servable->info(), FailureReasonName(reason));
+      metric.counter.value = static_cast<double>(model.statistics.failures[static_cast<int>(reason)]);
+      failures.metric.push_back(std::move(metric));
+    }
+  }
+  families.push_back(std::move(failures));
+
+  AddCounters(families, models, "nv_inference_count",
+              "Number of inferences performed (does not include cached requests)",
+              [](const S& s) { return static_cast<double>(s.inference_count); });
+  AddCounters(families, models, "nv_inference_exec_count",
+              "Number of model executions performed (does not include cached requests)",
+              [](const S& s) { return static_cast<double>(s.execution_count); });
+  AddCounters(families, models, "nv_inference_request_duration_us",
+              "Cumulative inference request duration in microseconds (includes cached requests)",
+              [](const S& s) { return Microseconds(s.success); });
+  AddCounters(families, models, "nv_inference_queue_duration_us",
+              "Cumulative inference queuing duration in microseconds (includes cached requests)",
+              [](const S& s) { return Microseconds(s.queue); });
+  AddCounters(families, models, "nv_inference_compute_input_duration_us",
+              "Cumulative compute input duration in microseconds (does not include cached requests)",
+              [](const S& s) { return Microseconds(s.compute_input); });
+  AddCounters(families, models, "nv_inference_compute_infer_duration_us",
+              "Cumulative compute inference duration in microseconds (does not include cached requests)",
+              [](const S& s) { return Microseconds(s.compute_infer); });
+  AddCounters(
+      families, models, "nv_inference_compute_output_duration_us",
+      "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+      [](const S& s) { return Microseconds(s.compute_output); });
+
+  MetricFamily pending =
+      Family("nv_inference_pending_request_count",
+             "Instantaneous number of pending requests awaiting execution per-model.", MetricType::Gauge);
+  for (const Model& model : models) {
+    ClientMetric metric;
+    metric.label = model.labels;
+    metric.gauge.value = static_cast<double>(model.servable->pending_requests());
+    pending.metric.push_back(std::move(metric));
+  }
+  families.push_back(std::move(pending));
+
+  std::vector<Model> cached;
+  for (const Model& model : models) {
+    if (model.statistics.cache_hit.count + model.statistics.cache_miss.count > 0) cached.push_back(model);
+  }
+  if (cached.empty()) return;
+  AddCounters(families, cached, "nv_cache_num_hits_per_model", "Number of cache hits per model",
+              [](const S& s) { return static_cast<double>(s.cache_hit.count); });
+  AddCounters(families, cached, "nv_cache_num_misses_per_model", "Number of cache misses per model",
+              [](const S& s) { return static_cast<double>(s.cache_miss.count); });
+  AddCounters(families, cached, "nv_cache_hit_duration_per_model",
+              "Total cache hit duration per model, in microseconds",
+              [](const S& s) { return Microseconds(s.cache_hit); });
+  AddCounters(families, cached, "nv_cache_miss_duration_per_model",
+              "Total cache miss duration per model, in microseconds",
+              [](const S& s) { return Microseconds(s.cache_miss); });
+}
+
+// Jiffies of all processors together since the start of the machine.
+struct CpuTimes {
+  uint64_t idle = 0;
+  uint64_t total = 0;
+};
+
+CpuTimes ReadCpuTimes() {
+  std::ifstream file("/proc/stat");
+  std::string name;
+  CpuTimes times;
+  file >> name;
+  // user nice system idle iowait irq softirq steal; guest times are part of user's.
+  for (int i = 0; i < 8; ++i) {
+    uint64_t value = 0;
+    if (!(file >> value)) break;
+    times.total += value;
+    if (i == 3 || i == 4) times.idle += value;
+  }
+  return times;
+}
+
+struct Memory {
+  double total = 0;
+  double used = 0;
+};
+
+Memory ReadMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string line;
+  double total = 0;
+  double available = 0;
+  while (std::getline(file, line)) {
+    std::istringstream fields(line);
+    std::string name;
+    double kilobytes = 0;
+    fields >> name >> kilobytes;
+    if (name == "MemTotal:") total = kilobytes * 1024;
+    if (name == "MemAvailable:") available = kilobytes * 1024;
+  }
+  return {total, total - available};
+}
+
+}  // namespace
+
+MetricsCollector ModelMetrics(const Catalog& catalog) {
+  return [&catalog](MetricFamilies& families) { CollectModels(catalog, families); };
+}
+
+MetricsCollector CpuMetrics() {
+  return [before = ReadCpuTimes()](MetricFamilies& families) mutable {
+    const CpuTimes now = ReadCpuTimes();
+    const auto total = static_cast<double>(now.total - before.total);
+    const auto idle = static_cast<double>(now.idle - before.idle);
+    before = now;
+    AddGauge(families, "nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]",
+             total > 0 ? std::clamp(1 - idle / total, 0.0, 1.0) : 0);
+    const Memory memory = ReadMemory();
+    AddGauge(families, "nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", memory.total);
+    AddGauge(families, "nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", memory.used);
+  };
+}
+
+MetricsCollector PinnedMemoryMetrics() {
+  return [](MetricFamilies& families) {
+    AddGauge(families, "nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
+             0);
+    AddGauge(families, "nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
+             0);
+  };
+}
+
+std::string MetricsText(const MetricFamilies& families) {
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace braid

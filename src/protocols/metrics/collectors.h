@@ -1,0 +1,35 @@
+// Where metrics come from. A collector is asked at every scrape and appends families; nothing is kept in
+// between, so a model's series vanish with it.
+#pragma once
+
+#include <prometheus/metric_family.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "serving/catalog.h"
+
+namespace braid {
+
+using MetricFamilies = std::vector<prometheus::MetricFamily>;
+
+// Called by one thread at a time; must not block for long. Families of one name come from one collector.
+using MetricsCollector = std::function<void(MetricFamilies& families)>;
+
+// nv_inference_*: what every ready model has done, and nv_cache_* of models that have used a response cache.
+// Labels: model, version, and the model's own tags, in alphabetical order. `catalog` outlives the collector.
+MetricsCollector ModelMetrics(const Catalog& catalog);
+
+// nv_cpu_utilization (of the machine, 0 to 1, since the scrape before) and nv_cpu_memory_{total,used}_bytes,
+// from /proc.
+MetricsCollector CpuMetrics();
+
+// nv_pinned_memory_pool_{total,used}_bytes, which are 0: there is no such pool.
+MetricsCollector PinnedMemoryMetrics();
+
+// The text format of Prometheus, families and series in the order given.
+std::string MetricsText(const MetricFamilies& families);
+
+}  // namespace braid

@@ -1,0 +1,124 @@
+#include "protocols/metrics/metrics_server.h"
+
+#include <gtest/gtest.h>
+
+#include "protocols/http/testing/test_client.h"
+
+namespace braid {
+namespace {
+
+class Counted final : public Servable {
+ public:
+  using Servable::Servable;
+  BufferAllocator& input_allocator() override { return heap_; }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  int64_t pending_requests() const override { return 3; }
+  void Stop(int64_t) override {}
+
+ private:
+  HeapAllocator heap_;
+};
+
+ServableInfo Info(std::string name) {
+  ServableInfo info;
+  info.name = std::move(name);
+  info.metric_tags = {{"zone", "a\"b"}, {"area", "x"}, {"model", "cannot override"}};
+  return info;
+}
+
+std::string Text(const MetricsCollector& collect) {
+  MetricFamilies families;
+  collect(families);
+  return MetricsText(families);
+}
+
+TEST(ModelMetrics, HaveTheNamesAndLabelsOfTheContract) {
+  Catalog catalog;
+  auto model = std::make_shared<Counted>(Info("m"));
+  catalog.Publish(model);
+  const ExecutionTimes times{2'000'000, 3'000'000, 6'000'000, 10'000'000};
+  model->statistics().RecordExecution(8, times);
+  model->statistics().RecordSuccess(8, 0, 1'000'000, times);
+  model->statistics().RecordFailure(FailureReason::kBackend, 0, 5);
+  const std::string text = Text(ModelMetrics(catalog));
+  const std::string labels = R"({area="x",model="m",version="1",zone="a\"b"} )";
+  for (
+      const std::string& line : {
+          "nv_inference_request_success" + labels + "1\n",
+          "nv_inference_count" + labels + "8\n",
+          "nv_inference_exec_count" + labels + "1\n",
+          "nv_inference_request_duration_us" + labels + "10000\n",
+          "nv_inference_queue_duration_us" + labels + "1000\n",
+          "nv_inference_compute_input_duration_us" + labels + "1000\n",
+          "nv_inference_compute_infer_duration_us" + labels + "3000\n",
+          "nv_inference_compute_output_duration_us" + labels + "4000\n",
+          "nv_inference_pending_request_count" + labels + "3\n",
+          std::string("# TYPE nv_inference_pending_request_count gauge\n"),
+          std::string("# TYPE nv_inference_request_success counter\n"),
+          std::string(
+              R"(nv_inference_request_failure{area="x",model="m",reason="BACKEND",version="1",zone="a\"b"} 1)") +
+              "\n",
+          std::string(
+              R"(nv_inference_request_failure{area="x",model="m",reason="CANCELED",version="1",zone="a\"b"} 0)") +
+              "\n",
+          std::string(
+              R"(nv_inference_request_failure{area="x",model="m",reason="OTHER",version="1",zone="a\"b"} 0)") +
+              "\n",
+          std::string(
+              R"(nv_inference_request_failure{area="x",model="m",reason="REJECTED",version="1",zone="a\"b"} 0)") +
+              "\n",
+      }) {
+    EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
+  }
+  EXPECT_EQ(text.find("nv_cache"), std::string::npos);
+  catalog.SetState("m", 1, VersionState::kUnavailable, "unloaded");
+  EXPECT_EQ(Text(ModelMetrics(catalog)).find("model=\"m\""), std::string::npos);
+}
+
+TEST(ModelMetrics, WriteLargeCountsInFull) {
+  Catalog catalog;
+  auto model = std::make_shared<Counted>(Info("m"));
+  catalog.Publish(model);
+  const ExecutionTimes times{0, 0, 0, 123'456'789'012'345'000};
+  model->statistics().RecordSuccess(1, 0, 0, times);
+  EXPECT_NE(Text(ModelMetrics(catalog)).find("} 123456789012345\n"), std::string::npos);
+}
+
+TEST(CpuMetrics, AreWithinBounds) {
+  MetricsCollector collect = CpuMetrics();
+  for (int i = 0; i < 2; ++i) {
+    MetricFamilies families;
+    collect(families);
+    ASSERT_EQ(families.size(), 3u);
+    EXPECT_EQ(families[0].name, "nv_cpu_utilization");
+    EXPECT_GE(families[0].metric.at(0).gauge.value, 0);
+    EXPECT_LE(families[0].metric.at(0).gauge.value, 1);
+    EXPECT_GT(families[1].metric.at(0).gauge.value, families[2].metric.at(0).gauge.value);
+    EXPECT_GT(families[2].metric.at(0).gauge.value, 0);
+  }
+  EXPECT_NE(Text(CpuMetrics()).find("\nnv_cpu_memory_total_bytes "), std::string::npos);
+}
+
+TEST(MetricsServer, ServesOneResource) {
+  Catalog catalog;
+  catalog.Publish(std::make_shared<Counted>(Info("m")));
+  MetricsServer::Options options;
+  options.address = "127.0.0.1";
+  options.collectors = {ModelMetrics(catalog), CpuMetrics(), PinnedMemoryMetrics()};
+  auto server = MetricsServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  TestClient client((*server)->bound_port());
+  auto metrics = client.Request("GET", "/metrics");
+  ASSERT_TRUE(metrics);
+  EXPECT_EQ(metrics->status, 200);
+  EXPECT_EQ(metrics->header("Content-Type"), "text/plain; charset=utf-8");
+  EXPECT_NE(metrics->body.find("\nnv_inference_count{"), std::string::npos);
+  EXPECT_NE(metrics->body.find("\nnv_pinned_memory_pool_total_bytes 0\n"), std::string::npos);
+  EXPECT_EQ(client.Request("POST", "/metrics")->status, 405);
+  EXPECT_EQ(client.Request("GET", "/v2")->status, 404);
+  EXPECT_EQ(client.Request("GET", "/metrics?x=1")->status, 200);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,137 @@
+#include "repository/model_folders.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "repository/version_policy.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxEntries = 100000;
+constexpr size_t kMaxDepth = 16;
+
+bool Hidden(const std::string& name) { return name.starts_with('.'); }
+
+bool WrittenByPython(const std::string& name) { return name == "__pycache__" || name.ends_with(".pyc"); }
+
+bool IsConfig(const std::string& name) { return name == "config.pbtxt" || name == "configs"; }
+
+}  // namespace
+
+uint64_t Mix(uint64_t seed, std::string_view text) {
+  uint64_t hash = seed ^ 0xcbf29ce484222325u;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return Mix(hash, text.size());
+}
+
+uint64_t Mix(uint64_t seed, uint64_t value) {
+  // The finalizer of splitmix64.
+  uint64_t z = (seed ^ value) + 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+Result<std::map<std::string, int>> ModelFolders::Names() const {
+  std::map<std::string, int> names;
+  for (const std::string& path : repositories_) {
+    BRAID_ASSIGN_OR_RETURN(const Folder repository, Folder::Open(path));
+    BRAID_ASSIGN_OR_RETURN(const auto entries, repository.List(kMaxEntries));
+    for (const auto& entry : entries) {
+      if (entry.kind == Folder::Kind::kFolder && !Hidden(entry.name)) ++names[entry.name];
+    }
+  }
+  return names;
+}
+
+Result<Folder> ModelFolders::Open(const std::string& name) const {
+  std::optional<Folder> found;
+  if (name.empty() || Hidden(name) || name.find('/') != std::string::npos) {
+    return NotFoundError("model not found in any model repository.");
+  }
+  for (const std::string& path : repositories_) {
+    BRAID_ASSIGN_OR_RETURN(const Folder repository, Folder::Open(path));
+    auto folder = repository.OpenFolder(name);
+    if (!folder.ok()) {
+      if (folder.status().code() == StatusCode::kNotFound) continue;
+      return folder.status();
+    }
+    if (found) return AlreadyExistsError("not unique across all model repositories");
+    found = std::move(folder).value();
+  }
+  if (!found) return NotFoundError("model not found in any model repository.");
+  return std::move(*found);
+}
+
+Fingerprint FingerprintOf(const Folder& model) {
+  struct Task {
+    Folder folder;
+    std::string path;
+    size_t depth;
+    uint64_t* part;  // where its files count besides the whole
+  };
+  Fingerprint print;
+  size_t entries_left = kMaxEntries;
+  std::vector<Task> tasks;
+  auto start = model.OpenFolder(".");
+  if (!start.ok()) return print;
+  tasks.push_back({std::move(start).value(), "", 0, &print.common});
+  while (!tasks.empty()) {
+    const Task task = std::move(tasks.back());
+    tasks.pop_back();
+    auto entries = task.folder.List(entries_left);
+    if (!entries.ok()) {
+      // A folder that cannot be read now differs from one that can.
+      print.whole = Mix(print.whole, entries.status().message());
+      continue;
+    }
+    entries_left -= entries->size();
+    for (const auto& entry : *entries) {
+      if (Hidden(entry.name) || WrittenByPython(entry.name)) continue;
+      const std::string path = task.path + "/" + entry.name;
+      const auto version = task.depth == 0 ? ParseVersion(entry.name) : std::nullopt;
+      uint64_t ignored = 0;
+      uint64_t* part = task.part;
+      if (version && entry.kind == Folder::Kind::kFolder) part = &print.versions[*version];
+      if (task.depth == 0 && IsConfig(entry.name)) part = &ignored;
+      uint64_t hash = Mix(0, path);
+      if (entry.kind == Folder::Kind::kFolder) {
+        // Only what is in a folder counts: its own time changes with files that do not.
+        if (task.depth + 1 < kMaxDepth) {
+          if (auto folder = task.folder.OpenFolder(entry.name); folder.ok()) {
+            tasks.push_back(
+                {std::move(folder).value(), path, task.depth + 1, part == &ignored ? nullptr : part});
+          }
+        }
+      } else if (struct stat info = {}; task.folder.Stat(entry.name, info)) {
+        hash = Mix(hash, static_cast<uint64_t>(info.st_size));
+        hash = Mix(hash, static_cast<uint64_t>(info.st_mtim.tv_sec));
+        hash = Mix(hash, static_cast<uint64_t>(info.st_mtim.tv_nsec));
+      }
+      print.whole = Mix(print.whole, hash);
+      if (part != nullptr) *part = Mix(*part, hash);
+    }
+  }
+  return print;
+}
+
+Result<std::vector<int64_t>> ListVersions(const Folder& model, std::vector<std::string>* ignored) {
+  BRAID_ASSIGN_OR_RETURN(const auto entries, model.List(kMaxEntries));
+  std::vector<int64_t> versions;
+  for (const auto& entry : entries) {
+    if (entry.kind != Folder::Kind::kFolder) continue;
+    if (auto version = ParseVersion(entry.name)) {
+      versions.push_back(*version);
+    } else if (entry.name.find_first_not_of("0123456789") == std::string::npos) {
+      ignored->push_back(entry.name);
+    }
+  }
+  std::sort(versions.begin(), versions.end());
+  return versions;
+}
+
+}  // namespace braid

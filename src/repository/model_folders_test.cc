@@ -1,0 +1,102 @@
+#include "repository/model_folders.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "config/testing/scratch_folder.h"
+#include "repository/temporary_folder.h"
+#include "repository/version_policy.h"
+
+namespace braid {
+namespace {
+
+using testing::ScratchFolder;
+
+TEST(ParseVersion, TakesPlainPositiveNumbers) {
+  EXPECT_EQ(ParseVersion("1"), 1);
+  EXPECT_EQ(ParseVersion("9223372036854775807"), std::numeric_limits<int64_t>::max());
+  for (const char* name : {"", "0", "01", "-1", "+1", "1a", "a", " 1", "9223372036854775808"}) {
+    EXPECT_EQ(ParseVersion(name), std::nullopt) << name;
+  }
+}
+
+TEST(ChooseVersions, FollowsThePolicy) {
+  const std::vector<int64_t> available = {1, 3, 5};
+  inference::ModelVersionPolicy policy;
+  EXPECT_EQ(ChooseVersions(policy, available), std::vector<int64_t>({5}));
+  policy.mutable_latest()->set_num_versions(2);
+  EXPECT_EQ(ChooseVersions(policy, available), std::vector<int64_t>({3, 5}));
+  policy.mutable_latest()->set_num_versions(4000000000u);
+  EXPECT_EQ(ChooseVersions(policy, available), available);
+  policy.mutable_latest()->set_num_versions(0);
+  EXPECT_TRUE(ChooseVersions(policy, available).empty());
+  policy.mutable_all();
+  EXPECT_EQ(ChooseVersions(policy, available), available);
+  for (int64_t version : {5, 1, 9, 1}) policy.mutable_specific()->add_versions(version);
+  EXPECT_EQ(ChooseVersions(policy, available), std::vector<int64_t>({1, 5}));
+}
+
+TEST(FingerprintOf, TellsWhichPartChanged) {
+  ScratchFolder scratch;
+  scratch.Write("config.pbtxt", "a");
+  scratch.Write("labels.txt", "a");
+  scratch.Write("1/model.py", "a");
+  scratch.Write("2/deep/er/file", "a");
+  auto folder = Folder::Open(scratch.path());
+  ASSERT_TRUE(folder.ok());
+  const Fingerprint first = FingerprintOf(*folder);
+  EXPECT_EQ(first.versions.size(), 2u);
+
+  scratch.Write("1/__pycache__/x.pyc", "a");
+  scratch.Write("1/.hidden", "a");
+  EXPECT_EQ(FingerprintOf(*folder).whole, first.whole);
+
+  scratch.Write("2/deep/er/file", "ab");
+  const Fingerprint second = FingerprintOf(*folder);
+  EXPECT_NE(second.whole, first.whole);
+  EXPECT_EQ(second.common, first.common);
+  EXPECT_EQ(second.versions.at(1), first.versions.at(1));
+  EXPECT_NE(second.versions.at(2), first.versions.at(2));
+
+  scratch.Write("config.pbtxt", "ab");
+  const Fingerprint third = FingerprintOf(*folder);
+  EXPECT_NE(third.whole, second.whole);
+  EXPECT_EQ(third.common, second.common);
+
+  scratch.Write("labels.txt", "ab");
+  EXPECT_NE(FingerprintOf(*folder).common, third.common);
+}
+
+TEST(ListVersions, IgnoresOtherNames) {
+  ScratchFolder scratch;
+  for (const char* file : {"1/x", "10/x", "2/x", "007/x", "0/x", "abc/x", "3"}) scratch.Write(file, "");
+  auto folder = Folder::Open(scratch.path());
+  std::vector<std::string> ignored;
+  EXPECT_EQ(*ListVersions(*folder, &ignored), std::vector<int64_t>({1, 2, 10}));
+  EXPECT_EQ(ignored, std::vector<std::string>({"0", "007"}));
+}
+
+TEST(TemporaryFolder, RemovesWhatKilledServersLeft) {
+  ScratchFolder scratch;
+  auto in_use = TemporaryFolder::Create(scratch.path());
+  ASSERT_TRUE(in_use.ok());
+  scratch.Write("braid-files-dead/m/1/model.py", "");
+  scratch.Write("braid-files-young/m/1/model.py", "");
+  scratch.Write("other/file", "");
+  struct timespec old[2] = {};
+  for (const std::string& path : {scratch / "braid-files-dead", (*in_use)->path()}) {
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
+  }
+  TemporaryFolder::RemoveAbandoned(scratch.path());
+  EXPECT_FALSE(std::filesystem::exists(scratch / "braid-files-dead"));
+  EXPECT_TRUE(std::filesystem::exists(scratch / "braid-files-young"));
+  EXPECT_TRUE(std::filesystem::exists(scratch / "other"));
+  EXPECT_TRUE(std::filesystem::exists((*in_use)->path()));
+}
+
+}  // namespace
+}  // namespace braid

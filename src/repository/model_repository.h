@@ -1,0 +1,98 @@
+// ModelRepository: keeps what the catalog serves in step with the model folders on disk and with load and
+// unload requests.
+//
+//   ModelRepository repository(options, catalog, {&python_backend}, factory, log);
+//   Status loaded = repository.Start();       // every model of the startup set, in parallel
+//   ...                                       // protocols call Load() and Unload()
+//   Status stopped = repository.Shutdown(deadline_ns);
+//
+// A version is built beside the one it replaces, swapped in, and the old one is stopped when its last request
+// has left. A model that fails to load never takes another down; a load of several versions takes effect as a
+// whole or not at all, and a failed reload leaves what was served before. At most one load of a model runs at
+// a time. All methods may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "scheduling/backend.h"
+#include "serving/catalog.h"
+#include "serving/model_control.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+enum class ControlMode : unsigned char { kNone, kPoll, kExplicit };
+
+struct RepositoryOptions {
+  // Folders of model folders.
+  std::vector<std::string> model_repositories;
+  ControlMode control_mode = ControlMode::kNone;
+  // What explicit mode loads at start; "*" alone is everything.
+  std::vector<std::string> startup_models;
+  int poll_seconds = 15;
+  // Of {model}/configs/{name}.pbtxt; a model without such a file is read from its config.pbtxt.
+  std::string model_config_name;
+  bool auto_complete = true;
+  bool strict_readiness = true;
+  bool rate_limit = false;
+  // How long the instances of an unloaded model may take to finalize.
+  int exit_timeout_seconds = 30;
+  // Of models at start and when polling, and of the versions of one model.
+  int load_thread_count = 4;
+  // How often a failed load of a version is tried again at once.
+  int load_retry_count = 0;
+  // Where the folders of Python-based backends are: {backend_directory}/{backend}/model.py.
+  std::string backend_directory = "/opt/tritonserver/backends";
+  // Where the files of load requests are kept; each in a private folder that goes when nobody needs it.
+  std::string temporary_directory = "/tmp";
+};
+
+class ModelRepository : public ModelControl {
+ public:
+  // Makes the servable of a version and waits until it can serve; ScheduledModel::Start in the server. Blocks
+  // on user code; called by several threads at once, for different versions. `progress` is valid during the
+  // call.
+  using ServableFactory = std::function<Result<std::shared_ptr<Servable>>(
+      ServableInfo info, std::unique_ptr<BackendModel> model,
+      const std::function<void(const std::string&)>& progress)>;
+
+  // `catalog`, the backends and `log` outlive the repository. The backend named "python" also runs
+  // Python-based backends.
+  ModelRepository(RepositoryOptions options, Catalog& catalog, std::vector<Backend*> backends,
+                  ServableFactory factory, Logger& log);
+  // REQUIRES: Start() was never called, or Shutdown() has returned OK.
+  ~ModelRepository() override;
+
+  // Loads the startup set and begins to serve; blocks until every load has ended. Called once. Errors:
+  // INVALID_ARGUMENT for options that make no sense, INTERNAL or NOT_FOUND for a repository that cannot be
+  // read (nothing is served then); INTERNAL "failed to load all models" when at least one failed (the others
+  // are served; the caller decides whether to go on).
+  Status Start();
+
+  // Stops to take loads, waits for requests in flight, then stops every model, all until `deadline_ns`
+  // (SteadyNowNs() time). The caller sees to it that no new requests come from outside; those of models to
+  // other models still run. Errors: UNAVAILABLE when user code holds up a load or a stop: its thread cannot
+  // be ended, so the process has to leave by _exit().
+  Status Shutdown(int64_t deadline_ns);
+
+  // One round of polling: loads what is new or has failed, reloads what has changed, unloads what is gone;
+  // blocks until done. In poll mode a thread of the repository calls this each poll_seconds.
+  void ScanOnce();
+
+  Status Load(const LoadRequest& request) override;
+  Status Unload(const std::string& model_name, bool unload_dependents) override;
+  bool serving() const override;
+  bool server_ready() const override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace braid

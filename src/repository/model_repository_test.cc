@@ -1,0 +1,779 @@
+#include "repository/model_repository.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "base/clock.h"
+#include "config/testing/scratch_folder.h"
+#include "repository/testing/fake_backend.h"
+
+namespace braid {
+namespace {
+
+using testing::FakeBackend;
+using testing::FakeFactory;
+using testing::FakeServable;
+using testing::ScratchFolder;
+
+constexpr int64_t kSecondNs = 1000000000;
+constexpr std::string_view kConfig =
+    "backend: 'python' max_batch_size: 4 input { name: 'IN' data_type: TYPE_FP32 dims: [4] }";
+
+// A door that a load waits at, so that a test can look at what happens meanwhile.
+class Door {
+ public:
+  void Pass() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+  }
+  void Open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void WaitForVisitor() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;  // guarded by mutex_
+  int waiting_ = 0;    // guarded by mutex_
+};
+
+class ModelRepositoryTest : public ::testing::Test {
+ protected:
+  ModelRepositoryTest() {
+    options_.model_repositories = {scratch_ / "models"};
+    options_.control_mode = ControlMode::kExplicit;
+    options_.backend_directory = scratch_ / "backends";
+    options_.temporary_directory = scratch_ / "tmp";
+    options_.exit_timeout_seconds = 5;
+    std::filesystem::create_directories(scratch_ / "models");
+    std::filesystem::create_directories(scratch_ / "tmp");
+    log_.set_enabled(LogLevel::kInfo, false);
+    log_.set_enabled(LogLevel::kWarning, false);
+    log_.set_enabled(LogLevel::kError, false);
+  }
+  ~ModelRepositoryTest() override {
+    if (repository_ == nullptr) return;
+    EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  }
+
+  // Adds a version of a model, with a configuration unless it has one.
+  void AddVersion(const std::string& model, const std::string& version, std::string_view code = "pass") {
+    if (!std::filesystem::exists(scratch_ / ("models/" + model + "/config.pbtxt"))) Configure(model, kConfig);
+    WriteNew("models/" + model + "/" + version + "/model.py", code);
+  }
+  void Configure(const std::string& model, std::string_view text) {
+    WriteNew("models/" + model + "/config.pbtxt", text);
+  }
+  // A write must be seen even when the clock of the file system has not moved on.
+  void WriteNew(const std::string& file, std::string_view text) {
+    scratch_.Write(file, text);
+    struct timespec times[2] = {};
+    times[0].tv_sec = times[1].tv_sec = 1000000 + ++writes_;
+    ::utimensat(AT_FDCWD, (scratch_ / file).c_str(), times, 0);
+  }
+
+  Status Start() {
+    repository_ = std::make_unique<ModelRepository>(
+        options_, catalog_, std::vector<Backend*>{&backend_},
+        [this](ServableInfo info, std::unique_ptr<BackendModel> model,
+               const FakeFactory::Progress& progress) {
+          return factory_(std::move(info), std::move(model), progress);
+        },
+        log_);
+    return repository_->Start();
+  }
+  Status Load(const std::string& name, std::optional<std::string> config = {},
+              std::map<std::string, std::string> files = {}) {
+    return repository_->Load({name, std::move(config), std::move(files)});
+  }
+  Status Unload(const std::string& name) { return repository_->Unload(name, false); }
+
+  // "a:1 READY, a:2 UNAVAILABLE unloaded, b".
+  std::string Index() const {
+    std::ostringstream text;
+    for (const IndexEntry& entry : catalog_.Index(false)) {
+      text << (text.tellp() > 0 ? ", " : "") << entry.name;
+      if (!entry.version) continue;
+      text << ':' << *entry.version << ' ' << VersionStateName(entry.state);
+      if (!entry.reason.empty()) text << ' ' << entry.reason;
+    }
+    return text.str();
+  }
+  // Drains end on threads of the repository.
+  void AwaitIndex(const std::string& expected) {
+    const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
+    while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
+    EXPECT_EQ(Index(), expected);
+  }
+  void AwaitStops(const std::string& line, int count) {
+    const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
+    while (factory_.journal.Count(line) < count && SteadyNowNs() < deadline) std::this_thread::yield();
+    EXPECT_EQ(factory_.journal.Count(line), count);
+  }
+  int Starts(const std::string& who) const { return factory_.journal.Count("start " + who); }
+  std::shared_ptr<Servable> Find(const std::string& name, int64_t version) {
+    auto found = catalog_.Versions(name, version);
+    return found.ok() ? found->back() : nullptr;
+  }
+
+  ScratchFolder scratch_;
+  int writes_ = 0;
+  Logger log_;
+  Catalog catalog_;
+  RepositoryOptions options_;
+  FakeBackend backend_;
+  FakeFactory factory_;
+  std::unique_ptr<ModelRepository> repository_;
+};
+
+// ---- start ----
+
+TEST_F(ModelRepositoryTest, LoadsEverythingAtStart) {
+  options_.control_mode = ControlMode::kNone;
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  AddVersion("b", "3");
+  EXPECT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "a:1 READY, b:3 READY");
+  EXPECT_TRUE(repository_->serving());
+  EXPECT_TRUE(repository_->server_ready());
+  auto servable = Find("a", -1);
+  ASSERT_NE(servable, nullptr);
+  EXPECT_EQ(ShapeToString(servable->info().inputs[0].shape), "[-1,4]");
+  const auto& location = static_cast<FakeServable&>(*servable).location();
+  EXPECT_EQ(location.model_path, scratch_ / "models/a");
+  EXPECT_EQ(location.version_path, scratch_ / "models/a/1");
+  EXPECT_EQ(location.model_file, scratch_ / "models/a/1/model.py");
+}
+
+TEST_F(ModelRepositoryTest, OneFailureTakesNoOtherDown) {
+  options_.control_mode = ControlMode::kNone;
+  AddVersion("bad", "1");
+  AddVersion("good", "1");
+  AddVersion("syntax", "1");
+  Configure("syntax", "foo: 3");
+  factory_.set_before([](const ServableInfo& info, const ModelLocation&, const FakeFactory::Progress&) {
+    return info.name == "bad" ? InternalError("RuntimeError: boom") : OkStatus();
+  });
+  EXPECT_EQ(Start(), InternalError("failed to load all models"));
+  EXPECT_EQ(Index(), "bad:1 UNAVAILABLE Internal: RuntimeError: boom, good:1 READY, syntax");
+  EXPECT_TRUE(repository_->serving());
+  EXPECT_FALSE(repository_->server_ready());
+}
+
+TEST_F(ModelRepositoryTest, IsReadyWithFailedModelsWhenNotStrict) {
+  options_.control_mode = ControlMode::kNone;
+  options_.strict_readiness = false;
+  AddVersion("bad", "1");
+  Configure("bad", "backend: 'none'");
+  EXPECT_FALSE(Start().ok());
+  EXPECT_EQ(Index(),
+            "bad:1 UNAVAILABLE Invalid argument: unable to find backend library for backend 'none', try "
+            "specifying runtime "
+            "on the model configuration.");
+  EXPECT_TRUE(repository_->server_ready());
+}
+
+TEST_F(ModelRepositoryTest, ExplicitModeLoadsTheStartupSet) {
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  options_.startup_models = {"b"};
+  EXPECT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "a, b:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, StarIsEverythingAndAlone) {
+  AddVersion("a", "1");
+  options_.startup_models = {"*", "a"};
+  EXPECT_EQ(Start().message(), "Wildcard model name '*' must be the ONLY startup model if specified at all.");
+  repository_.reset();
+  options_.startup_models = {"*"};
+  EXPECT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "a:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, AModelInTwoRepositoriesIsNotLoaded) {
+  options_.control_mode = ControlMode::kNone;
+  options_.model_repositories.push_back(scratch_ / "more");
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  scratch_.Write("more/a/1/model.py", "");
+  scratch_.Write("more/c/1/model.py", "");
+  EXPECT_FALSE(Start().ok());
+  EXPECT_EQ(Index(), "a, b:1 READY, c:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, RefusesARepositoryThatIsNotThere) {
+  options_.model_repositories = {scratch_ / "none"};
+  EXPECT_EQ(Start().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(repository_->serving());
+}
+
+TEST_F(ModelRepositoryTest, RefusesLoadsWhileItStartsAndWhileItExits) {
+  AddVersion("a", "1");
+  options_.startup_models = {"a"};
+  Door door;
+  factory_.set_before([&](const ServableInfo&, const ModelLocation&, const FakeFactory::Progress& progress) {
+    progress("waiting for instances");
+    door.Pass();
+    return OkStatus();
+  });
+  std::thread starter([&] { EXPECT_TRUE(Start().ok()); });
+  door.WaitForVisitor();
+  EXPECT_EQ(Load("a"), UnavailableError("Server not ready"));
+  EXPECT_EQ(Unload("a"), UnavailableError("Server not ready"));
+  EXPECT_FALSE(repository_->serving());
+  EXPECT_EQ(Index(), "a:1 LOADING waiting for instances");
+  door.Open();
+  starter.join();
+  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  EXPECT_EQ(Load("a"), UnavailableError("Server exiting"));
+  EXPECT_FALSE(repository_->server_ready());
+  EXPECT_EQ(Index(), "a:1 UNAVAILABLE unloaded");
+}
+
+// ---- versions and configurations ----
+
+TEST_F(ModelRepositoryTest, ServesTheVersionsOfThePolicy) {
+  for (const char* version : {"1", "2", "10", "007", "0", "x"}) AddVersion("m", version);
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Index(), "m:10 READY");
+  Configure("m", std::string(kConfig) + " version_policy { all {} }");
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Index(), "m:1 READY, m:2 READY, m:10 READY");
+  EXPECT_EQ(Starts("m:10"), 1);
+  Configure("m", std::string(kConfig) + " version_policy { specific { versions: [2, 5] } }");
+  EXPECT_TRUE(Load("m").ok());
+  AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 READY, m:10 UNAVAILABLE unloaded");
+  EXPECT_EQ(Starts("m:2"), 1);
+  EXPECT_TRUE(repository_->server_ready());
+  Configure("m", std::string(kConfig) + " version_policy { specific { versions: [5] } }");
+  EXPECT_EQ(Load("m"), InvalidArgumentError(
+                           "load failed for model 'm': at least one version must be available under the "
+                           "version policy of model 'm'\n"));
+  EXPECT_EQ(Index(), "m:1 UNAVAILABLE unloaded, m:2 READY, m:10 UNAVAILABLE unloaded");
+}
+
+TEST_F(ModelRepositoryTest, SeveralVersionsLoadAsAWholeOrNotAtAll) {
+  for (const char* version : {"1", "2", "3"}) AddVersion("m", version);
+  Configure("m", std::string(kConfig) + " version_policy { all {} }");
+  factory_.set_before([](const ServableInfo& info, const ModelLocation&, const FakeFactory::Progress&) {
+    return info.version == 2 ? OkStatus() : InternalError("ValueError: bad");
+  });
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load("m"),
+            InvalidArgumentError(
+                "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: "
+                "bad;version 3 is at UNAVAILABLE state: Internal: ValueError: bad;\n"));
+  EXPECT_EQ(Index(),
+            "m:1 UNAVAILABLE Internal: ValueError: bad, m:2 UNAVAILABLE unloaded, m:3 UNAVAILABLE Internal: "
+            "ValueError: bad");
+  EXPECT_EQ(factory_.journal.Count("stop m:2"), 1);
+}
+
+TEST_F(ModelRepositoryTest, DoesWithoutAConfigurationWhereTheModelCompletesIt) {
+  scratch_.Write("models/m/1/model.py", "");
+  backend_.complete = [](const ModelLocation& location, inference::ModelConfig& config) {
+    EXPECT_EQ(location.version, 1);
+    EXPECT_EQ(config.name(), "m");
+    EXPECT_EQ(config.backend(), "python");
+    config.set_max_batch_size(8);
+    config.mutable_dynamic_batching();
+    auto& output = *config.add_output();
+    output.set_name("OUT");
+    output.set_data_type(inference::TYPE_INT8);
+    output.add_dims(2);
+    return OkStatus();
+  };
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(Load("m").ok());
+  auto servable = Find("m", 1);
+  ASSERT_NE(servable, nullptr);
+  EXPECT_EQ(ShapeToString(servable->info().outputs[0].shape), "[-1,2]");
+  EXPECT_EQ(servable->info().config->dynamic_batching().preferred_batch_size(0), 8);
+}
+
+TEST_F(ModelRepositoryTest, NeedsAConfigurationWhenAutoCompleteIsOff) {
+  options_.auto_complete = false;
+  scratch_.Write("models/m/1/model.py", "");
+  backend_.complete = [](const ModelLocation&, inference::ModelConfig&) {
+    return InternalError("must not be called");
+  };
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load("m"), InternalError("failed to load 'm', failed to poll from model repository"));
+  Configure("m", kConfig);
+  EXPECT_TRUE(Load("m").ok());
+}
+
+TEST_F(ModelRepositoryTest, ReportsFaultsFoundByTheModelItself) {
+  AddVersion("m", "1");
+  backend_.complete = [](const ModelLocation&, inference::ModelConfig&) {
+    return InternalError("ValueError: no");
+  };
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load("m").message(),
+            "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: no;\n");
+}
+
+TEST_F(ModelRepositoryTest, ReportsFaultsOfTheConfigurationAsStateOfTheVersion) {
+  AddVersion("m", "1");
+  Configure("m", "backend: 'python' input { name: 'IN' dims: [4] }");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load("m"), InvalidArgumentError(
+                           "load failed for model 'm': version 1 is at UNAVAILABLE state: Invalid argument: "
+                           "model input 'IN' must specify 'data_type' for m;\n"));
+}
+
+TEST_F(ModelRepositoryTest, RefusesWhatItDoesNotSupport) {
+  AddVersion("m", "1");
+  Configure("m", "backend: 'python' sequence_batching {}");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load("m").message(),
+            "load failed for model 'm': version 1 is at UNAVAILABLE state: Unsupported: model 'm': "
+            "'sequence_batching' is "
+            "not supported; use 'dynamic_batching' or no scheduler;\n");
+  EXPECT_EQ(Starts("m:1"), 0);
+}
+
+TEST_F(ModelRepositoryTest, ReportsAMissingModelFile) {
+  scratch_.Write("models/m/1/other.py", "");
+  Configure("m", kConfig);
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load("m").message(),
+            "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: Failed to preinitialize "
+            "Python stub: "
+            "Python model file not found in '" +
+                (scratch_ / "models/m/1/model.py") + "';\n");
+  Configure("m", "backend: 'python' default_model_filename: 'other.py'");
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(static_cast<FakeServable&>(*Find("m", 1)).location().model_file,
+            scratch_ / "models/m/1/other.py");
+}
+
+TEST_F(ModelRepositoryTest, ReadsTheNamedConfigurationWhereThereIsOne) {
+  options_.model_config_name = "small";
+  AddVersion("with", "1");
+  AddVersion("without", "1");
+  scratch_.Write("models/with/configs/small.pbtxt", "backend: 'python' max_batch_size: 1");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(Load("with").ok());
+  EXPECT_TRUE(Load("without").ok());
+  EXPECT_EQ(Find("with", 1)->info().max_batch_size, 1);
+  EXPECT_EQ(Find("without", 1)->info().max_batch_size, 4);
+}
+
+TEST_F(ModelRepositoryTest, RunsPythonBasedBackends) {
+  scratch_.Write("backends/vllm/model.py", "");
+  scratch_.Write("models/m/1/model.json", "{}");
+  Configure("m", "backend: 'vllm'");
+  AddVersion("escape", "1");
+  Configure("escape", "backend: '../backends/vllm'");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(Load("m").ok());
+  const auto& location = static_cast<FakeServable&>(*Find("m", 1)).location();
+  EXPECT_EQ(location.model_file, scratch_ / "backends/vllm/model.py");
+  EXPECT_EQ(location.model_path, scratch_ / "models/m");
+  EXPECT_FALSE(Load("escape").ok());
+}
+
+TEST_F(ModelRepositoryTest, TriesAgainAsOftenAsAllowed) {
+  options_.load_retry_count = 2;
+  AddVersion("m", "1");
+  int calls = 0;
+  factory_.set_before([&](const ServableInfo&, const ModelLocation&, const FakeFactory::Progress&) {
+    return ++calls < 3 ? InternalError("not yet") : OkStatus();
+  });
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(calls, 3);
+}
+
+// ---- load, reload, unload ----
+
+TEST_F(ModelRepositoryTest, RefusesLoadsOutsideOfExplicitMode) {
+  options_.control_mode = ControlMode::kNone;
+  ASSERT_TRUE(Start().ok());
+  const Status refusal =
+      UnavailableError("explicit model load / unload is not allowed if polling is enabled");
+  EXPECT_EQ(Load("m"), refusal);
+  EXPECT_EQ(Unload("m"), refusal);
+}
+
+TEST_F(ModelRepositoryTest, RefusesNamesThatAreNone) {
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load(""),
+            InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy."));
+  for (const char* name : {"../models", "a/b", "..", "a\\b"}) {
+    EXPECT_EQ(Load(name), InvalidArgumentError("invalid model name '" + std::string(name) +
+                                               "', model name must not contain path traversal characters"));
+  }
+  AddVersion("a;b", "1");
+  EXPECT_EQ(Load("a;b").message(),
+            "load failed for model 'a;b': version 1 is at UNAVAILABLE state: Invalid argument: Invalid stub "
+            "name: contains "
+            "invalid characters;\n");
+}
+
+TEST_F(ModelRepositoryTest, UnknownModelsLeaveNoTrace) {
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Load("nope"), InternalError("failed to load 'nope', failed to poll from model repository"));
+  EXPECT_TRUE(Unload("nope").ok());
+  EXPECT_EQ(Index(), "");
+}
+
+TEST_F(ModelRepositoryTest, DoesNotFollowFoldersOutOfTheRepository) {
+  options_.control_mode = ControlMode::kNone;
+  scratch_.Write("elsewhere/1/model.py", "");
+  ::symlink((scratch_ / "elsewhere").c_str(), (scratch_ / "models/m").c_str());
+  AddVersion("real", "1");
+  ::symlink("real", (scratch_ / "models/alias").c_str());
+  EXPECT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "alias:1 READY, real:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, AnUnchangedModelIsNotReloaded) {
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(Load("m").ok());
+  scratch_.Write("models/m/1/__pycache__/model.cpython-311.pyc", "bytes");
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Starts("m:1"), 1);
+  WriteNew("models/m/1/helper.py", "x");
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Starts("m:1"), 2);
+  AwaitStops("stop m:1", 1);
+  EXPECT_EQ(Index(), "m:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, ReloadsOnlyVersionsThatChanged) {
+  AddVersion("m", "1");
+  AddVersion("m", "2");
+  Configure("m", std::string(kConfig) + " version_policy { all {} }");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(Load("m").ok());
+  AddVersion("m", "2", "changed");
+  AddVersion("m", "3");
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Starts("m:1"), 1);
+  EXPECT_EQ(Starts("m:2"), 2);
+  EXPECT_EQ(Index(), "m:1 READY, m:2 READY, m:3 READY");
+  WriteNew("models/m/labels.txt", "new");
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Starts("m:1"), 2);
+}
+
+TEST_F(ModelRepositoryTest, TheOldVersionLeavesWhenItsLastRequestHas) {
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("m").ok());
+  CatalogReader reader(catalog_);
+  auto request = reader.Find("m", 1);
+  ASSERT_TRUE(request.ok());
+  AddVersion("m", "1", "changed");
+  ASSERT_TRUE(Load("m").ok());
+  EXPECT_EQ(Index(), "m:1 READY");
+  EXPECT_EQ(factory_.journal.Count("stop m:1"), 0);
+  auto next = reader.Find("m", 1);
+  ASSERT_TRUE(next.ok());
+  EXPECT_NE(&(*next)->get(), &(*request)->get());
+  request->reset();
+  AwaitStops("stop m:1", 1);
+  EXPECT_EQ(Index(), "m:1 READY");
+  next->reset();
+}
+
+TEST_F(ModelRepositoryTest, AFailedReloadKeepsTheOldVersion) {
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("m").ok());
+  factory_.set_before([](const ServableInfo&, const ModelLocation&, const FakeFactory::Progress&) {
+    return InternalError("SyntaxError: x");
+  });
+  AddVersion("m", "1", "changed");
+  EXPECT_EQ(Load("m").message(),
+            "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: SyntaxError: x;\n");
+  EXPECT_EQ(Index(), "m:1 READY");
+  Configure("m", "foo: 1");
+  EXPECT_EQ(Load("m").code(), StatusCode::kInternal);
+  EXPECT_EQ(Index(), "m:1 READY");
+  EXPECT_EQ(factory_.journal.Count("stop m:1"), 0);
+  EXPECT_FALSE(Find("m", 1)->gate().closed());
+}
+
+TEST_F(ModelRepositoryTest, UnloadWaitsForRequestsInTheBackground) {
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("m").ok());
+  CatalogReader reader(catalog_);
+  auto request = reader.Find("m", -1);
+  ASSERT_TRUE(request.ok());
+  EXPECT_TRUE(Unload("m").ok());
+  EXPECT_EQ(Index(), "m:1 UNLOADING");
+  EXPECT_EQ(reader.Find("m", -1).status().message(),
+            "Request for unknown model: 'm' has no available versions");
+  EXPECT_FALSE(repository_->server_ready());
+  request->reset();
+  AwaitIndex("m:1 UNAVAILABLE unloaded");
+  EXPECT_TRUE(repository_->server_ready());
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Index(), "m:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, LoadsAgainWhileTheOldOneStillDrains) {
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("m").ok());
+  CatalogReader reader(catalog_);
+  auto request = reader.Find("m", -1);
+  ASSERT_TRUE(request.ok());
+  EXPECT_TRUE(Unload("m").ok());
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Index(), "m:1 READY");
+  request->reset();
+  AwaitStops("stop m:1", 1);
+  EXPECT_EQ(Index(), "m:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, RefusesASecondLoadOfTheSameModelMeanwhile) {
+  AddVersion("m", "1");
+  AddVersion("other", "1");
+  Door door;
+  factory_.set_before([&](const ServableInfo& info, const ModelLocation&, const FakeFactory::Progress&) {
+    if (info.name == "m") door.Pass();
+    return OkStatus();
+  });
+  ASSERT_TRUE(Start().ok());
+  std::thread loader([&] { EXPECT_TRUE(Load("m").ok()); });
+  door.WaitForVisitor();
+  const Status busy =
+      UnavailableError("a related model 'm' to a load/unload request is currently loading or unloading");
+  EXPECT_EQ(Load("m"), busy);
+  EXPECT_EQ(Unload("m"), busy);
+  EXPECT_TRUE(Load("other").ok());
+  door.Open();
+  loader.join();
+  EXPECT_EQ(Index(), "m:1 READY, other:1 READY");
+}
+
+// ---- overrides ----
+
+TEST_F(ModelRepositoryTest, AConfigurationInTheRequestReplacesTheFiles) {
+  AddVersion("m", "1");
+  AddVersion("m", "2");
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("m").ok());
+  const std::string override =
+      R"({"backend":"python","maxBatchSize":2,"version_policy":{"specific":{"versions":[1]}}})";
+  EXPECT_TRUE(Load("m", override).ok());
+  AwaitIndex("m:1 READY, m:2 UNAVAILABLE unloaded");
+  EXPECT_EQ(Find("m", 1)->info().max_batch_size, 2);
+  EXPECT_TRUE(Find("m", 1)->info().inputs.empty());
+  // The same again, and none at all, change nothing.
+  EXPECT_TRUE(Load("m", override).ok());
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Starts("m:1"), 1);
+  // What the folder says is back with a change of the folder.
+  WriteNew("models/m/config.pbtxt", std::string(kConfig) + " ");
+  EXPECT_TRUE(Load("m").ok());
+  AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 READY");
+}
+
+TEST_F(ModelRepositoryTest, ABadConfigurationInTheRequestChangesNothing) {
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("m").ok());
+  for (const char* text : {"{\"backend\":", "{\"foo\":3}", "{\"backend\":\"python\",\"max_batch_size\":-1}",
+                           "{\"name\":\"x\",\"backend\":\"python\"}"}) {
+    EXPECT_EQ(Load("m", text), InternalError("failed to load 'm', failed to poll from model repository"))
+        << text;
+  }
+  EXPECT_EQ(Index(), "m:1 READY");
+  EXPECT_EQ(Starts("m:1"), 1);
+}
+
+TEST_F(ModelRepositoryTest, AModelCanExistFromFilesInTheRequestAlone) {
+  ASSERT_TRUE(Start().ok());
+  const std::string config = R"({"backend":"python"})";
+  ASSERT_TRUE(Load("mem", config, {{"/1/model.py", "code"}, {"1/data/weights", std::string("\0x", 2)}}).ok());
+  EXPECT_EQ(Index(), "mem:1 READY");
+  std::string folder;
+  {
+    auto servable = Find("mem", 1);
+    const auto& location = static_cast<FakeServable&>(*servable).location();
+    folder = location.model_path;
+    EXPECT_TRUE(folder.starts_with(scratch_ / "tmp/"));
+    EXPECT_TRUE(folder.ends_with("/mem"));
+    EXPECT_TRUE(std::filesystem::exists(location.model_file));
+    EXPECT_TRUE(std::filesystem::exists(location.version_path + "/data/weights"));
+    struct stat info = {};
+    ASSERT_EQ(::stat(std::filesystem::path(folder).parent_path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u);
+  }
+  EXPECT_EQ(Load("mem").code(), StatusCode::kInternal);
+  EXPECT_EQ(Index(), "mem:1 READY");
+  EXPECT_TRUE(Unload("mem").ok());
+  AwaitIndex("");
+  ASSERT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_ / "tmp"));
+}
+
+TEST_F(ModelRepositoryTest, FilesInTheRequestReplaceAModelOfTheSameName) {
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("m").ok());
+  ASSERT_TRUE(Load("m", R"({"backend":"python"})", {{"3/model.py", "code"}}).ok());
+  AwaitIndex("m:1 UNAVAILABLE unloaded, m:3 READY");
+  ASSERT_TRUE(Load("m").ok());
+  AwaitIndex("m:1 READY, m:3 UNAVAILABLE unloaded");
+}
+
+TEST_F(ModelRepositoryTest, RefusesFilesThatLeaveTheModelsFolder) {
+  ASSERT_TRUE(Start().ok());
+  const std::string config = R"({"backend":"python"})";
+  const Status refusal = InternalError("failed to load 'mem', failed to poll from model repository");
+  for (const char* path : {"../1/model.py", "1/../../x", "//etc/x", "", "/", "1/", "1\\x"}) {
+    EXPECT_EQ(Load("mem", config, {{path, "x"}}), refusal) << path;
+  }
+  EXPECT_EQ(Load("mem", {}, {{"1/model.py", "x"}}), refusal);
+  EXPECT_EQ(Load("mem", config, {{"1", "x"}, {"1/model.py", "x"}}), refusal);
+  EXPECT_EQ(Load("mem", config, {{"1/model.py", "x"}, {"/1/model.py", "x"}}), refusal);
+  EXPECT_EQ(Index(), "");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_ / "tmp"));
+}
+
+// ---- polling ----
+
+TEST_F(ModelRepositoryTest, PollingLoadsReloadsAndUnloads) {
+  options_.control_mode = ControlMode::kPoll;
+  options_.poll_seconds = 3600;
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  ASSERT_TRUE(Start().ok());
+  repository_->ScanOnce();
+  EXPECT_EQ(Starts("a:1"), 1);
+  AddVersion("c", "1");
+  AddVersion("a", "1", "changed");
+  repository_->ScanOnce();
+  EXPECT_EQ(Starts("a:1"), 2);
+  EXPECT_EQ(Starts("b:1"), 1);
+  EXPECT_EQ(Index(), "a:1 READY, b:1 READY, c:1 READY");
+  scratch_.Remove("models/b");
+  repository_->ScanOnce();
+  AwaitIndex("a:1 READY, c:1 READY");
+  AwaitStops("stop b:1", 1);
+}
+
+TEST_F(ModelRepositoryTest, PollingRetriesWhatIsNotServedAndKeepsWhatIs) {
+  options_.control_mode = ControlMode::kPoll;
+  options_.poll_seconds = 3600;
+  AddVersion("fresh", "1");
+  AddVersion("old", "1");
+  ASSERT_TRUE(Start().ok());
+  factory_.set_before([](const ServableInfo&, const ModelLocation&, const FakeFactory::Progress&) {
+    return InternalError("down");
+  });
+  AddVersion("new", "1");
+  AddVersion("old", "1", "changed");
+  repository_->ScanOnce();
+  repository_->ScanOnce();
+  EXPECT_EQ(Starts("new:1"), 2);
+  EXPECT_EQ(Starts("old:1"), 2);
+  EXPECT_EQ(Index(), "fresh:1 READY, new:1 UNAVAILABLE Internal: down, old:1 READY");
+  factory_.set_before(nullptr);
+  repository_->ScanOnce();
+  EXPECT_EQ(Index(), "fresh:1 READY, new:1 READY, old:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, PollingUnloadsNothingWhenTheRepositoryCannotBeRead) {
+  options_.control_mode = ControlMode::kPoll;
+  options_.poll_seconds = 3600;
+  AddVersion("a", "1");
+  ASSERT_TRUE(Start().ok());
+  std::filesystem::rename(scratch_ / "models", scratch_ / "away");
+  repository_->ScanOnce();
+  EXPECT_EQ(Index(), "a:1 READY");
+}
+
+// ---- shutdown ----
+
+TEST_F(ModelRepositoryTest, ShutdownStopsEveryModel) {
+  options_.control_mode = ControlMode::kPoll;
+  options_.poll_seconds = 3600;
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok());
+  EXPECT_EQ(factory_.journal.Count("stop a:1"), 1);
+  EXPECT_EQ(factory_.journal.Count("stop b:1"), 1);
+  EXPECT_EQ(Index(), "a:1 UNAVAILABLE unloaded, b:1 UNAVAILABLE unloaded");
+  EXPECT_FALSE(repository_->serving());
+}
+
+TEST_F(ModelRepositoryTest, ShutdownLetsModelsCallEachOtherUntilAllAreAtRest) {
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  options_.startup_models = {"*"};
+  ASSERT_TRUE(Start().ok());
+  CatalogReader reader(catalog_);
+  auto request = reader.Find("a", 1);
+  ASSERT_TRUE(request.ok());
+  std::thread stopper([&] { EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok()); });
+  while (repository_->serving()) std::this_thread::yield();
+  EXPECT_TRUE(reader.Find("b", 1).ok());
+  EXPECT_EQ(factory_.journal.Count("stop b:1"), 0);
+  request->reset();
+  stopper.join();
+  EXPECT_EQ(factory_.journal.Count("stop b:1"), 1);
+}
+
+TEST_F(ModelRepositoryTest, ShutdownDoesNotWaitForARequestPastItsDeadline) {
+  AddVersion("a", "1");
+  options_.startup_models = {"a"};
+  ASSERT_TRUE(Start().ok());
+  CatalogReader reader(catalog_);
+  auto request = reader.Find("a", 1);
+  ASSERT_TRUE(request.ok());
+  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + kSecondNs / 20).ok());
+  EXPECT_EQ(factory_.journal.Count("stop a:1"), 1);
+  request->reset();
+}
+
+TEST_F(ModelRepositoryTest, ShutdownTellsOfUserCodeThatHoldsUpALoad) {
+  AddVersion("a", "1");
+  ASSERT_TRUE(Start().ok());
+  Door door;
+  factory_.set_before([&](const ServableInfo&, const ModelLocation&, const FakeFactory::Progress&) {
+    door.Pass();
+    return OkStatus();
+  });
+  std::thread loader([&] { EXPECT_EQ(Load("a"), UnavailableError("Server exiting")); });
+  door.WaitForVisitor();
+  EXPECT_EQ(repository_->Shutdown(SteadyNowNs() - 10 * kSecondNs),
+            UnavailableError("user code does not return, in 'a'"));
+  door.Open();
+  loader.join();
+  EXPECT_EQ(factory_.journal.Count("stop a:1"), 1);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,119 @@
+// Fakes for tests of the repository: a backend whose models are objects in this process, and what makes
+// servables of them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_config.pb.h"
+#include "scheduling/backend.h"
+#include "serving/servable.h"
+
+namespace braid::testing {
+
+// What the fakes have done so far, for all models together.
+class Journal {
+ public:
+  void Add(std::string line) {
+    std::lock_guard lock(mutex_);
+    lines_.push_back(std::move(line));
+  }
+  int Count(const std::string& line) const {
+    std::lock_guard lock(mutex_);
+    int count = 0;
+    for (const auto& one : lines_) count += one == line ? 1 : 0;
+    return count;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;  // guarded by mutex_
+};
+
+class FakeModel : public BackendModel {
+ public:
+  explicit FakeModel(ModelLocation location) : location(std::move(location)) {}
+  BufferAllocator& input_allocator() override { return allocator_; }
+  std::vector<Instance*> instances() override { return {}; }
+  Status Start(ExecutionListener&, const std::function<void(const std::string&)>&) override {
+    return OkStatus();
+  }
+  void Stop(int64_t) override {}
+  Readiness readiness() const override { return {}; }
+
+  const ModelLocation location;
+
+ private:
+  HeapAllocator allocator_;
+};
+
+class FakeServable : public Servable {
+ public:
+  FakeServable(ServableInfo info, std::unique_ptr<BackendModel> model, Journal& journal)
+      : Servable(std::move(info)), model_(std::move(model)), journal_(journal) {}
+  BufferAllocator& input_allocator() override { return model_->input_allocator(); }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  void Stop(int64_t) override { journal_.Add("stop " + info_.name + ":" + std::to_string(info_.version)); }
+
+  const ModelLocation& location() const { return static_cast<const FakeModel&>(*model_).location; }
+
+ private:
+  std::unique_ptr<BackendModel> model_;
+  Journal& journal_;
+};
+
+class FakeBackend : public Backend {
+ public:
+  std::string_view name() const override { return "python"; }
+  Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override {
+    return complete ? complete(location, config) : OkStatus();
+  }
+  Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
+                                               std::shared_ptr<const inference::ModelConfig>) override {
+    return std::unique_ptr<BackendModel>(std::make_unique<FakeModel>(location));
+  }
+
+  // Set before the repository starts.
+  std::function<Status(const ModelLocation&, inference::ModelConfig&)> complete;
+};
+
+// Makes FakeServables; `before` is asked first and can refuse, wait, or tell of progress.
+class FakeFactory {
+ public:
+  using Progress = std::function<void(const std::string&)>;
+
+  Result<std::shared_ptr<Servable>> operator()(ServableInfo info, std::unique_ptr<BackendModel> model,
+                                               const Progress& progress) {
+    const std::string who = info.name + ":" + std::to_string(info.version);
+    journal.Add("start " + who);
+    std::function<Status(const ServableInfo&, const ModelLocation&, const Progress&)> ask;
+    {
+      std::lock_guard lock(mutex_);
+      ask = before_;
+    }
+    if (ask) BRAID_RETURN_IF_ERROR(ask(info, static_cast<FakeModel&>(*model).location, progress));
+    return std::shared_ptr<Servable>(
+        std::make_shared<FakeServable>(std::move(info), std::move(model), journal));
+  }
+
+  void set_before(std::function<Status(const ServableInfo&, const ModelLocation&, const Progress&)> before) {
+    std::lock_guard lock(mutex_);
+    before_ = std::move(before);
+  }
+
+  Journal journal;
+
+ private:
+  std::mutex mutex_;
+  std::function<Status(const ServableInfo&, const ModelLocation&, const Progress&)>
+      before_;  // guarded by mutex_
+};
+
+}  // namespace braid::testing

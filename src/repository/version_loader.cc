@@ -1,0 +1,95 @@
+#include "repository/version_loader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "config/model_config.h"
+#include "config/servable_info.h"
+#include "config/supported_features.h"
+
+namespace braid {
+namespace {
+
+bool IsFile(const std::string& path) {
+  std::error_code fault;
+  return std::filesystem::is_regular_file(path, fault);
+}
+
+// A backend's name becomes a folder's name.
+bool IsPlainName(std::string_view name) {
+  return IsPlainRelativePath(name) && name.find('/') == std::string_view::npos && !name.starts_with('.');
+}
+
+// Names of models reach process names, paths and logs of others; these characters have a meaning somewhere on
+// the way.
+bool HasInvalidCharacters(std::string_view name) {
+  return name.find_first_of(";|&$`<>()[]{}\"'*?~#!\\") != std::string_view::npos ||
+         std::any_of(name.begin(), name.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+}  // namespace
+
+Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config,
+                                            ModelLocation& location) const {
+  const std::string& name = config.backend();
+  auto find = [this](std::string_view wanted) {
+    auto it = std::find_if(backends_.begin(), backends_.end(),
+                           [&](Backend* backend) { return backend->name() == wanted; });
+    return it == backends_.end() ? nullptr : *it;
+  };
+  if (Backend* backend = find(name)) {
+    const std::string& file = config.default_model_filename();
+    location.model_file = location.version_path + "/" + (file.empty() ? "model.py" : file);
+    return backend;
+  }
+  // A Python-based backend is a folder with a model.py that every model of that backend runs.
+  Backend* python = find("python");
+  if (python != nullptr && IsPlainName(name)) {
+    location.model_file = options_.backend_directory + "/" + name + "/model.py";
+    if (IsFile(location.model_file)) return python;
+  }
+  return InvalidArgumentError("unable to find backend library for backend '" + name +
+                              "', try specifying runtime on the model configuration.");
+}
+
+Result<std::shared_ptr<Servable>> VersionLoader::Load(
+    const ModelSource& source, int64_t version,
+    const std::function<void(const std::string&)>& progress) const {
+  const FeatureLimits limits{.rate_limit = options_.rate_limit};
+  auto config = std::make_shared<inference::ModelConfig>(source.config);
+  if (HasInvalidCharacters(config->name())) {
+    return InvalidArgumentError("Invalid stub name: contains invalid characters");
+  }
+  // Before user code runs, and again for what it asks for.
+  BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config, limits));
+
+  ModelLocation location;
+  location.version = version;
+  location.model_path = source.folder.path();
+  location.version_path = location.model_path + "/" + std::to_string(version);
+  location.temporary_files = source.temporary_files;
+  BRAID_ASSIGN_OR_RETURN(Backend * backend, FindBackend(*config, location));
+  BRAID_RETURN_IF_ERROR(ValidateModelFile(*config));
+  if (!IsFile(location.model_file)) {
+    return InternalError("Failed to preinitialize Python stub: Python model file not found in '" +
+                         location.model_file + "'");
+  }
+
+  if (options_.auto_complete) {
+    BRAID_RETURN_IF_ERROR(backend->AutoComplete(location, *config));
+    // What was decided by these before the model was asked stays decided.
+    config->set_name(source.config.name());
+    config->set_backend(source.config.backend());
+    *config->mutable_version_policy() = source.config.version_policy();
+  }
+  NormalizeConfig(*config);
+  BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
+  BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config, limits));
+  BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
+  BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
+  return factory_(std::move(info), std::move(model), progress);
+}
+
+}  // namespace braid

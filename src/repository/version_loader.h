@@ -1,0 +1,48 @@
+// VersionLoader: from a model's folder and configuration to a servable that can serve.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "config/folder.h"
+#include "model_config.pb.h"
+#include "repository/model_repository.h"
+
+namespace braid {
+
+// Where one load of a model takes its versions from.
+struct ModelSource {
+  Folder folder;
+  // Set when the files came with the load request.
+  std::shared_ptr<const void> temporary_files;  // shared with the backend, which may need them longer
+  // As it is before the model completes it: named, with a backend and a version policy.
+  inference::ModelConfig config;
+};
+
+// Stateless; called by several threads at once.
+class VersionLoader {
+ public:
+  // `options` and the backends outlive the loader.
+  VersionLoader(const RepositoryOptions& options, std::vector<Backend*> backends,
+                ModelRepository::ServableFactory factory)
+      : options_(options), backends_(std::move(backends)), factory_(std::move(factory)) {}
+
+  // Lets the model complete its configuration, checks it, and starts the version. Blocks on user code.
+  // Errors: whatever makes the version unavailable; nothing is left running then.
+  Result<std::shared_ptr<Servable>> Load(const ModelSource& source, int64_t version,
+                                         const std::function<void(const std::string&)>& progress) const;
+
+ private:
+  // Sets location.model_file. Errors: INVALID_ARGUMENT when no backend runs such models.
+  Result<Backend*> FindBackend(const inference::ModelConfig& config, ModelLocation& location) const;
+
+  const RepositoryOptions& options_;
+  const std::vector<Backend*> backends_;
+  const ModelRepository::ServableFactory factory_;
+};
+
+}  // namespace braid

@@ -1,0 +1,74 @@
+#include "scheduling/batching_policy.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "model_config.pb.h"
+
+namespace braid {
+namespace {
+
+// Each level costs memory and a look whenever a batch is made.
+constexpr uint64_t kMostLevels = 1024;
+
+// Times beyond some centuries are as good as the longest one; this keeps sums with the clock from
+// overflowing.
+int64_t FromMicroseconds(uint64_t us) {
+  constexpr uint64_t kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 4000;
+  return static_cast<int64_t>(std::min(us, kMost)) * 1000;
+}
+
+QueuePolicy FromConfig(const inference::ModelQueuePolicy& config) {
+  QueuePolicy policy;
+  policy.delay_on_timeout = config.timeout_action() == inference::ModelQueuePolicy::DELAY;
+  policy.default_timeout_ns = FromMicroseconds(config.default_timeout_microseconds());
+  policy.allow_timeout_override = config.allow_timeout_override();
+  policy.max_queue_size = config.max_queue_size();
+  return policy;
+}
+
+}  // namespace
+
+Result<BatchingPolicy> BatchingPolicyFromConfig(const inference::ModelConfig& config) {
+  BatchingPolicy policy;
+  policy.max_batch_size = config.max_batch_size();
+  if (!config.has_dynamic_batching()) return policy;
+
+  const inference::ModelDynamicBatching& batching = config.dynamic_batching();
+  policy.dynamic = true;
+  policy.max_delay_ns = FromMicroseconds(batching.max_queue_delay_microseconds());
+  policy.preserve_ordering = batching.preserve_ordering();
+  for (int32_t size : batching.preferred_batch_size()) {
+    if (size <= 0) {
+      return InvalidArgumentError("dynamic batching preferred size must be positive for " + config.name());
+    }
+    if (size > config.max_batch_size()) {
+      return InvalidArgumentError("dynamic batching preferred size must be <= max batch size for " +
+                                  config.name());
+    }
+    policy.preferred_sizes.push_back(size);
+  }
+  std::sort(policy.preferred_sizes.begin(), policy.preferred_sizes.end());
+
+  const uint64_t levels = batching.priority_levels();
+  if (levels > kMostLevels) {
+    return InvalidArgumentError("priority_levels must be <= " + std::to_string(kMostLevels) + " for " +
+                                config.name());
+  }
+  if (levels > 0 && (batching.default_priority_level() == 0 || batching.default_priority_level() > levels)) {
+    return InvalidArgumentError("default_priority_level must be in range [1, " + std::to_string(levels) +
+                                "] for " + config.name());
+  }
+  policy.levels.assign(std::max<uint64_t>(levels, 1), FromConfig(batching.default_queue_policy()));
+  policy.default_level = levels == 0 ? 0 : batching.default_priority_level() - 1;
+  for (const auto& [level, queue_policy] : batching.priority_queue_policy()) {
+    if (level == 0 || level > levels) {
+      return InvalidArgumentError("priority_queue_policy names level " + std::to_string(level) +
+                                  ", which is not within priority_levels, for " + config.name());
+    }
+    policy.levels[level - 1] = FromConfig(queue_policy);
+  }
+  return policy;
+}
+
+}  // namespace braid

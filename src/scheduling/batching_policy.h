@@ -1,0 +1,43 @@
+// How the requests of one model wait and go together: what its configuration says, in the terms of the
+// scheduler.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+
+namespace inference {
+class ModelConfig;
+}
+
+namespace braid {
+
+// For the requests of one priority level.
+struct QueuePolicy {
+  bool delay_on_timeout = false;   // what times out waits behind the others instead of failing
+  int64_t default_timeout_ns = 0;  // 0: none
+  bool allow_timeout_override = false;
+  int64_t max_queue_size = 0;  // waiting requests; 0: the bound of the whole queue is the only one
+};
+
+struct BatchingPolicy {
+  // Rows of one execution. 0: no batch dimension, and one request an execution.
+  int64_t max_batch_size = 0;
+  // False: one request an execution, whatever max_batch_size is.
+  bool dynamic = false;
+  std::vector<int64_t> preferred_sizes;  // ascending, within 1..max_batch_size
+  int64_t max_delay_ns = 0;
+  bool preserve_ordering = false;
+  // One a priority level, the highest first; never empty.
+  std::vector<QueuePolicy> levels = {QueuePolicy{}};
+  // The level, as an index, of requests that name none.
+  size_t default_level = 0;
+
+  bool one_request_each() const { return !dynamic || max_batch_size <= 0; }
+};
+
+// Errors: INVALID_ARGUMENT naming the field of `dynamic_batching` that cannot be.
+Result<BatchingPolicy> BatchingPolicyFromConfig(const inference::ModelConfig& config);
+
+}  // namespace braid

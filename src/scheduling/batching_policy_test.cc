@@ -1,0 +1,82 @@
+#include "scheduling/batching_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "model_config.pb.h"
+
+namespace braid {
+namespace {
+
+inference::ModelConfig Config() {
+  inference::ModelConfig config;
+  config.set_name("m");
+  config.set_max_batch_size(8);
+  return config;
+}
+
+TEST(BatchingPolicy, IsOneRequestEachByDefault) {
+  auto policy = BatchingPolicyFromConfig(Config());
+  ASSERT_TRUE(policy.ok());
+  EXPECT_TRUE(policy->one_request_each());
+  EXPECT_EQ(policy->levels.size(), 1u);
+}
+
+TEST(BatchingPolicy, ReadsAllFields) {
+  auto config = Config();
+  auto& batching = *config.mutable_dynamic_batching();
+  batching.add_preferred_batch_size(8);
+  batching.add_preferred_batch_size(4);
+  batching.set_max_queue_delay_microseconds(100);
+  batching.set_preserve_ordering(true);
+  batching.set_priority_levels(3);
+  batching.set_default_priority_level(2);
+  batching.mutable_default_queue_policy()->set_max_queue_size(7);
+  auto& special = (*batching.mutable_priority_queue_policy())[3];
+  special.set_timeout_action(inference::ModelQueuePolicy::DELAY);
+  special.set_default_timeout_microseconds(5);
+  special.set_allow_timeout_override(true);
+  auto policy = BatchingPolicyFromConfig(config);
+  ASSERT_TRUE(policy.ok());
+  EXPECT_FALSE(policy->one_request_each());
+  EXPECT_EQ(policy->preferred_sizes, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(policy->max_delay_ns, 100'000);
+  EXPECT_TRUE(policy->preserve_ordering);
+  EXPECT_EQ(policy->default_level, 1u);
+  ASSERT_EQ(policy->levels.size(), 3u);
+  EXPECT_EQ(policy->levels[0].max_queue_size, 7);
+  EXPECT_FALSE(policy->levels[0].delay_on_timeout);
+  EXPECT_EQ(policy->levels[2].max_queue_size, 0);
+  EXPECT_EQ(policy->levels[2].default_timeout_ns, 5000);
+  EXPECT_TRUE(policy->levels[2].delay_on_timeout);
+  EXPECT_TRUE(policy->levels[2].allow_timeout_override);
+}
+
+TEST(BatchingPolicy, KeepsHugeTimesFromOverflowing) {
+  auto config = Config();
+  config.mutable_dynamic_batching()->set_max_queue_delay_microseconds(UINT64_MAX);
+  auto policy = BatchingPolicyFromConfig(config);
+  ASSERT_TRUE(policy.ok());
+  EXPECT_GT(policy->max_delay_ns, 0);
+  EXPECT_GT(policy->max_delay_ns + (int64_t{1} << 60), 0);
+}
+
+TEST(BatchingPolicy, RefusesWhatCannotBe) {
+  auto config = Config();
+  config.mutable_dynamic_batching()->add_preferred_batch_size(9);
+  EXPECT_EQ(BatchingPolicyFromConfig(config).status().message(),
+            "dynamic batching preferred size must be <= max batch size for m");
+  config.mutable_dynamic_batching()->set_preferred_batch_size(0, 0);
+  EXPECT_FALSE(BatchingPolicyFromConfig(config).ok());
+  config.mutable_dynamic_batching()->clear_preferred_batch_size();
+  config.mutable_dynamic_batching()->set_priority_levels(UINT64_MAX);
+  EXPECT_FALSE(BatchingPolicyFromConfig(config).ok());
+  config.mutable_dynamic_batching()->set_priority_levels(2);
+  EXPECT_FALSE(BatchingPolicyFromConfig(config).ok());
+  config.mutable_dynamic_batching()->set_default_priority_level(2);
+  EXPECT_TRUE(BatchingPolicyFromConfig(config).ok());
+  (*config.mutable_dynamic_batching()->mutable_priority_queue_policy())[3];
+  EXPECT_FALSE(BatchingPolicyFromConfig(config).ok());
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,197 @@
+#include "scheduling/request_queue.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "serving/request_check.h"
+
+namespace braid {
+
+RequestQueue::RequestQueue(const BatchingPolicy& policy, size_t max_size, std::string model_name)
+    : max_size_(max_size), model_name_(std::move(model_name)), default_level_(policy.default_level) {
+  BRAID_CHECK(!policy.levels.empty() && policy.default_level < policy.levels.size());
+  for (const QueuePolicy& level : policy.levels) levels_.push_back({level, {}, {}, 0});
+}
+
+RequestQueue::~RequestQueue() { BRAID_CHECK(empty()); }
+
+size_t RequestQueue::LevelOf(const InferenceRequest& request) const {
+  // 1 is the highest; 0 names none, and neither does what is beyond the levels.
+  return request.priority == 0 || request.priority > levels_.size() ? default_level_ : request.priority - 1;
+}
+
+int64_t RequestQueue::DeadlineOf(const InferenceRequest& request, const QueuePolicy& policy,
+                                 int64_t now_ns) const {
+  int64_t timeout_ns = policy.default_timeout_ns;
+  if (policy.allow_timeout_override && request.timeout_us > 0) {
+    const uint64_t most_us = static_cast<uint64_t>(INT64_MAX) / 1000;
+    const int64_t override_ns = static_cast<int64_t>(std::min(request.timeout_us, most_us)) * 1000;
+    if (timeout_ns == 0 || override_ns < timeout_ns) timeout_ns = override_ns;
+  }
+  if (timeout_ns == 0) return INT64_MAX;
+  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
+}
+
+Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t now_ns) {
+  const size_t index = LevelOf(*request);
+  Level& level = levels_[index];
+  if (level.policy.max_queue_size > 0 && level.size >= level.policy.max_queue_size) {
+    return UnavailableError(RequestPrefix(*request) + "Exceeds maximum queue size");
+  }
+  if (size_ >= max_size_) {
+    return UnavailableError(
+        RequestPrefix(*request) + "Exceeds maximum queue size: " + std::to_string(max_size_) +
+        " requests wait for model '" + model_name_ +
+        "', the server's bound for one model. Give the model more instances, or bound its queue by "
+        "max_queue_size of its queue policy");
+  }
+  SchedulerNotes& notes = request->scheduling;
+  notes.level = static_cast<uint16_t>(index);
+  notes.queued = true;
+  notes.delayed = false;
+  notes.deadline_ns = DeadlineOf(*request, level.policy, now_ns);
+  if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
+  Append(level.waiting, *request.release());
+  ++level.size;
+  ++size_;
+  return OkStatus();
+}
+
+void RequestQueue::PushFront(std::unique_ptr<InferenceRequest> request) {
+  SchedulerNotes& notes = request->scheduling;
+  BRAID_CHECK(!notes.queued && notes.level < levels_.size());
+  notes.queued = true;
+  notes.delayed = false;
+  if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
+  Level& level = levels_[notes.level];
+  Prepend(level.waiting, *request.release());
+  ++level.size;
+  ++size_;
+}
+
+const InferenceRequest* RequestQueue::FirstFrom(size_t level) const {
+  for (; level < levels_.size(); ++level) {
+    if (levels_[level].waiting.first != nullptr) return levels_[level].waiting.first;
+    if (levels_[level].delayed.first != nullptr) return levels_[level].delayed.first;
+  }
+  return nullptr;
+}
+
+const InferenceRequest* RequestQueue::After(const InferenceRequest& request) const {
+  const SchedulerNotes& notes = request.scheduling;
+  if (notes.next != nullptr) return notes.next;
+  const Level& level = levels_[notes.level];
+  if (!notes.delayed && level.delayed.first != nullptr) return level.delayed.first;
+  return FirstFrom(notes.level + 1);
+}
+
+std::unique_ptr<InferenceRequest> RequestQueue::PopFront() {
+  const InferenceRequest* first = front();
+  BRAID_CHECK(first != nullptr);
+  // The queue owns what it links; only its readers see it as constant.
+  return Remove(const_cast<InferenceRequest&>(*first));
+}
+
+std::unique_ptr<InferenceRequest> RequestQueue::Remove(InferenceRequest& request) {
+  SchedulerNotes& notes = request.scheduling;
+  BRAID_CHECK(notes.queued);
+  if (notes.deadline_ns != INT64_MAX) RemoveDeadline(request);
+  Unlink(ListOf(request), request);
+  notes.queued = false;
+  --levels_[notes.level].size;
+  --size_;
+  return std::unique_ptr<InferenceRequest>(&request);
+}
+
+void RequestQueue::Expire(int64_t now_ns, std::vector<std::unique_ptr<InferenceRequest>>& rejected) {
+  while (next_deadline_ns() <= now_ns) {
+    InferenceRequest& request = *deadlines_[0];
+    Level& level = levels_[request.scheduling.level];
+    if (!level.policy.delay_on_timeout) {
+      rejected.push_back(Remove(request));
+      continue;
+    }
+    RemoveDeadline(request);
+    request.scheduling.deadline_ns = INT64_MAX;
+    Unlink(level.waiting, request);
+    request.scheduling.delayed = true;
+    Append(level.delayed, request);
+  }
+}
+
+RequestQueue::List& RequestQueue::ListOf(const InferenceRequest& request) {
+  Level& level = levels_[request.scheduling.level];
+  return request.scheduling.delayed ? level.delayed : level.waiting;
+}
+
+void RequestQueue::Append(List& list, InferenceRequest& request) {
+  request.scheduling.previous = list.last;
+  request.scheduling.next = nullptr;
+  (list.last != nullptr ? list.last->scheduling.next : list.first) = &request;
+  list.last = &request;
+}
+
+void RequestQueue::Prepend(List& list, InferenceRequest& request) {
+  request.scheduling.previous = nullptr;
+  request.scheduling.next = list.first;
+  (list.first != nullptr ? list.first->scheduling.previous : list.last) = &request;
+  list.first = &request;
+}
+
+void RequestQueue::Unlink(List& list, InferenceRequest& request) {
+  SchedulerNotes& notes = request.scheduling;
+  (notes.previous != nullptr ? notes.previous->scheduling.next : list.first) = notes.next;
+  (notes.next != nullptr ? notes.next->scheduling.previous : list.last) = notes.previous;
+  notes.previous = nullptr;
+  notes.next = nullptr;
+}
+
+void RequestQueue::AddDeadline(InferenceRequest& request) {
+  deadlines_.push_back(nullptr);
+  Place(&request, deadlines_.size() - 1);
+  SiftUp(deadlines_.size() - 1);
+}
+
+void RequestQueue::RemoveDeadline(InferenceRequest& request) {
+  const size_t index = request.scheduling.deadline_index;
+  InferenceRequest* last = deadlines_.back();
+  deadlines_.pop_back();
+  if (last == &request) return;
+  Place(last, index);
+  SiftUp(index);
+  SiftDown(last->scheduling.deadline_index);
+}
+
+void RequestQueue::Place(InferenceRequest* request, size_t index) {
+  deadlines_[index] = request;
+  request->scheduling.deadline_index = static_cast<uint32_t>(index);
+}
+
+void RequestQueue::SiftUp(size_t index) {
+  InferenceRequest* moving = deadlines_[index];
+  while (index > 0) {
+    const size_t parent = (index - 1) / 2;
+    if (deadlines_[parent]->scheduling.deadline_ns <= moving->scheduling.deadline_ns) break;
+    Place(deadlines_[parent], index);
+    index = parent;
+  }
+  Place(moving, index);
+}
+
+void RequestQueue::SiftDown(size_t index) {
+  InferenceRequest* moving = deadlines_[index];
+  for (;;) {
+    size_t child = 2 * index + 1;
+    if (child >= deadlines_.size()) break;
+    if (child + 1 < deadlines_.size() &&
+        deadlines_[child + 1]->scheduling.deadline_ns < deadlines_[child]->scheduling.deadline_ns) {
+      ++child;
+    }
+    if (moving->scheduling.deadline_ns <= deadlines_[child]->scheduling.deadline_ns) break;
+    Place(deadlines_[child], index);
+    index = child;
+  }
+  Place(moving, index);
+}
+
+}  // namespace braid

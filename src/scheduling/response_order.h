@@ -1,0 +1,56 @@
+// Makes the responses of a model leave in the order in which its requests came (preserve_ordering).
+//
+// A request that is let in gets a place in the order instead of its own sink. What arrives for a place that
+// is not the first is kept until those before it have ended.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "serving/request.h"
+
+namespace braid {
+
+class ResponseOrder : public std::enable_shared_from_this<ResponseOrder> {
+ public:
+  ResponseOrder() = default;
+  // REQUIRES: every request that was let in has ended.
+  ~ResponseOrder();
+  ResponseOrder(const ResponseOrder&) = delete;
+  ResponseOrder& operator=(const ResponseOrder&) = delete;
+
+  // Gives the request the last place. The order of the calls is the order of the responses. Any thread; calls
+  // nobody.
+  void Enter(InferenceRequest& request);
+
+ private:
+  struct Event {
+    std::optional<InferenceResponse> response;
+    bool final = false;
+  };
+  class Place final : public ResponseSink {
+   public:
+    Place(std::shared_ptr<ResponseOrder> order, ResponseSink* sink) : order_(std::move(order)), sink_(sink) {}
+    void Respond(std::optional<InferenceResponse> response, bool final) override;
+
+   private:
+    friend class ResponseOrder;
+    // Shared: the last response may be on its way when the model is gone already, as a request leaves the
+    // model's gate before its end is delivered.
+    const std::shared_ptr<ResponseOrder> order_;
+    ResponseSink* const sink_;
+    std::deque<Event> events_;  // guarded by order_->mutex_
+  };
+
+  void Deliver();
+
+  std::mutex mutex_;
+  // All guarded by mutex_. No sink is called with it held; `delivering_` says that a thread calls sinks now,
+  // which then also delivers what others bring meanwhile.
+  std::deque<std::unique_ptr<Place>> places_;
+  bool delivering_ = false;
+};
+
+}  // namespace braid

@@ -1,0 +1,548 @@
+#include "scheduling/scheduled_model.h"
+
+#include <algorithm>
+#include <boost/container/small_vector.hpp>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "scheduling/batcher.h"
+#include "scheduling/batching_policy.h"
+#include "scheduling/request_queue.h"
+#include "scheduling/response_order.h"
+#include "serving/request_check.h"
+
+namespace braid {
+namespace {
+
+// A request waits no longer for a model none of whose instances runs. A restart takes seconds even for a
+// model that loads large files; one that takes longer is, to a client, an outage, and more requests would
+// only pile up.
+constexpr int64_t kLongestOutageNs = 30'000'000'000;
+
+// A request that has been handed to dying instances this often may be what kills them, or the model dies
+// whatever it is given. It does not go round for ever.
+constexpr int kMostReturns = 3;
+
+// Why a request ends without having run.
+enum class Why : unsigned char { kRefused, kTimeout, kCancelled, kOutage, kReturned, kStopping };
+
+FailureReason ReasonOf(Why why) {
+  switch (why) {
+    case Why::kRefused:
+    case Why::kTimeout:
+      return FailureReason::kRejected;
+    case Why::kCancelled:
+      return FailureReason::kCanceled;
+    case Why::kOutage:
+    case Why::kReturned:
+    case Why::kStopping:
+      return FailureReason::kOther;
+  }
+  return FailureReason::kOther;
+}
+
+class Model final : public ScheduledModel,
+                    private ExecutionListener,
+                    public std::enable_shared_from_this<Model> {
+ public:
+  Model(ServableInfo info, std::unique_ptr<BackendModel> backend, BatchingPolicy policy, Timers& timers,
+        Logger& log, const Options& options)
+      : ScheduledModel(std::move(info)),
+        policy_(std::move(policy)),
+        timers_(timers),
+        log_(log),
+        order_(policy_.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
+        queue_(policy_, options.max_queue_size, info_.name),
+        outage_since_ns_(timers.NowNs()),
+        backend_(std::move(backend)) {
+    for (Instance* instance : backend_->instances()) {
+      if (!instance->passive()) slots_.emplace_back(instance);
+    }
+    available_ = slots_.size();
+  }
+
+  ~Model() override {
+    if (started_) Stop(timers_.NowNs());
+  }
+
+  Status StartInstances(const std::function<void(const std::string&)>& progress) {
+    Status status = backend_->Start(*this, progress);
+    started_ = status.ok();
+    return status;
+  }
+
+  BufferAllocator& input_allocator() override { return backend_->input_allocator(); }
+  void Infer(std::unique_ptr<InferenceRequest> request) override;
+  Readiness readiness() const override { return backend_->readiness(); }
+  int64_t pending_requests() const override {
+    std::lock_guard lock(mutex_);
+    return static_cast<int64_t>(queue_.size());
+  }
+  void Stop(int64_t deadline_ns) override;
+
+ private:
+  // An instance and what the scheduler knows of it.
+  struct Slot {
+    explicit Slot(Instance* instance) : instance(instance) {}
+
+    Instance* const instance;
+    // Guarded by mutex_.
+    bool available = true;
+    int inside = 0;        // executions which are handed over, or are about to be, and have not ended
+    int64_t since_ns = 0;  // when the execution that runs now began, as far as can be told
+    uint32_t life = 0;     // counts the changes of `available`
+    // Execute() takes one call at a time and is called without mutex_. The thread that has set `sending`
+    // makes the calls; others leave their executions in the outbox for it. So the order is that in which the
+    // queue was left.
+    bool sending = false;
+    std::deque<std::unique_ptr<Execution>> outbox;
+  };
+
+  struct Dispatch {
+    Slot* slot;
+    std::unique_ptr<Execution> execution;
+  };
+  struct Ending {
+    std::unique_ptr<InferenceRequest> request;
+    Why why;
+    Status status = {};  // set for kRefused
+  };
+  // What was decided under mutex_ and is done without it.
+  struct Work {
+    boost::container::small_vector<Dispatch, 2> dispatches;
+    std::vector<Ending> endings;
+  };
+
+  void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
+                  const ExecutionTimes& times) override;
+  void OnResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse> response,
+                  bool final, const ExecutionTimes& times) override;
+  void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) override;
+  void OnAvailability(Instance& instance, bool available) override;
+  void OnTimer();
+
+  // Null for a passive instance, which is never given anything.
+  Slot* SlotOf(Instance& instance) {
+    auto slot =
+        std::find_if(slots_.begin(), slots_.end(), [&](const Slot& s) { return s.instance == &instance; });
+    return slot == slots_.end() ? nullptr : &*slot;
+  }
+
+  // From here on the request leaves the queue at once when its client goes.
+  void Listen(InferenceRequest& request);
+  void OnCancelled(InferenceRequest& request);
+
+  // Hands out what can run, and ends what must not wait any longer.
+  void ScheduleLocked(int64_t now_ns, Work& work);
+  Slot* PickSlotLocked(int64_t now_ns);
+  BatchDecision DecideLocked(int64_t now_ns);
+  void HandOverLocked(Slot& slot, size_t count, int64_t now_ns, Work& work);
+  void SetAvailableLocked(Slot& slot, bool available, int64_t now_ns);
+  // Puts the requests of executions back in front of the queue, the first execution first.
+  void TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, Work& work);
+  void EndAllQueuedLocked(Why why, Work& work);
+  void ArmLocked(int64_t deadline_ns);
+
+  void Perform(Work& work);
+  void Send(Slot& slot, std::unique_ptr<Execution> execution);
+  void End(Ending& ending);
+  Status StatusOf(Why why) const;
+  void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
+
+  // Constant.
+  const BatchingPolicy policy_;
+  Timers& timers_;
+  Logger& log_;
+  const std::shared_ptr<ResponseOrder>
+      order_;  // null unless preserve_ordering; shared with the responses on their way
+
+  // Taken after a request's Cancellation and before the locks of the timers and of order_; not held across a
+  // call to an instance, the backend, a sink or a Cancellation.
+  mutable std::mutex mutex_;
+  std::condition_variable sent_;  // told when a slot stops sending, once stopping_ is set
+  // All guarded by mutex_.
+  RequestQueue queue_;
+  std::deque<Slot> slots_;                                    // never changes; a slot's members do
+  size_t available_ = 0;                                      // how many slots are
+  int64_t outage_since_ns_;                                   // means something while available_ is 0
+  int64_t execute_ns_ = 0;                                    // UpdateExecuteTime()
+  std::vector<std::unique_ptr<InferenceRequest>> cancelled_;  // left the queue; the timers' thread ends them
+  std::vector<WaitingRequest> waiting_;                       // scratch of DecideLocked()
+  TimerId timer_;
+  int64_t timer_deadline_ns_ = kNeverNs;
+  bool stopping_ = false;
+
+  bool started_ = false;  // by Start() and Stop() alone
+  // The last member: its instances call back until it has stopped.
+  std::unique_ptr<BackendModel> backend_;
+};
+
+void Model::Infer(std::unique_ptr<InferenceRequest> request) {
+  if (Status status = CheckRequest(info_, *request); !status.ok()) {
+    request->Fail(std::move(status));
+    return;
+  }
+  // The request may have ended, and the model with it, before the last lines of this function.
+  const std::shared_ptr<Model> self = shared_from_this();
+  const int64_t now_ns = timers_.NowNs();
+  request->queue_start_ns = now_ns;
+  request->scheduling = {};
+  Listen(*request);
+
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    InferenceRequest& entered = *request;
+    if (stopping_) {
+      work.endings.push_back({std::move(request), Why::kStopping});
+    } else if (request->cancelled()) {
+      work.endings.push_back({std::move(request), Why::kCancelled});
+    } else if (Status status = queue_.Push(request, now_ns); !status.ok()) {
+      work.endings.push_back({std::move(request), Why::kRefused, std::move(status)});
+    } else {
+      if (order_ != nullptr) order_->Enter(entered);
+      ScheduleLocked(now_ns, work);
+    }
+  }
+  Perform(work);
+}
+
+void Model::Listen(InferenceRequest& request) {
+  if (request.cancellation == nullptr) return;
+  // The listener is cleared before the request leaves the scheduler, so both pointers hold while it can be
+  // called.
+  request.cancellation->SetListener([this, entered = &request] { OnCancelled(*entered); });
+}
+
+void Model::OnCancelled(InferenceRequest& request) {
+  std::lock_guard lock(mutex_);
+  // One that is not queued yet sees its cancellation when it is about to be; one that is no longer queued
+  // runs.
+  if (!request.scheduling.queued) return;
+  cancelled_.push_back(queue_.Remove(request));
+  // This is called from within the Cancellation, so the request cannot end here.
+  ArmLocked(timers_.NowNs());
+}
+
+void Model::ScheduleLocked(int64_t now_ns, Work& work) {
+  if (queue_.next_deadline_ns() <= now_ns) {
+    std::vector<std::unique_ptr<InferenceRequest>> rejected;
+    queue_.Expire(now_ns, rejected);
+    for (auto& request : rejected) work.endings.push_back({std::move(request), Why::kTimeout});
+  }
+  int64_t look_again_ns = kNeverNs;
+  while (!queue_.empty()) {
+    Slot* slot = PickSlotLocked(now_ns);
+    if (slot == nullptr) break;
+    const BatchDecision decision = DecideLocked(now_ns);
+    if (decision.count == 0) {
+      look_again_ns = decision.wait_until_ns;
+      break;
+    }
+    HandOverLocked(*slot, decision.count, now_ns, work);
+  }
+  if (queue_.empty()) return;
+  if (available_ == 0) {
+    look_again_ns = outage_since_ns_ + kLongestOutageNs;
+    if (look_again_ns <= now_ns) {
+      EndAllQueuedLocked(Why::kOutage, work);
+      return;
+    }
+  }
+  ArmLocked(std::min(look_again_ns, queue_.next_deadline_ns()));
+}
+
+Model::Slot* Model::PickSlotLocked(int64_t now_ns) {
+  Slot* least = nullptr;
+  for (Slot& slot : slots_) {
+    if (!slot.available) continue;
+    if (slot.inside == 0) return &slot;
+    if (least == nullptr || slot.inside < least->inside) least = &slot;
+  }
+  if (least == nullptr) return nullptr;
+  const int depth = PipelineDepth(execute_ns_, now_ns - least->since_ns, !policy_.one_request_each());
+  return least->inside < depth ? least : nullptr;
+}
+
+BatchDecision Model::DecideLocked(int64_t now_ns) {
+  if (policy_.one_request_each()) return {.count = 1};
+  waiting_.clear();
+  int64_t rows = 0;
+  const InferenceRequest* first = queue_.front();
+  for (const InferenceRequest* request = first; request != nullptr; request = queue_.After(*request)) {
+    const bool joins = request == first || CanShareBatch(info_, *first, *request);
+    waiting_.push_back({std::max<int64_t>(request->batch_size, 1), request->queue_start_ns, joins});
+    rows += waiting_.back().rows;
+    if (LastOfInterest(policy_, waiting_.back(), rows)) break;
+  }
+  return DecideBatch(policy_, waiting_, now_ns);
+}
+
+void Model::HandOverLocked(Slot& slot, size_t count, int64_t now_ns, Work& work) {
+  auto execution = std::make_unique<Execution>();
+  execution->requests.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    execution->requests.push_back(queue_.PopFront());
+    execution->rows += execution->requests.back()->batch_size;
+  }
+  execution->compute_start_ns = now_ns;
+  execution->life = slot.life;
+  if (slot.inside++ == 0) slot.since_ns = now_ns;
+  if (slot.sending) {
+    slot.outbox.push_back(std::move(execution));
+  } else {
+    slot.sending = true;
+    work.dispatches.push_back({&slot, std::move(execution)});
+  }
+}
+
+void Model::SetAvailableLocked(Slot& slot, bool available, int64_t now_ns) {
+  if (slot.available != available) {
+    slot.available = available;
+    available_ += available ? 1 : -1;
+    if (available_ == 0) outage_since_ns_ = now_ns;
+  }
+  // What it had inside belongs to the life before.
+  ++slot.life;
+  slot.inside = 0;
+}
+
+void Model::TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, Work& work) {
+  for (auto execution = executions.rbegin(); execution != executions.rend(); ++execution) {
+    auto& requests = (*execution)->requests;
+    for (auto request = requests.rbegin(); request != requests.rend(); ++request) {
+      if ((*request)->cancelled()) {
+        work.endings.push_back({std::move(*request), Why::kCancelled});
+      } else if ((*request)->scheduling.returns >= kMostReturns) {
+        work.endings.push_back({std::move(*request), Why::kReturned});
+      } else if (stopping_) {
+        work.endings.push_back({std::move(*request), Why::kStopping});
+      } else {
+        queue_.PushFront(std::move(*request));
+      }
+    }
+  }
+}
+
+void Model::EndAllQueuedLocked(Why why, Work& work) {
+  while (!queue_.empty()) work.endings.push_back({queue_.PopFront(), why});
+}
+
+void Model::ArmLocked(int64_t deadline_ns) {
+  // A timer that fires too early only looks again, so the present one stays unless it would be too late.
+  if (deadline_ns >= timer_deadline_ns_ || stopping_) return;
+  timers_.Withdraw(timer_);
+  timer_deadline_ns_ = deadline_ns;
+  timer_ = timers_.At(deadline_ns, [weak = weak_from_this()] {
+    if (std::shared_ptr<Model> self = weak.lock()) self->OnTimer();
+  });
+}
+
+void Model::OnTimer() {
+  const int64_t now_ns = timers_.NowNs();
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    timer_ = {};
+    timer_deadline_ns_ = kNeverNs;
+    for (auto& request : cancelled_) work.endings.push_back({std::move(request), Why::kCancelled});
+    cancelled_.clear();
+    ScheduleLocked(now_ns, work);
+  }
+  Perform(work);
+}
+
+void Model::Perform(Work& work) {
+  // An instance that stands still costs more than a client that hears of an error a little later.
+  for (Dispatch& dispatch : work.dispatches) Send(*dispatch.slot, std::move(dispatch.execution));
+  for (Ending& ending : work.endings) End(ending);
+}
+
+void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
+  for (;;) {
+    for (const auto& request : execution->requests) {
+      if (request->cancellation != nullptr) request->cancellation->ClearListener();
+    }
+    slot.instance->Execute(std::move(execution));
+    std::lock_guard lock(mutex_);
+    if (slot.outbox.empty()) {
+      slot.sending = false;
+      if (stopping_) sent_.notify_all();
+      return;
+    }
+    execution = std::move(slot.outbox.front());
+    slot.outbox.pop_front();
+  }
+}
+
+void Model::End(Ending& ending) {
+  InferenceRequest& request = *ending.request;
+  if (request.cancellation != nullptr) request.cancellation->ClearListener();
+  statistics_.RecordFailure(ReasonOf(ending.why), request.start_ns, timers_.NowNs());
+  request.Fail(ending.why == Why::kRefused ? std::move(ending.status) : StatusOf(ending.why));
+}
+
+Status Model::StatusOf(Why why) const {
+  switch (why) {
+    case Why::kTimeout:
+      return UnavailableError("Request timeout expired");
+    case Why::kCancelled:
+      return CancelledError("Request cancelled while it waited for model '" + info_.name + "'");
+    case Why::kOutage: {
+      const std::string reason = backend_->readiness().reason;
+      return UnavailableError("no instance of model '" + info_.name + "' has run for " +
+                              std::to_string(kLongestOutageNs / 1'000'000'000) +
+                              " seconds: " + (reason.empty() ? "they are being restarted" : reason));
+    }
+    case Why::kReturned:
+      return UnavailableError("instances of model '" + info_.name + "' ended " +
+                              std::to_string(kMostReturns) + " times before they began with the request");
+    case Why::kStopping:
+      return UnavailableError("Server exiting or model '" + info_.name +
+                              "' being unloaded: the request did not run in time");
+    case Why::kRefused:
+      break;
+  }
+  return InternalError("request to model '" + info_.name + "' was refused");
+}
+
+void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const ExecutionTimes& times) {
+  Work work;
+  {
+    const int64_t now_ns = timers_.NowNs();
+    std::lock_guard lock(mutex_);
+    if (Slot* slot = SlotOf(instance)) {
+      slot->inside = std::max(slot->inside - 1, 0);
+      slot->since_ns = now_ns;
+      execute_ns_ = UpdateExecuteTime(execute_ns_, times.output_end_ns - times.input_end_ns);
+      ScheduleLocked(now_ns, work);
+    }
+  }
+  // First of all the instance gets its next execution.
+  Perform(work);
+  statistics_.RecordExecution(rows, times);
+}
+
+void Model::OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response,
+                       bool final, const ExecutionTimes& times) {
+  SchedulerNotes& notes = request.scheduling;
+  const bool cancelled = response && response->status.code() == StatusCode::kCancelled && request.cancelled();
+  if (response) {
+    response->model_name = info_.name;
+    response->model_version = info_.version;
+    if (response->status.ok()) {
+      Prune(request, response->outputs);
+    } else {
+      notes.failed = true;
+    }
+  }
+  // A client of a model that answers once sees the end with the answer, even if the model says later that it
+  // was the last.
+  if (!notes.counted && (final || !info_.decoupled)) {
+    notes.counted = true;
+    if (notes.failed) {
+      statistics_.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
+                                request.start_ns, timers_.NowNs());
+    } else {
+      statistics_.RecordSuccess(request.batch_size, request.start_ns, request.queue_start_ns, times);
+    }
+  }
+  request.Respond(std::move(response), final);
+}
+
+void Model::Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const {
+  const auto unwanted = [&](const Tensor& output) {
+    if (request.requested_outputs.empty()) return info_.FindOutput(output.name) == nullptr;
+    return std::find(request.requested_outputs.begin(), request.requested_outputs.end(), output.name) ==
+           request.requested_outputs.end();
+  };
+  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
+}
+
+void Model::OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) {
+  std::deque<std::unique_ptr<Execution>> back(std::make_move_iterator(executions.begin()),
+                                              std::make_move_iterator(executions.end()));
+  for (const auto& execution : back) {
+    for (const auto& request : execution->requests) {
+      ++request->scheduling.returns;
+      Listen(*request);
+    }
+  }
+  Work work;
+  {
+    const int64_t now_ns = timers_.NowNs();
+    std::lock_guard lock(mutex_);
+    Slot* slot = SlotOf(instance);
+    // When it has not said yet that it is gone, it gets nothing more until it says how things are.
+    const bool unannounced =
+        slot != nullptr && slot->available &&
+        std::any_of(back.begin(), back.end(), [slot](const auto& e) { return e->life == slot->life; });
+    if (unannounced) {
+      SetAvailableLocked(*slot, false, now_ns);
+      TakeBackLocked(std::exchange(slot->outbox, {}), work);
+    }
+    TakeBackLocked(std::move(back), work);
+    ScheduleLocked(now_ns, work);
+  }
+  Perform(work);
+}
+
+void Model::OnAvailability(Instance& instance, bool available) {
+  Work work;
+  {
+    const int64_t now_ns = timers_.NowNs();
+    std::lock_guard lock(mutex_);
+    Slot* slot = SlotOf(instance);
+    if (slot == nullptr) return;
+    const bool before = slot->available;
+    if (before && available) return;
+    SetAvailableLocked(*slot, available, now_ns);
+    if (!available) TakeBackLocked(std::exchange(slot->outbox, {}), work);
+    ScheduleLocked(now_ns, work);
+  }
+  BRAID_LOG_VERBOSE(log_, "instance '{}' is {}", instance.name(), available ? "available" : "not available");
+  Perform(work);
+}
+
+void Model::Stop(int64_t deadline_ns) {
+  gate().WaitUntilEmpty(deadline_ns);
+  Work work;
+  {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    EndAllQueuedLocked(Why::kStopping, work);
+    for (auto& request : cancelled_) work.endings.push_back({std::move(request), Why::kCancelled});
+    cancelled_.clear();
+    for (Slot& slot : slots_) TakeBackLocked(std::exchange(slot.outbox, {}), work);
+    timers_.Withdraw(timer_);
+    // From here on nobody calls Execute().
+    sent_.wait(lock, [this] {
+      return std::none_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.sending; });
+    });
+  }
+  if (!work.endings.empty()) {
+    BRAID_LOG_WARNING(log_, "model '{}' version {} stops with {} requests that did not run", info_.name,
+                      info_.version, work.endings.size());
+  }
+  Perform(work);
+  backend_->Stop(deadline_ns);
+  started_ = false;
+}
+
+}  // namespace
+
+ScheduledModel::~ScheduledModel() = default;
+
+Result<std::shared_ptr<ScheduledModel>> ScheduledModel::Start(
+    ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
+    const std::function<void(const std::string&)>& progress, const Options& options) {
+  BRAID_CHECK(info.config != nullptr);
+  BRAID_ASSIGN_OR_RETURN(BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
+  auto model =
+      std::make_shared<Model>(std::move(info), std::move(backend), std::move(policy), timers, log, options);
+  BRAID_RETURN_IF_ERROR(model->StartInstances(progress));
+  return std::shared_ptr<ScheduledModel>(std::move(model));
+}
+
+}  // namespace braid

@@ -1,0 +1,115 @@
+// A backend whose instances do what the test says, when it says so. One thread.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduling/backend.h"
+
+namespace braid {
+
+class FakeInstance final : public Instance {
+ public:
+  explicit FakeInstance(std::string name, bool passive = false) : name_(std::move(name)), passive_(passive) {}
+
+  const std::string& name() const override { return name_; }
+  bool passive() const override { return passive_; }
+  void Execute(std::unique_ptr<Execution> execution) override {
+    ++executed_;
+    inside_.push_back(std::move(execution));
+  }
+
+  // How many executions are inside, and the first, which is the running one.
+  size_t inside() const { return inside_.size(); }
+  Execution& running() { return *inside_.front(); }
+  // How many were ever handed over.
+  size_t executed() const { return executed_; }
+
+  std::unique_ptr<Execution> Take() {
+    auto execution = std::move(inside_.front());
+    inside_.pop_front();
+    return execution;
+  }
+
+  // The running execution ends at `now_ns`, after `execute_ns` in user code. Every request gets `response`.
+  void Finish(int64_t now_ns, int64_t execute_ns = 1'000'000, const InferenceResponse& response = {}) {
+    auto execution = Take();
+    const ExecutionTimes times{execution->compute_start_ns, now_ns - execute_ns, now_ns, now_ns};
+    listener_->OnExecuted(*this, execution->rows, execution->requests.size(), times);
+    for (auto& request : execution->requests) listener_->OnResponse(*this, *request, response, true, times);
+  }
+
+  // Death as the interface describes it: what runs fails, the rest goes back.
+  void Die() {
+    auto inside = std::exchange(inside_, {});
+    listener_->OnAvailability(*this, false);
+    Bury(std::move(inside));
+  }
+  // The same without a word before.
+  void DieUnannounced() { Bury(std::exchange(inside_, {})); }
+  void Revive() { listener_->OnAvailability(*this, true); }
+
+  ExecutionListener* listener_ = nullptr;
+
+ private:
+  void Bury(std::deque<std::unique_ptr<Execution>> inside) {
+    if (inside.empty()) return;
+    InferenceResponse died;
+    died.status = InternalError("the instance died");
+    for (auto& request : inside.front()->requests) listener_->OnResponse(*this, *request, died, true, {});
+    inside.pop_front();
+    std::vector<std::unique_ptr<Execution>> rest(std::make_move_iterator(inside.begin()),
+                                                 std::make_move_iterator(inside.end()));
+    if (!rest.empty()) listener_->OnUnstarted(*this, std::move(rest));
+  }
+
+  const std::string name_;
+  const bool passive_;
+  size_t executed_ = 0;
+  std::deque<std::unique_ptr<Execution>> inside_;
+};
+
+class FakeBackendModel final : public BackendModel {
+ public:
+  explicit FakeBackendModel(size_t instances) {
+    for (size_t i = 0; i < instances; ++i)
+      fakes_.push_back(std::make_unique<FakeInstance>("m_0_" + std::to_string(i)));
+  }
+
+  BufferAllocator& input_allocator() override { return allocator_; }
+  std::vector<Instance*> instances() override {
+    std::vector<Instance*> all;
+    for (auto& fake : fakes_) all.push_back(fake.get());
+    return all;
+  }
+  Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>&) override {
+    for (auto& fake : fakes_) fake->listener_ = &listener;
+    return start_status_;
+  }
+  void Stop(int64_t deadline_ns) override {
+    stop_deadline_ns_ = deadline_ns;
+    InferenceResponse stopped;
+    stopped.status = UnavailableError("stopped by force");
+    for (auto& fake : fakes_) {
+      while (fake->inside() > 0) {
+        auto execution = fake->Take();
+        for (auto& request : execution->requests)
+          fake->listener_->OnResponse(*fake, *request, stopped, true, {});
+      }
+    }
+  }
+  Readiness readiness() const override { return readiness_; }
+
+  std::vector<std::unique_ptr<FakeInstance>> fakes_;
+  Status start_status_;
+  Readiness readiness_;
+  int64_t stop_deadline_ns_ = 0;
+
+ private:
+  HeapAllocator allocator_;
+};
+
+}  // namespace braid

@@ -1,0 +1,69 @@
+// Timers of the schedulers: one thread that calls back when a time has come, and the clock that goes with it.
+#pragma once
+
+#include <compare>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace braid {
+
+// Names a timer. The default names none.
+struct TimerId {
+  int64_t deadline_ns = 0;
+  uint64_t number = 0;  // counts from 1
+  auto operator<=>(const TimerId&) const = default;
+  explicit operator bool() const { return number != 0; }
+};
+
+// A clock with timers. TimerService is the real one; tests use testing/manual_timers.h.
+class Timers {
+ public:
+  virtual ~Timers() = default;
+
+  virtual int64_t NowNs() const = 0;
+  // Calls `callback` once, soon after NowNs() has reached `deadline_ns`; at once when it has. Callbacks run
+  // one after the other in the order of their deadlines, and must not block. Never calls back before it
+  // returns.
+  virtual TimerId At(int64_t deadline_ns, std::function<void()> callback) = 0;
+  // Takes a timer back whose callback has not begun; false when it has begun or ended. Never waits, so it may
+  // be called under locks that callbacks take.
+  virtual bool Withdraw(TimerId id) = 0;
+  // As Withdraw(), and when the callback is running waits for its end, unless called from the callback
+  // itself.
+  virtual void Cancel(TimerId id) = 0;
+};
+
+class TimerService final : public Timers {
+ public:
+  TimerService();
+  // Timers that are left never fire.
+  ~TimerService() override;
+
+  // SteadyNowNs().
+  int64_t NowNs() const override;
+  // Any thread; wakes the thread only when the new deadline is the earliest.
+  TimerId At(int64_t deadline_ns, std::function<void()> callback) override;
+  bool Withdraw(TimerId id) override;
+  void Cancel(TimerId id) override;
+
+ private:
+  void Run();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;   // the thread waits on it
+  std::condition_variable ended_;  // Cancel() waits on it
+  // All guarded by mutex_.
+  std::map<TimerId, std::function<void()>> timers_;  // by deadline
+  uint64_t last_number_ = 0;
+  TimerId running_;
+  int64_t sleeps_until_ns_ = 0;  // 0 while the thread is awake
+  bool stopping_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace braid

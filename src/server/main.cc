@@ -1,0 +1,105 @@
+// braid: the command line program.
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "server/options.h"
+#include "server/server.h"
+
+namespace braid {
+namespace {
+
+// Large buffers stay with the process instead of going back to the system after each request: touching fresh pages costs
+// many times the copy itself.
+void KeepMemory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 512 << 20);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+// Each large tensor in flight is a descriptor, so the limit is raised as far as it goes without asking anybody.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int Serve(const CommandLine& line) {
+  Logger::Options log_options;
+  log_options.info = line.options.log_info;
+  log_options.warning = line.options.log_warning;
+  log_options.error = line.options.log_error;
+  log_options.verbose_level = static_cast<int>(line.options.log_verbose);
+  log_options.format = line.options.log_format;
+  log_options.file = line.options.log_file;
+  Result<std::unique_ptr<Logger>> made = Logger::Create(log_options);
+  if (!made.ok()) {
+    std::cerr << "braid: " << made.status().message() << '\n';
+    return 1;
+  }
+  Logger& log = **made;
+  for (const std::string& note : line.notes) BRAID_LOG_INFO(log, "{}", note);
+
+  // Every thread inherits the mask; signals are taken by sigwait() below and nowhere else.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  KeepMemory();
+  RaiseDescriptorLimit();
+
+  Status loaded;
+  Result<std::unique_ptr<Server>> started = Server::Start(line.options, log, loaded);
+  if (!started.ok()) {
+    BRAID_LOG_ERROR(log, "{}", started.status().message());
+    std::cerr << "error: " << started.status().message() << '\n';
+    return 1;
+  }
+  Server& server = **started;
+  int exit_code = 0;
+  if (!loaded.ok() && line.options.exit_on_error) {
+    log.Flush();
+    std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - " << loaded.message() << '\n';
+    exit_code = 1;
+  } else {
+    std::cout << '\n' << ModelTable(server.catalog()) << '\n';
+    std::cout << "listening: " << AddressesJson(server.addresses()) << '\n';
+    if (std::string sample = SampleRequest(server.catalog(), server.addresses()); !sample.empty()) {
+      std::cout << "try:       " << sample << '\n';
+    }
+    std::cout << std::endl;
+    int signal = 0;
+    sigwait(&signals, &signal);
+    BRAID_LOG_INFO(log, "signal {}: draining for at most {} s", signal, line.options.exit_timeout_secs);
+  }
+  if (Status stopped = server.Stop(); !stopped.ok()) {
+    BRAID_LOG_ERROR(log, "{}", stopped.message());
+    log.Flush();
+    std::cout.flush();
+    // A thread is held up in user code and cannot be joined; the workers end with this process.
+    _exit(exit_code == 0 ? 1 : exit_code);
+  }
+  BRAID_LOG_INFO(log, "stopped");
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace braid
+
+int main(int argc, char** argv) {
+  const braid::CommandLine line = braid::ParseCommandLine(argc, argv);
+  if (line.exit_code) {
+    std::cout << line.out;
+    std::cerr << line.err;
+    return *line.exit_code;
+  }
+  return braid::Serve(line);
+}

@@ -1,0 +1,215 @@
+#include "server/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "base/status.h"
+#include "server/options_table.h"
+#include "server/options_text.h"
+
+namespace braid {
+namespace {
+
+bool LooksBoolean(std::string_view text) {
+  return text == "true" || text == "false" || text == "1" || text == "0" || text == "TRUE" ||
+         text == "FALSE" || text == "True" || text == "False";
+}
+
+// Rewrites the known long options so that each has exactly one value as an argument of its own:
+// `--flag=value` in two parts, and a boolean without a value with "true". A boolean takes the next argument
+// only when that is a boolean, so
+// `--exit-on-error models/` keeps its folder. The rest is left to CLI11.
+std::vector<std::string> Normalised(int argc, const char* const* argv) {
+  std::vector<std::string> words;
+  for (int i = 2; i < argc; ++i) {
+    std::string_view word = argv[i];
+    if (word == "--") {
+      words.insert(words.end(), argv + i, argv + argc);
+      break;
+    }
+    size_t equals = word.find('=');
+    const OptionSpec* spec = word.starts_with("--") ? FindOption(word.substr(2, equals - 2)) : nullptr;
+    if (!spec) {
+      words.emplace_back(word);
+      continue;
+    }
+    words.push_back("--" + std::string(spec->name));
+    if (equals != std::string_view::npos) {
+      words.emplace_back(word.substr(equals + 1));
+    } else if (spec->is_boolean()) {
+      words.emplace_back(i + 1 < argc && LooksBoolean(argv[i + 1]) ? argv[++i] : "true");
+    } else if (i + 1 < argc) {
+      words.emplace_back(argv[++i]);
+    }
+  }
+  return words;
+}
+
+bool IsInert(const OptionSpec& spec, std::string_view text) {
+  std::string_view rest = spec.inert;
+  while (!rest.empty()) {
+    size_t bar = std::min(rest.find('|'), rest.size());
+    if (text == rest.substr(0, bar)) return true;
+    rest.remove_prefix(std::min(bar + 1, rest.size()));
+  }
+  return false;
+}
+
+// Takes one given option into `line`.
+Status Take(const OptionSpec& spec, std::string_view text, CommandLine& line) {
+  if (Status set = spec.set(line.options, text); !set.ok()) {
+    return set.message().starts_with("Error: ") ? set : set.WithPrefix(fmt::format("--{}: ", spec.name));
+  }
+  line.options.origins[std::string(spec.name)] = OptionOrigin::kCommandLine;
+  if (spec.support == OptionSupport::kRefused && !IsInert(spec, text)) {
+    return UnsupportedError(fmt::format("--{}{}{} is refused: {}", spec.name, spec.is_boolean() ? "" : "=",
+                                        spec.is_boolean() ? "" : text, spec.reason));
+  }
+  if (spec.support == OptionSupport::kIgnored) {
+    std::string note = fmt::format("--{} means nothing here: {}", spec.name, spec.reason);
+    if (std::ranges::find(line.notes, note) == line.notes.end()) line.notes.push_back(std::move(note));
+  }
+  return OkStatus();
+}
+
+// Settings of backends that are accepted for the sake of existing start scripts.
+void NoteBackendSettings(CommandLine& line) {
+  static constexpr std::string_view kPool[] = {"shm-default-byte-size", "shm-growth-byte-size",
+                                               "shm-region-prefix-name", "shm_message_queue_size",
+                                               "thread-pool-size"};
+  for (const auto& [backend, key, value] : line.options.backend_settings) {
+    std::string why;
+    if (backend.empty()) {
+      why = "settings for all backends do not exist here";
+    } else if (backend != "python") {
+      why = fmt::format("there is no backend '{}' with settings", backend);
+    } else if (std::ranges::find(kPool, key) != std::end(kPool)) {
+      why = "memory grows and shrinks by itself, there is no pool to size";
+    } else if (key != "stub-timeout-seconds") {
+      why = "the setting is not known";
+    }
+    if (!why.empty()) {
+      line.notes.push_back(fmt::format("--backend-config={}{}{} means nothing here: {}", backend,
+                                       backend.empty() ? "" : ",", key, why));
+    }
+  }
+}
+
+// What no single option can be blamed for.
+Status CheckTogether(const ServerOptions& options) {
+  if (options.model_repositories.empty()) {
+    return InvalidArgumentError(
+        "no model repository is given; name a folder of models: braid serve MODELS_DIR");
+  }
+  const auto& startup = options.startup_models;
+  if (!startup.empty() && options.model_control_mode != ControlMode::kExplicit) {
+    return InvalidArgumentError("--load-model needs --model-control-mode=explicit");
+  }
+  if (startup.size() > 1 && std::ranges::find(startup, "*") != startup.end()) {
+    return InvalidArgumentError(
+        "Wildcard model name '*' must be the ONLY startup model if specified at all.");
+  }
+  if (!options.allow_http && !options.allow_grpc) {
+    return InvalidArgumentError("--allow-http and --allow-grpc are both off; at least one is needed");
+  }
+  if (options.grpc_use_ssl && (options.grpc_server_cert.empty() || options.grpc_server_key.empty())) {
+    return InvalidArgumentError("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key");
+  }
+  if (options.grpc_use_ssl_mutual && options.grpc_root_cert.empty()) {
+    return InvalidArgumentError("--grpc-use-ssl-mutual needs --grpc-root-cert");
+  }
+  return OkStatus();
+}
+
+CommandLine Print(std::string text) {
+  CommandLine line;
+  line.exit_code = 0;
+  line.out = std::move(text);
+  return line;
+}
+
+CommandLine Fail(std::string_view program, std::string_view message, std::string_view more) {
+  CommandLine line;
+  line.exit_code = 1;
+  // The contract's own "Error: " texts stand at the start of their line.
+  line.err = fmt::format("{}{}{}\n{}", message.starts_with("Error: ") ? "" : program,
+                         message.starts_with("Error: ") ? "" : ": ", message, more);
+  return line;
+}
+
+CommandLine FailToServe(std::string_view message) { return Fail("braid serve", message, ServeUsage()); }
+
+CommandLine ParseServe(int argc, const char* const* argv) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  bool help = false;
+  bool markdown = false;
+  bool print_config = false;
+  app.add_flag("-h,--help", help);
+  app.add_flag("--help-markdown", markdown);
+  app.add_flag("--print-config", print_config);
+  std::vector<std::pair<const OptionSpec*, CLI::Option*>> given;
+  for (const OptionSpec& spec : OptionTable()) {
+    CLI::Option* option = app.add_option("--" + std::string(spec.name));
+    option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    given.emplace_back(&spec, option);
+  }
+
+  std::vector<std::string> words = Normalised(argc, argv);
+  std::ranges::reverse(words);  // CLI11 takes them last first
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::ArgumentMismatch&) {
+    return FailToServe(fmt::format("{} needs a value", argv[argc - 1]));
+  } catch (const CLI::Error& error) {
+    return FailToServe(error.what());
+  }
+  if (help) return Print(ServeHelp());
+  if (markdown) return Print(OptionsAsMarkdown());
+
+  CommandLine line;
+  for (const std::string& word : app.remaining()) {
+    if (word == "--") continue;
+    if (word.size() > 1 && word[0] == '-') {
+      std::string_view name = std::string_view(word).substr(0, word.find('='));
+      name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+      std::string_view near = NearestOption(name);
+      return FailToServe(fmt::format("unknown option '{}'{}", word,
+                                     near.empty() ? "" : fmt::format("; did you mean --{}?", near)));
+    }
+    line.options.model_repositories.push_back(word);
+    line.options.origins["model-repository"] = OptionOrigin::kCommandLine;
+  }
+  for (const auto& [spec, option] : given) {
+    for (const std::string& text : option->results()) {
+      if (Status taken = Take(*spec, text, line); !taken.ok()) return FailToServe(taken.message());
+    }
+  }
+  if (Status together = CheckTogether(line.options); !together.ok()) return FailToServe(together.message());
+  NoteBackendSettings(line);
+  if (print_config) return Print(ConfigText(line.options));
+  return line;
+}
+
+}  // namespace
+
+CommandLine ParseCommandLine(int argc, const char* const* argv) {
+  std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "serve") return ParseServe(argc, argv);
+  if (command == "--version" || command == "-V") return Print(VersionText());
+  if (command == "--help" || command == "-h" || command == "help") return Print(ProgramHelp());
+  if (command.empty()) return Fail("braid", "no command is given", ProgramHelp());
+  if (command.starts_with("--") && FindOption(command.substr(2, command.find('=') - 2))) {
+    return Fail("braid",
+                fmt::format("{} is an option of a command; did you mean: braid serve {}", command, command),
+                ProgramHelp());
+  }
+  return Fail("braid", fmt::format("unknown command '{}'", command), ProgramHelp());
+}
+
+}  // namespace braid

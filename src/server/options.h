@@ -1,0 +1,140 @@
+// What the operator chose: every setting of `braid serve`, its value, and where the value comes from.
+//
+//   braid::CommandLine line = braid::ParseCommandLine(argc, argv);
+//   if (line.exit_code) { print line.out and line.err; return *line.exit_code; }
+//   Serve(line.options);   // after the log is made: for (auto& note : line.notes) BRAID_LOG_INFO(log, "{}",
+//   note);
+//
+// The options are Triton's with their names, forms and defaults, and a few of Braid's own. One table
+// (options_table.cc) drives the parsing, the help, --print-config and the table of docs/configuration.md.
+// Parsing is a pure function of the arguments: it reads no file and no environment.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/python/worker_spawner.h"
+#include "base/log.h"
+#include "repository/model_repository.h"
+
+namespace braid {
+
+enum class GrpcCompression : unsigned char { kNone, kLow, kMedium, kHigh };
+
+enum class OptionOrigin : unsigned char {
+  kDefault,
+  kCommandLine,
+  kImplied,  // by another option: --http-address by --host
+};
+
+// One value of --backend-config that means something to Braid.
+struct BackendSetting {
+  std::string backend;  // empty: for all backends
+  std::string key;
+  std::string value;
+};
+
+// Plain data, complete and valid after parsing. The comments name the option of a field where its name does
+// not.
+struct ServerOptions {
+  // Models
+  std::vector<std::string>
+      model_repositories;  // --model-repository, --model-store and the arguments that are no options
+  ControlMode model_control_mode = ControlMode::kNone;
+  std::vector<std::string> startup_models;  // --load-model; {"*"} is all
+  int64_t repository_poll_secs = 15;
+  std::string model_config_name;
+  int64_t model_load_thread_count = 4;
+  bool auto_complete_config = true;  // --disable-auto-complete-config, --strict-model-config
+  bool exit_on_error = true;
+  bool strict_readiness = true;
+  int64_t exit_timeout_secs = 30;
+  std::string id = "triton";
+
+  // Python
+  std::string python;  // empty: chosen by ResolvePython
+  WorkerStart worker_start = WorkerStart::kFork;
+  uint64_t memory_keep_bytes = 64 << 20;
+  std::string backend_directory = "/opt/tritonserver/backends";
+  std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
+  int64_t stub_timeout_seconds = 30;             // --backend-config=python,stub-timeout-seconds=N
+
+  // HTTP
+  bool allow_http = true;
+  std::string http_address = "0.0.0.0";
+  int64_t http_port = 8000;
+  bool reuse_http_port = false;
+  int64_t http_thread_count = 2;
+  std::string http_header_forward_pattern;
+  std::vector<std::string> http_restricted_apis;
+  uint64_t http_max_input_size = 64 << 20;
+
+  // gRPC
+  bool allow_grpc = true;
+  std::string grpc_address = "0.0.0.0";
+  int64_t grpc_port = 8001;
+  bool reuse_grpc_port = false;
+  int64_t grpc_infer_thread_count = 2;
+  std::string grpc_header_forward_pattern;
+  std::vector<std::string> grpc_restricted_protocols;
+  bool grpc_use_ssl = false;  // also set by --grpc-use-ssl-mutual
+  bool grpc_use_ssl_mutual = false;
+  std::string grpc_server_cert;
+  std::string grpc_server_key;
+  std::string grpc_root_cert;
+  GrpcCompression grpc_infer_response_compression_level = GrpcCompression::kNone;
+  int64_t grpc_keepalive_time_ms = 7200000;  // --grpc-keepalive-time
+  int64_t grpc_keepalive_timeout_ms = 20000;
+  bool grpc_keepalive_permit_without_calls = false;
+  int64_t grpc_http2_max_pings_without_data = 2;
+  int64_t grpc_http2_min_recv_ping_interval_without_data_ms = 300000;
+  int64_t grpc_http2_max_ping_strikes = 2;
+  int64_t grpc_max_connection_age_ms = 0;  // 0: for ever
+  int64_t grpc_max_connection_age_grace_ms = 0;
+
+  // Metrics
+  bool allow_metrics = true;
+  std::string metrics_address;  // empty: --http-address
+  int64_t metrics_port = 8002;
+  bool allow_cpu_metrics = true;
+  int64_t metrics_interval_ms = 2000;
+  bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
+
+  // Log
+  int64_t log_verbose = 0;
+  bool log_info = true;
+  bool log_warning = true;
+  bool log_error = true;
+  LogFormat log_format = LogFormat::kDefault;
+  std::string log_file;
+
+  // By option name without dashes. Options that are not here have their default.
+  std::map<std::string, OptionOrigin, std::less<>> origins;
+
+  OptionOrigin origin(std::string_view option) const {
+    auto found = origins.find(option);
+    return found == origins.end() ? OptionOrigin::kDefault : found->second;
+  }
+};
+
+struct CommandLine {
+  // What to do: serve with `options`, or, when an exit code is set, print `out` and `err` to the two standard
+  // streams and exit.
+  std::optional<int> exit_code;
+  std::string out;
+  std::string err;
+
+  ServerOptions options;
+  // One sentence for each given option that is accepted and means nothing here; the log gets them once at
+  // start.
+  std::vector<std::string> notes;
+};
+
+// Reads a whole command line, argv[0] included. Never fails but through CommandLine::exit_code.
+CommandLine ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace braid

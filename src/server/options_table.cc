@@ -1,0 +1,545 @@
+#include "server/options_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include <spdlog/fmt/fmt.h>
+
+namespace braid {
+namespace {
+
+// ---- from text to a field and back
+// ---------------------------------------------------------------------------------------
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+Result<bool> ToBool(std::string_view text) {
+  std::string lower = Lower(text);
+  if (lower == "true" || lower == "1") return true;
+  if (lower == "false" || lower == "0") return false;
+  return InvalidArgumentError(fmt::format("'{}' is no boolean (true, false, 1 or 0)", text));
+}
+
+template <class T>
+Result<T> ToNumber(std::string_view text, T low, T high) {
+  T number{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return InvalidArgumentError(fmt::format("'{}' is no whole number", text));
+  }
+  if (error != std::errc() || number < low || number > high) {
+    return InvalidArgumentError(high == std::numeric_limits<T>::max()
+                                    ? fmt::format("{} is out of range, the least is {}", text, low)
+                                    : fmt::format("{} is out of range {} to {}", text, low, high));
+  }
+  return number;
+}
+
+// How a kind of value goes into a field and comes out: the `set` and `show` of a line of the table.
+struct Access {
+  Status (*set)(ServerOptions&, std::string_view);
+  std::string (*show)(const ServerOptions&);
+};
+
+template <auto kField>
+constexpr Access Bool() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(options.*kField, ToBool(text));
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::string(options.*kField ? "true" : "false"); }};
+}
+
+// A boolean option whose field says the opposite.
+template <auto kField>
+constexpr Access Not() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(bool value, ToBool(text));
+            options.*kField = !value;
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::string(options.*kField ? "false" : "true"); }};
+}
+
+template <auto kField, int64_t kLow, int64_t kHigh = std::numeric_limits<int64_t>::max()>
+constexpr Access Int() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(options.*kField, ToNumber<int64_t>(text, kLow, kHigh));
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
+}
+
+template <auto kField>
+constexpr Access Bytes() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(options.*kField,
+                                   ToNumber<uint64_t>(text, 0, std::numeric_limits<uint64_t>::max()));
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
+}
+
+template <auto kField>
+constexpr Access Text() {
+  return {[](ServerOptions& options, std::string_view text) {
+            options.*kField = std::string(text);
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return options.*kField; }};
+}
+
+// One more element for each time that the option is given.
+template <auto kField>
+constexpr Access List() {
+  return {[](ServerOptions& options, std::string_view text) {
+            (options.*kField).emplace_back(text);
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return fmt::format("{}", fmt::join(options.*kField, ",")); }};
+}
+
+template <class T>
+using Choices =
+    std::array<std::pair<std::string_view, T>, 4>;  // as many as the longest has; the rest is unnamed
+
+constexpr Choices<ControlMode> kControlModes = {{{"none", ControlMode::kNone},
+                                                           {"poll", ControlMode::kPoll},
+                                                           {"explicit", ControlMode::kExplicit}}};
+constexpr Choices<WorkerStart> kWorkerStarts = {
+    {{"fork", WorkerStart::kFork}, {"fresh", WorkerStart::kFresh}}};
+constexpr Choices<LogFormat> kLogFormats = {
+    {{"default", LogFormat::kDefault}, {"ISO8601", LogFormat::kIso8601}}};
+constexpr Choices<GrpcCompression> kGrpcCompressions = {{{"none", GrpcCompression::kNone},
+                                                         {"low", GrpcCompression::kLow},
+                                                         {"medium", GrpcCompression::kMedium},
+                                                         {"high", GrpcCompression::kHigh}}};
+
+template <auto kField, const auto& kChoices>
+constexpr Access OneOf() {
+  return {[](ServerOptions& options, std::string_view text) {
+            std::string names;
+            for (const auto& [name, value] : kChoices) {
+              if (name.empty()) continue;
+              if (name == text) {
+                options.*kField = value;
+                return OkStatus();
+              }
+              names += (names.empty() ? "" : ", ") + std::string(name);
+            }
+            return InvalidArgumentError(fmt::format("'{}' is not one of {}", text, names));
+          },
+          [](const ServerOptions& options) {
+            for (const auto& [name, value] : kChoices) {
+              if (value == options.*kField && !name.empty()) return std::string(name);
+            }
+            return std::string();
+          }};
+}
+
+// ---- options with a form of their own
+// ------------------------------------------------------------------------------------
+
+Status SetBackendSetting(ServerOptions& options, std::string_view text) {
+  BackendSetting setting;
+  size_t equals = text.find('=');
+  size_t comma = text.find(',');
+  if (equals == std::string_view::npos) {
+    return InvalidArgumentError(fmt::format("'{}' has not the form BACKEND,KEY=VALUE", text));
+  }
+  if (comma < equals) {
+    setting.backend = text.substr(0, comma);
+    text.remove_prefix(comma + 1);
+    equals -= comma + 1;
+  }
+  setting.key = text.substr(0, equals);
+  setting.value = text.substr(equals + 1);
+  if (setting.key.empty()) return InvalidArgumentError(fmt::format("'{}' names no setting", text));
+  if (setting.backend == "python" && setting.key == "stub-timeout-seconds") {
+    auto seconds = ToNumber<int64_t>(setting.value, 1, std::numeric_limits<int64_t>::max());
+    if (!seconds.ok()) return seconds.status().WithPrefix("python,stub-timeout-seconds: ");
+    options.stub_timeout_seconds = *seconds;
+  }
+  options.backend_settings.push_back(std::move(setting));
+  return OkStatus();
+}
+
+std::string ShowBackendSettings(const ServerOptions& options) {
+  std::string text;
+  for (const auto& [backend, key, value] : options.backend_settings) {
+    text +=
+        fmt::format("{}{}{}{}={}", text.empty() ? "" : " ", backend, backend.empty() ? "" : ",", key, value);
+  }
+  return text;
+}
+
+// "counter_latencies=true", or with the "{group}," of newer Triton configurations before it.
+Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
+  std::string_view setting = text.substr(text.find(',') == std::string_view::npos ? 0 : text.find(',') + 1);
+  size_t equals = setting.find('=');
+  if (equals == std::string_view::npos) {
+    return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", text));
+  }
+  std::string_view key = setting.substr(0, equals);
+  std::string_view value = setting.substr(equals + 1);
+  if (key == "summary_quantiles")
+    return OkStatus();  // shapes the summaries, which summary_latencies switches on
+  if (key != "counter_latencies" && key != "summary_latencies" && key != "histogram_latencies") {
+    return InvalidArgumentError(fmt::format(
+        "'{}' is not one of counter_latencies, summary_latencies, summary_quantiles, histogram_latencies",
+        key));
+  }
+  auto on = ToBool(value);
+  if (!on.ok()) return on.status().WithPrefix(fmt::format("{}: ", key));
+  if (key == "counter_latencies") {
+    options.counter_latencies = *on;
+  } else if (*on) {
+    return UnsupportedError(fmt::format(
+        "{} is not there yet; use the counters (nv_inference_*_duration_us) and their rates", key));
+  }
+  return OkStatus();
+}
+
+std::string ShowMetricsConfig(const ServerOptions& options) {
+  return options.counter_latencies ? "counter_latencies=true" : "counter_latencies=false";
+}
+
+Status SetMaxInputSize(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(int64_t bytes, ToNumber<int64_t>(text, std::numeric_limits<int64_t>::min(),
+                                                          std::numeric_limits<int64_t>::max()));
+  // The only text of the contract that stands alone: printed as it is.
+  if (bytes <= 0) return InvalidArgumentError("Error: --http-max-input-size must be greater than 0.");
+  options.http_max_input_size = static_cast<uint64_t>(bytes);
+  return OkStatus();
+}
+
+Status SetUseSslMutual(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(options.grpc_use_ssl_mutual, ToBool(text));
+  if (options.grpc_use_ssl_mutual) options.grpc_use_ssl = true;
+  return OkStatus();
+}
+
+// --host: one address for all that listens, but where an option of its own says otherwise.
+Status SetHost(ServerOptions& options, std::string_view text) {
+  if (text.empty()) return InvalidArgumentError("the address is empty");
+  const std::pair<const char*, std::string*> addresses[] = {{"http-address", &options.http_address},
+                                                            {"grpc-address", &options.grpc_address},
+                                                            {"metrics-address", &options.metrics_address}};
+  for (auto [name, field] : addresses) {
+    if (options.origin(name) == OptionOrigin::kCommandLine) continue;
+    *field = std::string(text);
+    options.origins[name] = OptionOrigin::kImplied;
+  }
+  return OkStatus();
+}
+
+std::string ShowHost(const ServerOptions& options) {
+  return options.origin("http-address") == OptionOrigin::kImplied ? options.http_address : "";
+}
+
+// ---- options without a field: their texts are still checked
+// ----------------------------------------------------------------
+
+Status CheckBool(ServerOptions&, std::string_view text) { return ToBool(text).status(); }
+Status CheckInt(ServerOptions&, std::string_view text) {
+  return ToNumber<int64_t>(text, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())
+      .status();
+}
+Status CheckNothing(ServerOptions&, std::string_view) { return OkStatus(); }
+
+// ---- lines of the table
+// ----------------------------------------------------------------------------------------------------
+
+using Group = OptionGroup;
+constexpr OptionSupport kWorks = OptionSupport::kWorks;
+using O = ServerOptions;
+
+constexpr OptionSpec Works(std::string_view name, std::string_view value, Group group, Access access,
+                           std::string_view help) {
+  return {name, value, group, kWorks, false, help, "", "", "", access.set, access.show};
+}
+constexpr OptionSpec WorksMany(std::string_view name, std::string_view value, Group group, Access access,
+                               std::string_view help) {
+  OptionSpec spec = Works(name, value, group, access, help);
+  spec.repeatable = true;
+  return spec;
+}
+
+using Check = Status (*)(ServerOptions&, std::string_view);
+
+constexpr OptionSpec Ignored(std::string_view name, std::string_view value, Group group, Check check,
+                             std::string_view fixed_default, std::string_view help, std::string_view reason) {
+  // Without a field, giving one of them twice does no harm.
+  return {name, value, group, OptionSupport::kIgnored, true, help, reason, "", fixed_default, check, nullptr};
+}
+constexpr OptionSpec Refused(std::string_view name, std::string_view value, Group group, Check check,
+                             std::string_view fixed_default, std::string_view inert, std::string_view help,
+                             std::string_view reason) {
+  return {name,          value, group,  OptionSupport::kRefused, true, help, reason, inert,
+          fixed_default, check, nullptr};
+}
+
+constexpr std::string_view kNoGpu = "Braid runs on the CPU";
+constexpr std::string_view kNoTrace =
+    "tracing is not there yet; the statistics and metrics show where time goes";
+constexpr std::string_view kNoCache = "the response cache is not there yet";
+constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
+constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
+constexpr std::string_view kFalse = "false|0";
+
+const OptionSpec kTable[] = {
+    // Models
+    WorksMany("model-repository", "DIR", Group::kModels, List<&O::model_repositories>(),
+              "A folder of models; also --model-store, or DIR as an argument of its own"),
+    Works("model-control-mode", "MODE", Group::kModels, OneOf<&O::model_control_mode, kControlModes>(),
+          "Which models are served: none (all, from start to end), poll (all, and the folders are looked at "
+          "again), "
+          "explicit (those that are asked for)"),
+    WorksMany("load-model", "NAME", Group::kModels, List<&O::startup_models>(),
+              "In explicit mode, a model to load at start; '*' alone for all"),
+    Works("repository-poll-secs", "N", Group::kModels, Int<&O::repository_poll_secs, 1, 1000000000>(),
+          "In poll mode, seconds between two looks at the folders"),
+    Works("model-config-name", "NAME", Group::kModels, Text<&O::model_config_name>(),
+          "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
+    Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),
+          "Models that are loaded at the same time"),
+    Refused("model-load-retry-count", "N", Group::kModels, CheckInt, "0", "0",
+            "Loads tried again after a failure",
+            "a load is tried once; load the model again through the API"),
+    Refused("model-namespacing", "", Group::kModels, CheckBool, "false", kFalse,
+            "Allow models of the same name in several repositories", "model names are global here"),
+    Works("disable-auto-complete-config", "", Group::kModels, Not<&O::auto_complete_config>(),
+          "Do not ask models to complete their configuration"),
+    Works("strict-model-config", "", Group::kModels, Not<&O::auto_complete_config>(),
+          "The older name of --disable-auto-complete-config"),
+    Works("exit-on-error", "", Group::kModels, Bool<&O::exit_on_error>(),
+          "Exit when a model fails to load at start"),
+    Works("strict-readiness", "", Group::kModels, Bool<&O::strict_readiness>(),
+          "The server is ready only when all its models are"),
+    Works("exit-timeout-secs", "N", Group::kModels, Int<&O::exit_timeout_secs, 0, 1000000000>(),
+          "At a stop, seconds that requests in flight are waited for"),
+    Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),
+
+    // Python
+    Works("python", "PATH", Group::kPython, Text<&O::python>(),
+          "The interpreter for models that bring no environment (default: that of $VIRTUAL_ENV, else python3 "
+          "on $PATH)"),
+    Works("worker-start", "HOW", Group::kPython, OneOf<&O::worker_start, kWorkerStarts>(),
+          "How a model's process starts: fork (from a warm interpreter, fast) or fresh (a new interpreter "
+          "each time)"),
+    Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<&O::memory_keep_bytes>(),
+          "Idle tensor memory that each model's process keeps mapped after a burst"),
+    Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),
+          "Where backends that are written in Python lie: DIR/NAME/model.py"),
+    WorksMany("backend-config", "B,K=V", Group::kPython, {SetBackendSetting, ShowBackendSettings},
+              "A backend's setting; python,stub-timeout-seconds=N works, settings of shared-memory pools "
+              "mean nothing here"),
+
+    // HTTP
+    Works("host", "ADDR", Group::kHttp, {SetHost, ShowHost},
+          "The address for HTTP, gRPC and metrics together; 127.0.0.1 for this machine alone"),
+    Works("allow-http", "", Group::kHttp, Bool<&O::allow_http>(), "Serve HTTP"),
+    Works("http-address", "ADDR", Group::kHttp, Text<&O::http_address>(), "The address that HTTP listens on"),
+    Works("http-port", "PORT", Group::kHttp, Int<&O::http_port, 0, 65535>(),
+          "The port that HTTP listens on; 0 takes a free one"),
+    Works("reuse-http-port", "", Group::kHttp, Bool<&O::reuse_http_port>(),
+          "Share the port with other processes"),
+    Works("http-thread-count", "N", Group::kHttp, Int<&O::http_thread_count, 1, 256>(),
+          "Threads that speak HTTP"),
+    Works("http-header-forward-pattern", "REGEX", Group::kHttp, Text<&O::http_header_forward_pattern>(),
+          "Request headers that become request parameters"),
+    WorksMany("http-restricted-api", "APIS:K=V", Group::kHttp, List<&O::http_restricted_apis>(),
+              "APIs that need header K with value V"),
+    Works("http-max-input-size", "BYTES", Group::kHttp,
+          {SetMaxInputSize, Bytes<&O::http_max_input_size>().show}, "The largest request body"),
+
+    // gRPC
+    Works("allow-grpc", "", Group::kGrpc, Bool<&O::allow_grpc>(), "Serve gRPC"),
+    Works("grpc-address", "ADDR", Group::kGrpc, Text<&O::grpc_address>(), "The address that gRPC listens on"),
+    Works("grpc-port", "PORT", Group::kGrpc, Int<&O::grpc_port, 0, 65535>(),
+          "The port that gRPC listens on; 0 takes a free one"),
+    Works("reuse-grpc-port", "", Group::kGrpc, Bool<&O::reuse_grpc_port>(),
+          "Share the port with other processes"),
+    Works("grpc-infer-thread-count", "N", Group::kGrpc, Int<&O::grpc_infer_thread_count, 1, 256>(),
+          "Threads that speak gRPC"),
+    Works("grpc-header-forward-pattern", "REGEX", Group::kGrpc, Text<&O::grpc_header_forward_pattern>(),
+          "Request metadata that becomes request parameters"),
+    WorksMany("grpc-restricted-protocol", "APIS:K=V", Group::kGrpc, List<&O::grpc_restricted_protocols>(),
+              "APIs that need metadata triton-grpc-protocol-K with value V"),
+    Works("grpc-use-ssl", "", Group::kGrpc, Bool<&O::grpc_use_ssl>(), "Serve gRPC over TLS"),
+    Works("grpc-use-ssl-mutual", "", Group::kGrpc, {SetUseSslMutual, Bool<&O::grpc_use_ssl_mutual>().show},
+          "Serve gRPC over TLS, to clients with a certificate"),
+    Works("grpc-server-cert", "FILE", Group::kGrpc, Text<&O::grpc_server_cert>(),
+          "The server's certificate (PEM)"),
+    Works("grpc-server-key", "FILE", Group::kGrpc, Text<&O::grpc_server_key>(),
+          "The server's private key (PEM)"),
+    Works("grpc-root-cert", "FILE", Group::kGrpc, Text<&O::grpc_root_cert>(),
+          "The certificates that clients are checked against (PEM)"),
+    Works("grpc-infer-response-compression-level", "LEVEL", Group::kGrpc,
+          OneOf<&O::grpc_infer_response_compression_level, kGrpcCompressions>(),
+          "Compression of inference responses: none, low, medium or high"),
+    Works("grpc-keepalive-time", "MS", Group::kGrpc, Int<&O::grpc_keepalive_time_ms, 1>(),
+          "Milliseconds without traffic after which a client is asked whether it lives"),
+    Works("grpc-keepalive-timeout", "MS", Group::kGrpc, Int<&O::grpc_keepalive_timeout_ms, 1>(),
+          "Milliseconds that such a client has to answer"),
+    Works("grpc-keepalive-permit-without-calls", "", Group::kGrpc,
+          Bool<&O::grpc_keepalive_permit_without_calls>(), "Ask also when no call is open"),
+    Works("grpc-http2-max-pings-without-data", "N", Group::kGrpc,
+          Int<&O::grpc_http2_max_pings_without_data, 0>(),
+          "Pings in a row while there is nothing to send; 0 for any number"),
+    Works("grpc-http2-min-recv-ping-interval-without-data", "MS", Group::kGrpc,
+          Int<&O::grpc_http2_min_recv_ping_interval_without_data_ms, 0>(),
+          "Milliseconds between two pings of an idle client below which it misbehaves"),
+    Works("grpc-http2-max-ping-strikes", "N", Group::kGrpc, Int<&O::grpc_http2_max_ping_strikes, 0>(),
+          "Misbehaving pings after which the connection is closed; 0 for any number"),
+    Works("grpc-max-connection-age", "MS", Group::kGrpc, Int<&O::grpc_max_connection_age_ms, 0>(),
+          "Milliseconds after which a connection is asked to close; 0 for never"),
+    Works("grpc-max-connection-age-grace", "MS", Group::kGrpc, Int<&O::grpc_max_connection_age_grace_ms, 0>(),
+          "Milliseconds that its calls have to end then; 0 for as long as they take"),
+    Ignored("grpc-infer-allocation-pool-size", "N", Group::kGrpc, CheckInt, "8",
+            "Message objects kept for reuse",
+            "inference calls are read in place, there are no message objects to keep"),
+    Ignored("grpc-max-response-pool-size", "N", Group::kGrpc, CheckInt, "", "Response objects kept for reuse",
+            "responses are written in place, there are no message objects to keep"),
+
+    // Metrics
+    Works("allow-metrics", "", Group::kMetrics, Bool<&O::allow_metrics>(), "Serve metrics"),
+    Works("metrics-address", "ADDR", Group::kMetrics, Text<&O::metrics_address>(),
+          "The address that metrics listen on (default: that of HTTP)"),
+    Works("metrics-port", "PORT", Group::kMetrics, Int<&O::metrics_port, 0, 65535>(),
+          "The port that metrics listen on; 0 takes a free one"),
+    Works("allow-cpu-metrics", "", Group::kMetrics, Bool<&O::allow_cpu_metrics>(),
+          "Report the machine's CPU and memory"),
+    Works("metrics-interval-ms", "MS", Group::kMetrics, Int<&O::metrics_interval_ms, 1, 1000000000>(),
+          "Milliseconds between two looks at the machine"),
+    WorksMany("metrics-config", "K=V", Group::kMetrics, {SetMetricsConfig, ShowMetricsConfig},
+              "counter_latencies=false drops the latency counters; summary_latencies and histogram_latencies "
+              "are not there yet"),
+    Ignored("allow-gpu-metrics", "", Group::kMetrics, CheckBool, "true", "Report GPUs", kNoGpu),
+
+    // Log
+    Works("log-verbose", "LEVEL", Group::kLog, Int<&O::log_verbose, 0, 1000>(),
+          "Verbose log lines; 0 for none"),
+    Works("log-info", "", Group::kLog, Bool<&O::log_info>(), "Log lines of level info"),
+    Works("log-warning", "", Group::kLog, Bool<&O::log_warning>(), "Log lines of level warning"),
+    Works("log-error", "", Group::kLog, Bool<&O::log_error>(), "Log lines of level error"),
+    Works("log-format", "FORMAT", Group::kLog, OneOf<&O::log_format, kLogFormats>(),
+          "How a line shows its time: default or ISO8601"),
+    Works("log-file", "FILE", Group::kLog, Text<&O::log_file>(), "Log to a file instead of standard error"),
+
+    // Trace
+    Refused("trace-config", "B,K=V", Group::kTrace, CheckNothing, "",
+            "level=OFF|mode=triton|rate=1000|count=-1|triton,log-frequency=0|log-frequency=0",
+            "A setting of tracing", kNoTrace),
+    Refused("trace-file", "FILE", Group::kTrace, CheckNothing, "", "", "Where traces are written", kNoTrace),
+    Refused("trace-level", "LEVEL", Group::kTrace, CheckNothing, "OFF", "OFF", "What is traced", kNoTrace),
+    Refused("trace-rate", "N", Group::kTrace, CheckInt, "1000", "1000", "One request in N is traced",
+            kNoTrace),
+    Refused("trace-count", "N", Group::kTrace, CheckInt, "-1", "-1", "Traces to take", kNoTrace),
+    Refused("trace-log-frequency", "N", Group::kTrace, CheckInt, "0", "0", "Traces to a file", kNoTrace),
+
+    // Cache and limits
+    Refused("cache-config", "C,K=V", Group::kCache, CheckNothing, "", "", "A setting of a response cache",
+            kNoCache),
+    Ignored("cache-directory", "DIR", Group::kCache, CheckNothing, "", "Where cache libraries lie",
+            "there are no cache libraries to load"),
+    Refused("response-cache-byte-size", "BYTES", Group::kCache, CheckInt, "0", "0",
+            "The size of the response cache", kNoCache),
+    Refused("rate-limit", "MODE", Group::kCache, CheckNothing, "off", "off", "Limit executions by resources",
+            "limits by resources are not there; use instance_group counts and queue policies"),
+    Refused("rate-limit-resource", "R:N:D", Group::kCache, CheckNothing, "", "", "A resource of --rate-limit",
+            "limits by resources are not there; use instance_group counts and queue policies"),
+    Refused("allow-client-shm", "", Group::kCache, CheckBool, "false", kFalse,
+            "Let clients register shared memory",
+            "shared memory of clients is not there yet; send tensors in the request"),
+    Refused("repoagent-directory", "DIR", Group::kCache, CheckNothing, "", "", "Where repository agents lie",
+            "repository agents are shared libraries of another server; check and fetch models before they "
+            "are loaded"),
+
+    // Devices
+    Ignored("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, CheckInt, "268435456",
+            "Memory pinned for GPUs", kNoGpu),
+    Ignored("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, CheckNothing, "", "GPU memory kept",
+            kNoGpu),
+    Ignored("cuda-virtual-address-size", "GPU:BYTES", Group::kDevices, CheckNothing, "",
+            "GPU address space kept", kNoGpu),
+    Ignored("min-supported-compute-capability", "N", Group::kDevices, CheckNothing, "",
+            "The oldest GPU that is used", kNoGpu),
+    Ignored("buffer-manager-thread-count", "N", Group::kDevices, CheckInt, "0",
+            "Threads that gather and scatter tensors",
+            "tensors are not gathered, each model sees its requests' own memory"),
+    Ignored("host-policy", "P,K=V", Group::kDevices, CheckNothing, "",
+            "CPU and NUMA placement of GPU instances", kNoGpu),
+    Ignored("model-load-gpu-limit", "GPU:F", Group::kDevices, CheckNothing, "",
+            "GPU memory that loads may take", kNoGpu),
+    Ignored("enable-peer-access", "", Group::kDevices, CheckBool, "true", "Let GPUs read each other's memory",
+            kNoGpu),
+
+    // Other services' routes
+    Refused("allow-sagemaker", "", Group::kHosting, CheckBool, "false", kFalse, "Serve SageMaker's routes",
+            kNoSageMaker),
+    Ignored("sagemaker-port", "PORT", Group::kHosting, CheckInt, "8080", "The port of those routes",
+            kNoSageMaker),
+    Ignored("sagemaker-safe-port-range", "A-B", Group::kHosting, CheckNothing, "", "Ports that they may take",
+            kNoSageMaker),
+    Ignored("sagemaker-thread-count", "N", Group::kHosting, CheckInt, "8", "Threads of those routes",
+            kNoSageMaker),
+    Refused("allow-vertex-ai", "", Group::kHosting, CheckBool, "false", kFalse, "Serve Vertex AI's routes",
+            kNoVertex),
+    Ignored("vertex-ai-port", "PORT", Group::kHosting, CheckInt, "8080", "The port of those routes",
+            kNoVertex),
+    Ignored("vertex-ai-thread-count", "N", Group::kHosting, CheckInt, "8", "Threads of those routes",
+            kNoVertex),
+    Ignored("vertex-ai-default-model", "NAME", Group::kHosting, CheckNothing, "", "The model of those routes",
+            kNoVertex),
+};
+
+}  // namespace
+
+std::string OptionSpec::DefaultText() const {
+  return show ? show(ServerOptions{}) : std::string(fixed_default);
+}
+
+std::span<const OptionSpec> OptionTable() { return kTable; }
+
+const OptionSpec* FindOption(std::string_view name) {
+  if (name == "model-store") name = "model-repository";
+  auto found = std::ranges::find(kTable, name, &OptionSpec::name);
+  return found == std::end(kTable) ? nullptr : found;
+}
+
+std::string_view OptionGroupTitle(OptionGroup group) {
+  switch (group) {
+    case OptionGroup::kModels:
+      return "Models";
+    case OptionGroup::kPython:
+      return "Python";
+    case OptionGroup::kHttp:
+      return "Addresses and HTTP";
+    case OptionGroup::kGrpc:
+      return "gRPC";
+    case OptionGroup::kMetrics:
+      return "Metrics";
+    case OptionGroup::kLog:
+      return "Log";
+    case OptionGroup::kTrace:
+      return "Tracing";
+    case OptionGroup::kCache:
+      return "Cache and limits";
+    case OptionGroup::kDevices:
+      return "Devices";
+    case OptionGroup::kHosting:
+      return "Other services' routes";
+  }
+  return "";
+}
+
+}  // namespace braid

@@ -1,0 +1,294 @@
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "server/options_python.h"
+#include "server/options_table.h"
+#include "server/options_text.h"
+
+namespace braid {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+CommandLine Parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), {"braid", "serve"});
+  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(Options, FolderAloneGivesTheDefaults) {
+  CommandLine line = Parse({"models"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+  EXPECT_EQ(line.options.http_port, 8000);
+  EXPECT_EQ(line.options.grpc_port, 8001);
+  EXPECT_EQ(line.options.metrics_port, 8002);
+  EXPECT_EQ(line.options.http_address, "0.0.0.0");
+  EXPECT_EQ(line.options.exit_timeout_secs, 30);
+  EXPECT_EQ(line.options.memory_keep_bytes, 64u << 20);
+  EXPECT_EQ(line.options.worker_start, WorkerStart::kFork);
+  EXPECT_TRUE(line.options.auto_complete_config);
+  EXPECT_EQ(line.options.origin("http-port"), OptionOrigin::kDefault);
+  EXPECT_THAT(line.notes, IsEmpty());
+}
+
+TEST(Options, TakesBothFormsOfAValue) {
+  CommandLine line = Parse({"--http-port", "9000", "--grpc-port=9001", "--trace-count", "-1", "models"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_EQ(line.options.http_port, 9000);
+  EXPECT_EQ(line.options.grpc_port, 9001);
+  EXPECT_EQ(line.options.origin("http-port"), OptionOrigin::kCommandLine);
+}
+
+TEST(Options, BooleanTakesNothingAWordOrADigit) {
+  for (std::vector<const char*> given : std::vector<std::vector<const char*>>{
+           {"--exit-on-error=false"}, {"--exit-on-error", "0"}, {"--exit-on-error", "false"}}) {
+    given.push_back("models");
+    CommandLine line = Parse(given);
+    ASSERT_FALSE(line.exit_code) << line.err;
+    EXPECT_FALSE(line.options.exit_on_error);
+    EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+  }
+}
+
+TEST(Options, BooleanLeavesTheFolderThatFollows) {
+  CommandLine line = Parse({"--disable-auto-complete-config", "models"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_FALSE(line.options.auto_complete_config);
+  EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+}
+
+TEST(Options, StrictModelConfigIsTheOlderNameOfDisableAutoComplete) {
+  EXPECT_TRUE(Parse({"models", "--strict-model-config=false"}).options.auto_complete_config);
+  EXPECT_FALSE(Parse({"models", "--strict-model-config=true"}).options.auto_complete_config);
+}
+
+TEST(Options, RepeatableOptionsCollectInOrder) {
+  CommandLine line = Parse({"a", "--model-repository=b", "--model-store", "c",
+                            "--http-restricted-api=health:k=v", "--http-restricted-api", "[a-z]:k=v"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_THAT(line.options.model_repositories, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(line.options.http_restricted_apis, ElementsAre("health:k=v", "[a-z]:k=v"));
+}
+
+TEST(Options, LastValueOfASingleOptionCounts) {
+  EXPECT_EQ(Parse({"m", "--http-port=1", "--http-port=2"}).options.http_port, 2);
+}
+
+TEST(Options, EmptyValueIsAValue) {
+  CommandLine line = Parse({"--log-file=", "models"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_EQ(line.options.log_file, "");
+  EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+}
+
+TEST(Options, HostSetsAllAddressesButThoseGiven) {
+  CommandLine line = Parse({"models", "--grpc-address=::1", "--host", "127.0.0.1"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_EQ(line.options.http_address, "127.0.0.1");
+  EXPECT_EQ(line.options.grpc_address, "::1");
+  EXPECT_EQ(line.options.metrics_address, "127.0.0.1");
+  EXPECT_EQ(line.options.origin("http-address"), OptionOrigin::kImplied);
+  EXPECT_EQ(Parse({"models", "--host=127.0.0.1", "--grpc-address=::1"}).options.grpc_address, "::1");
+}
+
+struct BadCase {
+  std::vector<const char*> arguments;
+  const char* text;
+};
+
+TEST(Options, SaysWhatIsWrong) {
+  const BadCase cases[] = {
+      {{}, "no model repository is given"},
+      {{"m", "--http-port=x"}, "--http-port: 'x' is no whole number"},
+      {{"m", "--http-port=70000"}, "--http-port: 70000 is out of range 0 to 65535"},
+      {{"m", "--http-port=99999999999999999999"}, "--http-port: 99999999999999999999 is out of range"},
+      {{"m", "--http-thread-count=0"}, "out of range"},
+      {{"m", "--allow-http=maybe"}, "--allow-http: 'maybe' is no boolean"},
+      {{"m", "--model-control-mode=all"}, "'all' is not one of none, poll, explicit"},
+      {{"m", "--worker-start=spawn"}, "'spawn' is not one of fork, fresh"},
+      {{"m", "--http-prot=1"}, "unknown option '--http-prot=1'; did you mean --http-port?"},
+      {{"m", "--frobnicate"}, "unknown option '--frobnicate'"},
+      {{"m", "-x"}, "unknown option '-x'"},
+      {{"m", "--http-port"}, "--http-port needs a value"},
+      {{"m", "--load-model=a"}, "--load-model needs --model-control-mode=explicit"},
+      {{"m", "--model-control-mode=explicit", "--load-model=*", "--load-model=a"},
+       "Wildcard model name '*' must be the ONLY startup model if specified at all."},
+      {{"m", "--grpc-use-ssl"}, "needs --grpc-server-cert"},
+      {{"m", "--allow-http=0", "--allow-grpc=0"}, "at least one is needed"},
+      {{"m", "--backend-config=python"}, "has not the form"},
+      {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},
+      {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
+      {{"m", "--host="}, "the address is empty"},
+  };
+  for (const BadCase& bad : cases) {
+    CommandLine line = Parse(bad.arguments);
+    EXPECT_EQ(line.exit_code, 1) << bad.text;
+    EXPECT_THAT(line.err, HasSubstr(bad.text));
+    EXPECT_THAT(line.err, HasSubstr("usage: braid serve"));
+    EXPECT_EQ(line.out, "");
+  }
+}
+
+TEST(Options, MaxInputSizeHasTheTextOfTheContract) {
+  EXPECT_THAT(Parse({"m", "--http-max-input-size=0"}).err,
+              StartsWith("Error: --http-max-input-size must be greater than 0.\n"));
+  EXPECT_THAT(Parse({"m", "--http-max-input-size", "-5"}).err,
+              StartsWith("Error: --http-max-input-size must be greater than 0.\n"));
+}
+
+TEST(Options, RefusesWhatIsNotThereWithAReason) {
+  for (std::vector<const char*> given :
+       std::vector<std::vector<const char*>>{{"--cache-config=local,size=1024"},
+                                             {"--rate-limit=execution_count"},
+                                             {"--allow-client-shm=true"},
+                                             {"--allow-client-shm"},
+                                             {"--model-namespacing"},
+                                             {"--repoagent-directory=/x"},
+                                             {"--trace-level=TIMESTAMPS"},
+                                             {"--trace-rate=5"},
+                                             {"--allow-sagemaker=1"},
+                                             {"--model-load-retry-count=3"}}) {
+    given.push_back("models");
+    CommandLine line = Parse(given);
+    EXPECT_EQ(line.exit_code, 1) << given[0];
+    EXPECT_THAT(line.err, HasSubstr(" is refused: ")) << given[0];
+  }
+  EXPECT_THAT(Parse({"models", "--metrics-config=summary_latencies=true"}).err, HasSubstr("not there yet"));
+}
+
+TEST(Options, AcceptsRefusedOptionsThatAskForNothing) {
+  CommandLine line = Parse({"models", "--rate-limit=off", "--allow-client-shm=false", "--model-namespacing=0",
+                            "--trace-level=OFF", "--trace-rate=1000", "--response-cache-byte-size=0",
+                            "--metrics-config=histogram_latencies=false"});
+  EXPECT_FALSE(line.exit_code) << line.err;
+  EXPECT_THAT(line.notes, IsEmpty());
+}
+
+TEST(Options, NotesWhatMeansNothingHereOnce) {
+  CommandLine line = Parse({"models", "--cuda-memory-pool-byte-size=0:1", "--cuda-memory-pool-byte-size=1:1",
+                            "--backend-config=python,shm-default-byte-size=1048576",
+                            "--backend-config=python,stub-timeout-seconds=7"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_THAT(line.notes,
+              ElementsAre("--cuda-memory-pool-byte-size means nothing here: Braid runs on the CPU",
+                          HasSubstr("shm-default-byte-size")));
+  EXPECT_EQ(line.options.stub_timeout_seconds, 7);
+}
+
+TEST(Options, PrintConfigShowsValueDefaultAndOrigin) {
+  CommandLine line = Parse({"models", "--print-config", "--http-port=9000", "--host=127.0.0.1"});
+  EXPECT_EQ(line.exit_code, 0);
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("http-port +9000 +8000 +command line\n"));
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("http-address +127.0.0.1 +0.0.0.0 +--host\n"));
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("grpc-port +8001 +8001 +default\n"));
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("model-repository +models +- +command line\n"));
+}
+
+TEST(Options, HelpNamesEveryOptionAndFitsTheWindow) {
+  CommandLine line = Parse({"--help"});
+  EXPECT_EQ(line.exit_code, 0);
+  for (const OptionSpec& spec : OptionTable()) {
+    EXPECT_THAT(line.out, HasSubstr("--" + std::string(spec.name))) << spec.name;
+  }
+  std::istringstream lines(line.out);
+  for (std::string text; std::getline(lines, text);) EXPECT_LE(text.size(), 100u) << text;
+}
+
+TEST(Options, EveryUnsupportedOptionHasAReasonAndNamesAreUnique) {
+  std::set<std::string_view> names;
+  for (const OptionSpec& spec : OptionTable()) {
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+    EXPECT_EQ(spec.reason.empty(), spec.support == OptionSupport::kWorks) << spec.name;
+    EXPECT_EQ(spec.show == nullptr, spec.support != OptionSupport::kWorks) << spec.name;
+  }
+}
+
+// What is shown as a default is taken back as a value.
+TEST(Options, DefaultsSurviveTheWayThroughText) {
+  for (const OptionSpec& spec : OptionTable()) {
+    std::string text = spec.DefaultText();
+    if (text.empty()) continue;
+    ServerOptions options;
+    EXPECT_TRUE(spec.set(options, text).ok()) << spec.name << " " << text;
+    if (spec.show) {
+      EXPECT_EQ(spec.show(options), text) << spec.name;
+    }
+  }
+}
+
+TEST(Options, ProgramAnswersVersionHelpAndNothing) {
+  auto run = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "braid");
+    return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+  };
+  EXPECT_THAT(run({"--version"}).out, StartsWith("braid "));
+  EXPECT_EQ(run({"--version"}).exit_code, 0);
+  EXPECT_THAT(run({"--help"}).out, HasSubstr("braid serve"));
+  EXPECT_EQ(run({}).exit_code, 1);
+  EXPECT_EQ(run({"frob"}).exit_code, 1);
+  EXPECT_THAT(run({"--model-repository=/m"}).err,
+              HasSubstr("did you mean: braid serve --model-repository=/m"));
+}
+
+class PythonChoiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "brd-python-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Program(const std::string& name) {
+    std::filesystem::path path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << "#!/bin/sh\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path.string();
+  }
+  Environment With(std::map<std::string, std::string, std::less<>> variables) {
+    return [variables](std::string_view name) -> std::optional<std::string> {
+      auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    };
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(PythonChoiceTest, OptionBeatsEnvironmentBeatsPath) {
+  std::string chosen = Program("chosen/python3.12");
+  std::string env = Program("env/bin/python3");
+  std::string path = Program("path/python3");
+  Environment all =
+      With({{"VIRTUAL_ENV", folder_ / "env"}, {"PATH", "/nowhere:" + (folder_ / "path").string()}});
+  ServerOptions options;
+  EXPECT_EQ(ResolvePython(options, all).value().path, env);
+  EXPECT_EQ(ResolvePython(options, With({{"PATH", folder_ / "path"}})).value().path, path);
+  options.python = chosen;
+  EXPECT_EQ(ResolvePython(options, all).value().path, chosen);
+  options.python = "python3";
+  EXPECT_EQ(ResolvePython(options, all).value().path, path);
+}
+
+TEST_F(PythonChoiceTest, SaysWhatToDoWhenThereIsNone) {
+  ServerOptions options;
+  EXPECT_THAT(ResolvePython(options, With({})).status().message(), HasSubstr("--python"));
+  EXPECT_THAT(ResolvePython(options, With({{"VIRTUAL_ENV", "/nowhere"}})).status().message(),
+              HasSubstr("activate"));
+  options.python = "/nowhere/python3";
+  EXPECT_THAT(ResolvePython(options, With({})).status().message(),
+              HasSubstr("/nowhere/python3 is no program"));
+}
+
+}  // namespace
+}  // namespace braid

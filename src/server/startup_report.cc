@@ -1,0 +1,108 @@
+#include "server/startup_report.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace braid {
+namespace {
+
+using Row = std::array<std::string, 5>;
+
+std::string_view KindName(ServableKind kind) {
+  switch (kind) {
+    case ServableKind::kModel:
+      return "model";
+    case ServableKind::kEnsemble:
+      return "ensemble";
+    case ServableKind::kPipeline:
+      return "pipeline";
+    case ServableKind::kGraph:
+      return "graph";
+  }
+  return "model";
+}
+
+// One plausible value for each element, in small shapes only.
+nlohmann::ordered_json SampleInput(const TensorSpec& spec, bool& possible) {
+  constexpr int64_t kMostElements = 16;
+  nlohmann::ordered_json shape = nlohmann::ordered_json::array();
+  int64_t count = 1;
+  for (int64_t dim : spec.shape) {
+    const int64_t size = dim < 0 ? 1 : dim;
+    shape.push_back(size);
+    count *= size;
+    if (count > kMostElements) possible = false;
+  }
+  if (spec.type == DataType::kFp16 || spec.type == DataType::kBf16) possible = false;  // not through JSON
+  nlohmann::ordered_json data = nlohmann::ordered_json::array();
+  for (int64_t i = 0; possible && i < count; ++i) {
+    if (spec.type == DataType::kBytes) {
+      data.push_back("hello");
+    } else if (spec.type == DataType::kBool) {
+      data.push_back(true);
+    } else {
+      data.push_back(i + 1);
+    }
+  }
+  return {{"name", spec.name}, {"shape", shape}, {"datatype", std::string(WireName(spec.type))}, {"data", data}};
+}
+
+}  // namespace
+
+std::string ModelTable(const Catalog& catalog) {
+  std::vector<Row> rows = {{"MODEL", "VERSION", "KIND", "INSTANCES", "STATE"}};
+  const auto ready = catalog.All();
+  for (const IndexEntry& entry : catalog.Index(false)) {
+    Row row = {entry.name, entry.version ? std::to_string(*entry.version) : "-", "-", "-",
+               std::string(VersionStateName(entry.state))};
+    if (!entry.version) row[4] = "not loaded";
+    if (!entry.reason.empty()) row[4] += ": " + entry.reason.substr(0, entry.reason.find('\n'));
+    auto servable = std::find_if(ready.begin(), ready.end(), [&entry](const auto& candidate) {
+      return candidate->info().name == entry.name && candidate->info().version == entry.version;
+    });
+    if (servable != ready.end()) {
+      const ServableInfo& info = (*servable)->info();
+      row[2] = std::string(KindName(info.kind)) + (info.platform.empty() ? "" : " (" + info.platform + ")");
+      row[3] = std::to_string(info.instance_count);
+    }
+    rows.push_back(std::move(row));
+  }
+  std::array<size_t, 5> widths{};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      text += row[i];
+      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string SampleRequest(const Catalog& catalog, const ServerAddresses& addresses) {
+  if (addresses.http.empty()) return "";
+  for (const auto& servable : catalog.All()) {
+    const ServableInfo& info = servable->info();
+    bool possible = !info.decoupled;
+    nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
+    for (const TensorSpec& input : info.inputs) inputs.push_back(SampleInput(input, possible));
+    if (!possible) continue;
+    return "curl -s http://" + addresses.http + "/v2/models/" + info.name + "/infer -d '" +
+           nlohmann::ordered_json{{"inputs", inputs}}.dump() + "'";
+  }
+  return "";
+}
+
+std::string AddressesJson(const ServerAddresses& addresses) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (!addresses.http.empty()) json["http"] = addresses.http;
+  if (!addresses.grpc.empty()) json["grpc"] = addresses.grpc;
+  if (!addresses.metrics.empty()) json["metrics"] = addresses.metrics;
+  return json.dump();
+}
+
+}  // namespace braid

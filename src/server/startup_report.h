@@ -1,0 +1,26 @@
+// What the server prints when it is up: what it serves, where, and a line to paste.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "serving/catalog.h"
+
+namespace braid {
+
+struct ServerAddresses {
+  std::string http;  // "127.0.0.1:8000"; empty when off
+  std::string grpc;
+  std::string metrics;
+};
+
+// A table of name, version, kind, instances and state, a line for each entry of the index.
+std::string ModelTable(const Catalog& catalog);
+
+// A curl command that sends a real request to the first ready model; empty when there is none or HTTP is off.
+std::string SampleRequest(const Catalog& catalog, const ServerAddresses& addresses);
+
+// One JSON object with the addresses, for programs that start the server on ports which the system hands out.
+std::string AddressesJson(const ServerAddresses& addresses);
+
+}  // namespace braid

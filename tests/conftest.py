@@ -1,0 +1,74 @@
+"""Fixtures of the end-to-end tests.
+
+Tests that only look share the server of their file; a test that breaks things has its own.
+"""
+
+import contextlib
+
+import pytest
+from harness.clients import Client
+from harness.repository import Repository
+from harness.server import BINARY, Server
+
+
+def pytest_sessionstart(session):
+    if not session.config.option.collectonly and not BINARY.exists():
+        raise pytest.UsageError(f"{BINARY} is not built; run `make build`, or set BRAID_BINARY")
+
+
+def pytest_configure(config):
+    # All tests of a file run in one process, so that they share their server.
+    if getattr(config.option, "dist", "no") == "load":
+        config.option.dist = "loadfile"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return Repository(tmp_path / "models")
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """serve(repository, *options) starts a server that ends with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda repository, *options, **more: stack.enter_context(
+            Server([getattr(repository, "path", repository)], *options, workdir=tmp_path, **more)
+        )
+
+
+@pytest.fixture(scope="module")
+def module_repository(tmp_path_factory):
+    return Repository(tmp_path_factory.mktemp("repository") / "models")
+
+
+@pytest.fixture(scope="module")
+def module_serve(tmp_path_factory):
+    """Like serve, for a server that all tests of a file share."""
+    with contextlib.ExitStack() as stack:
+        yield lambda repository, *options, **more: stack.enter_context(
+            Server(
+                [getattr(repository, "path", repository)],
+                *options,
+                workdir=tmp_path_factory.mktemp("server"),
+                **more,
+            )
+        )
+
+
+@pytest.fixture
+def connect():
+    """connect(protocol, server) gives a client that is closed with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def make(protocol, server, **options):
+            client = Client(protocol, server, **options)
+            stack.callback(client.close)
+            return client
+
+        yield make
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(request, server, connect):
+    """A client of each protocol in turn, for the file's own `server` fixture."""
+    return connect(request.param, server)

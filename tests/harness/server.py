@@ -1,0 +1,237 @@
+"""A real server process, and everything that a test wants to know about it."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+from harness.waiting import wait_until
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BINARY = pathlib.Path(os.environ.get("BRAID_BINARY", ROOT / "build" / "braid"))
+MARK = "BRAID_TEST_MARK"
+
+
+def marked_processes(mark):
+    """Process ids, zombies included, of the processes that were started with this mark in their environment."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+    return found
+
+
+def children(pid):
+    """Direct children of a process, zombies included."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == pid:
+                    found.append(int(folder.name))
+    return found
+
+
+def listening_ports(pid):
+    """TCP ports that a process listens on, IPv4."""
+    sockets = set()
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            sockets.add(os.readlink(link))
+    found = []
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+            found.append(int(fields[1].rpartition(":")[2], 16))
+    return found
+
+
+class Server:
+    """`braid serve` on free ports of the loopback interface. Use as a context manager, or call stop()."""
+
+    def __init__(self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0):
+        self.mark = uuid.uuid4().hex
+        self.workdir = pathlib.Path(workdir)
+        self.tempdir = self.workdir / f"tmp-{self.mark[:8]}"
+        self.tempdir.mkdir(parents=True)
+        self._shared_memory_before = set(os.listdir("/dev/shm"))
+        self.command = [str(BINARY), "serve", *map(str, repositories)]
+        self.command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--host", "127.0.0.1"]
+        self.command += ["--python", sys.executable, *map(str, options)]
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, MARK: self.mark, "TMPDIR": str(self.tempdir), **(env or {})},
+            cwd=self.workdir,
+        )
+        self._lines = {"out": [], "err": []}
+        self._readers = [
+            threading.Thread(target=self._read, args=(self.process.stdout, "out"), daemon=True),
+            threading.Thread(target=self._read, args=(self.process.stderr, "err"), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        self.http = self.grpc = self.metrics = None
+        self.stopped = False
+        try:
+            if listening:
+                self.find_ports(start_timeout)
+            if ready:
+                self.wait_ready(start_timeout)
+        except BaseException:
+            self.kill()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if not self.stopped:
+            if kind is None:
+                self.stop()
+            else:
+                self.kill()
+
+    # ---- output ----------------------------------------------------------------------------------
+
+    def _read(self, stream, name):
+        for line in stream:
+            self._lines[name].append(line.decode("utf-8", "replace"))
+
+    @property
+    def stdout(self):
+        return "".join(self._lines["out"])
+
+    @property
+    def stderr(self):
+        return "".join(self._lines["err"])
+
+    @property
+    def log(self):
+        return self.stderr + self.stdout
+
+    def wait_for_log(self, pattern, seconds=20.0):
+        """The first match of a regular expression in the output."""
+        return wait_until(lambda: re.search(pattern, self.log), seconds, f"{pattern!r} in the log:\n{self.log}")
+
+    # ---- start and stop --------------------------------------------------------------------------
+
+    def find_ports(self, seconds=60.0):
+        """Waits for the line that says where the server listens."""
+
+        def look():
+            for line in list(self._lines["out"]):
+                if line.startswith("listening: "):
+                    return json.loads(line.removeprefix("listening: "))
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log}")
+            return None
+
+        addresses = wait_until(look, seconds, "the line of addresses")
+        self.http = addresses.get("http")
+        self.grpc = addresses.get("grpc")
+        self.metrics = addresses.get("metrics")
+
+    def wait_ready(self, seconds=60.0):
+        def look():
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log}")
+            try:
+                return self.request("GET", "/v2/health/ready", timeout=5)[0] == 200
+            except OSError:
+                return False
+
+        try:
+            wait_until(look, seconds, "readiness")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log}") from None
+
+    def wait_exit(self, seconds=40.0):
+        """The exit status; the output is complete then."""
+        status = self.process.wait(seconds)
+        for reader in self._readers:
+            reader.join(5)
+        return status
+
+    def stop(self, seconds=40.0, status=0):
+        """Stops as an operator does, and proves that nothing is left behind."""
+        self.stopped = True
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            ended = self.wait_exit(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the server did not stop within {seconds} s:\n{self.log}") from None
+        assert ended == status, f"the server ended with {ended}:\n{self.log}"
+        self.assert_nothing_left()
+
+    def assert_nothing_left(self):
+        wait_until(lambda: not marked_processes(self.mark), 2.0, "the end of all child processes")
+        left = list(self.tempdir.rglob("*"))
+        assert not left, f"files left in the temporary folder: {left}"
+        # Tests run beside each other, with semaphores of their own: only names like ours count.
+        wait_until(
+            lambda: (
+                not {name for name in os.listdir("/dev/shm") if "braid" in name.lower() or "brd" in name.lower()}
+                - self._shared_memory_before
+            ),
+            2.0,
+            "the end of shared memory",
+        )
+
+    def kill(self):
+        self.stopped = True
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait_exit()
+        for pid in marked_processes(self.mark):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def connection(self, address=None, timeout=60):
+        host, _, port = (address or self.http).rpartition(":")
+        return http.client.HTTPConnection(host, int(port), timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None, address=None, timeout=60):
+        """One plain HTTP exchange: (status, headers, body)."""
+        connection = self.connection(address, timeout)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def json(self, method, path, body=None, headers=None):
+        """One exchange of JSON: (status, value); the value is None when the body is empty."""
+        text = None if body is None else json.dumps(body)
+        status, _, answer = self.request(method, path, text, {"Content-Type": "application/json", **(headers or {})})
+        return status, json.loads(answer) if answer else None
+
+    def metric_values(self):
+        """All series of /metrics: {text before the value: value}."""
+        status, _, body = self.request("GET", "/metrics", address=self.metrics)
+        assert status == 200
+        series = {}
+        for line in body.decode().splitlines():
+            if line and not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                series[name] = float(value)
+        return series

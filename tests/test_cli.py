@@ -1,0 +1,157 @@
+"""The command line: help, settings, refusals, and what a start that cannot work says."""
+
+import re
+import socket
+import subprocess
+
+import pytest
+from harness.server import BINARY, ROOT
+
+
+def braid(*arguments, env=None, timeout=30):
+    return subprocess.run(
+        [str(BINARY), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout,
+        env=env,
+        check=False,
+    )
+
+
+def test_version():
+    done = braid("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"braid \d+\.\d+\.\d+\n", done.stdout)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["serve", "-h"]])
+def test_help(arguments):
+    done = braid(*arguments)
+    assert done.returncode == 0
+    assert "usage:" in done.stdout
+    assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["frobnicate"], ["serve"], ["serve", "--frobnicate", "m"], ["serve", "m", "--http-port"]]
+)
+def test_wrong_use_shows_the_usage_and_fails(arguments):
+    done = braid(*arguments)
+    assert done.returncode == 1
+    assert "usage:" in done.stderr
+
+
+def test_print_config_names_value_default_and_origin():
+    done = braid("serve", "models", "--print-config", "--http-port=9000", "--host", "127.0.0.1")
+    assert done.returncode == 0
+    rows = {line.split()[0]: line.split(None, 3)[1:] for line in done.stdout.splitlines()}
+    assert rows["http-port"] == ["9000", "8000", "command line"]
+    assert rows["http-address"] == ["127.0.0.1", "0.0.0.0", "--host"]
+    assert rows["grpc-port"] == ["8001", "8001", "default"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--cache-config=local,size=1048576",
+        "--rate-limit=execution_count",
+        "--repoagent-directory=x",
+        "--allow-client-shm=true",
+    ],
+)
+def test_refused_option_says_why(option):
+    done = braid("serve", "models", option)
+    assert done.returncode == 1
+    assert f"{option.split('=')[0]}" in done.stderr
+    assert "is refused: " in done.stderr
+
+
+def test_option_that_means_nothing_here_is_noted_once(repository, serve):
+    repository.add_identity("a")
+    server = serve(repository, "--pinned-memory-pool-byte-size=1024", "--cuda-memory-pool-byte-size=0:1024")
+    assert server.log.count("--pinned-memory-pool-byte-size means nothing here") == 1
+    assert server.log.count("--cuda-memory-pool-byte-size means nothing here") == 1
+
+
+def test_option_table_of_the_documentation_is_up_to_date():
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    table = text.split("<!-- options: begin -->\n", 1)[1].split("<!-- options: end -->", 1)[0]
+    assert table.strip() == braid("serve", "--help-markdown").stdout.strip(), "run `make docs`"
+
+
+@pytest.mark.parametrize("which", ["http", "grpc", "metrics"])
+def test_port_in_use(repository, which):
+    repository.add_identity("a")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ports = {"http": 0, "grpc": 0, "metrics": 0} | {which: port}
+        done = braid("serve", repository.path, "--host=127.0.0.1", *(f"--{n}-port={p}" for n, p in ports.items()))
+    assert done.returncode != 0
+    assert f"Socket '127.0.0.1:{port}' already in use" in done.stdout + done.stderr
+
+
+def test_python_that_is_not_there(repository):
+    repository.add_identity("a")
+    done = braid(
+        "serve", repository.path, "--python=/nowhere/python3", "--http-port=0", "--grpc-port=0", "--metrics-port=0"
+    )
+    assert done.returncode != 0
+    assert "/nowhere/python3" in done.stdout + done.stderr
+
+
+def test_repository_that_is_not_there(tmp_path):
+    done = braid(
+        "serve", tmp_path / "nowhere", "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--host=127.0.0.1"
+    )
+    assert done.returncode != 0
+    assert "nowhere" in done.stdout + done.stderr
+
+
+def test_protocols_can_be_switched_off(repository, serve, connect):
+    repository.add_identity("a")
+    server = serve(repository, "--allow-grpc=false")
+    assert not server.grpc
+    assert server.request("GET", "/v2/health/ready")[0] == 200
+
+
+def test_server_without_http(repository, serve, connect):
+    repository.add_identity("a")
+    server = serve(repository, "--allow-http=false", ready=False)
+    from harness.waiting import wait_until
+
+    client = connect("grpc", server)
+    wait_until(client.raw.is_server_ready, 30, "readiness")
+    assert not server.http
+
+
+def test_id_is_the_name_of_the_server(repository, serve):
+    repository.add_identity("a")
+    assert serve(repository, "--id=mine").json("GET", "/v2")[1]["name"] == "mine"
+
+
+def test_log_file(repository, serve, tmp_path):
+    repository.add_identity("a")
+    server = serve(repository, f"--log-file={tmp_path / 'server.log'}")
+    server.stop()
+    assert re.search(r"^I\d{4} \d\d:\d\d:\d\d\.\d{6} ", (tmp_path / "server.log").read_text(), re.M)
+
+
+def test_bad_forward_pattern_and_restriction(repository):
+    repository.add_identity("a")
+    options = ["--http-port=0", "--grpc-port=0", "--metrics-port=0", "--host=127.0.0.1"]
+    for wrong, text in (
+        ("--http-restricted-api=nonsense:k=v", "unknown restricted api 'nonsense'"),
+        ("--grpc-restricted-protocol=nonsense:k=v", "unknown restricted protocol 'nonsense'"),
+    ):
+        done = braid("serve", repository.path, wrong, *options)
+        assert done.returncode != 0
+        assert text in done.stdout + done.stderr
+    done = braid(
+        "serve", repository.path, "--http-restricted-api=health:a=b", "--http-restricted-api=health:c=d", *options
+    )
+    assert done.returncode != 0
+    assert "restricted api 'health' can not be specified in multiple config groups" in done.stdout + done.stderr

@@ -1,0 +1,373 @@
+"""What HTTP alone has: routes, connections, compression, limits, restrictions."""
+
+import gzip
+import json
+import socket
+import zlib
+
+import numpy as np
+import pytest
+from harness.repository import config, per_request
+
+BODY = {"inputs": [{"name": "IN", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}
+TEXT = json.dumps(BODY).encode()
+PATH = "/v2/models/echo/infer"
+
+
+@pytest.fixture(scope="module")
+def server(module_repository, module_serve):
+    module_repository.add_identity("echo")
+    module_repository.add_identity("a b%", dims=[1])
+    module_repository.add(
+        "headers",
+        per_request("return respond(OUT=np.array([request.parameters().encode()], dtype=object))"),
+        config("headers", [("IN", "FP32", [-1])], [("OUT", "STRING", [1])]),
+    )
+    return module_serve(
+        module_repository, "--http-max-input-size=1048576", "--http-header-forward-pattern=x-forward-.*"
+    )
+
+
+class Wire:
+    """A socket on which a test says exactly what it wants to say."""
+
+    def __init__(self, server):
+        host, port = server.http.split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.file = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def response(self):
+        """(status, headers, body) of the next response."""
+        status = int(self.file.readline().split()[1])
+        headers = {}
+        while (line := self.file.readline().strip()) != b"":
+            name, _, value = line.partition(b":")
+            headers[name.strip().lower().decode()] = value.strip().decode()
+        return status, headers, self.file.read(int(headers.get("content-length", 0)))
+
+
+def post(body, *headers, path=PATH, length=True):
+    lines = [f"POST {path} HTTP/1.1", "Host: x", *headers]
+    if length:
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+# ---- routes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v2/nope", "/v2/models/echo/versions/abc", "/v2/models/echo/nope"])
+def test_unknown_path(server, path):
+    assert server.json("GET", path) == (404, {"error": "Not Found"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v2/health/live"),
+        ("GET", PATH),
+        ("PUT", PATH),
+        ("DELETE", "/v2"),
+        ("GET", "/v2/repository/index"),
+        ("GET", "/v2/repository/models/echo/load"),
+    ],
+)
+def test_wrong_method(server, method, path):
+    assert server.json(method, path) == (405, {"error": "Method Not Allowed"})
+
+
+def test_health_has_no_body(server):
+    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/echo/ready", "/v2/models/echo/versions/1/ready"):
+        status, headers, body = server.request("GET", path)
+        assert (status, body) == (200, b"")
+
+
+def test_errors_are_json(server):
+    status, headers, body = server.request("GET", "/v2/models/nope")
+    assert status == 404
+    assert headers["Content-Type"] == "application/json"
+    assert json.loads(body) == {"error": "Request for unknown model: 'nope' is not found"}
+
+
+def test_unknown_version(server):
+    assert server.json("GET", "/v2/models/echo/versions/9") == (
+        404,
+        {"error": "Request for unknown model: 'echo' version 9 is not found"},
+    )
+
+
+def test_names_in_the_path_are_percent_decoded(server):
+    assert server.json("GET", "/v2/models/%65cho")[1]["name"] == "echo"
+
+
+def test_query_does_not_change_the_route(server):
+    assert server.request("GET", "/v2/health/live?x=1")[0] == 200
+
+
+# ---- connections ---------------------------------------------------------------------------------
+
+
+def test_connection_is_kept(server):
+    with Wire(server) as wire:
+        for _ in range(5):
+            wire.send(post(TEXT))
+            assert wire.response()[0] == 200
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    def with_id(number):
+        return post(json.dumps({**BODY, "id": str(number)}).encode())
+
+    with Wire(server) as wire:
+        wire.send(b"".join(with_id(n) for n in range(20)))
+        assert [json.loads(wire.response()[2])["id"] for _ in range(20)] == [str(n) for n in range(20)]
+
+
+def test_error_keeps_the_connection(server):
+    with Wire(server) as wire:
+        wire.send(post(b"{nonsense"))
+        assert wire.response()[0] == 500
+        wire.send(post(TEXT))
+        assert wire.response()[0] == 200
+
+
+def test_connection_close_is_honoured(server):
+    with Wire(server) as wire:
+        wire.send(post(TEXT, "Connection: close"))
+        assert wire.response()[0] == 200
+        assert wire.file.read() == b""
+
+
+def test_http_1_0(server):
+    with Wire(server) as wire:
+        wire.send(b"GET /v2/health/live HTTP/1.0\r\n\r\n")
+        assert wire.response()[0] == 200
+        assert wire.file.read() == b""
+
+
+def test_expect_continue(server):
+    with Wire(server) as wire:
+        wire.send(
+            f"POST {PATH} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(TEXT)}\r\n\r\n".encode()
+        )
+        assert wire.response()[0] == 100
+        wire.send(TEXT)
+        assert wire.response()[0] == 200
+
+
+def test_chunked_upload(server):
+    with Wire(server) as wire:
+        wire.send(post(b"", "Transfer-Encoding: chunked", length=False))
+        for start in range(0, len(TEXT), 10):
+            piece = TEXT[start : start + 10]
+            wire.send(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        wire.send(b"0\r\n\r\n")
+        status, _, body = wire.response()
+        assert status == 200
+        assert json.loads(body)["outputs"][0]["data"] == [1, 2]
+
+
+def test_slow_client_does_not_hold_up_others(server):
+    with Wire(server) as slow:
+        slow.send(post(TEXT)[:50])
+        for _ in range(5):
+            assert server.request("POST", PATH, TEXT)[0] == 200
+        slow.send(post(TEXT)[50:])
+        assert slow.response()[0] == 200
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\0\1\2\3\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"POST /v2 HTTP/9.9\r\n\r\n",
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
+        b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\n" + b"X: y\r\n" * 50000 + b"\r\n",
+        b"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_garbage_is_refused_and_the_server_lives(server, garbage):
+    try:
+        with Wire(server) as wire:
+            wire.send(garbage)
+            wire.socket.shutdown(socket.SHUT_WR)
+            answer = wire.file.readline()
+            assert answer == b"" or answer.split()[1].startswith(b"4") or answer.split()[1].startswith(b"5")
+    except ConnectionError:
+        pass
+    assert server.request("POST", PATH, TEXT)[0] == 200
+
+
+# ---- compression ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_compressed_request(server, name, compress):
+    status, _, body = server.request("POST", PATH, compress(TEXT), {"Content-Encoding": name})
+    assert status == 200, body
+    assert json.loads(body)["outputs"][0]["data"] == [1, 2]
+
+
+def test_compressed_request_with_binary_data(server):
+    description = {"inputs": [{"name": "IN", "shape": [2], "datatype": "FP32", "parameters": {"binary_data_size": 8}}]}
+    head = json.dumps(description).encode()
+    body = gzip.compress(head + np.array([3, 4], dtype=np.float32).tobytes())
+    status, _, answer = server.request(
+        "POST", PATH, body, {"Content-Encoding": "gzip", "Inference-Header-Content-Length": str(len(head))}
+    )
+    assert status == 200
+    assert json.loads(answer)["outputs"][0]["data"] == [3, 4]
+
+
+@pytest.mark.parametrize(("name", "extract"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)])
+def test_compressed_response(server, name, extract):
+    status, headers, body = server.request("POST", PATH, TEXT, {"Accept-Encoding": name})
+    assert status == 200
+    assert headers["Content-Encoding"] == name
+    assert json.loads(extract(body))["outputs"][0]["data"] == [1, 2]
+
+
+def test_unknown_compression(server):
+    status, headers, body = server.request("POST", PATH, TEXT, {"Content-Encoding": "br"})
+    assert (status, json.loads(body)["error"]) == (501, "Unsupported compression type")
+    assert headers["Accept-Encoding"] == "gzip, deflate"
+
+
+def test_broken_compression(server):
+    for broken in (b"nonsense", gzip.compress(TEXT)[:-10], b""):
+        assert server.request("POST", PATH, broken, {"Content-Encoding": "gzip"})[0] >= 400
+    assert server.request("POST", PATH, TEXT)[0] == 200
+
+
+def test_compressed_bomb_is_refused(server):
+    bomb = gzip.compress(b"[" + b" " * 200_000_000 + b"]")
+    assert len(bomb) < 1048576
+    status, _, body = server.request("POST", PATH, bomb, {"Content-Encoding": "gzip"})
+    assert status == 400
+    assert "exceeds the maximum allowed input size of 1048576 bytes" in json.loads(body)["error"]
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+
+def test_body_beyond_the_limit(server):
+    status, _, body = server.request("POST", PATH, b" " * 2_000_000)
+    assert status in (400, 413)
+    assert (
+        "exceeds the maximum allowed input size of 1048576 bytes. Use --http-max-input-size to increase the limit."
+        in json.loads(body)["error"]
+    )
+
+
+def test_chunked_body_beyond_the_limit(server):
+    with Wire(server) as wire:
+        wire.send(post(b"", "Transfer-Encoding: chunked", length=False))
+        try:
+            for _ in range(40):
+                wire.send(b"10000\r\n" + b" " * 65536 + b"\r\n")
+            wire.send(b"0\r\n\r\n")
+            assert wire.response()[0] in (400, 413)
+        except ConnectionError:
+            pass
+    assert server.request("POST", PATH, TEXT)[0] == 200
+
+
+def test_body_below_the_limit(server):
+    data = np.zeros(200_000, dtype=np.float32)
+    head = json.dumps(
+        {
+            "inputs": [
+                {"name": "IN", "shape": [200_000], "datatype": "FP32", "parameters": {"binary_data_size": 800_000}}
+            ]
+        }
+    ).encode()
+    status, _, _ = server.request(
+        "POST", PATH, head + data.tobytes(), {"Inference-Header-Content-Length": str(len(head))}
+    )
+    assert status == 200
+
+
+# ---- headers and restrictions --------------------------------------------------------------------
+
+
+def test_forwarded_headers_become_parameters(server):
+    status, _, body = server.request(
+        "POST", "/v2/models/headers/infer", TEXT, {"X-Forward-User": "anna", "X-Other": "no"}
+    )
+    assert status == 200
+    seen = json.loads(json.loads(body)["outputs"][0]["data"][0])
+    assert {key.lower(): value for key, value in seen.items()} == {"x-forward-user": "anna"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({"p": [1]}, "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."),
+        ({"p": {"q": 1}}, "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."),
+        ({"p": None}, "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."),
+    ],
+)
+def test_wrong_parameter(server, parameters, text):
+    assert server.json("POST", PATH, {**BODY, "parameters": parameters}) == (400, {"error": text})
+
+
+def test_restricted_api(repository, serve):
+    repository.add_identity("echo")
+    server = serve(
+        repository,
+        "--http-restricted-api=inference,model-repository:key=secret",
+        "--http-restricted-api=statistics:s=t",
+    )
+    for headers in ({}, {"key": "wrong"}):
+        status, body = server.json("POST", PATH, BODY, headers)
+        assert (status, body) == (403, {"error": "This API is restricted, expecting header 'key'"})
+        assert server.json("POST", "/v2/repository/index", None, headers)[0] == 403
+    assert server.json("POST", PATH, BODY, {"key": "secret"})[0] == 200
+    assert server.json("POST", "/v2/repository/index", None, {"key": "secret"})[0] == 200
+    assert server.json("GET", "/v2/models/echo/stats")[0] == 403
+    assert server.json("GET", "/v2/models/echo/stats", None, {"s": "t"})[0] == 200
+    assert server.json("GET", "/v2/models/echo")[0] == 200
+
+
+def test_every_route_of_a_restricted_api_is_shut(repository, serve):
+    repository.add_identity("echo")
+    apis = "health,metadata,inference,shared-memory,model-config,model-repository,statistics,trace,logging"
+    server = serve(repository, f"--http-restricted-api={apis}:key=secret", ready=False)
+    routes = [
+        ("GET", "/v2"),
+        ("GET", "/v2/health/live"),
+        ("GET", "/v2/health/ready"),
+        ("GET", "/v2/models/echo"),
+        ("GET", "/v2/models/echo/versions/1"),
+        ("GET", "/v2/models/echo/ready"),
+        ("GET", "/v2/models/echo/config"),
+        ("GET", "/v2/models/stats"),
+        ("GET", "/v2/models/echo/stats"),
+        ("POST", PATH),
+        ("POST", "/v2/models/echo/versions/1/infer"),
+        ("POST", "/v2/repository/index"),
+        ("POST", "/v2/repository/models/echo/load"),
+        ("POST", "/v2/repository/models/echo/unload"),
+        ("GET", "/v2/logging"),
+        ("POST", "/v2/logging"),
+    ]
+    for method, path in routes:
+        status, body = server.json(method, path, None if method == "GET" else {})
+        assert status == 403, path
+        assert body == {"error": "This API is restricted, expecting header 'key'"}
