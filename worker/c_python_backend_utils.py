@@ -148,9 +148,7 @@ def _log(level: LogLevel, message: str) -> None:
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     moment = time.strftime("%m%d %H:%M:%S", time.gmtime(seconds))
     place = f"{os.getpid()} {file.rpartition('/')[2]}:{caller.f_lineno}]"
-    print(
-        f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True
-    )
+    print(f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True)
 
 
 class MetricKind(enum.IntEnum):

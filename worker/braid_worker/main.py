@@ -19,9 +19,8 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     sys.path.insert(0, os.path.dirname(_here))
 
-import numpy
-
 import _braid_worker
+import numpy
 
 from braid_worker import errors, host
 

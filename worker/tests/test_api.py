@@ -2,10 +2,12 @@
 
 import gc
 import json
+import re
 import sys
 
+import worker_harness  # noqa: F401, isort: skip, sets the path
+
 import c_python_backend_utils as native
-import conftest  # noqa: F401, sets the path
 import numpy as np
 import pytest
 import triton_python_backend_utils as pb_utils
@@ -22,19 +24,26 @@ from triton_python_backend_utils import (
 )
 
 ARRAY = np.arange(6, dtype=np.float32)
+NAMES = """
+    Tensor InferenceRequest InferenceResponse TritonError TritonModelException Logger MetricFamily
+    ModelConfig PreferredMemory get_input_tensor_by_name get_output_tensor_by_name
+    get_input_config_by_name get_output_config_by_name using_decoupled_model_transaction_policy
+    triton_to_numpy_type numpy_to_triton_type triton_string_to_numpy serialize_byte_tensor
+    deserialize_bytes_tensor load_model unload_model is_model_ready np json struct
+    TRITON_STRING_TO_NUMPY
+"""
+NATIVE_NAMES = """
+    InferenceResponseSender ResponseIterator InferenceTrace Metric MetricKind MemoryType COUNTER
+    GAUGE HISTOGRAM SharedMemory shared_memory async_event_future_done_callback
+"""
 
 
 def raises(text):
-    return pytest.raises(TritonModelException, match="^" + __import__("re").escape(text))
+    return pytest.raises(TritonModelException, match="^" + re.escape(text))
 
 
 def test_all_names_are_there():
-    for name in """Tensor InferenceRequest InferenceResponse TritonError TritonModelException Logger MetricFamily
-            ModelConfig PreferredMemory get_input_tensor_by_name get_output_tensor_by_name
-            get_input_config_by_name get_output_config_by_name using_decoupled_model_transaction_policy
-            triton_to_numpy_type numpy_to_triton_type triton_string_to_numpy serialize_byte_tensor
-            deserialize_bytes_tensor load_model unload_model is_model_ready np json struct
-            TRITON_STRING_TO_NUMPY""".split():
+    for name in NAMES.split():
         assert hasattr(pb_utils, name), name
     assert not hasattr(pb_utils, "get_model_dir")
     assert pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START == 1
@@ -43,8 +52,7 @@ def test_all_names_are_there():
     assert pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL == 1
     assert pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE == 2
     assert (pb_utils.TRITONSERVER_MEMORY_GPU, pb_utils.TRITONSERVER_MEMORY_CPU) == (0, 1)
-    for name in """InferenceResponseSender ResponseIterator InferenceTrace Metric MetricKind MemoryType COUNTER
-            GAUGE HISTOGRAM SharedMemory shared_memory async_event_future_done_callback""".split():
+    for name in NATIVE_NAMES.split():
         assert hasattr(native, name), name
     assert native.shared_memory.free_memory() > 0
 
@@ -61,15 +69,17 @@ class TestTensor:
     def test_copies_what_is_not_in_c_order(self):
         for array in (ARRAY.reshape(2, 3).T, ARRAY[::2], ARRAY[::-1], np.asfortranarray(ARRAY.reshape(2, 3))):
             got = Tensor("x", array).as_numpy()
-            assert got.flags.c_contiguous and got is not array
+            assert got.flags.c_contiguous
+            assert got is not array
             np.testing.assert_array_equal(got, array)
 
     def test_converts_another_byte_order(self):
         got = Tensor("x", ARRAY.astype(">f4")).as_numpy()
-        assert got.dtype == np.float32 and got.dtype.isnative
+        assert got.dtype == np.float32
+        assert got.dtype.isnative
         np.testing.assert_array_equal(got, ARRAY)
 
-    @pytest.mark.parametrize("number,dtype", [(i, pb_utils.triton_to_numpy_type(i)) for i in range(1, 13)])
+    @pytest.mark.parametrize(("number", "dtype"), [(i, pb_utils.triton_to_numpy_type(i)) for i in range(1, 13)])
     def test_knows_its_type(self, number, dtype):
         assert Tensor("x", np.zeros(2, dtype)).triton_dtype() == number
 
@@ -124,7 +134,8 @@ class TestDlpack:
             seen = np.from_dlpack(tensor)
             assert np.shares_memory(seen, array)
         again = Tensor.from_dlpack("y", tensor)
-        assert again.name() == "y" and again.triton_dtype() == number
+        assert again.name() == "y"
+        assert again.triton_dtype() == number
         assert np.shares_memory(again.as_numpy(), array)
         np.testing.assert_array_equal(again.as_numpy(), array)
 
@@ -149,7 +160,8 @@ class TestDlpack:
         assert sys.getrefcount(array) > count
         del tensor
         gc.collect()
-        assert view[3] == 3.0 and sys.getrefcount(array) > count
+        assert view[3] == 3.0
+        assert sys.getrefcount(array) > count
         del view
         assert sys.getrefcount(array) == count
 
@@ -192,8 +204,10 @@ class TestInferenceRequest:
     def test_defaults(self):
         request = InferenceRequest(inputs=[], requested_output_names=[], model_name="m")
         assert (request.request_id(), request.correlation_id(), request.flags(), request.timeout()) == ("", 0, 0, 0)
-        assert request.inputs() == [] and request.requested_output_names() == set()
-        assert request.parameters() == "{}" and not request.is_cancelled()
+        assert request.inputs() == []
+        assert request.requested_output_names() == set()
+        assert request.parameters() == "{}"
+        assert not request.is_cancelled()
         assert request.trace().get_context() is None
         for name in ("model_name", "model_version", "preferred_memory"):
             assert not hasattr(request, name)
@@ -232,7 +246,7 @@ class TestInferenceRequest:
             InferenceRequest(**{"inputs": [], "requested_output_names": [], "model_name": "m", **wrong})
 
     @pytest.mark.parametrize(
-        "wrong,text",
+        ("wrong", "text"),
         [
             ({"inputs": [None]}, "Input tensor for request with id 'r' and model name 'm' should not be empty."),
             (
@@ -281,14 +295,18 @@ class TestInferenceRequest:
 class TestInferenceResponse:
     def test_defaults(self):
         response = InferenceResponse()
-        assert response.output_tensors() == [] and not response.has_error() and response.error() is None
+        assert response.output_tensors() == []
+        assert not response.has_error()
+        assert response.error() is None
         assert response.parameters() == "{}"
 
     def test_everything(self):
         tensor = Tensor("x", ARRAY)
         error = TritonError("no", TritonError.NOT_FOUND)
         response = InferenceResponse([tensor], error, {"a": 1})
-        assert response.output_tensors()[0] is tensor and response.has_error() and response.error() is error
+        assert response.output_tensors()[0] is tensor
+        assert response.has_error()
+        assert response.error() is error
         assert response.parameters() == '{"a":1}'
         assert pb_utils.get_output_tensor_by_name(response, "x") is tensor
         assert pb_utils.get_output_tensor_by_name(response, "y") is None
@@ -305,12 +323,23 @@ class TestInferenceResponse:
 
 class TestTritonError:
     def test_codes(self):
-        names = "UNKNOWN INTERNAL NOT_FOUND INVALID_ARG UNAVAILABLE UNSUPPORTED ALREADY_EXISTS CANCELLED".split()
+        names = [
+            "UNKNOWN",
+            "INTERNAL",
+            "NOT_FOUND",
+            "INVALID_ARG",
+            "UNAVAILABLE",
+            "UNSUPPORTED",
+            "ALREADY_EXISTS",
+            "CANCELLED",
+        ]
         for number, name in enumerate(names):
             code = getattr(TritonError, name)
-            assert int(code) == number and type(code).__name__ == "__ErrorCode"
+            assert int(code) == number
+            assert type(code).__name__ == "__ErrorCode"
             assert TritonError("m", code).code() == code
-        assert TritonError("m").code() == TritonError.INTERNAL and TritonError("m").message() == "m"
+        assert TritonError("m").code() == TritonError.INTERNAL
+        assert TritonError("m").message() == "m"
         assert TritonError(message="m", code=TritonError.UNKNOWN).message() == "m"
 
     def test_refusals(self):
@@ -332,7 +361,8 @@ def test_logger_without_a_server(capfd):
     assert Logger.LogLevel.ERROR is Logger.ERROR
     lines = capfd.readouterr().err.splitlines()
     assert [line[0] for line in lines] == ["I", "W", "V"]
-    assert "test_api.py:" in lines[0] and lines[0].endswith("] one")
+    assert "test_api.py:" in lines[0]
+    assert lines[0].endswith("] one")
     for wrong in (
         lambda: Logger.log("m", None),
         lambda: Logger.log("m", 1),
@@ -374,7 +404,8 @@ class TestHelpers:
     def test_types(self):
         assert pb_utils.triton_to_numpy_type(11) is np.float32
         assert pb_utils.triton_to_numpy_type(13) is np.object_
-        assert pb_utils.triton_to_numpy_type(14) is None and pb_utils.triton_to_numpy_type(0) is None
+        assert pb_utils.triton_to_numpy_type(14) is None
+        assert pb_utils.triton_to_numpy_type(0) is None
         for number in range(1, 14):
             kind = pb_utils.triton_to_numpy_type(number)
             assert pb_utils.numpy_to_triton_type(kind) == number
@@ -405,7 +436,8 @@ class TestHelpers:
         assert pb_utils.serialize_byte_tensor(array) == wire
         assert pb_utils.serialize_byte_tensor(array.T) == b"\2\0\0\0ab\1\0\0\x003\2\0\0\0\xc3\xbc\0\0\0\0"
         got = pb_utils.deserialize_bytes_tensor(wire)
-        assert got.dtype == np.object_ and got.tolist() == [b"ab", b"\xc3\xbc", b"3", b""]
+        assert got.dtype == np.object_
+        assert got.tolist() == [b"ab", b"\xc3\xbc", b"3", b""]
         assert pb_utils.serialize_byte_tensor(np.array([b"ab"])) == wire[:6]
         assert pb_utils.serialize_byte_tensor(np.zeros(0, object)) == ()
         assert pb_utils.serialize_byte_tensor(ARRAY) is None
@@ -422,7 +454,7 @@ class TestModelConfig:
         return ModelConfig(json.dumps({"name": "m", "max_batch_size": 4, "input": [], "output": [], **fields}))
 
     def refuses(self, text):
-        return pytest.raises(ValueError, match="^" + __import__("re").escape(text) + "$")
+        return pytest.raises(ValueError, match="^" + re.escape(text) + "$")
 
     def test_completes(self):
         config = self.make()
@@ -476,15 +508,12 @@ class TestModelConfig:
             config.add_output({"name": "x", "optional": True})
         with self.refuses("input in auto-complete-config function for model 'm' is missing 'name' property."):
             config.add_input({"data_type": "TYPE_FP32", "dims": [1]})
-        with self.refuses(
-            "output 'x' in auto-complete-config function for model 'm' is missing 'data_type' property."
-        ):
+        with self.refuses("output 'x' in auto-complete-config function for model 'm' is missing 'data_type' property."):
             config.add_output({"name": "x", "dims": [1]})
         with self.refuses("input 'x' in auto-complete-config function for model 'm' is missing 'dims' property."):
             config.add_input({"name": "x", "data_type": "TYPE_FP32"})
         with self.refuses(
-            "unable to load model 'm', configuration expects datatype TYPE_FP32 for input 'a', model provides "
-            "TYPE_INT8"
+            "unable to load model 'm', configuration expects datatype TYPE_FP32 for input 'a', model provides TYPE_INT8"
         ):
             config.add_input({"name": "a", "data_type": "TYPE_INT8", "dims": [4]})
         with self.refuses(

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import standin, tensor
+from worker_harness import standin, tensor
 
 HEAD = """
 import numpy as np, sys, threading, triton_python_backend_utils as pb_utils
@@ -29,7 +29,7 @@ def prefix(worker):
 
 
 @pytest.mark.parametrize(
-    "raising,text",
+    ("raising", "text"),
     [
         ("raise ValueError('no such thing')", "ValueError: no such thing"),
         ("raise pb_utils.TritonModelException('mine')", "TritonModelException: mine"),
@@ -42,10 +42,12 @@ def test_an_exception_fails_the_batch_and_not_the_worker(model, raising, text):
     for _ in range(3):
         responses = worker.execute({"request_id": "x"}, {})
         for i in range(2):
-            assert responses[i]["code"] == 2 and responses[i]["final"]
+            assert responses[i]["code"] == 2
+            assert responses[i]["final"]
             expected = re.escape(prefix(worker) + text) + r"\n\nAt:\n  /.*/1/model\.py\(\d+\): execute\n"
             assert re.fullmatch(expected, responses[i]["error"]), responses[i]["error"]
-        assert worker.logs[-1]["level"] == 2 and worker.logs[-1]["text"] == responses[0]["error"]
+        assert worker.logs[-1]["level"] == 2
+        assert worker.logs[-1]["text"] == responses[0]["error"]
         assert text_of(worker.execute({})[0]) == "ok"
 
 
@@ -57,7 +59,7 @@ def test_places_are_told_innermost_first(model):
 
 
 @pytest.mark.parametrize(
-    "body,text",
+    ("body", "text"),
     [
         ("return (answer(),)", "Expected a list in the execute return, found type '<class 'tuple'>'."),
         (
@@ -67,8 +69,7 @@ def test_places_are_told_innermost_first(model):
         ),
         (
             "return [1]",
-            "Expected an 'InferenceResponse' object in the execute function return list, found type "
-            "'<class 'int'>'.",
+            "Expected an 'InferenceResponse' object in the execute function return list, found type '<class 'int'>'.",
         ),
     ],
 )
@@ -125,7 +126,8 @@ def test_a_sender_that_is_dropped_fails_its_request(model):
     assert worker.execute({}) == {}
     assert text_of(worker.execute({"request_id": "x"})[0]) == "ok"
     response = next(m for m in worker.stray if m["type"] == "response")["response"]
-    assert response["id"] == 100 and response["code"] == 2
+    assert response["id"] == 100
+    assert response["code"] == 2
 
 
 class TestSender:
@@ -133,7 +135,8 @@ class TestSender:
         worker = model(execute("requests[0].get_response_sender().send(answer())\nreturn [None]"))
         assert worker.execute({}) == {}
         message = worker.stray[0]["response"]
-        assert message["final"] and text_of(message) == "ok"
+        assert message["final"]
+        assert text_of(message) == "ok"
 
     def test_after_return_from_a_thread(self, model):
         worker = model(
@@ -200,9 +203,7 @@ return None
         assert len([m for m in worker.stray if m["type"] == "response"]) == 2
 
     def test_an_answered_request_gets_no_second_answer(self, model):
-        worker = model(
-            execute("requests[0].get_response_sender().send(answer())\nreturn [answer(), answer()]")
-        )
+        worker = model(execute("requests[0].get_response_sender().send(answer())\nreturn [answer(), answer()]"))
         responses = worker.execute({}, {})
         assert list(responses) == [1]
         assert responses[1]["error"] == prefix(worker) + (
@@ -329,8 +330,7 @@ def test_rescheduling_is_refused(model):
 
 
 def test_warnings_and_prints_go_to_the_pipes(model):
-    worker = model(
-        execute("import warnings\nwarnings.warn('careful')\nprint('said')\nreturn [answer(str(sys.argv))]")
-    )
+    worker = model(execute("import warnings\nwarnings.warn('careful')\nprint('said')\nreturn [answer(str(sys.argv))]"))
     assert text_of(worker.execute({})[0]) == "['']"
-    assert "careful" in worker.text("stderr") and worker.text("stdout") == "said\n"
+    assert "careful" in worker.text("stderr")
+    assert worker.text("stdout") == "said\n"

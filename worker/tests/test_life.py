@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import WORKER_DIR, Worker, Zygote, standin, wait_for
+from worker_harness import WORKER_DIR, Worker, Zygote, standin, wait_for
 
 ECHO = """
 import json, os, sys
@@ -94,7 +95,7 @@ def test_the_newest_file_counts(model, worker):
 
 
 @pytest.mark.parametrize(
-    "source,text",
+    ("source", "text"),
     [
         ("raise ValueError('at import')", "ValueError: at import\n\nAt:\n"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'\n\nAt:\n"),
@@ -127,7 +128,9 @@ def test_a_missing_file(worker, tmp_path):
 def test_bls_waits_for_execute(model):
     call = "pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name='m').exec()"
     text = "TritonModelException: BLS is only supported during the 'execute' function."
-    source = f"import triton_python_backend_utils as pb_utils\nclass TritonPythonModel:\n    def initialize(self, a): {call}"
+    source = (
+        f"import triton_python_backend_utils as pb_utils\nclass TritonPythonModel:\n    def initialize(self, a): {call}"
+    )
     assert model(source, expect_ok=False).loaded["error"].startswith(text)
     worker = model(source.replace("initialize(self, a)", "finalize(self)"))
     worker.finalize()
@@ -157,7 +160,8 @@ class TestAutoComplete:
 
     def test_is_optional(self, model):
         worker = model("class TritonPythonModel: pass", auto_complete=True)
-        assert worker.loaded["config"] == "" and worker.wait() == 0
+        assert worker.loaded["config"] == ""
+        assert worker.wait() == 0
 
     def test_returns_a_config(self, model):
         worker = self.complete(model, "pass")
@@ -186,14 +190,16 @@ class TestEnd:
         )
         worker.finalize()
         assert [(m["level"], m["text"]) for m in worker.logs] == [(1, "bye")]
-        assert worker.logs[0]["file"].endswith("/1/model.py") and worker.logs[0]["line"] == 5
+        assert worker.logs[0]["file"].endswith("/1/model.py")
+        assert worker.logs[0]["line"] == 5
         assert worker.wait() == 0
         assert worker.text("stdout") == "finalized\nat exit\n"
 
     def test_a_failing_finalize_is_logged(self, model):
         worker = model("class TritonPythonModel:\n    def finalize(self): 1 / 0")
         worker.finalize()
-        assert worker.logs[0]["level"] == 0 and worker.logs[0]["text"].startswith("ZeroDivisionError: ")
+        assert worker.logs[0]["level"] == 0
+        assert worker.logs[0]["text"].startswith("ZeroDivisionError: ")
         assert worker.wait() == 0
 
     def test_forgotten_threads_do_not_hold_it(self, model):
@@ -245,11 +251,9 @@ class TestZygote:
         worker = model(ECHO)
         assert worker.hello["python"] == sys.version.split()[0]
         assert ask(worker, "[os.getppid(), os.getpid()]") == [os.getpid(), worker.pid]
-        assert open(f"/proc/{worker.pid}/comm").read().strip() == worker.config["name"] + "_0"
+        assert Path(f"/proc/{worker.pid}/comm").read_text().strip() == worker.config["name"] + "_0"
         threads = f"/proc/{worker.pid}/task"
-        assert wait_for(
-            lambda: "brd-watch\n" in [open(f"{threads}/{t}/comm").read() for t in os.listdir(threads)]
-        )
+        assert wait_for(lambda: "brd-watch\n" in [Path(f"{threads}/{t}/comm").read_text() for t in os.listdir(threads)])
 
     def test_workers_have_only_their_own_descriptors(self, model, worker):
         worker()
@@ -277,7 +281,7 @@ class TestZygote:
         for _ in range(3):
             worker()
         assert len(os.listdir(f"/proc/{zygote.process.pid}/fd")) == before
-        children = open(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children").read()
+        children = Path(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children").read_text()
         assert children == ""
 
     def test_ends_with_the_server(self):
@@ -321,7 +325,8 @@ def test_log_levels_and_places(model):
         """
     )
     assert [(m["level"], m["line"], m["text"]) for m in worker.logs[:3]] == [(0, 5, "a"), (2, 6, "b"), (3, 7, "c")]
-    assert worker.logs[3]["text"] == "d \n \\udcff" and worker.logs[3]["file"].endswith("threading.py")
+    assert worker.logs[3]["text"] == "d \n \\udcff"
+    assert worker.logs[3]["file"].endswith("threading.py")
 
 
 def test_the_extension_needs_nothing_but_libc():
