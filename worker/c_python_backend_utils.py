@@ -1,6 +1,7 @@
 """The native names behind triton_python_backend_utils."""
 
 import enum
+import os
 import sys
 import time
 
@@ -146,16 +147,8 @@ def _log(level: LogLevel, message: str) -> None:
         return
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     moment = time.strftime("%m%d %H:%M:%S", time.gmtime(seconds))
-    place = f"{_process_id()} {file.rpartition('/')[2]}:{caller.f_lineno}]"
-    print(
-        f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True
-    )
-
-
-def _process_id() -> int:
-    import os
-
-    return os.getpid()
+    place = f"{os.getpid()} {file.rpartition('/')[2]}:{caller.f_lineno}]"
+    print(f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True)
 
 
 class MetricKind(enum.IntEnum):
@@ -209,7 +202,7 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
 
 def _check_type(value, expected: type, name: str) -> None:
     if not isinstance(value, expected):
-        function = sys._getframe(1).f_code.co_qualname if sys.version_info >= (3, 11) else "function"
+        function = sys._getframe(1).f_code.co_qualname
         raise TypeError(
             f"{function}(): incompatible function arguments: {name} must be {expected.__name__}, not "
             f"{type(value).__name__}"

@@ -3,11 +3,11 @@
 get_model_dir() is added when a model is initialized or completes its configuration.
 """
 
+# ruff: noqa: F401 -- models use what is imported here, `json` and `struct` included.
 import json
 import struct
 
 import numpy as np
-
 from _braid_worker import (
     InferenceRequest,
     InferenceResponse,

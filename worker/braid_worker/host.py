@@ -32,9 +32,7 @@ class Host:
             outputs = frozenset(output["name"] for output in config.get("output", ()))
             decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
             self._model = model_class()
-            _braid_worker.set_model(
-                self._model, self._model_file, message["instance_name"], outputs, decoupled
-            )
+            _braid_worker.set_model(self._model, self._model_file, message["instance_name"], outputs, decoupled)
             if hasattr(self._model, "initialize"):
                 self._provide_model_dir(message)
                 initialized = self._model.initialize(

@@ -19,9 +19,8 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     sys.path.insert(0, os.path.dirname(_here))
 
-import numpy
-
 import _braid_worker
+import numpy
 
 from braid_worker import errors, host
 
@@ -41,7 +40,11 @@ def prepare_process() -> None:
     # unittest.main() and argparse in models see no arguments of ours.
     sys.argv[:] = [""]
     _braid_worker.outlive_signals()
-    os.register_at_fork(after_in_child=_braid_worker.after_fork_in_child)
+    os.register_at_fork(
+        before=_braid_worker.before_fork,
+        after_in_parent=_braid_worker.after_fork_in_parent,
+        after_in_child=_braid_worker.after_fork_in_child,
+    )
     faulthandler.enable()
 
 

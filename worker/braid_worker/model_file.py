@@ -33,9 +33,7 @@ def load(model_file: str, module_name: str) -> ModuleType:
     package, _, _ = module_name.rpartition(".")
     if package:
         _make_package(package, os.path.dirname(model_file))
-    spec = importlib.util.spec_from_file_location(
-        module_name, model_file, loader=_FreshLoader(module_name, model_file)
-    )
+    spec = importlib.util.spec_from_file_location(module_name, model_file, loader=_FreshLoader(module_name, model_file))
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:

@@ -85,9 +85,7 @@ def _serve(server: socket.socket) -> list[int] | None:
     """Answers requests. Returns the descriptors of the channel in a worker, and None in the warm process at
     its end."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(
-            server, _MAX_REQUEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-        )
+        message, descriptors, _, _ = socket.recv_fds(server, _MAX_REQUEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if not message:
             return None
         try:
@@ -112,11 +110,10 @@ def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
     server.set_inheritable(False)
     try:
-        import numpy
-
         import _braid_worker
-
+        import numpy
         import triton_python_backend_utils  # noqa: F401, loaded once for all workers
+
         from braid_worker import main as worker
     except BaseException as error:
         server.send(json.dumps({"ready": False, "error": _failure(error)}).encode())

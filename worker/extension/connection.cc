@@ -1,5 +1,6 @@
 #include "worker/extension/connection.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,6 +14,7 @@ namespace {
 
 // A segment is on its way when a message names it; it is the watching thread that has not run yet.
 constexpr int64_t kSegmentWaitNs = 30'000'000'000;
+constexpr int kSocketWaitMs = 1000;
 constexpr int64_t kTrimIntervalNs = 1'000'000'000;
 constexpr int64_t kForeverNs = 3600'000'000'000;
 
@@ -56,12 +58,16 @@ void Connection::Watch() {
   }
 }
 
-Status Connection::Send(std::span<const std::byte> message, bool quietly) {
+Status Connection::CheckOpen() const {
   if (forked_) {
     return UnsupportedError(
         "This is a process that was forked from the model's, which cannot talk to the server.");
   }
-  if (closed_) return UnavailableError("The model is being unloaded.");
+  return closed_ ? UnavailableError("The model is being unloaded.") : OkStatus();
+}
+
+Status Connection::Send(std::span<const std::byte> message, bool quietly) {
+  BRAID_RETURN_IF_ERROR(CheckOpen());
   return channel_->Send(message, quietly);
 }
 
@@ -102,11 +108,18 @@ Status Connection::Place(std::span<const std::byte> bytes, TensorMessage& tensor
     return OkStatus();
   }
   // A child has the parent's memory before it, which it must not write to.
-  if (forked_ || closed_) return Send({});
+  BRAID_RETURN_IF_ERROR(CheckOpen());
   BRAID_ASSIGN_OR_RETURN(Buffer block, arena_->Allocate(bytes.size()));
   const Segment& segment = *static_cast<SegmentBlock*>(block.owner())->segment();
   if (!announced_.contains(segment.id())) {
-    BRAID_RETURN_IF_ERROR(channel_->SendSegment(segment, segment.id()));
+    Status announced = channel_->SendSegment(segment, segment.id());
+    if (!announced.ok()) {
+      // The server takes segments while it reads messages; it may be behind.
+      pollfd socket{channel_->socket(), POLLOUT, 0};
+      poll(&socket, 1, kSocketWaitMs);
+      announced = channel_->SendSegment(segment, segment.id());
+    }
+    BRAID_RETURN_IF_ERROR(announced);
     announced_.insert(segment.id());
   }
   std::memcpy(block.mutable_data(), bytes.data(), bytes.size());

@@ -83,7 +83,7 @@ class Connection {
 
   ChannelHeader& header() { return channel_->header(); }
 
-  // The memory of an input. `keeper` is what holds it. Errors: INVALID_ARGUMENT when there is no such memory.
+  // The memory of an input. Errors: INVALID_ARGUMENT when there is no such memory.
   Result<std::shared_ptr<Lending>> Borrow(const MemoryHandle& handle);
   // Memory of this process that the server had and gives back with an input.
   Result<Buffer> TakeBack(const MemoryHandle& handle);
@@ -106,6 +106,7 @@ class Connection {
  private:
   explicit Connection(std::unique_ptr<Channel> channel);
   void Watch();
+  Status CheckOpen() const;
 
   // More would make the server wait for its memory during a long execution.
   static constexpr size_t kMaxQueuedReleases = 128;

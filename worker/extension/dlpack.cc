@@ -103,9 +103,9 @@ void DropCapsule(PyObject* capsule) {
 
 bool IsContiguous(const DLTensor& tensor) {
   if (tensor.strides == nullptr) return true;
-  // The stride of a dimension of one element says nothing, nor does that of the outermost.
+  // The stride of a dimension of one element says nothing.
   int64_t expected = 1;
-  for (int32_t i = tensor.ndim - 1; i >= 1; --i) {
+  for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
     if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
     expected *= tensor.shape[i];
   }

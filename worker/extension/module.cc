@@ -104,11 +104,37 @@ PyObject* IsServing(PyObject*, PyObject*) {
   return PyBool_FromLong(State().worker != nullptr && State().worker->serving());
 }
 
+void IgnoreSignal(int) {}
+
+// What a thread that forks had blocked before.
+thread_local sigset_t mask_before_fork;
+
+// A signal that reaches a child before it has the default handlers would be lost; so signals wait until then.
+PyObject* BeforeFork(PyObject*, PyObject*) {
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGINT);
+  sigaddset(&both, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &both, &mask_before_fork);
+  Py_RETURN_NONE;
+}
+
+PyObject* AfterForkInParent(PyObject*, PyObject*) {
+  pthread_sigmask(SIG_SETMASK, &mask_before_fork, nullptr);
+  Py_RETURN_NONE;
+}
+
 PyObject* AfterForkInChild(PyObject*, PyObject*) {
   if (State().worker != nullptr) State().worker->connection().MarkForked();
-  // The children of user code end by signals as any process does; multiprocessing relies on it.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  // The children of user code end by signals as any process does; multiprocessing relies on it. Handlers of
+  // user code stay.
+  for (int signal : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == IgnoreSignal) {
+      std::signal(signal, SIG_DFL);
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &mask_before_fork, nullptr);
   Py_RETURN_NONE;
 }
 
@@ -116,7 +142,7 @@ PyObject* AfterForkInChild(PyObject*, PyObject*) {
 // SIG_IGN, which the programs that user code starts would inherit.
 PyObject* OutliveSignals(PyObject*, PyObject*) {
   struct sigaction action {};
-  action.sa_handler = [](int) {};
+  action.sa_handler = IgnoreSignal;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
@@ -185,6 +211,8 @@ PyMethodDef functions[] = {
     {"log", Log, METH_VARARGS, "log(level, file, line, text): a line in the server's log."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
+    {"before_fork", BeforeFork, METH_NOARGS, "To be called before user code forks."},
+    {"after_fork_in_parent", AfterForkInParent, METH_NOARGS, "To be called after user code has forked."},
     {"after_fork_in_child", AfterForkInChild, METH_NOARGS, "To be called in children of user code."},
     {"outlive_signals", OutliveSignals, METH_NOARGS, "Makes SIGINT and SIGTERM do nothing."},
     {"set_process_name", SetProcessName, METH_O, "The name that ps and top show."},

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import FP32, bytes_tensor, floats, standin, tensor, wait_for
+from worker_harness import FP32, bytes_tensor, floats, standin, tensor, wait_for
 
 ADD_SUB = """
 import numpy as np
@@ -33,7 +33,9 @@ def test_small_tensors_travel_inside_messages(model):
     worker = model(ADD_SUB, outputs=["SUM", "DIFFERENCE"])
     a, b = np.arange(4, dtype=np.float32), np.full(4, 2, np.float32)
     responses = worker.execute({"inputs": [tensor("A", a), tensor("B", b)]})
-    assert responses[0]["code"] == 0 and responses[0]["final"] and responses[0]["has_response"]
+    assert responses[0]["code"] == 0
+    assert responses[0]["final"]
+    assert responses[0]["has_response"]
     np.testing.assert_array_equal(floats(responses[0]["outputs"]["SUM"]), a + b)
     np.testing.assert_array_equal(floats(responses[0]["outputs"]["DIFFERENCE"]), a - b)
 
