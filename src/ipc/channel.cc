@@ -249,7 +249,8 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
   ssize_t length = 0;
   do {
     length = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
-  } while (length < 0 && errno == EINTR);
+    // A peer that ended without having taken all that we sent is reported once, before what it sent itself.
+  } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
   if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::shared_ptr<Segment>();
   if (length < 0) return UnavailableError(ErrnoError("the peer's socket", errno).message());
   // Whatever descriptors came have to be taken, or they stay open: the room for one, rounded up, takes two.

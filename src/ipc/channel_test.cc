@@ -302,6 +302,7 @@ TEST_F(ChannelPair, InterruptEndsAReceiveUnderEmptyMessagesWithoutEnd) {
     // All of the ring is zeros: empty messages.
     while (!stop) {
       ring.head = ring.tail + kRing;
+      if (ring.sleeping.exchange(kRingAwake) == kRingOnFutex) WakeFutex(&ring);
       std::this_thread::yield();
     }
   });
@@ -357,6 +358,18 @@ TEST_F(ChannelPair, HangUpIsSeenByBothSides) {
   ExpectNoSegment(StatusCode::kUnavailable);
   EXPECT_EQ(server_->SendSegment(*segment, 1).code(), StatusCode::kUnavailable);
   EXPECT_TRUE(server_->Send(Bytes(10, 1)).ok()) << "the ring does not know";
+}
+
+TEST_F(ChannelPair, SegmentsOfAPeerThatEndedWithoutTakingOursAreThere) {
+  auto segment = Segment::Create(1, 4096).value();
+  ASSERT_TRUE(server_->SendSegment(*segment, 1).ok());
+  ASSERT_TRUE(worker_->SendSegment(*segment, 2).ok());
+  worker_.reset();
+  auto got = server_->ReceiveSegment(false);
+  ASSERT_TRUE(got.ok()) << got.status();
+  ASSERT_NE(*got, nullptr);
+  EXPECT_EQ((*got)->id(), 2u);
+  ExpectNoSegment(StatusCode::kUnavailable);
 }
 
 TEST_F(ChannelPair, HangUpEndsAWaitForASegment) {
