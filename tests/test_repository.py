@@ -373,34 +373,17 @@ def test_strict_readiness_counts_failed_models(repository, serve):
     assert server.request("GET", "/v2/health/ready")[0] == 400
 
 
-def test_reshape(repository, serve, connect):
-    source = per_request("a = get(request, 'IN'); return respond(OUT=np.array(a.shape, dtype=np.float32))")
-    text = (
-        'backend: "python" max_batch_size: 4\n'
-        'input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] reshape { shape: [ 2, 2 ] } } ]\n'
-        'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
-    )
-    repository.add("reshaped", source, text)
-    client = connect("http", serve(repository))
-    result = client.infer("reshaped", {"IN": np.zeros((3, 4), dtype=np.float32)})
-    assert result.as_numpy("OUT").tolist() == [3, 2, 2]
-
-
-def test_warmup_runs_before_the_model_is_ready(repository, serve):
-    source = per_request(
-        """
-        with open(os.path.join(self.args["model_repository"], "warm"), "a") as log:
-            log.write(f"{get(request, 'IN').tolist()}\\n")
-        return respond(OUT=get(request, "IN"))
-        """
-    )
-    warmup = """
-    model_warmup [ {
-      name: "zeros" count: 2
-      inputs { key: "IN" value: { data_type: TYPE_FP32 dims: [ 2 ] zero_data: true } }
-    } ]
-    """
-    text = config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2])], extra=warmup)
-    folder = repository.add("warm", source, text)
-    serve(repository)
-    assert (folder / "warm").read_text() == "[0.0, 0.0]\n" * 2
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        ("model_warmup [ { name: 'zeros' batch_size: 1 } ]", "model_warmup"),
+        ("sequence_batching { }", "sequence_batching"),
+        ("model_transaction_policy { decoupled: true }", "decoupled"),
+        ("response_cache { enable: true }", "response_cache"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(repository, serve, extra, named):
+    text = config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2])], extra=extra)
+    repository.add("more", per_request("return respond(OUT=get(request, 'IN'))"), text)
+    server = serve(repository, "--exit-on-error=false", ready=False)
+    server.wait_for_log(rf"failed to load 'more' version 1: Unsupported: model 'more'.*{named}")

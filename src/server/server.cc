@@ -14,6 +14,7 @@
 #include "repository/model_repository.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/timer_service.h"
+#include "server/heap_trimmer.h"
 #include "server/options_python.h"
 
 namespace braid {
@@ -119,7 +120,8 @@ HttpServer::Options MakeHttpOptions(const ServerOptions& options) {
 // In the order in which the parts depend on one another; they go in the reverse order.
 class Server::Parts {
  public:
-  Parts(const ServerOptions& options, Logger& log) : options_(options), log_(log) {}
+  Parts(const ServerOptions& options, Logger& log)
+      : options_(options), log_(log), heap_trimmer_(options.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_, ProcessEnvironment()));
@@ -189,6 +191,7 @@ class Server::Parts {
  private:
   const ServerOptions options_;
   Logger& log_;
+  HeapTrimmer heap_trimmer_;
   Catalog catalog_;
   TimerService timers_;
   std::unique_ptr<PythonBackend> python_;
