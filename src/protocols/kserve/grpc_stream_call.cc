@@ -319,7 +319,10 @@ void GrpcStreamCall::AdvanceLocked(Next& next) {
     next.message = std::move(waiting_.front());
     waiting_.pop_front();
     waiting_bytes_ -= next.message.size;
-    next.more = !waiting_.empty();
+    // The first message takes the initial metadata along. gRPC does not call a buffered batch with metadata
+    // complete, so the next message would wait for ever.
+    next.more = metadata_sent_ && !waiting_.empty();
+    metadata_sent_ = true;
   }
   if (writing_ || !waiting_.empty()) {
     // The end follows the last write.
