@@ -13,6 +13,8 @@ def message_of(exception: BaseException) -> str:
         text = str(exception)
     except BaseException:
         text = "<the exception cannot be shown as text>"
+    # What is no UTF-8 (parts of file names, for instance) cannot travel.
+    text = text.encode("utf-8", "backslashreplace").decode()
     return f"{type(exception).__name__}: {text}"
 
 

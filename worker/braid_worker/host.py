@@ -26,6 +26,7 @@ class Host:
     def load(self, message: dict) -> tuple[int, str, str]:
         """Imports, constructs and initializes a model. Returns a status code with its text, and no
         configuration."""
+        _braid_worker.set_process_name(message["instance_name"])
         try:
             model_class = self._import(message)
             config = json.loads(message["model_config"])
@@ -33,8 +34,8 @@ class Host:
             decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
             self._model = model_class()
             _braid_worker.set_model(self._model, self._model_file, message["instance_name"], outputs, decoupled)
+            self._provide_model_dir(message)
             if hasattr(self._model, "initialize"):
-                self._provide_model_dir(message)
                 initialized = self._model.initialize(
                     {
                         "model_config": message["model_config"],
@@ -48,8 +49,6 @@ class Host:
                 )
                 if inspect.iscoroutine(initialized):
                     self.run_coroutine(initialized)
-            else:
-                self._provide_model_dir(message)
         except FileNotFoundError as error:
             return _INTERNAL, self._missing_file(error), ""
         except BaseException as error:

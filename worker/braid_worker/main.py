@@ -39,6 +39,7 @@ def prepare_process() -> None:
     sys.stderr.reconfigure(line_buffering=True)
     # unittest.main() and argparse in models see no arguments of ours.
     sys.argv[:] = [""]
+    _braid_worker.keep_heap()
     _braid_worker.outlive_signals()
     os.register_at_fork(
         before=_braid_worker.before_fork,

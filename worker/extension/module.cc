@@ -1,5 +1,7 @@
 // The module _braid_worker: the types that user code sees through pb_utils, and the entry of the run loop.
 
+#include <malloc.h>
+
 #include <csignal>
 
 #include "base/thread.h"
@@ -149,6 +151,14 @@ PyObject* OutliveSignals(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// The arrays of one execution use the memory of those before: fresh pages cost twenty times a copy. Larger
+// ones than this are the system's again, as is what is free beyond it.
+PyObject* KeepHeap(PyObject*, PyObject*) {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  Py_RETURN_NONE;
+}
+
 PyObject* SetProcessName(PyObject*, PyObject* name) {
   std::string_view text;
   if (!PyUnicode_Check(name) || !TextOf(name, text)) {
@@ -215,6 +225,7 @@ PyMethodDef functions[] = {
     {"after_fork_in_parent", AfterForkInParent, METH_NOARGS, "To be called after user code has forked."},
     {"after_fork_in_child", AfterForkInChild, METH_NOARGS, "To be called in children of user code."},
     {"outlive_signals", OutliveSignals, METH_NOARGS, "Makes SIGINT and SIGTERM do nothing."},
+    {"keep_heap", KeepHeap, METH_NOARGS, "Makes the allocator keep the memory of large arrays."},
     {"set_process_name", SetProcessName, METH_O, "The name that ps and top show."},
     {"get_input_tensor_by_name", GetInputTensorByName, METH_VARARGS,
      "get_input_tensor_by_name(request, name): the input of that name, or None."},

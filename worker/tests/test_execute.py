@@ -1,10 +1,14 @@
 """Loading and executing models, end to end against a stand-in for the server."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from worker_harness import FP32, bytes_tensor, floats, standin, tensor, wait_for
 
 ADD_SUB = """
+from pathlib import Path
+
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -309,3 +313,18 @@ def test_execute_may_be_a_coroutine(model, returning):
     )
     for _ in range(3):
         assert worker.execute({})[0]["code"] == 0
+
+
+def test_large_arrays_use_the_memory_of_those_before(model):
+    worker = model(ADD_SUB, outputs=["SUM", "DIFFERENCE"])
+    a = np.ones(1 << 18, np.float32)
+
+    def page_faults():
+        return int(Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")", 1)[1].split()[7])
+
+    for _ in range(5):
+        worker.execute({"inputs": [tensor("A", a), tensor("B", a)]})
+    before = page_faults()
+    for _ in range(20):
+        worker.execute({"inputs": [tensor("A", a), tensor("B", a)]})
+    assert page_faults() - before < 20 * 10

@@ -35,6 +35,7 @@ def prefix(worker):
         ("raise pb_utils.TritonModelException('mine')", "TritonModelException: mine"),
         ("sys.exit(3)", "SystemExit: 3"),
         ("raise KeyboardInterrupt()", "KeyboardInterrupt: "),
+        ("raise OSError('\\udcff')", "OSError: \\udcff"),
     ],
 )
 def test_an_exception_fails_the_batch_and_not_the_worker(model, raising, text):

@@ -497,14 +497,14 @@ void PythonInstance::Run() {
     return stopping_;
   };
   Status started = StartWorker();
-  if (!started.ok()) SetState(false, started.message());
+  SetState(started.ok(), started.message());
+  // Before the model is announced as started: its first request may come at once.
+  if (started.ok()) listener_->OnAvailability(*this, true);
   on_started_(started);
   if (!started.ok()) return;
   int failures = 0;
   while (true) {
     const int64_t ready_since = SteadyNowNs();
-    SetState(true, "");
-    listener_->OnAvailability(*this, true);
     const std::string broken_rule = Serve();
     const bool in_order = stopping() && broken_rule.empty();
     worker_->EnsureDead();
@@ -552,6 +552,8 @@ void PythonInstance::Run() {
       }
       break;
     }
+    SetState(true, "");
+    listener_->OnAvailability(*this, true);
     BRAID_LOG_INFO(log_, "instance '{}' is back", spec_.name);
   }
   ReturnRefused();
