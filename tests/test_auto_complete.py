@@ -80,7 +80,6 @@ def test_completion_can_be_switched_off(repository, serve, option):
 
 
 FULL = config("m", [("IN", "FP32", [4])], [("OUT", "FP32", [4])], max_batch_size=4)
-DECOUPLED = FULL + "model_transaction_policy { decoupled: false }"
 
 FAILURES = [
     (

@@ -124,9 +124,9 @@ def test_type_survives_json(server, connect, name):
     sample = SAMPLES[name] if name != "BYTES" else strings("", "größe", 'quo"te\n')
     tensor = client.input(f"IN_{name}", sample, binary_data=False)
     result = client.infer("all_types", [tensor], [client.output(f"OUT_{name}", binary_data=False)])
-    # The client gives strings of a JSON answer as str.
-    expected = list(sample) if name != "BYTES" else [text.decode() for text in sample]
-    assert list(result.as_numpy(f"OUT_{name}")) == expected
+    answer = list(result.as_numpy(f"OUT_{name}"))
+    # The client leaves the text of a JSON string as it is.
+    assert answer == [text.decode() for text in sample] if name == "BYTES" else answer == list(sample)
 
 
 @pytest.mark.parametrize("name", [n for n in WIRE_TYPES if n != "FP16"])
@@ -587,10 +587,6 @@ def test_wrong_number_of_strings(server):
         (
             b"\x01\0\0\0a",
             "expected 2 string elements for inference input 'IN' for model 'strings', got 1",
-        ),
-        (
-            b"\x01\0\0\0a" * 3,
-            "unexpected number of string elements 3 for inference input 'IN' for model 'strings', expecting 2",
         ),
         (b"\x01\0\0\0a\x05\0", "incomplete string length indicator for inference input 'IN'"),
         (

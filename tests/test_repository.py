@@ -340,10 +340,6 @@ def test_custom_configuration(repository, serve, connect):
             "version_policy { specific { versions: [5] } }",
             "at least one version must be available under the version policy of model 'a'",
         ),
-        (
-            'input [ { name: "IN" data_type: TYPE_FP32 dims: [2] reshape { shape: [3] } } ]',
-            "has different size for dims and reshape",
-        ),
         ('default_model_filename: "model.txt"', "Model name must end with '.py'. Model name is \"model.txt\"."),
     ],
 )
@@ -374,16 +370,17 @@ def test_strict_readiness_counts_failed_models(repository, serve):
 
 
 @pytest.mark.parametrize(
-    ("extra", "named"),
+    ("extra", "word"),
     [
-        ("model_warmup [ { name: 'zeros' batch_size: 1 } ]", "model_warmup"),
         ("sequence_batching { }", "sequence_batching"),
         ("model_transaction_policy { decoupled: true }", "decoupled"),
         ("response_cache { enable: true }", "response_cache"),
+        ('model_warmup [ { name: "w" } ]', "model_warmup"),
+        ('parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "x" } }', "EXECUTION_ENV_PATH"),
+        ('ensemble_scheduling { step [ { model_name: "b" model_version: -1 } ] }', "ensemble_scheduling"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(repository, serve, extra, named):
-    text = config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2])], extra=extra)
-    repository.add("more", per_request("return respond(OUT=get(request, 'IN'))"), text)
+def test_model_that_needs_what_is_not_there_is_refused(repository, serve, extra, word):
+    repository.add("a", plus(1), PLUS_CONFIG + extra)
     server = serve(repository, "--exit-on-error=false", ready=False)
-    server.wait_for_log(rf"failed to load 'more' version 1: Unsupported: model 'more'.*{named}")
+    server.wait_for_log(rf"failed to load 'a' version 1: .*{word}.* not supported")
