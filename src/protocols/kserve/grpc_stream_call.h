@@ -134,7 +134,6 @@ class GrpcStreamCall {
   bool reading_ = false;
   bool handling_ = false;  // a message that was read is being looked at
   bool writing_ = false;
-  bool metadata_sent_ = false;
   bool half_closed_ = false;
   bool draining_ = false;
   bool cancelled_ = false;           // by the client, or by the server's end
