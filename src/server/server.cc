@@ -60,6 +60,7 @@ RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
   repository.strict_readiness = options.strict_readiness;
   repository.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
   repository.load_thread_count = static_cast<int>(options.model_load_thread_count);
+  repository.load_retry_count = static_cast<int>(options.model_load_retry_count);
   repository.backend_directory = options.backend_directory;
   return repository;
 }
