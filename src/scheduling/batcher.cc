@@ -7,6 +7,8 @@ namespace {
 
 constexpr int64_t kMostWorkAheadNs = 200'000;
 constexpr int kDeepestPipeline = 8;
+// An execution that has run for so long is not merely late because the machine is busy.
+constexpr int64_t kStuckNs = 2'000'000;
 
 }  // namespace
 
@@ -65,15 +67,18 @@ bool CanShareBatch(const ServableInfo& info, const InferenceRequest& a, const In
 }
 
 int PipelineDepth(int64_t execute_ns, int64_t running_ns, bool batches) {
-  if (execute_ns <= 0 || execute_ns > kMostWorkAheadNs || running_ns > kMostWorkAheadNs) return 1;
+  if (execute_ns <= 0 || execute_ns > kMostWorkAheadNs || running_ns > kStuckNs) return 1;
   const int64_t deepest = batches ? 2 : kDeepestPipeline;
   return static_cast<int>(std::min(deepest, 1 + kMostWorkAheadNs / execute_ns));
 }
 
 int64_t UpdateExecuteTime(int64_t mean_ns, int64_t sample_ns) {
   if (sample_ns <= 0) return mean_ns;
-  if (mean_ns == 0) return sample_ns;
-  return sample_ns > mean_ns ? mean_ns + (sample_ns - mean_ns) / 2 : mean_ns - (mean_ns - sample_ns) / 8;
+  if (mean_ns == 0) return std::min(sample_ns, 2 * kMostWorkAheadNs);
+  // Beyond the limit it does not matter how far: one sample during which the worker did not get a core must not make a fast
+  // model look slow.
+  const int64_t sample = std::min(sample_ns, 2 * kMostWorkAheadNs);
+  return mean_ns + (sample - mean_ns) / 8;
 }
 
 }  // namespace braid

@@ -63,8 +63,7 @@ bool CanShareBatch(const ServableInfo& info, const InferenceRequest& a, const In
 //                 gain by waiting
 int PipelineDepth(int64_t execute_ns, int64_t running_ns, bool batches);
 
-// The running mean of the times of executions that PipelineDepth() is given. It rises faster than it falls:
-// to give too much ahead costs more than to give too little.
+// The running mean of the times of executions that PipelineDepth() is given; a single long one does not move it far.
 int64_t UpdateExecuteTime(int64_t mean_ns, int64_t sample_ns);
 
 }  // namespace braid

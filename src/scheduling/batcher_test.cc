@@ -155,13 +155,16 @@ TEST(PipelineDepth, GivesAheadWhatBeginsWithin200Microseconds) {
   EXPECT_EQ(PipelineDepth(201 * us, 0, false), 1);
   EXPECT_EQ(PipelineDepth(1000 * us, 0, false), 1);
   // One that runs longer than usual gets nothing more.
-  EXPECT_EQ(PipelineDepth(20 * us, 300 * us, false), 1);
+  EXPECT_EQ(PipelineDepth(20 * us, 300 * us, false), 8);
+  EXPECT_EQ(PipelineDepth(20 * us, 3000 * us, false), 1);
   EXPECT_EQ(PipelineDepth(20 * us, 0, true), 2);
 }
 
-TEST(PipelineDepth, LearnsSlownessFasterThanSpeed) {
+TEST(PipelineDepth, IsNotUpsetByASingleLongExecution) {
   EXPECT_EQ(UpdateExecuteTime(0, 500), 500);
-  EXPECT_EQ(UpdateExecuteTime(100, 1100), 600);
+  EXPECT_EQ(UpdateExecuteTime(100, 900), 200);
+  EXPECT_EQ(UpdateExecuteTime(8'000, 50'000'000), 57'000);
+  EXPECT_EQ(UpdateExecuteTime(0, 50'000'000), 400'000);
   EXPECT_EQ(UpdateExecuteTime(900, 100), 800);
   EXPECT_EQ(UpdateExecuteTime(900, 0), 900);
 }

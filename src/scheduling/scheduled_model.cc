@@ -417,7 +417,7 @@ void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const Execution
     if (Slot* slot = SlotOf(instance)) {
       slot->inside = std::max(slot->inside - 1, 0);
       slot->since_ns = now_ns;
-      execute_ns_ = UpdateExecuteTime(execute_ns_, times.output_end_ns - times.input_end_ns);
+      execute_ns_ = UpdateExecuteTime(execute_ns_, times.infer_end_ns - times.input_end_ns);
       ScheduleLocked(now_ns, work);
     }
   }

@@ -79,7 +79,7 @@ struct ServerOptions {
   std::string grpc_address = "0.0.0.0";
   int64_t grpc_port = 8001;
   bool reuse_grpc_port = false;
-  int64_t grpc_infer_thread_count = 2;
+  int64_t grpc_infer_thread_count = 0;  // 0: half as many as there are cores
   std::string grpc_header_forward_pattern;
   std::vector<std::string> grpc_restricted_protocols;
   bool grpc_use_ssl = false;  // also set by --grpc-use-ssl-mutual

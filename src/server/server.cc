@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
@@ -70,7 +72,10 @@ GrpcServer::Options MakeGrpcOptions(const ServerOptions& options) {
   grpc.address = options.grpc_address;
   grpc.port = static_cast<int>(options.grpc_port);
   grpc.reuse_port = options.reuse_grpc_port;
-  grpc.infer_threads = static_cast<int>(options.grpc_infer_thread_count);
+  // Two that wait on the queues of one small machine wake each other up for every call.
+  grpc.infer_threads = options.grpc_infer_thread_count > 0
+                           ? static_cast<int>(options.grpc_infer_thread_count)
+                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency() / 2));
   grpc.load_threads = static_cast<int>(options.model_load_thread_count);
   grpc.use_ssl = options.grpc_use_ssl;
   grpc.ssl_mutual = options.grpc_use_ssl_mutual;

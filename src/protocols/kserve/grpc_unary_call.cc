@@ -26,7 +26,6 @@ void GrpcUnaryCall::OnCalled(bool ok) {
     queue.CallEnded();
     return;
   }
-  if (queue_.taking_calls()) ArmNext();
   Status status = queue_.state().rules->CheckAccess(api_, *context_);
   if (status.ok()) status = CheckServing();
   if (status.ok()) {
@@ -34,6 +33,9 @@ void GrpcUnaryCall::OnCalled(bool ok) {
   } else {
     FinishWithError(status);
   }
+  // After the work is on its way, which somebody waits for; others of these calls wait for clients meanwhile. This object is
+  // still there: gRPC's side of it ends on this thread.
+  if (queue_.taking_calls()) ArmNext();
 }
 
 bool GrpcUnaryCall::ClaimAnswer() {
