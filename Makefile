@@ -10,7 +10,10 @@ ARGS ?=
 export BUILD_FOLDER JOBS
 
 CONFIGURE := cmake --preset release -B $(BUILD_FOLDER)
-TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt
+# The worker's own tests run in the project's Python, which has what they import.
+CONFIGURE_TESTS := $(CONFIGURE) -DBRAID_TESTS=ON -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python
+TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt && \
+	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
 .PHONY: help build serve test bench format check docs clean
@@ -32,7 +35,7 @@ serve: build  ## Build, then serve the example models on this machine (MODELS=fo
 test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@scripts/install-system-packages build test
 	@scripts/python-env test
-	@$(TESTS_ARE_ON) || $(CONFIGURE) -DBRAID_TESTS=ON
+	@$(TESTS_ARE_ON) || $(CONFIGURE_TESTS)
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
 	@scripts/test $(ARGS)
 

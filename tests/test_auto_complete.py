@@ -80,8 +80,6 @@ def test_completion_can_be_switched_off(repository, serve, option):
 
 
 FULL = config("m", [("IN", "FP32", [4])], [("OUT", "FP32", [4])], max_batch_size=4)
-SEQUENCE = FULL + "sequence_batching { }"
-DECOUPLED = FULL + "model_transaction_policy { decoupled: false }"
 
 FAILURES = [
     (
@@ -89,12 +87,6 @@ FAILURES = [
         "c.set_max_batch_size(2)",
         "configuration specified max_batch_size 4, but in auto-complete-config function for model 'm' specified "
         "max_batch_size 2",
-    ),
-    (
-        SEQUENCE,
-        "c.set_dynamic_batching()",
-        "Configuration specified scheduling_choice as 'sequence_batching', but auto-complete-config function for model "
-        "'m' tries to set scheduling_choice as 'dynamic_batching'",
     ),
     (
         FULL,

@@ -164,8 +164,10 @@ def test_requests_of_different_shapes_run_apart(model):
 
         return batch.pool.submit(run)
 
-    futures = [send(2), send(2), send(3)]
-    batch.wait_pending(3)
+    futures = []
+    for count, columns in enumerate((2, 2, 3), 1):
+        futures.append(send(columns))
+        batch.wait_pending(count)
     batch.release()
     assert [f.result(20) for f in futures] == [2, 2, 1]
 

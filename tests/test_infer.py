@@ -32,7 +32,7 @@ SAMPLES = {
 ALL_TYPES = per_request(
     """
     return pb_utils.InferenceResponse(
-        [pb_utils.Tensor(tensor.name().replace("IN", "OUT"), tensor.as_numpy()) for tensor in request.inputs()]
+        [pb_utils.Tensor("OUT" + tensor.name()[2:], tensor.as_numpy()) for tensor in request.inputs()]
     )
     """
 )
@@ -124,7 +124,9 @@ def test_type_survives_json(server, connect, name):
     sample = SAMPLES[name] if name != "BYTES" else strings("", "größe", 'quo"te\n')
     tensor = client.input(f"IN_{name}", sample, binary_data=False)
     result = client.infer("all_types", [tensor], [client.output(f"OUT_{name}", binary_data=False)])
-    assert list(result.as_numpy(f"OUT_{name}")) == list(sample)
+    answer = list(result.as_numpy(f"OUT_{name}"))
+    # The client leaves the text of a JSON string as it is.
+    assert answer == [text.decode() for text in sample] if name == "BYTES" else answer == list(sample)
 
 
 @pytest.mark.parametrize("name", [n for n in WIRE_TYPES if n != "FP16"])
@@ -584,7 +586,7 @@ def test_wrong_number_of_strings(server):
     [
         (
             b"\x01\0\0\0a",
-            "unexpected number of string elements 1 for inference input 'IN' for model 'strings', expecting 2",
+            "expected 2 string elements for inference input 'IN' for model 'strings', got 1",
         ),
         (b"\x01\0\0\0a\x05\0", "incomplete string length indicator for inference input 'IN'"),
         (

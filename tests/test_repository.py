@@ -340,10 +340,6 @@ def test_custom_configuration(repository, serve, connect):
             "version_policy { specific { versions: [5] } }",
             "at least one version must be available under the version policy of model 'a'",
         ),
-        (
-            'input [ { name: "IN" data_type: TYPE_FP32 dims: [2] reshape { shape: [3] } } ]',
-            "has different size for dims and reshape",
-        ),
         ('default_model_filename: "model.txt"', "Model name must end with '.py'. Model name is \"model.txt\"."),
     ],
 )
@@ -373,34 +369,18 @@ def test_strict_readiness_counts_failed_models(repository, serve):
     assert server.request("GET", "/v2/health/ready")[0] == 400
 
 
-def test_reshape(repository, serve, connect):
-    source = per_request("a = get(request, 'IN'); return respond(OUT=np.array(a.shape, dtype=np.float32))")
-    text = (
-        'backend: "python" max_batch_size: 4\n'
-        'input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] reshape { shape: [ 2, 2 ] } } ]\n'
-        'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
-    )
-    repository.add("reshaped", source, text)
-    client = connect("http", serve(repository))
-    result = client.infer("reshaped", {"IN": np.zeros((3, 4), dtype=np.float32)})
-    assert result.as_numpy("OUT").tolist() == [3, 2, 2]
-
-
-def test_warmup_runs_before_the_model_is_ready(repository, serve):
-    source = per_request(
-        """
-        with open(os.path.join(self.args["model_repository"], "warm"), "a") as log:
-            log.write(f"{get(request, 'IN').tolist()}\\n")
-        return respond(OUT=get(request, "IN"))
-        """
-    )
-    warmup = """
-    model_warmup [ {
-      name: "zeros" count: 2
-      inputs { key: "IN" value: { data_type: TYPE_FP32 dims: [ 2 ] zero_data: true } }
-    } ]
-    """
-    text = config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2])], extra=warmup)
-    folder = repository.add("warm", source, text)
-    serve(repository)
-    assert (folder / "warm").read_text() == "[0.0, 0.0]\n" * 2
+@pytest.mark.parametrize(
+    ("extra", "word"),
+    [
+        ("sequence_batching { }", "sequence_batching"),
+        ("model_transaction_policy { decoupled: true }", "decoupled"),
+        ("response_cache { enable: true }", "response_cache"),
+        ('model_warmup [ { name: "w" } ]', "model_warmup"),
+        ('parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "x" } }', "EXECUTION_ENV_PATH"),
+        ('ensemble_scheduling { step [ { model_name: "b" model_version: -1 } ] }', "ensemble_scheduling"),
+    ],
+)
+def test_model_that_needs_what_is_not_there_is_refused(repository, serve, extra, word):
+    repository.add("a", plus(1), PLUS_CONFIG + extra)
+    server = serve(repository, "--exit-on-error=false", ready=False)
+    server.wait_for_log(rf"failed to load 'a' version 1: .*{word}.* not supported")

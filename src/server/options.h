@@ -49,6 +49,7 @@ struct ServerOptions {
   int64_t repository_poll_secs = 15;
   std::string model_config_name;
   int64_t model_load_thread_count = 4;
+  int64_t model_load_retry_count = 0;
   bool auto_complete_config = true;  // --disable-auto-complete-config, --strict-model-config
   bool exit_on_error = true;
   bool strict_readiness = true;

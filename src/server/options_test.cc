@@ -156,8 +156,7 @@ TEST(Options, RefusesWhatIsNotThereWithAReason) {
                                              {"--repoagent-directory=/x"},
                                              {"--trace-level=TIMESTAMPS"},
                                              {"--trace-rate=5"},
-                                             {"--allow-sagemaker=1"},
-                                             {"--model-load-retry-count=3"}}) {
+                                             {"--allow-sagemaker=1"}}) {
     given.push_back("models");
     CommandLine line = Parse(given);
     EXPECT_EQ(line.exit_code, 1) << given[0];

@@ -14,6 +14,7 @@
 #include "repository/model_repository.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/timer_service.h"
+#include "server/heap_trimmer.h"
 #include "server/options_python.h"
 
 namespace braid {
@@ -59,6 +60,7 @@ RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
   repository.strict_readiness = options.strict_readiness;
   repository.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
   repository.load_thread_count = static_cast<int>(options.model_load_thread_count);
+  repository.load_retry_count = static_cast<int>(options.model_load_retry_count);
   repository.backend_directory = options.backend_directory;
   return repository;
 }
@@ -119,7 +121,8 @@ HttpServer::Options MakeHttpOptions(const ServerOptions& options) {
 // In the order in which the parts depend on one another; they go in the reverse order.
 class Server::Parts {
  public:
-  Parts(const ServerOptions& options, Logger& log) : options_(options), log_(log) {}
+  Parts(const ServerOptions& options, Logger& log)
+      : options_(options), log_(log), heap_trimmer_(options.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_, ProcessEnvironment()));
@@ -189,6 +192,7 @@ class Server::Parts {
  private:
   const ServerOptions options_;
   Logger& log_;
+  HeapTrimmer heap_trimmer_;
   Catalog catalog_;
   TimerService timers_;
   std::unique_ptr<PythonBackend> python_;

@@ -52,7 +52,7 @@ class EchoService final : public HttpService {
       response.body = "start";
       HeapAllocator heap;
       Buffer buffer = *heap.Allocate(std::stoul(target.substr(7)));
-      std::memset(buffer.mutable_data(), 'x', buffer.size());
+      std::fill_n(buffer.mutable_data(), buffer.size(), std::byte{'x'});
       response.tail.push_back(std::move(buffer));
       return response;
     }

@@ -34,6 +34,7 @@ void AppendElement(std::string& out, std::string_view text) {
 // Appends the k highest of one row.
 template <class T>
 void ClassifyRow(const std::byte* row, size_t classes, size_t k, const TensorSpec* spec, std::string& out) {
+  if (classes == 0) return;
   std::vector<T> values(classes);
   std::memcpy(values.data(), row, classes * sizeof(T));
   std::vector<size_t> order(classes);

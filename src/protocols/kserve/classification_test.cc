@@ -50,6 +50,9 @@ TEST(Classify, CutsKToTheElementsThereAre) {
   auto empty = Classify(Make<double>(DataType::kFp64, {0, 4}, {}), 2, true, nullptr);
   ASSERT_TRUE(empty.ok());
   EXPECT_EQ(ShapeToString(empty->shape), "[0,0]");
+  auto no_classes = Classify(Make<double>(DataType::kFp64, {2, 0}, {}), 2, true, nullptr);
+  ASSERT_TRUE(no_classes.ok());
+  EXPECT_EQ(ShapeToString(no_classes->shape), "[2,0]");
 }
 
 TEST(Classify, PutsNanLast) {

@@ -319,7 +319,6 @@ void GrpcStreamCall::AdvanceLocked(Next& next) {
     next.message = std::move(waiting_.front());
     waiting_.pop_front();
     waiting_bytes_ -= next.message.size;
-    next.more = !waiting_.empty();
   }
   if (writing_ || !waiting_.empty()) {
     // The end follows the last write.
@@ -353,10 +352,7 @@ void GrpcStreamCall::Run(Next& next) {
   // calls below: each event is of an operation that is started here, the caller's own share keeps the object.
   if (next.read) stream_->Read(&message_, static_cast<GrpcEvent*>(&read_event_));
   if (next.write) {
-    grpc::WriteOptions options;
-    // With another message behind it, this one need not be sent at once.
-    if (next.more) options.set_buffer_hint();
-    stream_->Write(next.message.bytes, options, static_cast<GrpcEvent*>(&written_event_));
+    stream_->Write(next.message.bytes, static_cast<GrpcEvent*>(&written_event_));
   }
   if (next.finish) stream_->Finish(next.status, static_cast<GrpcEvent*>(&finished_event_));
   for (const std::shared_ptr<Cancellation>& cancellation : next.cancel) cancellation->Cancel();

@@ -71,7 +71,6 @@ class GrpcStreamCall {
     bool read = false;
     bool finish = false;
     EncodedMessage message;
-    bool more = false;  // another write follows at once
     grpc::Status status;
     std::vector<std::shared_ptr<Cancellation>> cancel;
   };

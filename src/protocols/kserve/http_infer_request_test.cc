@@ -39,7 +39,7 @@ class Reading : public testing::Test {
     if (!read.ok()) return {};
     const Buffer& data = (*read).request->inputs.at(0).data;
     std::vector<T> values(data.size() / sizeof(T));
-    std::memcpy(values.data(), data.data(), data.size());
+    if (!data.empty()) std::memcpy(values.data(), data.data(), data.size());
     return values;
   }
 
