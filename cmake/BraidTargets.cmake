@@ -29,6 +29,10 @@ endif()
 add_library(braid_warnings INTERFACE)
 target_compile_options(braid_warnings INTERFACE -Wall -Wextra -Werror -Wnon-virtual-dtor -Woverloaded-virtual
                        $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+if(BRAID_SANITIZER)
+  # With the sanitizers' code in between, g++ takes what lies behind an optional or a variant for uninitialized.
+  target_compile_options(braid_warnings INTERFACE -Wno-maybe-uninitialized)
+endif()
 
 # braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...])
 # Builds every .cc of the current folder (tests and benchmarks apart) into library braid_NAME.
