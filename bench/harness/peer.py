@@ -143,7 +143,10 @@ def install(wanted_python=None, say=lambda text: print(text, file=sys.stderr, fl
             _lay_out_backends(facts, root, backends)
             ready.touch()
     versions = subprocess.run(
-        [venv / "bin" / "python", "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=True
+        [venv / "bin" / "python", "-c", "import numpy; print(numpy.__version__)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return Peer(
         python=venv / "bin" / "python",

@@ -170,7 +170,9 @@ def test_sample_without_output_tells_what_the_generator_said():
 
 
 def test_memory_of_a_model_is_the_slope():
-    sample = measure.start_sample({1: 1.0, 10: 4.0}, {1: {"pss": 1, "private": 100}, 10: {"pss": 9, "private": 1000}}, 10)
+    sample = measure.start_sample(
+        {1: 1.0, 10: 4.0}, {1: {"pss": 1, "private": 100}, 10: {"pss": 9, "private": 1000}}, 10
+    )
     assert sample.values["private_kb_per_model"] == 100
     assert {metric.key for metric in workloads.START_METRICS} == set(sample.values)
 

@@ -62,7 +62,8 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
   if (HasInvalidCharacters(config->name())) {
     return InvalidArgumentError("Invalid stub name: contains invalid characters");
   }
-  // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called that first.
+  // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called
+  // that first.
   if (Status supported = CheckSupportedFeatures(*config, limits); !supported.ok()) {
     NormalizeConfig(*config);
     BRAID_RETURN_IF_ERROR(ValidateConfig(*config));

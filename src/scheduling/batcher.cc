@@ -75,8 +75,8 @@ int PipelineDepth(int64_t execute_ns, int64_t running_ns, bool batches) {
 int64_t UpdateExecuteTime(int64_t mean_ns, int64_t sample_ns) {
   if (sample_ns <= 0) return mean_ns;
   if (mean_ns == 0) return std::min(sample_ns, 2 * kMostWorkAheadNs);
-  // Beyond the limit it does not matter how far: one sample during which the worker did not get a core must not make a fast
-  // model look slow.
+  // Beyond the limit it does not matter how far: one sample during which the worker did not get a core must
+  // not make a fast model look slow.
   const int64_t sample = std::min(sample_ns, 2 * kMostWorkAheadNs);
   return mean_ns + (sample - mean_ns) / 8;
 }

@@ -63,7 +63,8 @@ bool CanShareBatch(const ServableInfo& info, const InferenceRequest& a, const In
 //                 gain by waiting
 int PipelineDepth(int64_t execute_ns, int64_t running_ns, bool batches);
 
-// The running mean of the times of executions that PipelineDepth() is given; a single long one does not move it far.
+// The running mean of the times of executions that PipelineDepth() is given; a single long one does not move
+// it far.
 int64_t UpdateExecuteTime(int64_t mean_ns, int64_t sample_ns);
 
 }  // namespace braid

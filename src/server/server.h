@@ -16,17 +16,18 @@ namespace braid {
 
 class Server {
  public:
-  // Binds the ports, so that a conflict shows at once, answers health checks from then on, and loads the startup set;
-  // blocks until every load has ended. `load_status` says which of them failed; what did load is served. Errors: an
-  // option that makes no sense, a port in use, no usable interpreter.
-  static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, Logger& log, Status& load_status);
+  // Binds the ports, so that a conflict shows at once, answers health checks from then on, and loads the
+  // startup set; blocks until every load has ended. `load_status` says which of them failed; what did load is
+  // served. Errors: an option that makes no sense, a port in use, no usable interpreter.
+  static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, Logger& log,
+                                               Status& load_status);
   ~Server();
 
   const ServerAddresses& addresses() const;
   const Catalog& catalog() const;
 
-  // Stops to accept, lets requests in flight end, finalizes every model; all within the exit timeout. Errors: user code
-  // could not be ended in time; the process is then to leave by _exit().
+  // Stops to accept, lets requests in flight end, finalizes every model; all within the exit timeout. Errors:
+  // user code could not be ended in time; the process is then to leave by _exit().
   Status Stop();
 
  private:

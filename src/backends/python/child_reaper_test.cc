@@ -28,7 +28,8 @@ TEST(ChildReaper, TellsExitCodesAndSignals) {
   pid_t sleeper = 0;
   {
     ChildReaper::SpawnScope scope(*reaper);
-    ASSERT_TRUE(reaper->Watch(ForkThat([] { _exit(3); }), [&](ExitCause cause) { exited.set_value(cause); }).ok());
+    ASSERT_TRUE(
+        reaper->Watch(ForkThat([] { _exit(3); }), [&](ExitCause cause) { exited.set_value(cause); }).ok());
     sleeper = ForkThat([] { pause(); });
     ASSERT_TRUE(reaper->Watch(sleeper, [&](ExitCause cause) { killed.set_value(cause); }).ok());
   }

@@ -1,5 +1,5 @@
-// The one gate that every route of the KServe v2 protocols passes: groups of APIs that can be called only with a secret in a
-// header (--http-restricted-api, --grpc-restricted-protocol).
+// The one gate that every route of the KServe v2 protocols passes: groups of APIs that can be called only
+// with a secret in a header (--http-restricted-api, --grpc-restricted-protocol).
 #pragma once
 
 #include <array>
@@ -25,12 +25,14 @@ enum class Api : unsigned char {
 };
 inline constexpr int kApiCount = 9;
 
-// "health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics", "trace", "logging".
+// "health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics",
+// "trace", "logging".
 std::string_view ApiName(Api api);
 
 class AccessPolicy {
  public:
-  // Adds one flag value: "{api}[,{api}...]:{header}={value}". `what` is "api" or "protocol", for the error texts of the contract.
+  // Adds one flag value: "{api}[,{api}...]:{header}={value}". `what` is "api" or "protocol", for the error
+  // texts of the contract.
   Status AddRestriction(std::string_view flag_value, std::string_view what);
 
   struct Restriction {

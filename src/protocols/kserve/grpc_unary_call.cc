@@ -33,8 +33,8 @@ void GrpcUnaryCall::OnCalled(bool ok) {
   } else {
     FinishWithError(status);
   }
-  // After the work is on its way, which somebody waits for; others of these calls wait for clients meanwhile. This object is
-  // still there: gRPC's side of it ends on this thread.
+  // After the work is on its way, which somebody waits for; others of these calls wait for clients meanwhile.
+  // This object is still there: gRPC's side of it ends on this thread.
   if (queue_.taking_calls()) ArmNext();
 }
 
