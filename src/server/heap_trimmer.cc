@@ -1,8 +1,10 @@
 #include "server/heap_trimmer.h"
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 
 #include "base/thread.h"
 
@@ -11,6 +13,16 @@ namespace {
 
 constexpr auto kInterval = std::chrono::seconds(2);
 constexpr int kLooks = 3;
+
+// Memory of this process that is neither a file's nor shared.
+size_t OwnBytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t size = 0;
+  size_t resident = 0;
+  size_t shared = 0;
+  if (!(file >> size >> resident >> shared) || resident < shared) return 0;
+  return (resident - shared) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
 
 }  // namespace
 
@@ -30,7 +42,10 @@ void HeapTrimmer::Run() {
   int excess_seen = 0;
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, kInterval, [this] { return stopping_; })) {
-    excess_seen = mallinfo2().fordblks > keep_bytes_ ? excess_seen + 1 : 0;
+    // The allocator's own count holds its locks for milliseconds, so it is asked only when there can be an
+    // excess at all.
+    const bool excess = OwnBytes() > keep_bytes_ && mallinfo2().fordblks > keep_bytes_;
+    excess_seen = excess ? excess_seen + 1 : 0;
     if (excess_seen < kLooks) continue;
     excess_seen = 0;
     malloc_trim(keep_bytes_);
