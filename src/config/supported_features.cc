@@ -23,10 +23,6 @@ Status CheckSupportedFeatures(const inference::ModelConfig& config, const Featur
     return refuse("'model_repository_agents' is not supported");
   }
   if (!config.runtime().empty()) return refuse("'runtime' is not supported; leave it empty");
-  if (config.parameters().contains("EXECUTION_ENV_PATH")) {
-    return refuse(
-        "parameter 'EXECUTION_ENV_PATH' is not supported; models run in the environment of the server");
-  }
   if (limits.rate_limit) {
     for (const auto& group : config.instance_group()) {
       if (group.has_rate_limiter()) {

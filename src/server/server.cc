@@ -53,6 +53,7 @@ std::vector<std::string> Extensions() {
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
   RepositoryOptions repository;
+  repository.temporary_directory = TemporaryDirectory(ProcessEnvironment());
   repository.model_repositories = options.model_repositories;
   repository.control_mode = options.model_control_mode;
   repository.startup_models = options.startup_models;
@@ -137,6 +138,8 @@ class Server::Parts {
     backend.worker_start = options_.worker_start;
     backend.stub_timeout_seconds = options_.stub_timeout_seconds;
     backend.memory_keep_bytes = options_.memory_keep_bytes;
+    backend.environment_max_bytes = options_.environment_max_bytes;
+    backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
     repository_ = std::make_unique<ModelRepository>(
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
