@@ -30,8 +30,7 @@ Result<std::shared_ptr<TemporaryFolder>> TemporaryFolder::Create(const std::stri
   if (::mkdtemp(made.data()) == nullptr)
     return ErrnoError("failed to create a temporary folder in " + parent, errno);
   UniqueFd lock(::open(made.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  std::string path =
-      parent + "/" + std::string(prefix) + made.substr(made.size() - kRandomPart.size());
+  std::string path = parent + "/" + std::string(prefix) + made.substr(made.size() - kRandomPart.size());
   if (!lock.valid() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 ||
       ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
     const Status status = ErrnoError("failed to lock temporary folder " + path, errno);

@@ -1,5 +1,5 @@
-// What the environment of the process decides: which interpreter runs models that name no environment of their own,
-// and where temporary files lie.
+// What the environment of the process decides: which interpreter runs models that name no environment of
+// their own, and where temporary files lie.
 #pragma once
 
 #include <functional>

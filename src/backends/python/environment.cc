@@ -30,7 +30,8 @@ std::string DescribeDeadLink(const fs::path& path) {
   std::error_code fault;
   const fs::path target = fs::read_symlink(path, fault);
   if (fault) return "";
-  return "; '" + path.string() + "' is a link to '" + target.string() + "', which is no program on this machine";
+  return "; '" + path.string() + "' is a link to '" + target.string() +
+         "', which is no program on this machine";
 }
 
 }  // namespace
@@ -70,8 +71,7 @@ std::vector<std::string> EnvironmentVariables(const char* const* inherited, cons
   for (; *inherited != nullptr; ++inherited) {
     const std::string_view text = *inherited;
     const size_t equals = text.find('=');
-    if (equals != std::string_view::npos)
-      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   const auto prepend = [&variables](const char* name, std::string first) {
     std::string& value = variables[name];

@@ -31,8 +31,8 @@ class PythonEnvironment final : public ModelPreparation {
   WorkerSpawner spawner_;
 };
 
-// The absolute path that a model's configuration names as its environment: $$TRITON_MODEL_DIRECTORY stands for
-// the model's folder, and relative paths are relative to it. Empty when the configuration names none.
+// The absolute path that a model's configuration names as its environment: $$TRITON_MODEL_DIRECTORY stands
+// for the model's folder, and relative paths are relative to it. Empty when the configuration names none.
 std::string EnvironmentPath(const inference::ModelConfig& config, const std::string& model_path);
 
 // The program that runs Python in an environment's folder. Errors: the folder is no environment; a text that

@@ -74,8 +74,9 @@ class Unpacker {
       if (outcome < ARCHIVE_WARN) return SourceError();
       const char* name = archive_entry_pathname(entry);
       if (name == nullptr) return InternalError("an entry has a name that cannot be read");
-      if (Status made = Make(entry, name); !made.ok())
-        return made.WithPrefix("entry '" + std::string(name) + "': ");
+      const Status made = Make(entry, name);
+      if (!given_up_.ok()) return given_up_;
+      if (!made.ok()) return made.WithPrefix("entry '" + std::string(name) + "': ");
       BRAID_RETURN_IF_ERROR(Report());
     }
     done_.archive_bytes = BytesRead();
@@ -98,7 +99,8 @@ class Unpacker {
       return OkStatus();
     done_.archive_bytes = BytesRead();
     reported_ = done_;
-    return report_(done_);
+    given_up_ = report_(done_);
+    return given_up_;
   }
 
   // Of everything that takes an inode.
@@ -141,8 +143,8 @@ class Unpacker {
     }
   }
 
-  // The folder of these names beneath the root, made where it is missing if that is wanted. No part of it is a
-  // symbolic link. The descriptor belongs to this object and lasts until the next call.
+  // The folder of these names beneath the root, made where it is missing if that is wanted. No part of it is
+  // a symbolic link. The descriptor belongs to this object and lasts until the next call.
   Result<int> OpenFolder(const std::vector<std::string>& parts, bool make) {
     if (parts.empty()) return root_.get();
     if (folder_.valid() && parts == folder_parts_) return folder_.get();
@@ -253,6 +255,7 @@ class Unpacker {
   const UnpackReport& report_;
   UnpackProgress done_;
   UnpackProgress reported_;
+  Status given_up_;  // by report_; no fault of the entry at which it happens
   // The folder that was used last: neighbours lie together.
   UniqueFd folder_;
   std::vector<std::string> folder_parts_;

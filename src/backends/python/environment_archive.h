@@ -16,8 +16,8 @@
 namespace braid {
 
 struct UnpackLimits {
-  uint64_t max_bytes = UINT64_MAX;  // of all files together
-  std::string max_bytes_option;     // named when there are more
+  uint64_t max_bytes = UINT64_MAX;    // of all files together
+  std::string max_bytes_option = {};  // named when there are more
   uint64_t max_entries = 2'000'000;
 };
 
@@ -30,9 +30,9 @@ struct UnpackProgress {
 // Called every few files and MiB; an error gives up.
 using UnpackReport = std::function<Status(const UnpackProgress&)>;
 
-// Unpacks the archive open at `archive_fd` into `folder`, which exists and is private and empty; when it fails,
-// what it has written stays there. Blocks on the disk. Errors: INTERNAL, naming the entry that is at fault; not
-// the archive's path, which the caller knows.
+// Unpacks the archive open at `archive_fd` into `folder`, which exists and is private and empty; when it
+// fails, what it has written stays there. Blocks on the disk. Errors: INTERNAL, naming the entry that is at
+// fault; not the archive's path, which the caller knows.
 Result<UnpackProgress> UnpackArchive(int archive_fd, const std::string& folder, const UnpackLimits& limits,
                                      const UnpackReport& report);
 

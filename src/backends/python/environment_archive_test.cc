@@ -76,8 +76,7 @@ class EnvironmentArchive : public ::testing::Test {
       if (entry.hard) archive_entry_set_hardlink(e, entry.link.c_str());
       if (entry.type == AE_IFLNK) archive_entry_set_symlink(e, entry.link.c_str());
       ASSERT_EQ(archive_write_header(a, e), ARCHIVE_OK) << archive_error_string(a);
-      if (!entry.data.empty())
-        archive_write_data(a, entry.data.data(), entry.data.size());
+      if (!entry.data.empty()) archive_write_data(a, entry.data.data(), entry.data.size());
       archive_entry_free(e);
     }
     archive_write_close(a);

@@ -75,7 +75,8 @@ EnvironmentStore::Value EnvironmentStore::Get(const std::string& path,
 
 EnvironmentStore::Value EnvironmentStore::UseFolder(const std::string& path) {
   return environments_.Get(
-      fmt::format("folder {} {}", path, StateOfFolder(path)), [&] { return Make(path, nullptr); }, [this] { return CheckRunning(); });
+      fmt::format("folder {} {}", path, StateOfFolder(path)), [&] { return Make(path, nullptr); },
+      [this] { return CheckRunning(); });
 }
 
 EnvironmentStore::Value EnvironmentStore::UseArchive(
@@ -104,8 +105,7 @@ EnvironmentStore::Value EnvironmentStore::Unpack(const std::string& path, int ar
                                                  uint64_t archive_bytes,
                                                  const std::function<void(const std::string&)>& progress) {
   BRAID_RETURN_IF_ERROR(CheckRunning());
-  BRAID_ASSIGN_OR_RETURN(auto files,
-                         TemporaryFolder::Create(options_.temporary_directory, kFolderPrefix));
+  BRAID_ASSIGN_OR_RETURN(auto files, TemporaryFolder::Create(options_.temporary_directory, kFolderPrefix));
   BRAID_LOG_INFO(log_, "unpacking environment '{}' ({:.1f} MiB) into '{}'", path,
                  static_cast<double>(archive_bytes) / kMiB, files->path());
   const int64_t start = SteadyNowNs();
@@ -115,10 +115,10 @@ EnvironmentStore::Value EnvironmentStore::Unpack(const std::string& path, int ar
     const int64_t now = SteadyNowNs();
     if (now >= next_report) {
       next_report = now + kReportNs;
-      const std::string text = fmt::format(
-          "unpacking environment '{}': {} %, {} files, {:.0f} MiB", path,
-          archive_bytes == 0 ? 100 : done.archive_bytes * 100 / archive_bytes, done.entries,
-          static_cast<double>(done.bytes) / kMiB);
+      const std::string text =
+          fmt::format("unpacking environment '{}': {} %, {} files, {:.0f} MiB", path,
+                      archive_bytes == 0 ? 100 : done.archive_bytes * 100 / archive_bytes, done.entries,
+                      static_cast<double>(done.bytes) / kMiB);
       progress(text);
       if (now >= next_log) {
         next_log = now + kLogNs;

@@ -1,8 +1,8 @@
 // EnvironmentStore: the environments that models name, each made once and shared by its models.
 //
 // A folder is used as it is. An archive is unpacked into a temporary folder, which goes when the last model
-// that uses it goes. An environment that has changed on the disk since it was made is another one: models that
-// are loaded from then on get the new one, those that run keep theirs.
+// that uses it goes. An environment that has changed on the disk since it was made is another one: models
+// that are loaded from then on get the new one, those that run keep theirs.
 #pragma once
 
 #include <atomic>

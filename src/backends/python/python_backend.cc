@@ -25,10 +25,11 @@ Status CheckModelFile(const std::string& path) {
 void WarnOfStub(const std::string& model, const std::string& model_path, Logger& log) {
   const std::string stub = model_path + "/triton_python_backend_stub";
   if (access(stub.c_str(), F_OK) != 0) return;
-  BRAID_LOG_WARNING(log,
-                    "model '{}': '{}' is not used; models run in an interpreter as it is, without a stub: name "
-                    "an environment with parameter EXECUTION_ENV_PATH",
-                    model, stub);
+  BRAID_LOG_WARNING(
+      log,
+      "model '{}': '{}' is not used; models run in an interpreter as it is, without a stub: name "
+      "an environment with parameter EXECUTION_ENV_PATH",
+      model, stub);
 }
 
 PythonEnvironment& EnvironmentOf(const ModelLocation& location) {
@@ -105,8 +106,9 @@ Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocatio
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
   const PythonModelFacts facts = Facts(location, config, 0);
-  BRAID_ASSIGN_OR_RETURN(std::string json, AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                                                              options_.stub_timeout_seconds * 1'000'000'000));
+  BRAID_ASSIGN_OR_RETURN(std::string json,
+                         AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
+                                            options_.stub_timeout_seconds * 1'000'000'000));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
@@ -126,9 +128,10 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
   ModelLocation kept = location;
   kept.preparation.reset();  // the model lets go of its environment before its location
-  return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
-      std::move(kept), Facts(location, *config, options_.memory_keep_bytes), std::move(instances), segment_ids_,
-      arena, std::move(environment), *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
+  return std::unique_ptr<BackendModel>(
+      std::make_unique<PythonModel>(std::move(kept), Facts(location, *config, options_.memory_keep_bytes),
+                                    std::move(instances), segment_ids_, arena, std::move(environment),
+                                    *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
 }
 
 }  // namespace braid

@@ -1,5 +1,5 @@
-// SharedBuilds: what takes long to make is made once for all who ask for it at the same time, and is shared by
-// its users for as long as there are any.
+// SharedBuilds: what takes long to make is made once for all who ask for it at the same time, and is shared
+// by its users for as long as there are any.
 //
 //   SharedBuilds<Environment> environments;
 //   auto one = environments.Get(key, [&] { return Unpack(path); }, [] { return OkStatus(); });
@@ -24,9 +24,10 @@ class SharedBuilds {
  public:
   using Value = Result<std::shared_ptr<T>>;
 
-  // The value of `key`: that which somebody uses, else the outcome of the build that is in progress, else that
-  // of `build`, which runs on this thread. A failed build fails all who waited for it, and the next to ask
-  // tries anew. `waiting` is called about each second while another thread builds; its error ends the wait.
+  // The value of `key`: that which somebody uses, else the outcome of the build that is in progress, else
+  // that of `build`, which runs on this thread. A failed build fails all who waited for it, and the next to
+  // ask tries anew. `waiting` is called about each second while another thread builds; its error ends the
+  // wait.
   Value Get(const std::string& key, const std::function<Value()>& build,
             const std::function<Status()>& waiting) {
     std::unique_lock lock(mutex_);
@@ -75,9 +76,8 @@ class SharedBuilds {
   }
 
   void ForgetUnusedLocked() {
-    std::erase_if(entries_, [](const auto& entry) {
-      return !entry.second.attempt && entry.second.value.expired();
-    });
+    std::erase_if(entries_,
+                  [](const auto& entry) { return !entry.second.attempt && entry.second.value.expired(); });
   }
 
   std::mutex mutex_;

@@ -22,10 +22,10 @@ TEST(SharedBuilds, SharesWhatIsUsedAndMakesAnewWhatIsNot) {
   auto first = builds.Get("a", build, KeepWaiting);
   auto second = builds.Get("a", build, KeepWaiting);
   EXPECT_EQ(*first, *second);
-  EXPECT_EQ(**builds.Get("b", build, KeepWaiting).value(), 2);
+  EXPECT_EQ(*builds.Get("b", build, KeepWaiting).value(), 2);
   first = Make(0);
   second = Make(0);
-  EXPECT_EQ(**builds.Get("a", build, KeepWaiting).value(), 3);
+  EXPECT_EQ(*builds.Get("a", build, KeepWaiting).value(), 3);
 }
 
 TEST(SharedBuilds, AllWhoWaitGetOneOutcome) {
@@ -35,8 +35,7 @@ TEST(SharedBuilds, AllWhoWaitGetOneOutcome) {
     std::latch building(1);
     std::latch go_on(1);
     const auto build = [&]() -> Builds::Value {
-      ++built;
-      building.count_down();
+      if (++built == 1) building.count_down();
       go_on.wait();
       if (!succeeds) return InternalError("no");
       return Make(7);
@@ -49,15 +48,22 @@ TEST(SharedBuilds, AllWhoWaitGetOneOutcome) {
       threads.emplace_back([&, i] { values[i] = builds.Get("a", build, KeepWaiting); });
     }
     // Another key is not held up.
-    EXPECT_TRUE(builds.Get("b", [] { return Make(1); }, KeepWaiting).ok());
+    EXPECT_TRUE(builds
+                    .Get(
+                        "b", [] { return Make(1); }, KeepWaiting)
+                    .ok());
     go_on.count_down();
     for (std::thread& thread : threads) thread.join();
     for (const auto& value : values) {
       ASSERT_EQ(value.ok(), succeeds);
-      if (succeeds) EXPECT_EQ(*value, *values[0]);
-      if (!succeeds) EXPECT_EQ(value.status().message(), "no");
+      if (succeeds) {
+        EXPECT_EQ(*value, *values[0]);
+      } else {
+        // Those who came too late for the first attempt have made one more.
+        EXPECT_EQ(value.status().message(), "no");
+      }
     }
-    if (succeeds) EXPECT_EQ(built, 1);
+    EXPECT_TRUE(built == 1 || !succeeds);
   }
 }
 
@@ -75,7 +81,12 @@ TEST(SharedBuilds, AWaitCanBeGivenUp) {
   });
   building.wait();
   const auto give_up = [] { return Status(UnavailableError("stop")); };
-  EXPECT_EQ(builds.Get("a", [] { return Make(2); }, give_up).status().message(), "stop");
+  EXPECT_EQ(builds
+                .Get(
+                    "a", [] { return Make(2); }, give_up)
+                .status()
+                .message(),
+            "stop");
   go_on.count_down();
   builder.join();
 }

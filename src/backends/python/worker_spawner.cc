@@ -118,9 +118,10 @@ Result<std::string> WorkerSpawner::ReceiveFromZygoteLocked() {
   const int64_t deadline = SteadyNowNs() + options_.timeout_ns;
   while (true) {
     const int64_t left_ms = (deadline - SteadyNowNs()) / 1'000'000;
-    if (left_ms <= 0) return ZygoteLostLocked("it did not answer within " +
-                                                 std::to_string(options_.timeout_ns / 1'000'000'000) +
-                                                 " seconds (--backend-config=python,stub-timeout-seconds)");
+    if (left_ms <= 0)
+      return ZygoteLostLocked("it did not answer within " +
+                              std::to_string(options_.timeout_ns / 1'000'000'000) +
+                              " seconds (--backend-config=python,stub-timeout-seconds)");
     pollfd wait{zygote_.get(), POLLIN, 0};
     const int ready = poll(&wait, 1, static_cast<int>(left_ms));
     if (ready < 0 && errno != EINTR) return ZygoteLostLocked(ErrnoError("poll", errno).message());
