@@ -140,6 +140,7 @@ class Server::Parts {
     backend.memory_keep_bytes = options_.memory_keep_bytes;
     backend.environment_max_bytes = options_.environment_max_bytes;
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
+    backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
     repository_ = std::make_unique<ModelRepository>(
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
@@ -150,6 +151,8 @@ class Server::Parts {
           return std::shared_ptr<Servable>(std::move(servable));
         },
         log_);
+    worker_services_.catalog = &catalog_;
+    worker_services_.model_control = repository_.get();
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
@@ -203,6 +206,7 @@ class Server::Parts {
   HeapTrimmer heap_trimmer_;
   Catalog catalog_;
   TimerService timers_;
+  WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
   std::unique_ptr<KserveContext> context_;

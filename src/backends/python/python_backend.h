@@ -7,6 +7,7 @@
 #include "backends/python/child_reaper.h"
 #include "backends/python/environment_store.h"
 #include "backends/python/output_pump.h"
+#include "backends/python/worker_services.h"
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "scheduling/backend.h"
@@ -27,6 +28,8 @@ class PythonBackend final : public Backend {
     // Where environments are unpacked, and what one may have.
     std::string temporary_directory = "/tmp";
     uint64_t environment_max_bytes = uint64_t{64} << 30;
+    // Outlives the backend.
+    const WorkerServices* services = nullptr;
   };
 
   // `log` outlives the backend; the backend outlives its models and all their buffers.
