@@ -11,8 +11,15 @@ Status CheckSupportedFeatures(const inference::ModelConfig& config, const Featur
   if (config.has_ensemble_scheduling() || config.platform() == "ensemble") {
     return refuse("ensembles ('ensemble_scheduling', platform 'ensemble') are not supported");
   }
-  if (config.has_sequence_batching()) {
-    return refuse("'sequence_batching' is not supported; use 'dynamic_batching' or no scheduler");
+  for (const auto& state : config.sequence_batching().state()) {
+    const std::string who = " of state '" + state.input_name() + "' is not supported; ";
+    if (state.use_same_buffer_for_input_output()) {
+      return refuse("'use_same_buffer_for_input_output'" + who +
+                    "a model gives its new state back as output '" + state.output_name() + "'");
+    }
+    if (state.use_growable_memory()) {
+      return refuse("'use_growable_memory'" + who + "a state may have another size each time without it");
+    }
   }
   if (config.model_transaction_policy().decoupled()) {
     return refuse("'model_transaction_policy { decoupled: true }' is not supported");

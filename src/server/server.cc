@@ -15,6 +15,7 @@
 #include "protocols/metrics/metrics_server.h"
 #include "repository/model_repository.h"
 #include "scheduling/scheduled_model.h"
+#include "scheduling/sequence_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/options_python.h"
@@ -47,7 +48,7 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",     "model_repository", "schedule_policy", "model_configuration",
+  return {"classification",     "sequence", "model_repository", "schedule_policy", "model_configuration",
           "binary_tensor_data", "parameters",       "statistics",      "logging"};
 }
 
@@ -146,6 +147,11 @@ class Server::Parts {
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
+          if (info.config->has_sequence_batching()) {
+            BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model),
+                                                                       timers_, log_, progress, {}));
+            return std::shared_ptr<Servable>(std::move(servable));
+          }
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
                                                                       timers_, log_, progress));
           return std::shared_ptr<Servable>(std::move(servable));
