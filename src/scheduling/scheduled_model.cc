@@ -182,7 +182,7 @@ class Model final : public ScheduledModel,
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
-    request->Fail(std::move(status));
+    request->Refuse(std::move(status));
     return;
   }
   // The request may have ended, and the model with it, before the last lines of this function.
@@ -382,7 +382,11 @@ void Model::End(Ending& ending) {
   InferenceRequest& request = *ending.request;
   if (request.cancellation != nullptr) request.cancellation->ClearListener();
   statistics_.RecordFailure(ReasonOf(ending.why), request.start_ns, timers_.NowNs());
-  request.Fail(ending.why == Why::kRefused ? std::move(ending.status) : StatusOf(ending.why));
+  if (ending.why == Why::kRefused) {
+    request.Refuse(std::move(ending.status));
+  } else {
+    request.Fail(StatusOf(ending.why));
+  }
 }
 
 Status Model::StatusOf(Why why) const {
