@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import itertools
 import json
 import queue
 import socket
@@ -92,6 +93,7 @@ class TritonPythonModel:
 """
 INPUTS = [("SCRIPT", "STRING", [1])]
 OUTPUTS = [("OUT", "STRING", [1]), ("NUMBERS", "FP32", [-1])]
+FLAGS = itertools.count()
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
@@ -101,7 +103,7 @@ def server(module_repository, module_serve):
         module_repository.add(name, SCRIPTED, config(name, INPUTS, OUTPUTS, extra=DECOUPLED))
     for name in ("once", "other"):
         module_repository.add(name, SCRIPTED, config(name, INPUTS, OUTPUTS))
-    return module_serve(module_repository, "--allow-metrics=true")
+    return module_serve(module_repository)
 
 
 @pytest.fixture
@@ -113,15 +115,7 @@ def stub(server):
 @pytest.fixture
 def flag(module_repository):
     """flag(model, name) is the path of a file that scripts of the model wait for, or leave."""
-    made = []
-
-    def path(model, name):
-        made.append(module_repository.path / model / f"{name}-{len(made)}")
-        return made[-1]
-
-    yield path
-    for each in made:
-        each.unlink(missing_ok=True)
+    return lambda model, name: module_repository.path / model / f"{name}-{next(FLAGS)}"
 
 
 def request(model, *steps, id="", empty_final=False):
@@ -276,9 +270,7 @@ def test_many_requests_of_one_stream(stream):
 
 
 def test_errors_between_responses(stream):
-    stream.send(
-        request("many", ["send", "a"], ["error", "not so good", "NOT_FOUND"], ["send", "b"], ["end"], id="e")
-    )
+    stream.send(request("many", ["send", "a"], ["error", "not so good", "NOT_FOUND"], ["send", "b"], ["end"], id="e"))
     a, error, b = stream.take(3)
     assert (a.text, b.text) == ("a", "b")
     assert (error.error, error.id, error.model, error.final) == ("not so good", "e", ("many", "1"), False)
@@ -552,9 +544,7 @@ def test_generate_answers_at_once_for_a_model_that_answers_once(server, flag):
         go.touch()
 
 
-@pytest.mark.parametrize(
-    "steps", [[["end"]], [["many", 2], ["end"]], [["send", "a"], ["last_error", "x", "INTERNAL"]]]
-)
+@pytest.mark.parametrize("steps", [[["end"]], [["many", 2], ["end"]], [["send", "a"], ["last_error", "x", "INTERNAL"]]])
 def test_generate_wants_one_response(server, steps):
     status, answer = generate(server, "many", *steps)
     assert status == 400
@@ -652,9 +642,7 @@ def test_generate_stream_sends_events(server):
     assert events.status == 200
     assert events.response.getheader("Content-Type") == "text/event-stream; charset=utf-8"
     assert events.response.getheader("Transfer-Encoding") == "chunked"
-    assert events.rest() == [
-        {"model_name": "many", "model_version": "1", "id": "s", "OUT": str(n)} for n in range(5)
-    ]
+    assert events.rest() == [{"model_name": "many", "model_version": "1", "id": "s", "OUT": str(n)} for n in range(5)]
 
 
 def test_generate_stream_sends_each_event_at_once(server, flag):

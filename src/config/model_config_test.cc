@@ -196,10 +196,10 @@ TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
   EXPECT_NE(refusal("name: 'm' model_warmup { name: 'w' }"), "");
   EXPECT_NE(refusal("name: 'm' response_cache { enable: true }"), "");
   EXPECT_NE(refusal("name: 'm' parameters { key: 'EXECUTION_ENV_PATH' value { string_value: 'x' } }"), "");
-  EXPECT_EQ(
-      refusal("name: 'm' optimization { eager_batching: true } response_cache {} model_transaction_policy { decoupled: true } "
-              "instance_group { rate_limiter { priority: 2 } }"),
-      "");
+  EXPECT_EQ(refusal("name: 'm' optimization { eager_batching: true } response_cache {} "
+                    "model_transaction_policy { decoupled: true } "
+                    "instance_group { rate_limiter { priority: 2 } }"),
+            "");
 }
 
 TEST(CheckSupportedFeatures, RefusesResourcesOnlyWhenTheyWouldMatter) {

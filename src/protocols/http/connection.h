@@ -146,8 +146,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   Outgoing outgoing_;
   bool streaming_ = false;     // the answer comes in parts
   bool stream_close_ = false;  // and the connection ends with it
-  bool close_after_ = false;  // set before a call runs, constant meanwhile
-  bool omit_body_ = false;    // the same
+  bool close_after_ = false;   // set before a call runs, constant meanwhile
+  bool omit_body_ = false;     // the same
 
   // Owned by the io thread.
   boost::asio::posix::stream_descriptor stream_;

@@ -42,7 +42,9 @@ StreamOutput::Added StreamOutput::Append(int fd, std::string_view part) {
   *end++ = '\r';
   *end++ = '\n';
   if (!chunked_) end = size_line;
-  std::array<iovec, 4> pieces = {Piece(head_), {size_line, static_cast<size_t>(end - size_line)}, Piece(part),
+  std::array<iovec, 4> pieces = {Piece(head_),
+                                 {size_line, static_cast<size_t>(end - size_line)},
+                                 Piece(part),
                                  Piece(chunked_ ? "\r\n" : "")};
   return AddLocked(fd, pieces);
 }

@@ -1,8 +1,8 @@
 // The body of an answer that comes in parts, on its way into a socket. Internal to the HTTP server core.
 //
 // The thread that answers adds parts, which are written at once as far as the socket takes them. What it does
-// not take waits here and is written by Flush(), on the io thread, when the socket is ready. Begin(), Append()
-// and End() come from one thread at a time, the others from any.
+// not take waits here and is written by Flush(), on the io thread, when the socket is ready. Begin(),
+// Append() and End() come from one thread at a time, the others from any.
 #pragma once
 
 #include <mutex>

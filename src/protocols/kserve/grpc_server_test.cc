@@ -641,6 +641,7 @@ TEST_F(GrpcServerTest, SendsWaitingResponsesOfAllSizes) {
 }
 
 TEST_F(GrpcServerTest, CutsOffAStreamWhoseClientDoesNotRead) {
+  log_.set_enabled(LogLevel::kWarning, false);
   ServableInfo info = FakeServable::EchoInfo("repeat", DataType::kUint8);
   info.decoupled = true;
   auto model = Add(info);

@@ -364,10 +364,11 @@ void GrpcStreamCall::Run(Next& next) {
   }
   if (next.finish) stream_->Finish(next.status, static_cast<GrpcEvent*>(&finished_event_));
   if (next.cut_off) {
-    BRAID_LOG_WARNING(queue_.state().context.log,
-                      "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
-                      "wait for it",
-                      kMaxWaitingBytes >> 20);
+    BRAID_LOG_WARNING(
+        queue_.state().context.log,
+        "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
+        "wait for it",
+        kMaxWaitingBytes >> 20);
   }
   for (const std::shared_ptr<Cancellation>& cancellation : next.cancel) cancellation->Cancel();
 }

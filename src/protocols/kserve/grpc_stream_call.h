@@ -11,7 +11,8 @@
 //
 // Threads. Requests are read on the queue's thread; responses come from the backends' threads, and each of
 // these writes directly when no other write is under way, else the queue's thread sends what has gathered:
-// all but the last of it with gRPC's hint that more comes, so that it leaves in few system calls. One mutex guards the state and is never held across a call into gRPC or a servable.
+// all but the last of it with gRPC's hint that more comes, so that it leaves in few system calls. One mutex
+// guards the state and is never held across a call into gRPC or a servable.
 //
 // End. OK after the client has closed its side and all is answered; with `triton_grpc_error: true` in the
 // metadata the status of the first error; UNAVAILABLE when the server drains and nothing is open; otherwise

@@ -1,7 +1,7 @@
 // One POST .../generate or .../generate_stream, from its headers to the end of its answer.
 //
-// generate answers with the one response of the model. From a decoupled model it takes the first, and waits for
-// the end to know that it was the only one; with a second the answer is an error, and the request is
+// generate answers with the one response of the model. From a decoupled model it takes the first, and waits
+// for the end to know that it was the only one; with a second the answer is an error, and the request is
 // cancelled, as nobody would see what else it makes.
 //
 // generate_stream answers with server-sent events, one for each response, as they come; a model that answers

@@ -55,8 +55,8 @@ class GenerateReader {
  private:
   Status ReadField(std::string_view key, element value) {
     const std::vector<TensorSpec>& inputs = target_.info.inputs;
-    const auto spec =
-        std::find_if(inputs.begin(), inputs.end(), [key](const TensorSpec& input) { return input.name == key; });
+    const auto spec = std::find_if(inputs.begin(), inputs.end(),
+                                   [key](const TensorSpec& input) { return input.name == key; });
     if (spec != inputs.end()) {
       const auto index = static_cast<size_t>(spec - inputs.begin());
       if (given_[index]) {
@@ -135,11 +135,10 @@ class GenerateReader {
     }
     total_bytes_ += bytes;
     if (total_bytes_ > target_.max_input_bytes) {
-      return InvalidArgumentError("request size of " + std::to_string(total_bytes_) + " bytes with input '" +
-                                  spec.name + "' of size " + std::to_string(bytes) +
-                                  " bytes exceeds the maximum allowed input size of " +
-                                  std::to_string(target_.max_input_bytes) +
-                                  ". Use --http-max-input-size to increase the limit.");
+      return InvalidArgumentError(
+          "request size of " + std::to_string(total_bytes_) + " bytes with input '" + spec.name +
+          "' of size " + std::to_string(bytes) + " bytes exceeds the maximum allowed input size of " +
+          std::to_string(target_.max_input_bytes) + ". Use --http-max-input-size to increase the limit.");
     }
     if (bytes > 0) {
       BRAID_ASSIGN_OR_RETURN(tensor.data, target_.allocator.Allocate(bytes));

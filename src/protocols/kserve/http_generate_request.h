@@ -17,11 +17,11 @@
 
 namespace braid {
 
-// Reads the body, behind which SIMDJSON_PADDING bytes can be read. Identity of the model, times and sink of the
-// request are the caller's. An input is one value or an array of values, whose shape is fitted to the model's:
-// the batch dimension is 1, and a dimension of any size takes what the others leave (the last one, where there
-// are several; the others are 1 then). Errors: texts of the protocol, for the first key in the order of the
-// body that is wrong.
+// Reads the body, behind which SIMDJSON_PADDING bytes can be read. Identity of the model, times and sink of
+// the request are the caller's. An input is one value or an array of values, whose shape is fitted to the
+// model's: the batch dimension is 1, and a dimension of any size takes what the others leave (the last one,
+// where there are several; the others are 1 then). Errors: texts of the protocol, for the first key in the
+// order of the body that is wrong.
 Result<std::unique_ptr<InferenceRequest>> ReadGenerateRequest(std::string_view json,
                                                               const HttpInferTarget& target,
                                                               simdjson::dom::parser& parser);

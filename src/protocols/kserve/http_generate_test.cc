@@ -110,10 +110,12 @@ TEST_F(GenerateRequest, SaysWhatIsWrong) {
            Case{R"({"TEXT":null})", StatusCode::kInternal, "attempt to access JSON non-string as string"},
            Case{R"({"FLAG":"a","TEXT":1})", StatusCode::kInternal,
                 "attempt to access JSON non-boolean as boolean"},
-           Case{R"({"TEXT":1,"FLAG":"a"})", StatusCode::kInternal, "attempt to access JSON non-string as string"},
+           Case{R"({"TEXT":1,"FLAG":"a"})", StatusCode::kInternal,
+                "attempt to access JSON non-string as string"},
            Case{R"({"N":"a"})", StatusCode::kInternal,
                 "attempt to access JSON non-signed-integer as signed-integer"},
-           Case{R"({"GRID":["a","b"]})", StatusCode::kInternal, "attempt to access JSON non-number as double"},
+           Case{R"({"GRID":["a","b"]})", StatusCode::kInternal,
+                "attempt to access JSON non-number as double"},
            Case{R"({"N":3000000000})", StatusCode::kInternal, "value is out of range for datatype INT32"},
            Case{R"({"N":1,"N":1})", StatusCode::kInvalidArgument, "input 'N' already exists in request"},
            Case{R"({"p":1,"parameters":{"p":2}})", StatusCode::kInvalidArgument,
@@ -127,7 +129,8 @@ TEST_F(GenerateRequest, SaysWhatIsWrong) {
            Case{R"({"binary_data_output":true})", StatusCode::kInvalidArgument,
                 "parameter 'binary_data_output' has no meaning here: answers are JSON"},
            Case{R"({"HALF":1})", StatusCode::kInvalidArgument,
-                "receiving FP16 data via JSON is not supported. Please use the binary data format for input HALF"},
+                "receiving FP16 data via JSON is not supported. Please use the binary data format for input "
+                "HALF"},
            Case{"[]", StatusCode::kInternal,
                 "Unable to parse 'request': attempt to access JSON non-object as object"},
            Case{"", StatusCode::kInternal,
@@ -138,9 +141,10 @@ TEST_F(GenerateRequest, SaysWhatIsWrong) {
     EXPECT_EQ(status.message(), c.message) << c.json;
   }
   max_input_bytes_ = 20;
-  EXPECT_EQ(Error(R"({"N":1,"TEXT":["abcdefgh","abcdefgh"]})").message(),
-            "request size of 28 bytes with input 'TEXT' of size 24 bytes exceeds the maximum allowed input size of "
-            "20. Use --http-max-input-size to increase the limit.");
+  EXPECT_EQ(
+      Error(R"({"N":1,"TEXT":["abcdefgh","abcdefgh"]})").message(),
+      "request size of 28 bytes with input 'TEXT' of size 24 bytes exceeds the maximum allowed input size of "
+      "20. Use --http-max-input-size to increase the limit.");
 }
 
 // ---- Responses ----
@@ -162,8 +166,9 @@ TEST(GenerateResponse, WritesOneValueAsItIsAndOthersAsAList) {
   response.parameters = {{"more", 1.5}, {"TEXT", std::string("hidden")}, {"model_name", true}, {"ok", true}};
   std::string json;
   ASSERT_TRUE(AppendGenerateResponse(json, "", response).ok());
-  EXPECT_EQ(json,
-            R"({"model_name":"m","model_version":"3","more":1.5,"ok":true,"TEXT":"a\"b","GRID":[1,2,3,4],"NONE":[]})");
+  EXPECT_EQ(
+      json,
+      R"({"model_name":"m","model_version":"3","more":1.5,"ok":true,"TEXT":"a\"b","GRID":[1,2,3,4],"NONE":[]})");
   json.clear();
   response.outputs.clear();
   response.parameters.clear();
@@ -191,7 +196,8 @@ class Generate : public testing::Test {
   // A request that runs, for the test to answer.
   std::unique_ptr<InferenceRequest> Run(TestClient& client, FakeServable& model, std::string_view route) {
     model.Hold();
-    client.SendRequest("POST", "/v2/models/" + model.info().name + "/" + std::string(route), R"({"INPUT0":1})");
+    client.SendRequest("POST", "/v2/models/" + model.info().name + "/" + std::string(route),
+                       R"({"INPUT0":1})");
     model.WaitForHeld(1);
     return model.Take();
   }
@@ -211,7 +217,8 @@ class Generate : public testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-constexpr std::string_view kEvent = "data: {\"model_name\":\"many\",\"model_version\":\"1\",\"OUTPUT0\":1.0}\n\n";
+constexpr std::string_view kEvent =
+    "data: {\"model_name\":\"many\",\"model_version\":\"1\",\"OUTPUT0\":1.0}\n\n";
 
 TEST_F(Generate, WaitsForTheEndOfADecoupledRequest) {
   TestClient client = Connect();
@@ -291,14 +298,15 @@ TEST_F(Generate, CancelsWhenTheClientGoesAwayBetweenEvents) {
 }
 
 TEST_F(Generate, CancelsWhatAClientDoesNotRead) {
+  log_.set_enabled(LogLevel::kWarning, false);
   TestClient client = Connect();
   many_->Hold();
-  client.SendRequest("POST", "/v2/models/many/generate_stream",
-                     "{\"INPUT0\":[0" + [] {
-                       std::string values;
-                       for (int i = 0; i < 500'000; ++i) values += ",1.2345678";
-                       return values;
-                     }() + "]}");
+  client.SendRequest(
+      "POST", "/v2/models/many/generate_stream", "{\"INPUT0\":[0" + [] {
+        std::string values;
+        for (int i = 0; i < 500'000; ++i) values += ",1.2345678";
+        return values;
+      }() + "]}");
   many_->WaitForHeld(1);
   auto request = many_->Take();
   int sent = 0;

@@ -16,7 +16,8 @@
 namespace braid {
 
 // Owned by the connection until it has answered, and by itself while its request runs, which a model may do
-// after its answer. Nothing of the server is touched by Respond(): a request may end after the server has gone.
+// after its answer. Nothing of the server is touched by Respond(): a request may end after the server has
+// gone.
 class InferCall final : public HttpCall, public ResponseSink, public std::enable_shared_from_this<InferCall> {
  public:
   struct Setup {

@@ -262,8 +262,10 @@ class RequestReader {
     }
     plan.elements = static_cast<size_t>(*count);
     // Each value takes a character at least, so no memory is taken for what cannot be there.
-    if (plan.elements > json_.size()) return JsonDataError(JsonForm::kNested, "Shape does not match true shape of 'data' field");
-    if (tensor.type == DataType::kBytes) return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &plan.bytes);
+    if (plan.elements > json_.size())
+      return JsonDataError(JsonForm::kNested, "Shape does not match true shape of 'data' field");
+    if (tensor.type == DataType::kBytes)
+      return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &plan.bytes);
     const auto bytes = ByteSize(tensor.type, tensor.shape);
     if (!bytes) {
       return InvalidArgumentError("byte size overflow for input '" + tensor.name + "': shape " +

@@ -107,7 +107,8 @@ Status FillNumbers(element data, JsonForm form, DataType type, size_t count, std
     ++index;
     return LeafError::kNone;
   });
-  if (status.ok() && index != count) return JsonDataError(form, "Shape does not match true shape of 'data' field");
+  if (status.ok() && index != count)
+    return JsonDataError(form, "Shape does not match true shape of 'data' field");
   return status;
 }
 
@@ -163,7 +164,8 @@ Status MeasureJsonStrings(element data, JsonForm form, size_t count, size_t* byt
     *bytes += sizeof(uint32_t) + value.get_string_length().value_unsafe();
     return LeafError::kNone;
   });
-  if (status.ok() && index != count) return JsonDataError(form, "Shape does not match true shape of 'data' field");
+  if (status.ok() && index != count)
+    return JsonDataError(form, "Shape does not match true shape of 'data' field");
   return status;
 }
 

@@ -20,8 +20,8 @@ enum class JsonForm : unsigned char {
 // How many values stand in the flat form.
 size_t CountJsonValues(simdjson::dom::element data);
 
-// Adds the bytes that `count` strings take as a BYTES tensor. Errors: INTERNAL, with the texts of the protocol
-// for values of another kind or number.
+// Adds the bytes that `count` strings take as a BYTES tensor. Errors: INTERNAL, with the texts of the
+// protocol for values of another kind or number.
 Status MeasureJsonStrings(simdjson::dom::element data, JsonForm form, size_t count, size_t* bytes);
 
 // Writes `count` values of a type that JSON can carry to `out`, which has room for them. For BYTES, they were
