@@ -21,9 +21,6 @@ Status CheckSupportedFeatures(const inference::ModelConfig& config, const Featur
       return refuse("'use_growable_memory'" + who + "a state may have another size each time without it");
     }
   }
-  if (config.model_transaction_policy().decoupled()) {
-    return refuse("'model_transaction_policy { decoupled: true }' is not supported");
-  }
   if (config.model_warmup_size() > 0) return refuse("'model_warmup' is not supported");
   if (config.response_cache().enable()) return refuse("'response_cache { enable: true }' is not supported");
   if (config.model_repository_agents().agents_size() > 0) {

@@ -120,8 +120,11 @@ struct InferenceRequest {
 
   // Delivers one response; with `final` the request has ended. REQUIRES: not ended.
   void Respond(std::optional<InferenceResponse> response, bool final);
-  // Ends the request with an error. REQUIRES: not ended.
+  // Ends the request with an error of the servable that took it. REQUIRES: not ended.
   void Fail(Status status);
+  // Ends the request with an error before a servable took it: the response names no model. REQUIRES: not
+  // ended.
+  void Refuse(Status status);
   bool ended() const { return sink == nullptr; }
 };
 
