@@ -8,14 +8,8 @@ Status CheckSupportedFeatures(const inference::ModelConfig& config, const Featur
   auto refuse = [&config](const std::string& what) {
     return UnsupportedError("model '" + config.name() + "': " + what);
   };
-  if (config.has_ensemble_scheduling() || config.platform() == "ensemble") {
-    return refuse("ensembles ('ensemble_scheduling', platform 'ensemble') are not supported");
-  }
   if (config.has_sequence_batching()) {
     return refuse("'sequence_batching' is not supported; use 'dynamic_batching' or no scheduler");
-  }
-  if (config.model_transaction_policy().decoupled()) {
-    return refuse("'model_transaction_policy { decoupled: true }' is not supported");
   }
   if (config.model_warmup_size() > 0) return refuse("'model_warmup' is not supported");
   if (config.response_cache().enable()) return refuse("'response_cache { enable: true }' is not supported");

@@ -13,6 +13,7 @@
 #include "protocols/kserve/http_server.h"
 #include "protocols/kserve/kserve_context.h"
 #include "protocols/metrics/metrics_server.h"
+#include "pipeline/ensemble.h"
 #include "repository/model_repository.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/timer_service.h"
@@ -146,6 +147,9 @@ class Server::Parts {
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
                                                                       timers_, log_, progress));
           return std::shared_ptr<Servable>(std::move(servable));
+        },
+        [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
+          return Ensemble::Create(std::move(info), catalog_, why_missing);
         },
         log_);
     worker_services_.catalog = &catalog_;
