@@ -82,6 +82,7 @@ class RunningEnsemble final : public Ensemble, public std::enable_shared_from_th
   BufferAllocator& input_allocator() override { return memory_; }
   void Infer(std::unique_ptr<InferenceRequest> request) override;
   Readiness readiness() const override;
+  void CheckReadiness(std::function<void(Readiness)> done) override;
   void Stop(int64_t deadline_ns) override;
 
  private:
@@ -233,6 +234,40 @@ Readiness RunningEnsemble::readiness() const {
     if (!step.ready) return {false, DependsOn(info_.name, model) + "which is not ready: " + step.reason};
   }
   return {};
+}
+
+// Asks every step; the first that says no is the answer, which waits for all of them.
+void RunningEnsemble::CheckReadiness(std::function<void(Readiness)> done) {
+  struct Inquiry {
+    std::mutex mutex;
+    size_t open;       // guarded by mutex
+    Readiness result;  // guarded by mutex
+    std::function<void(Readiness)> done;
+  };
+  auto inquiry = std::make_shared<Inquiry>();  // shared by the answers
+  inquiry->open = plan_->nodes.size() + 1;
+  inquiry->result = readiness();
+  inquiry->done = std::move(done);
+  auto close = [inquiry](Readiness result) {
+    {
+      std::lock_guard lock(inquiry->mutex);
+      if (inquiry->result.ready) inquiry->result = std::move(result);
+      if (--inquiry->open > 0) return;
+    }
+    inquiry->done(std::move(inquiry->result));
+  };
+  for (const auto& node : plan_->nodes) {
+    const std::string who = DependsOn(info_.name, node->servable().name());
+    auto servable = node->servable().Get();
+    if (!servable.ok()) {
+      close({false, who + std::string(kNoVersion)});
+      continue;
+    }
+    (*servable)->CheckReadiness([close, who, keep = *servable](Readiness step) {
+      close(step.ready ? Readiness() : Readiness{false, who + "which is not ready: " + step.reason});
+    });
+  }
+  close({});
 }
 
 void RunningEnsemble::Stop(int64_t deadline_ns) {

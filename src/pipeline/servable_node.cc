@@ -45,6 +45,8 @@ std::unique_ptr<InferenceRequest> MakeStepRequest(const InferenceRequest& from, 
   request->requested_outputs = outputs;
   request->start_ns = SteadyNowNs();
   request->cancellation = run.cancellation;
+  request->call_chain = from.call_chain;
+  if (from.trace) request->trace = from.trace->StartChild(request->model_name, request->model_version);
   return request;
 }
 

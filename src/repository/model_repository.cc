@@ -147,7 +147,8 @@ class ModelRepository::Impl {
   Result<std::map<std::string, Status>> LoadTogether(const std::vector<LoadRequest>& wanted);
   Status Claim(const std::map<std::string, LoadRequest>& requests);
   void LoadAndRelease(const LoadRequest& request, const Dependencies& uses, Status& status);
-  std::set<std::string> LookForUses(const LoadRequest& request);
+  std::set<std::string> LookForUses(const LoadRequest& request) const;
+  std::optional<std::set<std::string>> WhatItKeeps(const std::string& name) const;
   void RefreshEnsembles();
   uint64_t UsesKeyLocked(const std::set<std::string>& uses) const;
   Dependencies UsesLocked() const;
@@ -430,18 +431,23 @@ Result<std::map<std::string, Status>> ModelRepository::Impl::LoadTogether(
     LoadRequest request = std::move(todo.back());
     todo.pop_back();
     const std::string name = request.model_name;
-    if (requests.contains(name)) continue;
-    for (const std::string& used : uses[name] = LookForUses(request)) {
+    if (uses.contains(name)) continue;
+    const auto kept = WhatItKeeps(name);
+    const bool asked_for = std::any_of(wanted.begin(), wanted.end(),
+                                       [&name](const auto& one) { return one.model_name == name; });
+    uses[name] = kept && !asked_for ? *kept : LookForUses(request);
+    for (const std::string& used : uses[name]) {
       todo.insert(todo.begin(), {.model_name = used, .config_json = {}, .files = {}});
     }
-    requests.emplace(name, std::move(request));
+    if (!kept || asked_for) requests.emplace(name, std::move(request));
   }
   BRAID_RETURN_IF_ERROR(Claim(requests));
   std::map<std::string, Status> loaded;
   for (const auto& [name, request] : requests) loaded[name];
   for (const auto& group : LoadOrder(uses)) {
     ParallelFor(group.size(), options_.load_thread_count, [&](size_t i) {
-      LoadAndRelease(requests.at(group[i]), uses, loaded.at(group[i]));
+      const auto request = requests.find(group[i]);
+      if (request != requests.end()) LoadAndRelease(request->second, uses, loaded.at(group[i]));
     });
   }
   RefreshEnsembles();
@@ -472,21 +478,24 @@ void ModelRepository::Impl::LoadAndRelease(const LoadRequest& request, const Dep
 }
 
 // What a model would use if it were loaded now. One that cannot be read uses nothing; its load says why.
-std::set<std::string> ModelRepository::Impl::LookForUses(const LoadRequest& request) {
+std::set<std::string> ModelRepository::Impl::LookForUses(const LoadRequest& request) const {
   if (request.config_json) {
     const auto config = ConfigFromJson(*request.config_json);
     return config.ok() ? ModelsUsedBy(*config) : std::set<std::string>();
-  }
-  {
-    // What came with a request is not on disk, and stays as it is.
-    std::lock_guard lock(mutex_);
-    auto model = models_.find(request.model_name);
-    if (model != models_.end() && model->second.from_files) return model->second.uses;
   }
   const auto folder = folders_.Open(request.model_name);
   if (!folder.ok()) return {};
   const auto config = ReadConfig(request, *folder);
   return config.ok() && *config ? ModelsUsedBy(**config) : std::set<std::string>();
+}
+
+// What a model uses that came with a load request and is served: an ensemble takes it as it is. Nothing for
+// others.
+std::optional<std::set<std::string>> ModelRepository::Impl::WhatItKeeps(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  auto model = models_.find(name);
+  if (model == models_.end() || !model->second.from_files || model->second.served.empty()) return {};
+  return model->second.uses;
 }
 
 // Which builds of its models an ensemble is made of.
@@ -554,13 +563,6 @@ std::string ModelRepository::Impl::WhyMissing(const std::string& name) const {
 
 Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request, const Dependencies& uses) {
   const std::string& name = request.model_name;
-  {
-    // A model that came with a request serves an ensemble as it is.
-    std::lock_guard lock(mutex_);
-    const Model& model = models_[name];
-    const bool asked_for_itself = request.config_json || !request.files.empty() || model.on_disk;
-    if (model.from_files && !model.served.empty() && !asked_for_itself) return OkStatus();
-  }
   auto plan = MakePlan(request);
   {
     std::lock_guard lock(mutex_);
