@@ -116,7 +116,7 @@ def server(module_repository, module_serve):
                                    "return respond(OUT=get(request, 'IN'))"),
           config(None, IN, OUT, extra="instance_group [ { count: 3 } ]"))  # fmt: skip
     ensemble(r, "line", chain("one", "two", "one"))
-    ensemble(r, "nested", chain("one", "pass") [:1] + [step("line", {"X": "t1"}, {"Y": "Y"})])
+    ensemble(r, "nested", chain("one", "pass")[:1] + [step("line", {"X": "t1"}, {"Y": "Y"})])
     diamond = [
         step("sum", {"A": "L", "B": "R"}, {"OUT": "Y"}),
         step("one", {"IN": "T"}, {"OUT": "L"}),
@@ -309,9 +309,7 @@ class Stream:
         client.raw.start_stream(lambda result, error: self.answers.put((result, error)))
 
     def ask(self, model, x, **more):
-        self.client.raw.async_stream_infer(
-            model, [self.client.input("X", x)], enable_empty_final_response=True, **more
-        )
+        self.client.raw.async_stream_infer(model, [self.client.input("X", x)], enable_empty_final_response=True, **more)
 
     def responses(self):
         """Until the final one: the first elements of Y, and the error."""

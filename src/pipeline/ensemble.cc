@@ -102,7 +102,8 @@ class RunningEnsemble final : public Ensemble, public std::enable_shared_from_th
 class RunningEnsemble::Client final : public SessionClient {
  public:
   // The ensemble lives as long as the request is inside its gate.
-  Client(RunningEnsemble& ensemble, std::shared_ptr<const Plan> plan, std::unique_ptr<InferenceRequest> request)
+  Client(RunningEnsemble& ensemble, std::shared_ptr<const Plan> plan,
+         std::unique_ptr<InferenceRequest> request)
       : ensemble_(ensemble), plan_(std::move(plan)), request_(std::move(request)) {}
 
   const InferenceRequest& request() const override { return *request_; }
@@ -219,7 +220,8 @@ const ServableReference* RunningEnsemble::FirstStep() const {
   for (size_t i = 0; i < plan_->nodes.size(); ++i) {
     for (const Graph::Port& port : graph.nodes()[i].inputs) {
       const auto& inputs = graph.inputs();
-      if (std::find(inputs.begin(), inputs.end(), port.tensor) != inputs.end()) return &plan_->nodes[i]->servable();
+      if (std::find(inputs.begin(), inputs.end(), port.tensor) != inputs.end())
+        return &plan_->nodes[i]->servable();
     }
   }
   return nullptr;

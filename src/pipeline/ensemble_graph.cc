@@ -39,13 +39,13 @@ class TensorTable {
     for (const Sighting& other : it->second) {
       if (other.spec->type != spec.type) {
         return InvalidArgumentError("tensor '" + tensor + "' has data type " +
-                                    std::string(ConfigName(other.spec->type)) + " as " + other.where + " but " +
-                                    std::string(ConfigName(spec.type)) + " as " + where);
+                                    std::string(ConfigName(other.spec->type)) + " as " + other.where +
+                                    " but " + std::string(ConfigName(spec.type)) + " as " + where);
       }
       if (!Compatible(other.spec->shape, spec.shape)) {
         return InvalidArgumentError("tensor '" + tensor + "' has shape " + ShapeToString(other.spec->shape) +
-                                    " as " + other.where + " but " + ShapeToString(spec.shape) + " as " + where +
-                                    ", batch dimensions included");
+                                    " as " + other.where + " but " + ShapeToString(spec.shape) + " as " +
+                                    where + ", batch dimensions included");
       }
     }
     it->second.push_back({std::move(where), &spec});

@@ -62,15 +62,18 @@ TEST_F(EnsembleTest, BranchesRunBesideEachOtherAndShareTheirTensor) {
   AddStep("split", Identity());
   auto left = AddStep("left");
   auto right = AddStep("right");
-  AddStep("join", [](std::unique_ptr<InferenceRequest> request) {
-    EXPECT_EQ(request->inputs[0].name, "A");
-    EXPECT_EQ(request->inputs[1].name, "B");
-    const int32_t sum = Int32Values(request->inputs[0])[0] + 100 * Int32Values(request->inputs[1])[0];
-    request->Respond(FakeStep::Response({Int32Tensor("OUT", {sum})}), true);
-  }, false, {"A", "B"});
-  auto e = Serve(StepText("split", "X", "T") + StepText("left", "T", "L") + StepText("right", "T", "R") +
-                 "step { model_name: 'join' input_map { key: 'B' value: 'R' } input_map { key: 'A' value: 'L' } "
-                 "output_map { key: 'OUT' value: 'Y' } }");
+  AddStep("join",
+          [](std::unique_ptr<InferenceRequest> request) {
+            EXPECT_EQ(request->inputs[0].name, "A");
+            EXPECT_EQ(request->inputs[1].name, "B");
+            const int32_t sum = Int32Values(request->inputs[0])[0] + 100 * Int32Values(request->inputs[1])[0];
+            request->Respond(FakeStep::Response({Int32Tensor("OUT", {sum})}), true);
+          },
+          false, {"A", "B"});
+  auto e =
+      Serve(StepText("split", "X", "T") + StepText("left", "T", "L") + StepText("right", "T", "R") +
+            "step { model_name: 'join' input_map { key: 'B' value: 'R' } input_map { key: 'A' value: 'L' } "
+            "output_map { key: 'OUT' value: 'Y' } }");
   KeepingSink sink;
   Ask(e, sink, {3});
   ASSERT_EQ(left->kept(), 1u);
@@ -163,8 +166,10 @@ TEST_F(EnsembleTest, OptionalInputsThatNothingFeedsAreNotSent) {
   const_cast<TensorSpec&>(step->info().inputs[1]).optional = true;
   const_cast<TensorSpec&>(step->info().inputs[2]).optional = true;
   catalog_.Publish(step);
-  auto made = Make("step { model_name: 'a' input_map { key: 'IN' value: 'X' } input_map { key: 'ALSO' value: 'W' } "
-                   "output_map { key: 'OUT' value: 'Y' } }", {"Y"}, {"X", "W"});
+  auto made = Make(
+      "step { model_name: 'a' input_map { key: 'IN' value: 'X' } input_map { key: 'ALSO' value: 'W' } "
+      "output_map { key: 'OUT' value: 'Y' } }",
+      {"Y"}, {"X", "W"});
   ASSERT_TRUE(made.ok()) << made.status();
   const_cast<TensorSpec&>((*made)->info().inputs[1]).optional = true;
   KeepingSink without;
@@ -230,14 +235,16 @@ TEST_F(EnsembleTest, NothingIsGivenBeforeAllStepsAreWell) {
 }
 
 TEST_F(EnsembleTest, AMissingOutputIsADeadlock) {
-  AddStep("a", [](std::unique_ptr<InferenceRequest> request) { request->Respond(FakeStep::Response({}), true); });
+  AddStep("a",
+          [](std::unique_ptr<InferenceRequest> request) { request->Respond(FakeStep::Response({}), true); });
   AddStep("b", Plus(1));
   auto e = Serve(StepText("a", "X", "T") + StepText("b", "T", "Y"));
   KeepingSink sink;
   Ask(e, sink);
-  EXPECT_EQ(sink.status(),
-            InternalError("in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
-                          "ensemble steps can be made"));
+  EXPECT_EQ(
+      sink.status(),
+      InternalError("in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
+                    "ensemble steps can be made"));
   // A step that ends without a word is no better.
   AddStep("a", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
   KeepingSink silent;
@@ -386,14 +393,17 @@ TEST_F(EnsembleTest, InputsGoToTheMemoryOfTheirFirstStep) {
 
 TEST_F(EnsembleTest, EveryResponseOfADecoupledStepFlowsOn) {
   auto stream = AddStep("stream", {}, true);
-  AddStep("add", [](std::unique_ptr<InferenceRequest> request) {
-    const int32_t sum = Int32Values(request->inputs[0])[0] + Int32Values(request->inputs[1])[0];
-    request->Respond(FakeStep::Response({Int32Tensor("OUT", {sum})}), true);
-  }, false, {"A", "B"});
+  AddStep("add",
+          [](std::unique_ptr<InferenceRequest> request) {
+            const int32_t sum = Int32Values(request->inputs[0])[0] + Int32Values(request->inputs[1])[0];
+            request->Respond(FakeStep::Response({Int32Tensor("OUT", {sum})}), true);
+          },
+          false, {"A", "B"});
   auto late = AddStep("late");
-  auto e = Serve(StepText("stream", "X", "S") + StepText("late", "X", "L") +
-                 "step { model_name: 'add' input_map { key: 'A' value: 'S' } input_map { key: 'B' value: 'L' } "
-                 "output_map { key: 'OUT' value: 'Y' } }");
+  auto e =
+      Serve(StepText("stream", "X", "S") + StepText("late", "X", "L") +
+            "step { model_name: 'add' input_map { key: 'A' value: 'S' } input_map { key: 'B' value: 'L' } "
+            "output_map { key: 'OUT' value: 'Y' } }");
   EXPECT_TRUE(e->info().decoupled);
   EXPECT_TRUE(e->info().config->model_transaction_policy().decoupled());
   KeepingSink sink;
@@ -460,7 +470,9 @@ TEST_F(EnsembleTest, StreamsOfStreamsKeepTheirOrder) {
 }
 
 TEST_F(EnsembleTest, AStreamWithoutResponsesEndsWithoutOne) {
-  AddStep("stream", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); }, true);
+  AddStep(
+      "stream", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); },
+      true);
   auto e = Serve(StepText("stream", "X", "Y"));
   KeepingSink sink;
   Ask(e, sink);
@@ -469,9 +481,12 @@ TEST_F(EnsembleTest, AStreamWithoutResponsesEndsWithoutOne) {
 }
 
 TEST_F(EnsembleTest, AStreamOfWhichNothingIsWantedIsDropped) {
-  AddStep("stream", [](std::unique_ptr<InferenceRequest> request) {
-    for (int i = 0; i < 5; ++i) request->Respond(FakeStep::Response({Int32Tensor("OUT", {i})}), i == 4);
-  }, true);
+  AddStep(
+      "stream",
+      [](std::unique_ptr<InferenceRequest> request) {
+        for (int i = 0; i < 5; ++i) request->Respond(FakeStep::Response({Int32Tensor("OUT", {i})}), i == 4);
+      },
+      true);
   AddStep("plain", Plus(1));
   auto e = Serve(StepText("stream", "X", "S") + StepText("plain", "X", "Y"), {"S", "Y"});
   KeepingSink sink;
@@ -536,25 +551,31 @@ TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
   EXPECT_EQ(fault("step { }"), "in ensemble 'e', step '' (number 1) must specify 'model_name'");
   EXPECT_EQ(fault("step { model_name: 'a' model_namespace: 'n' }"),
             "in ensemble 'e', 'model_namespace' of step 'a' (number 1) is not supported; leave it empty");
-  EXPECT_EQ(fault("step { model_name: 'a' input_map { key: 'WRONG' value: 'X' } }"),
-            "in ensemble 'e', the 'input_map' of step 'a' (number 1) names input 'WRONG', which model 'a' does not "
-            "have");
-  EXPECT_EQ(fault("step { model_name: 'a' output_map { key: 'OUT' value: 'Y' } }"),
-            "in ensemble 'e', the 'input_map' of step 'a' (number 1) lacks input 'IN', which model 'a' needs");
-  EXPECT_EQ(fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } output_map { key: 'Z' value: 'Y' } }"),
-            "in ensemble 'e', the 'output_map' of step 'a' (number 1) names output 'Z', which model 'a' does not "
-            "have");
-  EXPECT_EQ(fault(StepText("floats", "X", "Y")),
-            "in ensemble 'e', tensor 'X' has data type TYPE_INT32 as input of the ensemble but TYPE_FP32 as input "
-            "'IN' of step 'floats' (number 1)");
-  EXPECT_EQ(fault(StepText("pairs", "X", "T") + StepText("a", "T", "Y")),
-            "in ensemble 'e', tensor 'T' has shape [4,4] as output 'OUT' of step 'pairs' (number 1) but [-1] as "
-            "input 'IN' of step 'a' (number 2), batch dimensions included");
+  EXPECT_EQ(
+      fault("step { model_name: 'a' input_map { key: 'WRONG' value: 'X' } }"),
+      "in ensemble 'e', the 'input_map' of step 'a' (number 1) names input 'WRONG', which model 'a' does not "
+      "have");
+  EXPECT_EQ(
+      fault("step { model_name: 'a' output_map { key: 'OUT' value: 'Y' } }"),
+      "in ensemble 'e', the 'input_map' of step 'a' (number 1) lacks input 'IN', which model 'a' needs");
+  EXPECT_EQ(
+      fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } output_map { key: 'Z' value: 'Y' } }"),
+      "in ensemble 'e', the 'output_map' of step 'a' (number 1) names output 'Z', which model 'a' does not "
+      "have");
+  EXPECT_EQ(
+      fault(StepText("floats", "X", "Y")),
+      "in ensemble 'e', tensor 'X' has data type TYPE_INT32 as input of the ensemble but TYPE_FP32 as input "
+      "'IN' of step 'floats' (number 1)");
+  EXPECT_EQ(
+      fault(StepText("pairs", "X", "T") + StepText("a", "T", "Y")),
+      "in ensemble 'e', tensor 'T' has shape [4,4] as output 'OUT' of step 'pairs' (number 1) but [-1] as "
+      "input 'IN' of step 'a' (number 2), batch dimensions included");
   EXPECT_EQ(fault(StepText("a", "X", "Y") + StepText("b", "X", "Y")),
             "in ensemble 'e', tensor 'Y' is made twice: by step 'a' (number 1) and by step 'b' (number 2)");
   EXPECT_EQ(fault(StepText("a", "X", "Z")), "in ensemble 'e', output 'Y' is not made by any step");
-  EXPECT_EQ(fault(StepText("a", "T", "U") + StepText("b", "U", "T") + StepText("a", "X", "Y")),
-            "in ensemble 'e', these steps wait for each other: 'a' (number 1) -> 'b' (number 2) -> 'a' (number 1)");
+  EXPECT_EQ(
+      fault(StepText("a", "T", "U") + StepText("b", "U", "T") + StepText("a", "X", "Y")),
+      "in ensemble 'e', these steps wait for each other: 'a' (number 1) -> 'b' (number 2) -> 'a' (number 1)");
   EXPECT_EQ(fault(StepText("a", "X", "Y")), "");
 }
 
@@ -573,8 +594,10 @@ TEST_F(EnsembleTest, RefusesWhatAnEnsembleCannotHave) {
             "ensemble scheduling cannot be set for model 'm' whose platform is not 'ensemble'");
   EXPECT_EQ(fault("name: 'm' platform: 'ensemble' ensemble_scheduling { } instance_group { count: 1 }"),
             "'instance_group' cannot be specified for ensemble 'm'");
-  EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } model_warmup { name: 'w' }"), HasSubstr("'model_warmup'"));
-  EXPECT_EQ(fault("name: 'm' ensemble_scheduling { }"), "in ensemble 'm', at least one output must be specified");
+  EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } model_warmup { name: 'w' }"),
+              HasSubstr("'model_warmup'"));
+  EXPECT_EQ(fault("name: 'm' ensemble_scheduling { }"),
+            "in ensemble 'm', at least one output must be specified");
 }
 
 }  // namespace

@@ -31,8 +31,9 @@ class Graph::Builder {
     const auto tensor = static_cast<uint32_t>(graph_.tensors_.size());
     auto [it, added] = by_name_.emplace(name, tensor);
     if (!added) {
-      return Invalid("tensor '" + name + "' is made twice: by " + ProducerName(it->second) + " and by " +
-                     (producer == kNone ? std::string("the inputs") : "step " + graph_.nodes_[producer].name));
+      return Invalid(
+          "tensor '" + name + "' is made twice: by " + ProducerName(it->second) + " and by " +
+          (producer == kNone ? std::string("the inputs") : "step " + graph_.nodes_[producer].name));
     }
     graph_.tensors_.push_back({.name = name, .consumers = {}});
     producers_.push_back(producer);

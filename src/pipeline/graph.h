@@ -54,9 +54,9 @@ class Graph {
     std::vector<Port> inputs;
     std::vector<Port> outputs;
     bool many = false;
-    uint32_t scope = kRoot;       // in which it runs
-    uint32_t place = 0;           // among the nodes of that scope
-    uint32_t opens = kNone;       // the scope of its answers, when there can be many
+    uint32_t scope = kRoot;  // in which it runs
+    uint32_t place = 0;      // among the nodes of that scope
+    uint32_t opens = kNone;  // the scope of its answers, when there can be many
   };
   struct Tensor {
     std::string name;

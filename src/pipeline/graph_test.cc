@@ -29,10 +29,11 @@ TEST(Graph, EveryTensorHasOneProducer) {
 }
 
 TEST(Graph, NamesTheStepsOfACycle) {
-  EXPECT_EQ(Fault({"x"}, {"c"},
-                  {MakeNode("before", {"x"}, {"w"}), MakeNode("a", {"w", "c"}, {"a"}), MakeNode("b", {"a"}, {"b"}),
-                   MakeNode("c", {"b"}, {"c"}), MakeNode("after", {"c"}, {"d"})}),
-            "these steps wait for each other: 'a' -> 'b' -> 'c' -> 'a'");
+  EXPECT_EQ(
+      Fault({"x"}, {"c"},
+            {MakeNode("before", {"x"}, {"w"}), MakeNode("a", {"w", "c"}, {"a"}), MakeNode("b", {"a"}, {"b"}),
+             MakeNode("c", {"b"}, {"c"}), MakeNode("after", {"c"}, {"d"})}),
+      "these steps wait for each other: 'a' -> 'b' -> 'c' -> 'a'");
   EXPECT_EQ(Fault({}, {"a"}, {MakeNode("a", {"a"}, {"a"})}), "these steps wait for each other: 'a' -> 'a'");
 }
 
@@ -51,16 +52,20 @@ TEST(Graph, WhatLiesBehindManyAnswersIsInTheirScope) {
 }
 
 TEST(Graph, RefusesToJoinStreamsThatAreNotOneWithinTheOther) {
-  const std::vector<NodeSpec> streams = {MakeNode("a", {"x"}, {"s"}, true), MakeNode("b", {"x"}, {"t"}, true)};
-  EXPECT_EQ(Fault({"x"}, {"s", "t"}, streams),
-            "the response joins the responses of step 'a' and of step 'b', which both may respond any number of "
-            "times; which responses belong together is not defined");
+  const std::vector<NodeSpec> streams = {MakeNode("a", {"x"}, {"s"}, true),
+                                         MakeNode("b", {"x"}, {"t"}, true)};
+  EXPECT_EQ(
+      Fault({"x"}, {"s", "t"}, streams),
+      "the response joins the responses of step 'a' and of step 'b', which both may respond any number of "
+      "times; which responses belong together is not defined");
   auto joined = streams;
   joined.push_back(MakeNode("c", {"s", "t"}, {"u"}));
   EXPECT_EQ(Fault({"x"}, {"u"}, joined).substr(0, 46), "step 'c' joins the responses of step 'a' and o");
   EXPECT_TRUE(Graph::Build({"x"}, {"s"}, streams).ok());
   // One after the other is well.
-  EXPECT_TRUE(Graph::Build({"x"}, {"s", "t"}, {MakeNode("a", {"x"}, {"s"}, true), MakeNode("b", {"s"}, {"t"}, true)}).ok());
+  EXPECT_TRUE(
+      Graph::Build({"x"}, {"s", "t"}, {MakeNode("a", {"x"}, {"s"}, true), MakeNode("b", {"s"}, {"t"}, true)})
+          .ok());
 }
 
 }  // namespace

@@ -196,7 +196,8 @@ void RunningSession::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionCl
     OpenLocked(root, nullptr, Graph::kRoot);
     for (uint32_t tensor : graph_->inputs()) {
       const std::string& name = graph_->tensors()[tensor].name;
-      auto given = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& t) { return t.name == name; });
+      auto given =
+          std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& t) { return t.name == name; });
       SetLocked(root, tensor, given == inputs.end() ? std::nullopt : std::optional(std::move(*given)));
       if (given != inputs.end()) inputs.erase(given);
     }
@@ -237,9 +238,8 @@ void RunningSession::FailLocked(Status status) {
   for (Action& action : actions) {
     (action.kind == Action::Kind::kRun ? garbage_.actions : actions_).push_back(std::move(action));
   }
-  actions_.push_back({.kind = Action::Kind::kFail,
-                      .status = std::move(status),
-                      .cancelled = std::exchange(running_, {})});
+  actions_.push_back(
+      {.kind = Action::Kind::kFail, .status = std::move(status), .cancelled = std::exchange(running_, {})});
   garbage_.flows.splice(garbage_.flows.end(), root_);
 }
 
@@ -267,7 +267,8 @@ void RunningSession::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
   Flow& flow = *run.flow;
   if (!node.many) {
     if (flow.answered[node.place]) {
-      FailLocked(InternalError("step " + node.name + " responded more than once, which it did not do when it "
+      FailLocked(InternalError("step " + node.name +
+                               " responded more than once, which it did not do when it "
                                "was loaded"));
       return;
     }
@@ -276,8 +277,8 @@ void RunningSession::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
     return;
   }
   if (flows_ >= kMostFlows) {
-    FailLocked(UnavailableError("more than " + std::to_string(kMostFlows) + " responses of step " + node.name +
-                                " wait for the steps after it"));
+    FailLocked(UnavailableError("more than " + std::to_string(kMostFlows) + " responses of step " +
+                                node.name + " wait for the steps after it"));
     return;
   }
   ++flows_;

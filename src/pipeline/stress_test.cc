@@ -1,5 +1,5 @@
-// Ensembles between real threads: steps that answer from threads of their own, streams, faults and clients that
-// go away. Says little by itself; it is there for the sanitizers.
+// Ensembles between real threads: steps that answer from threads of their own, streams, faults and clients
+// that go away. Says little by itself; it is there for the sanitizers.
 #include <atomic>
 #include <deque>
 #include <random>
@@ -50,7 +50,8 @@ class Pool {
         request->Fail(InternalError("bad luck"));
       } else {
         const unsigned more = many ? random() % 4 : 0;
-        for (unsigned i = 0; i < more; ++i) request->Respond(FakeStep::Response({Int32Tensor("OUT", {value})}), false);
+        for (unsigned i = 0; i < more; ++i)
+          request->Respond(FakeStep::Response({Int32Tensor("OUT", {value})}), false);
         request->Respond(FakeStep::Response({Int32Tensor("OUT", {value + 1})}), true);
       }
       request.reset();
@@ -75,12 +76,13 @@ TEST_F(EnsembleStressTest, EveryRequestEndsOnce) {
   AddStep("b", plain);
   AddStep("stream", many, true);
   AddStep("sync", Plus(1));
-  AddStep("join", [&pool](std::unique_ptr<InferenceRequest> request) { pool.Add(std::move(request), false); }, false,
-          {"A", "B"});
-  auto e = Serve(StepText("a", "X", "T") + StepText("b", "X", "U") + StepText("stream", "T", "S") +
-                 StepText("sync", "S", "V") + "max_inflight_requests: 2 " +
-                 "step { model_name: 'join' input_map { key: 'A' value: 'V' } input_map { key: 'B' value: 'U' } "
-                 "output_map { key: 'OUT' value: 'Y' } }");
+  AddStep("join", [&pool](std::unique_ptr<InferenceRequest> request) { pool.Add(std::move(request), false); },
+          false, {"A", "B"});
+  auto e =
+      Serve(StepText("a", "X", "T") + StepText("b", "X", "U") + StepText("stream", "T", "S") +
+            StepText("sync", "S", "V") + "max_inflight_requests: 2 " +
+            "step { model_name: 'join' input_map { key: 'A' value: 'V' } input_map { key: 'B' value: 'U' } "
+            "output_map { key: 'OUT' value: 'Y' } }");
   std::vector<std::thread> clients;
   std::atomic<int> ended{0};
   for (unsigned c = 0; c < 3; ++c) {

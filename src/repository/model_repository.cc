@@ -1,7 +1,6 @@
 #include "repository/model_repository.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <limits>
@@ -46,6 +45,9 @@ Status PollFailed(const std::string& model) {
   return InternalError("failed to load '" + model + "', failed to poll from model repository");
 }
 
+// How the text of a failed load begins.
+std::string LoadFailed(const std::string& model) { return "load failed for model '" + model + "': "; }
+
 Status Busy(const std::string& model) {
   return UnavailableError("a related model '" + model +
                           "' to a load/unload request is currently loading or unloading");
@@ -68,7 +70,8 @@ class ModelRepository::Impl {
         folders_(options_.model_repositories),
         loader_(options_, std::move(backends), std::move(factory),
                 [this, ensembles = std::move(ensembles)](ServableInfo info) {
-                  return ensembles(std::move(info), [this](const std::string& model) { return WhyMissing(model); });
+                  return ensembles(std::move(info),
+                                   [this](const std::string& model) { return WhyMissing(model); });
                 }) {}
 
   ~Impl() { BRAID_CHECK(!poller_.joinable() && drains_.empty()); }
@@ -395,7 +398,7 @@ void ModelRepository::Impl::ScanOnce() {
   }
   UpdateKnown(*names);
   for (const std::string& name : gone) (void)UnloadModel(name);  // one that loads is seen next time
-  (void)LoadTogether(to_load);  // logged, and retried next time
+  (void)LoadTogether(to_load);                                   // logged, and retried next time
 }
 
 // ---- loading ----
@@ -544,8 +547,8 @@ void ModelRepository::Impl::RefreshEnsembles() {
       Status status;
       LoadAndRelease(request, uses, status);
       if (!status.ok()) {
-        BRAID_LOG_WARNING(log_, "ensemble '{}' stays as it was made of the models before: {}", request.model_name,
-                          status.message());
+        BRAID_LOG_WARNING(log_, "ensemble '{}' stays as it was made of the models before: {}",
+                          request.model_name, status.message());
       }
     }
   }
@@ -556,6 +559,7 @@ std::string ModelRepository::Impl::WhyMissing(const std::string& name) const {
   auto model = models_.find(name);
   if (model == models_.end() || model->second.fault.ok()) return "which has no loaded version.";
   std::string text = model->second.fault.message();
+  if (const std::string same = LoadFailed(name); text.starts_with(same)) text.erase(0, same.size());
   if (text.ends_with('\n')) text.pop_back();
   return (model->second.unreadable ? "which is not valid." : "which has no loaded version.") +
          (" Model '" + name + "' loading failed with error: " + text);
@@ -588,7 +592,7 @@ Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request, const Depe
     const std::string text =
         "at least one version must be available under the version policy of model '" + name + "'";
     BRAID_LOG_ERROR(log_, "failed to load model '{}': {}", name, text);
-    return InvalidArgumentError("load failed for model '" + name + "': " + text + "\n");
+    return InvalidArgumentError(LoadFailed(name) + text + "\n");
   }
   return Apply(request, *plan, uses);
 }
@@ -828,7 +832,7 @@ Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan, cons
     }
     BRAID_LOG_INFO(log_, "failed to load '{}'", name);
     if (faults.empty()) return UnavailableError("Server exiting");
-    return InvalidArgumentError("load failed for model '" + name + "': " + faults + "\n");
+    return InvalidArgumentError(LoadFailed(name) + faults + "\n");
   }
   BRAID_LOG_INFO(log_, "successfully loaded '{}'", name);
   return OkStatus();

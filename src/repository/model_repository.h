@@ -6,8 +6,8 @@
 //   ...                                       // protocols call Load() and Unload()
 //   Status stopped = repository.Shutdown(deadline_ns);
 //
-// An ensemble is loaded after the models it uses, which are loaded with it, and is made anew when one of them has
-// been replaced; its version that serves stays when that fails.
+// An ensemble is loaded after the models it uses, which are loaded with it, and is made anew when one of them
+// has been replaced; its version that serves stays when that fails.
 //
 // A version is built beside the one it replaces, swapped in, and the old one is stopped when its last request
 // has left. A model that fails to load never takes another down; a load of several versions takes effect as a

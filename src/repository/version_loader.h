@@ -36,8 +36,8 @@ class VersionLoader {
         factory_(std::move(factory)),
         ensembles_(std::move(ensembles)) {}
 
-  // Lets the model, unless it is an ensemble, complete its configuration, checks it, and starts the version. Blocks on user code.
-  // Errors: whatever makes the version unavailable; nothing is left running then.
+  // Lets the model, unless it is an ensemble, complete its configuration, checks it, and starts the version.
+  // Blocks on user code. Errors: whatever makes the version unavailable; nothing is left running then.
   Result<std::shared_ptr<Servable>> Load(const ModelSource& source, int64_t version,
                                          const std::function<void(const std::string&)>& progress) const;
 

@@ -1,6 +1,6 @@
 """Makes 1/weights.npz: trains the classifier on drawings of digits that are bent, blurred and spoilt at random.
 
-    python3 examples/models/digits_classifier/train.py
+python3 examples/models/digits_classifier/train.py
 """
 
 import pathlib
@@ -70,7 +70,9 @@ def make(count, random):
 def train(pixels, labels, random, hidden=32, rounds=30, rate=0.002):
     """Adam on the cross entropy."""
     shapes = [(256, hidden), (hidden,), (hidden, 10), (10,)]
-    weights = [random.normal(0, (2 / shape[0]) ** 0.5, shape) if len(shape) == 2 else np.zeros(shape) for shape in shapes]
+    weights = [
+        random.normal(0, (2 / shape[0]) ** 0.5, shape) if len(shape) == 2 else np.zeros(shape) for shape in shapes
+    ]
     first, second = [np.zeros(s) for s in shapes], [np.zeros(s) for s in shapes]
     step = 0
     for _ in range(rounds):

@@ -95,7 +95,8 @@ class EnsembleFixture : public ::testing::Test {
   }
 
   // An ensemble "e" with inputs X..., outputs as given, all INT32 vectors.
-  Result<std::shared_ptr<Servable>> Make(const std::string& steps, const std::vector<std::string>& outputs = {"Y"},
+  Result<std::shared_ptr<Servable>> Make(const std::string& steps,
+                                         const std::vector<std::string>& outputs = {"Y"},
                                          const std::vector<std::string>& inputs = {"X"}) {
     inference::ModelConfig config;
     config.set_name("e");

@@ -115,8 +115,8 @@ class FakeFactory {
                                     why_missing(step.model_name()));
       }
     }
-    return std::shared_ptr<Servable>(
-        std::make_shared<FakeServable>(std::move(info), std::make_unique<FakeModel>(ModelLocation{}), journal));
+    return std::shared_ptr<Servable>(std::make_shared<FakeServable>(
+        std::move(info), std::make_unique<FakeModel>(ModelLocation{}), journal));
   }
 
   void set_before(std::function<Status(const ServableInfo&, const ModelLocation&, const Progress&)> before) {

@@ -18,6 +18,4 @@ class TritonPythonModel:
         pixels = np.concatenate(inputs).reshape(-1, 256)
         logits = np.maximum(pixels @ w1 + b1, 0) @ w2 + b2
         ends = np.cumsum([len(one) for one in inputs])[:-1]
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("LOGITS", part)]) for part in np.split(logits, ends)
-        ]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("LOGITS", part)]) for part in np.split(logits, ends)]
