@@ -40,6 +40,8 @@ class VersionLoader {
   // Blocks on user code. Errors: whatever makes the version unavailable; nothing is left running then.
   Result<std::shared_ptr<Servable>> Load(const ModelSource& source, int64_t version,
                                          const std::function<void(const std::string&)>& progress) const;
+  // Loads that still prepare fail soon. Any thread.
+  void BeginShutdown() const;
 
  private:
   Result<std::shared_ptr<Servable>> LoadEnsemble(const ModelSource& source, int64_t version) const;

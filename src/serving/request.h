@@ -67,6 +67,12 @@ struct SchedulerNotes {
   // How many responses were sent so far and when the last was, for decoupled models.
   uint32_t responses = 0;
   int64_t last_response_ns = 0;
+  // Of models with sequences: the sequence by its number, which of its turns this request has, and how many
+  // inputs and requested outputs are the client's own; the scheduler adds others behind them.
+  uint64_t sequence = 0;
+  uint32_t turn = 0;
+  uint32_t own_inputs = 0;
+  uint32_t own_outputs = 0;
 };
 
 struct InferenceRequest {
