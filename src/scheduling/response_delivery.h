@@ -24,10 +24,12 @@ class ResponseDelivery {
   // Ends a request that did not run. Any thread.
   void Fail(InferenceRequest& request, FailureReason reason, Status status) const;
 
+  // Leaves out the outputs that the request does not want, and gives the others the shapes that clients see.
+  void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
+
  private:
   void Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
              const ExecutionTimes& times) const;
-  void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
 
   const ServableInfo& info_;
   ModelStatistics& statistics_;
