@@ -53,7 +53,7 @@ class AnsweringInstance final : public Instance {
 
 struct Fixture {
   Fixture() {
-    info.name = "m";
+    info.name = std::string("m");  // assigning the literal makes g++ 12 see an overlap that is none
     info.max_batch_size = 8;
     info.inputs.resize(1);
     info.inputs[0].name = "IN";
