@@ -48,6 +48,8 @@ class BackendModel {
 
   // Not ready while an instance is being restarted, with the reason. Any thread.
   virtual Readiness readiness() const = 0;
+  // See Servable::CheckReadiness().
+  virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
 };
 
 class Backend {

@@ -48,6 +48,10 @@ class ExecutionListener {
                           std::optional<InferenceResponse> response, bool final,
                           const ExecutionTimes& times) = 0;
 
+  // User code has let go of a request without its end, so that it is scheduled again, as it was when it came.
+  // Comes after OnExecuted of its execution.
+  virtual void OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) = 0;
+
   // The instance died with executions which user code never began: they can run elsewhere.
   virtual void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) = 0;
 
@@ -65,6 +69,10 @@ class Instance {
   // Takes an execution; never blocks. Several may be handed over ahead, they run in this order. Requests of
   // an instance that is not available come back by OnUnstarted. Any thread, but one at a time.
   virtual void Execute(std::unique_ptr<Execution> execution) = 0;
+
+  // Whether its user code waits for a call of its own to another servable, so that what is handed over ahead
+  // would wait as well. Any thread.
+  virtual bool blocked() const { return false; }
 
   // A passive instance is initialised and never scheduled.
   virtual bool passive() const { return false; }

@@ -9,6 +9,7 @@
 #include "scheduling/batcher.h"
 #include "scheduling/batching_policy.h"
 #include "scheduling/request_queue.h"
+#include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
 #include "serving/request_check.h"
 
@@ -52,6 +53,7 @@ class Model final : public ScheduledModel,
         policy_(std::move(policy)),
         timers_(timers),
         log_(log),
+        delivery_(info_, statistics_, timers),
         order_(policy_.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
         queue_(policy_, options.max_queue_size, info_.name),
         outage_since_ns_(timers.NowNs()),
@@ -75,6 +77,9 @@ class Model final : public ScheduledModel,
   BufferAllocator& input_allocator() override { return backend_->input_allocator(); }
   void Infer(std::unique_ptr<InferenceRequest> request) override;
   Readiness readiness() const override { return backend_->readiness(); }
+  void CheckReadiness(std::function<void(Readiness)> done) override {
+    backend_->CheckReadiness(std::move(done));
+  }
   int64_t pending_requests() const override {
     std::lock_guard lock(mutex_);
     return static_cast<int64_t>(queue_.size());
@@ -118,6 +123,7 @@ class Model final : public ScheduledModel,
                   const ExecutionTimes& times) override;
   void OnResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse> response,
                   bool final, const ExecutionTimes& times) override;
+  void OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) override;
   void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) override;
   void OnAvailability(Instance& instance, bool available) override;
   void OnTimer();
@@ -148,14 +154,12 @@ class Model final : public ScheduledModel,
   void Send(Slot& slot, std::unique_ptr<Execution> execution);
   void End(Ending& ending);
   Status StatusOf(Why why) const;
-  void CountResponse(InferenceRequest& request, const std::optional<InferenceResponse>& response,
-                     const ExecutionTimes& times);
-  void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
 
   // Constant.
   const BatchingPolicy policy_;
   Timers& timers_;
   Logger& log_;
+  const ResponseDelivery delivery_;
   const std::shared_ptr<ResponseOrder>
       order_;  // null unless preserve_ordering; shared with the responses on their way
 
@@ -381,11 +385,10 @@ void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
 void Model::End(Ending& ending) {
   InferenceRequest& request = *ending.request;
   if (request.cancellation != nullptr) request.cancellation->ClearListener();
-  statistics_.RecordFailure(ReasonOf(ending.why), request.start_ns, timers_.NowNs());
   if (ending.why == Why::kRefused) {
-    request.Refuse(std::move(ending.status));
+    delivery_.Refuse(request, ReasonOf(ending.why), std::move(ending.status));
   } else {
-    request.Fail(StatusOf(ending.why));
+    delivery_.Fail(request, ReasonOf(ending.why), StatusOf(ending.why));
   }
 }
 
@@ -432,51 +435,16 @@ void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const Execution
 
 void Model::OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response,
                        bool final, const ExecutionTimes& times) {
-  SchedulerNotes& notes = request.scheduling;
-  const bool cancelled = response && response->status.code() == StatusCode::kCancelled && request.cancelled();
-  if (response) {
-    response->model_name = info_.name;
-    response->model_version = info_.version;
-    if (response->status.ok()) {
-      Prune(request, response->outputs);
-    } else {
-      notes.failed = true;
-    }
-  }
-  if (info_.decoupled) CountResponse(request, response, times);
-  // A client of a model that answers once sees the end with the answer, even if the model says later that it
-  // was the last.
-  if (!notes.counted && (final || !info_.decoupled)) {
-    notes.counted = true;
-    if (notes.failed) {
-      statistics_.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
-                                request.start_ns, timers_.NowNs());
-    } else {
-      statistics_.RecordSuccess(request.batch_size, request.start_ns, request.queue_start_ns, times);
-    }
-  }
-  request.Respond(std::move(response), final);
+  delivery_.Respond(request, std::move(response), final, times);
 }
 
-void Model::CountResponse(InferenceRequest& request, const std::optional<InferenceResponse>& response,
-                          const ExecutionTimes& times) {
-  SchedulerNotes& notes = request.scheduling;
-  const int64_t now_ns = timers_.NowNs();
-  const int64_t before_ns = notes.responses == 0 ? times.compute_start_ns : notes.last_response_ns;
-  const ResponseKind kind = !response               ? ResponseKind::kEmpty
-                            : response->status.ok() ? ResponseKind::kSuccess
-                                                    : ResponseKind::kFail;
-  statistics_.RecordResponse(notes.responses++, kind, now_ns - before_ns);
-  notes.last_response_ns = now_ns;
-}
-
-void Model::Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const {
-  const auto unwanted = [&](const Tensor& output) {
-    if (request.requested_outputs.empty()) return info_.FindOutput(output.name) == nullptr;
-    return std::find(request.requested_outputs.begin(), request.requested_outputs.end(), output.name) ==
-           request.requested_outputs.end();
-  };
-  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
+void Model::OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) {
+  static constexpr char kText[] =
+      "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured "
+      "to "
+      "handle such a flag.";
+  BRAID_LOG_ERROR(log_, "instance '{}': {}", instance.name(), kText);
+  delivery_.Fail(*request, FailureReason::kBackend, InternalError(kText));
 }
 
 void Model::OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) {

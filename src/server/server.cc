@@ -137,6 +137,7 @@ class Server::Parts {
     backend.worker_start = options_.worker_start;
     backend.stub_timeout_seconds = options_.stub_timeout_seconds;
     backend.memory_keep_bytes = options_.memory_keep_bytes;
+    backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
     repository_ = std::make_unique<ModelRepository>(
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
@@ -147,6 +148,8 @@ class Server::Parts {
           return std::shared_ptr<Servable>(std::move(servable));
         },
         log_);
+    worker_services_.catalog = &catalog_;
+    worker_services_.model_control = repository_.get();
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
@@ -200,6 +203,7 @@ class Server::Parts {
   HeapTrimmer heap_trimmer_;
   Catalog catalog_;
   TimerService timers_;
+  WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
   std::unique_ptr<KserveContext> context_;

@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serving/call_chain.h"
 #include "serving/cancellation.h"
 #include "serving/parameters.h"
+#include "serving/request_trace.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -97,6 +99,10 @@ struct InferenceRequest {
 
   // Null when nobody can cancel.
   std::shared_ptr<Cancellation> cancellation;  // shared by the protocol's call and this
+  // Null for requests that came from outside.
+  std::shared_ptr<const CallChain> call_chain;
+  // Null for requests that are not traced. Shared with the traces of its children.
+  std::shared_ptr<RequestTrace> trace;
   // Not owned; see ResponseSink. Null once the final response was delivered.
   ResponseSink* sink = nullptr;
   // Keeps the servable alive and not yet drained while the request runs.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,10 @@ class Servable {
 
   // May be asked often; does not block.
   virtual Readiness readiness() const = 0;
+
+  // As readiness(), and asks user code that has a say in it (a model's is_ready()). Does not block: `done` is
+  // called once, perhaps before this returns, perhaps seconds later on any thread.
+  virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
 
   // Requests accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }

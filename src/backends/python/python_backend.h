@@ -6,6 +6,7 @@
 
 #include "backends/python/child_reaper.h"
 #include "backends/python/output_pump.h"
+#include "backends/python/worker_services.h"
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "scheduling/backend.h"
@@ -23,6 +24,8 @@ class PythonBackend final : public Backend {
     uint64_t memory_keep_bytes = uint64_t{64} << 20;
     // Of a model's inputs in flight; 0: no limit.
     uint64_t memory_max_bytes = 0;
+    // Outlives the backend.
+    const WorkerServices* services = nullptr;
   };
 
   // `log` outlives the backend; the backend outlives its models and all their buffers.
