@@ -170,7 +170,7 @@ class RunningEnsemble::Client final : public SessionClient {
 
 void RunningEnsemble::Infer(std::unique_ptr<InferenceRequest> request) {
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
-    request->Fail(std::move(status));
+    request->Refuse(std::move(status));
     return;
   }
   request->queue_start_ns = SteadyNowNs();
