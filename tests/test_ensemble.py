@@ -53,6 +53,12 @@ array[:] = -1
 time.sleep(0.05)
 return respond(OUT=before)
 """)
+# The first responses of a stream take longer than those after them.
+SLOW_PASS = per_request("""
+array = get(request, "IN")
+time.sleep(0.02 * max(0, 2 - int(array[0])))
+return respond(OUT=array)
+""")
 # Does as the text says.
 ODD = per_request("""
 how = get(request, "TEXT")[0].decode()
@@ -113,9 +119,7 @@ def server(module_repository, module_serve):
     r.add("rows", per_request("return respond(OUT=get(request, 'IN') * 2)"),
           config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2])], max_batch_size=4, extra="dynamic_batching { }"))  # fmt: skip
     r.add("count", COUNT, config(None, IN, OUT, extra="model_transaction_policy { decoupled: true }"))
-    r.add("slow_pass", per_request("time.sleep(0.02 * (2 - get(request, 'IN')[0]) if get(request, 'IN')[0] < 2 else 0)\n"
-                                   "return respond(OUT=get(request, 'IN'))"),
-          config(None, IN, OUT, extra="instance_group [ { count: 3 } ]"))  # fmt: skip
+    r.add("slow_pass", SLOW_PASS, config(None, IN, OUT, extra="instance_group [ { count: 3 } ]"))
     ensemble(r, "line", chain("one", "two", "one"))
     ensemble(r, "nested", chain("one", "pass")[:1] + [step("line", {"X": "t1"}, {"Y": "Y"})])
     diamond = [
@@ -336,7 +340,7 @@ def stream(server, connect):
 def test_responses_of_a_decoupled_step_flow_on_in_order(stream, count):
     stream.ask("stream", array(count))
     values, error = stream.responses()
-    assert error is None
+    assert error is None, error
     assert [v[0] for v in values] == [i + 1 for i in range(count)]
     assert all(v.shape == (1000,) for v in values)
 
@@ -344,7 +348,7 @@ def test_responses_of_a_decoupled_step_flow_on_in_order(stream, count):
 def test_what_other_steps_made_is_kept_for_every_response(stream):
     stream.ask("kept", np.full(1, 5, np.float32))
     values, error = stream.responses()
-    assert error is None
+    assert error is None, error
     assert [v[0] for v in values] == [7 + i for i in range(5)]
 
 
