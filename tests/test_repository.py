@@ -372,7 +372,11 @@ def test_strict_readiness_counts_failed_models(repository, serve):
 @pytest.mark.parametrize(
     ("extra", "word"),
     [
-        ("sequence_batching { }", "sequence_batching"),
+        (
+            'sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP32 dims: [1] '
+            "use_growable_memory: true } }",
+            "use_growable_memory",
+        ),
         ("model_transaction_policy { decoupled: true }", "decoupled"),
         ("response_cache { enable: true }", "response_cache"),
         ('model_warmup [ { name: "w" } ]', "model_warmup"),

@@ -190,8 +190,14 @@ TEST(GuessBackend, LooksAtFilesFirstAndAtTheNameThen) {
 
 TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
   auto refusal = [](std::string_view text) { return CheckSupportedFeatures(Parse(text), {}).message(); };
-  EXPECT_EQ(refusal("name: 'm' sequence_batching {}"),
-            "model 'm': 'sequence_batching' is not supported; use 'dynamic_batching' or no scheduler");
+  EXPECT_EQ(refusal("name: 'm' sequence_batching {}"), "");
+  EXPECT_EQ(refusal("name: 'm' sequence_batching { state { input_name: 'a' use_growable_memory: true } }"),
+            "model 'm': 'use_growable_memory' of state 'a' is not supported; a state may have another size each "
+            "time without it");
+  EXPECT_EQ(refusal("name: 'm' sequence_batching { state { input_name: 'a' output_name: 'b' "
+                    "use_same_buffer_for_input_output: true } }"),
+            "model 'm': 'use_same_buffer_for_input_output' of state 'a' is not supported; a model gives its new "
+            "state back as output 'b'");
   EXPECT_NE(refusal("name: 'm' platform: 'ensemble'"), "");
   EXPECT_NE(refusal("name: 'm' model_warmup { name: 'w' }"), "");
   EXPECT_NE(refusal("name: 'm' response_cache { enable: true }"), "");

@@ -345,12 +345,14 @@ TEST_F(ModelRepositoryTest, ReportsFaultsOfTheConfigurationAsStateOfTheVersion) 
 
 TEST_F(ModelRepositoryTest, RefusesWhatItDoesNotSupport) {
   AddVersion("m", "1");
-  Configure("m", "backend: 'python' sequence_batching {}");
+  Configure("m",
+            "backend: 'python' sequence_batching { state { input_name: 'a' output_name: 'b' dims: 1 "
+            "data_type: TYPE_FP32 use_growable_memory: true } }");
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Load("m").message(),
             "load failed for model 'm': version 1 is at UNAVAILABLE state: Unsupported: model 'm': "
-            "'sequence_batching' is "
-            "not supported; use 'dynamic_batching' or no scheduler;\n");
+            "'use_growable_memory' of state 'a' is not supported; a state may have another size each time "
+            "without it;\n");
   EXPECT_EQ(Starts("m:1"), 0);
 }
 
