@@ -189,7 +189,13 @@ TEST(GuessBackend, LooksAtFilesFirstAndAtTheNameThen) {
 }
 
 TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
-  auto refusal = [](std::string_view text) { return CheckSupportedFeatures(Parse(text), {}).message(); };
+  auto refusal = [](std::string_view text) { return CheckSupportedFeatures(Parse(text)).message(); };
+  EXPECT_EQ(refusal("name: 'm' runtime: 'x'"), "model 'm': 'runtime' is not supported; leave it empty");
+  EXPECT_NE(refusal("name: 'm' model_repository_agents { agents { name: 'checksum' } }"), "");
+  EXPECT_EQ(refusal("name: 'm' optimization { eager_batching: true } response_cache { enable: true } "
+                    "model_transaction_policy { decoupled: true } model_warmup { name: 'w' } "
+                    "instance_group { rate_limiter { priority: 2 } }"),
+            "");
   EXPECT_EQ(refusal("name: 'm' sequence_batching {}"), "");
   EXPECT_EQ(refusal("name: 'm' sequence_batching { state { input_name: 'a' use_growable_memory: true } }"),
             "model 'm': 'use_growable_memory' of state 'a' is not supported; a state may have another size each "
@@ -198,21 +204,6 @@ TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
                     "use_same_buffer_for_input_output: true } }"),
             "model 'm': 'use_same_buffer_for_input_output' of state 'a' is not supported; a model gives its new "
             "state back as output 'b'");
-  EXPECT_NE(refusal("name: 'm' platform: 'ensemble'"), "");
-  EXPECT_NE(refusal("name: 'm' model_warmup { name: 'w' }"), "");
-  EXPECT_NE(refusal("name: 'm' response_cache { enable: true }"), "");
-  EXPECT_NE(refusal("name: 'm' model_transaction_policy { decoupled: true }"), "");
-  EXPECT_NE(refusal("name: 'm' parameters { key: 'EXECUTION_ENV_PATH' value { string_value: 'x' } }"), "");
-  EXPECT_EQ(
-      refusal("name: 'm' optimization { eager_batching: true } response_cache {} model_transaction_policy {} "
-              "instance_group { rate_limiter { priority: 2 } }"),
-      "");
-}
-
-TEST(CheckSupportedFeatures, RefusesResourcesOnlyWhenTheyWouldMatter) {
-  const ModelConfig config = Parse("name: 'm' instance_group { name: 'g' rate_limiter { priority: 2 } }");
-  EXPECT_TRUE(CheckSupportedFeatures(config, {.rate_limit = false}).ok());
-  EXPECT_FALSE(CheckSupportedFeatures(config, {.rate_limit = true}).ok());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <random>
 
+#include "model_config.pb.h"
 #include "scheduling/batcher.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
@@ -14,6 +15,7 @@
 #include "scheduling/sequence_table.h"
 #include "scheduling/slot_batch.h"
 #include "scheduling/turn_inputs.h"
+#include "scheduling/warmup_listener.h"
 #include "serving/request_check.h"
 
 namespace braid {
@@ -93,9 +95,13 @@ class Model final : public SequenceModel,
   }
 
   Status StartInstances(const std::function<void(const std::string&)>& progress) {
-    Status status = backend_->Start(*this, progress);
-    started_ = status.ok();
-    return status;
+    BRAID_RETURN_IF_ERROR(backend_->Start(warmup_, progress));
+    started_ = true;
+    // What the samples hold is not needed again.
+    const std::vector<WarmupSample> samples = std::exchange(info_.warmup, {});
+    return warmup_.Run(
+        info_, backend_->instances(), samples, [this](InferenceRequest& request) { inputs_.AddLone(request); },
+        progress);
   }
 
   BufferAllocator& input_allocator() override { return backend_->input_allocator(); }
@@ -226,6 +232,7 @@ class Model final : public SequenceModel,
   int64_t timer_deadline_ns_ = kNeverNs;
   bool stopping_ = false;
 
+  WarmupListener warmup_{*this};
   bool started_ = false;  // by Start() and Stop() alone
   // The last member: its instances call back until it has stopped.
   std::unique_ptr<BackendModel> backend_;
@@ -265,7 +272,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   if (status.ok()) status = CheckSequence(*request);
   Result<Buffer> id_bytes = status.ok() ? inputs_.EncodeId(request->correlation_id) : Result<Buffer>(status);
   if (!id_bytes.ok()) {
-    request->Fail(id_bytes.status());
+    request->Refuse(id_bytes.status());
     return;
   }
   // The request may have ended, and the model with it, before the last lines of this function.
@@ -526,7 +533,11 @@ void Model::End(Ending ending) {
   if (ending.why == Why::kCancelled) reason = FailureReason::kCanceled;
   if (ending.why == Why::kRefused || ending.why == Why::kIdle) reason = FailureReason::kRejected;
   Status status = ending.status.ok() ? StatusOf(ending.why, request) : std::move(ending.status);
-  delivery_.Fail(request, reason, std::move(status));
+  if (ending.why == Why::kRefused) {
+    delivery_.Refuse(request, reason, std::move(status));
+  } else {
+    delivery_.Fail(request, reason, std::move(status));
+  }
 }
 
 Status Model::LostError(const CorrelationId& id, size_t instance) const {
@@ -778,6 +789,11 @@ Result<std::shared_ptr<SequenceModel>> SequenceModel::Start(
     ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
     const std::function<void(const std::string&)>& progress, const Options& options) {
   BRAID_CHECK(info.config != nullptr);
+  for (const auto& group : info.config->instance_group()) {
+    if (!options.limits_rate || group.rate_limiter().resources().empty()) continue;
+    return UnsupportedError("model '" + info.name + "': 'rate_limiter' of instance group '" + group.name() +
+                            "' is not supported with 'sequence_batching' and --rate-limit");
+  }
   BRAID_ASSIGN_OR_RETURN(SequencePolicy policy, SequencePolicyFromConfig(*info.config));
   auto model =
       std::make_shared<Model>(std::move(info), std::move(backend), std::move(policy), timers, log, options);
