@@ -18,6 +18,8 @@ EXPECTED = {
     "repeat": ["0: hello\n1: hello\n2: hello\n3: hello\n4: hello\n"],
     "square": ["1 4 9 16\n"],
     "digits": [f"drawn {digit}, read {digit} (" for digit in (0, 1, 2, 4)],
+    "running_sum": ["after 4: 10 and -10"],
+    "running_mean": ["mean of 3: 5"],
     "summary": ["mean 3.000, deviation 1.414"],
 }
 

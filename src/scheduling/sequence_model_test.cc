@@ -51,9 +51,10 @@ TEST_F(SequenceModelTest, RefusesWhatIsNoRequestOfASequence) {
   EXPECT_EQ(Send(std::string(), kStart).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Send(std::string(129, 'x'), kStart).sink->status(),
             InvalidArgumentError("string correlation ID cannot be longer than 128 characters"));
-  EXPECT_EQ(Send(uint64_t{1}, kStart, 1, 2).sink->status(),
-            InvalidArgumentError("inference request to model 'm' must specify batch-size 1 due to requirements "
-                                 "of sequence batcher"));
+  EXPECT_EQ(
+      Send(uint64_t{1}, kStart, 1, 2).sink->status(),
+      InvalidArgumentError("inference request to model 'm' must specify batch-size 1 due to requirements "
+                           "of sequence batcher"));
   EXPECT_EQ(Send(uint64_t{1}).sink->status(), InvalidArgumentError(NeedsStart("1")));
   EXPECT_EQ(Send(std::string("abc"), kEnd).error(), NeedsStart("abc"));
   EXPECT_EQ(model_->sequence_count(), 0u);
@@ -202,8 +203,10 @@ TEST_F(SequenceModelTest, BatchesTheOldestOfItsCandidates) {
 }
 
 TEST_F(SequenceModelTest, HoldsBackABatchOfTheOldestForItsDelay) {
-  Start(1, "oldest { max_candidate_sequences: 8 preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 3000 }",
-        4);
+  Start(
+      1,
+      "oldest { max_candidate_sequences: 8 preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 3000 }",
+      4);
   auto one = Send(uint64_t{1}, kStart);
   EXPECT_EQ(instance().inside(), 0u);
   timers_.Advance(3 * kMs);
@@ -453,7 +456,8 @@ TEST_F(SequenceModelTest, FeedsTheStateBack) {
   };
   auto one = Send(uint64_t{1}, kStart);
   EXPECT_EQ(state(), 0);
-  EXPECT_EQ(instance().running().requests[0]->requested_outputs, (std::vector<std::string>{"X", "OUT_STATE"}));
+  EXPECT_EQ(instance().running().requests[0]->requested_outputs,
+            (std::vector<std::string>{"X", "OUT_STATE"}));
   auto two = Send(uint64_t{1});
   Finish(0, answer(5));
   ASSERT_EQ(one.sink->responses[0].outputs.size(), 1u);
@@ -463,7 +467,8 @@ TEST_F(SequenceModelTest, FeedsTheStateBack) {
   Send(three, uint64_t{1}, kMiddle, 1, 1, "", {"X"});
   Finish();
   EXPECT_EQ(state(), 5) << "a response without it changes nothing";
-  EXPECT_EQ(instance().running().requests[0]->requested_outputs, (std::vector<std::string>{"X", "OUT_STATE"}));
+  EXPECT_EQ(instance().running().requests[0]->requested_outputs,
+            (std::vector<std::string>{"X", "OUT_STATE"}));
   InferenceResponse wrong = answer(6);
   wrong.outputs[1].type = DataType::kFp32;
   Finish(0, wrong);
@@ -559,9 +564,10 @@ TEST_F(SequenceModelTest, RefusesToRescheduleWithoutIterativeSequences) {
   auto execution = instance().Take();
   instance().listener_->OnExecuted(instance(), 1, 1, {});
   instance().listener_->OnRescheduled(instance(), std::move(execution->requests[0]));
-  EXPECT_EQ(one.sink->status(),
-            InternalError("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is "
-                          "not configured to handle such a flag."));
+  EXPECT_EQ(
+      one.sink->status(),
+      InternalError("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is "
+                    "not configured to handle such a flag."));
 }
 
 TEST_F(SequenceModelTest, StopsWithoutWaitingForIdleSequences) {

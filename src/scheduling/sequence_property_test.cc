@@ -81,9 +81,9 @@ class Simulation : public SequenceHarness {
     bool cancelled = false;
     std::set<size_t> pending;  // clients
     std::vector<size_t> order;
-    size_t next = 0;       // in order: which runs next
+    size_t next = 0;  // in order: which runs next
     bool begun = false;
-    bool over = false;     // its slot has been another's
+    bool over = false;  // its slot has been another's
     size_t instance = 0;
     size_t slot = 0;
     int64_t last_ns = 0;
@@ -179,9 +179,10 @@ class Simulation : public SequenceHarness {
       sent.ran = true;
     }
     EXPECT_GT(seen.size(), 0u) << "an execution of nothing";
-    EXPECT_LE(execution.requests.size(), static_cast<size_t>(std::max(1, model_->info().max_batch_size > 0
-                                                                             ? static_cast<int>(model_->info().max_batch_size)
-                                                                             : 1)));
+    EXPECT_LE(
+        execution.requests.size(),
+        static_cast<size_t>(std::max(
+            1, model_->info().max_batch_size > 0 ? static_cast<int>(model_->info().max_batch_size) : 1)));
   }
   void TakeSlot(size_t index, size_t row, Life& life) {
     auto& owner = seats_[index][row];
@@ -272,7 +273,9 @@ class Simulation : public SequenceHarness {
       life.pending.erase(*it);
       it = outstanding_.erase(it);
       const Status status = sent.client.sink->status();
-      const auto says = [&](std::string_view text) { return status.message().find(text) != std::string::npos; };
+      const auto says = [&](std::string_view text) {
+        return status.message().find(text) != std::string::npos;
+      };
       if (status.ok()) {
         EXPECT_TRUE(sent.ran);
         ++succeeded_;

@@ -36,7 +36,8 @@ class SequenceHarness {
     model_->Stop(0);
   }
 
-  // `batching` is the text inside sequence_batching. The model has FP32 input "A" of dims [-1] and output "X".
+  // `batching` is the text inside sequence_batching. The model has FP32 input "A" of dims [-1] and output
+  // "X".
   void Start(size_t instances, const std::string& batching, int max_batch_size = 4, bool decoupled = false,
              std::vector<Tensor> initial_states = {}, SequenceModel::Options options = {}) {
     inference::ModelConfig config;
