@@ -49,8 +49,8 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",     "sequence", "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters",       "statistics",      "logging"};
+  return {"classification",     "sequence",   "model_repository", "schedule_policy", "model_configuration",
+          "binary_tensor_data", "parameters", "statistics",       "logging"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -156,8 +156,10 @@ class Server::Parts {
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
           if (info.config->has_sequence_batching()) {
+            SequenceModel::Options sequences;
+            sequences.limits_rate = limiter_ != nullptr;
             BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model),
-                                                                       timers_, log_, progress, {}));
+                                                                       timers_, log_, progress, sequences));
             return std::shared_ptr<Servable>(std::move(servable));
           }
           ScheduledModel::Options scheduling;
