@@ -135,6 +135,12 @@ Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::stri
   return found;
 }
 
+bool Catalog::Knows(std::string_view name, int64_t version) const {
+  std::lock_guard lock(mutex_);
+  auto model = models_.find(name);
+  return model != models_.end() && (version < 0 || model->second.contains(version));
+}
+
 bool Catalog::AllReady() const {
   std::lock_guard lock(mutex_);
   for (const auto& [name, versions] : models_) {

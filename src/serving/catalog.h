@@ -61,6 +61,8 @@ class Catalog {
   std::vector<std::shared_ptr<Servable>> All() const;
   // The same of one model; a version of -1 means all of them. Errors: as for Find.
   Result<std::vector<std::shared_ptr<Servable>>> Versions(const std::string& name, int64_t version) const;
+  // Whether there is such a version in any state; a version of -1 means any.
+  bool Knows(std::string_view name, int64_t version) const;
   // Whether every version is READY with a ready servable, or UNAVAILABLE because it was unloaded.
   bool AllReady() const;
 

@@ -24,7 +24,9 @@ Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpaw
     }
     return OkStatus();
   };
-  return worker->Load(LoadMode::kAutoComplete, facts, spec, other, still_loading);
+  BRAID_ASSIGN_OR_RETURN(auto answer,
+                         worker->Load(LoadMode::kAutoComplete, facts, spec, other, still_loading));
+  return std::move(answer.completed_config);
 }
 
 }  // namespace braid

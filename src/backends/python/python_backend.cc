@@ -46,6 +46,7 @@ PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConf
 }  // namespace
 
 Result<std::unique_ptr<PythonBackend>> PythonBackend::Create(Options options, Logger& log) {
+  BRAID_CHECK(options.services != nullptr);
   BRAID_ASSIGN_OR_RETURN(auto reaper, ChildReaper::Create());
   BRAID_ASSIGN_OR_RETURN(auto pump, OutputPump::Create(log));
   return std::unique_ptr<PythonBackend>(
@@ -85,7 +86,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   }
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
       location, Facts(location, *config, options_.memory_keep_bytes), std::move(instances), segment_ids_,
-      arena, spawner_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
+      arena, *options_.services, spawner_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
 }
 
 }  // namespace braid

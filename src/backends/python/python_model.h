@@ -16,8 +16,8 @@ class PythonModel final : public BackendModel {
  public:
   // The references outlive the model and all its buffers.
   PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
-              SegmentIds& ids, const Arena::Options& arena, WorkerSpawner& spawner, ChildReaper& reaper,
-              Logger& log, int64_t sign_in_timeout_ns);
+              SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
+              WorkerSpawner& spawner, ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns);
   ~PythonModel() override;
 
   BufferAllocator& input_allocator() override { return arena_; }
@@ -25,6 +25,7 @@ class PythonModel final : public BackendModel {
   Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>& progress) override;
   void Stop(int64_t deadline_ns) override;
   Readiness readiness() const override;
+  void CheckReadiness(std::function<void(Readiness)> done) override;
 
  private:
   // Gives idle memory of the inputs back to the system, and tells the workers.
@@ -32,6 +33,7 @@ class PythonModel final : public BackendModel {
 
   const ModelLocation location_;  // keeps temporary files
   const PythonModelFacts facts_;
+  Logger& log_;
   Arena arena_;
   std::vector<std::unique_ptr<PythonInstance>> instances_;
   bool started_ = false;

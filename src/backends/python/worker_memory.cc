@@ -53,6 +53,8 @@ Status WorkerMemory::Lend(const Buffer& buffer, TensorMessage& tensor) {
   tensor.place = Place::kSenderMemory;
   tensor.handle = {segment.id(), static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
   std::lock_guard lock(mutex_);
+  // Nobody would give it back.
+  if (abandoned_) return UnavailableError("the worker is gone");
   BRAID_RETURN_IF_ERROR(AnnounceLocked(segment));
   Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];
   // Two slices may begin at one place; the longer one holds for both.
