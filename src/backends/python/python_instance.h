@@ -41,7 +41,7 @@ class PythonInstance final : public Instance {
   // All references outlive the instance. `sign_in_timeout_ns` bounds the time from the start of the process
   // to its first message; user code's `initialize` is not bounded.
   PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, const WorkerServices& services,
-                 WorkerSpawner& spawner, ChildReaper& reaper, BufferAllocator& arena, Logger& log,
+                 WorkerSpawner& spawner, ChildReaper& reaper, Arena& arena, Logger& log,
                  int64_t sign_in_timeout_ns);
   ~PythonInstance() override;
 
@@ -98,10 +98,10 @@ class PythonInstance final : public Instance {
   // The chain of a call that blocks an execution, or of one that blocks none.
   std::shared_ptr<const CallChain> ChainLocked(uint64_t blocked_execution);
   Status HandleExecuted(const ExecutedMessage& message);
-  Status HandleResponse(const ResponseMessage& message, std::vector<Buffer>& returned);
+  Status HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned);
   // The request that the worker knows as `id`, out of its slot.
   Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
-  Status MakeResponse(const ResponseMessage& message, std::vector<Buffer>& returned,
+  Status MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                       InferenceResponse& response);
   // Ends the requests of a worker that is gone, and closes its channel.
   void BuryWorker(const std::string& reason);
@@ -119,7 +119,7 @@ class PythonInstance final : public Instance {
   const WorkerServices& services_;
   WorkerSpawner& spawner_;
   ChildReaper& reaper_;
-  BufferAllocator& arena_;
+  Arena& arena_;
   Logger& log_;
   const int64_t sign_in_timeout_ns_;
   ExecutionListener* listener_ = nullptr;  // constant after Start()

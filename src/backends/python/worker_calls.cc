@@ -1,5 +1,6 @@
 #include "backends/python/worker_calls.h"
 
+#include <boost/container/small_vector.hpp>
 #include <utility>
 #include <vector>
 
@@ -97,7 +98,7 @@ Result<std::unique_ptr<InferenceRequest>> WorkerCalls::MakeRequest(const CallMes
   request->parameters = ParametersFromJson(from.parameters_json);
   request->requested_outputs.assign(from.requested_outputs.begin(), from.requested_outputs.end());
   request->inputs.reserve(from.inputs.size());
-  std::vector<Buffer> returned;
+  WorkerMemory::Returned returned;
   for (const TensorMessage& input : from.inputs) {
     Tensor& tensor = request->inputs.emplace_back();
     tensor.name = input.name;
@@ -180,13 +181,20 @@ Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& re
   } else if (response) {
     if (!response->parameters.empty()) parameters = ParametersToJson(response->parameters);
     message.parameters_json = parameters;
-    message.outputs.reserve(response->outputs.size());
-    for (const Tensor& output : response->outputs) {
+    const std::vector<Tensor>& outputs = response->outputs;
+    // Found out before the first is lent, which takes a further share in its owner.
+    boost::container::small_vector<bool, 16> sole(outputs.size(), true);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].data.size() > kInlineTensorBytes) sole[i] = IsSoleHolder(outputs, i);
+    }
+    message.outputs.reserve(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor& output = outputs[i];
       TensorMessage& tensor = message.outputs.emplace_back();
       tensor.name = output.name;
       tensor.type = output.type;
       tensor.shape = output.shape;
-      status = memory_->Lend(output.data, tensor);
+      status = memory_->Lend(output.data, sole[i], tensor);
       if (!status.ok()) break;
       if (tensor.place != Place::kInline) lent.handles.push_back(tensor.handle);
     }
