@@ -469,6 +469,98 @@ class TritonPythonModel:
     server.stopped = True
 
 
+# ---- forked processes ------------------------------------------------------------------------------
+
+FORKING = """
+import json, multiprocessing, os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+def call(value):
+    tensor = pb_utils.Tensor("IN", np.full(1000, value, dtype=np.float32))
+    request = pb_utils.InferenceRequest(model_name="identity", requested_output_names=["OUT"], inputs=[tensor])
+    response = request.exec()
+    if response.has_error():
+        return response.error().message()
+    return float(pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy()[-1])
+
+
+def in_a_fork(value):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writing, json.dumps(call(value)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer = json.loads(pipe.read())
+    os.waitpid(pid, 0)
+    return answer
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            mode = pb_utils.get_input_tensor_by_name(request, "MODE").as_numpy()[0].decode()
+            if mode == "pool":
+                with multiprocessing.get_context("fork").Pool(10) as pool:
+                    result = pool.map(call, range(100))
+            elif mode == "fork":
+                # The parent calls before, between and after.
+                result = [call(1), in_a_fork(2), call(3), in_a_fork(4), call(5)]
+            else:
+                pid = os.fork()
+                if pid == 0:
+                    pb_utils.InferenceRequest(
+                        model_name="patient",
+                        requested_output_names=["OUT"],
+                        inputs=[pb_utils.Tensor("IN", np.array([60], dtype=np.float32))],
+                    ).exec()
+                    os._exit(0)
+                result = pid
+            value = np.array([json.dumps(result).encode()], dtype=object)
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("RESULT", value)]))
+        return responses
+"""
+
+
+@pytest.fixture
+def forking(repository, serve, connect):
+    vector = {"inputs": [("IN", "FP32", [-1])], "outputs": [("OUT", "FP32", [-1])]}
+    repository.add("forking", FORKING, config("forking", [("MODE", "STRING", [1])], [("RESULT", "STRING", [1])]))
+    repository.add_identity("identity")
+    repository.add("patient", PATIENT, config("patient", **vector))
+    server = serve(repository)
+    client = connect("grpc", server)
+
+    def go(mode):
+        return json.loads(client.infer("forking", {"MODE": strings(mode)}, client_timeout=60).as_numpy("RESULT")[0])
+
+    return server, go
+
+
+def test_a_pool_of_forked_processes(forking):
+    _, go = forking
+    for _ in range(2):
+        assert go("pool") == [float(i) for i in range(100)]
+
+
+def test_a_fork_and_its_parent(forking):
+    _, go = forking
+    assert go("fork") == [1, 2, 3, 4, 5]
+
+
+def test_a_killed_fork_takes_its_calls_with_it(forking):
+    server, go = forking
+    pid = go("leave")
+    server.wait_for_log("patient begins")
+    os.kill(pid, signal.SIGKILL)
+    server.wait_for_log("cancelled in patient")
+    assert go("fork") == [1, 2, 3, 4, 5]
+
+
 # ---- cycles ----------------------------------------------------------------------------------------
 
 

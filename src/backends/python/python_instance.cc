@@ -378,6 +378,24 @@ Status PythonInstance::HandleCall(const CallMessage& message) {
   return calls_->Begin(message, std::move(chain), trace.get());
 }
 
+Status PythonInstance::HandleKnock() {
+  makes_calls_.store(true, std::memory_order_relaxed);
+  // Their sockets come among the worker's segments.
+  BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
+  for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
+    if (!forks_) {
+      std::shared_ptr<const CallChain> chain;
+      {
+        std::lock_guard lock(mutex_);
+        chain = ChainLocked(0);
+      }
+      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, std::move(chain));
+    }
+    forks_->Admit(std::move(knocker));
+  }
+  return OkStatus();
+}
+
 Status PythonInstance::Handle(const std::vector<std::byte>& message) {
   const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
   switch (TypeOf(message)) {
@@ -459,6 +477,7 @@ Status PythonInstance::StartWorker() {
       std::lock_guard lock(mutex_);
       progress_ = std::move(text);
     }
+    if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
     std::lock_guard lock(mutex_);
     if (!stopping_ || SteadyNowNs() < stop_deadline_ns_) return OkStatus();
     return UnavailableError("the server stopped while instance '" + spec_.name + "' was initialising");
@@ -519,6 +538,9 @@ std::string PythonInstance::Serve() {
     } else {
       timeout = std::min(timeout, check_deadline - now);
     }
+    if (worker_->channel()->TakeKnock()) {
+      if (Status handled = HandleKnock(); !handled.ok()) return handled.message();
+    }
     if (calls_->stuck()) return "it does not read the responses to its calls";
     const bool dead = worker_->dead();
     switch (worker_->channel()->Receive(message, dead ? 0 : timeout)) {
@@ -569,6 +591,7 @@ void PythonInstance::BuryWorker(const std::string& reason) {
     for (auto& request : execution->requests) forget(*request);
   }
   // Calls first: what their responses would lend has no taker any more.
+  forks_.reset();
   calls_->Abandon();
   memory_->Abandon();
   readiness_hook_.Close(reason);

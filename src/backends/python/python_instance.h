@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/python/forked_children.h"
 #include "backends/python/readiness_hook.h"
 #include "backends/python/worker_calls.h"
 #include "backends/python/worker_memory.h"
@@ -95,6 +96,8 @@ class PythonInstance final : public Instance {
   // Handles one message. Errors: the worker broke the rules.
   Status Handle(const std::vector<std::byte>& message);
   Status HandleCall(const CallMessage& message);
+  // Forked processes of the worker ask for channels.
+  Status HandleKnock();
   // The chain of a call that blocks an execution, or of one that blocks none.
   std::shared_ptr<const CallChain> ChainLocked(uint64_t blocked_execution);
   Status HandleExecuted(const ExecutedMessage& message);
@@ -132,6 +135,7 @@ class PythonInstance final : public Instance {
   std::unique_ptr<WorkerProcess> worker_;
   std::shared_ptr<WorkerMemory> memory_;  // shared with the buffers that the worker lends
   std::shared_ptr<WorkerCalls> calls_;    // shared with the calls that have not ended
+  std::unique_ptr<ForkedChildren> forks_;  // made with the first
   bool finalized_ = false;
   ReadinessHook readiness_hook_;
   std::atomic<bool> makes_calls_{false};

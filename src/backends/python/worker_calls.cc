@@ -10,6 +10,9 @@
 namespace braid {
 namespace {
 
+// A thread that encodes a response may have lost its core meanwhile.
+constexpr int64_t kLongestSendNs = 10'000'000'000;
+
 // How errors begin that come before a servable has the request.
 Status NotAccepted(const CallMessage& message, const Status& status) {
   return status.WithPrefix("Model " + std::string(message.model_name) + " - Error when running inference: ");
@@ -138,13 +141,15 @@ void WorkerCalls::Cancel(const CancelCallMessage& message) {
 }
 
 void WorkerCalls::Abandon() {
-  abandoned_.store(true, std::memory_order_release);
+  responses_.Close();
   std::vector<std::shared_ptr<Call>> calls;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [id, call] : calls_) calls.push_back(call);
   }
   for (const auto& call : calls) call->cancellation().Cancel();
+  // Sending never blocks, so that this is over at once.
+  responses_.WaitUntilEmpty(SteadyNowNs() + kLongestSendNs);
 }
 
 void WorkerCalls::Answer(Call& call, std::optional<InferenceResponse> response, bool final) {
@@ -155,7 +160,13 @@ void WorkerCalls::Answer(Call& call, std::optional<InferenceResponse> response, 
     ended = std::move(it->second);
     calls_.erase(it);
   }
-  if (abandoned_.load(std::memory_order_acquire) || stuck()) return;
+  if (!responses_.Enter()) return;
+  Pass(call, std::move(response), final);
+  responses_.Leave();
+}
+
+void WorkerCalls::Pass(Call& call, std::optional<InferenceResponse> response, bool final) {
+  if (stuck()) return;
   if (!final && call.cancellation().cancelled()) return;
   Status sent = Send(call.id(), response, final);
   if (sent.ok()) return;

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "backends/python/worker_memory.h"
+#include "base/gate.h"
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
@@ -39,7 +40,8 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   // receiving thread.
   void Cancel(const CancelCallMessage& message);
 
-  // The worker is gone: cancels all its calls, whose responses are dropped from now on.
+  // The worker is gone: cancels all its calls. When this returns, no response is on its way any more; those that
+  // come later are dropped.
   void Abandon();
 
   // Calls that have not ended. Any thread.
@@ -53,13 +55,14 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   Result<std::unique_ptr<InferenceRequest>> MakeRequest(const CallMessage& message);
   Result<std::unique_ptr<ServableHandle>> FindServable(const CallMessage& message);
   void Answer(Call& call, std::optional<InferenceResponse> response, bool final);
+  void Pass(Call& call, std::optional<InferenceResponse> response, bool final);
   Status Send(uint64_t id, const std::optional<InferenceResponse>& response, bool final);
 
   const std::shared_ptr<Channel> channel_;      // shared with the instance
   const std::shared_ptr<WorkerMemory> memory_;  // shared with the instance and lent buffers
   const Catalog& catalog_;
   CatalogReader reader_;  // the receiving thread's
-  std::atomic<bool> abandoned_{false};
+  Gate responses_;  // closed when the worker is gone
   std::atomic<bool> stuck_{false};
 
   mutable std::mutex mutex_;  // a leaf lock

@@ -97,6 +97,14 @@ Result<std::shared_ptr<WorkerSegment>> WorkerMemory::FindSegment(uint32_t id) {
   return known;
 }
 
+Status WorkerMemory::ReceiveSegments() {
+  for (;;) {
+    BRAID_ASSIGN_OR_RETURN(auto segment, channel_->ReceiveSegment(false));
+    if (!segment) return OkStatus();
+    worker_segments_.Add(std::move(segment));
+  }
+}
+
 void WorkerMemory::OnRetire(uint32_t segment) {
   worker_segments_.Remove(segment);
   known_segments_.erase(segment);
