@@ -12,6 +12,8 @@ EXPECTED = {
     "add_sub": ["[11. 22. 33. 44.]", "[ -9. -18. -27. -36.]"],
     "shout": ["BRAID (5 characters)", "NAÏVE (5 characters)"],
     "batched": ["[5. 5. 5.] -> [50. 50. 50.], in a batch of"],
+    "repeat": ["0: hello\n1: hello\n2: hello\n3: hello\n4: hello\n"],
+    "square": ["1 4 9 16\n"],
     "summary": ["mean 3.000, deviation 1.414"],
     "chained": ["* 2 = [22. 44. 66. 88.]"],
     "gathered": ["doubled: [ 2.  4.  6.  8. 10.]"],

@@ -373,10 +373,8 @@ def test_strict_readiness_counts_failed_models(repository, serve):
     ("extra", "word"),
     [
         ("sequence_batching { }", "sequence_batching"),
-        ("model_transaction_policy { decoupled: true }", "decoupled"),
         ("response_cache { enable: true }", "response_cache"),
         ('model_warmup [ { name: "w" } ]', "model_warmup"),
-        ('parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "x" } }', "EXECUTION_ENV_PATH"),
         ('ensemble_scheduling { step [ { model_name: "b" model_version: -1 } ] }', "ensemble_scheduling"),
     ],
 )

@@ -10,6 +10,7 @@
 
 #include "config/folder.h"
 #include "config/guess_backend.h"
+#include "config/sequence_config.h"
 
 namespace braid {
 namespace {
@@ -252,6 +253,7 @@ Status CheckConfigFile(const ModelConfig& config) {
     return Invalid("'max_batch_size' must be non-negative value for " + config.name());
   }
   if (config.has_dynamic_batching()) BRAID_RETURN_IF_ERROR(CheckDynamicBatching(config));
+  if (config.has_sequence_batching()) BRAID_RETURN_IF_ERROR(CheckSequenceBatching(config));
   return CheckResponseCache(config);
 }
 
@@ -297,7 +299,8 @@ Status ValidateConfig(const ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckInstanceGroups(config));
   BRAID_RETURN_IF_ERROR(ValidateModelFile(config));
   BRAID_RETURN_IF_ERROR(CheckParameters(config));
-  return CheckTensors(config);
+  BRAID_RETURN_IF_ERROR(CheckTensors(config));
+  return CheckSequenceTensors(config);
 }
 
 std::vector<InstanceSpec> ListInstances(const ModelConfig& config) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "config/initial_states.h"
 #include "config/model_config.h"
 
 namespace braid {
@@ -68,6 +69,7 @@ Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConf
     }
     info.outputs.push_back(std::move(spec));
   }
+  BRAID_ASSIGN_OR_RETURN(info.initial_states, LoadInitialStates(*config, model_folder));
   const auto instances = ListInstances(*config);
   info.instance_count = static_cast<int>(std::count_if(
       instances.begin(), instances.end(), [](const InstanceSpec& instance) { return !instance.passive; }));

@@ -49,7 +49,7 @@ class Channel {
     size_t max_message = size_t{256} << 20;        // of one message; holds for both ends
     size_t max_pending_bytes = size_t{512} << 20;  // that wait for room; beyond it the peer counts as stuck
     // Each end is woken through a socket of its own, on which the hang-up of the other is seen too, rather
-    // than through one eventfd: for a server that polls.
+    // than through one pipe: for a server that polls.
     bool wake_by_socket = false;
   };
 
@@ -57,7 +57,7 @@ class Channel {
   struct WorkerEnd {
     UniqueFd memory;
     UniqueFd socket;
-    UniqueFd wake;  // readable when the server wakes a worker that sleeps in an event loop
+    UniqueFd wake;  // like an eventfd, readable when the server wakes a worker that sleeps in an event loop
   };
 
   // Makes the server's end, and the descriptors of the worker's, which are closed on exec. Errors:

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/temporary_folder.h"
 #include "base/thread.h"
 #include "config/config_json.h"
 #include "config/folder.h"
@@ -21,7 +22,6 @@
 #include "config/model_config.h"
 #include "repository/model_folders.h"
 #include "repository/parallel.h"
-#include "repository/temporary_folder.h"
 #include "repository/version_loader.h"
 #include "repository/version_policy.h"
 #include "serving/readiness_round.h"
@@ -40,6 +40,8 @@ constexpr int64_t kDrainSliceNs = 100 * kMillisecondNs;
 constexpr int64_t kFinalizeNs = 5 * kSecondNs;
 // How long a stop may go on after its deadline before the caller of Shutdown() no longer waits for it.
 constexpr int64_t kStopGraceNs = 2 * kSecondNs;
+// Of the folders with the files of load requests.
+constexpr std::string_view kFilesPrefix = "braid-files-";
 
 // Every fault in reading a model from disk or from a request is answered by this; the reason is in the log.
 Status PollFailed(const std::string& model) {
@@ -208,7 +210,7 @@ Status ModelRepository::Impl::Start() {
   if (!activity) return UnavailableError("Server exiting");
   BRAID_RETURN_IF_ERROR(CheckOptions());
   BRAID_ASSIGN_OR_RETURN(const auto names, folders_.Names());
-  TemporaryFolder::RemoveAbandoned(options_.temporary_directory);
+  TemporaryFolder::RemoveAbandoned(options_.temporary_directory, kFilesPrefix);
   {
     std::lock_guard lock(mutex_);
     BRAID_CHECK(phase_ == Phase::kNew || phase_ == Phase::kExiting);
@@ -263,6 +265,7 @@ Status ModelRepository::Impl::Shutdown(int64_t deadline_ns) {
     shutdown_deadline_ns_ = deadline_ns;
     changed_.notify_all();
   }
+  loader_.BeginShutdown();
   // A model that answers may be waiting for another, so none closes before all are at rest.
   const auto all = catalog_.All();
   auto at_rest = [&all] {
@@ -476,7 +479,7 @@ Result<ModelSource> ModelRepository::Impl::OpenSource(const LoadRequest& request
     }
   }
   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<TemporaryFolder> temporary,
-                         TemporaryFolder::Create(options_.temporary_directory));
+                         TemporaryFolder::Create(options_.temporary_directory, kFilesPrefix));
   BRAID_ASSIGN_OR_RETURN(const Folder parent, Folder::Open(temporary->path()));
   for (const auto& [path, content] : request.files) {
     // The folder bears the model's name, as a folder in a repository does.

@@ -82,6 +82,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
                          location.model_file + "'");
   }
 
+  BRAID_RETURN_IF_ERROR(backend->Prepare(*config, location, progress));
   if (options_.auto_complete) {
     BRAID_RETURN_IF_ERROR(backend->AutoComplete(location, *config));
     // What was decided by these before the model was asked stays decided.
@@ -95,6 +96,10 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
   return factory_(std::move(info), std::move(model), progress);
+}
+
+void VersionLoader::BeginShutdown() const {
+  for (Backend* backend : backends_) backend->BeginShutdown();
 }
 
 }  // namespace braid

@@ -35,6 +35,8 @@ class VersionLoader {
   // Errors: whatever makes the version unavailable; nothing is left running then.
   Result<std::shared_ptr<Servable>> Load(const ModelSource& source, int64_t version,
                                          const std::function<void(const std::string&)>& progress) const;
+  // Loads that still prepare fail soon. Any thread.
+  void BeginShutdown() const;
 
  private:
   // Sets location.model_file. Errors: INVALID_ARGUMENT when no backend runs such models.

@@ -37,6 +37,11 @@ void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Sta
   request.Fail(std::move(status));
 }
 
+void ResponseDelivery::Refuse(InferenceRequest& request, FailureReason reason, Status status) const {
+  statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  request.Refuse(std::move(status));
+}
+
 void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
                              const ExecutionTimes& times) const {
   SchedulerNotes& notes = request.scheduling;

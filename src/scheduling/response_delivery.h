@@ -23,6 +23,8 @@ class ResponseDelivery {
                const ExecutionTimes& times) const;
   // Ends a request that did not run. Any thread.
   void Fail(InferenceRequest& request, FailureReason reason, Status status) const;
+  // Turns a request away that was not accepted; see InferenceRequest::Refuse(). Any thread.
+  void Refuse(InferenceRequest& request, FailureReason reason, Status status) const;
 
  private:
   void Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,

@@ -202,7 +202,7 @@ class Model final : public ScheduledModel,
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
-    request->Fail(std::move(status));
+    request->Refuse(std::move(status));
     return;
   }
   // The request may have ended, and the model with it, before the last lines of this function.
@@ -434,8 +434,11 @@ void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
 void Model::End(Ending& ending) {
   InferenceRequest& request = *ending.request;
   if (request.cancellation != nullptr) request.cancellation->ClearListener();
-  delivery_.Fail(request, ReasonOf(ending.why),
-                 ending.why == Why::kRefused ? std::move(ending.status) : StatusOf(ending.why));
+  if (ending.why == Why::kRefused) {
+    delivery_.Refuse(request, ReasonOf(ending.why), std::move(ending.status));
+  } else {
+    delivery_.Fail(request, ReasonOf(ending.why), StatusOf(ending.why));
+  }
 }
 
 Status Model::StatusOf(Why why) const {

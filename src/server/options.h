@@ -60,6 +60,7 @@ struct ServerOptions {
   std::string python;  // empty: chosen by ResolvePython
   WorkerStart worker_start = WorkerStart::kFork;
   uint64_t memory_keep_bytes = 64 << 20;
+  uint64_t environment_max_bytes = uint64_t{64} << 30;
   std::string backend_directory = "/opt/tritonserver/backends";
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
   int64_t stub_timeout_seconds = 30;             // --backend-config=python,stub-timeout-seconds=N

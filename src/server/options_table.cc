@@ -335,6 +335,8 @@ const OptionSpec kTable[] = {
           "each time)"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<&O::memory_keep_bytes>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
+    Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<&O::environment_max_bytes>(),
+          "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),
           "Where backends that are written in Python lie: DIR/NAME/model.py"),
     WorksMany("backend-config", "B,K=V", Group::kPython, {SetBackendSetting, ShowBackendSettings},

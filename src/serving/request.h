@@ -69,6 +69,12 @@ struct SchedulerNotes {
   // How many responses were sent so far and when the last was, for decoupled models.
   uint32_t responses = 0;
   int64_t last_response_ns = 0;
+  // Of models with sequences: the sequence by its number, which of its turns this request has, and how many
+  // inputs and requested outputs are the client's own; the scheduler adds others behind them.
+  uint64_t sequence = 0;
+  uint32_t turn = 0;
+  uint32_t own_inputs = 0;
+  uint32_t own_outputs = 0;
 };
 
 struct InferenceRequest {
@@ -116,8 +122,11 @@ struct InferenceRequest {
 
   // Delivers one response; with `final` the request has ended. REQUIRES: not ended.
   void Respond(std::optional<InferenceResponse> response, bool final);
-  // Ends the request with an error. REQUIRES: not ended.
+  // Ends the request with an error of the servable that took it. REQUIRES: not ended.
   void Fail(Status status);
+  // Ends the request with an error before a servable took it: the response names no model. REQUIRES: not
+  // ended.
+  void Refuse(Status status);
   bool ended() const { return sink == nullptr; }
 };
 

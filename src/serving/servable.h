@@ -49,6 +49,8 @@ struct ServableInfo {
   std::string platform;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
+  // What the states of a new sequence are, one for each `state` of the configuration, as the model sees it.
+  std::vector<Tensor> initial_states;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
   int instance_count = 1;

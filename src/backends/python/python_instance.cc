@@ -229,6 +229,7 @@ void PythonInstance::ReturnRefused() {
       response.status = one.status;
       listener_->OnResponse(*this, *request, std::move(response), true, times);
     }
+    listener_->OnDelivered(*this);
   }
 }
 
@@ -318,6 +319,7 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     BRAID_ASSIGN_OR_RETURN(auto request, TakeBack(id));
     listener_->OnRescheduled(*this, std::move(request));
   }
+  listener_->OnDelivered(*this);
   return OkStatus();
 }
 
