@@ -223,6 +223,10 @@ Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file
   return config;
 }
 
+bool IsEnsemble(const ModelConfig& config) {
+  return config.has_ensemble_scheduling() || config.platform() == "ensemble";
+}
+
 Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
   if (config.name().empty()) {
     config.set_name(std::string(folder_name));
@@ -242,8 +246,7 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
 
 Status CheckConfigFile(const ModelConfig& config) {
   if (config.name().empty()) return Invalid("model configuration must specify 'name'");
-  const bool ensemble = config.has_ensemble_scheduling() || config.platform() == "ensemble";
-  if (!ensemble && config.backend().empty()) {
+  if (!IsEnsemble(config) && config.backend().empty()) {
     if (config.platform().empty()) {
       return Invalid("must specify 'platform' or 'backend' for '" + config.name() + "'");
     }
@@ -262,7 +265,7 @@ void NormalizeConfig(ModelConfig& config) {
       config.max_batch_size() > 0) {
     config.mutable_dynamic_batching()->add_preferred_batch_size(config.max_batch_size());
   }
-  if (!config.has_ensemble_scheduling()) {
+  if (!IsEnsemble(config)) {
     if (config.instance_group().empty()) {
       config.add_instance_group()->set_name(config.name());
     }

@@ -190,9 +190,6 @@ TEST(GuessBackend, LooksAtFilesFirstAndAtTheNameThen) {
 
 TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
   auto refusal = [](std::string_view text) { return CheckSupportedFeatures(Parse(text), {}).message(); };
-  EXPECT_EQ(refusal("name: 'm' sequence_batching {}"),
-            "model 'm': 'sequence_batching' is not supported; use 'dynamic_batching' or no scheduler");
-  EXPECT_NE(refusal("name: 'm' platform: 'ensemble'"), "");
   EXPECT_NE(refusal("name: 'm' model_warmup { name: 'w' }"), "");
   EXPECT_NE(refusal("name: 'm' response_cache { enable: true }"), "");
   EXPECT_EQ(refusal("name: 'm' runtime: 'x'"), "model 'm': 'runtime' is not supported; leave it empty");

@@ -8,9 +8,6 @@ Status CheckSupportedFeatures(const inference::ModelConfig& config, const Featur
   auto refuse = [&config](const std::string& what) {
     return UnsupportedError("model '" + config.name() + "': " + what);
   };
-  if (config.has_ensemble_scheduling() || config.platform() == "ensemble") {
-    return refuse("ensembles ('ensemble_scheduling', platform 'ensemble') are not supported");
-  }
   for (const auto& state : config.sequence_batching().state()) {
     const std::string who = " of state '" + state.input_name() + "' is not supported; ";
     if (state.use_same_buffer_for_input_output()) {

@@ -54,6 +54,16 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
                               "', try specifying runtime on the model configuration.");
 }
 
+// There is nothing to start, and nothing to ask but the models it uses.
+Result<std::shared_ptr<Servable>> VersionLoader::LoadEnsemble(const ModelSource& source,
+                                                              int64_t version) const {
+  auto config = std::make_shared<inference::ModelConfig>(source.config);
+  NormalizeConfig(*config);
+  BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
+  BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
+  return ensembles_(std::move(info));
+}
+
 Result<std::shared_ptr<Servable>> VersionLoader::Load(
     const ModelSource& source, int64_t version,
     const std::function<void(const std::string&)>& progress) const {
@@ -69,6 +79,8 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
     BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
     return supported;
   }
+
+  if (IsEnsemble(*config)) return LoadEnsemble(source, version);
 
   ModelLocation location;
   location.version = version;

@@ -10,6 +10,7 @@
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "config/config_json.h"
+#include "pipeline/ensemble.h"
 #include "protocols/kserve/grpc_server.h"
 #include "protocols/kserve/http_server.h"
 #include "protocols/kserve/kserve_context.h"
@@ -156,6 +157,9 @@ class Server::Parts {
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
                                                                       timers_, log_, progress));
           return std::shared_ptr<Servable>(std::move(servable));
+        },
+        [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
+          return Ensemble::Create(std::move(info), catalog_, why_missing);
         },
         log_);
     worker_services_.catalog = &catalog_;

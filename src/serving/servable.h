@@ -118,6 +118,11 @@ class ServableHandle {
  public:
   // Null when the servable has closed its gate.
   static std::unique_ptr<ServableHandle> Enter(std::shared_ptr<Servable> servable);
+  // One more place, also when the gate has been closed since this one was given.
+  std::unique_ptr<ServableHandle> Another() const {
+    servable_->gate().EnterAgain();
+    return std::unique_ptr<ServableHandle>(new ServableHandle(servable_));
+  }
   ~ServableHandle() { servable_->gate().Leave(); }
   ServableHandle(const ServableHandle&) = delete;
   ServableHandle& operator=(const ServableHandle&) = delete;
