@@ -372,8 +372,8 @@ def test_strict_readiness_counts_failed_models(repository, serve):
 @pytest.mark.parametrize(
     ("extra", "word"),
     [
-        ("response_cache { enable: true }", "response_cache"),
-        ('model_warmup [ { name: "w" } ]', "model_warmup"),
+        ('runtime: "other"', "runtime"),
+        ('model_repository_agents { agents [ { name: "checksum" } ] }', "model_repository_agents"),
     ],
 )
 def test_model_that_needs_what_is_not_there_is_refused(repository, serve, extra, word):

@@ -6,6 +6,7 @@
 
 #include "config/initial_states.h"
 #include "config/model_config.h"
+#include "config/warmup.h"
 
 namespace braid {
 namespace {
@@ -20,6 +21,11 @@ TensorSpec MakeSpec(const Tensor& tensor, bool batching) {
   spec.type = static_cast<DataType>(tensor.data_type());
   if (batching) spec.shape.push_back(-1);
   spec.shape.insert(spec.shape.end(), tensor.dims().begin(), tensor.dims().end());
+  if (tensor.has_reshape()) {
+    Shape& shape = spec.model_shape.emplace();
+    if (batching) shape.push_back(-1);
+    shape.insert(shape.end(), tensor.reshape().shape().begin(), tensor.reshape().shape().end());
+  }
   return spec;
 }
 
@@ -75,6 +81,7 @@ Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConf
       instances.begin(), instances.end(), [](const InstanceSpec& instance) { return !instance.passive; }));
   info.metric_tags.assign(config->metric_tags().begin(), config->metric_tags().end());
   std::sort(info.metric_tags.begin(), info.metric_tags.end());
+  BRAID_ASSIGN_OR_RETURN(info.warmup, MakeWarmupSamples(*config, model_folder));
   info.config = std::move(config);
   return info;
 }

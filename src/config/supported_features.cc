@@ -4,7 +4,7 @@
 
 namespace braid {
 
-Status CheckSupportedFeatures(const inference::ModelConfig& config, const FeatureLimits& limits) {
+Status CheckSupportedFeatures(const inference::ModelConfig& config) {
   auto refuse = [&config](const std::string& what) {
     return UnsupportedError("model '" + config.name() + "': " + what);
   };
@@ -18,26 +18,10 @@ Status CheckSupportedFeatures(const inference::ModelConfig& config, const Featur
       return refuse("'use_growable_memory'" + who + "a state may have another size each time without it");
     }
   }
-  if (config.model_warmup_size() > 0) return refuse("'model_warmup' is not supported");
-  if (config.response_cache().enable()) return refuse("'response_cache { enable: true }' is not supported");
   if (config.model_repository_agents().agents_size() > 0) {
     return refuse("'model_repository_agents' is not supported");
   }
   if (!config.runtime().empty()) return refuse("'runtime' is not supported; leave it empty");
-  if (limits.rate_limit) {
-    for (const auto& group : config.instance_group()) {
-      if (group.has_rate_limiter()) {
-        return refuse("'rate_limiter' of instance group '" + group.name() +
-                      "' is not supported with --rate-limit");
-      }
-    }
-  }
-  for (const auto& input : config.input()) {
-    if (input.has_reshape()) return refuse("'reshape' of input '" + input.name() + "' is not supported");
-  }
-  for (const auto& output : config.output()) {
-    if (output.has_reshape()) return refuse("'reshape' of output '" + output.name() + "' is not supported");
-  }
   return OkStatus();
 }
 

@@ -43,7 +43,6 @@ struct RepositoryOptions {
   std::string model_config_name;
   bool auto_complete = true;
   bool strict_readiness = true;
-  bool rate_limit = false;
   // How long the instances of an unloaded model may take to finalize.
   int exit_timeout_seconds = 30;
   // Of models at start and when polling, and of the versions of one model.

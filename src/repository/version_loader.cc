@@ -67,14 +67,13 @@ Result<std::shared_ptr<Servable>> VersionLoader::LoadEnsemble(const ModelSource&
 Result<std::shared_ptr<Servable>> VersionLoader::Load(
     const ModelSource& source, int64_t version,
     const std::function<void(const std::string&)>& progress) const {
-  const FeatureLimits limits{.rate_limit = options_.rate_limit};
   auto config = std::make_shared<inference::ModelConfig>(source.config);
   if (HasInvalidCharacters(config->name())) {
     return InvalidArgumentError("Invalid stub name: contains invalid characters");
   }
   // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called
   // that first.
-  if (Status supported = CheckSupportedFeatures(*config, limits); !supported.ok()) {
+  if (Status supported = CheckSupportedFeatures(*config); !supported.ok()) {
     NormalizeConfig(*config);
     BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
     return supported;
@@ -104,7 +103,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
   }
   NormalizeConfig(*config);
   BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
-  BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config, limits));
+  BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
   return factory_(std::move(info), std::move(model), progress);

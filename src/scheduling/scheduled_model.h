@@ -14,6 +14,8 @@
 #include "base/status.h"
 #include "scheduling/backend.h"
 #include "scheduling/call_graph.h"
+#include "scheduling/rate_limiter.h"
+#include "scheduling/response_cache.h"
 #include "scheduling/timer_service.h"
 #include "serving/servable.h"
 
@@ -27,6 +29,10 @@ class ScheduledModel : public Servable {
     size_t max_queue_size = 65536;
     // Finds requests of other models that would wait for ever. Outlives the model.
     CallGraph* call_graph = &CallGraph::OfProcess();
+    // Null: none, whatever the configuration says. Outlives the model.
+    ResponseCache* cache = nullptr;
+    // Null: instances run whatever resources they ask for. Outlives the model.
+    RateLimiter* limiter = nullptr;
   };
 
   // Starts the backend's instances and waits for them. `info.config` is set. `timers` and `log` outlive the

@@ -20,8 +20,12 @@
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "repository/model_repository.h"
+#include "scheduling/rate_limiter.h"
 
 namespace braid {
+
+// Whether instances run only with the resources that their groups ask for.
+enum class RateLimitMode : unsigned char { kOff, kExecutionCount };
 
 enum class GrpcCompression : unsigned char { kNone, kLow, kMedium, kHigh };
 
@@ -105,6 +109,11 @@ struct ServerOptions {
   bool allow_cpu_metrics = true;
   int64_t metrics_interval_ms = 2000;
   bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
+
+  // Cache and limits
+  uint64_t response_cache_bytes = 0;  // --cache-config=local,size=N, --response-cache-byte-size; 0: no cache
+  RateLimitMode rate_limit = RateLimitMode::kOff;
+  std::vector<ResourceLimit> rate_limit_resources;
 
   // Log
   int64_t log_verbose = 0;

@@ -145,6 +145,12 @@ class Server::Parts {
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
+    if (options_.response_cache_bytes > 0) {
+      cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
+    }
+    if (options_.rate_limit == RateLimitMode::kExecutionCount) {
+      limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
+    }
     repository_ = std::make_unique<ModelRepository>(
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
@@ -154,8 +160,11 @@ class Server::Parts {
                                                                        timers_, log_, progress, {}));
             return std::shared_ptr<Servable>(std::move(servable));
           }
+          ScheduledModel::Options scheduling;
+          scheduling.cache = cache_.get();
+          scheduling.limiter = limiter_.get();
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
-                                                                      timers_, log_, progress));
+                                                                      timers_, log_, progress, scheduling));
           return std::shared_ptr<Servable>(std::move(servable));
         },
         [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
@@ -218,6 +227,8 @@ class Server::Parts {
   HeapTrimmer heap_trimmer_;
   Catalog catalog_;
   TimerService timers_;
+  std::unique_ptr<ResponseCache> cache_;  // null without one
+  std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;

@@ -50,6 +50,14 @@ using CorrelationId = std::variant<uint64_t, std::string>;
 class ServableHandle;
 struct InferenceRequest;
 
+// Where the response of a request goes in the response cache.
+struct CacheNotes {
+  bool wanted = false;
+  uint64_t key_low = 0;
+  uint64_t key_high = 0;
+  int64_t lookup_ns = 0;  // what it took to see that it is not there yet
+};
+
 // What the scheduler notes about a request that it has; guarded by the scheduler's lock, and of no interest
 // to anybody else. Standing inside the request, it lets a request wait, leave from the middle of a queue and
 // time out without an allocation.
@@ -75,6 +83,7 @@ struct SchedulerNotes {
   uint32_t turn = 0;
   uint32_t own_inputs = 0;
   uint32_t own_outputs = 0;
+  CacheNotes cache;
 };
 
 struct InferenceRequest {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "base/status.h"
 #include "serving/request.h"
 #include "serving/statistics.h"
+#include "serving/warmup.h"
 #include "tensor/buffer.h"
 #include "tensor/data_type.h"
 #include "tensor/shape.h"
@@ -37,6 +39,8 @@ struct TensorSpec {
   bool allow_ragged_batch = false;
   // For classification, one label a line in the model's label file.
   std::vector<std::string> labels;
+  // How the model sees it, where that is another shape of the same elements (`reshape`).
+  std::optional<Shape> model_shape = {};
 };
 
 // What is known of a servable once it is loaded; constant after construction.
@@ -56,6 +60,8 @@ struct ServableInfo {
   int instance_count = 1;
   // The normalised configuration; null where the origin has none. Shared with the backend that runs it.
   std::shared_ptr<const inference::ModelConfig> config;
+  // What each instance runs before the version is ready.
+  std::vector<WarmupSample> warmup;
   // Extra labels on the metrics of this model.
   std::vector<std::pair<std::string, std::string>> metric_tags;
 
