@@ -177,6 +177,7 @@ bool Channel::WriteWaitingLocked() {
     waiting_bytes_ -= front.message.size();
     waiting_.pop_front();
   }
+  has_waiting_.store(false, std::memory_order_relaxed);
   return true;
 }
 
@@ -212,6 +213,7 @@ Status Channel::Send(std::span<const std::byte> message, bool quietly) {
     if (!writer_.corrupted() && (!waiting_.empty() || !WriteLocked(message, done))) {
       waiting_.push_back({{message.begin(), message.end()}, done});
       waiting_bytes_ += message.size();
+      has_waiting_.store(true, std::memory_order_relaxed);
       quietly = false;
       FlushLocked();
     }

@@ -28,7 +28,7 @@ namespace braid {
 // The shared segment of a channel starts with this.
 struct ChannelHeader {
   static constexpr uint32_t kMagic = 0x42524431;  // "BRD1"
-  static constexpr size_t kCancelSlots = 4096;
+  static constexpr size_t kCancelSlots = 65536;
 
   uint32_t magic;
   uint32_t ring_bytes;
@@ -71,6 +71,8 @@ class Channel {
   Status Send(std::span<const std::byte> message, bool quietly = false);
   // Sends what waits for room, if there is some now. Receive() does this when the peer asks for it.
   void Flush();
+  // Whether something waits for room: somebody has to receive, or it stays where it is. Any thread.
+  bool has_waiting() const { return has_waiting_.load(std::memory_order_relaxed); }
 
   enum class Outcome : unsigned char { kMessage, kTimeout, kCorrupted };
   // Takes the next message, waiting for it up to `timeout_ns`; 0 does not wait. Returns kTimeout early after
@@ -131,6 +133,7 @@ class Channel {
   RingWriter writer_;            // guarded by send_mutex_
   std::deque<Waiting> waiting_;  // guarded by send_mutex_
   size_t waiting_bytes_ = 0;     // guarded by send_mutex_
+  std::atomic<bool> has_waiting_{false};
 
   std::mutex knock_mutex_;
   std::vector<UniqueFd> knockers_;  // guarded by knock_mutex_
