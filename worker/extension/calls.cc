@@ -71,6 +71,7 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
 
 Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool decoupled,
                                                Exchange::Notice notice, bool background) {
+  BRAID_RETURN_IF_ERROR(worker_.EnsureConversation());
   std::shared_ptr<Exchange> exchange = worker_.inbox().Begin(notice, background);
   CallMessage message;
   message.decoupled = decoupled;

@@ -401,6 +401,8 @@ bool Worker::SendEnd(OpenRequest& request) {
 }
 
 void Worker::FailAbandoned(OpenRequest& request) {
+  // In a forked child the parent still has the request.
+  if (forked()) return;
   const std::string text = "Failed to process the request(s) for model '" + model_.instance_name +
                            "', message: " + request.abandoned_because();
   ResponseMessage message;
@@ -409,7 +411,6 @@ void Worker::FailAbandoned(OpenRequest& request) {
   message.error = text;
   std::vector<std::byte> encoded;
   Encode(encoded, message);
-  // In a forked child this is refused, as it should be: the parent still has the request.
   static_cast<void>(Send(encoded));
 }
 

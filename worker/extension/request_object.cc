@@ -319,7 +319,7 @@ OpenRequest::~OpenRequest() {
 
 bool OpenRequest::is_cancelled() {
   if (done_ || slot_ >= ChannelHeader::kCancelSlots) return was_cancelled_;
-  return worker_.connection().header().cancelled[slot_].load(std::memory_order_acquire) != 0;
+  return worker_.header().cancelled[slot_].load(std::memory_order_acquire) != 0;
 }
 
 void OpenRequest::Finish() {
