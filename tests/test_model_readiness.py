@@ -159,8 +159,9 @@ def test_a_hook_that_takes_eight_seconds(server, connect, say):
 
 
 def test_a_dead_process_is_not_ready(repository, serve, connect, mode):
-    repository.add("dying", (HOOK % "def").replace("return [pb", "import os; os._exit(1); return [pb"),
-                   vector("dying", mode))
+    repository.add(
+        "dying", (HOOK % "def").replace("return [pb", "import os; os._exit(1); return [pb"), vector("dying", mode)
+    )
     server = serve(repository)
     client = connect("grpc", server)
     assert ready(client, "dying")

@@ -50,8 +50,8 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",     "sequence", "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters",       "statistics",      "logging"};
+  return {"classification",     "sequence",   "model_repository", "schedule_policy", "model_configuration",
+          "binary_tensor_data", "parameters", "statistics",       "logging"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
