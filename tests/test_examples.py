@@ -22,6 +22,9 @@ EXPECTED = {
     "running_sum": ["after 4: 10 and -10"],
     "running_mean": ["mean of 3: 5"],
     "summary": ["mean 3.000, deviation 1.414"],
+    "chained": ["* 2 = [22. 44. 66. 88.]"],
+    "gathered": ["doubled: [ 2.  4.  6.  8. 10.]"],
+    "collected": ["repeat sent 4 times: hello"],
 }
 
 
