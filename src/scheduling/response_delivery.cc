@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "serving/reshape.h"
+
 namespace braid {
 
 void ResponseDelivery::Respond(InferenceRequest& request, std::optional<InferenceResponse> response,
@@ -37,6 +39,11 @@ void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Sta
   request.Fail(std::move(status));
 }
 
+void ResponseDelivery::Refuse(InferenceRequest& request, FailureReason reason, Status status) const {
+  statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  request.Refuse(std::move(status));
+}
+
 void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
                              const ExecutionTimes& times) const {
   SchedulerNotes& notes = request.scheduling;
@@ -56,6 +63,10 @@ void ResponseDelivery::Prune(const InferenceRequest& request, std::vector<Tensor
            request.requested_outputs.end();
   };
   outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
+  for (Tensor& output : outputs) {
+    const TensorSpec* spec = info_.FindOutput(output.name);
+    if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
+  }
 }
 
 }  // namespace braid

@@ -164,10 +164,7 @@ void Calls::Drop(std::span<const std::byte> message) {
   ResponseMessage response;
   // An answer that nobody waits for has no memory.
   if (!DecodeCallResponse(message, response)) return;
-  for (const TensorMessage& output : response.outputs) {
-    if (output.place == Place::kSenderMemory) worker_.connection().QueueRelease(output.handle);
-    if (output.place == Place::kReceiverMemory) (void)worker_.connection().TakeBack(output.handle);
-  }
+  for (const TensorMessage& output : response.outputs) worker_.connection().Refuse(output);
 }
 
 void Calls::Cancel(Exchange& exchange) {

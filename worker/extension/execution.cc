@@ -338,7 +338,7 @@ void Worker::Settle(Turn& turn) {
     TensorMessage& output = response.message.outputs[deferred.output];
     auto holder = std::ranges::find_if(
         turn.lendings, [&](const auto& lending) { return lending.get() == deferred.lending; });
-    if (holder->use_count() == 1 && !deferred.lending->handed_back()) {
+    if (holder->use_count() == 1 && deferred.lending->CanHandBack(deferred.bytes)) {
       deferred.lending->HandBack();
       output.place = Place::kReceiverMemory;
       output.handle = deferred.lending->HandleOf(deferred.bytes.data(), deferred.bytes.size());

@@ -309,8 +309,8 @@ PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shar
     tensor.memory = Ref::Steal(NewOwnMemory(tensor.size, &tensor.data));
     if (!tensor.memory) return nullptr;
     if (tensor.size != 0) std::memcpy(tensor.data, message.bytes.data(), tensor.size);
-  } else if (message.place == Place::kSenderMemory) {
-    Result<std::shared_ptr<Lending>> lending = connection_->Borrow(message.handle);
+  } else if (Connection::IsBorrowed(message)) {
+    Result<std::shared_ptr<Lending>> lending = connection_->Borrow(message);
     if (!lending.ok()) {
       RaiseBroken(lending.status().message());
       return nullptr;
@@ -321,7 +321,7 @@ PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shar
     if (lendings != nullptr) lendings->push_back(std::move(lending).value());
     if (!tensor.memory) return nullptr;
   } else {
-    Result<Buffer> buffer = connection_->TakeBack(message.handle);
+    Result<Buffer> buffer = connection_->TakeOwn(message);
     if (!buffer.ok()) {
       RaiseBroken(buffer.status().message());
       return nullptr;

@@ -1,6 +1,7 @@
 #include "backends/python/python_instance.h"
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -46,8 +47,7 @@ int64_t RestartPauseNs(int failures) {
 }
 
 PythonInstance::PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, WorkerSpawner& spawner,
-                               ChildReaper& reaper, BufferAllocator& arena, Logger& log,
-                               int64_t sign_in_timeout_ns)
+                               ChildReaper& reaper, Arena& arena, Logger& log, int64_t sign_in_timeout_ns)
     : spec_(std::move(spec)),
       facts_(facts),
       spawner_(spawner),
@@ -161,13 +161,18 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
     }
     message.requested_outputs.assign(request.requested_outputs.begin(), request.requested_outputs.end());
     message.inputs.resize(request.inputs.size());
+    // Found out before the first is lent, which takes a further share in its owner.
+    boost::container::small_vector<bool, 16> sole(request.inputs.size(), true);
+    for (size_t k = 0; k < sole.size(); ++k) {
+      if (request.inputs[k].data.size() > kInlineTensorBytes) sole[k] = IsSoleHolder(request.inputs, k);
+    }
     for (size_t k = 0; k < request.inputs.size(); ++k) {
       const Tensor& input = request.inputs[k];
       TensorMessage& tensor = message.inputs[k];
       tensor.name = input.name;
       tensor.type = input.type;
       tensor.shape = input.shape;
-      BRAID_RETURN_IF_ERROR(memory_->Lend(input.data, tensor));
+      BRAID_RETURN_IF_ERROR(memory_->Lend(input.data, sole[k], tensor));
     }
   }
   Encode(encoded_, outgoing_);
@@ -230,13 +235,14 @@ void PythonInstance::ReturnRefused() {
       response.status = one.status;
       listener_->OnResponse(*this, *request, std::move(response), true, times);
     }
+    listener_->OnDelivered(*this);
   }
 }
 
 // --- Responses out
 // ---------------------------------------------------------------------------------------------------
 
-Status PythonInstance::MakeResponse(const ResponseMessage& message, std::vector<Buffer>& returned,
+Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                                     InferenceResponse& response) {
   if (message.code != StatusCode::kOk) response.status = Status(message.code, std::string(message.error));
   if (!message.parameters_json.empty()) response.parameters = ParseParameters(message.parameters_json);
@@ -257,7 +263,7 @@ Status PythonInstance::MakeResponse(const ResponseMessage& message, std::vector<
   return OkStatus();
 }
 
-Status PythonInstance::HandleResponse(const ResponseMessage& message, std::vector<Buffer>& returned) {
+Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned) {
   std::optional<InferenceResponse> response;
   if (message.has_response) {
     BRAID_RETURN_IF_ERROR(MakeResponse(message, returned, response.emplace()));
@@ -312,13 +318,14 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     }
   }
   listener_->OnExecuted(*this, running.rows, running.requests, times);
-  std::vector<Buffer> returned;
+  WorkerMemory::Returned returned;
   for (const ResponseMessage& response : message.responses)
     BRAID_RETURN_IF_ERROR(HandleResponse(response, returned));
   for (uint64_t id : message.rescheduled) {
     BRAID_ASSIGN_OR_RETURN(auto request, TakeBack(id));
     listener_->OnRescheduled(*this, std::move(request));
   }
+  listener_->OnDelivered(*this);
   return OkStatus();
 }
 
@@ -348,7 +355,7 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
     }
     case MessageType::kResponse: {
       ResponseMessage response;
-      std::vector<Buffer> returned;
+      WorkerMemory::Returned returned;
       return Decode(message, response) ? HandleResponse(response, returned) : malformed();
     }
     case MessageType::kRelease: {
