@@ -19,6 +19,9 @@ EXPECTED = {
     "square": ["1 4 9 16\n"],
     "digits": [f"drawn {digit}, read {digit} (" for digit in (0, 1, 2, 4)],
     "summary": ["mean 3.000, deviation 1.414"],
+    "chained": ["* 2 = [22. 44. 66. 88.]"],
+    "gathered": ["doubled: [ 2.  4.  6.  8. 10.]"],
+    "collected": ["repeat sent 4 times: hello"],
 }
 
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "config/config_json.h"
@@ -49,8 +50,8 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",     "sequence", "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters",       "statistics",      "logging"};
+  return {"classification",     "sequence",   "model_repository", "schedule_policy", "model_configuration",
+          "binary_tensor_data", "parameters", "statistics",       "logging"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -171,7 +172,8 @@ class Server::Parts {
         },
         log_);
     worker_services_.catalog = &catalog_;
-    worker_services_.model_control = repository_.get();
+    model_asks_ = std::make_unique<ModelAsks>(catalog_, *repository_);
+    model_asks_->AddTo(worker_services_);
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
@@ -230,6 +232,7 @@ class Server::Parts {
   WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
+  std::unique_ptr<ModelAsks> model_asks_;
   std::unique_ptr<KserveContext> context_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;

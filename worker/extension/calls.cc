@@ -71,6 +71,7 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
 
 Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool decoupled,
                                                Exchange::Notice notice, bool background) {
+  BRAID_RETURN_IF_ERROR(worker_.EnsureConversation());
   std::shared_ptr<Exchange> exchange = worker_.inbox().Begin(notice, background);
   CallMessage message;
   message.decoupled = decoupled;
@@ -222,11 +223,12 @@ void Calls::Complete(const std::shared_ptr<Exchange>& exchange) {
 void Calls::Settle(const Awaited& awaited, PyObject* value) {
   Ref done;
   if (worker_.InModelLoop() && worker_.IsModelLoop(awaited.loop.get())) {
-    done = Ref::Steal(PyObject_CallFunctionObjArgs(State().settle_future, awaited.future.get(), value, nullptr));
+    done =
+        Ref::Steal(PyObject_CallFunctionObjArgs(State().settle_future, awaited.future.get(), value, nullptr));
     return;
   }
-  done = Ref::Steal(PyObject_CallMethod(awaited.loop.get(), "call_soon_threadsafe", "OOO", State().settle_future,
-                                        awaited.future.get(), value));
+  done = Ref::Steal(PyObject_CallMethod(awaited.loop.get(), "call_soon_threadsafe", "OOO",
+                                        State().settle_future, awaited.future.get(), value));
   // A loop that is closed has nobody who waits in it.
   if (!done && PyErr_ExceptionMatches(PyExc_RuntimeError)) PyErr_Clear();
 }

@@ -43,6 +43,8 @@ class Calls {
   void Cancel(Exchange& exchange);
   // Ends a call that nobody waits for any more.
   void Abandon(Exchange& exchange);
+  // In the child after a fork: the calls are the parent's.
+  void ForgetAll() { awaited_.clear(); }
 
  private:
   struct Awaited {

@@ -145,9 +145,9 @@ bool Worker::StartTask(Turn& turn, Ref coroutine) {
   PyObject* callback =
       model_.decoupled ? (started_.empty() ? State().on_first_steps : nullptr) : State().on_turn_done;
   if (callback != nullptr) {
-    Ref set = Ref::Steal(model_.decoupled
-                             ? PyObject_CallMethod(loop_.get(), "call_soon", "O", callback)
-                             : PyObject_CallMethod(task.get(), "add_done_callback", "O", callback));
+    Ref set =
+        Ref::Steal(model_.decoupled ? PyObject_CallMethod(loop_.get(), "call_soon", "O", callback)
+                                    : PyObject_CallMethod(task.get(), "add_done_callback", "O", callback));
     if (!set) return false;
   }
   if (model_.decoupled) {
@@ -401,6 +401,8 @@ bool Worker::SendEnd(OpenRequest& request) {
 }
 
 void Worker::FailAbandoned(OpenRequest& request) {
+  // In a forked child the parent still has the request.
+  if (forked()) return;
   const std::string text = "Failed to process the request(s) for model '" + model_.instance_name +
                            "', message: " + request.abandoned_because();
   ResponseMessage message;
@@ -409,7 +411,6 @@ void Worker::FailAbandoned(OpenRequest& request) {
   message.error = text;
   std::vector<std::byte> encoded;
   Encode(encoded, message);
-  // In a forked child this is refused, as it should be: the parent still has the request.
   static_cast<void>(Send(encoded));
 }
 

@@ -138,7 +138,8 @@ void Inbox::SortResponseLocked(uint64_t id, bool last, std::vector<std::byte>& m
     exchange->ended_ = true;
     open_.erase(found);
   }
-  if (exchange->notice_ == Exchange::Notice::kFirst || (last && exchange->notice_ == Exchange::Notice::kLast)) {
+  if (exchange->notice_ == Exchange::Notice::kFirst ||
+      (last && exchange->notice_ == Exchange::Notice::kLast)) {
     NoticeLocked(exchange);
   }
   if (last && exchange->background_) {
@@ -253,8 +254,8 @@ Inbox::Outcome Inbox::Wait(Exchange& exchange) {
   if (!exchange.messages_.empty() || exchange.ended_) return Outcome::kReady;
   Waiter waiter;
   exchange.waiters_.push_back(&waiter);
-  const Outcome outcome = WaitLocked(lock, waiter, kForeverNs,
-                                     [&] { return !exchange.messages_.empty() || exchange.ended_; });
+  const Outcome outcome =
+      WaitLocked(lock, waiter, kForeverNs, [&] { return !exchange.messages_.empty() || exchange.ended_; });
   std::erase(exchange.waiters_, &waiter);
   return outcome == Outcome::kTimeout ? Outcome::kAttend : outcome;
 }
@@ -274,7 +275,13 @@ bool Inbox::Exhausted(const Exchange& exchange) {
 
 bool Inbox::Open(const Exchange& exchange) {
   std::lock_guard lock(mutex_);
-  return !exchange.ended_ && !ended_ && !broken_;
+  return OpenLocked(exchange) && !ended_ && !broken_;
+}
+
+// An exchange of the process that this one was forked from may have the same id.
+bool Inbox::OpenLocked(const Exchange& exchange) const {
+  auto found = open_.find(exchange.id());
+  return found != open_.end() && found->second.get() == &exchange;
 }
 
 void Inbox::Forget(Exchange& exchange) {
@@ -287,6 +294,7 @@ void Inbox::Forget(Exchange& exchange) {
 
 void Inbox::Discard(Exchange& exchange) {
   std::lock_guard lock(mutex_);
+  if (!exchange.ended_ && !OpenLocked(exchange)) return;
   exchange.discarded_ = true;
   exchange.notice_ = Exchange::Notice::kNone;
   for (auto& message : exchange.messages_) chores_.discarded.push_back(std::move(message));
@@ -341,7 +349,8 @@ void Inbox::Read() {
       WaitLocked(lock, reader_waiter_, kForeverNs, [this] { return !ReaderWantedLocked(); });
     } else {
       reader_sleeps_ = true;
-      const bool look = watches_checks_ && reader_wake_.wait_for(lock, kLookAround) == std::cv_status::timeout;
+      const bool look =
+          watches_checks_ && reader_wake_.wait_for(lock, kLookAround) == std::cv_status::timeout;
       if (!watches_checks_) reader_wake_.wait(lock);
       reader_sleeps_ = false;
       if (look && lead_ != Lead::kThread) {

@@ -55,8 +55,7 @@ PyObject* Send(PyObject* self, PyObject* args, PyObject* kwargs) {
   const std::shared_ptr<OpenRequest> open = ValueOf<PySender>(self).open;
   if (const char* refusal = Refusal(open.get(), has_response, flags)) return RaiseModelException(refusal);
   Worker& worker = open->worker();
-  // An early look, before anything changes: it is Send() that refuses for good.
-  if (worker.connection().forked()) {
+  if (worker.forked()) {
     return RaiseModelException(
         "Unable to send response. This process was forked from the model's, which alone can answer.");
   }

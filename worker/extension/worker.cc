@@ -61,19 +61,17 @@ std::string TakeExceptionText() {
 }
 
 Worker::Worker(std::unique_ptr<Connection> connection)
-    : connection_(std::move(connection)), calls_(*this), main_thread_(std::this_thread::get_id()) {
-  inbox_ = std::make_unique<Inbox>(connection_->channel(), [this] {
+    : connection_(std::move(connection)),
+      inbox_(MakeInbox()),
+      header_(&connection_->header()),
+      calls_(*this),
+      main_thread_(std::this_thread::get_id()) {}
+
+std::unique_ptr<Inbox> Worker::MakeInbox() {
+  return std::make_unique<Inbox>(connection_->channel(), [this] {
     WithGil gil;
     DoChores();
   });
-}
-
-void Worker::AfterForkInChild() {
-  connection_->MarkForked();
-  // Its locks may be held by threads that are not here, so it cannot be ended; and nothing is read any more.
-  static_cast<void>(inbox_.release());
-  inbox_ = std::make_unique<Inbox>(connection_->channel(), [] {});
-  inbox_->Break(connection_->CheckOpen().message());
 }
 
 // --- The run loop
@@ -207,6 +205,7 @@ bool Worker::HandleLoad() {
     RaiseBroken("a bad message about a load");
     return false;
   }
+  arena_keep_bytes_ = load.arena_keep_bytes;
   if (load.arena_keep_bytes != 0) connection_->ConfigureArena(load.arena_keep_bytes);
   Ref fields = Ref::Steal(PyDict_New());
   if (!fields) return false;
@@ -345,6 +344,8 @@ PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shar
 }
 
 void Worker::SendLog(uint8_t level, std::string_view file, uint32_t line, std::string_view text) {
+  // Without a conversation nobody hears it, which is nothing to fail for.
+  static_cast<void>(EnsureConversation());
   LogMessage message{level, file, line, text};
   std::vector<std::byte> encoded;
   Encode(encoded, message);
@@ -361,6 +362,7 @@ void Worker::SendReadiness(uint64_t check_id, bool ready, std::string_view reaso
 }
 
 PyObject* Worker::Ask(AskMessage& message, bool wait) {
+  if (const Status status = EnsureConversation(); !status.ok()) return RaiseModelException(status.message());
   std::shared_ptr<Exchange> exchange;
   if (wait) {
     exchange = inbox_->Begin(Exchange::Notice::kNone, false);

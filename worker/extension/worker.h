@@ -57,6 +57,13 @@ class Worker {
   bool serving() const { return serving_; }
   // To be called in the child after a fork: what the parent's threads have left is let go of.
   void AfterForkInChild();
+  // Whether this is such a child: the requests are its parent's to answer.
+  bool forked() const { return inherited_ != nullptr; }
+  // In such a child, starts a conversation of its own with the server, unless there is one. For calls,
+  // questions and log lines. Waits, for some seconds at most. Errors: UNAVAILABLE.
+  Status EnsureConversation();
+  // Of the worker's channel, in its children too.
+  const ChannelHeader& header() const { return *header_; }
 
   // Called by the host before it answers a load.
   void SetModel(ModelFacts facts) { model_ = std::move(facts); }
@@ -102,12 +109,14 @@ class Worker {
   // The execution that waits for what the calling thread does; 0 for none.
   uint64_t BlockedExecution() const;
   // Whether `loop` is the model's, whose thread reads the channel itself.
-  bool IsModelLoop(PyObject* loop) const { return loop_.get() == loop; }
+  bool IsModelLoop(PyObject* loop) const { return !forked() && loop_.get() == loop; }
   // Whether the model's loop runs on this thread.
   bool InModelLoop() const { return in_loop_ && std::this_thread::get_id() == main_thread_; }
 
  private:
   struct Turn;
+
+  std::unique_ptr<Inbox> MakeInbox();
 
   // --- The run loop
   bool Advance();
@@ -139,6 +148,9 @@ class Worker {
 
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Inbox> inbox_;
+  const ChannelHeader* const header_;
+  Channel* inherited_ = nullptr;  // the worker's, in a forked child; never closed
+  size_t arena_keep_bytes_ = 0;   // 0: the arena's own default
   Calls calls_;
   ModelFacts model_;
   Ref host_;

@@ -17,6 +17,8 @@ Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpaw
   BRAID_RETURN_IF_ERROR(worker->AwaitSignIn(sign_in_timeout_ns, other));
   int64_t next_report = 10;
   const auto still_loading = [&](int64_t seconds) {
+    // Processes that it forks are not answered: there is nothing to ask for here.
+    (void)worker->channel()->TakeKnock();
     if (seconds >= next_report) {
       next_report += 10;
       BRAID_LOG_INFO(log, "model '{}' has been completing its configuration for {} s", facts.model_name,
@@ -24,7 +26,9 @@ Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpaw
     }
     return OkStatus();
   };
-  return worker->Load(LoadMode::kAutoComplete, facts, spec, other, still_loading);
+  BRAID_ASSIGN_OR_RETURN(auto answer,
+                         worker->Load(LoadMode::kAutoComplete, facts, spec, other, still_loading));
+  return std::move(answer.completed_config);
 }
 
 }  // namespace braid

@@ -62,6 +62,7 @@ PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConf
 }  // namespace
 
 Result<std::unique_ptr<PythonBackend>> PythonBackend::Create(Options options, Logger& log) {
+  BRAID_CHECK(options.services != nullptr);
   BRAID_ASSIGN_OR_RETURN(auto reaper, ChildReaper::Create());
   BRAID_ASSIGN_OR_RETURN(auto pump, OutputPump::Create(log));
   return std::unique_ptr<PythonBackend>(
