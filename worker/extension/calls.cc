@@ -134,8 +134,9 @@ Result<bool> Calls::NextMessage(Exchange& exchange, std::vector<std::byte>& mess
     Py_BEGIN_ALLOW_THREADS outcome = inbox.Wait(exchange);
     Py_END_ALLOW_THREADS worker_.DoChores();
     if (outcome == Inbox::Outcome::kEnded) {
+      const std::string why = inbox.why();
       inbox.Forget(exchange);
-      return UnavailableError(inbox.why());
+      return UnavailableError(why.empty() ? "The call was made by another process." : why);
     }
   }
 }

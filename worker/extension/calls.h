@@ -36,8 +36,8 @@ class Calls {
   void Complete(const std::shared_ptr<Exchange>& exchange);
   void Drop(std::span<const std::byte> message);
 
-  // The next response to a call: waits for it. Null without an exception when there is none left. The bare end
-  // of a call is a response without tensors.
+  // The next response to a call: waits for it. Null without an exception when there is none left. The bare
+  // end of a call is a response without tensors.
   PyObject* NextResponse(Exchange& exchange);
   // Asks the server to end the call; what it has answered until then still comes.
   void Cancel(Exchange& exchange);

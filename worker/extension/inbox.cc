@@ -252,6 +252,7 @@ std::shared_ptr<Exchange> Inbox::Begin(Exchange::Notice notice, bool background)
 Inbox::Outcome Inbox::Wait(Exchange& exchange) {
   std::unique_lock lock(mutex_);
   if (!exchange.messages_.empty() || exchange.ended_) return Outcome::kReady;
+  if (!OpenLocked(exchange)) return Outcome::kEnded;
   Waiter waiter;
   exchange.waiters_.push_back(&waiter);
   const Outcome outcome =
@@ -287,6 +288,7 @@ bool Inbox::OpenLocked(const Exchange& exchange) const {
 void Inbox::Forget(Exchange& exchange) {
   std::lock_guard lock(mutex_);
   exchange.ended_ = true;
+  if (!OpenLocked(exchange)) return;
   open_.erase(exchange.id());
   if (exchange.background_) --background_;
   exchange.background_ = false;

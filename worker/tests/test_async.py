@@ -73,7 +73,7 @@ def test_a_large_input_lives_as_long_as_its_task(model):
     for i in range(3):
         worker.send({"inputs": [tensor("IN", np.full(10_000, i, np.float32))]})
     for i in range(3):
-        (_, response), = responses(worker, 1)
+        ((_, response),) = responses(worker, 1)
         np.testing.assert_array_equal(floats(response["outputs"]["OUT"]), np.full(10_000, 2 * i, np.float32))
     assert wait_for(lambda: standin.receive(worker.channel, 0.01) is None and not standin.lent_blocks(worker.channel))
 
@@ -128,10 +128,10 @@ def test_tasks_go_on_between_executions(model, policy):
         policy=policy,
     )
     worker.execute({})
-    (_, first), = responses(worker, 1)
+    ((_, first),) = responses(worker, 1)
     assert text_of(first) == "True"
     worker.send({})
-    (_, second), = responses(worker, 1)
+    ((_, second),) = responses(worker, 1)
     assert text_of(second) == "True"
 
 
@@ -168,7 +168,7 @@ def test_what_a_decoupled_coroutine_raises_is_logged(model):
     worker.logs.clear()
     assert worker.execute({"request_id": "late"}) == {}
     # Nobody has the request any more.
-    (_, response), = responses(worker, 1)
+    ((_, response),) = responses(worker, 1)
     assert response["final"]
     assert "the model let go of the request without a response" in response["error"]
     (log,) = worker.logs

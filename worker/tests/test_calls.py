@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from worker_harness import floats, standin, tensor, wait_for
+from worker_harness import standin, tensor, wait_for
 
 HEAD = """
 import asyncio, gc, json, threading, time
@@ -184,8 +184,8 @@ def test_ten_thousand_calls_at_once_take_no_threads(model, policy):
         answers = await asyncio.gather(*[call(value=i).async_exec() for i in range(10_000)])
         assert [first(a) for a in answers] == list(range(10_000))
         requests[0].get_response_sender().send(text(threading.active_count()), flags=1)
-"""
-        , policy=policy,
+""",
+        policy=policy,
     )
     worker.send({})
     calls = [worker.receive("call") for _ in range(10_000)]
