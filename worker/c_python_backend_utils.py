@@ -14,6 +14,7 @@ from _braid_worker import (
     TritonError,
     TritonModelException,
 )
+from braid_worker.metrics import COUNTER, GAUGE, HISTOGRAM, Metric, MetricFamily, MetricKind
 
 __all__ = [
     "COUNTER",
@@ -149,38 +150,6 @@ def _log(level: LogLevel, message: str) -> None:
     moment = time.strftime("%m%d %H:%M:%S", time.gmtime(seconds))
     place = f"{os.getpid()} {file.rpartition('/')[2]}:{caller.f_lineno}]"
     print(f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True)
-
-
-class MetricKind(enum.IntEnum):
-    COUNTER = 0
-    GAUGE = 1
-    HISTOGRAM = 2
-
-
-COUNTER = MetricKind.COUNTER
-GAUGE = MetricKind.GAUGE
-HISTOGRAM = MetricKind.HISTOGRAM
-
-
-class Metric:
-    """One series of a metric family."""
-
-    def __init__(self):
-        raise TypeError("c_python_backend_utils.Metric: No constructor defined!")
-
-
-class MetricFamily:
-    """Metrics of one name."""
-
-    COUNTER = COUNTER
-    GAUGE = GAUGE
-    HISTOGRAM = HISTOGRAM
-
-    def __init__(self, name: str, description: str, kind: MetricKind):
-        _check_type(name, str, "name")
-        _check_type(description, str, "description")
-        _check_type(kind, MetricKind, "kind")
-        raise _unsupported("MetricFamily")
 
 
 def load_model(model_name: str, config: str = "", files: dict | None = None) -> None:

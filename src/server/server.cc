@@ -149,6 +149,7 @@ class Server::Parts {
         },
         log_);
     worker_services_.catalog = &catalog_;
+    worker_services_.custom_metrics = &custom_metrics_;
     worker_services_.model_control = repository_.get();
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
@@ -172,6 +173,7 @@ class Server::Parts {
       metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
       metrics.port = static_cast<uint16_t>(options_.metrics_port);
       metrics.collectors = {ModelMetrics(catalog_)};
+      metrics.collectors.push_back(UserMetrics(custom_metrics_));
       if (options_.allow_cpu_metrics) metrics.collectors.push_back(CpuMetrics());
       const std::string address = metrics.address;
       BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
@@ -201,6 +203,7 @@ class Server::Parts {
   const ServerOptions options_;
   Logger& log_;
   HeapTrimmer heap_trimmer_;
+  CustomMetrics custom_metrics_;
   Catalog catalog_;
   TimerService timers_;
   WorkerServices worker_services_;

@@ -8,7 +8,7 @@ import sys
 
 import _braid_worker
 
-from braid_worker import errors, model_file
+from braid_worker import errors, metrics, model_file
 
 _OK = 0
 _INTERNAL = 2
@@ -27,6 +27,7 @@ class Host:
         """Imports, constructs and initializes a model. Returns a status code with its text, and no
         configuration."""
         _braid_worker.set_process_name(message["instance_name"])
+        metrics.instance_name = message["instance_name"]
         try:
             model_class = self._import(message)
             config = json.loads(message["model_config"])

@@ -96,6 +96,22 @@ PyObject* Log(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* Ask(PyObject*, PyObject* args, PyObject* keywords) {
+  static const char* names[] = {"topic", "text", "attachments", "wait", nullptr};
+  int topic = 0;
+  const char* text = nullptr;
+  Py_ssize_t size = 0;
+  PyObject* attachments = nullptr;
+  int wait = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "is#|Op:ask", const_cast<char**>(names), &topic, &text,
+                                   &size, &attachments, &wait)) {
+    return nullptr;
+  }
+  Worker* worker = TheWorker();
+  if (worker == nullptr) return nullptr;
+  return worker->Ask(static_cast<AskTopic>(topic), {text, static_cast<size_t>(size)}, wait != 0);
+}
+
 // Whether this process can talk to a server.
 PyObject* IsConnected(PyObject*, PyObject*) {
   const Worker* worker = State().worker;
@@ -219,6 +235,8 @@ PyMethodDef functions[] = {
     {"set_model", SetModel, METH_VARARGS,
      "set_model(model, model_file, instance_name, outputs, decoupled): what executions go to."},
     {"log", Log, METH_VARARGS, "log(level, file, line, text): a line in the server's log."},
+    {"ask", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Ask)), METH_VARARGS | METH_KEYWORDS,
+     "ask(topic, text, attachments=None, wait=True): asks the server something."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
     {"before_fork", BeforeFork, METH_NOARGS, "To be called before user code forks."},

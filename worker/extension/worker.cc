@@ -87,7 +87,13 @@ void Worker::SetModel(PyObject* model, std::string model_file, std::string insta
 
 bool Worker::Run(PyObject* host) {
   while (true) {
-    Channel::Outcome outcome = connection_->Poll(received_);
+    Channel::Outcome outcome = Channel::Outcome::kMessage;
+    if (kept_.empty()) {
+      outcome = connection_->Poll(received_);
+    } else {
+      received_ = std::move(kept_.front());
+      kept_.pop_front();
+    }
     if (outcome == Channel::Outcome::kTimeout) {
       connection_->FlushReleases(true);
       const int64_t wait_ns = connection_->wait_ns();
@@ -532,6 +538,36 @@ void Worker::FailAbandoned(OpenRequest& request) {
   Encode(encoded, message);
   // In a forked child this is refused, as it should be: the parent still has the request.
   static_cast<void>(connection_->Send(encoded));
+}
+
+PyObject* Worker::Ask(AskTopic topic, std::string_view text, bool wait) {
+  if (wait && std::this_thread::get_id() != loop_thread_) {
+    return RaiseModelException("the server can be asked only on the thread that runs execute");
+  }
+  AskMessage ask;
+  ask.ask_id = wait ? ++last_ask_ : 0;
+  ask.topic = topic;
+  ask.text = text;
+  std::vector<std::byte> message;
+  Encode(message, ask);
+  if (Status sent = connection_->Send(message); !sent.ok()) return RaiseModelException(sent.message());
+  if (!wait) Py_RETURN_NONE;
+  while (true) {
+    Channel::Outcome outcome;
+    Py_BEGIN_ALLOW_THREADS outcome = connection_->Wait(message, 1'000'000'000);
+    Py_END_ALLOW_THREADS if (outcome == Channel::Outcome::kCorrupted) {
+      RaiseBroken("the ring of messages makes no sense");
+      return nullptr;
+    }
+    if (outcome == Channel::Outcome::kTimeout) continue;
+    AnswerMessage answer;
+    if (TypeOf(message) != MessageType::kAnswer || !Decode(message, answer)) {
+      kept_.push_back(message);
+      continue;
+    }
+    if (answer.code != StatusCode::kOk) return RaiseModelException(answer.error);
+    return NewText(answer.text);
+  }
 }
 
 void Worker::SendLog(uint8_t level, std::string_view file, uint32_t line, std::string_view text) {

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ipc/messages.h"
@@ -54,6 +56,10 @@ class Worker {
   // Fails a request that nobody can answer any more.
   void FailAbandoned(OpenRequest& request);
 
+  // Asks the server something: its answer, or None without `wait`. Null with an exception set. Waiting is for
+  // the thread that runs the loop.
+  PyObject* Ask(AskTopic topic, std::string_view text, bool wait);
+
   void SendLog(uint8_t level, std::string_view file, uint32_t line, std::string_view text);
 
  private:
@@ -85,6 +91,9 @@ class Worker {
 
   // Reused from message to message.
   std::vector<std::byte> received_;
+  std::deque<std::vector<std::byte>> kept_;  // came while an answer was waited for
+  uint64_t last_ask_ = 0;
+  const std::thread::id loop_thread_ = std::this_thread::get_id();
   std::vector<std::byte> outgoing_;
   ExecuteMessage execute_;
   // The names of inputs, which are the same each time, by their place in the request.

@@ -85,7 +85,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   }
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
       location, Facts(location, *config, options_.memory_keep_bytes), std::move(instances), segment_ids_,
-      arena, spawner_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
+      arena, spawner_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000, options_.services));
 }
 
 }  // namespace braid

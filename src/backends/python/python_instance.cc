@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "backends/python/metric_operations.h"
 #include "base/clock.h"
 #include "base/thread.h"
 
@@ -47,14 +48,15 @@ int64_t RestartPauseNs(int failures) {
 
 PythonInstance::PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, WorkerSpawner& spawner,
                                ChildReaper& reaper, BufferAllocator& arena, Logger& log,
-                               int64_t sign_in_timeout_ns)
+                               int64_t sign_in_timeout_ns, const WorkerServices* services)
     : spec_(std::move(spec)),
       facts_(facts),
       spawner_(spawner),
       reaper_(reaper),
       arena_(arena),
       log_(log),
-      sign_in_timeout_ns_(sign_in_timeout_ns) {}
+      sign_in_timeout_ns_(sign_in_timeout_ns),
+      services_(services) {}
 
 PythonInstance::~PythonInstance() { BRAID_CHECK(!thread_.joinable()); }
 
@@ -339,6 +341,23 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
   return request;
 }
 
+Status PythonInstance::HandleAsk(const AskMessage& message) {
+  Result<std::string> answer = UnsupportedError("the server does not answer this");
+  if (message.topic == AskTopic::kMetric && metrics_) {
+    answer = PerformMetricOperation(*metrics_, message.text);
+  }
+  if (message.ask_id == 0) return OkStatus();
+  AnswerMessage to;
+  to.ask_id = message.ask_id;
+  const Status status = answer.status();
+  to.code = status.code();
+  to.error = status.message();
+  if (answer.ok()) to.text = *answer;
+  std::vector<std::byte> encoded;
+  Encode(encoded, to);
+  return worker_->channel()->Send(encoded);
+}
+
 Status PythonInstance::Handle(const std::vector<std::byte>& message) {
   const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
   switch (TypeOf(message)) {
@@ -367,6 +386,10 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
       WriteWorkerLog(log_, log);
       return OkStatus();
     }
+    case MessageType::kAsk: {
+      AskMessage ask;
+      return Decode(message, ask) ? HandleAsk(ask) : malformed();
+    }
     case MessageType::kFinalized:
       finalized_ = true;
       return OkStatus();
@@ -386,6 +409,9 @@ Status PythonInstance::StartWorker() {
     memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);
     worker_ = std::move(worker);
     next_execution_id_ = 1;
+  }
+  if (services_ != nullptr && services_->custom_metrics != nullptr) {
+    metrics_ = services_->custom_metrics->Open();
   }
   const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
   int64_t next_report = kProgressSeconds;
@@ -495,6 +521,7 @@ void PythonInstance::BuryWorker(const std::string& reason) {
   for (auto& execution : unstarted) {
     for (auto& request : execution->requests) forget(*request);
   }
+  metrics_.reset();
   memory_->Abandon();
   {
     std::unique_ptr<WorkerProcess> gone;

@@ -20,6 +20,7 @@
 
 #include "backends/python/worker_memory.h"
 #include "backends/python/worker_process.h"
+#include "backends/python/worker_services.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "ipc/channel.h"
@@ -38,7 +39,8 @@ class PythonInstance final : public Instance {
   // All references outlive the instance. `sign_in_timeout_ns` bounds the time from the start of the process
   // to its first message; user code's `initialize` is not bounded.
   PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, WorkerSpawner& spawner,
-                 ChildReaper& reaper, BufferAllocator& arena, Logger& log, int64_t sign_in_timeout_ns);
+                 ChildReaper& reaper, BufferAllocator& arena, Logger& log, int64_t sign_in_timeout_ns,
+                 const WorkerServices* services);
   ~PythonInstance() override;
 
   // Starts the thread; `on_started` is called once on it: when the worker is initialised, or with what kept
@@ -87,6 +89,7 @@ class PythonInstance final : public Instance {
   Status Handle(const std::vector<std::byte>& message);
   Status HandleExecuted(const ExecutedMessage& message);
   Status HandleResponse(const ResponseMessage& message, std::vector<Buffer>& returned);
+  Status HandleAsk(const AskMessage& message);
   // The request that the worker knows as `id`, out of its slot.
   Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
   Status MakeResponse(const ResponseMessage& message, std::vector<Buffer>& returned,
@@ -109,6 +112,7 @@ class PythonInstance final : public Instance {
   BufferAllocator& arena_;
   Logger& log_;
   const int64_t sign_in_timeout_ns_;
+  const WorkerServices* const services_;
   ExecutionListener* listener_ = nullptr;  // constant after Start()
   std::function<void(Status)> on_started_;
   std::function<void()> on_idle_;
@@ -119,6 +123,7 @@ class PythonInstance final : public Instance {
   std::unique_ptr<WorkerProcess> worker_;
   std::shared_ptr<WorkerMemory> memory_;  // shared with the buffers that the worker lends
   bool finalized_ = false;
+  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to; the thread's alone
 
   mutable std::mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
   // Guarded by mutex_.

@@ -17,11 +17,11 @@ constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
                          std::vector<PythonInstanceSpec> instances, SegmentIds& ids,
                          const Arena::Options& arena, WorkerSpawner& spawner, ChildReaper& reaper,
-                         Logger& log, int64_t sign_in_timeout_ns)
+                         Logger& log, int64_t sign_in_timeout_ns, const WorkerServices* services)
     : location_(std::move(location)), facts_(std::move(facts)), arena_(ids, arena) {
   for (PythonInstanceSpec& spec : instances) {
     instances_.push_back(std::make_unique<PythonInstance>(std::move(spec), facts_, spawner, reaper, arena_,
-                                                          log, sign_in_timeout_ns));
+                                                          log, sign_in_timeout_ns, services));
   }
 }
 

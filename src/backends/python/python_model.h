@@ -17,7 +17,7 @@ class PythonModel final : public BackendModel {
   // The references outlive the model and all its buffers.
   PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
               SegmentIds& ids, const Arena::Options& arena, WorkerSpawner& spawner, ChildReaper& reaper,
-              Logger& log, int64_t sign_in_timeout_ns);
+              Logger& log, int64_t sign_in_timeout_ns, const WorkerServices* services);
   ~PythonModel() override;
 
   BufferAllocator& input_allocator() override { return arena_; }

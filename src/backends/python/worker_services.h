@@ -5,6 +5,7 @@
 #pragma once
 
 #include "serving/catalog.h"
+#include "serving/custom_metrics.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -14,6 +15,8 @@ struct WorkerServices {
   const Catalog* catalog = nullptr;
   // Loads and unloads models for user code.
   ModelControl* model_control = nullptr;
+  // The metrics that user code makes. Null: there are none, and what asks for them is refused.
+  CustomMetrics* custom_metrics = nullptr;
 };
 
 }  // namespace braid

@@ -141,6 +141,43 @@ void CollectModels(const Catalog& catalog, MetricFamilies& families) {
               [](const S& s) { return Microseconds(s.cache_miss); });
 }
 
+MetricType TypeOf(MetricKind kind) {
+  switch (kind) {
+    case MetricKind::kCounter:
+      return MetricType::Counter;
+    case MetricKind::kGauge:
+      return MetricType::Gauge;
+    case MetricKind::kHistogram:
+      return MetricType::Histogram;
+  }
+  return MetricType::Untyped;
+}
+
+MetricFamily UserFamily(const CustomFamilySnapshot& snapshot) {
+  MetricFamily family = Family(snapshot.name, snapshot.description, TypeOf(snapshot.kind));
+  for (const CustomSeriesSnapshot& series : snapshot.series) {
+    ClientMetric& metric = family.metric.emplace_back();
+    for (const auto& [name, value] : series.labels) metric.label.push_back({name, value});
+    switch (snapshot.kind) {
+      case MetricKind::kCounter:
+        metric.counter.value = series.value;
+        break;
+      case MetricKind::kGauge:
+        metric.gauge.value = series.value;
+        break;
+      case MetricKind::kHistogram:
+        metric.histogram.sample_sum = series.value;
+        metric.histogram.sample_count = series.count;
+        for (size_t i = 0; i < series.bounds.size(); ++i) {
+          metric.histogram.bucket.push_back({series.cumulative[i], series.bounds[i]});
+        }
+        metric.histogram.bucket.push_back({series.count, std::numeric_limits<double>::infinity()});
+        break;
+    }
+  }
+  return family;
+}
+
 // Jiffies of all processors together since the start of the machine.
 struct CpuTimes {
   uint64_t idle = 0;
@@ -209,6 +246,12 @@ MetricsCollector PinnedMemoryMetrics() {
              0);
     AddGauge(families, "nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
              0);
+  };
+}
+
+MetricsCollector UserMetrics(const CustomMetrics& metrics) {
+  return [&metrics](MetricFamilies& families) {
+    for (const CustomFamilySnapshot& family : metrics.Snapshot()) families.push_back(UserFamily(family));
   };
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "serving/catalog.h"
+#include "serving/custom_metrics.h"
 
 namespace braid {
 
@@ -28,6 +29,9 @@ MetricsCollector CpuMetrics();
 
 // nv_pinned_memory_pool_{total,used}_bytes, which are 0: there is no such pool.
 MetricsCollector PinnedMemoryMetrics();
+
+// What user code counts. `metrics` outlives the collector.
+MetricsCollector UserMetrics(const CustomMetrics& metrics);
 
 // The text format of Prometheus, families and series in the order given.
 std::string MetricsText(const MetricFamilies& families);

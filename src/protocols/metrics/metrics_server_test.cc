@@ -85,6 +85,37 @@ TEST(ModelMetrics, WriteLargeCountsInFull) {
   EXPECT_NE(Text(ModelMetrics(catalog)).find("} 123456789012345\n"), std::string::npos);
 }
 
+TEST(UserMetrics, AreWrittenToTheLetter) {
+  CustomMetrics metrics;
+  auto session = metrics.Open();
+  const uint64_t counter = session->CreateFamily("test", "a test", MetricKind::kCounter).value();
+  const MetricLabels labels = {{"custom_metric_key", "label1"}, {"a", "x\"y"}};
+  const uint64_t one = session->CreateMetric(counter, labels, std::nullopt).value();
+  EXPECT_EQ(Text(UserMetrics(metrics)),
+            "# HELP test a test\n"
+            "# TYPE test counter\n"
+            "test{a=\"x\\\"y\",custom_metric_key=\"label1\"} 0\n");
+  EXPECT_TRUE(session->Increment(one, 1).ok());
+  EXPECT_NE(Text(UserMetrics(metrics)).find("} 1\n"), std::string::npos);
+  EXPECT_TRUE(session->Increment(one, 0.5).ok());
+  EXPECT_NE(Text(UserMetrics(metrics)).find("} 1.5\n"), std::string::npos);
+  session->DropFamily(counter);
+  const uint64_t histogram = session->CreateFamily("h", "d", MetricKind::kHistogram).value();
+  const std::vector<double> bounds = {0.1, 1, 2.5, 10};
+  const uint64_t series = session->CreateMetric(histogram, {{"z", "1"}}, bounds).value();
+  EXPECT_TRUE(session->Observe(series, 2).ok());
+  EXPECT_EQ(Text(UserMetrics(metrics)),
+            "# HELP h d\n"
+            "# TYPE h histogram\n"
+            "h_count{z=\"1\"} 1\n"
+            "h_sum{z=\"1\"} 2\n"
+            "h_bucket{z=\"1\",le=\"0.1\"} 0\n"
+            "h_bucket{z=\"1\",le=\"1\"} 0\n"
+            "h_bucket{z=\"1\",le=\"2.5\"} 1\n"
+            "h_bucket{z=\"1\",le=\"10\"} 1\n"
+            "h_bucket{z=\"1\",le=\"+Inf\"} 1\n");
+}
+
 TEST(CpuMetrics, AreWithinBounds) {
   MetricsCollector collect = CpuMetrics();
   for (int i = 0; i < 2; ++i) {
