@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <unordered_set>
@@ -47,6 +48,11 @@ class Arena::State : public std::enable_shared_from_this<State> {
   std::vector<uint32_t> Trim(int64_t now_ns);
   // The arena is gone: from now on nothing idle is kept.
   void Close();
+  bool Made(const SegmentBlock& block) const {
+    const auto* ours = dynamic_cast<const Block*>(&block);
+    return ours != nullptr && ours->keeper.get() == this;
+  }
+  SegmentIds& ids() const { return ids_; }
   bool has_excess() const {
     std::lock_guard lock(mutex_);
     return idle_bytes_ > options_.keep_bytes || !unreported_.empty();
@@ -83,6 +89,7 @@ class Arena::State : public std::enable_shared_from_this<State> {
     std::unique_ptr<Block[]> blocks;
     size_t count = 0;
     size_t in_use = 0;
+    size_t used = 0;  // of a segment with one block: what may not be zero any more; its holder's
     Block* free = nullptr;
     int64_t idle_since_ns = 0;
     bool listed = false;  // in its class's list of slabs with free blocks
@@ -96,6 +103,8 @@ class Arena::State : public std::enable_shared_from_this<State> {
   template <class Wanted>
   void RemoveIdleLocked(Wanted wanted, Slabs& dead);
   void Free(Block* block);
+  Result<Buffer> AllocateBlock(const SizeClass& size_class, size_t size);
+  static void ClearBehind(Buffer& buffer);
 
   SegmentIds& ids_;
   const Options options_;
@@ -190,6 +199,19 @@ Result<Buffer> Arena::State::Allocate(size_t size) {
   if (size > SIZE_MAX / 4)
     return InvalidArgumentError("a buffer cannot have " + std::to_string(size) + " bytes");
   const SizeClass size_class = ClassOf(size);
+  BRAID_ASSIGN_OR_RETURN(Buffer buffer, AllocateBlock(size_class, size));
+  if (size_class.block_size > kLargestShared) ClearBehind(buffer);
+  return buffer;
+}
+
+// What an earlier, longer buffer has left behind this one in its segment.
+void Arena::State::ClearBehind(Buffer& buffer) {
+  size_t& used = static_cast<Block*>(buffer.owner())->slab->used;
+  if (used > buffer.size()) std::memset(buffer.mutable_data() + buffer.size(), 0, used - buffer.size());
+  used = buffer.size();
+}
+
+Result<Buffer> Arena::State::AllocateBlock(const SizeClass& size_class, size_t size) {
   const bool own_segment = size_class.block_size > kLargestShared;
   const size_t bytes = own_segment ? (size_class.block_size + kPage - 1) / kPage * kPage : kSlabBytes;
   {
@@ -254,5 +276,7 @@ Result<Buffer> Arena::Allocate(size_t size) { return state_->Allocate(size); }
 std::vector<uint32_t> Arena::Trim(int64_t now_ns) { return state_->Trim(now_ns); }
 bool Arena::has_excess() const { return state_->has_excess(); }
 Arena::Usage Arena::usage() const { return state_->usage(); }
+bool Arena::Made(const SegmentBlock& block) const { return state_->Made(block); }
+SegmentIds& Arena::ids() const { return state_->ids(); }
 
 }  // namespace braid

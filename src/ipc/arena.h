@@ -1,7 +1,8 @@
 // Arena: allocates buffers in shared memory which other processes can map.
 //
 // Blocks of up to 64 KiB are cut from slabs, a size class each; a larger one has a segment of its own, so
-// that a tensor can be handed to another process without showing it its neighbours. Freed blocks stay mapped
+// that a tensor can be handed to another process without showing it its neighbours; what such a segment holds
+// behind its buffer is zero, so that it shows no tensor of before either. Freed blocks stay mapped
 // and are used again last-in first-out, because touching fresh pages costs twenty times a copy. What has been
 // idle for a while beyond `keep_bytes` goes back to the system in Trim(), and earlier when the budget is
 // needed for blocks of another size.
@@ -41,6 +42,9 @@ class Arena final : public BufferAllocator {
 
   // The buffer's owner is a SegmentBlock. Errors: UNAVAILABLE.
   Result<Buffer> Allocate(size_t size) override;
+  // Whether the owner of a buffer is a block of this arena, which the caller holds.
+  bool Made(const SegmentBlock& block) const;
+  SegmentIds& ids() const;
 
   // Gives idle memory back. Returns the ids of the segments that are gone from here since the last call;
   // peers which map them are to be told.

@@ -61,6 +61,33 @@ TEST(Arena, BuffersOfEverySizeAreAlignedAndLieInTheirSegment) {
   }
 }
 
+TEST(Arena, ASegmentOfOneBlockShowsNothingOfEarlierBuffers) {
+  SegmentIds ids;
+  Arena arena(ids, {});
+  const auto zero_behind = [&](size_t size, int fill) {
+    Buffer buffer = MustAllocate(arena, size);
+    const Segment& segment = *SegmentOf(buffer);
+    std::memset(buffer.mutable_data(), fill, size);
+    const auto behind = std::span<const std::byte>(segment.base(), segment.size()).subspan(size);
+    return std::ranges::all_of(behind, [](std::byte b) { return b == std::byte{0}; });
+  };
+  // All of one size class, so of one segment.
+  for (size_t size : {112 * kKiB, 97 * kKiB, 110 * kKiB, 97 * kKiB + 1, 97 * kKiB}) {
+    EXPECT_TRUE(zero_behind(size, 7)) << size;
+  }
+  EXPECT_EQ(arena.usage().segments, 1u);
+}
+
+TEST(Arena, KnowsItsBlocks) {
+  SegmentIds ids;
+  Arena arena(ids, {});
+  Arena other(ids, {});
+  const Buffer buffer = MustAllocate(arena, 1000);
+  const auto& block = *static_cast<SegmentBlock*>(buffer.owner());
+  EXPECT_TRUE(arena.Made(block));
+  EXPECT_FALSE(other.Made(block));
+}
+
 TEST(Arena, NothingIsNeededForNoBytes) {
   SegmentIds ids;
   Arena arena(ids, {});

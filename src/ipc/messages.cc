@@ -148,7 +148,7 @@ TensorMessage DecodeTensor(WireReader& in) {
   if (dims > kMaxDimensions) in.Fail();
   for (uint8_t i = 0; i < dims && in.ok(); ++i) tensor.shape.push_back(in.Get<int64_t>());
   const auto place = in.Get<uint8_t>();
-  if (place > static_cast<uint8_t>(Place::kReceiverMemory)) in.Fail();
+  if (place > static_cast<uint8_t>(Place::kSharedMemory)) in.Fail();
   tensor.place = static_cast<Place>(place);
   if (tensor.place == Place::kInline) {
     tensor.bytes = in.GetBytes();

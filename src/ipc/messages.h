@@ -51,6 +51,8 @@ enum class Place : uint8_t {
   kInline = 0,
   kSenderMemory = 1,    // a segment of the sender; the receiver says kRelease when it needs it no more
   kReceiverMemory = 2,  // memory that the receiver lent to the sender, which comes back with this
+  // As kSenderMemory, from the server only: others see the bytes too, so the receiver must not change them.
+  kSharedMemory = 3,
 };
 
 struct TensorMessage {

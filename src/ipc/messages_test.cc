@@ -84,6 +84,11 @@ std::vector<TensorMessage> SomeTensors() {
        .type = DataType::kBool,
        .place = Place::kReceiverMemory,
        .handle = {UINT32_MAX, 4096, UINT64_MAX}},
+      {.name = "shared",
+       .type = DataType::kInt8,
+       .shape = {9},
+       .place = Place::kSharedMemory,
+       .handle = {1, 0, 9}},
   };
 }
 
@@ -550,7 +555,7 @@ TEST(Messages, WrongNumbersAreRefused) {
   EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(9)}));
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));
   EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.type = static_cast<DataType>(kDataTypeCount)}}}));
-  EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.place = static_cast<Place>(3)}}}));
+  EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.place = static_cast<Place>(4)}}}));
   EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.shape = Shape(65, 1)}}}));
   EXPECT_FALSE(refused(ResponseMessage{.outputs = {{.shape = Shape(64, 1)}}}));
 }

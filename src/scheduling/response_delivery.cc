@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "scheduling/trace_points.h"
+
 namespace braid {
 
 void ResponseDelivery::Respond(InferenceRequest& request, std::optional<InferenceResponse> response,
@@ -29,11 +31,13 @@ void ResponseDelivery::Respond(InferenceRequest& request, std::optional<Inferenc
       statistics_.RecordSuccess(request.batch_size, request.start_ns, request.queue_start_ns, times);
     }
   }
+  if (request.trace != nullptr) TraceResponse(request, response, final, times, timers_.NowNs());
   request.Respond(std::move(response), final);
 }
 
 void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Status status) const {
   statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  if (request.trace != nullptr) request.trace->Record(TraceActivity::kRequestEnd, timers_.NowNs());
   request.Fail(std::move(status));
 }
 

@@ -11,6 +11,7 @@
 #include "scheduling/request_queue.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
+#include "scheduling/trace_points.h"
 #include "serving/request_check.h"
 
 namespace braid {
@@ -194,6 +195,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   const int64_t now_ns = timers_.NowNs();
   request->queue_start_ns = now_ns;
   request->scheduling = {};
+  TraceQueued(*request);
   Listen(*request);
 
   Work work;
@@ -369,6 +371,7 @@ void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
   for (;;) {
     for (const auto& request : execution->requests) {
       if (request->cancellation != nullptr) request->cancellation->ClearListener();
+      TraceDispatched(*request, execution->compute_start_ns);
     }
     slot.instance->Execute(std::move(execution));
     std::lock_guard lock(mutex_);

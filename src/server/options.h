@@ -20,6 +20,7 @@
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "repository/model_repository.h"
+#include "tracing/trace_manager.h"
 
 namespace braid {
 
@@ -112,6 +113,9 @@ struct ServerOptions {
   bool log_error = true;
   LogFormat log_format = LogFormat::kDefault;
   std::string log_file;
+
+  // Tracing: --trace-config and its older forms
+  TraceOptions trace;
 
   // By option name without dashes. Options that are not here have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;

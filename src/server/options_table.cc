@@ -9,6 +9,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "server/options_trace.h"
+
 namespace braid {
 namespace {
 
@@ -287,8 +289,6 @@ constexpr OptionSpec Refused(std::string_view name, std::string_view value, Grou
 }
 
 constexpr std::string_view kNoGpu = "Braid runs on the CPU";
-constexpr std::string_view kNoTrace =
-    "tracing is not there yet; the statistics and metrics show where time goes";
 constexpr std::string_view kNoCache = "the response cache is not there yet";
 constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
@@ -434,15 +434,21 @@ const OptionSpec kTable[] = {
     Works("log-file", "FILE", Group::kLog, Text<&O::log_file>(), "Log to a file instead of standard error"),
 
     // Trace
-    Refused("trace-config", "B,K=V", Group::kTrace, CheckNothing, "",
-            "level=OFF|mode=triton|rate=1000|count=-1|triton,log-frequency=0|log-frequency=0",
-            "A setting of tracing", kNoTrace),
-    Refused("trace-file", "FILE", Group::kTrace, CheckNothing, "", "", "Where traces are written", kNoTrace),
-    Refused("trace-level", "LEVEL", Group::kTrace, CheckNothing, "OFF", "OFF", "What is traced", kNoTrace),
-    Refused("trace-rate", "N", Group::kTrace, CheckInt, "1000", "1000", "One request in N is traced",
-            kNoTrace),
-    Refused("trace-count", "N", Group::kTrace, CheckInt, "-1", "-1", "Traces to take", kNoTrace),
-    Refused("trace-log-frequency", "N", Group::kTrace, CheckInt, "0", "0", "Traces to a file", kNoTrace),
+    WorksMany("trace-config", "[M,]K=V", Group::kTrace, {SetTraceConfig, ShowTraceConfig},
+              "A setting of tracing: mode=triton|opentelemetry, level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N; "
+              "for mode triton: triton,file=FILE and triton,log-frequency=N; for mode opentelemetry: "
+              "opentelemetry,K=V with url, resource=NAME=VALUE, bsp_max_queue_size, "
+              "bsp_max_export_batch_size and bsp_schedule_delay (milliseconds)"),
+    Works("trace-file", "FILE", Group::kTrace, {SetTrace<kTraceFile>, ShowTraceFile},
+          "The older name of --trace-config triton,file=FILE"),
+    WorksMany("trace-level", "LEVEL", Group::kTrace, {SetTrace<kTraceLevel>, ShowTraceLevel},
+              "The older name of --trace-config level=LEVEL"),
+    Works("trace-rate", "N", Group::kTrace, {SetTrace<kTraceRate>, ShowTraceRate},
+          "One request in N is traced; 0 for those alone that a client traces (mode opentelemetry)"),
+    Works("trace-count", "N", Group::kTrace, {SetTrace<kTraceCount>, ShowTraceCount},
+          "Traces to take; -1 for any number"),
+    Works("trace-log-frequency", "N", Group::kTrace, {SetTrace<kTraceLogFrequency>, ShowTraceLogFrequency},
+          "Traces to a file FILE.0, FILE.1, ...; 0 for all in FILE"),
 
     // Cache and limits
     Refused("cache-config", "C,K=V", Group::kCache, CheckNothing, "", "", "A setting of a response cache",

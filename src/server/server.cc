@@ -18,6 +18,7 @@
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/options_python.h"
+#include "tracing/trace_manager.h"
 
 namespace braid {
 namespace {
@@ -48,7 +49,8 @@ std::string Endpoint(const std::string& address, int port) {
 
 std::vector<std::string> Extensions() {
   return {"classification",     "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters",       "statistics",      "logging"};
+          "binary_tensor_data", "parameters",       "statistics",      "logging",
+          "trace"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -151,9 +153,11 @@ class Server::Parts {
     worker_services_.catalog = &catalog_;
     worker_services_.custom_metrics = &custom_metrics_;
     worker_services_.model_control = repository_.get();
+    BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
+    context_->tracer = tracer_.get();
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));
     }
@@ -209,6 +213,7 @@ class Server::Parts {
   WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
+  std::unique_ptr<TraceManager> tracer_;
   std::unique_ptr<KserveContext> context_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;

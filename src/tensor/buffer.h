@@ -30,7 +30,9 @@ class BufferOwner {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) Destroy();
   }
   // True when the caller holds the only reference.
-  bool unique() const { return references_.load(std::memory_order_acquire) == 1; }
+  bool unique() const { return references() == 1; }
+  // How many there are. When the caller holds them all, nobody else can make a further one.
+  uint32_t references() const { return references_.load(std::memory_order_acquire); }
 
  protected:
   virtual ~BufferOwner() = default;

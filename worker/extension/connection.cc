@@ -77,13 +77,32 @@ int64_t Connection::wait_ns() const {
   return arena_->has_excess() || !lent_out_.empty() ? kTrimIntervalNs : kForeverNs;
 }
 
-Result<std::shared_ptr<Lending>> Connection::Borrow(const MemoryHandle& handle) {
+Result<std::shared_ptr<Segment>> Connection::FindSegment(const MemoryHandle& handle) {
   std::shared_ptr<Segment> segment = segments_.Find(handle.segment);
   if (!segment) segment = segments_.WaitFor(handle.segment, kSegmentWaitNs);
   if (!segment || !segment->Contains(handle.offset, handle.size)) {
     return InvalidArgumentError("an input lies in memory that the server has not handed over");
   }
-  return std::make_shared<Lending>(*this, handle, std::move(segment));
+  return segment;
+}
+
+Result<std::shared_ptr<Lending>> Connection::Borrow(const TensorMessage& tensor) {
+  BRAID_ASSIGN_OR_RETURN(auto segment, FindSegment(tensor.handle));
+  std::unique_ptr<PrivateView> view;
+  if (tensor.place == Place::kSharedMemory) {
+    BRAID_ASSIGN_OR_RETURN(view, PrivateView::Map(*segment, tensor.handle.offset, tensor.handle.size));
+  }
+  return std::make_shared<Lending>(*this, tensor.handle, std::move(segment), std::move(view));
+}
+
+Result<Buffer> Connection::TakeOwn(const TensorMessage& tensor) {
+  const MemoryHandle& handle = tensor.handle;
+  if (tensor.place == Place::kReceiverMemory) return TakeBack(handle);
+  BRAID_ASSIGN_OR_RETURN(auto segment, FindSegment(handle));
+  BRAID_ASSIGN_OR_RETURN(Buffer copy, arena_->Allocate(handle.size));
+  std::memcpy(copy.mutable_data(), segment->base() + handle.offset, handle.size);
+  QueueRelease(handle);
+  return copy;
 }
 
 Result<Buffer> Connection::TakeBack(const MemoryHandle& handle) {

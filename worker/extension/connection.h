@@ -18,6 +18,7 @@
 #include "ipc/arena.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
+#include "ipc/private_view.h"
 #include "ipc/segment_map.h"
 
 namespace braid {
@@ -25,16 +26,18 @@ namespace braid {
 class Connection;
 
 // Memory of the server that it has lent with an input. When the last holder lets go it is given back, unless
-// it went back as an output.
+// it went back as an output. Memory that others see too is seen through a private view.
 class Lending {
  public:
-  Lending(Connection& connection, const MemoryHandle& handle, std::shared_ptr<Segment> segment)
-      : connection_(connection), handle_(handle), segment_(std::move(segment)) {}
+  // `view` is null for memory that nobody else uses.
+  Lending(Connection& connection, const MemoryHandle& handle, std::shared_ptr<Segment> segment,
+          std::unique_ptr<PrivateView> view)
+      : connection_(connection), handle_(handle), segment_(std::move(segment)), view_(std::move(view)) {}
   ~Lending();
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
 
-  std::byte* data() const { return segment_->base() + handle_.offset; }
+  std::byte* data() const { return view_ ? view_->data() : segment_->base() + handle_.offset; }
   bool Contains(const std::byte* at, size_t size) const {
     return at >= data() && size <= handle_.size && static_cast<size_t>(at - data()) <= handle_.size - size;
   }
@@ -42,7 +45,11 @@ class Lending {
   MemoryHandle HandleOf(const std::byte* at, size_t size) const {
     return {handle_.segment, handle_.offset + static_cast<uint64_t>(at - data()), size};
   }
-  bool handed_back() const { return handed_back_; }
+  // Whether the server can have `part` back as an output: it has not gone back yet, and the server sees what
+  // is in it. REQUIRES: nobody else holds this.
+  bool CanHandBack(std::span<const std::byte> part) const {
+    return !handed_back_ && (!view_ || view_->Unchanged(part));
+  }
   // The server takes it back with the message that names it.
   void HandBack() { handed_back_ = true; }
 
@@ -50,6 +57,7 @@ class Lending {
   Connection& connection_;
   const MemoryHandle handle_;
   const std::shared_ptr<Segment> segment_;  // shared: it stays mapped when the server retires it
+  const std::unique_ptr<PrivateView> view_;
   bool handed_back_ = false;
 };
 
@@ -83,10 +91,16 @@ class Connection {
 
   ChannelHeader& header() { return channel_->header(); }
 
-  // The memory of an input. Errors: INVALID_ARGUMENT when there is no such memory.
-  Result<std::shared_ptr<Lending>> Borrow(const MemoryHandle& handle);
-  // Memory of this process that the server had and gives back with an input.
-  Result<Buffer> TakeBack(const MemoryHandle& handle);
+  // The memory of an input is either the server's and borrowed, or this process's own. What others see too is
+  // copied when that costs less than a private view. REQUIRES: not inline.
+  static bool IsBorrowed(const TensorMessage& tensor) {
+    return tensor.place == Place::kSenderMemory ||
+           (tensor.place == Place::kSharedMemory && tensor.handle.size > kCopiedBytes);
+  }
+  // Errors: INVALID_ARGUMENT when there is no such memory, UNAVAILABLE when it cannot be mapped.
+  Result<std::shared_ptr<Lending>> Borrow(const TensorMessage& tensor);
+  // A copy, or memory that the server had and gives back with the input. Errors: as for Borrow().
+  Result<Buffer> TakeOwn(const TensorMessage& tensor);
   // Copies the bytes of an output to where the server finds them, and says in `tensor` where that is. Small
   // ones stay where they are: `bytes` has to live until the message is encoded. Errors: UNAVAILABLE.
   Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
@@ -107,9 +121,12 @@ class Connection {
   explicit Connection(std::unique_ptr<Channel> channel);
   void Watch();
   Status CheckOpen() const;
+  Result<std::shared_ptr<Segment>> FindSegment(const MemoryHandle& handle);
+  Result<Buffer> TakeBack(const MemoryHandle& handle);
 
   // More would make the server wait for its memory during a long execution.
   static constexpr size_t kMaxQueuedReleases = 128;
+  static constexpr size_t kCopiedBytes = size_t{1} << 20;
 
   const std::unique_ptr<Channel> channel_;
   SegmentMap segments_;  // the server's

@@ -205,8 +205,8 @@ PyObject* Worker::MakeTensor(const TensorMessage& message, Turn& turn) {
     tensor.memory = Ref::Steal(NewOwnMemory(tensor.size, &tensor.data));
     if (!tensor.memory) return nullptr;
     if (tensor.size != 0) std::memcpy(tensor.data, message.bytes.data(), tensor.size);
-  } else if (message.place == Place::kSenderMemory) {
-    Result<std::shared_ptr<Lending>> lending = connection_->Borrow(message.handle);
+  } else if (Connection::IsBorrowed(message)) {
+    Result<std::shared_ptr<Lending>> lending = connection_->Borrow(message);
     if (!lending.ok()) {
       RaiseBroken(lending.status().message());
       return nullptr;
@@ -217,7 +217,7 @@ PyObject* Worker::MakeTensor(const TensorMessage& message, Turn& turn) {
     turn.lendings.push_back(std::move(lending).value());
     if (!tensor.memory) return nullptr;
   } else {
-    Result<Buffer> buffer = connection_->TakeBack(message.handle);
+    Result<Buffer> buffer = connection_->TakeOwn(message);
     if (!buffer.ok()) {
       RaiseBroken(buffer.status().message());
       return nullptr;
@@ -464,7 +464,7 @@ void Worker::Settle(Turn& turn) {
     TensorMessage& output = response.message.outputs[deferred.output];
     auto holder = std::ranges::find_if(
         turn.lendings, [&](const auto& lending) { return lending.get() == deferred.lending; });
-    if (holder->use_count() == 1 && !deferred.lending->handed_back()) {
+    if (holder->use_count() == 1 && deferred.lending->CanHandBack(deferred.bytes)) {
       deferred.lending->HandBack();
       output.place = Place::kReceiverMemory;
       output.handle = deferred.lending->HandleOf(deferred.bytes.data(), deferred.bytes.size());

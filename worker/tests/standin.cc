@@ -91,7 +91,9 @@ bool AddInput(Standin& standin, PyObject* tuple, RequestMessage& request) {
   PyObject* shape = nullptr;
   const char* bytes = nullptr;
   Py_ssize_t size = 0;
-  if (!PyArg_ParseTuple(tuple, "siO!y#", &name, &type, &PyTuple_Type, &shape, &bytes, &size)) return false;
+  int shared = 0;
+  if (!PyArg_ParseTuple(tuple, "siO!y#|p", &name, &type, &PyTuple_Type, &shape, &bytes, &size, &shared))
+    return false;
   TensorMessage& tensor = request.inputs.emplace_back();
   tensor.name = name;
   tensor.type = static_cast<DataType>(type);
@@ -109,7 +111,7 @@ bool AddInput(Standin& standin, PyObject* tuple, RequestMessage& request) {
   if (standin.announced[segment.id()]++ == 0 && !Check(standin.channel->SendSegment(segment, segment.id()))) {
     return false;
   }
-  tensor.place = Place::kSenderMemory;
+  tensor.place = shared != 0 ? Place::kSharedMemory : Place::kSenderMemory;
   tensor.handle = {segment.id(), static_cast<uint64_t>(block.value().data() - segment.base()),
                    static_cast<uint64_t>(size)};
   standin.lent[{tensor.handle.segment, tensor.handle.offset}] = std::move(block).value();
@@ -323,6 +325,13 @@ PyObject* Receive(PyObject*, PyObject* args) {
   }
 }
 
+// The bytes of all that is lent, one after the other.
+PyObject* LentBytes(PyObject*, PyObject* capsule) {
+  std::string all;
+  for (const auto& [key, block] : Get(capsule)->lent) all += block.text();
+  return PyBytes_FromStringAndSize(all.data(), static_cast<Py_ssize_t>(all.size()));
+}
+
 PyObject* LentBlocks(PyObject*, PyObject* capsule) { return PyLong_FromSize_t(Get(capsule)->lent.size()); }
 
 PyObject* KeepOutputs(PyObject*, PyObject* args) {
@@ -368,6 +377,7 @@ PyMethodDef functions[] = {
     {"cancel", Cancel, METH_VARARGS, nullptr},
     {"receive", Receive, METH_VARARGS, nullptr},
     {"lent_blocks", LentBlocks, METH_O, nullptr},
+    {"lent_bytes", LentBytes, METH_O, nullptr},
     {"bench", Bench, METH_VARARGS, nullptr},
     {"keep_outputs", KeepOutputs, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -122,6 +122,70 @@ def test_part_of_an_input_goes_back_and_twice_the_same_is_copied_once(model):
     np.testing.assert_array_equal(floats(outputs["OUT2"]), a)
 
 
+# Around the size up to which memory that others see is copied and not mapped: 1 MiB.
+@pytest.mark.parametrize("count", [10_000, 262_144, 262_145, 1_000_000])
+def test_what_is_written_to_memory_that_others_see_stays_in_the_worker(model, count):
+    worker = model(
+        """
+        import triton_python_backend_utils as pb_utils
+        class TritonPythonModel:
+            def execute(self, requests):
+                array = requests[0].inputs()[0].as_numpy()
+                assert array.flags.writeable
+                first = float(array[-1])
+                array += 1
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array + first)])]
+        """
+    )
+    a = np.random.default_rng(1).random(count, np.float32)
+    for _ in range(2):
+        response = worker.execute({"inputs": [tensor("A", a, shared=True), tensor("B", a[:9000], shared=True)]})[0]
+        np.testing.assert_array_equal(floats(response["outputs"]["OUT"]), (a + np.float32(1)) + a[-1])
+        assert wait_for(lambda: standin.receive(worker.channel, 0.01) is None)
+        assert standin.lent_blocks(worker.channel) == 0
+
+
+def test_memory_that_others_see_is_not_changed(model):
+    worker = model(
+        """
+        import triton_python_backend_utils as pb_utils
+        class TritonPythonModel:
+            def execute(self, requests):
+                self.array = requests[0].inputs()[0].as_numpy()
+                self.array[:] = 7
+                return [pb_utils.InferenceResponse([])]
+        """
+    )
+    a = np.random.default_rng(1).random(500_000, np.float32)
+    worker.execute({"inputs": [tensor("A", a, shared=True)]})
+    # The model keeps its view.
+    assert standin.lent_bytes(worker.channel) == a.tobytes()
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_memory_that_others_see_goes_back_as_output_if_it_was_not_written_to(model, writing):
+    worker = model(
+        f"""
+        import triton_python_backend_utils as pb_utils
+        class TritonPythonModel:
+            def execute(self, requests):
+                array = requests[0].inputs()[0].as_numpy()
+                total = array.sum()
+                if {writing}:
+                    array[123_456] = 3
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array)])]
+        """
+    )
+    a = np.random.default_rng(1).random(500_000, np.float32)
+    output = worker.execute({"inputs": [tensor("A", a, shared=True)]})[0]["outputs"]["OUT"]
+    assert output[3] == (1 if writing else 2)
+    if writing:
+        a[123_456] = 3
+    np.testing.assert_array_equal(floats(output), a)
+    assert wait_for(lambda: standin.receive(worker.channel, 0.01) is None)
+    assert standin.lent_blocks(worker.channel) == 0
+
+
 def test_memory_that_a_thread_lets_go_of_later_is_given_back_then(model):
     worker = model(
         """

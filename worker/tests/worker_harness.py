@@ -20,10 +20,10 @@ import _braid_standin as standin  # noqa: E402, found by the path above
 FP32, BYTES, INT32, BF16, UINT8 = 11, 13, 8, 14, 2
 
 
-def tensor(name, array):
-    """An input for Worker.execute()."""
+def tensor(name, array, shared=False):
+    """An input for Worker.execute(); `shared` when others than the worker see its bytes too."""
     kinds = {"float32": FP32, "int32": INT32, "uint8": UINT8}
-    return (name, kinds[str(array.dtype)], array.shape, array.tobytes())
+    return (name, kinds[str(array.dtype)], array.shape, array.tobytes(), shared)
 
 
 def bytes_tensor(name, items, shape=None):

@@ -1,6 +1,7 @@
 #include "backends/python/python_instance.h"
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -47,8 +48,8 @@ int64_t RestartPauseNs(int failures) {
 }
 
 PythonInstance::PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, WorkerSpawner& spawner,
-                               ChildReaper& reaper, BufferAllocator& arena, Logger& log,
-                               int64_t sign_in_timeout_ns, const WorkerServices* services)
+                               ChildReaper& reaper, Arena& arena, Logger& log, int64_t sign_in_timeout_ns,
+                               const WorkerServices* services)
     : spec_(std::move(spec)),
       facts_(facts),
       spawner_(spawner),
@@ -139,6 +140,7 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
   outgoing_.execution_id = execution_id;
   outgoing_.requests.resize(execution.requests.size());
   std::vector<std::string> parameter_texts(execution.requests.size());
+  std::vector<std::string> trace_contexts(execution.requests.size());
   for (size_t i = 0; i < execution.requests.size(); ++i) {
     const InferenceRequest& request = *execution.requests[i];
     RequestMessage& message = outgoing_.requests[i];
@@ -154,6 +156,8 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
     message.timeout_us = request.timeout_us;
     if (!request.parameters.empty()) parameter_texts[i] = ParametersToJson(request.parameters);
     message.parameters_json = parameter_texts[i];
+    if (request.trace != nullptr) trace_contexts[i] = request.trace->context();
+    message.trace_context = trace_contexts[i];
     message.cancel_slot = kNoCancelSlot;
     if (request.cancellation && slot < ChannelHeader::kCancelSlots) {
       message.cancel_slot = slot;
@@ -163,13 +167,18 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
     }
     message.requested_outputs.assign(request.requested_outputs.begin(), request.requested_outputs.end());
     message.inputs.resize(request.inputs.size());
+    // Found out before the first is lent, which takes a further share in its owner.
+    boost::container::small_vector<bool, 16> sole(request.inputs.size(), true);
+    for (size_t k = 0; k < sole.size(); ++k) {
+      if (request.inputs[k].data.size() > kInlineTensorBytes) sole[k] = IsSoleHolder(request.inputs, k);
+    }
     for (size_t k = 0; k < request.inputs.size(); ++k) {
       const Tensor& input = request.inputs[k];
       TensorMessage& tensor = message.inputs[k];
       tensor.name = input.name;
       tensor.type = input.type;
       tensor.shape = input.shape;
-      BRAID_RETURN_IF_ERROR(memory_->Lend(input.data, tensor));
+      BRAID_RETURN_IF_ERROR(memory_->Lend(input.data, sole[k], tensor));
     }
   }
   Encode(encoded_, outgoing_);
@@ -238,7 +247,7 @@ void PythonInstance::ReturnRefused() {
 // --- Responses out
 // ---------------------------------------------------------------------------------------------------
 
-Status PythonInstance::MakeResponse(const ResponseMessage& message, std::vector<Buffer>& returned,
+Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                                     InferenceResponse& response) {
   if (message.code != StatusCode::kOk) response.status = Status(message.code, std::string(message.error));
   if (!message.parameters_json.empty()) response.parameters = ParseParameters(message.parameters_json);
@@ -259,7 +268,7 @@ Status PythonInstance::MakeResponse(const ResponseMessage& message, std::vector<
   return OkStatus();
 }
 
-Status PythonInstance::HandleResponse(const ResponseMessage& message, std::vector<Buffer>& returned) {
+Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned) {
   std::optional<InferenceResponse> response;
   if (message.has_response) {
     BRAID_RETURN_IF_ERROR(MakeResponse(message, returned, response.emplace()));
@@ -314,7 +323,7 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     }
   }
   listener_->OnExecuted(*this, running.rows, running.requests, times);
-  std::vector<Buffer> returned;
+  WorkerMemory::Returned returned;
   for (const ResponseMessage& response : message.responses)
     BRAID_RETURN_IF_ERROR(HandleResponse(response, returned));
   for (uint64_t id : message.rescheduled) {
@@ -367,7 +376,7 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
     }
     case MessageType::kResponse: {
       ResponseMessage response;
-      std::vector<Buffer> returned;
+      WorkerMemory::Returned returned;
       return Decode(message, response) ? HandleResponse(response, returned) : malformed();
     }
     case MessageType::kRelease: {

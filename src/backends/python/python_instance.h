@@ -39,7 +39,7 @@ class PythonInstance final : public Instance {
   // All references outlive the instance. `sign_in_timeout_ns` bounds the time from the start of the process
   // to its first message; user code's `initialize` is not bounded.
   PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, WorkerSpawner& spawner,
-                 ChildReaper& reaper, BufferAllocator& arena, Logger& log, int64_t sign_in_timeout_ns,
+                 ChildReaper& reaper, Arena& arena, Logger& log, int64_t sign_in_timeout_ns,
                  const WorkerServices* services);
   ~PythonInstance() override;
 
@@ -88,11 +88,11 @@ class PythonInstance final : public Instance {
   // Handles one message. Errors: the worker broke the rules.
   Status Handle(const std::vector<std::byte>& message);
   Status HandleExecuted(const ExecutedMessage& message);
-  Status HandleResponse(const ResponseMessage& message, std::vector<Buffer>& returned);
+  Status HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned);
   Status HandleAsk(const AskMessage& message);
   // The request that the worker knows as `id`, out of its slot.
   Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
-  Status MakeResponse(const ResponseMessage& message, std::vector<Buffer>& returned,
+  Status MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                       InferenceResponse& response);
   // Ends the requests of a worker that is gone, and closes its channel.
   void BuryWorker(const std::string& reason);
@@ -109,7 +109,7 @@ class PythonInstance final : public Instance {
   const PythonModelFacts& facts_;
   WorkerSpawner& spawner_;
   ChildReaper& reaper_;
-  BufferAllocator& arena_;
+  Arena& arena_;
   Logger& log_;
   const int64_t sign_in_timeout_ns_;
   const WorkerServices* const services_;

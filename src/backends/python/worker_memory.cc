@@ -8,71 +8,113 @@ namespace {
 // A worker that sleeps learns of freed memory with its next request; for so much it is woken.
 constexpr uint64_t kWakeForBytes = uint64_t{8} << 20;
 
+// Arenas cut blocks up to this size from segments with others, see ipc/arena.h.
+constexpr size_t kLargestShared = size_t{64} << 10;
+
+// Whether a segment holds nothing beside the buffer: arenas waste less than a fourth of it, and leave zeros
+// there. A worker of ours never puts two tensors so close; one that was taken over shows only what is its
+// own.
+bool HasSegmentToItself(const Buffer& buffer, const Segment& segment) {
+  return segment.size() > kLargestShared && buffer.data() == segment.base() &&
+         segment.size() - buffer.size() <= segment.size() / 4;
+}
+
 }  // namespace
 
 // A block of the worker's, held for the server. When it goes, the worker is told.
 class WorkerMemory::WorkerBlock final : public SegmentBlock {
  public:
-  WorkerBlock(std::shared_ptr<WorkerMemory> memory, std::shared_ptr<Segment> segment,
+  WorkerBlock(std::shared_ptr<WorkerMemory> memory, std::shared_ptr<WorkerSegment> segment,
               const MemoryHandle& handle)
       : memory_(std::move(memory)), segment_(std::move(segment)), handle_(handle) {}
   ~WorkerBlock() override { memory_->Release(handle_); }
-  const std::shared_ptr<Segment>& segment() const override { return segment_; }
+  const std::shared_ptr<Segment>& segment() const override { return segment_->memory(); }
+  WorkerSegment& worker_segment() const { return *segment_; }
 
  private:
   const std::shared_ptr<WorkerMemory> memory_;
-  const std::shared_ptr<Segment> segment_;
+  const std::shared_ptr<WorkerSegment> segment_;  // shared with the other blocks in it
   const MemoryHandle handle_;
 };
 
-WorkerMemory::WorkerMemory(std::shared_ptr<Channel> channel, BufferAllocator& arena)
+WorkerMemory::WorkerMemory(std::shared_ptr<Channel> channel, Arena& arena)
     : channel_(std::move(channel)), arena_(arena) {}
 
-Status WorkerMemory::AnnounceLocked(const Segment& segment) {
-  if (!announced_.insert(segment.id()).second) return OkStatus();
-  Status sent = channel_->SendSegment(segment, segment.id());
-  if (!sent.ok()) announced_.erase(segment.id());
+Status WorkerMemory::AnnounceLocked(const Segment& segment, const Showable& as) {
+  if (!announced_.insert(as.id).second) return OkStatus();
+  Status sent = channel_->SendSegment(segment, as.id);
+  if (!sent.ok()) {
+    announced_.erase(as.id);
+  } else if (as.made_by_worker != nullptr) {
+    as.made_by_worker->AddViewer(weak_from_this());
+  }
   return sent;
 }
 
-Status WorkerMemory::Lend(const Buffer& buffer, TensorMessage& tensor) {
+WorkerMemory::Showable WorkerMemory::ShowableAs(const Buffer& buffer, bool sole) const {
+  const auto* block = dynamic_cast<SegmentBlock*>(buffer.owner());
+  if (block == nullptr) return {};
+  const Segment& segment = *block->segment();
+  const auto* workers = dynamic_cast<const WorkerBlock*>(block);
+  // The model's own memory: its workers see all of it anyway.
+  if (workers == nullptr && arena_.Made(*block)) return {segment.id(), sole, nullptr};
+  if (!HasSegmentToItself(buffer, segment)) return {};
+  if (workers == nullptr) return {segment.id(), false, nullptr};
+  return {workers->worker_segment().id(), false, &workers->worker_segment()};
+}
+
+Status WorkerMemory::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor) {
   if (buffer.size() <= kInlineTensorBytes) {
     tensor.place = Place::kInline;
     tensor.bytes = {buffer.data(), buffer.size()};
     return OkStatus();
   }
   Buffer lent = buffer;
-  auto* block = dynamic_cast<SegmentBlock*>(lent.owner());
-  if (block == nullptr) {
+  Showable as = ShowableAs(lent, sole);
+  if (as.id == 0) {
     BRAID_ASSIGN_OR_RETURN(lent, arena_.Allocate(buffer.size()));
     std::memcpy(lent.mutable_data(), buffer.data(), buffer.size());
-    block = dynamic_cast<SegmentBlock*>(lent.owner());
-    BRAID_CHECK(block != nullptr);
+    as = ShowableAs(lent, true);
   }
-  const Segment& segment = *block->segment();
-  tensor.place = Place::kSenderMemory;
-  tensor.handle = {segment.id(), static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
+  const Segment& segment = *static_cast<SegmentBlock*>(lent.owner())->segment();
+  tensor.place = as.sole ? Place::kSenderMemory : Place::kSharedMemory;
+  tensor.handle = {as.id, static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
   std::lock_guard lock(mutex_);
-  BRAID_RETURN_IF_ERROR(AnnounceLocked(segment));
+  BRAID_RETURN_IF_ERROR(AnnounceLocked(segment, as));
   Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];
   // Two slices may begin at one place; the longer one holds for both.
   if (entry.times++ == 0 || entry.buffer.size() < lent.size()) entry.buffer = std::move(lent);
   return OkStatus();
 }
 
-Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, std::vector<Buffer>& returned) {
+Result<std::shared_ptr<WorkerSegment>> WorkerMemory::FindSegment(uint32_t id) {
+  BRAID_ASSIGN_OR_RETURN(auto memory, worker_segments_.FindOrReceive(id, *channel_));
+  std::shared_ptr<WorkerSegment>& known = known_segments_[id];
+  // The worker may use a name again.
+  if (!known || known->memory() != memory) known = std::make_shared<WorkerSegment>(memory, arena_.ids());
+  return known;
+}
+
+void WorkerMemory::OnRetire(uint32_t segment) {
+  worker_segments_.Remove(segment);
+  known_segments_.erase(segment);
+}
+
+Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returned) {
   const MemoryHandle& handle = tensor.handle;
   switch (tensor.place) {
     case Place::kInline:
       return CopyToHeap(tensor.bytes);
     case Place::kSenderMemory: {
-      BRAID_ASSIGN_OR_RETURN(auto segment, worker_segments_.FindOrReceive(handle.segment, *channel_));
-      if (handle.size == 0 || !segment->Contains(handle.offset, handle.size)) {
+      BRAID_ASSIGN_OR_RETURN(auto segment, FindSegment(handle.segment));
+      if (handle.size == 0 || !segment->memory()->Contains(handle.offset, handle.size)) {
         return InvalidArgumentError("the worker names memory beyond its segment");
       }
-      std::byte* data = segment->base() + handle.offset;
+      std::byte* data = segment->memory()->base() + handle.offset;
       return Buffer(data, handle.size, new WorkerBlock(shared_from_this(), std::move(segment), handle));
     }
+    case Place::kSharedMemory:
+      return InvalidArgumentError("the worker lends memory that it shares with others");
     case Place::kReceiverMemory:
       break;
   }
@@ -91,18 +133,16 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, std::vector<Buffe
     }
   }
   if (block.empty()) {
-    for (const Buffer& candidate : returned) {
-      const auto* owner = dynamic_cast<SegmentBlock*>(candidate.owner());
-      const uint64_t at = static_cast<uint64_t>(candidate.data() - owner->segment()->base());
-      if (owner->segment()->id() == handle.segment && handle.offset >= at &&
-          handle.offset - at <= candidate.size()) {
-        start = at;
+    for (const auto& [place, candidate] : returned) {
+      if (place.segment == handle.segment && handle.offset >= place.offset &&
+          handle.offset - place.offset <= candidate.size()) {
+        start = place.offset;
         block = candidate;
         break;
       }
     }
   } else {
-    returned.push_back(block);
+    returned.emplace_back(MemoryHandle{handle.segment, start, block.size()}, block);
   }
   const uint64_t into = handle.offset - start;
   if (block.empty() || handle.size > block.size() - into) {
@@ -149,6 +189,23 @@ void WorkerMemory::Abandon() {
   std::map<LentKey, Lent> lent;
   std::lock_guard lock(mutex_);
   lent.swap(lent_);
+}
+
+bool IsSoleHolder(const std::vector<Tensor>& inputs, size_t index) {
+  const Buffer& buffer = inputs[index].data;
+  const BufferOwner* owner = buffer.owner();
+  if (owner == nullptr) return false;
+  if (owner->unique()) return true;
+  uint32_t ours = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Buffer& other = inputs[i].data;
+    if (other.owner() != owner) continue;
+    ++ours;
+    if (i != index && other.data() < buffer.data() + buffer.size() &&
+        buffer.data() < other.data() + other.size())
+      return false;
+  }
+  return owner->references() == ours;
 }
 
 }  // namespace braid

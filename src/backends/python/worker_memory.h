@@ -4,6 +4,10 @@
 // what it has allocated, after the other has said that it needs it no more. Lives as long as somebody holds a
 // buffer of the worker's, even after the worker has died: the memory itself stays until its last mapping
 // goes.
+//
+// What another worker made, or the arena of another model, is lent on without a copy when it has a segment to
+// itself; what lies among neighbours is copied, so that they are not shown. Bytes that somebody else can see
+// are marked (Place::kSharedMemory), and the worker makes its user code a private view of them.
 #pragma once
 
 #include <atomic>
@@ -11,37 +15,46 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "backends/python/worker_segment.h"
 #include "base/status.h"
+#include "ipc/arena.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
 #include "ipc/segment_map.h"
 #include "tensor/buffer.h"
+#include "tensor/tensor.h"
 
 namespace braid {
 
 class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
  public:
-  // `arena` gives memory for bytes that are not in shared memory yet; it outlives the last Lend().
-  WorkerMemory(std::shared_ptr<Channel> channel, BufferAllocator& arena);
+  // What the worker gave back with one message, by where it starts; several tensors may name one block.
+  using Returned = std::vector<std::pair<MemoryHandle, Buffer>>;
+
+  // `arena` is the model's; it gives memory for bytes that are not in shared memory yet, and outlives the
+  // last Lend() and Take().
+  WorkerMemory(std::shared_ptr<Channel> channel, Arena& arena);
 
   // Describes a buffer for the worker: inline when small, else by its place, which is kept until the worker
-  // gives it back. `tensor.bytes` point into `buffer`. Any thread. Errors: UNAVAILABLE when memory cannot be
-  // had or handed over.
-  Status Lend(const Buffer& buffer, TensorMessage& tensor);
+  // gives it back. `sole`: nobody but the caller holds the bytes, so the worker may change them.
+  // `tensor.bytes` point into `buffer`. Any thread. Errors: UNAVAILABLE when memory cannot be had or handed
+  // over.
+  Status Lend(const Buffer& buffer, bool sole, TensorMessage& tensor);
 
-  // The bytes that the worker names in a response. `returned` collects what the worker gave back with this
-  // message, so that several tensors may name one block. The receiving thread. Errors: INVALID_ARGUMENT when
-  // the worker names what it must not; it is then to be ended.
-  Result<Buffer> Take(const TensorMessage& tensor, std::vector<Buffer>& returned);
+  // The bytes that the worker names in a response. The receiving thread. Errors: INVALID_ARGUMENT when the
+  // worker names what it must not; it is then to be ended.
+  Result<Buffer> Take(const TensorMessage& tensor, Returned& returned);
 
   // The worker needs lent memory no more. The receiving thread. Errors: as for Take().
   Status OnRelease(const ReleaseMessage& message);
-  void OnRetire(uint32_t segment) { worker_segments_.Remove(segment); }
-  // A segment of ours is gone; the worker is to unmap it.
+  // The worker names a segment of its own no more. The receiving thread.
+  void OnRetire(uint32_t segment);
+  // A segment of ours is gone, or one of another worker's; the worker is to unmap it. Any thread.
   void RetireOwn(uint32_t segment);
 
   // The worker is dead: what was lent to it is ours again, and it is told nothing more.
@@ -55,14 +68,26 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
     uint32_t times = 0;
   };
 
-  Status AnnounceLocked(const Segment& segment);
+  // What the worker can be shown of a buffer as it is: the id under which its segment goes, and the worker's
+  // segment that it is. Nothing when it has to be copied.
+  struct Showable {
+    uint32_t id = 0;  // 0: nothing
+    bool sole = false;
+    WorkerSegment* made_by_worker = nullptr;
+  };
+  Showable ShowableAs(const Buffer& buffer, bool sole) const;
+  Status AnnounceLocked(const Segment& segment, const Showable& as);
+  Result<std::shared_ptr<WorkerSegment>> FindSegment(uint32_t id);
   void Release(const MemoryHandle& handle);
 
   const std::shared_ptr<Channel>
       channel_;  // shared with the instance; needed as long as buffers of the worker live
-  BufferAllocator& arena_;
-  SegmentMap worker_segments_;
+  Arena& arena_;
   std::atomic<bool> abandoned_{false};
+
+  // The receiving thread's: the worker's segments by the names it gave them.
+  SegmentMap worker_segments_;
+  std::unordered_map<uint32_t, std::shared_ptr<WorkerSegment>> known_segments_;  // shared with blocks in them
 
   std::mutex mutex_;
   std::map<LentKey, Lent> lent_;            // guarded by mutex_
@@ -71,5 +96,9 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   // Bytes that the worker does not know to be free yet, because it was not woken for them.
   std::atomic<uint64_t> quietly_released_{0};
 };
+
+// Whether only `inputs` hold the bytes of their tensor `index`, and no other of them has bytes in common with
+// it: whoever executes them may then change those bytes. REQUIRES: the tensor is not empty.
+bool IsSoleHolder(const std::vector<Tensor>& inputs, size_t index);
 
 }  // namespace braid

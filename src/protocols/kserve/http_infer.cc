@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/clock.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 namespace {
@@ -56,6 +57,18 @@ Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange
   return std::optional<uint64_t>(static_cast<uint64_t>(size));
 }
 
+InferCall::InferCall(Setup setup) : setup_(std::move(setup)) {
+  if (setup_.tracer != nullptr && setup_.tracer->enabled()) received_ns_ = SteadyNowNs();
+}
+
+void InferCall::StartTrace(InferenceRequest& request) {
+  const HttpHead& head = setup_.exchange->head();
+  const auto header = [&](std::string_view name) { return FindHeader(head, name).value_or(""); };
+  braid::StartTrace(setup_.tracer, request,
+                    {TraceProtocol::kHttp, received_ns_, header("traceparent"), header("tracestate")});
+  trace_ = request.trace;
+}
+
 size_t InferCall::front_bytes() const {
   return setup_.json_size ? static_cast<size_t>(*setup_.json_size) : kWholeBody;
 }
@@ -96,6 +109,7 @@ void InferCall::OnBody() {
   request->sink = this;
   Servable& servable = setup_.servable->get();
   request->servable = std::move(setup_.servable);
+  if (received_ns_ != 0) StartTrace(*request);
   servable.Infer(std::move(request));
 }
 
@@ -108,11 +122,14 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
   }
   // From the exchange's Respond() on, this object may be gone.
   const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
+  const std::shared_ptr<RequestTrace> trace = std::move(trace_);
+  if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   const ContentCoding coding = setup_.response_coding;
   const bool slow =
       coding != ContentCoding::kIdentity || JsonOutputBytes(*response_, format_) > kMaxInlineJsonBytes;
   if (!slow) {
     exchange->Respond(WriteAnswer(id_, std::move(*response_), format_));
+    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
     return;
   }
   // std::function must be copyable, so what is moved travels in a shared pointer.
@@ -123,10 +140,11 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
   };
   auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response_), std::move(format_)});
   HttpExchange& target = *exchange;
-  target.RunOnIoThread([exchange, coding, late] {
+  target.RunOnIoThread([exchange, coding, late, trace] {
     HttpResponse answer = WriteAnswer(late->id, std::move(late->response), late->format);
     if (coding != ContentCoding::kIdentity) CompressAnswer(coding, answer);
     exchange->Respond(std::move(answer));
+    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
   });
 }
 
