@@ -73,8 +73,12 @@ class PreferredMemory:
 class InferenceTrace:
     """The trace that a request belongs to."""
 
+    def __init__(self, context: str = ""):
+        self._context = context
+
     def get_context(self) -> str | None:
-        return None
+        """JSON text of the W3C trace context, for spans of the model's own; None when there is none."""
+        return self._context or None
 
 
 class ResponseIterator:

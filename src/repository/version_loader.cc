@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/clock.h"
 #include "config/model_config.h"
 #include "config/servable_info.h"
 #include "config/supported_features.h"
@@ -57,6 +58,7 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
 Result<std::shared_ptr<Servable>> VersionLoader::Load(
     const ModelSource& source, int64_t version,
     const std::function<void(const std::string&)>& progress) const {
+  const int64_t start_ns = SteadyNowNs();
   const FeatureLimits limits{.rate_limit = options_.rate_limit};
   auto config = std::make_shared<inference::ModelConfig>(source.config);
   if (HasInvalidCharacters(config->name())) {
@@ -94,7 +96,9 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config, limits));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
-  return factory_(std::move(info), std::move(model), progress);
+  BRAID_ASSIGN_OR_RETURN(auto servable, factory_(std::move(info), std::move(model), progress));
+  servable->statistics().RecordLoad(SteadyNowNs() - start_ns);
+  return servable;
 }
 
 }  // namespace braid

@@ -49,6 +49,7 @@ void ResponseDelivery::Count(InferenceRequest& request, const std::optional<Infe
   const ResponseKind kind = !response               ? ResponseKind::kEmpty
                             : response->status.ok() ? ResponseKind::kSuccess
                                                     : ResponseKind::kFail;
+  if (notes.responses == 0 && response) statistics_.RecordFirstResponse(now_ns - request.start_ns);
   statistics_.RecordResponse(notes.responses++, kind, now_ns - before_ns);
   notes.last_response_ns = now_ns;
 }

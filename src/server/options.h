@@ -105,6 +105,11 @@ struct ServerOptions {
   bool allow_cpu_metrics = true;
   int64_t metrics_interval_ms = 2000;
   bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
+  bool summary_latencies = false;
+  // Quantiles and their errors.
+  std::vector<std::pair<double, double>> summary_quantiles = {
+      {0.5, 0.05}, {0.9, 0.01}, {0.95, 0.001}, {0.99, 0.001}, {0.999, 0.001}};
+  bool histogram_latencies = false;
 
   // Log
   int64_t log_verbose = 0;

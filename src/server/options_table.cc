@@ -9,6 +9,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "server/latency_options.h"
 #include "server/options_trace.h"
 
 namespace braid {
@@ -184,33 +185,45 @@ std::string ShowBackendSettings(const ServerOptions& options) {
 
 // "counter_latencies=true", or with the "{group}," of newer Triton configurations before it.
 Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
-  std::string_view setting = text.substr(text.find(',') == std::string_view::npos ? 0 : text.find(',') + 1);
+  std::string_view setting = text;
+  if (const size_t comma = text.find(','); comma < text.find('=')) setting.remove_prefix(comma + 1);
   size_t equals = setting.find('=');
   if (equals == std::string_view::npos) {
     return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", text));
   }
   std::string_view key = setting.substr(0, equals);
   std::string_view value = setting.substr(equals + 1);
-  if (key == "summary_quantiles")
-    return OkStatus();  // shapes the summaries, which summary_latencies switches on
-  if (key != "counter_latencies" && key != "summary_latencies" && key != "histogram_latencies") {
+  if (key == "summary_quantiles") {
+    auto quantiles = ParseQuantiles(value);
+    if (!quantiles.ok()) return quantiles.status().WithPrefix("summary_quantiles: ");
+    options.summary_quantiles = std::move(quantiles).value();
+    return OkStatus();
+  }
+  bool* const field = key == "counter_latencies"     ? &options.counter_latencies
+                      : key == "summary_latencies"   ? &options.summary_latencies
+                      : key == "histogram_latencies" ? &options.histogram_latencies
+                                                     : nullptr;
+  if (field == nullptr) {
     return InvalidArgumentError(fmt::format(
         "'{}' is not one of counter_latencies, summary_latencies, summary_quantiles, histogram_latencies",
         key));
   }
   auto on = ToBool(value);
   if (!on.ok()) return on.status().WithPrefix(fmt::format("{}: ", key));
-  if (key == "counter_latencies") {
-    options.counter_latencies = *on;
-  } else if (*on) {
-    return UnsupportedError(fmt::format(
-        "{} is not there yet; use the counters (nv_inference_*_duration_us) and their rates", key));
-  }
+  *field = *on;
   return OkStatus();
 }
 
 std::string ShowMetricsConfig(const ServerOptions& options) {
-  return options.counter_latencies ? "counter_latencies=true" : "counter_latencies=false";
+  std::string text = fmt::format("counter_latencies={} summary_latencies={} histogram_latencies={}",
+                                 options.counter_latencies, options.summary_latencies,
+                                 options.histogram_latencies);
+  if (!options.summary_latencies) return text;
+  text += " summary_quantiles=";
+  for (const auto& [quantile, error] : options.summary_quantiles) {
+    text += fmt::format("{}{}:{}", text.ends_with('=') ? "" : ",", quantile, error);
+  }
+  return text;
 }
 
 Status SetMaxInputSize(ServerOptions& options, std::string_view text) {
@@ -419,8 +432,9 @@ const OptionSpec kTable[] = {
     Works("metrics-interval-ms", "MS", Group::kMetrics, Int<&O::metrics_interval_ms, 1, 1000000000>(),
           "Milliseconds between two looks at the machine"),
     WorksMany("metrics-config", "K=V", Group::kMetrics, {SetMetricsConfig, ShowMetricsConfig},
-              "counter_latencies=false drops the latency counters; summary_latencies and histogram_latencies "
-              "are not there yet"),
+              "counter_latencies=false drops the latency counters; summary_latencies=true adds quantiles, "
+              "which summary_quantiles=Q:ERROR,... names; histogram_latencies=true adds histograms of the "
+              "time to the first response of decoupled models"),
     Ignored("allow-gpu-metrics", "", Group::kMetrics, CheckBool, "true", "Report GPUs", kNoGpu),
 
     // Log

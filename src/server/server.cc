@@ -17,6 +17,7 @@
 #include "scheduling/scheduled_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
+#include "server/latency_options.h"
 #include "server/options_python.h"
 #include "tracing/trace_manager.h"
 
@@ -145,8 +146,10 @@ class Server::Parts {
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
+          BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
                                                                       timers_, log_, progress));
+          servable->statistics().Configure(latency);
           return std::shared_ptr<Servable>(std::move(servable));
         },
         log_);
@@ -176,9 +179,11 @@ class Server::Parts {
       MetricsServer::Options metrics;
       metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
       metrics.port = static_cast<uint16_t>(options_.metrics_port);
-      metrics.collectors = {ModelMetrics(catalog_)};
+      metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
       metrics.collectors.push_back(UserMetrics(custom_metrics_));
-      if (options_.allow_cpu_metrics) metrics.collectors.push_back(CpuMetrics());
+      if (options_.allow_cpu_metrics) {
+        metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
+      }
       const std::string address = metrics.address;
       BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
       addresses_.metrics = Endpoint(address, metrics_->bound_port());

@@ -199,7 +199,7 @@ PyObject* Trace(PyObject* self, PyObject*) {
   if (!trace) {
     Ref module = Ref::Steal(PyImport_ImportModule("c_python_backend_utils"));
     if (!module) return nullptr;
-    trace = Ref::Steal(PyObject_CallMethod(module.get(), "InferenceTrace", nullptr));
+    trace = Ref::Steal(PyObject_CallMethod(module.get(), "InferenceTrace", "s", Self(self).trace_context.c_str()));
     if (!trace) return nullptr;
   }
   return trace.NewOrNone();

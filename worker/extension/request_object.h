@@ -69,6 +69,7 @@ struct PyRequest {
   std::string model_name;
   int64_t model_version = -1;
   Ref trace;
+  std::string trace_context;  // "" for none
 };
 
 bool AddRequestType(PyObject* module);

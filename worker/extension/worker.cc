@@ -256,6 +256,7 @@ PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
   request.flags = message.flags;
   request.timeout_us = message.timeout_us;
   request.parameters_json = message.parameters_json;
+  request.trace_context = message.trace_context;
   request.inputs = Ref::Steal(PyList_New(static_cast<Py_ssize_t>(message.inputs.size())));
   if (!request.inputs) return nullptr;
   if (names_.size() < message.inputs.size()) names_.resize(message.inputs.size());

@@ -1,8 +1,10 @@
 #include "protocols/kserve/grpc_infer_call.h"
 
+#include "base/clock.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_response_writer.h"
 #include "protocols/kserve/grpc_status.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 namespace {

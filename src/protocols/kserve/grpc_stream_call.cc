@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/clock.h"
-
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_status.h"
 #include "protocols/kserve/tracing.h"

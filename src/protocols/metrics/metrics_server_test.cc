@@ -72,8 +72,42 @@ TEST(ModelMetrics, HaveTheNamesAndLabelsOfTheContract) {
     EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
   }
   EXPECT_EQ(text.find("nv_cache"), std::string::npos);
+  EXPECT_EQ(text.find("summary"), std::string::npos);
+  EXPECT_EQ(text.find("histogram"), std::string::npos);
   catalog.SetState("m", 1, VersionState::kUnavailable, "unloaded");
   EXPECT_EQ(Text(ModelMetrics(catalog)).find("model=\"m\""), std::string::npos);
+}
+
+TEST(ModelMetrics, HistogramsAndSummariesAreThereWhenAsked) {
+  Catalog catalog;
+  ServableInfo info = Info("m");
+  info.metric_tags.clear();
+  info.decoupled = true;
+  auto model = std::make_shared<Counted>(std::move(info));
+  model->statistics().Configure({{100, 500.5}, {{0.5, 0.05}}});
+  model->statistics().RecordLoad(1'500'000'000);
+  catalog.Publish(model);
+  model->statistics().RecordFirstResponse(50'000'000);
+  model->statistics().RecordFirstResponse(600'000'000);
+  model->statistics().RecordSuccess(1, 0, 1'000'000, {2'000'000, 3'000'000, 6'000'000, 10'000'000});
+  const std::string text = Text(ModelMetrics(catalog, {.counter_latencies = false}));
+  const std::string name = "nv_inference_first_response_histogram_ms";
+  for (const std::string& line : {
+           "# TYPE " + name + " histogram\n",
+           name + "_count{model=\"m\",version=\"1\"} 2\n",
+           name + "_sum{model=\"m\",version=\"1\"} 650\n",
+           name + "_bucket{model=\"m\",version=\"1\",le=\"100\"} 1\n",
+           name + "_bucket{model=\"m\",version=\"1\",le=\"500.5\"} 1\n",
+           name + "_bucket{model=\"m\",version=\"1\",le=\"+Inf\"} 2\n",
+           std::string("# TYPE nv_inference_request_summary_us summary\n"),
+           std::string("nv_inference_request_summary_us_count{model=\"m\",version=\"1\"} 1\n"),
+           std::string("nv_inference_request_summary_us_sum{model=\"m\",version=\"1\"} 10000\n"),
+           std::string("nv_inference_queue_summary_us{model=\"m\",version=\"1\",quantile=\"0.5\"} 1000\n"),
+           std::string("nv_model_load_duration_secs{model=\"m\",version=\"1\"} 1.5\n"),
+       }) {
+    EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
+  }
+  EXPECT_EQ(text.find("_duration_us"), std::string::npos);
 }
 
 TEST(ModelMetrics, WriteLargeCountsInFull) {
