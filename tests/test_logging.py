@@ -2,10 +2,12 @@
 
 import re
 
+import grpc
 import numpy as np
 import pytest
 from harness.repository import config, per_request
 from harness.waiting import wait_until
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 ROWS = [("IN", "FP32", [2])]
 OUT = [("OUT", "FP32", [2])]
@@ -123,19 +125,29 @@ def test_log_settings_that_cannot_be(server, change, status, text):
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "text"),
+    ("key", "value", "kind", "text"),
     [
-        ({"log_file": "/tmp/x"}, "UNSUPPORTED", "log file location can not be updated through network protocol"),
-        ({"log_format": "fancy"}, "UNAVAILABLE", "invalid argument for --log_format, got: fancy"),
-        ({"log_info": "yes"}, "INVALID_ARG", "expect boolean for 'log_info'"),
-        ({"log_verbose_level": True}, "INVALID_ARG", "expect int32 for 'log_verbose_level'"),
-        ({"log_format": 3}, "INVALID_ARG", "expect string for 'log_format'"),
+        (
+            "log_file",
+            {"string_param": "/tmp/x"},
+            "UNIMPLEMENTED",
+            "log file location can not be updated through network protocol",
+        ),
+        ("log_format", {"string_param": "fancy"}, "UNAVAILABLE", "invalid argument for --log_format, got: fancy"),
+        ("log_info", {"string_param": "yes"}, "INVALID_ARGUMENT", "expect boolean for 'log_info'"),
+        ("log_error", {"uint32_param": 1}, "INVALID_ARGUMENT", "expect boolean for 'log_error'"),
+        ("log_verbose_level", {"bool_param": True}, "INVALID_ARGUMENT", "expect int32 for 'log_verbose_level'"),
+        ("log_format", {"uint32_param": 3}, "INVALID_ARGUMENT", "expect string for 'log_format'"),
     ],
 )
-def test_log_settings_that_cannot_be_by_grpc(server, connect, change, kind, text):
-    client = connect("grpc", server)
-    with client.fails(kind, text):
-        client.raw.update_log_settings({"log_warning": False, **change})
+def test_log_settings_that_cannot_be_by_grpc(server, key, value, kind, text):
+    request = service_pb2.LogSettingsRequest()
+    request.settings["log_warning"].bool_param = False
+    for name, content in value.items():
+        setattr(request.settings[key], name, content)
+    with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as error:
+        service_pb2_grpc.GRPCInferenceServiceStub(channel).LogSettings(request, timeout=10)
+    assert (error.value.code().name, error.value.details()) == (kind, text)
     assert server.json("GET", "/v2/logging") == (200, SETTINGS)
 
 

@@ -25,9 +25,25 @@ ORDER = ["REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END", "
 ORDER += ["REQUEST_END"]
 
 
+STEPS = """
+ensemble_scheduling {
+  step [
+    { model_name: "same" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "MID" } },
+    { model_name: "other" model_version: -1 input_map { key: "IN" value: "MID" } output_map { key: "OUT" value: "OUT" } }
+  ]
+}
+"""
+
+
+def add_ensemble(repository):
+    text = config("both", [("IN", "FP32", [2])], [("OUT", "FP32", [2])], backend=None)
+    repository.add("both", None, text + 'platform: "ensemble"\n' + STEPS)
+
+
 def add_models(repository):
     repository.add_identity("same", dims=[2])
     repository.add_identity("other", dims=[2])
+    add_ensemble(repository)
     repository.add("context", CONTEXT, config("context", [("IN", "FP32", [2])], [("OUT", "STRING", [1])]))
     stream = """
     import numpy as np
@@ -198,6 +214,30 @@ def test_a_trace_has_its_times_in_order(timestamps, trace_file, client):
     times = [trace["timestamps"][name] for name in names]
     assert times == sorted(times)
     assert trace["tensors"] == []
+
+
+def test_the_steps_of_an_ensemble_are_children(timestamps, trace_file, client):
+    client.infer("both", IN, request_id=f"both-{client.protocol}")
+    trace_of(trace_file, f"both-{client.protocol}")
+    traces = {i: t for i, t in read(trace_file).items() if t.get("request_id") == f"both-{client.protocol}"}
+    parent = next(i for i, t in traces.items() if t["model_name"] == "both")
+    assert {t["model_name"]: t.get("parent_id") for t in traces.values()} == {
+        "both": None,
+        "same": parent,
+        "other": parent,
+    }
+    for trace in traces.values():
+        times = trace["timestamps"]
+        assert traces[parent]["timestamps"]["REQUEST_START"] <= times["REQUEST_START"] <= times["REQUEST_END"]
+        assert times["REQUEST_END"] <= traces[parent]["timestamps"]["REQUEST_END"]
+        if trace["model_name"] != "both":
+            assert set(times) == set(ORDER)
+
+
+@pytest.mark.parametrize("kind", ["generate", "generate_stream"])
+def test_generate_is_traced(server, timestamps, trace_file, kind):
+    assert server.request("POST", f"/v2/models/same/{kind}", json.dumps({"id": kind, "IN": [1, 2]}))[0] == 200
+    assert set(trace_of(trace_file, kind)["timestamps"]) >= set(ORDER)
 
 
 def test_a_stream_is_traced(server, timestamps, trace_file):
@@ -392,6 +432,20 @@ def test_a_clients_trace_goes_on_into_the_model(exporting, collector, connect, p
     assert spans["InferRequest"]["parentSpanId"] == "b7ad6b7169203331"
     assert context["traceparent"] == f"00-0af7651916cd43dd8448eb211c80319c-{spans['compute']['spanId']}-01"
     assert context["tracestate"] == "vendor=1"
+
+
+def test_spans_of_an_ensemble_hang_together(exporting, collector, connect):
+    connect("http", exporting).infer("both", IN, request_id="spans-both")
+
+    def whole():
+        spans = [s for s in collector.spans if s["traceId"] == trace_id]
+        return spans if len(spans) == 8 else None
+
+    trace_id = collector.trace("spans-both")["InferRequest"]["traceId"]
+    spans = wait_until(whole, 10, "all spans")
+    by_id = {s["spanId"]: s for s in spans}
+    parents = {s["name"]: by_id[s["parentSpanId"]]["name"] for s in spans if s["name"] in ("both", "same", "other")}
+    assert parents == {"both": "InferRequest", "same": "both", "other": "both"}
 
 
 def test_a_client_that_does_not_sample_is_heeded(exporting, collector, connect):

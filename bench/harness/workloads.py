@@ -67,6 +67,7 @@ _ADD_SUB = tuple("--model add_sub --input INPUT0:FP32:4 --input INPUT1:FP32:4 --
 _IDENTITY_1MIB = tuple("--model identity --input INPUT0:FP32:262144 --validate identity".split())
 _IDENTITY_16MIB = tuple("--model identity --input INPUT0:FP32:4194304 --validate identity".split())
 _BATCHED = tuple("--model batched --input INPUT0:FP32:1x16 --validate identity".split())
+_REPEAT = tuple("--model repeat --input INPUT0:FP32:4 --responses 1000 --validate identity".split())
 _ECHO_BYTES = tuple("--model echo_bytes --input INPUT0:BYTES:1000 --validate identity".split())
 
 WORKLOADS = (
@@ -96,6 +97,10 @@ WORKLOADS = (
     LoadWorkload(
         "W5h", "identity 16 MiB, HTTP binary, c=1", ("identity",), "http", 1, _IDENTITY_16MIB,
         load_targets(3.0, 0.35, 0.3),
+    ),
+    LoadWorkload(
+        "W6", "1000 decoupled responses of 16 B, gRPC stream, c=1", ("repeat",), "grpc-stream", 1, _REPEAT,
+        load_targets(4.0, 0.25, 0.25),
     ),
     LoadWorkload("W10", "dynamic batching (1 ms a batch, at most 32), gRPC, c=32", ("batched",), "grpc", 32, _BATCHED),
     LoadWorkload("W11", "echo of 1000 BYTES, gRPC, c=1", ("echo_bytes",), "grpc", 1, _ECHO_BYTES),

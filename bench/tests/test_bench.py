@@ -52,6 +52,7 @@ def test_workloads_have_the_promised_targets():
         "W4h": (2.0, 0.5, 0.4),
         "W5g": (1.5, 0.65, 0.55),
         "W5h": (3.0, 0.35, 0.3),
+        "W6": (4.0, 0.25, 0.25),
     }
 
 

@@ -41,6 +41,9 @@ class ExecutionListener {
   virtual void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
                           const ExecutionTimes& times) = 0;
 
+  // All that came together with the OnExecuted before it has been told: responses and reschedulings.
+  virtual void OnDelivered(Instance& instance) { (void)instance; }
+
   // A response to a request, which the listener delivers to the request's sink. `response` is empty only
   // together with `final`. With `final` the request has ended when this returns; the instance, which owns it,
   // destroys it then.

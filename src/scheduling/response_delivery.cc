@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scheduling/trace_points.h"
+#include "serving/reshape.h"
 
 namespace braid {
 
@@ -37,8 +38,12 @@ void ResponseDelivery::Respond(InferenceRequest& request, std::optional<Inferenc
 
 void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Status status) const {
   statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
-  if (request.trace != nullptr) request.trace->Record(TraceActivity::kRequestEnd, timers_.NowNs());
   request.Fail(std::move(status));
+}
+
+void ResponseDelivery::Refuse(InferenceRequest& request, FailureReason reason, Status status) const {
+  statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  request.Refuse(std::move(status));
 }
 
 void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
@@ -61,6 +66,10 @@ void ResponseDelivery::Prune(const InferenceRequest& request, std::vector<Tensor
            request.requested_outputs.end();
   };
   outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
+  for (Tensor& output : outputs) {
+    const TensorSpec* spec = info_.FindOutput(output.name);
+    if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
+  }
 }
 
 }  // namespace braid

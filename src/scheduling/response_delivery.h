@@ -23,11 +23,15 @@ class ResponseDelivery {
                const ExecutionTimes& times) const;
   // Ends a request that did not run. Any thread.
   void Fail(InferenceRequest& request, FailureReason reason, Status status) const;
+  // Turns a request away that was not accepted; see InferenceRequest::Refuse(). Any thread.
+  void Refuse(InferenceRequest& request, FailureReason reason, Status status) const;
+
+  // Leaves out the outputs that the request does not want, and gives the others the shapes that clients see.
+  void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
 
  private:
   void Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
              const ExecutionTimes& times) const;
-  void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
 
   const ServableInfo& info_;
   ModelStatistics& statistics_;

@@ -35,7 +35,6 @@ void TraceResponse(const InferenceRequest& request, const std::optional<Inferenc
   trace.Record(TraceActivity::kComputeInputEnd, times.input_end_ns);
   trace.Record(TraceActivity::kComputeOutputStart, times.infer_end_ns);
   trace.Record(TraceActivity::kComputeEnd, times.output_end_ns);
-  trace.Record(TraceActivity::kRequestEnd, now_ns);
 }
 
 }  // namespace braid

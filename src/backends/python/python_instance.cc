@@ -241,6 +241,7 @@ void PythonInstance::ReturnRefused() {
       response.status = one.status;
       listener_->OnResponse(*this, *request, std::move(response), true, times);
     }
+    listener_->OnDelivered(*this);
   }
 }
 
@@ -330,6 +331,7 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     BRAID_ASSIGN_OR_RETURN(auto request, TakeBack(id));
     listener_->OnRescheduled(*this, std::move(request));
   }
+  listener_->OnDelivered(*this);
   return OkStatus();
 }
 

@@ -61,14 +61,6 @@ InferCall::InferCall(Setup setup) : setup_(std::move(setup)) {
   if (setup_.tracer != nullptr && setup_.tracer->enabled()) received_ns_ = SteadyNowNs();
 }
 
-void InferCall::StartTrace(InferenceRequest& request) {
-  const HttpHead& head = setup_.exchange->head();
-  const auto header = [&](std::string_view name) { return FindHeader(head, name).value_or(""); };
-  braid::StartTrace(setup_.tracer, request,
-                    {TraceProtocol::kHttp, received_ns_, header("traceparent"), header("tracestate")});
-  trace_ = request.trace;
-}
-
 size_t InferCall::front_bytes() const {
   return setup_.json_size ? static_cast<size_t>(*setup_.json_size) : kWholeBody;
 }
@@ -107,28 +99,33 @@ void InferCall::OnBody() {
   request->cancellation = std::make_shared<Cancellation>();
   setup_.exchange->SetCancellation(request->cancellation);
   request->sink = this;
+  self_ = shared_from_this();
   Servable& servable = setup_.servable->get();
   request->servable = std::move(setup_.servable);
-  if (received_ns_ != 0) StartTrace(*request);
+  if (received_ns_ != 0) {
+    StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), received_ns_);
+    trace_ = request->trace;
+  }
   servable.Infer(std::move(request));
 }
 
 void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
-  if (response && !response_) response_ = std::move(response);
-  if (!final) return;
-  if (!response_) {
-    response_.emplace();
-    response_->status = InternalError("the model ended the request without a response");
+  const std::shared_ptr<InferCall> self = final ? std::move(self_) : nullptr;
+  // The first response is the answer; a model that answers once has no more to say.
+  if (answered_) return;
+  answered_ = true;
+  if (!response) {
+    response.emplace();
+    response->status = InternalError("the model ended the request without a response");
   }
-  // From the exchange's Respond() on, this object may be gone.
   const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
   const std::shared_ptr<RequestTrace> trace = std::move(trace_);
   if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   const ContentCoding coding = setup_.response_coding;
   const bool slow =
-      coding != ContentCoding::kIdentity || JsonOutputBytes(*response_, format_) > kMaxInlineJsonBytes;
+      coding != ContentCoding::kIdentity || JsonOutputBytes(*response, format_) > kMaxInlineJsonBytes;
   if (!slow) {
-    exchange->Respond(WriteAnswer(id_, std::move(*response_), format_));
+    exchange->Respond(WriteAnswer(id_, std::move(*response), format_));
     if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
     return;
   }
@@ -138,7 +135,7 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
     InferenceResponse response;
     HttpOutputFormat format;
   };
-  auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response_), std::move(format_)});
+  auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response), std::move(format_)});
   HttpExchange& target = *exchange;
   target.RunOnIoThread([exchange, coding, late, trace] {
     HttpResponse answer = WriteAnswer(late->id, std::move(late->response), late->format);

@@ -30,6 +30,13 @@ void StartTrace(Tracer* tracer, InferenceRequest& request, const TraceOrigin& or
   request.trace->Record(TraceActivity::kRequestStart, request.start_ns);
 }
 
+void StartHttpTrace(Tracer* tracer, InferenceRequest& request, const HttpHead& head, int64_t received_ns) {
+  if (tracer == nullptr || !tracer->enabled()) return;
+  const auto header = [&](std::string_view name) { return FindHeader(head, name).value_or(""); };
+  StartTrace(tracer, request,
+             {TraceProtocol::kHttp, received_ns, header("traceparent"), header("tracestate")});
+}
+
 Status CheckTraceModel(const KserveContext& context, const std::string& model) {
   if (context.tracer == nullptr) {
     return UnsupportedError("the trace extension is not supported by this server");
