@@ -20,6 +20,9 @@ EXPECTED = {
     "digits": [f"drawn {digit}, read {digit} (" for digit in (0, 1, 2, 4)],
     "summary": ["mean 3.000, deviation 1.414"],
     "custom_metrics": ["to be or not to be: 6 words", "that is the question: 4 words"],
+    "chained": ["* 2 = [22. 44. 66. 88.]"],
+    "gathered": ["doubled: [ 2.  4.  6.  8. 10.]"],
+    "collected": ["repeat sent 4 times: hello"],
 }
 
 

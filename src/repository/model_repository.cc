@@ -24,6 +24,7 @@
 #include "repository/parallel.h"
 #include "repository/version_loader.h"
 #include "repository/version_policy.h"
+#include "serving/readiness_round.h"
 
 namespace braid {
 namespace {
@@ -89,6 +90,7 @@ class ModelRepository::Impl {
     return phase_ == Phase::kServing;
   }
   bool server_ready() const { return serving() && (!options_.strict_readiness || catalog_.AllReady()); }
+  void CheckServerReady(std::function<void(bool)> done) const;
 
  private:
   enum class Phase : unsigned char { kNew, kStarting, kServing, kExiting };
@@ -327,6 +329,17 @@ Status ModelRepository::Impl::Shutdown(int64_t deadline_ns) {
   if (poller.joinable()) poller.join();
   ReapDrains();
   return OkStatus();
+}
+
+void ModelRepository::Impl::CheckServerReady(std::function<void(bool)> done) const {
+  const auto all = catalog_.All();
+  if (!server_ready() || !options_.strict_readiness || all.empty()) {
+    done(server_ready());
+    return;
+  }
+  auto round = std::make_shared<ReadinessRound>(
+      all.size(), [done = std::move(done)](const Readiness& readiness) { done(readiness.ready); });
+  for (const auto& servable : all) servable->CheckReadiness(ReadinessRound::Answer(round));
 }
 
 // ---- what is on disk ----
@@ -974,5 +987,8 @@ Status ModelRepository::Unload(const std::string& model_name, bool unload_depend
 }
 bool ModelRepository::serving() const { return impl_->serving(); }
 bool ModelRepository::server_ready() const { return impl_->server_ready(); }
+void ModelRepository::CheckServerReady(std::function<void(bool)> done) {
+  impl_->CheckServerReady(std::move(done));
+}
 
 }  // namespace braid

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "config/config_json.h"
@@ -178,7 +179,8 @@ class Server::Parts {
         log_);
     worker_services_.catalog = &catalog_;
     worker_services_.custom_metrics = &custom_metrics_;
-    worker_services_.model_control = repository_.get();
+    model_asks_ = std::make_unique<ModelAsks>(catalog_, *repository_);
+    model_asks_->AddTo(worker_services_);
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
@@ -251,6 +253,7 @@ class Server::Parts {
   WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
+  std::unique_ptr<ModelAsks> model_asks_;
   std::unique_ptr<TraceManager> tracer_;
   std::unique_ptr<KserveContext> context_;
   std::unique_ptr<HttpServer> http_;

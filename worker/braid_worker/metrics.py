@@ -15,9 +15,6 @@ from _braid_worker import TritonModelException
 
 _TOPIC = 4  # AskTopic::kMetric
 
-# Set by the host when a model is loaded; stands in the texts of errors.
-instance_name = ""
-
 
 class MetricKind(enum.IntEnum):
     COUNTER = 0
@@ -188,7 +185,8 @@ def _ask(prefix: str, operation: dict) -> str:
 
 
 def _failure(prefix: str, cause: str) -> TritonModelException:
-    return TritonModelException(f"{prefix}Failed to process the request for model '{instance_name}', message: {cause}")
+    instance = _braid_worker.instance_name()
+    return TritonModelException(f"{prefix}Failed to process the request for model '{instance}', message: {cause}")
 
 
 def _to_float(function: str, value) -> float:

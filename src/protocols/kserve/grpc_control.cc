@@ -70,20 +70,35 @@ Status GrpcControl::ServerLive(const inference::ServerLiveRequest&, inference::S
   return OkStatus();
 }
 
-Status GrpcControl::ServerReady(const inference::ServerReadyRequest&,
-                                inference::ServerReadyResponse& response) {
-  response.set_ready(context_.control.server_ready());
-  return OkStatus();
+void GrpcControl::ServerReady(const inference::ServerReadyRequest&,
+                              Done<inference::ServerReadyResponse> done) {
+  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
+    inference::ServerReadyResponse response;
+    response.set_ready(ready);
+    done(std::move(response));
+  });
 }
 
-Status GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
-                               inference::ModelReadyResponse& response) {
-  BRAID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
+                             Done<inference::ModelReadyResponse> done) {
+  const auto version = ParseModelVersion(request.version());
+  if (!version.ok()) {
+    done(version.status());
+    return;
+  }
+  const auto answer = [done = std::move(done)](const Readiness& readiness) {
+    inference::ModelReadyResponse response;
+    response.set_ready(readiness.ready);
+    done(std::move(response));
+  };
   // Clients ask this to learn when a model has come or gone: one that is not there is not ready, which is no
   // error.
-  auto handle = CatalogReader(context_.catalog).Find(request.name(), version);
-  response.set_ready(handle.ok() && (*handle)->get().readiness().ready);
-  return OkStatus();
+  auto handle = CatalogReader(context_.catalog).Find(request.name(), *version);
+  if (handle.ok()) {
+    (*handle)->get().CheckReadiness(answer);
+  } else {
+    answer({false, ""});
+  }
 }
 
 Status GrpcControl::ServerMetadata(const inference::ServerMetadataRequest&,
@@ -94,14 +109,18 @@ Status GrpcControl::ServerMetadata(const inference::ServerMetadataRequest&,
   return OkStatus();
 }
 
-Status GrpcControl::HealthCheck(const grpc::health::v1::HealthCheckRequest& request,
-                                grpc::health::v1::HealthCheckResponse& response) {
+void GrpcControl::HealthCheck(const grpc::health::v1::HealthCheckRequest& request,
+                              Done<grpc::health::v1::HealthCheckResponse> done) {
+  using Response = grpc::health::v1::HealthCheckResponse;
   if (!request.service().empty() && request.service() != "inference.GRPCInferenceService") {
-    return NotFoundError("unknown service '" + request.service() + "'");
+    done(NotFoundError("unknown service '" + request.service() + "'"));
+    return;
   }
-  response.set_status(context_.control.server_ready() ? grpc::health::v1::HealthCheckResponse::SERVING
-                                                      : grpc::health::v1::HealthCheckResponse::NOT_SERVING);
-  return OkStatus();
+  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
+    Response response;
+    response.set_status(ready ? Response::SERVING : Response::NOT_SERVING);
+    done(std::move(response));
+  });
 }
 
 Status GrpcControl::ModelMetadata(const inference::ModelMetadataRequest& request,

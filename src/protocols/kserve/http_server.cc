@@ -112,15 +112,14 @@ class HttpServer::Service final : public HttpService {
         return JsonResponse(ServerMetadataJson(context_));
       case HttpAction::kServerLive:
         return HttpResponse{};
-      case HttpAction::kServerReady: {
-        HttpResponse response;
-        response.status = !exiting() && context_.control.server_ready() ? 200 : 400;
-        return response;
-      }
+      case HttpAction::kServerReady:
+        return Later(exchange, [this](const std::shared_ptr<HttpExchange>& exchange) { ServerReady(exchange); });
       case HttpAction::kModelMetadata:
         return ModelMetadata(*exchange, match);
       case HttpAction::kModelReady:
-        return ModelReady(*exchange, match);
+        return Later(exchange, [this, match = std::move(match)](const std::shared_ptr<HttpExchange>& exchange) {
+          ModelReady(exchange, match);
+        });
       case HttpAction::kModelConfig:
         return ModelConfig(*exchange, match);
       case HttpAction::kStatistics:
@@ -233,13 +232,28 @@ class HttpServer::Service final : public HttpService {
     return false;
   }
 
-  HttpResponse ModelReady(const HttpExchange& exchange, const HttpRouteMatch& match) {
-    auto servable = state(exchange).reader.Find(match.model, match.version);
-    if (!servable.ok() && !IsKnown(match.model, match.version)) return ErrorResponse(servable.status());
-    if (exiting() || !servable.ok() || !(*servable)->get().readiness().ready) {
-      return ErrorResponse(InvalidArgumentError("Model version not ready"));
+  // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
+  void ServerReady(const std::shared_ptr<HttpExchange>& exchange) {
+    context_.control.CheckServerReady([exchange, exiting = exiting()](bool ready) {
+      HttpResponse response;
+      response.status = ready && !exiting ? 200 : 400;
+      exchange->Respond(std::move(response));
+    });
+  }
+
+  void ModelReady(const std::shared_ptr<HttpExchange>& exchange, const HttpRouteMatch& match) {
+    const auto answer = [exchange](const Readiness& readiness) {
+      exchange->Respond(readiness.ready ? HttpResponse{}
+                                        : ErrorResponse(InvalidArgumentError("Model version not ready")));
+    };
+    auto servable = state(*exchange).reader.Find(match.model, match.version);
+    if (!servable.ok() && !IsKnown(match.model, match.version)) {
+      exchange->Respond(ErrorResponse(servable.status()));
+    } else if (exiting() || !servable.ok()) {
+      answer({false, ""});
+    } else {
+      (*servable)->get().CheckReadiness(answer);
     }
-    return HttpResponse{};
   }
 
   HttpResponse ModelConfig(const HttpExchange& exchange, const HttpRouteMatch& match) {
@@ -298,6 +312,14 @@ class HttpServer::Service final : public HttpService {
     if (!changes.ok()) return ErrorResponse(changes.status());
     Status status = context_.tracer->Change(model, *changes);
     return status.ok() ? TraceSettings(model) : ErrorResponse(status);
+  }
+
+  // A request whose body is of no interest, and whose answer comes when it comes.
+  static Answer Later(const std::shared_ptr<HttpExchange>& exchange,
+                      std::function<void(const std::shared_ptr<HttpExchange>&)> function) {
+    return std::make_shared<WholeBodyCall>(
+        exchange, [function = std::move(function)](const std::shared_ptr<HttpExchange>& exchange,
+                                                   std::string) { function(exchange); });
   }
 
   using BodyFunction = std::function<HttpResponse(std::string_view body)>;
