@@ -5,10 +5,8 @@ import contextlib
 import json
 import os
 import signal
-import threading
 import time
 
-import numpy as np
 import pytest
 from harness.clients import strings
 from harness.repository import config, per_request
@@ -52,7 +50,7 @@ class TritonPythonModel:
         for request in requests:
             code = pb_utils.get_input_tensor_by_name(request, "CODE").as_numpy()[0].decode()
             names = {**globals(), "request": request, "model": self, "result": None}
-            exec("%s def snippet():\\n" + textwrap.indent(code + "\\nreturn result", "    "), names)
+            exec("%sdef snippet():\\n" + textwrap.indent(code + "\\nreturn result", "    "), names)
             try:
                 answer = {"result": %s names["snippet"]()}
             except Exception as error:
@@ -62,7 +60,7 @@ class TritonPythonModel:
         return responses
 """
 SYNC_PROBE = PROBE % ("def", "", "")
-ASYNC_PROBE = PROBE % ("async def", "async", "await")
+ASYNC_PROBE = PROBE % ("async def", "async ", "await")
 
 PROBE_CONFIG = {"inputs": [("CODE", "STRING", [1])], "outputs": [("RESULT", "STRING", [1])]}
 
@@ -151,6 +149,15 @@ SLOW_CHAIN = CHAIN.replace('self.args.get("pause", 0.0)', "1.0")
 CHAIN_CONFIG = {"inputs": [("TEXT", "STRING", [1])], "outputs": [("TEXT", "STRING", [1])]}
 
 
+# The ensemble gives TEXT to `a`, and `a` calls whatever TEXT names: perhaps the ensemble.
+AROUND = """
+platform: "ensemble"
+ensemble_scheduling { step [ {
+  model_name: "a" model_version: -1
+  input_map { key: "TEXT" value: "TEXT" } output_map { key: "TEXT" value: "OUTER" } } ] }
+"""
+
+
 def instances(count):
     return f"instance_group [ {{ kind: KIND_CPU count: {count} }} ]"
 
@@ -183,6 +190,8 @@ def server(module_repository, module_serve):
         extra="version_policy { all {} }",
     )
     repository.add("facts", FACTS, facts, versions=(1, 3))
+    around = config("around", [("TEXT", "STRING", [1])], [("OUTER", "STRING", [1])], backend=None, extra=AROUND)
+    repository.add("around", None, around)
     for name, count in (("a", 1), ("b", 1), ("pair", 2), ("many", 4)):
         source = SLOW_CHAIN if name == "pair" else CHAIN
         repository.add(name, source, config(name, **CHAIN_CONFIG, extra=instances(count)))
@@ -277,10 +286,16 @@ for more in (
 return answers
 """
     plain, numbered, named = run(code)
-    assert plain["id"] == "" and plain["correlation"] == 0 and plain["flags"] == 0
-    assert plain["parameters"] == {} and plain["outputs"] == ["FACTS"]
-    assert numbered["id"] == "id 7" and numbered["correlation"] == 42 and numbered["flags"] == 1
-    assert named["correlation"] == "name" and named["timeout"] == 12345
+    assert plain["id"] == ""
+    assert plain["correlation"] == 0
+    assert plain["flags"] == 0
+    assert plain["parameters"] == {}
+    assert plain["outputs"] == ["FACTS"]
+    assert numbered["id"] == "id 7"
+    assert numbered["correlation"] == 42
+    assert numbered["flags"] == 1
+    assert named["correlation"] == "name"
+    assert named["timeout"] == 12345
     assert named["parameters"] == {"b": True, "i": -3, "s": "text"}
 
 
@@ -322,7 +337,9 @@ return [
     )
     assert "expected 1 inputs but got 0 inputs for model 'identity'" in missing
     assert "NO" in output
-    assert refused == "it says no" and code == 2 and outputs == 0
+    assert refused == "it says no"
+    assert code == 2
+    assert outputs == 0
 
 
 def test_decoupled_calls(run):
@@ -430,7 +447,8 @@ def _try(client, code):
 
 def test_a_callee_that_dies_is_an_error(run):
     answer = run('return text(ask("dying").exec())')
-    assert answer.startswith("Stub process 'dying") and "is not healthy" in answer
+    assert answer.startswith("Stub process 'dying")
+    assert "is not healthy" in answer
     assert run('return of(ask("identity").exec())') == {"OUT": [1, 2, 3]}
 
 
@@ -588,6 +606,21 @@ def test_two_clients_that_hold_the_last_instances(chain):
         answers = sorted(each.result(20) for each in [pool.submit(chain, "pair", "pair") for _ in range(2)])
     assert "the call to model 'pair' would wait for itself: pair_0_" in answers[0]
     assert answers[1] == "pair,end"
+
+
+def test_a_cycle_through_an_ensemble(run):
+    code = """
+def call(model, value, output):
+    request = ask(model, [pb_utils.Tensor("TEXT", np.array([value], dtype=object))], outputs=[output])
+    response = request.exec()
+    return text(response) or out(response, output)[0].decode()
+
+return [call("around", b"", "OUTER"), call("around", b"b", "OUTER"), call("around", b"b,a", "OUTER")]
+"""
+    good, deeper, cycle = run(code)
+    assert good == "end"
+    assert deeper == "a,end"
+    assert cycle == "a,error: the call to model 'a' would wait for itself: a_0_0 -> b_0_0 -> a"
 
 
 def test_a_cycle_in_gathered_calls(run):

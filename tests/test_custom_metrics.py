@@ -275,6 +275,74 @@ def test_what_a_process_that_dies_referred_to_goes(server, run):
     wait_until(lambda: server.request("GET", "/v2/models/one/ready")[0] == 200, 20, "the instance's return")
 
 
+def test_a_forked_process_changes_the_same_series(server, run):
+    run("one", MAKE.format(name="forked", kind="COUNTER", labels=None))
+    run(
+        "one",
+        """
+        child = os.fork()
+        if child == 0:
+            try:
+                keep["metric"].increment(5)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        """,
+    )
+    wait_until(lambda: "\nforked 5\n" in page(server), 10, "what the child has counted")
+    assert run("one", "keep['metric'].increment(1); result = keep['metric'].value()") == 6.0
+
+
+def test_a_thread_asks_for_a_value(run):
+    code = """
+    import threading
+    f = MF("threads", "", MF.GAUGE)
+    m = f.Metric()
+    values = []
+
+    def work():
+        m.increment(1)
+        values.append(m.value())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    result = sorted(values)[-1]
+    """
+    assert run("one", code) == 4.0
+
+
+AT_IMPORT = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FAMILY = pb_utils.MetricFamily("at_import", "made with the module", pb_utils.MetricFamily.GAUGE)
+
+
+class TritonPythonModel:
+    metric = FAMILY.Metric()
+
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [1]})
+        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]})
+        return config
+
+    def initialize(self, args):
+        self.metric.set(3)
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, np.float32))]) for _ in requests]
+"""
+
+
+def test_metrics_can_be_made_when_a_module_is_imported(repository, serve):
+    repository.add("early", AT_IMPORT, None)
+    assert "\nat_import 3\n" in page(serve(repository))
+
+
 def test_changes_are_seen_with_the_response(server, run):
     run("one", MAKE.format(name="each", kind="COUNTER", labels=None))
     for number in range(1, 30):

@@ -83,7 +83,8 @@ def test_a_failed_load_says_why_and_leaves_what_there_was(run, server, connect):
     assert answer["text"].split("'")[1].startswith("probe")
     run('pb_utils.load_model("identity")')
     answer = run("pb_utils.load_model('identity', config='{\"backend\": 5}')")
-    assert answer["error"] == "TritonModelException" and answer["text"].startswith("Failed to load model: ")
+    assert answer["error"] == "TritonModelException"
+    assert answer["text"].startswith("Failed to load model: ")
     assert infer(connect, server, "identity") == [1, 2]
 
 

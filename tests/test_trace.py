@@ -35,6 +35,22 @@ ensemble_scheduling {
 """
 
 
+# Calls "same", once as a part of its request's trace and once apart.
+CALLER = per_request(
+    """
+    def call(**more):
+        tensor = pb_utils.Tensor("IN", get(request, "IN"))
+        asked = pb_utils.InferenceRequest(
+            inputs=[tensor], requested_output_names=["OUT"], model_name="same", **more
+        )
+        return pb_utils.get_output_tensor_by_name(asked.exec(), "OUT").as_numpy()
+
+    call(request_id="apart")
+    return respond(OUT=call(trace=request.trace()))
+    """
+)
+
+
 def add_ensemble(repository):
     text = config("both", [("IN", "FP32", [2])], [("OUT", "FP32", [2])], backend=None)
     repository.add("both", None, text + 'platform: "ensemble"\n' + STEPS)
@@ -44,6 +60,7 @@ def add_models(repository):
     repository.add_identity("same", dims=[2])
     repository.add_identity("other", dims=[2])
     add_ensemble(repository)
+    repository.add("caller", CALLER, config("caller", [("IN", "FP32", [2])], [("OUT", "FP32", [2])]))
     repository.add("context", CONTEXT, config("context", [("IN", "FP32", [2])], [("OUT", "STRING", [1])]))
     stream = """
     import numpy as np
@@ -232,6 +249,20 @@ def test_the_steps_of_an_ensemble_are_children(timestamps, trace_file, client):
         assert times["REQUEST_END"] <= traces[parent]["timestamps"]["REQUEST_END"]
         if trace["model_name"] != "both":
             assert set(times) == set(ORDER)
+
+
+def test_a_models_calls_are_children(timestamps, trace_file, client):
+    client.infer("caller", IN, request_id=f"calls-{client.protocol}")
+    trace_of(trace_file, f"calls-{client.protocol}")
+    traces = read(trace_file)
+    parent = next(i for i, t in traces.items() if t.get("request_id") == f"calls-{client.protocol}")
+    assert traces[parent]["model_name"] == "caller"
+    children = [t for t in traces.values() if t.get("parent_id") == parent]
+    assert [t["model_name"] for t in children] == ["same"]
+    times = children[0]["timestamps"]
+    assert set(times) == set(ORDER)
+    assert traces[parent]["timestamps"]["COMPUTE_START"] <= times["REQUEST_START"]
+    assert times["REQUEST_END"] <= traces[parent]["timestamps"]["REQUEST_END"]
 
 
 @pytest.mark.parametrize("kind", ["generate", "generate_stream"])
@@ -446,6 +477,20 @@ def test_spans_of_an_ensemble_hang_together(exporting, collector, connect):
     by_id = {s["spanId"]: s for s in spans}
     parents = {s["name"]: by_id[s["parentSpanId"]]["name"] for s in spans if s["name"] in ("both", "same", "other")}
     assert parents == {"both": "InferRequest", "same": "both", "other": "both"}
+
+
+def test_spans_of_a_call_lie_under_the_callers_execution(exporting, collector, connect):
+    connect("http", exporting).infer("caller", IN, request_id="spans-caller")
+    trace_id = collector.trace("spans-caller")["InferRequest"]["traceId"]
+
+    def parent():
+        spans = {s["spanId"]: s for s in collector.spans if s["traceId"] == trace_id}
+        called = [s for s in spans.values() if s["name"] == "same"]
+        return spans[called[0]["parentSpanId"]] if called else None
+
+    compute = wait_until(parent, 10, "the call's span")
+    assert compute["name"] == "compute"
+    assert compute["parentSpanId"] == collector.trace("spans-caller")["caller"]["spanId"]
 
 
 def test_a_client_that_does_not_sample_is_heeded(exporting, collector, connect):
