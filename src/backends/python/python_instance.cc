@@ -131,7 +131,7 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
   outgoing_.execution_id = execution_id;
   outgoing_.requests.resize(execution.requests.size());
   std::vector<std::string> parameter_texts(execution.requests.size());
-  std::vector<std::string> trace_contexts(execution.requests.size());
+  std::vector<std::string> trace_contexts;
   for (size_t i = 0; i < execution.requests.size(); ++i) {
     const InferenceRequest& request = *execution.requests[i];
     RequestMessage& message = outgoing_.requests[i];
@@ -147,8 +147,11 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
     message.timeout_us = request.timeout_us;
     if (!request.parameters.empty()) parameter_texts[i] = ParametersToJson(request.parameters);
     message.parameters_json = parameter_texts[i];
-    if (request.trace != nullptr) trace_contexts[i] = request.trace->context();
-    message.trace_context = trace_contexts[i];
+    message.trace_context = {};
+    if (request.trace != nullptr) {
+      trace_contexts.resize(execution.requests.size());
+      message.trace_context = trace_contexts[i] = request.trace->context();
+    }
     message.cancel_slot = kNoCancelSlot;
     if (request.cancellation && slot < ChannelHeader::kCancelSlots) {
       message.cancel_slot = slot;
@@ -447,7 +450,9 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
     }
     case MessageType::kAsk: {
       AskMessage ask;
-      return Decode(message, ask) ? HandleAsk(ask) : malformed();
+      if (!Decode(message, ask)) return malformed();
+      HandleAsk(services_, ask, worker_->channel(), metrics_.get());
+      return OkStatus();
     }
     case MessageType::kFinalized:
       finalized_ = true;
