@@ -86,8 +86,8 @@ class Channel {
 
   // The fork hands the server a socket to answer on; does not block. Errors: UNAVAILABLE.
   Status SendKnocker(int socket);
-  // The server's receiving thread: whether it was knocked; a Receive() that waits ends early then. The sockets
-  // come among the segments, so those are to be received first.
+  // The server's receiving thread: whether it was knocked; a Receive() that waits ends early then. The
+  // sockets come among the segments, so those are to be received first.
   bool TakeKnock() { return reader_.TakeKnock(); }
   std::vector<UniqueFd> TakeKnockers();
 

@@ -53,7 +53,8 @@ Result<Channel::WorkerEnd> Knock(Channel& inherited, int64_t timeout_ns) {
     length = recvmsg(ours.get(), &message, MSG_CMSG_CLOEXEC);
   } while (length < 0 && errno == EINTR);
   const cmsghdr* head = length > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-  if (head == nullptr || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int) * kDescriptors))
+  if (head == nullptr || head->cmsg_type != SCM_RIGHTS ||
+      head->cmsg_len != CMSG_LEN(sizeof(int) * kDescriptors))
     return UnavailableError("the server refuses a forked process: the model has too many, or is being ended");
   int descriptors[kDescriptors];
   std::memcpy(descriptors, CMSG_DATA(head), sizeof(descriptors));

@@ -1,9 +1,9 @@
 // How a fork of a worker comes by a channel of its own.
 //
-// A process that user code forks (multiprocessing, os.fork) has inherited its parent's end of the channel, but
-// two processes cannot take part in one conversation. The fork makes a pair of sockets, hands one of them to
-// the server over the inherited channel's socket, where datagrams of several processes do not mix, and makes
-// the server look up. The server answers on it with the descriptors of a new channel.
+// A process that user code forks (multiprocessing, os.fork) has inherited its parent's end of the channel,
+// but two processes cannot take part in one conversation. The fork makes a pair of sockets, hands one of them
+// to the server over the inherited channel's socket, where datagrams of several processes do not mix, and
+// makes the server look up. The server answers on it with the descriptors of a new channel.
 #pragma once
 
 #include <cstdint>

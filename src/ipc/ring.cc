@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <utility>
 #include <ctime>
+#include <utility>
 
 #include "base/check.h"
 

@@ -83,8 +83,8 @@ class RingReader {
   // free; less is not worth a wake-up. To be called after the last Read() before a sleep.
   bool TakeSpaceWanted();
 
-  // Sleeps until the writer publishes, somebody knocks, Interrupt() is called, or the time is over. May return
-  // early. Returns false when it was interrupted, and as long as a knock has not been taken.
+  // Sleeps until the writer publishes, somebody knocks, Interrupt() is called, or the time is over. May
+  // return early. Returns false when it was interrupted, and as long as a knock has not been taken.
   bool Wait(int64_t timeout_ns);
   // Announces that we sleep in an event loop. Returns false when there is something to read, and we stay
   // awake.

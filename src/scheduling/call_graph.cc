@@ -21,10 +21,9 @@ void CollectBlocked(const CallChain& chain, std::vector<const CallChain*>& block
 // does not stand in the chain.
 bool AppendPath(const CallChain& chain, const void* instance, std::vector<std::string>& names) {
   if (chain.blocked_instance == nullptr) return false;
-  const bool found =
-      chain.blocked_instance == instance ||
-      std::any_of(chain.parents.begin(), chain.parents.end(),
-                  [&](const auto& parent) { return AppendPath(*parent, instance, names); });
+  const bool found = chain.blocked_instance == instance ||
+                     std::any_of(chain.parents.begin(), chain.parents.end(),
+                                 [&](const auto& parent) { return AppendPath(*parent, instance, names); });
   if (found) names.push_back(chain.instance);
   return found;
 }
@@ -112,12 +111,11 @@ std::vector<const CallGraph::Group*> CallGraph::StuckLocked() const {
       for (const CallChain* link : group->blocked) blocked.insert(link->blocked_instance);
     }
     const auto can_go_on = [&blocked](const Group* group) {
-      return std::any_of(group->place->members_.begin(), group->place->members_.end(),
-                         [&](const Place::Member& member) {
-                           return (group->only == nullptr || group->only == member.instance) &&
-                                  (!member.available.load(std::memory_order_relaxed) ||
-                                   !blocked.contains(member.instance));
-                         });
+      return std::any_of(
+          group->place->members_.begin(), group->place->members_.end(), [&](const Place::Member& member) {
+            return (group->only == nullptr || group->only == member.instance) &&
+                   (!member.available.load(std::memory_order_relaxed) || !blocked.contains(member.instance));
+          });
     };
     const size_t before = waiting.size();
     std::erase_if(waiting, can_go_on);

@@ -87,7 +87,7 @@ class CallGraph {
   std::vector<const Group*> StuckLocked() const;
   static std::string Describe(const Group& from, const std::vector<const Group*>& stuck);
 
-  mutable std::mutex mutex_;  // a leaf lock
+  mutable std::mutex mutex_;     // a leaf lock
   std::map<Key, Group> groups_;  // guarded by mutex_
 };
 

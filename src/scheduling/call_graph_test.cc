@@ -148,13 +148,13 @@ TEST_F(CallGraphTest, ARequestHandedAheadWaitsForThatInstanceAlone) {
 
 TEST_F(CallGraphTest, ALongCycleAcrossClientsIsFoundByItsLastCall) {
   std::vector<Model> models;
-  for (int i = 0; i < 5; ++i) models.push_back(MakeModel(std::string("m").append(1, static_cast<char>('0' + i)), 1));
+  for (int i = 0; i < 5; ++i)
+    models.push_back(MakeModel(std::string("m").append(1, static_cast<char>('0' + i)), 1));
   std::vector<CallGraph::Ticket> tickets;
   for (int i = 0; i < 4; ++i) tickets.push_back(graph_.Wait(models[i + 1].place, Call(models[i], 0)).value());
   auto last = graph_.Wait(models[0].place, Call(models[4], 0));
   ASSERT_FALSE(last.ok());
-  EXPECT_THAT(last.status().message(),
-              HasSubstr("m4_0_0 -> m0_0_0 -> m1_0_0 -> m2_0_0 -> m3_0_0 -> m4"));
+  EXPECT_THAT(last.status().message(), HasSubstr("m4_0_0 -> m0_0_0 -> m1_0_0 -> m2_0_0 -> m3_0_0 -> m4"));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ class ReadinessRound {
  public:
   using Done = std::function<void(Readiness)>;
 
-  // `done` is called by the last of `answers` answers, with the first that is not ready. REQUIRES: answers > 0.
+  // `done` is called by the last of `answers` answers, with the first that is not ready. REQUIRES: answers >
+  // 0.
   ReadinessRound(size_t answers, Done done) : missing_(answers), done_(std::move(done)) {}
 
   static Done Answer(std::shared_ptr<ReadinessRound> round) {

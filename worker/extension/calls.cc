@@ -215,11 +215,12 @@ void Calls::Complete(const std::shared_ptr<Exchange>& exchange) {
 void Calls::Settle(const Awaited& awaited, PyObject* value) {
   Ref done;
   if (worker_.InModelLoop() && worker_.IsModelLoop(awaited.loop.get())) {
-    done = Ref::Steal(PyObject_CallFunctionObjArgs(State().settle_future, awaited.future.get(), value, nullptr));
+    done =
+        Ref::Steal(PyObject_CallFunctionObjArgs(State().settle_future, awaited.future.get(), value, nullptr));
     return;
   }
-  done = Ref::Steal(PyObject_CallMethod(awaited.loop.get(), "call_soon_threadsafe", "OOO", State().settle_future,
-                                        awaited.future.get(), value));
+  done = Ref::Steal(PyObject_CallMethod(awaited.loop.get(), "call_soon_threadsafe", "OOO",
+                                        State().settle_future, awaited.future.get(), value));
   // A loop that is closed has nobody who waits in it.
   if (!done && PyErr_ExceptionMatches(PyExc_RuntimeError)) PyErr_Clear();
 }

@@ -145,9 +145,9 @@ bool Worker::StartTask(Turn& turn, Ref coroutine) {
   PyObject* callback =
       model_.decoupled ? (started_.empty() ? State().on_first_steps : nullptr) : State().on_turn_done;
   if (callback != nullptr) {
-    Ref set = Ref::Steal(model_.decoupled
-                             ? PyObject_CallMethod(loop_.get(), "call_soon", "O", callback)
-                             : PyObject_CallMethod(task.get(), "add_done_callback", "O", callback));
+    Ref set =
+        Ref::Steal(model_.decoupled ? PyObject_CallMethod(loop_.get(), "call_soon", "O", callback)
+                                    : PyObject_CallMethod(task.get(), "add_done_callback", "O", callback));
     if (!set) return false;
   }
   if (model_.decoupled) {

@@ -1,6 +1,6 @@
-// What a process that user code has forked from the worker's does to call the server: it starts a conversation
-// of its own. What it has inherited stays where it is, because Python objects name its memory; nothing is said
-// or heard there any more.
+// What a process that user code has forked from the worker's does to call the server: it starts a
+// conversation of its own. What it has inherited stays where it is, because Python objects name its memory;
+// nothing is said or heard there any more.
 #include "ipc/knock.h"
 #include "worker/extension/worker.h"
 

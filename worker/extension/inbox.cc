@@ -138,7 +138,8 @@ void Inbox::SortResponseLocked(uint64_t id, bool last, std::vector<std::byte>& m
     exchange->ended_ = true;
     open_.erase(found);
   }
-  if (exchange->notice_ == Exchange::Notice::kFirst || (last && exchange->notice_ == Exchange::Notice::kLast)) {
+  if (exchange->notice_ == Exchange::Notice::kFirst ||
+      (last && exchange->notice_ == Exchange::Notice::kLast)) {
     NoticeLocked(exchange);
   }
   if (last && exchange->background_) {
@@ -253,8 +254,8 @@ Inbox::Outcome Inbox::Wait(Exchange& exchange) {
   if (!exchange.messages_.empty() || exchange.ended_) return Outcome::kReady;
   Waiter waiter;
   exchange.waiters_.push_back(&waiter);
-  const Outcome outcome = WaitLocked(lock, waiter, kForeverNs,
-                                     [&] { return !exchange.messages_.empty() || exchange.ended_; });
+  const Outcome outcome =
+      WaitLocked(lock, waiter, kForeverNs, [&] { return !exchange.messages_.empty() || exchange.ended_; });
   std::erase(exchange.waiters_, &waiter);
   return outcome == Outcome::kTimeout ? Outcome::kAttend : outcome;
 }
@@ -341,7 +342,8 @@ void Inbox::Read() {
       WaitLocked(lock, reader_waiter_, kForeverNs, [this] { return !ReaderWantedLocked(); });
     } else {
       reader_sleeps_ = true;
-      const bool look = watches_checks_ && reader_wake_.wait_for(lock, kLookAround) == std::cv_status::timeout;
+      const bool look =
+          watches_checks_ && reader_wake_.wait_for(lock, kLookAround) == std::cv_status::timeout;
       if (!watches_checks_) reader_wake_.wait(lock);
       reader_sleeps_ = false;
       if (look && lead_ != Lead::kThread) {

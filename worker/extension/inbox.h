@@ -1,14 +1,15 @@
-// Inbox: what the server says, sorted to whoever waits for it. Any thread that waits may be the one that reads.
+// Inbox: what the server says, sorted to whoever waits for it. Any thread that waits may be the one that
+// reads.
 //
 // At any time at most one thread reads the channel: it has the lead. A thread that waits takes the lead when
 // nobody has it, and sorts what comes: to the main thread (executions and the like), to exchanges (calls and
-// questions of user code), to the chores (what needs the GIL, whoever does it). When it has what it waits for,
-// it passes the lead to another that waits. So a call on a thread that runs alone costs no hand-over.
+// questions of user code), to the chores (what needs the GIL, whoever does it). When it has what it waits
+// for, it passes the lead to another that waits. So a call on a thread that runs alone costs no hand-over.
 //
 // Two stand in where no thread waits: the main thread's event loop, which the server wakes through the
 // channel's eventfd, and the reader, a thread of the inbox that is started when somebody first needs it: for
-// calls that are awaited in event loops of user code, for what did not fit into the ring, and for the readiness
-// hook, for which it looks around from time to time.
+// calls that are awaited in event loops of user code, for what did not fit into the ring, and for the
+// readiness hook, for which it looks around from time to time.
 //
 // Waits are to be called without the GIL; everything else never waits, and any thread may call it unless it
 // says otherwise.

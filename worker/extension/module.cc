@@ -180,8 +180,8 @@ PyObject* Ask(PyObject*, PyObject* args, PyObject* kwargs) {
   Py_ssize_t size = 0;
   PyObject* attachments = Py_None;
   int wait = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "is#|Op:ask", const_cast<char**>(names), &topic, &text, &size,
-                                   &attachments, &wait)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "is#|Op:ask", const_cast<char**>(names), &topic, &text,
+                                   &size, &attachments, &wait)) {
     return nullptr;
   }
   if (attachments != Py_None && !PyDict_Check(attachments)) {
@@ -340,20 +340,23 @@ PyMethodDef functions[] = {
      "set_futures(make, settle): how calls in event loops are awaited; see braid_worker.futures."},
     {"run", Run, METH_O, "run(host): answers the server until it says to end."},
     {"set_model", WithKeywords(SetModel), METH_VARARGS | METH_KEYWORDS,
-     "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine): what executions "
+     "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine): what "
+     "executions "
      "go to."},
     {"set_loop", SetLoop, METH_O, "set_loop(loop): the model's event loop, which polls wake_fd()."},
     {"instance_name", InstanceName, METH_NOARGS, "The name of the model's instance."},
     {"wake_fd", WakeFd, METH_NOARGS, "The descriptor that is readable when the server wakes an event loop."},
     {"on_wake", OnWake, METH_NOARGS, "To be called by the model's loop when wake_fd() is readable."},
-    {"on_timer", OnTimer, METH_NOARGS, "To be called by the model's loop as set_timer() of the host was told."},
+    {"on_timer", OnTimer, METH_NOARGS,
+     "To be called by the model's loop as set_timer() of the host was told."},
     {"on_first_steps", OnFirstSteps, METH_NOARGS, "The tasks of new executions have made their first steps."},
     {"on_turn_done", OnTurnDone, METH_O, "The task of an execution is done."},
     {"cancel_call", CancelCall, METH_O, "cancel_call(id): nobody waits for the call's future any more."},
     {"report_readiness", ReportReadiness, METH_VARARGS,
      "report_readiness(check, ready, reason): what the model's hook says."},
     {"ask", WithKeywords(Ask), METH_VARARGS | METH_KEYWORDS,
-     "ask(topic, text, attachments=None, wait=True): asks the server something. Returns the text of its answer, "
+     "ask(topic, text, attachments=None, wait=True): asks the server something. Returns the text of its "
+     "answer, "
      "or None without waiting for one; raises TritonModelException with the server's text. Any thread."},
     {"log", Log, METH_VARARGS, "log(level, file, line, text): a line in the server's log."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
@@ -406,9 +409,9 @@ bool LoadOwnFunctions(PyObject* module) {
 }
 
 int Exec(PyObject* module) {
-  const bool ok = LoadHelpers() && LoadOwnFunctions(module) && LoadNumpy() && AddModelException(module) && AddMemoryType(module) &&
-                  AddTensorType(module) && AddRequestType(module) && AddResponseTypes(module) &&
-                  AddSenderType(module) && AddIteratorType(module);
+  const bool ok = LoadHelpers() && LoadOwnFunctions(module) && LoadNumpy() && AddModelException(module) &&
+                  AddMemoryType(module) && AddTensorType(module) && AddRequestType(module) &&
+                  AddResponseTypes(module) && AddSenderType(module) && AddIteratorType(module);
   return ok ? 0 : -1;
 }
 

@@ -203,7 +203,8 @@ PyObject* Trace(PyObject* self, PyObject*) {
     Ref module = Ref::Steal(PyImport_ImportModule("c_python_backend_utils"));
     if (!module) return nullptr;
     const PyRequest& request = Self(self);
-    Ref context = request.trace_context.empty() ? Ref::Share(Py_None) : Ref::Steal(NewText(request.trace_context));
+    Ref context =
+        request.trace_context.empty() ? Ref::Share(Py_None) : Ref::Steal(NewText(request.trace_context));
     if (!context) return nullptr;
     const uint64_t id = request.open ? request.open->id() : 0;
     trace = Ref::Steal(PyObject_CallMethod(module.get(), "InferenceTrace", "OK", context.get(),

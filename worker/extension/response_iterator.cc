@@ -91,7 +91,8 @@ PyObject* NewResponseIterator(std::shared_ptr<Exchange> exchange, Ref first) {
   PyIterator iterator;
   iterator.exchange = std::move(exchange);
   iterator.responses = Ref::Steal(PyList_New(0));
-  if (!iterator.responses || (first && PyList_Append(iterator.responses.get(), first.get()) != 0)) return nullptr;
+  if (!iterator.responses || (first && PyList_Append(iterator.responses.get(), first.get()) != 0))
+    return nullptr;
   return NewObject(State().iterator_type, std::move(iterator));
 }
 

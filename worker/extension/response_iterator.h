@@ -1,5 +1,5 @@
-// pb_utils.ResponseIterator: the responses to a call of another model, in the order of their arrival. It keeps
-// them, so that they can be gone over again.
+// pb_utils.ResponseIterator: the responses to a call of another model, in the order of their arrival. It
+// keeps them, so that they can be gone over again.
 #pragma once
 
 #include <memory>

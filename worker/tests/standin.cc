@@ -312,8 +312,9 @@ PyObject* CallDict(Standin& standin, const CallMessage& call) {
     if (!name || PyList_Append(outputs.get(), name.get()) != 0) return nullptr;
   }
   const auto* number = std::get_if<uint64_t>(&request.correlation_id);
-  Ref correlation = Ref::Steal(number != nullptr ? PyLong_FromUnsignedLongLong(*number)
-                                                 : NewText(std::get<std::string_view>(request.correlation_id)));
+  Ref correlation =
+      Ref::Steal(number != nullptr ? PyLong_FromUnsignedLongLong(*number)
+                                   : NewText(std::get<std::string_view>(request.correlation_id)));
   const auto text = [](std::string_view view) { return Ref::Steal(NewText(view)); };
   return Py_BuildValue("{s:s,s:K,s:O,s:L,s:K,s:K,s:O,s:O,s:O,s:I,s:K,s:O,s:O,s:O}", "type", "call", "id",
                        static_cast<unsigned long long>(request.id), "model", text(call.model_name).get(),
@@ -338,11 +339,11 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
     case MessageType::kLoaded: {
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return Raise("bad loaded");
-      return Py_BuildValue("{s:s,s:O,s:i,s:s#,s:s#}", "type", "loaded", "has_hook",
-                           loaded.has_readiness_hook ? Py_True : Py_False, "code", static_cast<int>(loaded.code),
-                           "error", loaded.error.data(), static_cast<Py_ssize_t>(loaded.error.size()),
-                           "config", loaded.auto_completed_config.data(),
-                           static_cast<Py_ssize_t>(loaded.auto_completed_config.size()));
+      return Py_BuildValue(
+          "{s:s,s:O,s:i,s:s#,s:s#}", "type", "loaded", "has_hook",
+          loaded.has_readiness_hook ? Py_True : Py_False, "code", static_cast<int>(loaded.code), "error",
+          loaded.error.data(), static_cast<Py_ssize_t>(loaded.error.size()), "config",
+          loaded.auto_completed_config.data(), static_cast<Py_ssize_t>(loaded.auto_completed_config.size()));
     }
     case MessageType::kExecuted: {
       ExecutedMessage executed;
@@ -392,9 +393,11 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
       Ref attachments = Ref::Steal(PyDict_New());
       for (const AskMessage::Attachment& attachment : ask.attachments) {
         Ref name = Ref::Steal(NewText(attachment.name));
-        Ref bytes = Ref::Steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(attachment.bytes.data()),
-                                                         static_cast<Py_ssize_t>(attachment.bytes.size())));
-        if (!name || !bytes || PyDict_SetItem(attachments.get(), name.get(), bytes.get()) != 0) return nullptr;
+        Ref bytes =
+            Ref::Steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(attachment.bytes.data()),
+                                                 static_cast<Py_ssize_t>(attachment.bytes.size())));
+        if (!name || !bytes || PyDict_SetItem(attachments.get(), name.get(), bytes.get()) != 0)
+          return nullptr;
       }
       return Py_BuildValue("{s:s,s:K,s:i,s:s#,s:O}", "type", "ask", "id",
                            static_cast<unsigned long long>(ask.ask_id), "topic", static_cast<int>(ask.topic),

@@ -27,8 +27,8 @@ class ForkedChildren {
   // Of one worker that live at the same time; more are refused.
   static constexpr size_t kMostChildren = 256;
 
-  // The references outlive this; `arena` also the calls' last buffers. `chain` is that of calls which block no
-  // execution: nobody can know what the worker's own process waits for.
+  // The references outlive this; `arena` also the calls' last buffers. `chain` is that of calls which block
+  // no execution: nobody can know what the worker's own process waits for.
   ForkedChildren(const WorkerServices& services, Arena& arena, Logger& log,
                  std::shared_ptr<const CallChain> chain);
   // Ends all: their calls are cancelled, and what they say is heard no more.

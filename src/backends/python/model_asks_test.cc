@@ -65,9 +65,8 @@ class ModelAsksTest : public testing::Test {
   }
   std::future<Result<std::string>> Start(const AskMessage& message) {
     auto promise = std::make_shared<std::promise<Result<std::string>>>();
-    services_.asks.at(message.topic)(message, [promise](Result<std::string> answer) {
-      promise->set_value(std::move(answer));
-    });
+    services_.asks.at(message.topic)(
+        message, [promise](Result<std::string> answer) { promise->set_value(std::move(answer)); });
     return promise->get_future();
   }
   Result<std::string> Ask(const AskMessage& message) { return Start(message).get(); }
@@ -134,9 +133,10 @@ TEST_F(ModelAsksTest, KnowsWhetherAModelIsReady) {
 }
 
 TEST_F(ModelAsksTest, RefusesAVersionThatIsNone) {
-  EXPECT_EQ(IsReady("abc").status().message(),
-            "failed to get model version from specified version string 'abc' (details: stol), version should be "
-            "an integral value > 0");
+  EXPECT_EQ(
+      IsReady("abc").status().message(),
+      "failed to get model version from specified version string 'abc' (details: stol), version should be "
+      "an integral value > 0");
   EXPECT_EQ(IsReady("-1").status().message(),
             "failed to get model version from specified version string '-1', version should be an integral "
             "value > 0");

@@ -133,8 +133,8 @@ class PythonInstance final : public Instance {
   // Owned by the thread; `worker_` and `memory_` are changed with mutex_ held, so that others may look at it
   // with mutex_ held.
   std::unique_ptr<WorkerProcess> worker_;
-  std::shared_ptr<WorkerMemory> memory_;  // shared with the buffers that the worker lends
-  std::shared_ptr<WorkerCalls> calls_;    // shared with the calls that have not ended
+  std::shared_ptr<WorkerMemory> memory_;   // shared with the buffers that the worker lends
+  std::shared_ptr<WorkerCalls> calls_;     // shared with the calls that have not ended
   std::unique_ptr<ForkedChildren> forks_;  // made with the first
   bool finalized_ = false;
   std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to; the thread's alone
@@ -150,7 +150,7 @@ class PythonInstance final : public Instance {
   std::string reason_;    // why not accepting
   std::string progress_;  // while starting
   uint64_t next_execution_id_ = 1;
-  std::deque<Running> running_;  // in the order of their ids
+  std::deque<Running> running_;                   // in the order of their ids
   std::shared_ptr<const CallChain> loose_chain_;  // of all calls that block no execution
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;

@@ -18,17 +18,16 @@ constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
                          std::vector<PythonInstanceSpec> instances, SegmentIds& ids,
                          const Arena::Options& arena, const WorkerServices& services,
-                         std::shared_ptr<PythonEnvironment> environment,
-                         ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns)
+                         std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
+                         int64_t sign_in_timeout_ns)
     : location_(std::move(location)),
       facts_(std::move(facts)),
       log_(log),
       environment_(std::move(environment)),
       arena_(ids, arena) {
   for (PythonInstanceSpec& spec : instances) {
-    instances_.push_back(std::make_unique<PythonInstance>(std::move(spec), facts_, services,
-                                                          environment_->spawner(),
-                                                          reaper, arena_, log, sign_in_timeout_ns));
+    instances_.push_back(std::make_unique<PythonInstance>(
+        std::move(spec), facts_, services, environment_->spawner(), reaper, arena_, log, sign_in_timeout_ns));
   }
 }
 

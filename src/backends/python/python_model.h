@@ -18,7 +18,8 @@ class PythonModel final : public BackendModel {
   // The references outlive the model and all its buffers.
   PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
               SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
-              std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns);
+              std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
+              int64_t sign_in_timeout_ns);
   ~PythonModel() override;
 
   BufferAllocator& input_allocator() override { return arena_; }

@@ -40,8 +40,8 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   // receiving thread.
   void Cancel(const CancelCallMessage& message);
 
-  // The worker is gone: cancels all its calls. When this returns, no response is on its way any more; those that
-  // come later are dropped.
+  // The worker is gone: cancels all its calls. When this returns, no response is on its way any more; those
+  // that come later are dropped.
   void Abandon();
 
   // Calls that have not ended. Any thread.
@@ -62,7 +62,7 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   const std::shared_ptr<WorkerMemory> memory_;  // shared with the instance and lent buffers
   const Catalog& catalog_;
   CatalogReader reader_;  // the receiving thread's
-  Gate responses_;  // closed when the worker is gone
+  Gate responses_;        // closed when the worker is gone
   std::atomic<bool> stuck_{false};
 
   mutable std::mutex mutex_;  // a leaf lock

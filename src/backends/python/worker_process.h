@@ -63,7 +63,7 @@ class WorkerProcess {
   // Has the model imported and, by `mode`, initialised or completed. Waits as long as user code needs.
   // Errors: those of user code with their texts; the worker died.
   Result<Answer> Load(LoadMode mode, const PythonModelFacts& facts, const PythonInstanceSpec& spec,
-                           const OtherMessage& other, const StillLoading& still_loading);
+                      const OtherMessage& other, const StillLoading& still_loading);
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }
   bool dead() const;

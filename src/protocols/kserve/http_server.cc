@@ -113,13 +113,15 @@ class HttpServer::Service final : public HttpService {
       case HttpAction::kServerLive:
         return HttpResponse{};
       case HttpAction::kServerReady:
-        return Later(exchange, [this](const std::shared_ptr<HttpExchange>& exchange) { ServerReady(exchange); });
+        return Later(exchange,
+                     [this](const std::shared_ptr<HttpExchange>& exchange) { ServerReady(exchange); });
       case HttpAction::kModelMetadata:
         return ModelMetadata(*exchange, match);
       case HttpAction::kModelReady:
-        return Later(exchange, [this, match = std::move(match)](const std::shared_ptr<HttpExchange>& exchange) {
-          ModelReady(exchange, match);
-        });
+        return Later(exchange,
+                     [this, match = std::move(match)](const std::shared_ptr<HttpExchange>& exchange) {
+                       ModelReady(exchange, match);
+                     });
       case HttpAction::kModelConfig:
         return ModelConfig(*exchange, match);
       case HttpAction::kStatistics:
