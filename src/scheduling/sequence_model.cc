@@ -13,8 +13,8 @@
 #include "scheduling/sequence_policy.h"
 #include "scheduling/sequence_table.h"
 #include "scheduling/slot_batch.h"
-#include "scheduling/turn_inputs.h"
 #include "scheduling/trace_points.h"
+#include "scheduling/turn_inputs.h"
 #include "serving/request_check.h"
 
 namespace braid {
@@ -134,10 +134,10 @@ class Model final : public SequenceModel,
     // Between OnExecuted and OnDelivered, when turns end by what comes in between; nothing is handed out
     // then, or sequences that could share a batch would run one by one.
     bool delivering = false;
-    Turns returned;         // those of the execution that is delivered
-    int64_t since_ns = 0;   // when the execution that runs now began, as far as can be told
-    uint32_t life = 0;      // counts the changes of `available`
-    bool sending = false;   // a thread calls Execute() without mutex_; others leave executions in the outbox
+    Turns returned;        // those of the execution that is delivered
+    int64_t since_ns = 0;  // when the execution that runs now began, as far as can be told
+    uint32_t life = 0;     // counts the changes of `available`
+    bool sending = false;  // a thread calls Execute() without mutex_; others leave executions in the outbox
     std::deque<std::unique_ptr<Execution>> outbox;
   };
 
@@ -266,7 +266,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   if (status.ok()) status = CheckSequence(*request);
   Result<Buffer> id_bytes = status.ok() ? inputs_.EncodeId(request->correlation_id) : Result<Buffer>(status);
   if (!id_bytes.ok()) {
-    request->Fail(id_bytes.status());
+    request->Refuse(id_bytes.status());
     return;
   }
   // The request may have ended, and the model with it, before the last lines of this function.
@@ -393,10 +393,11 @@ BatchDecision Model::DecideSlotsLocked(const std::vector<Sequence*>& seats, int6
   views_.clear();
   chosen_.clear();
   for (Sequence* sequence : seats) {
-    const bool ready = sequence != nullptr && SequenceTable::Ready(*sequence) &&
-                       (sequence == oldest ||
-                        CanShareBatch(info_, *oldest->queue.front(), *sequence->queue.front()));
-    views_.push_back({.taken = sequence != nullptr, .ready = ready, .arrived_ns = ready ? arrived(sequence) : 0});
+    const bool ready =
+        sequence != nullptr && SequenceTable::Ready(*sequence) &&
+        (sequence == oldest || CanShareBatch(info_, *oldest->queue.front(), *sequence->queue.front()));
+    views_.push_back(
+        {.taken = sequence != nullptr, .ready = ready, .arrived_ns = ready ? arrived(sequence) : 0});
     chosen_.push_back(ready ? sequence : nullptr);
   }
   return DecideSlots(policy_, views_, now_ns);
@@ -416,8 +417,7 @@ BatchDecision Model::DecideOldestLocked(const std::vector<Sequence*>& seats, int
   const InferenceRequest& first = *chosen_.front()->queue.front();
   // No sequence waits for another, so that one whose request does not fit in lets others pass.
   std::erase_if(chosen_, [&](const Sequence* sequence) {
-    return sequence->queue.front().get() != &first &&
-           !CanShareBatch(info_, first, *sequence->queue.front());
+    return sequence->queue.front().get() != &first && !CanShareBatch(info_, first, *sequence->queue.front());
   });
   waiting_.clear();
   for (const Sequence* sequence : chosen_) {
@@ -529,7 +529,11 @@ void Model::End(Ending ending) {
   if (ending.why == Why::kCancelled) reason = FailureReason::kCanceled;
   if (ending.why == Why::kRefused || ending.why == Why::kIdle) reason = FailureReason::kRejected;
   Status status = ending.status.ok() ? StatusOf(ending.why, request) : std::move(ending.status);
-  delivery_.Fail(request, reason, std::move(status));
+  if (ending.why == Why::kRefused) {
+    delivery_.Refuse(request, reason, std::move(status));
+  } else {
+    delivery_.Fail(request, reason, std::move(status));
+  }
 }
 
 Status Model::LostError(const CorrelationId& id, size_t instance) const {
@@ -539,12 +543,14 @@ Status Model::LostError(const CorrelationId& id, size_t instance) const {
 }
 
 Status Model::StatusOf(Why why, const InferenceRequest& request) const {
-  const std::string sequence = "sequence " + IdText(request.correlation_id) + " of model '" + info_.name + "'";
+  const std::string sequence =
+      "sequence " + IdText(request.correlation_id) + " of model '" + info_.name + "'";
   switch (why) {
     case Why::kCancelled:
       return CancelledError("Request cancelled while it waited for model '" + info_.name + "'");
     case Why::kIdle:
-      return UnavailableError(sequence + " has waited for a slot for longer than max_sequence_idle_microseconds (" +
+      return UnavailableError(sequence +
+                              " has waited for a slot for longer than max_sequence_idle_microseconds (" +
                               std::to_string(policy_.idle_ns / 1000) + ")");
     case Why::kOutage: {
       const std::string reason = backend_->readiness().reason;

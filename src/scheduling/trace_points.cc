@@ -22,8 +22,8 @@ void TraceDispatched(const InferenceRequest& request, int64_t ns) {
   RecordInputs(request, TraceTensorKind::kBackendInput, ns);
 }
 
-void TraceResponse(const InferenceRequest& request, const std::optional<InferenceResponse>& response, bool final,
-                   const ExecutionTimes& times, int64_t now_ns) {
+void TraceResponse(const InferenceRequest& request, const std::optional<InferenceResponse>& response,
+                   bool final, const ExecutionTimes& times, int64_t now_ns) {
   if (request.trace == nullptr) return;
   RequestTrace& trace = *request.trace;
   if (response && trace.wants_tensors()) {

@@ -13,7 +13,7 @@ void TraceQueued(const InferenceRequest& request);
 // The request is about to be handed to an instance; it left the queue at `ns`.
 void TraceDispatched(const InferenceRequest& request, int64_t ns);
 // A response is about to go to the request's sink.
-void TraceResponse(const InferenceRequest& request, const std::optional<InferenceResponse>& response, bool final,
-                   const ExecutionTimes& times, int64_t now_ns);
+void TraceResponse(const InferenceRequest& request, const std::optional<InferenceResponse>& response,
+                   bool final, const ExecutionTimes& times, int64_t now_ns);
 
 }  // namespace braid

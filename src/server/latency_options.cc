@@ -38,7 +38,8 @@ Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerO
     for (int i = 0; i < buckets.size(); ++i) {
       if (!std::isfinite(buckets[i]) || (i > 0 && buckets[i] <= buckets[i - 1])) {
         return InvalidArgumentError(fmt::format(
-            "model_metrics of model '{}': histogram buckets must be finite and strictly ascending", info.name));
+            "model_metrics of model '{}': histogram buckets must be finite and strictly ascending",
+            info.name));
       }
     }
     if (options.histogram_latencies && !buckets.empty()) {

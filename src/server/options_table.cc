@@ -169,7 +169,7 @@ Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   setting.value = text.substr(equals + 1);
   if (setting.key.empty()) return InvalidArgumentError(fmt::format("'{}' names no setting", text));
   if (setting.backend == "python" && setting.key == "stub-timeout-seconds") {
-    auto seconds = ToNumber<int64_t>(setting.value, 1, std::numeric_limits<int64_t>::max());
+    auto seconds = ToNumber<int64_t>(setting.value, 1, 1000000000);
     if (!seconds.ok()) return seconds.status().WithPrefix("python,stub-timeout-seconds: ");
     options.stub_timeout_seconds = *seconds;
   }
@@ -183,6 +183,19 @@ std::string ShowBackendSettings(const ServerOptions& options) {
     text +=
         fmt::format("{}{}{}{}={}", text.empty() ? "" : " ", backend, backend.empty() ? "" : ",", key, value);
   }
+  return text;
+}
+
+Status AddWorkerLimit(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(WorkerLimit limit, ParseWorkerLimit(text));
+  options.worker_limits.push_back(std::move(limit));
+  return OkStatus();
+}
+
+std::string ShowWorkerLimits(const ServerOptions& options) {
+  std::string text;
+  for (const WorkerLimit& limit : options.worker_limits)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", limit.name, limit.value);
   return text;
 }
 
@@ -218,9 +231,9 @@ Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
 }
 
 std::string ShowMetricsConfig(const ServerOptions& options) {
-  std::string text = fmt::format("counter_latencies={} summary_latencies={} histogram_latencies={}",
-                                 options.counter_latencies, options.summary_latencies,
-                                 options.histogram_latencies);
+  std::string text =
+      fmt::format("counter_latencies={} summary_latencies={} histogram_latencies={}",
+                  options.counter_latencies, options.summary_latencies, options.histogram_latencies);
   if (!options.summary_latencies) return text;
   text += " summary_quantiles=";
   for (const auto& [quantile, error] : options.summary_quantiles) {
@@ -388,6 +401,8 @@ const OptionSpec kTable[] = {
           "each time)"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<&O::memory_keep_bytes>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
+    WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
+              "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
     Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<&O::environment_max_bytes>(),
           "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),
@@ -490,11 +505,12 @@ const OptionSpec kTable[] = {
     Works("log-file", "FILE", Group::kLog, Text<&O::log_file>(), "Log to a file instead of standard error"),
 
     // Trace
-    WorksMany("trace-config", "[M,]K=V", Group::kTrace, {SetTraceConfig, ShowTraceConfig},
-              "A setting of tracing: mode=triton|opentelemetry, level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N; "
-              "for mode triton: triton,file=FILE and triton,log-frequency=N; for mode opentelemetry: "
-              "opentelemetry,K=V with url, resource=NAME=VALUE, bsp_max_queue_size, "
-              "bsp_max_export_batch_size and bsp_schedule_delay (milliseconds)"),
+    WorksMany(
+        "trace-config", "[M,]K=V", Group::kTrace, {SetTraceConfig, ShowTraceConfig},
+        "A setting of tracing: mode=triton|opentelemetry, level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N; "
+        "for mode triton: triton,file=FILE and triton,log-frequency=N; for mode opentelemetry: "
+        "opentelemetry,K=V with url, resource=NAME=VALUE, bsp_max_queue_size, "
+        "bsp_max_export_batch_size and bsp_schedule_delay (milliseconds)"),
     Works("trace-file", "FILE", Group::kTrace, {SetTrace<kTraceFile>, ShowTraceFile},
           "The older name of --trace-config triton,file=FILE"),
     WorksMany("trace-level", "LEVEL", Group::kTrace, {SetTrace<kTraceLevel>, ShowTraceLevel},

@@ -127,6 +127,10 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--allow-http=0", "--allow-grpc=0"}, "at least one is needed"},
       {{"m", "--backend-config=python"}, "has not the form"},
       {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},
+      {{"m", "--backend-config=python,stub-timeout-seconds=9999999999"}, "9999999999 is out of range"},
+      {{"m", "--worker-rlimit=cpu=1"}, "--worker-rlimit: 'cpu=1' has not the form NAME=N with NAME as, core"},
+      {{"m", "--worker-rlimit=nofile"}, "has not the form NAME=N"},
+      {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is no whole number"},
       {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
       {{"m", "--host="}, "the address is empty"},
   };
@@ -206,16 +210,18 @@ TEST(Options, TracingIsPutTogether) {
   EXPECT_EQ(line.options.trace.schedule_delay_ms, 20);
   for (const char* wrong :
        {"--trace-config=level", "--trace-config=level=MUCH", "--trace-config=rate=-1",
-        "--trace-config=other,file=x", "--trace-config=triton,url=x", "--trace-config=opentelemetry,url=https://x",
-        "--trace-config=mode=x", "--trace-count=-2", "--trace-level=TIMESTAMPS",
-        "--trace-config=opentelemetry,resource=x", "--trace-config=opentelemetry,bsp_max_queue_size=0"}) {
+        "--trace-config=other,file=x", "--trace-config=triton,url=x",
+        "--trace-config=opentelemetry,url=https://x", "--trace-config=mode=x", "--trace-count=-2",
+        "--trace-level=TIMESTAMPS", "--trace-config=opentelemetry,resource=x",
+        "--trace-config=opentelemetry,bsp_max_queue_size=0"}) {
     EXPECT_EQ(Parse({"models", wrong}).exit_code, 1) << wrong;
   }
 }
 
 TEST(Options, MetricsAreConfigured) {
-  CommandLine line = Parse({"models", "--metrics-config=summary_latencies=true", "--metrics-config",
-                            "summary_quantiles=0.5:0.05, 0.9:0.01", "--metrics-config=histogram_latencies=true"});
+  CommandLine line =
+      Parse({"models", "--metrics-config=summary_latencies=true", "--metrics-config",
+             "summary_quantiles=0.5:0.05, 0.9:0.01", "--metrics-config=histogram_latencies=true"});
   ASSERT_FALSE(line.exit_code) << line.err;
   EXPECT_TRUE(line.options.summary_latencies);
   EXPECT_TRUE(line.options.histogram_latencies);

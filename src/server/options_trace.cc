@@ -123,7 +123,9 @@ std::string ShowTraceFile(const ServerOptions& options) { return options.trace.s
 std::string ShowTraceLevel(const ServerOptions& options) {
   return fmt::format("{}", fmt::join(options.trace.settings.levels(), ","));
 }
-std::string ShowTraceRate(const ServerOptions& options) { return std::to_string(options.trace.settings.rate); }
+std::string ShowTraceRate(const ServerOptions& options) {
+  return std::to_string(options.trace.settings.rate);
+}
 std::string ShowTraceCount(const ServerOptions& options) {
   return std::to_string(options.trace.settings.count);
 }

@@ -52,9 +52,8 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",     "sequence", "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters",       "statistics",      "logging",
-          "trace"};
+  return {"classification",     "sequence",   "model_repository", "schedule_policy", "model_configuration",
+          "binary_tensor_data", "parameters", "statistics",       "logging",         "trace"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -144,6 +143,7 @@ class Server::Parts {
     backend.worker_start = options_.worker_start;
     backend.stub_timeout_seconds = options_.stub_timeout_seconds;
     backend.memory_keep_bytes = options_.memory_keep_bytes;
+    backend.worker_limits = options_.worker_limits;
     backend.environment_max_bytes = options_.environment_max_bytes;
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;

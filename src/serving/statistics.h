@@ -60,7 +60,7 @@ struct StatisticsSnapshot {
   DurationStatistic cache_miss;
   std::map<int64_t, BatchStatistic> batches;  // by rows of the execution
   uint64_t failures[kFailureReasonCount] = {};
-  int64_t load_ns = 0;  // that it took to load
+  int64_t load_ns = 0;                 // that it took to load
   LatencyHistogram first_response_ms;  // without counts when there is none
   // By index of the response; empty for models that are not decoupled.
   std::map<uint32_t, ResponseStatistic> responses;

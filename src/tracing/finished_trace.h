@@ -47,7 +47,7 @@ struct FinishedTrace {
   uint64_t scope = 0;  // of the settings that it was sampled by
   uint32_t log_frequency = 0;
   bool timestamps = true;  // whether they are wanted in a file, or tensors alone
-  bool last = false;  // no more traces are taken by these settings
+  bool last = false;       // no more traces are taken by these settings
   // OpenTelemetry: 128 bits of trace, the span around all records, and the span of the client's, if any.
   uint64_t trace_id[2] = {};
   uint64_t root_span = 0;

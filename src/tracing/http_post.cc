@@ -80,7 +80,8 @@ class Post {
 Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   const std::string whole(text);
   if (text.starts_with("https://")) {
-    return InvalidArgumentError("'" + whole + "' asks for TLS, which is not spoken; use a collector beside the server");
+    return InvalidArgumentError("'" + whole +
+                                "' asks for TLS, which is not spoken; use a collector beside the server");
   }
   if (text.starts_with("http://")) text.remove_prefix(7);
   HttpUrl url;
@@ -94,7 +95,8 @@ Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   }
   url.host = authority.substr(0, colon);
   url.port = colon == std::string_view::npos ? "4318" : std::string(authority.substr(colon + 1));
-  if (url.host.starts_with('[') && url.host.ends_with(']')) url.host = url.host.substr(1, url.host.size() - 2);
+  if (url.host.starts_with('[') && url.host.ends_with(']'))
+    url.host = url.host.substr(1, url.host.size() - 2);
   const bool digits = !url.port.empty() && std::all_of(url.port.begin(), url.port.end(),
                                                        [](char c) { return c >= '0' && c <= '9'; });
   const bool clean = std::none_of(whole.begin(), whole.end(),

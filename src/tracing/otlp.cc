@@ -92,16 +92,17 @@ class SpanWriter {
     if (!record.request_id.empty()) attributes.push_back(Attribute("triton.request_id", record.request_id));
     span["attributes"] = std::move(attributes);
     Json events = Json::array();
-    for (TraceActivity activity : {TraceActivity::kRequestStart, TraceActivity::kQueueStart,
-                                   TraceActivity::kRequestEnd}) {
+    for (TraceActivity activity :
+         {TraceActivity::kRequestStart, TraceActivity::kQueueStart, TraceActivity::kRequestEnd}) {
       AddEvent(record, activity, events);
     }
     for (const TracedTensor& tensor : record.tensors) {
-      events.push_back({{"timeUnixNano", Time(tensor.ns)},
-                        {"name", TraceTensorKindName(tensor.kind)},
-                        {"attributes",
-                         {Attribute("name", tensor.name), Attribute("shape", ShapeText(tensor.shape)),
-                          Attribute("dtype", WireName(tensor.type)), Attribute("data", TensorText(tensor))}}});
+      events.push_back(
+          {{"timeUnixNano", Time(tensor.ns)},
+           {"name", TraceTensorKindName(tensor.kind)},
+           {"attributes",
+            {Attribute("name", tensor.name), Attribute("shape", ShapeText(tensor.shape)),
+             Attribute("dtype", WireName(tensor.type)), Attribute("data", TensorText(tensor))}}});
     }
     span["events"] = std::move(events);
     const int64_t queued = record.time(TraceActivity::kQueueStart);

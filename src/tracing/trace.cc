@@ -80,8 +80,7 @@ std::shared_ptr<RequestTrace> Trace::StartChild(std::string_view model, int64_t 
     child.parent_id = record_.id;
     child.request_id = record_.request_id;
     // User code's own calls belong under its execution; the steps of an ensemble, which has none, under it.
-    child.parent_span =
-        record_.time(TraceActivity::kComputeStart) != 0 ? record_.compute_span : record_.span;
+    child.parent_span = record_.time(TraceActivity::kComputeStart) != 0 ? record_.compute_span : record_.span;
   }
   return std::make_shared<Trace>(tree_, std::move(child));
 }

@@ -38,10 +38,10 @@ void AppendObject(const Json& object, std::string& text) {
 std::string TraceAsJson(const FinishedTrace& trace) {
   // In the order in which they happen.
   static constexpr TraceActivity kOrder[] = {
-      TraceActivity::kReceiveStart,    TraceActivity::kReceiveEnd,         TraceActivity::kRequestStart,
-      TraceActivity::kQueueStart,      TraceActivity::kComputeStart,       TraceActivity::kComputeInputEnd,
-      TraceActivity::kComputeOutputStart, TraceActivity::kComputeEnd,      TraceActivity::kRequestEnd,
-      TraceActivity::kSendStart,       TraceActivity::kSendEnd};
+      TraceActivity::kReceiveStart,       TraceActivity::kReceiveEnd,   TraceActivity::kRequestStart,
+      TraceActivity::kQueueStart,         TraceActivity::kComputeStart, TraceActivity::kComputeInputEnd,
+      TraceActivity::kComputeOutputStart, TraceActivity::kComputeEnd,   TraceActivity::kRequestEnd,
+      TraceActivity::kSendStart,          TraceActivity::kSendEnd};
   std::string text;
   for (const TraceRecord& record : trace.records) {
     Json about = {{"id", record.id}, {"model_name", record.model}, {"model_version", record.version}};

@@ -1,5 +1,5 @@
-// TraceManager: the Tracer of the server. Traces go to a file or to an OpenTelemetry collector, written by the
-// thread "brd-trace".
+// TraceManager: the Tracer of the server. Traces go to a file or to an OpenTelemetry collector, written by
+// the thread "brd-trace".
 #pragma once
 
 #include <cstdint>

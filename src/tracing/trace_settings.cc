@@ -39,8 +39,7 @@ Status ParseLevel(const std::vector<std::string>& names, std::optional<std::pair
         return InvalidArgumentError("'trace_level' OFF can not be combined with other levels");
       }
     } else {
-      return InvalidArgumentError("unknown trace level '" + name +
-                                  "', expected OFF, TIMESTAMPS or TENSORS");
+      return InvalidArgumentError("unknown trace level '" + name + "', expected OFF, TIMESTAMPS or TENSORS");
     }
   }
   to = level;

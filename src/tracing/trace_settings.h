@@ -30,8 +30,8 @@ class TraceSettingBook {
   explicit TraceSettingBook(TraceSettings initial);
 
   TraceSettings Get(const std::string& model) const;
-  // Errors: INVALID_ARGUMENT or UNSUPPORTED, texts of the trace extension. `scope`, if not null, is set to that
-  // of the settings which are gone with this, 0 for none.
+  // Errors: INVALID_ARGUMENT or UNSUPPORTED, texts of the trace extension. `scope`, if not null, is set to
+  // that of the settings which are gone with this, 0 for none.
   Status Change(const std::string& model, const TraceChanges& changes, uint64_t* scope);
   // Whether this request of the model is traced. `wanted`: the client traces it itself, so that it is traced
   // whatever rate and count say, unless tracing is off; false: it says that it does not.

@@ -134,9 +134,9 @@ class ForkedChildren::Child {
   }
 
   ForkedChildren& owner_;
-  const std::shared_ptr<Channel> channel_;      // shared with answers on their way
-  const std::shared_ptr<WorkerMemory> memory_;  // shared with the buffers that the process lends
-  const std::shared_ptr<WorkerCalls> calls_;    // shared with the calls that have not ended
+  const std::shared_ptr<Channel> channel_;           // shared with answers on their way
+  const std::shared_ptr<WorkerMemory> memory_;       // shared with the buffers that the process lends
+  const std::shared_ptr<WorkerCalls> calls_;         // shared with the calls that have not ended
   std::unique_ptr<CustomMetrics::Session> metrics_;  // what the process refers to; the thread's once it runs
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ended_{false};

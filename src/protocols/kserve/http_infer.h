@@ -53,8 +53,8 @@ class InferCall final : public HttpCall, public ResponseSink, public std::enable
   Result<HttpInferRequest> Read(std::string_view front, size_t rest);
 
   Setup setup_;
-  int64_t received_ns_ = 0;              // 0 while nothing is traced
-  std::shared_ptr<RequestTrace> trace_;  // shared with the request
+  int64_t received_ns_ = 0;                    // 0 while nothing is traced
+  std::shared_ptr<RequestTrace> trace_;        // shared with the request
   std::unique_ptr<InferenceRequest> request_;  // until it is handed to the servable
   std::string id_;
   HttpOutputFormat format_;

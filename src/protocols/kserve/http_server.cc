@@ -147,9 +147,8 @@ class HttpServer::Service final : public HttpService {
       case HttpAction::kGetTrace:
         return TraceSettings(match.model);
       case HttpAction::kSetTrace:
-        return WithBody(exchange, [this, model = match.model](std::string_view body) {
-          return SetTrace(model, body);
-        });
+        return WithBody(exchange,
+                        [this, model = match.model](std::string_view body) { return SetTrace(model, body); });
       case HttpAction::kSharedMemory:
         return ErrorResponse(UnsupportedError("the shared memory extension is not supported by this server"));
     }

@@ -82,9 +82,9 @@ ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency) {
 }
 
 void AddFirstResponses(MetricFamilies& families, const std::vector<Model>& models) {
-  MetricFamily family = Family("nv_inference_first_response_histogram_ms",
-                               "Duration from request to first response in milliseconds",
-                               MetricType::Histogram);
+  MetricFamily family =
+      Family("nv_inference_first_response_histogram_ms",
+             "Duration from request to first response in milliseconds", MetricType::Histogram);
   for (const Model& model : models) {
     if (!model.servable->info().decoupled || model.statistics.first_response_ms.counts.empty()) continue;
     ClientMetric& metric = family.metric.emplace_back();
@@ -203,8 +203,7 @@ void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, M
   }
   families.push_back(std::move(pending));
 
-  MetricFamily loads =
-      Family("nv_model_load_duration_secs", "Model load time in seconds", MetricType::Gauge);
+  MetricFamily loads = Family("nv_model_load_duration_secs", "Model load time in seconds", MetricType::Gauge);
   for (const Model& model : models) {
     ClientMetric& metric = loads.metric.emplace_back();
     metric.label = model.labels;
@@ -331,8 +330,7 @@ MetricsCollector CpuMetrics(int64_t interval_ms) {
       last.memory = ReadMemory();
       last.next_ns = now_ns + interval_ms * 1'000'000;
     }
-    AddGauge(families, "nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]",
-             last.utilization);
+    AddGauge(families, "nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", last.utilization);
     const Memory& memory = last.memory;
     AddGauge(families, "nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", memory.total);
     AddGauge(families, "nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", memory.used);
