@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "scheduling/sequence_scheduler.h"
+#include "scheduling/trace_points.h"
 
 namespace braid {
 namespace {
@@ -41,6 +42,7 @@ void SequenceScheduler::Send(Lane& lane, std::unique_ptr<Execution> execution) {
   for (;;) {
     for (const auto& request : execution->requests) {
       if (request->cancellation != nullptr) request->cancellation->ClearListener();
+      TraceDispatched(*request, execution->compute_start_ns);
     }
     inputs_.Complete(*execution, backend_->input_allocator());
     lane.instance->Execute(std::move(execution));

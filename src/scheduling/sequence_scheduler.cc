@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "scheduling/trace_points.h"
 #include "serving/request_check.h"
 
 namespace braid {
@@ -109,6 +110,7 @@ void SequenceScheduler::Infer(std::unique_ptr<InferenceRequest> request) {
   const int64_t now_ns = timers_.NowNs();
   request->queue_start_ns = now_ns;
   request->scheduling = {};
+  TraceQueued(*request);
   Listen(*request);
 
   Work work;
