@@ -195,6 +195,7 @@ TEST_F(SequenceModelTest, BatchesTheOldestOfItsCandidates) {
   EXPECT_EQ(Running(), "3") << "4 is no candidate yet";
   timers_.Advance(kMs);
   Send(uint64_t{2}, kEnd);
+  timers_.Advance(kMs);
   Send(uint64_t{1}, kMiddle);
   Finish();
   EXPECT_EQ(Running(), "2,1");
@@ -542,6 +543,7 @@ TEST_F(SequenceModelTest, LetsNewIterativeRequestsJoinThoseThatGoOn) {
   auto one = Send(uint64_t{11});
   auto two = Send(uint64_t{12});
   EXPECT_EQ(Running(), "11");
+  timers_.Advance(kMs);
   auto execution = instance().Take();
   instance().listener_->OnExecuted(instance(), 1, 1, {});
   instance().listener_->OnRescheduled(instance(), std::move(execution->requests[0]));
