@@ -130,9 +130,11 @@ class Host:
             asyncio.run_coroutine_threadsafe(self._check_ready(check, hook), self._loop)
             return
         threading.Thread(
-            target=lambda: asyncio.run(self._check_ready(check, hook))
-            if inspect.iscoroutinefunction(hook)
-            else self._report(check, hook),
+            target=lambda: (
+                asyncio.run(self._check_ready(check, hook))
+                if inspect.iscoroutinefunction(hook)
+                else self._report(check, hook)
+            ),
             name="brd-ready",
             daemon=True,
         ).start()
