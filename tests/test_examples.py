@@ -18,6 +18,7 @@ EXPECTED = {
     "repeat": ["0: hello\n1: hello\n2: hello\n3: hello\n4: hello\n"],
     "square": ["1 4 9 16\n"],
     "digits": [f"drawn {digit}, read {digit} (" for digit in (0, 1, 2, 4)],
+    "instance_kind": [": steady_0 on CPU", ": steady_1 on CPU", ": chooser_0 on MODEL"],
     "summary": ["mean 3.000, deviation 1.414"],
     "chained": ["* 2 = [22. 44. 66. 88.]"],
     "gathered": ["doubled: [ 2.  4.  6.  8. 10.]"],

@@ -554,6 +554,7 @@ void ModelRepository::Impl::RefreshEnsembles() {
         if (key == model.uses_key || key == model.tried_uses_key) continue;
         if (!std::all_of(model.uses.begin(), model.uses.end(), served)) continue;
         model.busy = true;
+        model.tried_uses_key = key;
         stale.push_back({.model_name = name, .config_json = model.config_json, .files = {}});
       }
       uses = UsesLocked();
@@ -596,7 +597,6 @@ Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request, const Depe
     std::lock_guard lock(mutex_);
     Model& model = models_[name];
     model.tried = plan->fingerprint;
-    model.tried_uses_key = plan->uses_key;
     const bool same_config = !request.config_json || request.config_json == model.config_json;
     const bool from_disk = request.files.empty() && !model.from_files;
     if (from_disk && same_config && !model.served.empty() && model.loaded == plan->fingerprint &&

@@ -265,7 +265,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   if (status.ok()) status = CheckSequence(*request);
   Result<Buffer> id_bytes = status.ok() ? inputs_.EncodeId(request->correlation_id) : Result<Buffer>(status);
   if (!id_bytes.ok()) {
-    request->Fail(id_bytes.status());
+    request->Refuse(id_bytes.status());
     return;
   }
   // The request may have ended, and the model with it, before the last lines of this function.
@@ -526,7 +526,11 @@ void Model::End(Ending ending) {
   if (ending.why == Why::kCancelled) reason = FailureReason::kCanceled;
   if (ending.why == Why::kRefused || ending.why == Why::kIdle) reason = FailureReason::kRejected;
   Status status = ending.status.ok() ? StatusOf(ending.why, request) : std::move(ending.status);
-  delivery_.Fail(request, reason, std::move(status));
+  if (ending.why == Why::kRefused) {
+    delivery_.Refuse(request, reason, std::move(status));
+  } else {
+    delivery_.Fail(request, reason, std::move(status));
+  }
 }
 
 Status Model::LostError(const CorrelationId& id, size_t instance) const {

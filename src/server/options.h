@@ -64,6 +64,7 @@ struct ServerOptions {
   std::string python;  // empty: chosen by ResolvePython
   WorkerStart worker_start = WorkerStart::kFork;
   uint64_t memory_keep_bytes = 64 << 20;
+  std::vector<WorkerLimit> worker_limits;  // --worker-rlimit
   uint64_t environment_max_bytes = uint64_t{64} << 30;
   std::string backend_directory = "/opt/tritonserver/backends";
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order

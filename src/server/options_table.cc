@@ -166,7 +166,7 @@ Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   setting.value = text.substr(equals + 1);
   if (setting.key.empty()) return InvalidArgumentError(fmt::format("'{}' names no setting", text));
   if (setting.backend == "python" && setting.key == "stub-timeout-seconds") {
-    auto seconds = ToNumber<int64_t>(setting.value, 1, std::numeric_limits<int64_t>::max());
+    auto seconds = ToNumber<int64_t>(setting.value, 1, 1000000000);
     if (!seconds.ok()) return seconds.status().WithPrefix("python,stub-timeout-seconds: ");
     options.stub_timeout_seconds = *seconds;
   }
@@ -180,6 +180,19 @@ std::string ShowBackendSettings(const ServerOptions& options) {
     text +=
         fmt::format("{}{}{}{}={}", text.empty() ? "" : " ", backend, backend.empty() ? "" : ",", key, value);
   }
+  return text;
+}
+
+Status AddWorkerLimit(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(WorkerLimit limit, ParseWorkerLimit(text));
+  options.worker_limits.push_back(std::move(limit));
+  return OkStatus();
+}
+
+std::string ShowWorkerLimits(const ServerOptions& options) {
+  std::string text;
+  for (const WorkerLimit& limit : options.worker_limits)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", limit.name, limit.value);
   return text;
 }
 
@@ -375,6 +388,8 @@ const OptionSpec kTable[] = {
           "each time)"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<&O::memory_keep_bytes>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
+    WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
+              "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
     Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<&O::environment_max_bytes>(),
           "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),

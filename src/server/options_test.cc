@@ -127,6 +127,10 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--allow-http=0", "--allow-grpc=0"}, "at least one is needed"},
       {{"m", "--backend-config=python"}, "has not the form"},
       {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},
+      {{"m", "--backend-config=python,stub-timeout-seconds=9999999999"}, "9999999999 is out of range"},
+      {{"m", "--worker-rlimit=cpu=1"}, "--worker-rlimit: 'cpu=1' has not the form NAME=N with NAME as, core"},
+      {{"m", "--worker-rlimit=nofile"}, "has not the form NAME=N"},
+      {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is no whole number"},
       {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
       {{"m", "--host="}, "the address is empty"},
   };

@@ -141,6 +141,7 @@ class Server::Parts {
     backend.worker_start = options_.worker_start;
     backend.stub_timeout_seconds = options_.stub_timeout_seconds;
     backend.memory_keep_bytes = options_.memory_keep_bytes;
+    backend.worker_limits = options_.worker_limits;
     backend.environment_max_bytes = options_.environment_max_bytes;
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;
