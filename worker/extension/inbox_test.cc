@@ -69,18 +69,18 @@ class InboxTest : public testing::Test {
     EXPECT_TRUE(Decode(message, execute));
     return execute.execution_id;
   }
-  // Answers calls as they come, each after `behind` others, until `count` of them are answered.
-  std::thread Answer(int count, size_t behind) {
-    return std::thread([this, count, behind] {
+  // Answers `count` calls: those that are there, last in, first out.
+  std::thread Answer(int count) {
+    return std::thread([this, count] {
       std::vector<uint64_t> waiting;
       Message message;
-      for (int seen = 0; seen < count;) {
-        if (server_->Receive(message, kLong) != Channel::Outcome::kMessage) continue;
+      for (int seen = 0; seen < count || !waiting.empty();) {
+        const bool more = server_->Receive(message, waiting.empty() ? kLong : 0) == Channel::Outcome::kMessage;
         CallMessage call;
-        if (!Decode(message, call)) continue;
-        waiting.push_back(call.request.id);
-        ++seen;
-        while (waiting.size() > behind || (seen == count && !waiting.empty())) {
+        if (more && Decode(message, call)) {
+          waiting.push_back(call.request.id);
+          ++seen;
+        } else if (!waiting.empty()) {
           Respond(waiting.back());
           waiting.pop_back();
         }
@@ -114,7 +114,7 @@ TEST_F(InboxTest, ThreadsWaitForEachOthersMessagesBesideTheMainThread) {
   constexpr int kThreads = 4;
   constexpr int kCalls = 2000;
   constexpr uint64_t kExecutions = 2000;
-  std::thread answering = Answer(kThreads * kCalls, kThreads - 1);
+  std::thread answering = Answer(kThreads * kCalls);
   std::vector<std::thread> callers;
   for (int t = 0; t < kThreads; ++t) {
     callers.emplace_back([this] {
@@ -134,7 +134,6 @@ TEST_F(InboxTest, ThreadsWaitForEachOthersMessagesBesideTheMainThread) {
     ASSERT_EQ(ExecutionId(message), id);
   }
   executing.join();
-  // A thread may be left that all others were ahead of; nobody but itself reads for it.
   for (std::thread& caller : callers) caller.join();
   answering.join();
 }
@@ -142,7 +141,7 @@ TEST_F(InboxTest, ThreadsWaitForEachOthersMessagesBesideTheMainThread) {
 TEST_F(InboxTest, TheLoopIsWokenForWhatAThreadReads) {
   constexpr int kCalls = 500;
   constexpr uint64_t kExecutions = 500;
-  std::thread answering = Answer(kCalls, 0);
+  std::thread answering = Answer(kCalls);
   std::thread calling([this] {
     for (int i = 0; i < kCalls; ++i) {
       auto exchange = inbox_->Begin(Exchange::Notice::kNone, false);
@@ -170,7 +169,7 @@ TEST_F(InboxTest, TheLoopIsWokenForWhatAThreadReads) {
 
 TEST_F(InboxTest, TheReaderReadsForExchangesInTheBackground) {
   constexpr int kCalls = 1000;
-  std::thread answering = Answer(kCalls, 9);
+  std::thread answering = Answer(kCalls);
   for (int i = 0; i < kCalls; ++i) {
     auto exchange = inbox_->Begin(Exchange::Notice::kLast, true);
     Call(*exchange);
