@@ -130,10 +130,10 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
   ModelLocation kept = location;
   kept.preparation.reset();  // the model lets go of its environment before its location
-  return std::unique_ptr<BackendModel>(
-      std::make_unique<PythonModel>(std::move(kept), Facts(location, *config, options_.memory_keep_bytes),
-                                    std::move(instances), segment_ids_, arena, std::move(environment),
-                                    *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
+  return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
+      std::move(kept), Facts(location, *config, options_.memory_keep_bytes), std::move(instances),
+      segment_ids_, arena, *options_.services, std::move(environment), *reaper_, log_,
+      options_.stub_timeout_seconds * 1'000'000'000));
 }
 
 }  // namespace braid
