@@ -108,9 +108,10 @@ Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocatio
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
   const PythonModelFacts facts = Facts(location, config, 0);
-  BRAID_ASSIGN_OR_RETURN(std::string json,
-                         AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                                            options_.stub_timeout_seconds * 1'000'000'000));
+  BRAID_ASSIGN_OR_RETURN(
+      std::string json,
+      AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
+                         options_.stub_timeout_seconds * 1'000'000'000, options_.services->custom_metrics));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
