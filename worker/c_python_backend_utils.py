@@ -16,6 +16,7 @@ from _braid_worker import (
     TritonError,
     TritonModelException,
 )
+from braid_worker.metrics import COUNTER, GAUGE, HISTOGRAM, Metric, MetricFamily, MetricKind
 
 __all__ = [
     "COUNTER",
@@ -44,10 +45,6 @@ __all__ = [
     "shared_memory",
     "unload_model",
 ]
-
-
-def _unsupported(what: str) -> TritonModelException:
-    return TritonModelException(f"{what} is not supported by this version of Braid")
 
 
 class MemoryType(enum.IntEnum):
@@ -149,38 +146,6 @@ def _log(level: LogLevel, message: str) -> None:
     moment = time.strftime("%m%d %H:%M:%S", time.gmtime(seconds))
     place = f"{os.getpid()} {file.rpartition('/')[2]}:{caller.f_lineno}]"
     print(f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True)
-
-
-class MetricKind(enum.IntEnum):
-    COUNTER = 0
-    GAUGE = 1
-    HISTOGRAM = 2
-
-
-COUNTER = MetricKind.COUNTER
-GAUGE = MetricKind.GAUGE
-HISTOGRAM = MetricKind.HISTOGRAM
-
-
-class Metric:
-    """One series of a metric family."""
-
-    def __init__(self):
-        raise TypeError("c_python_backend_utils.Metric: No constructor defined!")
-
-
-class MetricFamily:
-    """Metrics of one name."""
-
-    COUNTER = COUNTER
-    GAUGE = GAUGE
-    HISTOGRAM = HISTOGRAM
-
-    def __init__(self, name: str, description: str, kind: MetricKind):
-        _check_type(name, str, "name")
-        _check_type(description, str, "description")
-        _check_type(kind, MetricKind, "kind")
-        raise _unsupported("MetricFamily")
 
 
 _LOAD_MODEL, _UNLOAD_MODEL, _IS_MODEL_READY = 1, 2, 3  # topics of ask()

@@ -160,6 +160,9 @@ class RunningEnsemble::Client final : public SessionClient {
 
   void Count(ResponseKind kind) {
     const int64_t now_ns = SteadyNowNs();
+    if (responses_ == 0 && kind != ResponseKind::kEmpty) {
+      ensemble_.statistics().RecordFirstResponse(now_ns - request_->start_ns);
+    }
     const int64_t before_ns = responses_ == 0 ? request_->queue_start_ns : last_response_ns_;
     ensemble_.statistics().RecordResponse(responses_++, kind, now_ns - before_ns);
     last_response_ns_ = now_ns;

@@ -13,6 +13,7 @@
 #include "scheduling/request_queue.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
+#include "scheduling/trace_points.h"
 #include "scheduling/warmup_listener.h"
 #include "serving/request_check.h"
 
@@ -227,6 +228,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   const int64_t now_ns = timers_.NowNs();
   request->queue_start_ns = now_ns;
   request->scheduling = {};
+  TraceQueued(*request);
   if (cache_ != nullptr && AnswerFromCache(*request)) return;
   Listen(*request);
 
@@ -490,6 +492,7 @@ void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
   for (;;) {
     for (const auto& request : execution->requests) {
       if (request->cancellation != nullptr) request->cancellation->ClearListener();
+      TraceDispatched(*request, execution->compute_start_ns);
     }
     slot.instance->Execute(std::move(execution));
     std::lock_guard lock(mutex_);

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "repository/model_repository.h"
 #include "scheduling/rate_limiter.h"
+#include "tracing/trace_manager.h"
 
 namespace braid {
 
@@ -110,6 +111,11 @@ struct ServerOptions {
   bool allow_cpu_metrics = true;
   int64_t metrics_interval_ms = 2000;
   bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
+  bool summary_latencies = false;
+  // Quantiles and their errors.
+  std::vector<std::pair<double, double>> summary_quantiles = {
+      {0.5, 0.05}, {0.9, 0.01}, {0.95, 0.001}, {0.99, 0.001}, {0.999, 0.001}};
+  bool histogram_latencies = false;
 
   // Cache and limits
   uint64_t response_cache_bytes = 0;  // --cache-config=local,size=N, --response-cache-byte-size; 0: no cache
@@ -123,6 +129,9 @@ struct ServerOptions {
   bool log_error = true;
   LogFormat log_format = LogFormat::kDefault;
   std::string log_file;
+
+  // Tracing: --trace-config and its older forms
+  TraceOptions trace;
 
   // By option name without dashes. Options that are not here have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;

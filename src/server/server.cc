@@ -20,7 +20,9 @@
 #include "scheduling/sequence_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
+#include "server/latency_options.h"
 #include "server/options_python.h"
+#include "tracing/trace_manager.h"
 
 namespace braid {
 namespace {
@@ -51,7 +53,7 @@ std::string Endpoint(const std::string& address, int port) {
 
 std::vector<std::string> Extensions() {
   return {"classification",     "sequence",   "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters", "statistics",       "logging"};
+          "binary_tensor_data", "parameters", "statistics",       "logging",         "trace"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -156,9 +158,13 @@ class Server::Parts {
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
+          BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
           if (info.config->has_sequence_batching()) {
+            SequenceModel::Options sequences;
+            sequences.limits_rate = limiter_ != nullptr;
             BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model),
-                                                                       timers_, log_, progress, {}));
+                                                                       timers_, log_, progress, sequences));
+            servable->statistics().Configure(latency);
             return std::shared_ptr<Servable>(std::move(servable));
           }
           ScheduledModel::Options scheduling;
@@ -166,18 +172,22 @@ class Server::Parts {
           scheduling.limiter = limiter_.get();
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
                                                                       timers_, log_, progress, scheduling));
+          servable->statistics().Configure(latency);
           return std::shared_ptr<Servable>(std::move(servable));
         },
         [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
-          return Ensemble::Create(std::move(info), catalog_, why_missing);
+          return CreateEnsemble(std::move(info), why_missing);
         },
         log_);
     worker_services_.catalog = &catalog_;
+    worker_services_.custom_metrics = &custom_metrics_;
     model_asks_ = std::make_unique<ModelAsks>(catalog_, *repository_);
     model_asks_->AddTo(worker_services_);
+    BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
+    context_->tracer = tracer_.get();
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));
     }
@@ -196,8 +206,11 @@ class Server::Parts {
       MetricsServer::Options metrics;
       metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
       metrics.port = static_cast<uint16_t>(options_.metrics_port);
-      metrics.collectors = {ModelMetrics(catalog_)};
-      if (options_.allow_cpu_metrics) metrics.collectors.push_back(CpuMetrics());
+      metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
+      metrics.collectors.push_back(UserMetrics(custom_metrics_));
+      if (options_.allow_cpu_metrics) {
+        metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
+      }
       const std::string address = metrics.address;
       BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
       addresses_.metrics = Endpoint(address, metrics_->bound_port());
@@ -223,9 +236,18 @@ class Server::Parts {
   const Catalog& catalog() const { return catalog_; }
 
  private:
+  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
+                                                   const Ensemble::WhyMissing& why_missing) {
+    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
+    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, why_missing));
+    servable->statistics().Configure(latency);
+    return servable;
+  }
+
   const ServerOptions options_;
   Logger& log_;
   HeapTrimmer heap_trimmer_;
+  CustomMetrics custom_metrics_;
   Catalog catalog_;
   TimerService timers_;
   std::unique_ptr<ResponseCache> cache_;  // null without one
@@ -234,6 +256,7 @@ class Server::Parts {
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
   std::unique_ptr<ModelAsks> model_asks_;
+  std::unique_ptr<TraceManager> tracer_;
   std::unique_ptr<KserveContext> context_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;

@@ -1,12 +1,22 @@
 #include "backends/python/auto_complete.h"
 
+#include "backends/python/worker_asks.h"
+
 namespace braid {
 
 Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpawner& spawner,
-                                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns) {
+                                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns,
+                                       CustomMetrics* metrics) {
   const PythonInstanceSpec spec{facts.model_name, "CPU", 0, false};
   BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec.name, spawner, reaper, log));
-  const auto other = [&log](const std::vector<std::byte>& message) -> Status {
+  // Modules make their metrics when they are imported, as it happens.
+  const auto session = metrics == nullptr ? nullptr : metrics->Open();
+  const auto other = [&](const std::vector<std::byte>& message) -> Status {
+    AskMessage ask;
+    if (TypeOf(message) == MessageType::kAsk && Decode(message, ask)) {
+      HandleAsk(WorkerServices(), ask, worker->channel(), session.get());
+      return OkStatus();
+    }
     LogMessage line;
     if (TypeOf(message) != MessageType::kLog || !Decode(message, line)) {
       return InvalidArgumentError("it sent a message that has no place here");

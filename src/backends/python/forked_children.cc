@@ -31,7 +31,9 @@ class ForkedChildren::Child {
       : owner_(owner),
         channel_(std::move(channel)),
         memory_(std::make_shared<WorkerMemory>(channel_, owner.arena_)),
-        calls_(std::make_shared<WorkerCalls>(channel_, memory_, *owner.services_.catalog)) {}
+        calls_(std::make_shared<WorkerCalls>(channel_, memory_, *owner.services_.catalog)) {
+    if (owner.services_.custom_metrics != nullptr) metrics_ = owner.services_.custom_metrics->Open();
+  }
   ~Child() {
     if (!thread_.joinable()) return;
     stopping_.store(true, std::memory_order_release);
@@ -51,6 +53,7 @@ class ForkedChildren::Child {
       BRAID_LOG_WARNING(owner_.log_, "a forked process of instance '{}' is heard no more: {}",
                         owner_.chain_->instance, status.message());
     }
+    metrics_.reset();
     calls_->Abandon();
     memory_->Abandon();
     ended_.store(true, std::memory_order_release);
@@ -106,7 +109,7 @@ class ForkedChildren::Child {
       case MessageType::kAsk: {
         AskMessage ask;
         if (!Decode(message, ask)) return malformed();
-        HandleAsk(owner_.services_, ask, channel_);
+        HandleAsk(owner_.services_, ask, channel_, metrics_.get());
         return OkStatus();
       }
       case MessageType::kLog: {
@@ -131,9 +134,10 @@ class ForkedChildren::Child {
   }
 
   ForkedChildren& owner_;
-  const std::shared_ptr<Channel> channel_;      // shared with answers on their way
-  const std::shared_ptr<WorkerMemory> memory_;  // shared with the buffers that the process lends
-  const std::shared_ptr<WorkerCalls> calls_;    // shared with the calls that have not ended
+  const std::shared_ptr<Channel> channel_;           // shared with answers on their way
+  const std::shared_ptr<WorkerMemory> memory_;       // shared with the buffers that the process lends
+  const std::shared_ptr<WorkerCalls> calls_;         // shared with the calls that have not ended
+  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the process refers to; the thread's once it runs
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ended_{false};
   std::thread thread_;

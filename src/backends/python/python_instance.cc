@@ -131,6 +131,7 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
   outgoing_.execution_id = execution_id;
   outgoing_.requests.resize(execution.requests.size());
   std::vector<std::string> parameter_texts(execution.requests.size());
+  std::vector<std::string> trace_contexts;
   for (size_t i = 0; i < execution.requests.size(); ++i) {
     const InferenceRequest& request = *execution.requests[i];
     RequestMessage& message = outgoing_.requests[i];
@@ -146,6 +147,11 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
     message.timeout_us = request.timeout_us;
     if (!request.parameters.empty()) parameter_texts[i] = ParametersToJson(request.parameters);
     message.parameters_json = parameter_texts[i];
+    message.trace_context = {};
+    if (request.trace != nullptr) {
+      trace_contexts.resize(execution.requests.size());
+      message.trace_context = trace_contexts[i] = request.trace->context();
+    }
     message.cancel_slot = kNoCancelSlot;
     if (request.cancellation && slot < ChannelHeader::kCancelSlots) {
       message.cancel_slot = slot;
@@ -430,12 +436,6 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
       calls_->Cancel(cancel);
       return OkStatus();
     }
-    case MessageType::kAsk: {
-      AskMessage ask;
-      if (!Decode(message, ask)) return malformed();
-      HandleAsk(services_, ask, worker_->channel());
-      return OkStatus();
-    }
     case MessageType::kReadiness: {
       ReadinessMessage readiness;
       if (!Decode(message, readiness)) return malformed();
@@ -446,6 +446,12 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
       LogMessage log;
       if (!Decode(message, log)) return malformed();
       WriteWorkerLog(log_, log);
+      return OkStatus();
+    }
+    case MessageType::kAsk: {
+      AskMessage ask;
+      if (!Decode(message, ask)) return malformed();
+      HandleAsk(services_, ask, worker_->channel(), metrics_.get());
       return OkStatus();
     }
     case MessageType::kFinalized:
@@ -468,6 +474,9 @@ Status PythonInstance::StartWorker() {
     calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
     worker_ = std::move(worker);
     next_execution_id_ = 1;
+  }
+  if (services_.custom_metrics != nullptr) {
+    metrics_ = services_.custom_metrics->Open();
   }
   const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
   int64_t next_report = kProgressSeconds;
@@ -592,6 +601,7 @@ void PythonInstance::BuryWorker(const std::string& reason) {
   for (auto& execution : unstarted) {
     for (auto& request : execution->requests) forget(*request);
   }
+  metrics_.reset();
   // Calls first: what their responses would lend has no taker any more.
   forks_.reset();
   calls_->Abandon();

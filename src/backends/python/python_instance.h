@@ -137,6 +137,7 @@ class PythonInstance final : public Instance {
   std::shared_ptr<WorkerCalls> calls_;     // shared with the calls that have not ended
   std::unique_ptr<ForkedChildren> forks_;  // made with the first
   bool finalized_ = false;
+  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to; the thread's alone
   ReadinessHook readiness_hook_;
   std::atomic<bool> makes_calls_{false};
 

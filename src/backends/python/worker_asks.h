@@ -10,6 +10,9 @@
 namespace braid {
 
 // Has the handler of the topic answer; does not block. Nothing is sent for an ask that wants no answer.
-void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::shared_ptr<Channel> channel);
+// Operations on custom metrics are carried out at once, in the order in which they come, on what `metrics`
+// refers to; null when the process that asks has none.
+void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::shared_ptr<Channel> channel,
+               CustomMetrics::Session* metrics = nullptr);
 
 }  // namespace braid

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "ipc/messages.h"
 #include "serving/catalog.h"
+#include "serving/custom_metrics.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -28,6 +29,8 @@ struct WorkerServices {
   const Catalog* catalog = nullptr;
   // Topics without a handler are answered by UNSUPPORTED.
   std::map<AskTopic, AskHandler> asks;
+  // The metrics that user code makes. Null: there are none, and what asks for them is refused.
+  CustomMetrics* custom_metrics = nullptr;
 };
 
 }  // namespace braid

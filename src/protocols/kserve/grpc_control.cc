@@ -6,6 +6,7 @@
 #include "model_config.pb.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_statistics.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 namespace {
@@ -298,8 +299,28 @@ Status GrpcControl::CudaSharedMemoryUnregister(const inference::CudaSharedMemory
                                                inference::CudaSharedMemoryUnregisterResponse&) {
   return NoSharedMemory();
 }
-Status GrpcControl::TraceSetting(const inference::TraceSettingRequest&, inference::TraceSettingResponse&) {
-  return UnsupportedError("tracing is not supported by this server");
+Status GrpcControl::TraceSetting(const inference::TraceSettingRequest& request,
+                                 inference::TraceSettingResponse& response) {
+  const std::string& model = request.model_name();
+  BRAID_RETURN_IF_ERROR(CheckTraceModel(context_, model));
+  TraceChanges changes;
+  for (const auto& [key, value] : request.settings()) {
+    auto& values = changes[key];
+    // A setting without a value is reset.
+    if (value.value_size() > 0) values.emplace(value.value().begin(), value.value().end());
+  }
+  if (!changes.empty()) BRAID_RETURN_IF_ERROR(context_.tracer->Change(model, changes));
+  const TraceSettings settings = context_.tracer->Settings(model);
+  const auto add = [&](const char* key, const std::string& value) {
+    (*response.mutable_settings())[key].add_value(value);
+  };
+  for (const std::string& level : settings.levels()) add("trace_level", level);
+  add("trace_rate", std::to_string(settings.rate));
+  add("trace_count", std::to_string(settings.count));
+  add("log_frequency", std::to_string(settings.log_frequency));
+  add("trace_file", settings.file);
+  add("trace_mode", settings.mode);
+  return OkStatus();
 }
 
 }  // namespace braid

@@ -38,6 +38,8 @@ class GrpcControl {
   Status RepositoryIndex(const inference::RepositoryIndexRequest& request,
                          inference::RepositoryIndexResponse& response);
   Status LogSettings(const inference::LogSettingsRequest& request, inference::LogSettingsResponse& response);
+  Status TraceSetting(const inference::TraceSettingRequest& request,
+                      inference::TraceSettingResponse& response);
 
   // These block until the repository is done.
   Status RepositoryModelLoad(const inference::RepositoryModelLoadRequest& request,
@@ -45,7 +47,7 @@ class GrpcControl {
   Status RepositoryModelUnload(const inference::RepositoryModelUnloadRequest& request,
                                inference::RepositoryModelUnloadResponse& response);
 
-  // These are refused: the server has neither shared-memory regions nor traces.
+  // These are refused: the server has no shared-memory regions.
   Status SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,
                                   inference::SystemSharedMemoryStatusResponse& response);
   Status SystemSharedMemoryRegister(const inference::SystemSharedMemoryRegisterRequest& request,
@@ -58,8 +60,6 @@ class GrpcControl {
                                   inference::CudaSharedMemoryRegisterResponse& response);
   Status CudaSharedMemoryUnregister(const inference::CudaSharedMemoryUnregisterRequest& request,
                                     inference::CudaSharedMemoryUnregisterResponse& response);
-  Status TraceSetting(const inference::TraceSettingRequest& request,
-                      inference::TraceSettingResponse& response);
 
  private:
   // UNAVAILABLE while the server starts or exits.

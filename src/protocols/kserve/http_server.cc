@@ -15,6 +15,7 @@
 #include "protocols/kserve/http_infer.h"
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
+#include "protocols/kserve/tracing.h"
 
 #include "protocols/kserve/reserved_parameters.h"
 
@@ -143,8 +144,11 @@ class HttpServer::Service final : public HttpService {
         return Generate(exchange, match, false);
       case HttpAction::kGenerateStream:
         return Generate(exchange, match, true);
-      case HttpAction::kTrace:
-        return ErrorResponse(UnsupportedError("the trace extension is not supported by this server"));
+      case HttpAction::kGetTrace:
+        return TraceSettings(match.model);
+      case HttpAction::kSetTrace:
+        return WithBody(exchange,
+                        [this, model = match.model](std::string_view body) { return SetTrace(model, body); });
       case HttpAction::kSharedMemory:
         return ErrorResponse(UnsupportedError("the shared memory extension is not supported by this server"));
     }
@@ -174,6 +178,7 @@ class HttpServer::Service final : public HttpService {
       setup.response_coding = ChooseContentCoding(*accept);
     setup.max_input_bytes = options_.max_input_bytes;
     setup.parser = &thread.parser;
+    setup.tracer = context_.tracer;
     return std::make_shared<InferCall>(std::move(setup));
   }
 
@@ -191,6 +196,7 @@ class HttpServer::Service final : public HttpService {
     setup.stream = stream;
     setup.max_input_bytes = options_.max_input_bytes;
     setup.parser = &thread.parser;
+    setup.tracer = context_.tracer;
     setup.log = &context_.log;
     return std::make_shared<GenerateCall>(std::move(setup));
   }
@@ -294,6 +300,19 @@ class HttpServer::Service final : public HttpService {
   HttpResponse SetLogging(std::string_view body) {
     Status status = ChangeLogging(body, context_.log);
     return status.ok() ? JsonResponse(LoggingJson(context_.log)) : ErrorResponse(status);
+  }
+
+  HttpResponse TraceSettings(const std::string& model) {
+    if (Status status = CheckTraceModel(context_, model); !status.ok()) return ErrorResponse(status);
+    return JsonResponse(TraceSettingsJson(context_.tracer->Settings(model)));
+  }
+
+  HttpResponse SetTrace(const std::string& model, std::string_view body) {
+    if (Status status = CheckTraceModel(context_, model); !status.ok()) return ErrorResponse(status);
+    auto changes = ReadTraceChanges(body);
+    if (!changes.ok()) return ErrorResponse(changes.status());
+    Status status = context_.tracer->Change(model, *changes);
+    return status.ok() ? TraceSettings(model) : ErrorResponse(status);
   }
 
   // A request whose body is of no interest, and whose answer comes when it comes.

@@ -8,6 +8,7 @@
 #include "protocols/kserve/access_policy.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
+#include "serving/tracer.h"
 
 namespace braid {
 
@@ -22,6 +23,8 @@ struct KserveContext {
   // --strict-readiness is ModelControl's; these are the restrictions of each protocol.
   AccessPolicy http_access;
   AccessPolicy grpc_access;
+  // Null: nothing is traced, and the trace extension is refused.
+  Tracer* tracer = nullptr;
 };
 
 }  // namespace braid
