@@ -21,6 +21,7 @@ EXPECTED = {
     "instance_kind": [": steady_0 on CPU", ": steady_1 on CPU", ": chooser_0 on MODEL"],
     "running_sum": ["after 4: 10 and -10"],
     "running_mean": ["mean of 3: 5"],
+    "countdown": ["from 10: 10 runs, ", "from 30: 30 runs, "],
     "summary": ["mean 3.000, deviation 1.414"],
     "custom_metrics": ["to be or not to be: 6 words", "that is the question: 4 words"],
     "chained": ["* 2 = [22. 44. 66. 88.]"],
