@@ -19,6 +19,8 @@ EXPECTED = {
     "square": ["1 4 9 16\n"],
     "digits": [f"drawn {digit}, read {digit} (" for digit in (0, 1, 2, 4)],
     "instance_kind": [": steady_0 on CPU", ": steady_1 on CPU", ": chooser_0 on MODEL"],
+    "running_sum": ["after 4: 10 and -10"],
+    "running_mean": ["mean of 3: 5"],
     "summary": ["mean 3.000, deviation 1.414"],
     "custom_metrics": ["to be or not to be: 6 words", "that is the question: 4 words"],
     "chained": ["* 2 = [22. 44. 66. 88.]"],

@@ -20,8 +20,7 @@ Status Invalid(std::string text) { return InvalidArgumentError(std::move(text));
 Status CheckControl(const Control& control, const std::string& who) {
   if (!Control::Kind_IsValid(control.kind())) return Invalid(who + " has an unknown 'kind'");
   const int lists = (control.int32_false_true().empty() ? 0 : 1) +
-                    (control.fp32_false_true().empty() ? 0 : 1) +
-                    (control.bool_false_true().empty() ? 0 : 1);
+                    (control.fp32_false_true().empty() ? 0 : 1) + (control.bool_false_true().empty() ? 0 : 1);
   if (control.kind() == Control::CONTROL_SEQUENCE_CORRID) {
     if (lists > 0) {
       return Invalid(who + " must not specify 'int32_false_true', 'fp32_false_true' or 'bool_false_true': " +
@@ -43,9 +42,10 @@ Status CheckControl(const Control& control, const std::string& who) {
   if (lists != 1) {
     return Invalid(who + " must specify one of 'int32_false_true', 'fp32_false_true' or 'bool_false_true'");
   }
-  const int values = control.int32_false_true_size() + control.fp32_false_true_size() +
-                     control.bool_false_true_size();
-  if (values != 2) return Invalid(who + " must specify exactly 2 values, the one for false and the one for true");
+  const int values =
+      control.int32_false_true_size() + control.fp32_false_true_size() + control.bool_false_true_size();
+  if (values != 2)
+    return Invalid(who + " must specify exactly 2 values, the one for false and the one for true");
   if (control.data_type() != inference::TYPE_INVALID) {
     return Invalid(who + " must not specify 'data_type': that is the type of its values");
   }
@@ -98,7 +98,8 @@ Status CheckInitialState(const Batching::State& state, const std::string& who) {
   const auto& initial = state.initial_state(0);
   const std::string what = who + ": 'initial_state'";
   if (initial.name().empty()) return Invalid(what + " must specify 'name'");
-  if (initial.data_type() != state.data_type()) return Invalid(what + " must have the 'data_type' of the state");
+  if (initial.data_type() != state.data_type())
+    return Invalid(what + " must have the 'data_type' of the state");
   bool fits = initial.dims_size() == state.dims_size();
   for (int i = 0; fits && i < initial.dims_size(); ++i) {
     if (initial.dims(i) < 1) return Invalid(what + " must have dims that are integers >= 1");

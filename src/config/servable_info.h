@@ -12,7 +12,8 @@
 namespace braid {
 
 // The specification of one version. `config` is normalised and valid; `model_folder` is where label files and
-// initial states are read from. Errors: such a file that is missing, too large, or outside the model's folder.
+// initial states are read from. Errors: such a file that is missing, too large, or outside the model's
+// folder.
 Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConfig> config, int64_t version,
                                       const Folder& model_folder);
 

@@ -86,10 +86,11 @@ Result<Buffer> ControlInputs::EncodeId(const CorrelationId& id) const {
   if (id_type_ == DataType::kBytes) {
     return TextElement(number != nullptr ? std::to_string(*number) : std::get<std::string>(id));
   }
-  const std::string tensor = "control input '" + id_name_ + "' of model '" + model_name_ + "' has data type " +
-                             std::string(ConfigName(id_type_));
+  const std::string tensor = "control input '" + id_name_ + "' of model '" + model_name_ +
+                             "' has data type " + std::string(ConfigName(id_type_));
   if (number == nullptr) {
-    return InvalidArgumentError("sequence id '" + std::get<std::string>(id) + "' must be an integer: " + tensor);
+    return InvalidArgumentError("sequence id '" + std::get<std::string>(id) +
+                                "' must be an integer: " + tensor);
   }
   if (*number > LargestId(id_type_)) {
     return InvalidArgumentError("sequence id " + std::to_string(*number) + " is too large: " + tensor);

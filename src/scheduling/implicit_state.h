@@ -24,8 +24,8 @@ class ImplicitState {
   // Makes the model send the states, whatever outputs the client has asked for. What is added stands behind
   // the client's own.
   void AskFor(InferenceRequest& request) const;
-  // Takes new values out of a good response; a state that is not in it keeps its value. Errors: INTERNAL for a
-  // tensor of another type or shape than the configuration says; no value has changed then.
+  // Takes new values out of a good response; a state that is not in it keeps its value. Errors: INTERNAL for
+  // a tensor of another type or shape than the configuration says; no value has changed then.
   Status Take(const InferenceResponse& response, std::vector<Tensor>& values) const;
 
  private:

@@ -6,13 +6,13 @@
 //                                                              (its instance has died)
 //
 // A sequence has a number, which counts up and is never used again; requests and turns name it by that, so
-// that what comes late for a sequence that is gone touches no other that has its id or its slot now. A turn is
-// one run of one request; a sequence has at most one at a time. It is gone when it takes no more requests and
-// none of its requests is left, and its slot is free from then on.
+// that what comes late for a sequence that is gone touches no other that has its id or its slot now. A turn
+// is one run of one request; a sequence has at most one at a time. It is gone when it takes no more requests
+// and none of its requests is left, and its slot is free from then on.
 //
 // Requests with one id always run in the order in which they came: while one sequence has not ended, the next
-// with its id follows it. The table holds what waits; it calls nobody, and knows no clock but what it is told.
-// Not synchronised: the scheduler's lock guards it, and the notes in the requests.
+// with its id follows it. The table holds what waits; it calls nobody, and knows no clock but what it is
+// told. Not synchronised: the scheduler's lock guards it, and the notes in the requests.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// TurnInputs: what the server adds to a request of a sequence before an instance gets it, and takes off again:
-// flags, control tensors, implicit state; and the requests that stand for empty slots.
+// TurnInputs: what the server adds to a request of a sequence before an instance gets it, and takes off
+// again: flags, control tensors, implicit state; and the requests that stand for empty slots.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,7 @@ namespace braid {
 class TurnInputs {
  public:
   // `info` is that of a model with sequence_batching, and outlives this.
-  explicit TurnInputs(const ServableInfo& info)
-      : info_(info), controls_(*info.config), state_(info) {}
+  explicit TurnInputs(const ServableInfo& info) : info_(info), controls_(*info.config), state_(info) {}
 
   bool has_state() const { return !state_.empty(); }
   // See ControlInputs::EncodeId().
@@ -25,6 +24,8 @@ class TurnInputs {
 
   // Under the scheduler's lock, and quick: the tensors share memory with the sequence's.
   void Add(Sequence& sequence, InferenceRequest& request) const;
+  // The same for a request of a sequence that has no other: what a model is warmed up with.
+  void AddLone(InferenceRequest& request) const;
   // A request for a slot that has nothing to run. It goes nowhere when it is answered.
   std::unique_ptr<InferenceRequest> MakePadding() const;
   bool IsPadding(const InferenceRequest& request) const { return request.sink == &nowhere_; }

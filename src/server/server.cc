@@ -160,8 +160,10 @@ class Server::Parts {
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
           BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
           if (info.config->has_sequence_batching()) {
+            SequenceModel::Options sequences;
+            sequences.limits_rate = limiter_ != nullptr;
             BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model),
-                                                                       timers_, log_, progress, {}));
+                                                                       timers_, log_, progress, sequences));
             servable->statistics().Configure(latency);
             return std::shared_ptr<Servable>(std::move(servable));
           }

@@ -96,13 +96,15 @@ PyObject* Calls::Exec(const PyRequest& request, bool decoupled) {
 
 // --- Responses
 
-PyObject* Calls::MakeResponse(std::span<const std::byte> message) {
+// Null without an exception for the bare end of a call that does not count.
+PyObject* Calls::MakeResponse(std::span<const std::byte> message, bool bare_end_counts) {
   ResponseMessage response;
   if (!DecodeCallResponse(message, response)) {
     worker_.inbox().Break("a bad response to a call");
     return RaiseModelException(worker_.inbox().why());
   }
   if (response.code != StatusCode::kOk) return ErrorResponse(response.code, response.error);
+  if (!response.has_response && !bare_end_counts) return nullptr;
   PyResponse made;
   made.tensors = Ref::Steal(PyList_New(static_cast<Py_ssize_t>(response.outputs.size())));
   if (!made.tensors) return nullptr;
@@ -122,31 +124,41 @@ PyObject* Calls::MakeResponse(std::span<const std::byte> message) {
   return NewObject(State().response_type, std::move(made));
 }
 
-PyObject* Calls::NextResponse(Exchange& exchange) {
+// Waits for the next message; false when there is none left. Errors: the conversation is over.
+Result<bool> Calls::NextMessage(Exchange& exchange, std::vector<std::byte>& message) {
   Inbox& inbox = worker_.inbox();
-  std::vector<std::byte> message;
   while (true) {
-    if (inbox.Take(exchange, message)) return MakeResponse(message);
-    if (inbox.Exhausted(exchange)) return nullptr;
+    if (inbox.Take(exchange, message)) return true;
+    if (inbox.Exhausted(exchange)) return false;
     Inbox::Outcome outcome = Inbox::Outcome::kReady;
     Py_BEGIN_ALLOW_THREADS outcome = inbox.Wait(exchange);
     Py_END_ALLOW_THREADS worker_.DoChores();
     if (outcome == Inbox::Outcome::kEnded) {
+      const std::string why = inbox.why();
       inbox.Forget(exchange);
-      return ErrorResponse(StatusCode::kUnavailable, inbox.why());
+      return UnavailableError(why.empty() ? "The call was made by another process." : why);
     }
   }
+}
+
+PyObject* Calls::NextResponse(Exchange& exchange) {
+  std::vector<std::byte> message;
+  const Result<bool> got = NextMessage(exchange, message);
+  if (!got.ok()) return ErrorResponse(got.status());
+  return got.value() ? MakeResponse(message, true) : nullptr;
 }
 
 // The one response of a call that can have no more.
 PyObject* Calls::OnlyResponse(Exchange& exchange) {
   Ref response;
+  std::vector<std::byte> message;
   while (true) {
-    Ref next = Ref::Steal(NextResponse(exchange));
-    if (!next) break;
-    if (!response) response = std::move(next);
+    const Result<bool> got = NextMessage(exchange, message);
+    if (!got.ok()) return ErrorResponse(got.status());
+    if (!got.value()) break;
+    if (!response) response = Ref::Steal(MakeResponse(message, false));
+    if (PyErr_Occurred()) return nullptr;
   }
-  if (PyErr_Occurred()) return nullptr;
   return response ? response.Release() : ErrorResponse(StatusCode::kInternal, "Unexpected empty response.");
 }
 
@@ -154,10 +166,7 @@ void Calls::Drop(std::span<const std::byte> message) {
   ResponseMessage response;
   // An answer that nobody waits for has no memory.
   if (!DecodeCallResponse(message, response)) return;
-  for (const TensorMessage& output : response.outputs) {
-    if (output.place == Place::kSenderMemory) worker_.connection().QueueRelease(output.handle);
-    if (output.place == Place::kReceiverMemory) (void)worker_.connection().TakeBack(output.handle);
-  }
+  for (const TensorMessage& output : response.outputs) worker_.connection().Refuse(output);
 }
 
 void Calls::Cancel(Exchange& exchange) {

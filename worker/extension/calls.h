@@ -36,12 +36,15 @@ class Calls {
   void Complete(const std::shared_ptr<Exchange>& exchange);
   void Drop(std::span<const std::byte> message);
 
-  // The next response to a call: waits for it. Null without an exception when there is none left.
+  // The next response to a call: waits for it. Null without an exception when there is none left. The bare
+  // end of a call is a response without tensors.
   PyObject* NextResponse(Exchange& exchange);
   // Asks the server to end the call; what it has answered until then still comes.
   void Cancel(Exchange& exchange);
   // Ends a call that nobody waits for any more.
   void Abandon(Exchange& exchange);
+  // In the child after a fork: the calls are the parent's.
+  void ForgetAll() { awaited_.clear(); }
 
  private:
   struct Awaited {
@@ -55,7 +58,8 @@ class Calls {
                                           bool background);
   Status Encode(const PyRequest& request, CallMessage& message);
   PyObject* OnlyResponse(Exchange& exchange);
-  PyObject* MakeResponse(std::span<const std::byte> message);
+  Result<bool> NextMessage(Exchange& exchange, std::vector<std::byte>& message);
+  PyObject* MakeResponse(std::span<const std::byte> message, bool bare_end_counts);
   void Settle(const Awaited& awaited, PyObject* value);
 
   Worker& worker_;

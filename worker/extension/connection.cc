@@ -107,6 +107,13 @@ Result<Buffer> Connection::TakeOwn(const TensorMessage& tensor) {
   return copy;
 }
 
+void Connection::Refuse(const TensorMessage& tensor) {
+  if (tensor.place == Place::kInline) return;
+  if (tensor.place != Place::kReceiverMemory) return QueueRelease(tensor.handle);
+  // What is given back to this process is free then.
+  static_cast<void>(TakeBack(tensor.handle));
+}
+
 Result<Buffer> Connection::TakeBack(const MemoryHandle& handle) {
   auto after = lent_out_.upper_bound({handle.segment, handle.offset});
   if (after != lent_out_.begin()) {

@@ -102,6 +102,8 @@ class Connection {
   Result<std::shared_ptr<Lending>> Borrow(const TensorMessage& tensor);
   // A copy, or memory that the server had and gives back with the input. Errors: as for Borrow().
   Result<Buffer> TakeOwn(const TensorMessage& tensor);
+  // Gives the memory of an input back without a look at it.
+  void Refuse(const TensorMessage& tensor);
   // Undoes a Place() of what was never sent.
   void Unplace(const TensorMessage& tensor);
   // Copies the bytes of an output to where the server finds them, and says in `tensor` where that is. Small

@@ -86,13 +86,17 @@ bool Worker::HandleExecute() {
 // Turns what execute() has left behind into the answer, and sends it.
 bool Worker::FinishTurn(Turn& turn, bool called) {
   turn.executed.infer_end_ns = SteadyNowNs();
+  // What the turn lets go of is given back with the answer.
+  connection_->set_waiting(false);
   if (!called || !CheckResult(turn) || !Collect(turn)) {
     FailAll(turn, turn.violation.empty() ? DescribeException() : turn.violation);
   }
   // Python lets go of the server's memory before it is named, so that it can be handed back or used again at
   // once. Without such memory, the answer goes first.
   if (!turn.lendings.empty()) Settle(turn);
-  return Reply(turn);
+  const bool replied = Reply(turn);
+  connection_->set_waiting(in_loop_);
+  return replied;
 }
 
 bool Worker::Reply(Turn& turn) {

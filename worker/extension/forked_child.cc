@@ -16,6 +16,7 @@ void Worker::AfterForkInChild() {
   if (inherited_ == nullptr) inherited_ = &connection_->channel();
   connection_->MarkForked();
   in_loop_ = false;
+  calls_.ForgetAll();
   // Its locks may be held by threads that are not here, so it cannot be ended; and nothing is read any more.
   static_cast<void>(inbox_.release());
   inbox_ = std::make_unique<Inbox>(connection_->channel(), [] {});

@@ -252,6 +252,7 @@ std::shared_ptr<Exchange> Inbox::Begin(Exchange::Notice notice, bool background)
 Inbox::Outcome Inbox::Wait(Exchange& exchange) {
   std::unique_lock lock(mutex_);
   if (!exchange.messages_.empty() || exchange.ended_) return Outcome::kReady;
+  if (!OpenLocked(exchange)) return Outcome::kEnded;
   Waiter waiter;
   exchange.waiters_.push_back(&waiter);
   const Outcome outcome =
@@ -275,12 +276,19 @@ bool Inbox::Exhausted(const Exchange& exchange) {
 
 bool Inbox::Open(const Exchange& exchange) {
   std::lock_guard lock(mutex_);
-  return !exchange.ended_ && !ended_ && !broken_;
+  return OpenLocked(exchange) && !ended_ && !broken_;
+}
+
+// An exchange of the process that this one was forked from may have the same id.
+bool Inbox::OpenLocked(const Exchange& exchange) const {
+  auto found = open_.find(exchange.id());
+  return found != open_.end() && found->second.get() == &exchange;
 }
 
 void Inbox::Forget(Exchange& exchange) {
   std::lock_guard lock(mutex_);
   exchange.ended_ = true;
+  if (!OpenLocked(exchange)) return;
   open_.erase(exchange.id());
   if (exchange.background_) --background_;
   exchange.background_ = false;
@@ -288,6 +296,7 @@ void Inbox::Forget(Exchange& exchange) {
 
 void Inbox::Discard(Exchange& exchange) {
   std::lock_guard lock(mutex_);
+  if (!exchange.ended_ && !OpenLocked(exchange)) return;
   exchange.discarded_ = true;
   exchange.notice_ = Exchange::Notice::kNone;
   for (auto& message : exchange.messages_) chores_.discarded.push_back(std::move(message));

@@ -141,6 +141,7 @@ class Inbox {
   void SortLocked(std::vector<std::byte>& message);
   void SortResponseLocked(uint64_t id, bool last, std::vector<std::byte>& message);
   void GiveToMainLocked(std::vector<std::byte>& message);
+  bool OpenLocked(const Exchange& exchange) const;
   void TakeLeadLocked();
   void PassLeadLocked();
   void NoticeLocked(const std::shared_ptr<Exchange>& exchange);

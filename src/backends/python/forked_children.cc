@@ -169,12 +169,13 @@ void ForkedChildren::Admit(UniqueFd knocker) {
     options.wake_by_socket = true;
     Channel::WorkerEnd end;
     auto channel = Channel::CreateServerEnd(options, end);
-    status = channel.ok() ? AnswerKnock(knocker, end) : channel.status();
+    status = channel.status();
     if (status.ok()) {
       auto child = std::make_unique<Child>(*this, std::move(channel).value());
       try {
         child->Start();
-        children_.push_back(std::move(child));
+        status = AnswerKnock(knocker, end);
+        if (status.ok()) children_.push_back(std::move(child));
       } catch (const std::system_error& error) {
         status = UnavailableError(std::string("no thread could be started: ") + error.what());
       }

@@ -26,6 +26,7 @@ class FakeInstance final : public Instance {
   // How many executions are inside, and the first, which is the running one.
   size_t inside() const { return inside_.size(); }
   Execution& running() { return *inside_.front(); }
+  const std::deque<std::unique_ptr<Execution>>& executions() const { return inside_; }
   // How many were ever handed over.
   size_t executed() const { return executed_; }
 
