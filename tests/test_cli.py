@@ -58,7 +58,6 @@ def test_print_config_names_value_default_and_origin():
         "--cache-config=local,size=1048576",
         "--rate-limit=execution_count",
         "--repoagent-directory=x",
-        "--allow-client-shm=true",
     ],
 )
 def test_refused_option_says_why(option):

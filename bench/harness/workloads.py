@@ -100,6 +100,10 @@ WORKLOADS = (
     LoadWorkload("W10", "dynamic batching (1 ms a batch, at most 32), gRPC, c=32", ("batched",), "grpc", 32, _BATCHED),
     LoadWorkload("W11", "echo of 1000 BYTES, gRPC, c=1", ("echo_bytes",), "grpc", 1, _ECHO_BYTES),
     StartWorkload("W12", "start to ready and memory at rest, 1 and 10 Python models", "add_sub", 10),
+    LoadWorkload(
+        "W13", "identity 16 MiB through system shared memory, gRPC, c=1", ("identity",), "grpc", 1,
+        (*_IDENTITY_16MIB, "--shared-memory"), load_targets(2.5, 0.4, 0.4),
+    ),
 )  # fmt: skip
 
 

@@ -455,9 +455,8 @@ const OptionSpec kTable[] = {
             "limits by resources are not there; use instance_group counts and queue policies"),
     Refused("rate-limit-resource", "R:N:D", Group::kCache, CheckNothing, "", "", "A resource of --rate-limit",
             "limits by resources are not there; use instance_group counts and queue policies"),
-    Refused("allow-client-shm", "", Group::kCache, CheckBool, "false", kFalse,
-            "Let clients register shared memory",
-            "shared memory of clients is not there yet; send tensors in the request"),
+    Works("allow-client-shm", "", Group::kCache, Bool<&O::allow_client_shm>(),
+          "Let clients name files in /dev/shm to pass tensors"),
     Refused("repoagent-directory", "DIR", Group::kCache, CheckNothing, "", "", "Where repository agents lie",
             "repository agents are shared libraries of another server; check and fetch models before they "
             "are loaded"),

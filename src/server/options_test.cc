@@ -150,8 +150,6 @@ TEST(Options, RefusesWhatIsNotThereWithAReason) {
   for (std::vector<const char*> given :
        std::vector<std::vector<const char*>>{{"--cache-config=local,size=1024"},
                                              {"--rate-limit=execution_count"},
-                                             {"--allow-client-shm=true"},
-                                             {"--allow-client-shm"},
                                              {"--model-namespacing"},
                                              {"--repoagent-directory=/x"},
                                              {"--trace-level=TIMESTAMPS"},
@@ -166,9 +164,9 @@ TEST(Options, RefusesWhatIsNotThereWithAReason) {
 }
 
 TEST(Options, AcceptsRefusedOptionsThatAskForNothing) {
-  CommandLine line = Parse({"models", "--rate-limit=off", "--allow-client-shm=false", "--model-namespacing=0",
-                            "--trace-level=OFF", "--trace-rate=1000", "--response-cache-byte-size=0",
-                            "--metrics-config=histogram_latencies=false"});
+  CommandLine line =
+      Parse({"models", "--rate-limit=off", "--model-namespacing=0", "--trace-level=OFF", "--trace-rate=1000",
+             "--response-cache-byte-size=0", "--metrics-config=histogram_latencies=false"});
   EXPECT_FALSE(line.exit_code) << line.err;
   EXPECT_THAT(line.notes, IsEmpty());
 }

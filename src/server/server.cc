@@ -47,8 +47,11 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",     "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters",       "statistics",      "logging"};
+  return {"classification",       "model_repository",
+          "schedule_policy",      "model_configuration",
+          "system_shared_memory", "cuda_shared_memory",
+          "binary_tensor_data",   "parameters",
+          "statistics",           "logging"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -150,6 +153,7 @@ class Server::Parts {
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
+    context_->client_memory->set_allowed(options_.allow_client_shm);
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));
     }

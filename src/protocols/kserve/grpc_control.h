@@ -38,7 +38,7 @@ class GrpcControl {
   Status RepositoryModelUnload(const inference::RepositoryModelUnloadRequest& request,
                                inference::RepositoryModelUnloadResponse& response);
 
-  // These are refused: the server has neither shared-memory regions nor traces.
+  // Regions of clients. What is for GPUs is refused, or finds nothing.
   Status SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,
                                   inference::SystemSharedMemoryStatusResponse& response);
   Status SystemSharedMemoryRegister(const inference::SystemSharedMemoryRegisterRequest& request,
@@ -51,6 +51,7 @@ class GrpcControl {
                                   inference::CudaSharedMemoryRegisterResponse& response);
   Status CudaSharedMemoryUnregister(const inference::CudaSharedMemoryUnregisterRequest& request,
                                     inference::CudaSharedMemoryUnregisterResponse& response);
+  // Refused: there are no traces.
   Status TraceSetting(const inference::TraceSettingRequest& request,
                       inference::TraceSettingResponse& response);
 

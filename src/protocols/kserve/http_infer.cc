@@ -62,7 +62,7 @@ size_t InferCall::front_bytes() const {
 
 Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
   const HttpInferTarget target{setup_.servable->get().info(), setup_.servable->get().input_allocator(),
-                               setup_.max_input_bytes};
+                               setup_.max_input_bytes, setup_.client_memory};
   if (setup_.json_size && front.size() < *setup_.json_size) {
     return RangeError(front.size(), std::to_string(*setup_.json_size));
   }
@@ -109,6 +109,7 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
   // From the exchange's Respond() on, this object may be gone.
   const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
   const ContentCoding coding = setup_.response_coding;
+  PutOutputs(format_, *response_);
   const bool slow =
       coding != ContentCoding::kIdentity || JsonOutputBytes(*response_, format_) > kMaxInlineJsonBytes;
   if (!slow) {

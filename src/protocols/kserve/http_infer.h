@@ -32,6 +32,8 @@ class InferCall final : public HttpCall, public ResponseSink {
     size_t max_input_bytes = 0;
     // Of the exchange's io thread; used in OnFront() alone.
     simdjson::dom::parser* parser = nullptr;
+    // Of the server; used in OnFront() alone.
+    const ClientSharedMemory* client_memory = nullptr;
   };
   explicit InferCall(Setup setup) : setup_(std::move(setup)) {}
 

@@ -14,6 +14,7 @@
 #include "protocols/kserve/http_infer.h"
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
+#include "protocols/kserve/http_shared_memory.h"
 
 #include "protocols/kserve/reserved_parameters.h"
 
@@ -142,8 +143,21 @@ class HttpServer::Service final : public HttpService {
         return ErrorResponse(UnsupportedError("the generate extension is not supported by this server"));
       case HttpAction::kTrace:
         return ErrorResponse(UnsupportedError("the trace extension is not supported by this server"));
-      case HttpAction::kSharedMemory:
-        return ErrorResponse(UnsupportedError("the shared memory extension is not supported by this server"));
+      case HttpAction::kSystemMemoryStatus:
+        return SystemMemoryStatus(*context_.client_memory, match.region);
+      case HttpAction::kSystemMemoryRegister:
+        return WithBody(exchange,
+                        [memory = context_.client_memory, region = match.region](std::string_view body) {
+                          return RegisterSystemMemory(*memory, region, body);
+                        });
+      case HttpAction::kSystemMemoryUnregister:
+        return UnregisterSystemMemory(*context_.client_memory, match.region);
+      case HttpAction::kCudaMemoryStatus:
+        return CudaMemoryStatus(match.region);
+      case HttpAction::kCudaMemoryRegister:
+        return RegisterCudaMemory(match.region);
+      case HttpAction::kCudaMemoryUnregister:
+        return HttpResponse{};
     }
     return ErrorResponse(404, "Not Found");
   }
@@ -171,6 +185,7 @@ class HttpServer::Service final : public HttpService {
       setup.response_coding = ChooseContentCoding(*accept);
     setup.max_input_bytes = options_.max_input_bytes;
     setup.parser = &thread.parser;
+    setup.client_memory = context_.client_memory.get();
     return std::make_shared<InferCall>(std::move(setup));
   }
 
