@@ -538,21 +538,21 @@ def test_extensions_are_announced(server):
     assert {"system_shared_memory", "cuda_shared_memory"} <= set(server.json("GET", "/v2")[1]["extensions"])
 
 
-def test_can_be_refused(repository, serve, connect, region):
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_can_be_refused(repository, serve, connect, region, protocol):
     repository.add_identity("identity")
     server = serve(repository, "--allow-client-shm=false")
     text = "shared memory of clients is not allowed on this server (--allow-client-shm=false)"
     made = region(100)
-    for protocol in ("http", "grpc"):
-        client = connect(protocol, server)
-        for refused in (
-            lambda: made.register(client),
-            lambda: client.raw.get_system_shared_memory_status(),
-            lambda: client.raw.unregister_system_shared_memory(),
-            lambda: client.infer("identity", [place_input(client, "IN", [1], "FP32", made.name, 4)]),
-        ):
-            with client.fails("UNSUPPORTED", text):
-                refused()
+    client = connect(protocol, server)
+    for refused in (
+        lambda: made.register(client),
+        lambda: client.raw.get_system_shared_memory_status(),
+        lambda: client.raw.unregister_system_shared_memory(),
+        lambda: client.infer("identity", [place_input(client, "IN", [1], "FP32", made.name, 4)]),
+    ):
+        with client.fails("UNSUPPORTED", text):
+            refused()
 
 
 def test_can_be_restricted(repository, serve, connect, region):

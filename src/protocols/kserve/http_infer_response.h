@@ -19,7 +19,7 @@ struct HttpOutputChoice {
   std::string name;
   bool binary = false;
   uint32_t classification = 0;  // how many classes; 0: the values themselves
-  RegionPart part;              // where the bytes go, instead of into the response
+  RegionPart part = {};         // where the bytes go, instead of into the response
   // Copied when there is a classification, for the labels: the servable may be gone when the response comes.
   TensorSpec spec;
 };
