@@ -35,6 +35,14 @@ def test_answer_of_the_quickstart(server):
     assert json.loads(answer) == json.loads(shown)
 
 
+def test_events_of_the_page_on_decoupled_models(server):
+    text = (ROOT / "docs" / "decoupled.md").read_text()
+    path, body = CURL.search(text).groups()
+    shown = re.search(r"```\n(data: .*?)```", text, re.DOTALL).group(1)
+    _, _, answer = server.request("POST", path, body)
+    assert answer.decode() == shown
+
+
 def test_model_of_the_quickstart(repository, serve):
     text = (ROOT / "docs" / "quickstart.md").read_text()
     source = re.search(r"<<'MODEL'\n(.*?)\nMODEL\n", text, re.DOTALL).group(1)

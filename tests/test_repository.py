@@ -372,12 +372,8 @@ def test_strict_readiness_counts_failed_models(repository, serve):
 @pytest.mark.parametrize(
     ("extra", "word"),
     [
-        ("sequence_batching { }", "sequence_batching"),
-        ("model_transaction_policy { decoupled: true }", "decoupled"),
-        ("response_cache { enable: true }", "response_cache"),
-        ('model_warmup [ { name: "w" } ]', "model_warmup"),
-        ('parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "x" } }', "EXECUTION_ENV_PATH"),
-        ('ensemble_scheduling { step [ { model_name: "b" model_version: -1 } ] }', "ensemble_scheduling"),
+        ('runtime: "other"', "runtime"),
+        ('model_repository_agents { agents [ { name: "checksum" } ] }', "model_repository_agents"),
     ],
 )
 def test_model_that_needs_what_is_not_there_is_refused(repository, serve, extra, word):

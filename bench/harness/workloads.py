@@ -67,6 +67,12 @@ _ADD_SUB = tuple("--model add_sub --input INPUT0:FP32:4 --input INPUT1:FP32:4 --
 _IDENTITY_1MIB = tuple("--model identity --input INPUT0:FP32:262144 --validate identity".split())
 _IDENTITY_16MIB = tuple("--model identity --input INPUT0:FP32:4194304 --validate identity".split())
 _BATCHED = tuple("--model batched --input INPUT0:FP32:1x16 --validate identity".split())
+_REPEAT = tuple("--model repeat --input INPUT0:FP32:4 --responses 1000 --validate identity".split())
+_BLS_CHAIN = tuple("--model bls_chain --input INPUT0:FP32:4 --validate identity".split())
+_BLS_ASYNC = tuple("--model bls_async --input INPUT0:FP32:4 --validate identity".split())
+_ENSEMBLE = tuple("--model ensemble3 --input INPUT0:FP32:262144 --validate identity".split())
+_STEPS = tuple(f"identity_{step}=identity" for step in "abc")
+_SLEEP = tuple("--model sleep_async --input INPUT0:FP32:4 --validate identity".split())
 _ECHO_BYTES = tuple("--model echo_bytes --input INPUT0:BYTES:1000 --validate identity".split())
 
 WORKLOADS = (
@@ -97,9 +103,37 @@ WORKLOADS = (
         "W5h", "identity 16 MiB, HTTP binary, c=1", ("identity",), "http", 1, _IDENTITY_16MIB,
         load_targets(3.0, 0.35, 0.3),
     ),
-    LoadWorkload("W10", "dynamic batching (1 ms a batch, at most 32), gRPC, c=32", ("batched",), "grpc", 32, _BATCHED),
-    LoadWorkload("W11", "echo of 1000 BYTES, gRPC, c=1", ("echo_bytes",), "grpc", 1, _ECHO_BYTES),
-    StartWorkload("W12", "start to ready and memory at rest, 1 and 10 Python models", "add_sub", 10),
+    LoadWorkload(
+        "W6", "1000 decoupled responses of 16 B, gRPC stream, c=1", ("repeat",), "grpc-stream", 1, _REPEAT,
+        load_targets(4.0, 0.25, 0.25),
+    ),
+    LoadWorkload(
+        "W7", "BLS, 10 calls one after the other, 16 B, gRPC, c=1", ("bls_chain", "identity"), "grpc", 1, _BLS_CHAIN,
+        load_targets(2.5, 0.4, 0.4),
+    ),
+    LoadWorkload(
+        "W7a", "BLS, 10 calls at once, 16 B, gRPC, c=1", ("bls_async", "identity"), "grpc", 1, _BLS_ASYNC,
+        load_targets(2.5, 0.4, 0.4),
+    ),
+    LoadWorkload(
+        "W8", "ensemble of 3 identities, 1 MiB, gRPC, c=1", _STEPS + ("ensemble3",), "grpc", 1, _ENSEMBLE,
+        load_targets(1.8, 0.6, 0.5),
+    ),
+    LoadWorkload(
+        "W9", "64 at once on an async model that waits 10 ms, gRPC stream", ("sleep_async",), "grpc-stream", 64, _SLEEP,
+        load_targets(1.7, 0.6, 0.5),
+    ),
+    LoadWorkload(
+        "W10", "dynamic batching (1 ms a batch, at most 32), gRPC, c=32", ("batched",), "grpc", 32, _BATCHED,
+        load_targets(1.3, 0.8, 0.6),
+    ),
+    LoadWorkload(
+        "W11", "echo of 1000 BYTES, gRPC, c=1", ("echo_bytes",), "grpc", 1, _ECHO_BYTES, load_targets(2.5, 0.4, 0.4)
+    ),
+    StartWorkload(
+        "W12", "start to ready and memory at rest, 1 and 10 Python models", "add_sub", 10,
+        ((READY_MANY.key, 0.25), (PRIVATE_PER_MODEL.key, 0.4)),
+    ),
     LoadWorkload(
         "W13", "identity 16 MiB through system shared memory, gRPC, c=1", ("identity",), "grpc", 1,
         (*_IDENTITY_16MIB, "--shared-memory"), load_targets(2.5, 0.4, 0.4),

@@ -1,10 +1,13 @@
-"""What all example clients share: their command line, and how an array becomes an input.
+"""What all example clients share: their command line, how an array becomes an input, and how responses stream.
 
 tritonclient's HTTP and gRPC modules have the same classes, so a client is written once for both.
 """
 
 import argparse
+import http.client
 import importlib
+import json
+import queue
 
 
 def parse_arguments(description):
@@ -22,3 +25,43 @@ def as_input(module, name, array, datatype):
     tensor = module.InferInput(name, list(array.shape), datatype)
     tensor.set_data_from_numpy(array)
     return tensor
+
+
+def stream(module, url, model, inputs):
+    """Yields the responses of a decoupled model as they come, each a dictionary of arrays or, over HTTP, of values.
+
+    inputs: {name: (array, datatype)}
+    """
+    return (_events if module.__name__.endswith("http") else _messages)(module, url, model, inputs)
+
+
+def _events(_, url, model, inputs):
+    """POST .../generate_stream answers with server-sent events: a line "data: {json}", and an empty one."""
+    connection = http.client.HTTPConnection(url)
+    body = {name: array.tolist() for name, (array, _) in inputs.items()}
+    connection.request("POST", f"/v2/models/{model}/generate_stream", json.dumps(body))
+    for line in connection.getresponse():
+        if line.startswith(b"data: "):
+            event = json.loads(line.removeprefix(b"data: "))
+            if "error" in event:
+                raise RuntimeError(event["error"])
+            yield event
+    connection.close()
+
+
+def _messages(module, url, model, inputs):
+    """A ModelStreamInfer call. The empty final response says when the model is done."""
+    answers = queue.SimpleQueue()
+    with module.InferenceServerClient(url) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        tensors = [as_input(module, name, array, datatype) for name, (array, datatype) in inputs.items()]
+        client.async_stream_infer(model, tensors, enable_empty_final_response=True)
+        while True:
+            result, error = answers.get(timeout=60)
+            if error is not None:
+                raise error
+            response = result.get_response()
+            if response.outputs:
+                yield {output.name: result.as_numpy(output.name) for output in response.outputs}
+            if response.parameters["triton_final_response"].bool_param:
+                return

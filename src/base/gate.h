@@ -30,6 +30,9 @@ class Gate {
     }
     return true;
   }
+  // Once more, even when the gate is closed meanwhile: for work that is a part of work inside. REQUIRES: the
+  // caller is inside.
+  void EnterAgain() { state_.fetch_add(1, std::memory_order_acq_rel); }
   void Leave() {
     if (state_.fetch_sub(1, std::memory_order_acq_rel) == (kClosed | 1)) NotifyEmpty();
   }

@@ -10,6 +10,7 @@
 
 #include "config/folder.h"
 #include "config/guess_backend.h"
+#include "config/sequence_config.h"
 
 namespace braid {
 namespace {
@@ -222,6 +223,10 @@ Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file
   return config;
 }
 
+bool IsEnsemble(const ModelConfig& config) {
+  return config.has_ensemble_scheduling() || config.platform() == "ensemble";
+}
+
 Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
   if (config.name().empty()) {
     config.set_name(std::string(folder_name));
@@ -241,8 +246,7 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
 
 Status CheckConfigFile(const ModelConfig& config) {
   if (config.name().empty()) return Invalid("model configuration must specify 'name'");
-  const bool ensemble = config.has_ensemble_scheduling() || config.platform() == "ensemble";
-  if (!ensemble && config.backend().empty()) {
+  if (!IsEnsemble(config) && config.backend().empty()) {
     if (config.platform().empty()) {
       return Invalid("must specify 'platform' or 'backend' for '" + config.name() + "'");
     }
@@ -252,6 +256,7 @@ Status CheckConfigFile(const ModelConfig& config) {
     return Invalid("'max_batch_size' must be non-negative value for " + config.name());
   }
   if (config.has_dynamic_batching()) BRAID_RETURN_IF_ERROR(CheckDynamicBatching(config));
+  if (config.has_sequence_batching()) BRAID_RETURN_IF_ERROR(CheckSequenceBatching(config));
   return CheckResponseCache(config);
 }
 
@@ -260,7 +265,7 @@ void NormalizeConfig(ModelConfig& config) {
       config.max_batch_size() > 0) {
     config.mutable_dynamic_batching()->add_preferred_batch_size(config.max_batch_size());
   }
-  if (!config.has_ensemble_scheduling()) {
+  if (!IsEnsemble(config)) {
     if (config.instance_group().empty()) {
       config.add_instance_group()->set_name(config.name());
     }
@@ -297,7 +302,8 @@ Status ValidateConfig(const ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckInstanceGroups(config));
   BRAID_RETURN_IF_ERROR(ValidateModelFile(config));
   BRAID_RETURN_IF_ERROR(CheckParameters(config));
-  return CheckTensors(config);
+  BRAID_RETURN_IF_ERROR(CheckTensors(config));
+  return CheckSequenceTensors(config);
 }
 
 std::vector<InstanceSpec> ListInstances(const ModelConfig& config) {

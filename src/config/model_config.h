@@ -25,6 +25,9 @@ namespace braid {
 // in one message; an unknown field is an error.
 Result<inference::ModelConfig> ParseConfigText(std::string_view text, std::string_view file_name);
 
+// Whether a configuration is that of an ensemble, which runs other models and has no backend.
+bool IsEnsemble(const inference::ModelConfig& config);
+
 // What is settled before the model completes its own configuration: the name of the folder, the version
 // policy (the latest one), and the idle time of sequences. Errors: a name that is not the folder's.
 Status CompleteNames(inference::ModelConfig& config, std::string_view folder_name);

@@ -189,24 +189,13 @@ TEST(GuessBackend, LooksAtFilesFirstAndAtTheNameThen) {
 }
 
 TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
-  auto refusal = [](std::string_view text) { return CheckSupportedFeatures(Parse(text), {}).message(); };
-  EXPECT_EQ(refusal("name: 'm' sequence_batching {}"),
-            "model 'm': 'sequence_batching' is not supported; use 'dynamic_batching' or no scheduler");
-  EXPECT_NE(refusal("name: 'm' platform: 'ensemble'"), "");
-  EXPECT_NE(refusal("name: 'm' model_warmup { name: 'w' }"), "");
-  EXPECT_NE(refusal("name: 'm' response_cache { enable: true }"), "");
-  EXPECT_NE(refusal("name: 'm' model_transaction_policy { decoupled: true }"), "");
-  EXPECT_NE(refusal("name: 'm' parameters { key: 'EXECUTION_ENV_PATH' value { string_value: 'x' } }"), "");
-  EXPECT_EQ(
-      refusal("name: 'm' optimization { eager_batching: true } response_cache {} model_transaction_policy {} "
-              "instance_group { rate_limiter { priority: 2 } }"),
-      "");
-}
-
-TEST(CheckSupportedFeatures, RefusesResourcesOnlyWhenTheyWouldMatter) {
-  const ModelConfig config = Parse("name: 'm' instance_group { name: 'g' rate_limiter { priority: 2 } }");
-  EXPECT_TRUE(CheckSupportedFeatures(config, {.rate_limit = false}).ok());
-  EXPECT_FALSE(CheckSupportedFeatures(config, {.rate_limit = true}).ok());
+  auto refusal = [](std::string_view text) { return CheckSupportedFeatures(Parse(text)).message(); };
+  EXPECT_EQ(refusal("name: 'm' runtime: 'x'"), "model 'm': 'runtime' is not supported; leave it empty");
+  EXPECT_NE(refusal("name: 'm' model_repository_agents { agents { name: 'checksum' } }"), "");
+  EXPECT_EQ(refusal("name: 'm' optimization { eager_batching: true } response_cache { enable: true } "
+                    "model_transaction_policy { decoupled: true } model_warmup { name: 'w' } "
+                    "instance_group { rate_limiter { priority: 2 } }"),
+            "");
 }
 
 }  // namespace

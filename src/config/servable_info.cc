@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "config/initial_states.h"
 #include "config/model_config.h"
+#include "config/warmup.h"
 
 namespace braid {
 namespace {
@@ -19,6 +21,11 @@ TensorSpec MakeSpec(const Tensor& tensor, bool batching) {
   spec.type = static_cast<DataType>(tensor.data_type());
   if (batching) spec.shape.push_back(-1);
   spec.shape.insert(spec.shape.end(), tensor.dims().begin(), tensor.dims().end());
+  if (tensor.has_reshape()) {
+    Shape& shape = spec.model_shape.emplace();
+    if (batching) shape.push_back(-1);
+    shape.insert(shape.end(), tensor.reshape().shape().begin(), tensor.reshape().shape().end());
+  }
   return spec;
 }
 
@@ -68,11 +75,13 @@ Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConf
     }
     info.outputs.push_back(std::move(spec));
   }
+  BRAID_ASSIGN_OR_RETURN(info.initial_states, LoadInitialStates(*config, model_folder));
   const auto instances = ListInstances(*config);
   info.instance_count = static_cast<int>(std::count_if(
       instances.begin(), instances.end(), [](const InstanceSpec& instance) { return !instance.passive; }));
   info.metric_tags.assign(config->metric_tags().begin(), config->metric_tags().end());
   std::sort(info.metric_tags.begin(), info.metric_tags.end());
+  BRAID_ASSIGN_OR_RETURN(info.warmup, MakeWarmupSamples(*config, model_folder));
   info.config = std::move(config);
   return info;
 }

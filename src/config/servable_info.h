@@ -11,8 +11,9 @@
 
 namespace braid {
 
-// The specification of one version. `config` is normalised and valid; `model_folder` is where label files are
-// read from. Errors: a label file that is missing, too large, or outside the model's folder.
+// The specification of one version. `config` is normalised and valid; `model_folder` is where label files and
+// initial states are read from. Errors: such a file that is missing, too large, or outside the model's
+// folder.
 Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConfig> config, int64_t version,
                                       const Folder& model_folder);
 

@@ -4,43 +4,24 @@
 
 namespace braid {
 
-Status CheckSupportedFeatures(const inference::ModelConfig& config, const FeatureLimits& limits) {
+Status CheckSupportedFeatures(const inference::ModelConfig& config) {
   auto refuse = [&config](const std::string& what) {
     return UnsupportedError("model '" + config.name() + "': " + what);
   };
-  if (config.has_ensemble_scheduling() || config.platform() == "ensemble") {
-    return refuse("ensembles ('ensemble_scheduling', platform 'ensemble') are not supported");
+  for (const auto& state : config.sequence_batching().state()) {
+    const std::string who = " of state '" + state.input_name() + "' is not supported; ";
+    if (state.use_same_buffer_for_input_output()) {
+      return refuse("'use_same_buffer_for_input_output'" + who +
+                    "a model gives its new state back as output '" + state.output_name() + "'");
+    }
+    if (state.use_growable_memory()) {
+      return refuse("'use_growable_memory'" + who + "a state may have another size each time without it");
+    }
   }
-  if (config.has_sequence_batching()) {
-    return refuse("'sequence_batching' is not supported; use 'dynamic_batching' or no scheduler");
-  }
-  if (config.model_transaction_policy().decoupled()) {
-    return refuse("'model_transaction_policy { decoupled: true }' is not supported");
-  }
-  if (config.model_warmup_size() > 0) return refuse("'model_warmup' is not supported");
-  if (config.response_cache().enable()) return refuse("'response_cache { enable: true }' is not supported");
   if (config.model_repository_agents().agents_size() > 0) {
     return refuse("'model_repository_agents' is not supported");
   }
   if (!config.runtime().empty()) return refuse("'runtime' is not supported; leave it empty");
-  if (config.parameters().contains("EXECUTION_ENV_PATH")) {
-    return refuse(
-        "parameter 'EXECUTION_ENV_PATH' is not supported; models run in the environment of the server");
-  }
-  if (limits.rate_limit) {
-    for (const auto& group : config.instance_group()) {
-      if (group.has_rate_limiter()) {
-        return refuse("'rate_limiter' of instance group '" + group.name() +
-                      "' is not supported with --rate-limit");
-      }
-    }
-  }
-  for (const auto& input : config.input()) {
-    if (input.has_reshape()) return refuse("'reshape' of input '" + input.name() + "' is not supported");
-  }
-  for (const auto& output : config.output()) {
-    if (output.has_reshape()) return refuse("'reshape' of output '" + output.name() + "' is not supported");
-  }
   return OkStatus();
 }
 

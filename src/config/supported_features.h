@@ -7,13 +7,8 @@
 
 namespace braid {
 
-struct FeatureLimits {
-  // --rate-limit is on; when it is off, resources of instances have no meaning and are accepted.
-  bool rate_limit = false;
-};
-
 // Errors: UNSUPPORTED, with a message that names the model, the field, and what is possible instead. Backends
 // are not looked at here: the repository knows which it has.
-Status CheckSupportedFeatures(const inference::ModelConfig& config, const FeatureLimits& limits);
+Status CheckSupportedFeatures(const inference::ModelConfig& config);
 
 }  // namespace braid

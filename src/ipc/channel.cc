@@ -1,7 +1,6 @@
 #include "ipc/channel.h"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <string>
 
 #include "base/clock.h"
 
@@ -34,6 +34,18 @@ bool GoodRingBytes(size_t bytes) {
 }
 
 int Duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
+// A pipe that each side has opened for itself, for reading and writing. Whether it blocks is a property of
+// the open file: were it shared, as that of an eventfd is, the worker could make our writes block.
+void MakeWakePipe(UniqueFd& ours, UniqueFd& theirs) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  const UniqueFd read(ends[0]);
+  const UniqueFd write(ends[1]);
+  const std::string path = "/proc/self/fd/" + std::to_string(read.get());
+  ours.Reset(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  theirs.Reset(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+}
 
 }  // namespace
 
@@ -67,9 +79,9 @@ Result<std::unique_ptr<Channel>> Channel::CreateServerEnd(const Options& options
   UniqueFd ours(sockets[0]);
   worker_end.socket.Reset(sockets[1]);
   for (int socket : sockets) setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof(kSocketBytes));
-  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  UniqueFd wake;
+  MakeWakePipe(wake, worker_end.wake);
   worker_end.memory.Reset(Duplicate(memory->fd()));
-  worker_end.wake.Reset(Duplicate(wake.get()));
   if (!wake.valid() || !worker_end.memory.valid() || !worker_end.wake.valid()) {
     return UnavailableError(ErrnoError("descriptors of a channel", errno).message());
   }
@@ -130,7 +142,7 @@ void Channel::WakePeer(RingSleep sleep) {
     WakeFutex(peer_ring_);
   } else if (sleep == kRingOnEventFd) {
     const uint64_t one = 1;
-    // A full counter means that the peer has a wake-up coming already.
+    // A full pipe means that the peer has a wake-up coming already.
     [[maybe_unused]] ssize_t written = ::write(wake_.get(), &one, sizeof(one));
   }
 }

@@ -54,7 +54,7 @@ class Channel {
   struct WorkerEnd {
     UniqueFd memory;
     UniqueFd socket;
-    UniqueFd wake;  // eventfd, readable when the server wakes a worker that sleeps in an event loop
+    UniqueFd wake;  // like an eventfd, readable when the server wakes a worker that sleeps in an event loop
   };
 
   // Makes the server's end, and the descriptors of the worker's, which are closed on exec. Errors:

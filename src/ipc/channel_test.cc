@@ -261,6 +261,17 @@ TEST_F(ChannelPair, CountsAsStuckWhenFarTooMuchWaits) {
   EXPECT_TRUE(server_->Send(Bytes(1000, 0)).ok());
 }
 
+TEST_F(ChannelPair, AWorkerCannotMakeWakeUpsBlock) {
+  // It has its descriptor block and fills it; what the server does would block now if they shared the file.
+  const std::vector<char> filling(1 << 20);
+  ASSERT_GT(write(worker_->wake_fd(), filling.data(), filling.size()), 0);
+  ASSERT_EQ(fcntl(worker_->wake_fd(), F_SETFL, 0), 0);
+  EXPECT_NE(fcntl(server_->wake_fd(), F_GETFL) & O_NONBLOCK, 0);
+  ASSERT_TRUE(worker_->reader().SleepOnEventFd());
+  EXPECT_TRUE(server_->Send(Bytes(10, 1)).ok());
+  EXPECT_EQ(Drain(*worker_).size(), 1u);
+}
+
 TEST_F(ChannelPair, QuietMessagesWakeNobody) {
   ASSERT_TRUE(worker_->reader().SleepOnEventFd());
   ASSERT_TRUE(server_->Send(Bytes(10, 1), true).ok());

@@ -37,8 +37,60 @@ constexpr uint32_t kMaxDimensions = 64;
 
 // The fewest bytes that each takes.
 constexpr size_t kLeastTensor = 11;
-constexpr size_t kLeastRequest = 45;
+constexpr size_t kLeastRequest = 49;
 constexpr size_t kLeastResponse = 18;
+
+void PutFlag(WireWriter& out, bool flag) { out.Put(static_cast<uint8_t>(flag ? 1 : 0)); }
+
+bool GetFlag(WireReader& in) {
+  const auto flag = in.Get<uint8_t>();
+  if (flag > 1) in.Fail();
+  return flag == 1;
+}
+
+void PutRequest(WireWriter& out, const RequestMessage& request) {
+  out.Put(request.id);
+  out.PutText(request.request_id);
+  const auto* number = std::get_if<uint64_t>(&request.correlation_id);
+  PutFlag(out, number == nullptr);
+  if (number) {
+    out.Put(*number);
+  } else {
+    out.PutText(std::get<std::string_view>(request.correlation_id));
+  }
+  out.Put(request.flags);
+  out.Put(request.timeout_us);
+  out.PutText(request.parameters_json);
+  out.Put(request.cancel_slot);
+  out.PutText(request.trace_context);
+  out.Put(static_cast<uint32_t>(request.requested_outputs.size()));
+  for (std::string_view output : request.requested_outputs) out.PutText(output);
+  out.Put(static_cast<uint32_t>(request.inputs.size()));
+  for (const TensorMessage& input : request.inputs) EncodeTensor(out, input);
+}
+
+RequestMessage GetRequest(WireReader& in) {
+  RequestMessage request;
+  request.id = in.Get<uint64_t>();
+  request.request_id = in.GetText();
+  if (GetFlag(in)) {
+    request.correlation_id = in.GetText();
+  } else {
+    request.correlation_id = in.Get<uint64_t>();
+  }
+  request.flags = in.Get<uint32_t>();
+  request.timeout_us = in.Get<uint64_t>();
+  request.parameters_json = in.GetText();
+  request.cancel_slot = in.Get<uint32_t>();
+  request.trace_context = in.GetText();
+  const uint32_t outputs = in.GetCount(4);
+  request.requested_outputs.reserve(outputs);
+  for (uint32_t k = 0; k < outputs; ++k) request.requested_outputs.push_back(in.GetText());
+  const uint32_t inputs = in.GetCount(kLeastTensor);
+  request.inputs.reserve(inputs);
+  for (uint32_t k = 0; k < inputs && in.ok(); ++k) request.inputs.push_back(DecodeTensor(in));
+  return request;
+}
 
 void PutResponse(WireWriter& out, const ResponseMessage& message) {
   out.Put(message.request_id);
@@ -139,25 +191,7 @@ void Encode(std::vector<std::byte>& out, const ExecuteMessage& message) {
   WireWriter writer = Begin(out, MessageType::kExecute);
   writer.Put(message.execution_id);
   writer.Put(static_cast<uint32_t>(message.requests.size()));
-  for (const RequestMessage& request : message.requests) {
-    writer.Put(request.id);
-    writer.PutText(request.request_id);
-    const auto* number = std::get_if<uint64_t>(&request.correlation_id);
-    writer.Put(static_cast<uint8_t>(number ? 0 : 1));
-    if (number) {
-      writer.Put(*number);
-    } else {
-      writer.PutText(std::get<std::string_view>(request.correlation_id));
-    }
-    writer.Put(request.flags);
-    writer.Put(request.timeout_us);
-    writer.PutText(request.parameters_json);
-    writer.Put(request.cancel_slot);
-    writer.Put(static_cast<uint32_t>(request.requested_outputs.size()));
-    for (std::string_view output : request.requested_outputs) writer.PutText(output);
-    writer.Put(static_cast<uint32_t>(request.inputs.size()));
-    for (const TensorMessage& input : request.inputs) EncodeTensor(writer, input);
-  }
+  for (const RequestMessage& request : message.requests) PutRequest(writer, request);
 }
 
 bool Decode(std::span<const std::byte> in, ExecuteMessage& message) {
@@ -166,28 +200,123 @@ bool Decode(std::span<const std::byte> in, ExecuteMessage& message) {
   const uint32_t requests = reader.GetCount(kLeastRequest);
   message.requests.clear();
   message.requests.reserve(requests);
-  for (uint32_t i = 0; i < requests && reader.ok(); ++i) {
-    RequestMessage& request = message.requests.emplace_back();
-    request.id = reader.Get<uint64_t>();
-    request.request_id = reader.GetText();
-    const auto is_text = reader.Get<uint8_t>();
-    if (is_text > 1) reader.Fail();
-    if (is_text == 0) {
-      request.correlation_id = reader.Get<uint64_t>();
-    } else {
-      request.correlation_id = reader.GetText();
-    }
-    request.flags = reader.Get<uint32_t>();
-    request.timeout_us = reader.Get<uint64_t>();
-    request.parameters_json = reader.GetText();
-    request.cancel_slot = reader.Get<uint32_t>();
-    const uint32_t outputs = reader.GetCount(4);
-    request.requested_outputs.reserve(outputs);
-    for (uint32_t k = 0; k < outputs; ++k) request.requested_outputs.push_back(reader.GetText());
-    const uint32_t inputs = reader.GetCount(kLeastTensor);
-    request.inputs.reserve(inputs);
-    for (uint32_t k = 0; k < inputs && reader.ok(); ++k) request.inputs.push_back(DecodeTensor(reader));
+  for (uint32_t i = 0; i < requests && reader.ok(); ++i) message.requests.push_back(GetRequest(reader));
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const CallMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kCall);
+  writer.PutText(message.model_name);
+  writer.Put(message.model_version);
+  writer.Put(message.blocked_execution);
+  writer.Put(message.traced_request);
+  PutFlag(writer, message.decoupled);
+  PutRequest(writer, message.request);
+}
+
+bool Decode(std::span<const std::byte> in, CallMessage& message) {
+  WireReader reader = Open(in, MessageType::kCall);
+  message.model_name = reader.GetText();
+  message.model_version = reader.Get<int64_t>();
+  message.blocked_execution = reader.Get<uint64_t>();
+  message.traced_request = reader.Get<uint64_t>();
+  message.decoupled = GetFlag(reader);
+  message.request = GetRequest(reader);
+  return Complete(reader) && message.request.id != 0;
+}
+
+void Encode(std::vector<std::byte>& out, const CancelCallMessage& message) {
+  Begin(out, MessageType::kCancelCall).Put(message.call_id);
+}
+
+bool Decode(std::span<const std::byte> in, CancelCallMessage& message) {
+  WireReader reader = Open(in, MessageType::kCancelCall);
+  message.call_id = reader.Get<uint64_t>();
+  return Complete(reader);
+}
+
+void EncodeCallResponse(std::vector<std::byte>& out, const ResponseMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kCallResponse);
+  PutResponse(writer, message);
+}
+
+bool DecodeCallResponse(std::span<const std::byte> in, ResponseMessage& message) {
+  WireReader reader = Open(in, MessageType::kCallResponse);
+  message = GetResponse(reader);
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const AskMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kAsk);
+  writer.Put(message.ask_id);
+  writer.Put(message.topic);
+  writer.PutText(message.text);
+  writer.Put(static_cast<uint32_t>(message.attachments.size()));
+  for (const AskMessage::Attachment& attachment : message.attachments) {
+    writer.PutText(attachment.name);
+    writer.PutBytes(attachment.bytes);
   }
+}
+
+bool Decode(std::span<const std::byte> in, AskMessage& message) {
+  WireReader reader = Open(in, MessageType::kAsk);
+  message.ask_id = reader.Get<uint64_t>();
+  const auto topic = reader.Get<uint8_t>();
+  if (topic < static_cast<uint8_t>(AskTopic::kLoadModel) || topic > static_cast<uint8_t>(AskTopic::kMetric)) {
+    reader.Fail();
+  }
+  message.topic = static_cast<AskTopic>(topic);
+  message.text = reader.GetText();
+  const uint32_t attachments = reader.GetCount(8);
+  message.attachments.clear();
+  message.attachments.reserve(attachments);
+  for (uint32_t i = 0; i < attachments && reader.ok(); ++i) {
+    AskMessage::Attachment& attachment = message.attachments.emplace_back();
+    attachment.name = reader.GetText();
+    attachment.bytes = reader.GetBytes();
+  }
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const AnswerMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kAnswer);
+  writer.Put(message.ask_id);
+  writer.Put(message.code);
+  writer.PutText(message.error);
+  writer.PutText(message.text);
+}
+
+bool Decode(std::span<const std::byte> in, AnswerMessage& message) {
+  WireReader reader = Open(in, MessageType::kAnswer);
+  message.ask_id = reader.Get<uint64_t>();
+  message.code = GetStatusCode(reader);
+  message.error = reader.GetText();
+  message.text = reader.GetText();
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const CheckReadyMessage& message) {
+  Begin(out, MessageType::kCheckReady).Put(message.check_id);
+}
+
+bool Decode(std::span<const std::byte> in, CheckReadyMessage& message) {
+  WireReader reader = Open(in, MessageType::kCheckReady);
+  message.check_id = reader.Get<uint64_t>();
+  return Complete(reader);
+}
+
+void Encode(std::vector<std::byte>& out, const ReadinessMessage& message) {
+  WireWriter writer = Begin(out, MessageType::kReadiness);
+  writer.Put(message.check_id);
+  PutFlag(writer, message.ready);
+  writer.PutText(message.reason);
+}
+
+bool Decode(std::span<const std::byte> in, ReadinessMessage& message) {
+  WireReader reader = Open(in, MessageType::kReadiness);
+  message.check_id = reader.Get<uint64_t>();
+  message.ready = GetFlag(reader);
+  message.reason = reader.GetText();
   return Complete(reader);
 }
 
@@ -209,6 +338,7 @@ void Encode(std::vector<std::byte>& out, const LoadedMessage& message) {
   writer.Put(message.code);
   writer.PutText(message.error);
   writer.PutText(message.auto_completed_config);
+  PutFlag(writer, message.has_readiness_hook);
 }
 
 bool Decode(std::span<const std::byte> in, LoadedMessage& message) {
@@ -216,6 +346,7 @@ bool Decode(std::span<const std::byte> in, LoadedMessage& message) {
   message.code = GetStatusCode(reader);
   message.error = reader.GetText();
   message.auto_completed_config = reader.GetText();
+  message.has_readiness_hook = GetFlag(reader);
   return Complete(reader);
 }
 
@@ -238,6 +369,8 @@ void Encode(std::vector<std::byte>& out, const ExecutedMessage& message) {
   writer.Put(message.output_end_ns);
   writer.Put(static_cast<uint32_t>(message.responses.size()));
   for (const ResponseMessage& response : message.responses) PutResponse(writer, response);
+  writer.Put(static_cast<uint32_t>(message.rescheduled.size()));
+  for (uint64_t id : message.rescheduled) writer.Put(id);
 }
 
 bool Decode(std::span<const std::byte> in, ExecutedMessage& message) {
@@ -250,6 +383,10 @@ bool Decode(std::span<const std::byte> in, ExecutedMessage& message) {
   message.responses.clear();
   message.responses.reserve(responses);
   for (uint32_t i = 0; i < responses && reader.ok(); ++i) message.responses.push_back(GetResponse(reader));
+  const uint32_t rescheduled = reader.GetCount(8);
+  message.rescheduled.clear();
+  message.rescheduled.reserve(rescheduled);
+  for (uint32_t i = 0; i < rescheduled; ++i) message.rescheduled.push_back(reader.Get<uint64_t>());
   return Complete(reader);
 }
 

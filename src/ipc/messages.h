@@ -21,16 +21,23 @@ namespace braid {
 
 enum class MessageType : uint8_t {
   // Server to worker.
-  kLoad = 1,      // LoadMessage: import the model and initialise it
-  kExecute = 2,   // ExecuteMessage
-  kFinalize = 3,  // no body: call finalize and exit
+  kLoad = 1,          // LoadMessage: import the model and initialise it
+  kExecute = 2,       // ExecuteMessage
+  kFinalize = 3,      // no body: call finalize and exit
+  kCheckReady = 4,    // CheckReadyMessage: ask the model's is_ready(); may come during an execution
+  kAnswer = 5,        // AnswerMessage: the answer to kAsk
+  kCallResponse = 6,  // ResponseMessage: one response to a kCall; its request_id is the call's id
   // Worker to server.
-  kHello = 16,      // HelloMessage: the channel is open
-  kLoaded = 17,     // LoadedMessage: the answer to kLoad
-  kExecuted = 18,   // ExecutedMessage: user code has returned from an execution
-  kResponse = 19,   // ResponseMessage: one response, apart from a returning execution
-  kLog = 20,        // LogMessage
-  kFinalized = 21,  // no body: finalize has returned, the worker exits
+  kHello = 16,       // HelloMessage: the channel is open
+  kLoaded = 17,      // LoadedMessage: the answer to kLoad
+  kExecuted = 18,    // ExecutedMessage: user code has returned from an execution
+  kResponse = 19,    // ResponseMessage: one response, apart from a returning execution
+  kLog = 20,         // LogMessage
+  kFinalized = 21,   // no body: finalize has returned, the worker exits
+  kCall = 22,        // CallMessage: user code runs a request on a servable (BLS)
+  kCancelCall = 23,  // CancelCallMessage
+  kAsk = 24,         // AskMessage: user code asks something of the server
+  kReadiness = 25,   // ReadinessMessage: the answer to kCheckReady
   // Both ways.
   kRelease = 32,        // ReleaseMessage: memory of the receiver that the sender needs no more
   kRetireSegment = 33,  // u32: a segment of the sender that will be named no more
@@ -91,6 +98,7 @@ struct RequestMessage {
   uint64_t timeout_us = 0;
   std::string_view parameters_json;
   uint32_t cancel_slot = kNoCancelSlot;             // index into ChannelHeader::cancelled
+  std::string_view trace_context;                   // JSON text for trace().get_context(); "" for none
   std::vector<std::string_view> requested_outputs;  // empty: all outputs of the configuration
   std::vector<TensorMessage> inputs;
 };
@@ -114,7 +122,8 @@ struct LoadedMessage {
   StatusCode code = StatusCode::kOk;
   std::string_view error;  // the text of the Python exception
   std::string_view
-      auto_completed_config;  // kAutoComplete: JSON text; empty when the model has no such function
+      auto_completed_config;        // kAutoComplete: JSON text; empty when the model has no such function
+  bool has_readiness_hook = false;  // the model has is_ready()
 };
 void Encode(std::vector<std::byte>& out, const LoadedMessage& message);
 bool Decode(std::span<const std::byte> in, LoadedMessage& message);
@@ -140,9 +149,84 @@ struct ExecutedMessage {
   int64_t output_end_ns = 0;
   // The responses that execute() returned; none for requests that are answered otherwise.
   std::vector<ResponseMessage> responses;
+  // RequestMessage::id of the requests that user code has released to be scheduled again; the worker has let
+  // go of them, and no response of this execution is for them.
+  std::vector<uint64_t> rescheduled;
 };
 void Encode(std::vector<std::byte>& out, const ExecutedMessage& message);
 bool Decode(std::span<const std::byte> in, ExecutedMessage& message);
+
+// A request of user code to a servable of the server. Its responses come as kCallResponse, the last of them
+// marked final. Errors come as responses too.
+struct CallMessage {
+  std::string_view model_name;
+  int64_t model_version = -1;
+  // The id of the execution that cannot return before this call has ended, as far as the worker can tell (a
+  // blocking call on the thread that runs execute); 0 when there is none. So that a cycle is found.
+  uint64_t blocked_execution = 0;
+  // The request of this model's whose trace the call belongs to, by its RequestMessage::id; 0 for none.
+  uint64_t traced_request = 0;
+  // Whether the caller can take any number of responses.
+  bool decoupled = false;
+  // `id` is the worker's name for the call, unique in its process; never 0.
+  RequestMessage request;
+};
+void Encode(std::vector<std::byte>& out, const CallMessage& message);
+bool Decode(std::span<const std::byte> in, CallMessage& message);
+
+// The caller needs no further response. The final response still comes, with the code CANCELLED or another.
+struct CancelCallMessage {
+  uint64_t call_id = 0;
+};
+void Encode(std::vector<std::byte>& out, const CancelCallMessage& message);
+bool Decode(std::span<const std::byte> in, CancelCallMessage& message);
+
+// A response to a call: as kResponse, under the type kCallResponse.
+void EncodeCallResponse(std::vector<std::byte>& out, const ResponseMessage& message);
+bool DecodeCallResponse(std::span<const std::byte> in, ResponseMessage& message);
+
+enum class AskTopic : uint8_t {
+  kLoadModel = 1,     // {"model_name", "config"}, with files as attachments
+  kUnloadModel = 2,   // {"model_name", "unload_dependents"}
+  kIsModelReady = 3,  // {"model_name", "model_version"}; answered by "true" or "false"
+  kMetric = 4,        // an operation on custom metrics
+};
+
+struct AskMessage {
+  uint64_t ask_id = 0;  // 0: no answer is wanted
+  AskTopic topic = AskTopic::kLoadModel;
+  std::string_view text;  // JSON, by topic
+  struct Attachment {
+    std::string_view name;
+    std::span<const std::byte> bytes;
+  };
+  std::vector<Attachment> attachments;
+};
+void Encode(std::vector<std::byte>& out, const AskMessage& message);
+bool Decode(std::span<const std::byte> in, AskMessage& message);
+
+struct AnswerMessage {
+  uint64_t ask_id = 0;
+  StatusCode code = StatusCode::kOk;
+  std::string_view error;
+  std::string_view text;  // JSON, by topic
+};
+void Encode(std::vector<std::byte>& out, const AnswerMessage& message);
+bool Decode(std::span<const std::byte> in, AnswerMessage& message);
+
+struct CheckReadyMessage {
+  uint64_t check_id = 0;
+};
+void Encode(std::vector<std::byte>& out, const CheckReadyMessage& message);
+bool Decode(std::span<const std::byte> in, CheckReadyMessage& message);
+
+struct ReadinessMessage {
+  uint64_t check_id = 0;
+  bool ready = false;
+  std::string_view reason;  // why not
+};
+void Encode(std::vector<std::byte>& out, const ReadinessMessage& message);
+bool Decode(std::span<const std::byte> in, ReadinessMessage& message);
 
 struct LogMessage {
   uint8_t level = 0;  // LogLevel

@@ -58,6 +58,19 @@ void ExpectEqual(const ResponseMessage& a, const ResponseMessage& b) {
   ExpectEqual(a.outputs, b.outputs);
 }
 
+void ExpectEqual(const RequestMessage& a, const RequestMessage& b) {
+  EXPECT_EQ(a.id, b.id);
+  EXPECT_EQ(a.request_id, b.request_id);
+  EXPECT_EQ(a.correlation_id, b.correlation_id);
+  EXPECT_EQ(a.flags, b.flags);
+  EXPECT_EQ(a.timeout_us, b.timeout_us);
+  EXPECT_EQ(a.parameters_json, b.parameters_json);
+  EXPECT_EQ(a.cancel_slot, b.cancel_slot);
+  EXPECT_EQ(a.trace_context, b.trace_context);
+  EXPECT_EQ(a.requested_outputs, b.requested_outputs);
+  ExpectEqual(a.inputs, b.inputs);
+}
+
 std::vector<TensorMessage> SomeTensors() {
   return {
       {.name = "INPUT0", .type = DataType::kFp32, .shape = {2, 2}, .bytes = BytesOf("0123456789abcdef")},
@@ -104,6 +117,7 @@ ExecuteMessage SomeExecute() {
                               .timeout_us = 1'000'000,
                               .parameters_json = R"({"a":1})",
                               .cancel_slot = 4095,
+                              .trace_context = R"({"traceparent":"00-1-2-01"})",
                               .requested_outputs = {"OUTPUT0", "OUTPUT1"},
                               .inputs = SomeTensors()});
   message.requests.push_back({.id = 2, .correlation_id = std::string_view("text")});
@@ -128,7 +142,24 @@ ExecutedMessage SomeExecuted() {
           .input_end_ns = INT64_MIN,
           .infer_end_ns = INT64_MAX,
           .output_end_ns = -1,
-          .responses = {SomeResponse(), SomeError(), {.request_id = 3, .has_response = false}}};
+          .responses = {SomeResponse(), SomeError(), {.request_id = 3, .has_response = false}},
+          .rescheduled = {1, UINT64_MAX}};
+}
+
+CallMessage SomeCall() {
+  return {.model_name = "callee",
+          .model_version = -1,
+          .blocked_execution = 9,
+          .traced_request = UINT64_MAX,
+          .decoupled = true,
+          .request = SomeExecute().requests[0]};
+}
+
+AskMessage SomeAsk() {
+  return {.ask_id = 4,
+          .topic = AskTopic::kMetric,
+          .text = R"({"model_name":"m"})",
+          .attachments = {{"file:1/model.py", BytesOf("import os")}, {"", {}}}};
 }
 
 ReleaseMessage SomeRelease() { return {{{1, 2, 0}, {UINT32_MAX, UINT64_MAX, 0}, {0, 0, 0}}}; }
@@ -162,17 +193,7 @@ TEST(Messages, ExecuteKeepsEveryField) {
   EXPECT_EQ(m.execution_id, UINT64_MAX);
   ASSERT_EQ(m.requests.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
-    const RequestMessage& a = m.requests[i];
-    const RequestMessage& b = sent.requests[i];
-    EXPECT_EQ(a.id, b.id);
-    EXPECT_EQ(a.request_id, b.request_id);
-    EXPECT_EQ(a.correlation_id, b.correlation_id);
-    EXPECT_EQ(a.flags, b.flags);
-    EXPECT_EQ(a.timeout_us, b.timeout_us);
-    EXPECT_EQ(a.parameters_json, b.parameters_json);
-    EXPECT_EQ(a.cancel_slot, b.cancel_slot);
-    EXPECT_EQ(a.requested_outputs, b.requested_outputs);
-    ExpectEqual(a.inputs, b.inputs);
+    ExpectEqual(m.requests[i], sent.requests[i]);
   }
 }
 
@@ -184,13 +205,14 @@ TEST(Messages, HelloAndLoadedKeepEveryField) {
   EXPECT_EQ(hello.python_version, "3.11.2");
   EXPECT_EQ(hello.numpy_version, "1.24.2");
 
-  encoded = Encoding(LoadedMessage{StatusCode::kInternal, "it failed", "{}"});
+  encoded = Encoding(LoadedMessage{StatusCode::kInternal, "it failed", "{}", true});
   EXPECT_EQ(TypeOf(encoded), MessageType::kLoaded);
   LoadedMessage loaded;
   ASSERT_TRUE(Decode(encoded, loaded));
   EXPECT_EQ(loaded.code, StatusCode::kInternal);
   EXPECT_EQ(loaded.error, "it failed");
   EXPECT_EQ(loaded.auto_completed_config, "{}");
+  EXPECT_TRUE(loaded.has_readiness_hook);
 }
 
 TEST(Messages, ResponseKeepsEveryField) {
@@ -216,6 +238,77 @@ TEST(Messages, ExecutedKeepsEveryField) {
   EXPECT_EQ(m.output_end_ns, -1);
   ASSERT_EQ(m.responses.size(), sent.responses.size());
   for (size_t i = 0; i < sent.responses.size(); ++i) ExpectEqual(m.responses[i], sent.responses[i]);
+  EXPECT_EQ(m.rescheduled, sent.rescheduled);
+}
+
+TEST(Messages, CallAndItsCancellationKeepEveryField) {
+  const CallMessage sent = SomeCall();
+  Encoded encoded = Encoding(sent);
+  EXPECT_EQ(TypeOf(encoded), MessageType::kCall);
+  CallMessage m;
+  ASSERT_TRUE(Decode(encoded, m));
+  EXPECT_EQ(m.model_name, "callee");
+  EXPECT_EQ(m.model_version, -1);
+  EXPECT_EQ(m.blocked_execution, 9u);
+  EXPECT_EQ(m.traced_request, UINT64_MAX);
+  EXPECT_TRUE(m.decoupled);
+  ExpectEqual(m.request, sent.request);
+  // A call without a name could not be answered.
+  CallMessage nameless = sent;
+  nameless.request.id = 0;
+  EXPECT_FALSE(Decode(Encoding(nameless), m));
+
+  encoded = Encoding(CancelCallMessage{UINT64_MAX});
+  EXPECT_EQ(TypeOf(encoded), MessageType::kCancelCall);
+  CancelCallMessage cancel;
+  ASSERT_TRUE(Decode(encoded, cancel));
+  EXPECT_EQ(cancel.call_id, UINT64_MAX);
+
+  EncodeCallResponse(encoded, SomeResponse());
+  EXPECT_EQ(TypeOf(encoded), MessageType::kCallResponse);
+  ResponseMessage response;
+  ASSERT_TRUE(DecodeCallResponse(encoded, response));
+  ExpectEqual(response, SomeResponse());
+}
+
+TEST(Messages, AskAndAnswerKeepEveryField) {
+  const AskMessage sent = SomeAsk();
+  Encoded encoded = Encoding(sent);
+  EXPECT_EQ(TypeOf(encoded), MessageType::kAsk);
+  AskMessage m;
+  ASSERT_TRUE(Decode(encoded, m));
+  EXPECT_EQ(m.ask_id, 4u);
+  EXPECT_EQ(m.topic, AskTopic::kMetric);
+  EXPECT_EQ(m.text, sent.text);
+  ASSERT_EQ(m.attachments.size(), 2u);
+  EXPECT_EQ(m.attachments[0].name, "file:1/model.py");
+  EXPECT_EQ(TextOf(m.attachments[0].bytes), "import os");
+  EXPECT_EQ(m.attachments[1].name, "");
+  EXPECT_EQ(m.attachments[1].bytes.size(), 0u);
+
+  encoded = Encoding(AnswerMessage{4, StatusCode::kNotFound, "no such model", "true"});
+  EXPECT_EQ(TypeOf(encoded), MessageType::kAnswer);
+  AnswerMessage answer;
+  ASSERT_TRUE(Decode(encoded, answer));
+  EXPECT_EQ(answer.ask_id, 4u);
+  EXPECT_EQ(answer.code, StatusCode::kNotFound);
+  EXPECT_EQ(answer.error, "no such model");
+  EXPECT_EQ(answer.text, "true");
+}
+
+TEST(Messages, ReadinessKeepsEveryField) {
+  Encoded encoded = Encoding(CheckReadyMessage{3});
+  EXPECT_EQ(TypeOf(encoded), MessageType::kCheckReady);
+  CheckReadyMessage check;
+  ASSERT_TRUE(Decode(encoded, check));
+  EXPECT_EQ(check.check_id, 3u);
+  encoded = Encoding(ReadinessMessage{3, true, "why"});
+  EXPECT_EQ(TypeOf(encoded), MessageType::kReadiness);
+  ReadinessMessage readiness;
+  ASSERT_TRUE(Decode(encoded, readiness));
+  EXPECT_EQ(readiness.check_id, 3u);
+  EXPECT_TRUE(readiness.ready);
+  EXPECT_EQ(readiness.reason, "why");
 }
 
 TEST(Messages, LogKeepsEveryField) {
@@ -285,13 +378,28 @@ std::vector<Sample> Samples() {
       {"load", Encoding(SomeLoad()), Recode<LoadMessage>},
       {"execute", Encoding(SomeExecute()), Recode<ExecuteMessage>},
       {"hello", Encoding(HelloMessage{"3.11.2", "1.24.2"}), Recode<HelloMessage>},
-      {"loaded", Encoding(LoadedMessage{StatusCode::kInternal, "it failed", "{}"}), Recode<LoadedMessage>},
+      {"loaded", Encoding(LoadedMessage{StatusCode::kInternal, "it failed", "{}", true}),
+       Recode<LoadedMessage>},
       {"response", Encoding(SomeResponse()), Recode<ResponseMessage>},
       {"error", Encoding(SomeError()), Recode<ResponseMessage>},
       {"executed", Encoding(SomeExecuted()), Recode<ExecutedMessage>},
       {"log", Encoding(LogMessage{3, "model.py", 77, "text"}), Recode<LogMessage>},
       {"release", Encoding(SomeRelease()), Recode<ReleaseMessage>},
+      {"call", Encoding(SomeCall()), Recode<CallMessage>},
+      {"cancel call", Encoding(CancelCallMessage{3}), Recode<CancelCallMessage>},
+      {"ask", Encoding(SomeAsk()), Recode<AskMessage>},
+      {"answer", Encoding(AnswerMessage{4, StatusCode::kOk, "", "{}"}), Recode<AnswerMessage>},
+      {"check", Encoding(CheckReadyMessage{3}), Recode<CheckReadyMessage>},
+      {"readiness", Encoding(ReadinessMessage{3, false, "why"}), Recode<ReadinessMessage>},
   };
+  Encoded call_response;
+  EncodeCallResponse(call_response, SomeResponse());
+  samples.push_back({"call response", call_response, [](std::span<const std::byte> in, Encoded& out) {
+                       ResponseMessage message;
+                       if (!DecodeCallResponse(in, message)) return false;
+                       EncodeCallResponse(out, message);
+                       return true;
+                     }});
   Encoded retire;
   EncodeRetireSegment(retire, 7);
   samples.push_back({"retire", retire, [](std::span<const std::byte> in, Encoded& out) {

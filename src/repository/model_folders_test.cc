@@ -1,14 +1,10 @@
 #include "repository/model_folders.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 
 #include "config/testing/scratch_folder.h"
-#include "repository/temporary_folder.h"
 #include "repository/version_policy.h"
 
 namespace braid {
@@ -78,24 +74,6 @@ TEST(ListVersions, IgnoresOtherNames) {
   std::vector<std::string> ignored;
   EXPECT_EQ(*ListVersions(*folder, &ignored), std::vector<int64_t>({1, 2, 10}));
   EXPECT_EQ(ignored, std::vector<std::string>({"0", "007"}));
-}
-
-TEST(TemporaryFolder, RemovesWhatKilledServersLeft) {
-  ScratchFolder scratch;
-  auto in_use = TemporaryFolder::Create(scratch.path());
-  ASSERT_TRUE(in_use.ok());
-  scratch.Write("braid-files-dead/m/1/model.py", "");
-  scratch.Write("braid-files-young/m/1/model.py", "");
-  scratch.Write("other/file", "");
-  struct timespec old[2] = {};
-  for (const std::string& path : {scratch / "braid-files-dead", (*in_use)->path()}) {
-    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
-  }
-  TemporaryFolder::RemoveAbandoned(scratch.path());
-  EXPECT_FALSE(std::filesystem::exists(scratch / "braid-files-dead"));
-  EXPECT_TRUE(std::filesystem::exists(scratch / "braid-files-young"));
-  EXPECT_TRUE(std::filesystem::exists(scratch / "other"));
-  EXPECT_TRUE(std::filesystem::exists((*in_use)->path()));
 }
 
 }  // namespace

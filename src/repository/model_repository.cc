@@ -1,7 +1,6 @@
 #include "repository/model_repository.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <limits>
@@ -14,14 +13,15 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/temporary_folder.h"
 #include "base/thread.h"
 #include "config/config_json.h"
 #include "config/folder.h"
 #include "config/guess_backend.h"
 #include "config/model_config.h"
+#include "repository/dependencies.h"
 #include "repository/model_folders.h"
 #include "repository/parallel.h"
-#include "repository/temporary_folder.h"
 #include "repository/version_loader.h"
 #include "repository/version_policy.h"
 
@@ -39,11 +39,16 @@ constexpr int64_t kDrainSliceNs = 100 * kMillisecondNs;
 constexpr int64_t kFinalizeNs = 5 * kSecondNs;
 // How long a stop may go on after its deadline before the caller of Shutdown() no longer waits for it.
 constexpr int64_t kStopGraceNs = 2 * kSecondNs;
+// Of the folders with the files of load requests.
+constexpr std::string_view kFilesPrefix = "braid-files-";
 
 // Every fault in reading a model from disk or from a request is answered by this; the reason is in the log.
 Status PollFailed(const std::string& model) {
   return InternalError("failed to load '" + model + "', failed to poll from model repository");
 }
+
+// How the text of a failed load begins.
+std::string LoadFailed(const std::string& model) { return "load failed for model '" + model + "': "; }
 
 Status Busy(const std::string& model) {
   return UnavailableError("a related model '" + model +
@@ -60,12 +65,16 @@ bool HasPathTraversal(std::string_view name) {
 class ModelRepository::Impl {
  public:
   Impl(RepositoryOptions options, Catalog& catalog, std::vector<Backend*> backends, ServableFactory factory,
-       Logger& log)
+       EnsembleFactory ensembles, Logger& log)
       : options_(std::move(options)),
         catalog_(catalog),
         log_(log),
         folders_(options_.model_repositories),
-        loader_(options_, std::move(backends), std::move(factory)) {}
+        loader_(options_, std::move(backends), std::move(factory),
+                [this, ensembles = std::move(ensembles)](ServableInfo info) {
+                  return ensembles(std::move(info),
+                                   [this](const std::string& model) { return WhyMissing(model); });
+                }) {}
 
   ~Impl() { BRAID_CHECK(!poller_.joinable() && drains_.empty()); }
 
@@ -73,7 +82,7 @@ class ModelRepository::Impl {
   Status Shutdown(int64_t deadline_ns);
   void ScanOnce();
   Status Load(const LoadRequest& request);
-  Status Unload(const std::string& name);
+  Status Unload(const std::string& name, bool unload_dependents);
 
   bool serving() const {
     std::lock_guard lock(mutex_);
@@ -102,6 +111,13 @@ class ModelRepository::Impl {
     // What the last successful load was asked for.
     std::optional<std::string> config_json;
     bool from_files = false;
+    // Of an ensemble: what it uses, and of what state of that it was made, or last tried to be.
+    std::set<std::string> uses;
+    uint64_t uses_key = 0;
+    uint64_t tried_uses_key = 0;
+    // Why the last load failed; whether it could not even be read.
+    Status fault;
+    bool unreadable = false;
   };
 
   // What a load is going to do.
@@ -109,6 +125,8 @@ class ModelRepository::Impl {
     ModelSource source;
     uint64_t fingerprint = 0;
     std::map<int64_t, uint64_t> keys;  // the versions to serve
+    std::set<std::string> uses;
+    uint64_t uses_key = 0;
   };
 
   // Counts work that Shutdown() has to wait for. Given out while the repository takes work.
@@ -129,16 +147,27 @@ class ModelRepository::Impl {
   std::unique_ptr<Activity> BeginActivity();
 
   Status CheckOptions() const;
-  Status LoadModel(const LoadRequest& request);
-  Status LoadClaimed(const LoadRequest& request);
+  // Loads models together with those they use, in order. Status by name, of those that were asked for and of
+  // those they use. Errors: UNAVAILABLE, when one of them is being loaded already.
+  Result<std::map<std::string, Status>> LoadTogether(const std::vector<LoadRequest>& wanted);
+  Status Claim(const std::map<std::string, LoadRequest>& requests);
+  void LoadAndRelease(const LoadRequest& request, const Dependencies& uses, Status& status);
+  std::set<std::string> LookForUses(const LoadRequest& request) const;
+  std::optional<std::set<std::string>> WhatItKeeps(const std::string& name) const;
+  void RefreshEnsembles();
+  uint64_t UsesKeyLocked(const std::set<std::string>& uses) const;
+  Dependencies UsesLocked() const;
+  std::string WhyMissing(const std::string& model) const;
+  Status LoadClaimed(const LoadRequest& request, const Dependencies& uses);
   Result<Plan> MakePlan(const LoadRequest& request);
   Result<ModelSource> OpenSource(const LoadRequest& request);
   Result<std::optional<inference::ModelConfig>> ReadConfig(const LoadRequest& request,
                                                            const Folder& folder) const;
   Status FillBackend(inference::ModelConfig& config, const Folder& folder,
                      const std::vector<int64_t>& versions) const;
-  Status Apply(const LoadRequest& request, Plan& plan);
-  Result<std::shared_ptr<Servable>> BuildVersion(const ModelSource& source, int64_t version);
+  Status Apply(const LoadRequest& request, Plan& plan, const Dependencies& uses);
+  Result<std::shared_ptr<Servable>> BuildVersion(const ModelSource& source, int64_t version,
+                                                 const Dependencies& uses);
   void Discard(Servable& servable);
 
   Status UnloadModel(const std::string& name);
@@ -206,7 +235,7 @@ Status ModelRepository::Impl::Start() {
   if (!activity) return UnavailableError("Server exiting");
   BRAID_RETURN_IF_ERROR(CheckOptions());
   BRAID_ASSIGN_OR_RETURN(const auto names, folders_.Names());
-  TemporaryFolder::RemoveAbandoned(options_.temporary_directory);
+  TemporaryFolder::RemoveAbandoned(options_.temporary_directory, kFilesPrefix);
   {
     std::lock_guard lock(mutex_);
     BRAID_CHECK(phase_ == Phase::kNew || phase_ == Phase::kExiting);
@@ -221,11 +250,13 @@ Status ModelRepository::Impl::Start() {
   } else {
     wanted.insert(options_.startup_models.begin(), options_.startup_models.end());
   }
-  const std::vector<std::string> order(wanted.begin(), wanted.end());
-  std::atomic<bool> all_loaded{true};
-  ParallelFor(order.size(), options_.load_thread_count, [&](size_t i) {
-    if (!LoadModel({.model_name = order[i], .config_json = {}, .files = {}}).ok()) all_loaded = false;
-  });
+  std::vector<LoadRequest> requests;
+  for (const std::string& name : wanted) {
+    requests.push_back({.model_name = name, .config_json = {}, .files = {}});
+  }
+  const auto loaded = LoadTogether(requests);
+  const bool all_loaded = loaded.ok() && std::all_of(loaded->begin(), loaded->end(),
+                                                     [](const auto& model) { return model.second.ok(); });
 
   std::lock_guard lock(mutex_);
   if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
@@ -261,6 +292,7 @@ Status ModelRepository::Impl::Shutdown(int64_t deadline_ns) {
     shutdown_deadline_ns_ = deadline_ns;
     changed_.notify_all();
   }
+  loader_.BeginShutdown();
   // A model that answers may be waiting for another, so none closes before all are at rest.
   const auto all = catalog_.All();
   auto at_rest = [&all] {
@@ -348,7 +380,7 @@ void ModelRepository::Impl::ScanOnce() {
     return;
   }
 
-  std::vector<std::string> to_load;
+  std::vector<LoadRequest> to_load;
   for (const auto& [name, count] : *names) {
     std::optional<uint64_t> now;
     if (auto folder = folders_.Open(name); folder.ok()) now = FingerprintOf(*folder).whole;
@@ -356,7 +388,9 @@ void ModelRepository::Impl::ScanOnce() {
     auto it = models_.find(name);
     const bool known = it != models_.end();
     // A model in two repositories has no fingerprint; what it served before stays.
-    if (!known || it->second.served.empty() || (now && now != it->second.tried)) to_load.push_back(name);
+    if (!known || it->second.served.empty() || (now && now != it->second.tried)) {
+      to_load.push_back({.model_name = name, .config_json = {}, .files = {}});
+    }
   }
   std::vector<std::string> gone;
   {
@@ -367,10 +401,7 @@ void ModelRepository::Impl::ScanOnce() {
   }
   UpdateKnown(*names);
   for (const std::string& name : gone) (void)UnloadModel(name);  // one that loads is seen next time
-  ParallelFor(to_load.size(), options_.load_thread_count, [&](size_t i) {
-    (void)LoadModel(
-        {.model_name = to_load[i], .config_json = {}, .files = {}});  // logged, and retried next time
-  });
+  (void)LoadTogether(to_load);                                   // logged, and retried next time
 }
 
 // ---- loading ----
@@ -391,32 +422,159 @@ Status ModelRepository::Impl::Load(const LoadRequest& request) {
     return InvalidArgumentError("invalid model name '" + name +
                                 "', model name must not contain path traversal characters");
   }
-  return LoadModel(request);
+  BRAID_ASSIGN_OR_RETURN(auto loaded, LoadTogether({request}));
+  return loaded.at(name);
 }
 
-Status ModelRepository::Impl::LoadModel(const LoadRequest& request) {
+Result<std::map<std::string, Status>> ModelRepository::Impl::LoadTogether(
+    const std::vector<LoadRequest>& wanted) {
   auto activity = BeginActivity();
   if (!activity) return UnavailableError("Server exiting");
-  const std::string& name = request.model_name;
-  {
-    std::lock_guard lock(mutex_);
-    Model& model = models_[name];
-    if (model.busy) return Busy(name);
-    model.busy = true;
+  Dependencies uses;
+  std::map<std::string, LoadRequest> requests;
+  std::vector<LoadRequest> todo = wanted;
+  while (!todo.empty()) {
+    LoadRequest request = std::move(todo.back());
+    todo.pop_back();
+    const std::string name = request.model_name;
+    if (uses.contains(name)) continue;
+    const auto kept = WhatItKeeps(name);
+    const bool asked_for = std::any_of(wanted.begin(), wanted.end(),
+                                       [&name](const auto& one) { return one.model_name == name; });
+    uses[name] = kept && !asked_for ? *kept : LookForUses(request);
+    for (const std::string& used : uses[name]) {
+      todo.insert(todo.begin(), {.model_name = used, .config_json = {}, .files = {}});
+    }
+    if (!kept || asked_for) requests.emplace(name, std::move(request));
   }
-  const Status status = LoadClaimed(request);
-  {
-    std::lock_guard lock(mutex_);
-    models_[name].busy = false;
-    ForgetIfGoneLocked(name);
+  BRAID_RETURN_IF_ERROR(Claim(requests));
+  std::map<std::string, Status> loaded;
+  for (const auto& [name, request] : requests) loaded[name];
+  for (const auto& group : LoadOrder(uses)) {
+    ParallelFor(group.size(), options_.load_thread_count, [&](size_t i) {
+      const auto request = requests.find(group[i]);
+      if (request != requests.end()) LoadAndRelease(request->second, uses, loaded.at(group[i]));
+    });
   }
+  RefreshEnsembles();
   ReapDrains();
-  return status;
+  return loaded;
 }
 
-Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request) {
+// All or none of them, so that two loads that share models do not hold each other up half way.
+Status ModelRepository::Impl::Claim(const std::map<std::string, LoadRequest>& requests) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, request] : requests) {
+    auto model = models_.find(name);
+    if (model != models_.end() && model->second.busy) return Busy(name);
+  }
+  for (const auto& [name, request] : requests) models_[name].busy = true;
+  return OkStatus();
+}
+
+void ModelRepository::Impl::LoadAndRelease(const LoadRequest& request, const Dependencies& uses,
+                                           Status& status) {
+  const std::string& name = request.model_name;
+  status = LoadClaimed(request, uses);
+  std::lock_guard lock(mutex_);
+  Model& model = models_[name];
+  model.busy = false;
+  model.fault = status;
+  ForgetIfGoneLocked(name);
+}
+
+// What a model would use if it were loaded now. One that cannot be read uses nothing; its load says why.
+std::set<std::string> ModelRepository::Impl::LookForUses(const LoadRequest& request) const {
+  if (request.config_json) {
+    const auto config = ConfigFromJson(*request.config_json);
+    return config.ok() ? ModelsUsedBy(*config) : std::set<std::string>();
+  }
+  const auto folder = folders_.Open(request.model_name);
+  if (!folder.ok()) return {};
+  const auto config = ReadConfig(request, *folder);
+  return config.ok() && *config ? ModelsUsedBy(**config) : std::set<std::string>();
+}
+
+// What a model uses that came with a load request and is served: an ensemble takes it as it is. Nothing for
+// others.
+std::optional<std::set<std::string>> ModelRepository::Impl::WhatItKeeps(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  auto model = models_.find(name);
+  if (model == models_.end() || !model->second.from_files || model->second.served.empty()) return {};
+  return model->second.uses;
+}
+
+// Which builds of its models an ensemble is made of.
+uint64_t ModelRepository::Impl::UsesKeyLocked(const std::set<std::string>& uses) const {
+  uint64_t key = 0;
+  for (const std::string& name : uses) {
+    key = Mix(key, name);
+    auto model = models_.find(name);
+    if (model == models_.end()) continue;
+    for (const auto& [version, served] : model->second.served) {
+      key = Mix(Mix(key, static_cast<uint64_t>(version)), served.key);
+    }
+  }
+  return key;
+}
+
+Dependencies ModelRepository::Impl::UsesLocked() const {
+  Dependencies uses;
+  for (const auto& [name, model] : models_) uses[name] = model.uses;
+  return uses;
+}
+
+// Makes the ensembles anew whose models have been replaced, and then those that use these.
+void ModelRepository::Impl::RefreshEnsembles() {
+  for (;;) {
+    std::vector<LoadRequest> stale;
+    Dependencies uses;
+    {
+      std::lock_guard lock(mutex_);
+      auto served = [this](const std::string& name) {
+        auto model = models_.find(name);
+        return model != models_.end() && !model->second.served.empty();
+      };
+      for (auto& [name, model] : models_) {
+        if (model.uses.empty() || model.served.empty() || model.busy || model.from_files) continue;
+        const uint64_t key = UsesKeyLocked(model.uses);
+        if (key == model.uses_key || key == model.tried_uses_key) continue;
+        if (!std::all_of(model.uses.begin(), model.uses.end(), served)) continue;
+        model.busy = true;
+        stale.push_back({.model_name = name, .config_json = model.config_json, .files = {}});
+      }
+      uses = UsesLocked();
+    }
+    if (stale.empty()) return;
+    for (const LoadRequest& request : stale) {
+      Status status;
+      LoadAndRelease(request, uses, status);
+      if (!status.ok()) {
+        BRAID_LOG_WARNING(log_, "ensemble '{}' stays as it was made of the models before: {}",
+                          request.model_name, status.message());
+      }
+    }
+  }
+}
+
+std::string ModelRepository::Impl::WhyMissing(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  auto model = models_.find(name);
+  if (model == models_.end() || model->second.fault.ok()) return "which has no loaded version.";
+  std::string text = model->second.fault.message();
+  if (const std::string same = LoadFailed(name); text.starts_with(same)) text.erase(0, same.size());
+  if (text.ends_with('\n')) text.pop_back();
+  return (model->second.unreadable ? "which is not valid." : "which has no loaded version.") +
+         (" Model '" + name + "' loading failed with error: " + text);
+}
+
+Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request, const Dependencies& uses) {
   const std::string& name = request.model_name;
   auto plan = MakePlan(request);
+  {
+    std::lock_guard lock(mutex_);
+    models_[name].unreadable = !plan.ok();
+  }
   if (!plan.ok()) {
     BRAID_LOG_ERROR(log_, "Poll failed for model directory '{}': {}", name, plan.status().message());
     return PollFailed(name);
@@ -425,18 +583,21 @@ Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request) {
     std::lock_guard lock(mutex_);
     Model& model = models_[name];
     model.tried = plan->fingerprint;
+    model.tried_uses_key = plan->uses_key;
     const bool same_config = !request.config_json || request.config_json == model.config_json;
     const bool from_disk = request.files.empty() && !model.from_files;
-    if (from_disk && same_config && !model.served.empty() && model.loaded == plan->fingerprint)
+    if (from_disk && same_config && !model.served.empty() && model.loaded == plan->fingerprint &&
+        model.uses_key == plan->uses_key) {
       return OkStatus();
+    }
   }
   if (plan->keys.empty()) {
     const std::string text =
         "at least one version must be available under the version policy of model '" + name + "'";
     BRAID_LOG_ERROR(log_, "failed to load model '{}': {}", name, text);
-    return InvalidArgumentError("load failed for model '" + name + "': " + text + "\n");
+    return InvalidArgumentError(LoadFailed(name) + text + "\n");
   }
-  return Apply(request, *plan);
+  return Apply(request, *plan, uses);
 }
 
 Result<ModelSource> ModelRepository::Impl::OpenSource(const LoadRequest& request) {
@@ -463,7 +624,7 @@ Result<ModelSource> ModelRepository::Impl::OpenSource(const LoadRequest& request
     }
   }
   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<TemporaryFolder> temporary,
-                         TemporaryFolder::Create(options_.temporary_directory));
+                         TemporaryFolder::Create(options_.temporary_directory, kFilesPrefix));
   BRAID_ASSIGN_OR_RETURN(const Folder parent, Folder::Open(temporary->path()));
   for (const auto& [path, content] : request.files) {
     // The folder bears the model's name, as a folder in a repository does.
@@ -508,8 +669,7 @@ Result<std::optional<inference::ModelConfig>> ModelRepository::Impl::ReadConfig(
 
 Status ModelRepository::Impl::FillBackend(inference::ModelConfig& config, const Folder& folder,
                                           const std::vector<int64_t>& versions) const {
-  if (!config.backend().empty() || config.has_ensemble_scheduling() || config.platform() == "ensemble")
-    return OkStatus();
+  if (!config.backend().empty() || IsEnsemble(config)) return OkStatus();
   if (!config.platform().empty()) {
     config.set_backend(std::string(BackendOfPlatform(config.platform())));
     return OkStatus();
@@ -560,7 +720,12 @@ Result<ModelRepository::Impl::Plan> ModelRepository::Impl::MakePlan(const LoadRe
     std::lock_guard lock(mutex_);
     key = Mix(key, ++last_ticket_);
   }
-  Plan plan{std::move(source), print.whole, {}};
+  Plan plan{std::move(source), print.whole, {}, ModelsUsedBy(without_policy), 0};
+  if (!plan.uses.empty()) {
+    std::lock_guard lock(mutex_);
+    plan.uses_key = UsesKeyLocked(plan.uses);
+    key = Mix(key, plan.uses_key);
+  }
   for (int64_t version : ChooseVersions(plan.source.config.version_policy(), available)) {
     auto part = print.versions.find(version);
     plan.keys[version] = Mix(key, part == print.versions.end() ? 0 : part->second);
@@ -569,8 +734,12 @@ Result<ModelRepository::Impl::Plan> ModelRepository::Impl::MakePlan(const LoadRe
 }
 
 Result<std::shared_ptr<Servable>> ModelRepository::Impl::BuildVersion(const ModelSource& source,
-                                                                      int64_t version) {
+                                                                      int64_t version,
+                                                                      const Dependencies& uses) {
   const std::string& name = source.config.name();
+  if (const std::string cycle = FindCycle(uses, name); !cycle.empty()) {
+    return InvalidArgumentError("circular dependency between ensembles: " + cycle);
+  }
   auto progress = [this, &name, version](const std::string& text) {
     catalog_.SetReason(name, version, VersionState::kLoading, text);
   };
@@ -591,7 +760,7 @@ void ModelRepository::Impl::Discard(Servable& servable) {
   servable.Stop(StopDeadline());
 }
 
-Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan) {
+Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan, const Dependencies& uses) {
   const std::string& name = request.model_name;
   std::vector<int64_t> to_build;
   std::set<int64_t> fresh;  // not served by an older build meanwhile
@@ -611,7 +780,7 @@ Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan) {
 
   std::vector<std::optional<Result<std::shared_ptr<Servable>>>> built(to_build.size());
   ParallelFor(to_build.size(), options_.load_thread_count,
-              [&](size_t i) { built[i].emplace(BuildVersion(plan.source, to_build[i])); });
+              [&](size_t i) { built[i].emplace(BuildVersion(plan.source, to_build[i], uses)); });
 
   std::string faults;
   for (size_t i = 0; i < built.size(); ++i) {
@@ -654,6 +823,8 @@ Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan) {
       model.loaded = plan.fingerprint;
       model.config_json = request.config_json;
       model.from_files = plan.source.temporary_files != nullptr;
+      model.uses = std::move(plan.uses);
+      model.uses_key = plan.uses_key;
     }
   }
   for (auto& [servable, ticket] : leaving) StartDrain(std::move(servable), ticket);
@@ -664,7 +835,7 @@ Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan) {
     }
     BRAID_LOG_INFO(log_, "failed to load '{}'", name);
     if (faults.empty()) return UnavailableError("Server exiting");
-    return InvalidArgumentError("load failed for model '" + name + "': " + faults + "\n");
+    return InvalidArgumentError(LoadFailed(name) + faults + "\n");
   }
   BRAID_LOG_INFO(log_, "successfully loaded '{}'", name);
   return OkStatus();
@@ -672,17 +843,30 @@ Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan) {
 
 // ---- unloading ----
 
-Status ModelRepository::Impl::Unload(const std::string& name) {
+Status ModelRepository::Impl::Unload(const std::string& name, bool unload_dependents) {
   if (options_.control_mode != ControlMode::kExplicit) {
     return UnavailableError("explicit model load / unload is not allowed if polling is enabled");
   }
   auto activity = BeginActivity();
   if (!activity) return UnavailableError("Server exiting");
+  std::set<std::string> names = {name};
   {
     std::lock_guard lock(mutex_);
     if (phase_ != Phase::kServing) return UnavailableError("Server not ready");
+    if (unload_dependents) {
+      names.merge(UsedBy(UsesLocked(), name));
+      for (const std::string& one : names) {
+        auto model = models_.find(one);
+        if (model != models_.end() && model->second.busy) return Busy(one);
+      }
+    }
   }
-  const Status status = UnloadModel(name);
+  // A request inside the ensemble keeps its models to its end; a new one finds the ensemble gone.
+  Status status = UnloadModel(name);
+  names.erase(name);
+  for (const std::string& used : names) {
+    if (status.ok()) status = UnloadModel(used);
+  }
   ReapDrains();
   return status;
 }
@@ -776,16 +960,18 @@ void ModelRepository::Impl::ReapDrains() {
 // ---- the public face ----
 
 ModelRepository::ModelRepository(RepositoryOptions options, Catalog& catalog, std::vector<Backend*> backends,
-                                 ServableFactory factory, Logger& log)
+                                 ServableFactory factory, EnsembleFactory ensembles, Logger& log)
     : impl_(std::make_unique<Impl>(std::move(options), catalog, std::move(backends), std::move(factory),
-                                   log)) {}
+                                   std::move(ensembles), log)) {}
 ModelRepository::~ModelRepository() = default;
 
 Status ModelRepository::Start() { return impl_->Start(); }
 Status ModelRepository::Shutdown(int64_t deadline_ns) { return impl_->Shutdown(deadline_ns); }
 void ModelRepository::ScanOnce() { impl_->ScanOnce(); }
 Status ModelRepository::Load(const LoadRequest& request) { return impl_->Load(request); }
-Status ModelRepository::Unload(const std::string& model_name, bool) { return impl_->Unload(model_name); }
+Status ModelRepository::Unload(const std::string& model_name, bool unload_dependents) {
+  return impl_->Unload(model_name, unload_dependents);
+}
 bool ModelRepository::serving() const { return impl_->serving(); }
 bool ModelRepository::server_ready() const { return impl_->server_ready(); }
 

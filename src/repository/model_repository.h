@@ -6,6 +6,9 @@
 //   ...                                       // protocols call Load() and Unload()
 //   Status stopped = repository.Shutdown(deadline_ns);
 //
+// An ensemble is loaded after the models it uses, which are loaded with it, and is made anew when one of them
+// has been replaced; its version that serves stays when that fails.
+//
 // A version is built beside the one it replaces, swapped in, and the old one is stopped when its last request
 // has left. A model that fails to load never takes another down; a load of several versions takes effect as a
 // whole or not at all, and a failed reload leaves what was served before. At most one load of a model runs at
@@ -40,7 +43,6 @@ struct RepositoryOptions {
   std::string model_config_name;
   bool auto_complete = true;
   bool strict_readiness = true;
-  bool rate_limit = false;
   // How long the instances of an unloaded model may take to finalize.
   int exit_timeout_seconds = 30;
   // Of models at start and when polling, and of the versions of one model.
@@ -62,10 +64,16 @@ class ModelRepository : public ModelControl {
       ServableInfo info, std::unique_ptr<BackendModel> model,
       const std::function<void(const std::string&)>& progress)>;
 
+  // Makes the servable of an ensemble, whose models are in the catalog by then, or says what it lacks;
+  // Ensemble::Create in the server. `why_missing` gives the end of the sentence "ensemble 'e' depends on 'm'"
+  // for a model without a loaded version.
+  using EnsembleFactory = std::function<Result<std::shared_ptr<Servable>>(
+      ServableInfo info, const std::function<std::string(const std::string& model)>& why_missing)>;
+
   // `catalog`, the backends and `log` outlive the repository. The backend named "python" also runs
   // Python-based backends.
   ModelRepository(RepositoryOptions options, Catalog& catalog, std::vector<Backend*> backends,
-                  ServableFactory factory, Logger& log);
+                  ServableFactory factory, EnsembleFactory ensembles, Logger& log);
   // REQUIRES: Start() was never called, or Shutdown() has returned OK.
   ~ModelRepository() override;
 

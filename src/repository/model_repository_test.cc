@@ -79,6 +79,10 @@ class ModelRepositoryTest : public ::testing::Test {
     if (!std::filesystem::exists(scratch_ / ("models/" + model + "/config.pbtxt"))) Configure(model, kConfig);
     WriteNew("models/" + model + "/" + version + "/model.py", code);
   }
+  void AddEnsemble(const std::string& model, std::string_view text) {
+    Configure(model, text);
+    std::filesystem::create_directories(scratch_ / ("models/" + model + "/1"));
+  }
   void Configure(const std::string& model, std::string_view text) {
     WriteNew("models/" + model + "/config.pbtxt", text);
   }
@@ -96,6 +100,9 @@ class ModelRepositoryTest : public ::testing::Test {
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const FakeFactory::Progress& progress) {
           return factory_(std::move(info), std::move(model), progress);
+        },
+        [this](ServableInfo info, const std::function<std::string(const std::string&)>& why_missing) {
+          return factory_.MakeEnsemble(std::move(info), catalog_, why_missing);
         },
         log_);
     return repository_->Start();
@@ -143,6 +150,160 @@ class ModelRepositoryTest : public ::testing::Test {
   FakeFactory factory_;
   std::unique_ptr<ModelRepository> repository_;
 };
+
+// ---- ensembles ----
+
+std::string EnsembleOf(const std::vector<std::string>& models) {
+  std::string text = "platform: 'ensemble' ensemble_scheduling {";
+  for (const std::string& model : models) text += " step { model_name: '" + model + "' model_version: -1 }";
+  return text + " }";
+}
+
+TEST_F(ModelRepositoryTest, ModelsOfAnEnsembleAreLoadedBeforeIt) {
+  AddVersion("z", "1");
+  AddVersion("y", "1");
+  AddEnsemble("a", EnsembleOf({"inner", "y"}));
+  AddEnsemble("inner", EnsembleOf({"z"}));
+  AddVersion("lone", "1");
+  options_.startup_models = {"a"};
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "a:1 READY, inner:1 READY, lone, y:1 READY, z:1 READY");
+  for (const char* model : {"a:1", "inner:1", "y:1", "z:1"}) EXPECT_EQ(Starts(model), 1) << model;
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleSaysWhichOfItsModelsFailed) {
+  AddVersion("good", "1");
+  AddVersion("bad", "1");
+  Configure("unreadable", "no such field: 1");
+  WriteNew("models/unreadable/1/model.py", "pass");
+  AddEnsemble("e", EnsembleOf({"bad", "good"}));
+  AddEnsemble("f", EnsembleOf({"unreadable"}));
+  AddEnsemble("g", EnsembleOf({"nowhere"}));
+  factory_.set_before([](const ServableInfo& info, const ModelLocation&, const FakeFactory::Progress&) {
+    return info.name == "bad" ? InternalError("no luck") : OkStatus();
+  });
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(
+      Load("e").message(),
+      "load failed for model 'e': version 1 is at UNAVAILABLE state: Invalid argument: ensemble 'e' depends "
+      "on 'bad' which has no loaded version. Model 'bad' loading failed with error: version"
+      " 1 is at UNAVAILABLE state: Internal: no luck;;\n");
+  EXPECT_NE(Find("good", 1), nullptr);
+  EXPECT_EQ(
+      Load("f").message(),
+      "load failed for model 'f': version 1 is at UNAVAILABLE state: Invalid argument: ensemble 'f' depends "
+      "on 'unreadable' which is not valid. Model 'unreadable' loading failed with error: failed to load "
+      "'unreadable', failed to poll from model repository;\n");
+  EXPECT_EQ(
+      Load("g").message(),
+      "load failed for model 'g': version 1 is at UNAVAILABLE state: Invalid argument: ensemble 'g' depends "
+      "on 'nowhere' which has no loaded version.;\n");
+  EXPECT_EQ(Index().find(", nowhere"), std::string::npos);
+}
+
+TEST_F(ModelRepositoryTest, RefusesEnsemblesThatUseEachOther) {
+  AddEnsemble("a", EnsembleOf({"b"}));
+  AddEnsemble("b", EnsembleOf({"a"}));
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(
+      Load("a").message(),
+      "load failed for model 'a': version 1 is at UNAVAILABLE state: Invalid argument: circular dependency "
+      "between ensembles: a -> b -> a;\n");
+  EXPECT_EQ(Find("b", 1), nullptr);
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleIsMadeAnewWhenItsModelsAre) {
+  AddVersion("m", "1");
+  AddEnsemble("inner", EnsembleOf({"m"}));
+  AddEnsemble("e", EnsembleOf({"inner"}));
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("e").ok());
+  ASSERT_TRUE(Load("e").ok());
+  EXPECT_EQ(Starts("e:1"), 1);
+  AddVersion("m", "1", "changed");
+  ASSERT_TRUE(Load("m").ok());
+  EXPECT_EQ(Starts("m:1"), 2);
+  EXPECT_EQ(Starts("inner:1"), 2);
+  EXPECT_EQ(Starts("e:1"), 2);
+  // Loading the ensemble loads what has changed of its models.
+  AddVersion("m", "1", "changed again");
+  ASSERT_TRUE(Load("e").ok());
+  EXPECT_EQ(Starts("m:1"), 3);
+  EXPECT_EQ(Starts("e:1"), 3);
+  AwaitStops("stop e:1", 2);
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleStaysWhenOneOfItsModelsGoesAndComesBack) {
+  AddVersion("m", "1");
+  AddEnsemble("e", EnsembleOf({"m"}));
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("e").ok());
+  ASSERT_TRUE(Unload("m").ok());
+  AwaitIndex("e:1 READY, m:1 UNAVAILABLE unloaded");
+  ASSERT_TRUE(Load("m").ok());
+  EXPECT_EQ(Index(), "e:1 READY, m:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, UnloadTakesTheModelsOfAnEnsembleWhenAskedTo) {
+  AddVersion("m", "1");
+  AddVersion("n", "1");
+  AddEnsemble("inner", EnsembleOf({"m"}));
+  AddEnsemble("e", EnsembleOf({"inner"}));
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(Load("n").ok());
+  ASSERT_TRUE(Load("e").ok());
+  ASSERT_TRUE(repository_->Unload("e", false).ok());
+  AwaitIndex("e:1 UNAVAILABLE unloaded, inner:1 READY, m:1 READY, n:1 READY");
+  ASSERT_TRUE(Load("e").ok());
+  ASSERT_TRUE(repository_->Unload("e", true).ok());
+  AwaitIndex("e:1 UNAVAILABLE unloaded, inner:1 UNAVAILABLE unloaded, m:1 UNAVAILABLE unloaded, n:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, AModelThatIsBeingLoadedHoldsUpTheLoadOfItsEnsemble) {
+  AddVersion("m", "1");
+  AddEnsemble("e", EnsembleOf({"m"}));
+  ASSERT_TRUE(Start().ok());
+  Door door;
+  factory_.set_before([&door](const ServableInfo&, const ModelLocation&, const FakeFactory::Progress&) {
+    door.Pass();
+    return OkStatus();
+  });
+  std::thread first([this] { EXPECT_TRUE(Load("m").ok()); });
+  door.WaitForVisitor();
+  EXPECT_EQ(Load("e").message(),
+            "a related model 'm' to a load/unload request is currently loading or unloading");
+  door.Open();
+  first.join();
+  EXPECT_TRUE(Load("e").ok());
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleTakesAModelThatCameWithARequestAsItIs) {
+  AddVersion("m", "1");
+  AddEnsemble("e", EnsembleOf({"m"}));
+  ASSERT_TRUE(Start().ok());
+  ASSERT_TRUE(
+      Load("m", R"({"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [4]}]})",
+           {{"1/model.py", "other"}})
+          .ok());
+  ASSERT_TRUE(Load("e").ok());
+  EXPECT_EQ(Starts("m:1"), 1);
+}
+
+TEST_F(ModelRepositoryTest, PollingKeepsEnsemblesInStepWithTheirModels) {
+  options_.control_mode = ControlMode::kPoll;
+  options_.poll_seconds = 3600;
+  AddEnsemble("e", EnsembleOf({"m"}));
+  EXPECT_FALSE(Start().ok());
+  EXPECT_EQ(Find("e", 1), nullptr);
+  AddVersion("m", "1");
+  repository_->ScanOnce();
+  EXPECT_EQ(Index(), "e:1 READY, m:1 READY");
+  AddVersion("m", "1", "changed");
+  repository_->ScanOnce();
+  EXPECT_EQ(Starts("m:1"), 2);
+  AwaitStops("stop e:1", 1);
+  EXPECT_EQ(Index(), "e:1 READY, m:1 READY");
+}
 
 // ---- start ----
 

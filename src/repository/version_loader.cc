@@ -54,21 +54,32 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
                               "', try specifying runtime on the model configuration.");
 }
 
+// There is nothing to start, and nothing to ask but the models it uses.
+Result<std::shared_ptr<Servable>> VersionLoader::LoadEnsemble(const ModelSource& source,
+                                                              int64_t version) const {
+  auto config = std::make_shared<inference::ModelConfig>(source.config);
+  NormalizeConfig(*config);
+  BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
+  BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
+  return ensembles_(std::move(info));
+}
+
 Result<std::shared_ptr<Servable>> VersionLoader::Load(
     const ModelSource& source, int64_t version,
     const std::function<void(const std::string&)>& progress) const {
-  const FeatureLimits limits{.rate_limit = options_.rate_limit};
   auto config = std::make_shared<inference::ModelConfig>(source.config);
   if (HasInvalidCharacters(config->name())) {
     return InvalidArgumentError("Invalid stub name: contains invalid characters");
   }
   // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called
   // that first.
-  if (Status supported = CheckSupportedFeatures(*config, limits); !supported.ok()) {
+  if (Status supported = CheckSupportedFeatures(*config); !supported.ok()) {
     NormalizeConfig(*config);
     BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
     return supported;
   }
+
+  if (IsEnsemble(*config)) return LoadEnsemble(source, version);
 
   ModelLocation location;
   location.version = version;
@@ -82,6 +93,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
                          location.model_file + "'");
   }
 
+  BRAID_RETURN_IF_ERROR(backend->Prepare(*config, location, progress));
   if (options_.auto_complete) {
     BRAID_RETURN_IF_ERROR(backend->AutoComplete(location, *config));
     // What was decided by these before the model was asked stays decided.
@@ -91,10 +103,14 @@ Result<std::shared_ptr<Servable>> VersionLoader::Load(
   }
   NormalizeConfig(*config);
   BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
-  BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config, limits));
+  BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
   return factory_(std::move(info), std::move(model), progress);
+}
+
+void VersionLoader::BeginShutdown() const {
+  for (Backend* backend : backends_) backend->BeginShutdown();
 }
 
 }  // namespace braid

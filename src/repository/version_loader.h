@@ -26,23 +26,32 @@ struct ModelSource {
 // Stateless; called by several threads at once.
 class VersionLoader {
  public:
+  using EnsembleMaker = std::function<Result<std::shared_ptr<Servable>>(ServableInfo info)>;
+
   // `options` and the backends outlive the loader.
   VersionLoader(const RepositoryOptions& options, std::vector<Backend*> backends,
-                ModelRepository::ServableFactory factory)
-      : options_(options), backends_(std::move(backends)), factory_(std::move(factory)) {}
+                ModelRepository::ServableFactory factory, EnsembleMaker ensembles)
+      : options_(options),
+        backends_(std::move(backends)),
+        factory_(std::move(factory)),
+        ensembles_(std::move(ensembles)) {}
 
-  // Lets the model complete its configuration, checks it, and starts the version. Blocks on user code.
-  // Errors: whatever makes the version unavailable; nothing is left running then.
+  // Lets the model, unless it is an ensemble, complete its configuration, checks it, and starts the version.
+  // Blocks on user code. Errors: whatever makes the version unavailable; nothing is left running then.
   Result<std::shared_ptr<Servable>> Load(const ModelSource& source, int64_t version,
                                          const std::function<void(const std::string&)>& progress) const;
+  // Loads that still prepare fail soon. Any thread.
+  void BeginShutdown() const;
 
  private:
+  Result<std::shared_ptr<Servable>> LoadEnsemble(const ModelSource& source, int64_t version) const;
   // Sets location.model_file. Errors: INVALID_ARGUMENT when no backend runs such models.
   Result<Backend*> FindBackend(const inference::ModelConfig& config, ModelLocation& location) const;
 
   const RepositoryOptions& options_;
   const std::vector<Backend*> backends_;
   const ModelRepository::ServableFactory factory_;
+  const EnsembleMaker ensembles_;
 };
 
 }  // namespace braid

@@ -15,6 +15,11 @@
 
 namespace braid {
 
+// What a backend has made ready for a model before its code can run; the backend knows what it is.
+struct ModelPreparation {
+  virtual ~ModelPreparation() = default;
+};
+
 // Where a model's files are. Kept by value: the folder may change while the model runs.
 struct ModelLocation {
   std::string model_path;    // absolute path of the model's folder
@@ -25,6 +30,8 @@ struct ModelLocation {
   std::string model_file;
   // Set when the files came with a load request: keeps their temporary folder until nobody needs it.
   std::shared_ptr<const void> temporary_files;
+  // Set by Backend::Prepare(), for the other calls of this load. Shared by the models which need the same.
+  std::shared_ptr<ModelPreparation> preparation;
 };
 
 // One loaded version of a model: its instances and its memory.
@@ -48,6 +55,8 @@ class BackendModel {
 
   // Not ready while an instance is being restarted, with the reason. Any thread.
   virtual Readiness readiness() const = 0;
+  // See Servable::CheckReadiness().
+  virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
 };
 
 class Backend {
@@ -56,6 +65,16 @@ class Backend {
 
   // The value of `backend` in a model's configuration, e.g. "python".
   virtual std::string_view name() const = 0;
+
+  // Makes ready what the model needs before its code can run, e.g. unpacks its environment, and leaves it in
+  // location.preparation. Called first, once for each load of a version; may take minutes. `progress` is told
+  // about each second what is done.
+  virtual Status Prepare(const inference::ModelConfig& /*config*/, ModelLocation& /*location*/,
+                         const std::function<void(const std::string&)>& /*progress*/) {
+    return OkStatus();
+  }
+  // From here on Prepare() fails, also where it is in progress. Any thread.
+  virtual void BeginShutdown() {}
 
   // Lets the model complete its own configuration; blocks on user code. Called before the configuration is
   // validated, unless it is switched off.

@@ -11,23 +11,21 @@ namespace {
 // Each level costs memory and a look whenever a batch is made.
 constexpr uint64_t kMostLevels = 1024;
 
-// Times beyond some centuries are as good as the longest one; this keeps sums with the clock from
-// overflowing.
-int64_t FromMicroseconds(uint64_t us) {
-  constexpr uint64_t kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 4000;
-  return static_cast<int64_t>(std::min(us, kMost)) * 1000;
-}
-
 QueuePolicy FromConfig(const inference::ModelQueuePolicy& config) {
   QueuePolicy policy;
   policy.delay_on_timeout = config.timeout_action() == inference::ModelQueuePolicy::DELAY;
-  policy.default_timeout_ns = FromMicroseconds(config.default_timeout_microseconds());
+  policy.default_timeout_ns = NsFromMicroseconds(config.default_timeout_microseconds());
   policy.allow_timeout_override = config.allow_timeout_override();
   policy.max_queue_size = config.max_queue_size();
   return policy;
 }
 
 }  // namespace
+
+int64_t NsFromMicroseconds(uint64_t us) {
+  constexpr uint64_t kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 4000;
+  return static_cast<int64_t>(std::min(us, kMost)) * 1000;
+}
 
 Result<BatchingPolicy> BatchingPolicyFromConfig(const inference::ModelConfig& config) {
   BatchingPolicy policy;
@@ -36,7 +34,7 @@ Result<BatchingPolicy> BatchingPolicyFromConfig(const inference::ModelConfig& co
 
   const inference::ModelDynamicBatching& batching = config.dynamic_batching();
   policy.dynamic = true;
-  policy.max_delay_ns = FromMicroseconds(batching.max_queue_delay_microseconds());
+  policy.max_delay_ns = NsFromMicroseconds(batching.max_queue_delay_microseconds());
   policy.preserve_ordering = batching.preserve_ordering();
   for (int32_t size : batching.preferred_batch_size()) {
     if (size <= 0) {

@@ -37,6 +37,10 @@ struct BatchingPolicy {
   bool one_request_each() const { return !dynamic || max_batch_size <= 0; }
 };
 
+// Times beyond some centuries are as good as the longest one; this keeps sums with the clock from
+// overflowing.
+int64_t NsFromMicroseconds(uint64_t us);
+
 // Errors: INVALID_ARGUMENT naming the field of `dynamic_batching` that cannot be.
 Result<BatchingPolicy> BatchingPolicyFromConfig(const inference::ModelConfig& config);
 

@@ -41,12 +41,19 @@ class ExecutionListener {
   virtual void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
                           const ExecutionTimes& times) = 0;
 
+  // All that came together with the OnExecuted before it has been told: responses and reschedulings.
+  virtual void OnDelivered(Instance& instance) { (void)instance; }
+
   // A response to a request, which the listener delivers to the request's sink. `response` is empty only
   // together with `final`. With `final` the request has ended when this returns; the instance, which owns it,
   // destroys it then.
   virtual void OnResponse(Instance& instance, InferenceRequest& request,
                           std::optional<InferenceResponse> response, bool final,
                           const ExecutionTimes& times) = 0;
+
+  // User code has let go of a request without its end, so that it is scheduled again, as it was when it came.
+  // Comes after OnExecuted of its execution.
+  virtual void OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) = 0;
 
   // The instance died with executions which user code never began: they can run elsewhere.
   virtual void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) = 0;
@@ -65,6 +72,10 @@ class Instance {
   // Takes an execution; never blocks. Several may be handed over ahead, they run in this order. Requests of
   // an instance that is not available come back by OnUnstarted. Any thread, but one at a time.
   virtual void Execute(std::unique_ptr<Execution> execution) = 0;
+
+  // Whether its user code waits for a call of its own to another servable, so that what is handed over ahead
+  // would wait as well. Any thread.
+  virtual bool blocked() const { return false; }
 
   // A passive instance is initialised and never scheduled.
   virtual bool passive() const { return false; }

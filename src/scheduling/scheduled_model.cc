@@ -6,10 +6,14 @@
 #include <deque>
 #include <mutex>
 
+#include "model_config.pb.h"
 #include "scheduling/batcher.h"
 #include "scheduling/batching_policy.h"
+#include "scheduling/cache_link.h"
 #include "scheduling/request_queue.h"
+#include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
+#include "scheduling/warmup_listener.h"
 #include "serving/request_check.h"
 
 namespace braid {
@@ -52,6 +56,8 @@ class Model final : public ScheduledModel,
         policy_(std::move(policy)),
         timers_(timers),
         log_(log),
+        delivery_(info_, statistics_, timers),
+        cache_(CacheLink::Make(options.cache, info_, statistics_, timers)),
         order_(policy_.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
         queue_(policy_, options.max_queue_size, info_.name),
         outage_since_ns_(timers.NowNs()),
@@ -66,15 +72,23 @@ class Model final : public ScheduledModel,
     if (started_) Stop(timers_.NowNs());
   }
 
+  // Gives every slot whose group needs resources a ticket for them.
+  Status LimitRate(RateLimiter& limiter);
+
   Status StartInstances(const std::function<void(const std::string&)>& progress) {
-    Status status = backend_->Start(*this, progress);
-    started_ = status.ok();
-    return status;
+    BRAID_RETURN_IF_ERROR(backend_->Start(warmup_, progress));
+    started_ = true;
+    // What the samples hold is not needed again.
+    const std::vector<WarmupSample> samples = std::exchange(info_.warmup, {});
+    return warmup_.Run(info_, backend_->instances(), samples, nullptr, progress);
   }
 
   BufferAllocator& input_allocator() override { return backend_->input_allocator(); }
   void Infer(std::unique_ptr<InferenceRequest> request) override;
   Readiness readiness() const override { return backend_->readiness(); }
+  void CheckReadiness(std::function<void(Readiness)> done) override {
+    backend_->CheckReadiness(std::move(done));
+  }
   int64_t pending_requests() const override {
     std::lock_guard lock(mutex_);
     return static_cast<int64_t>(queue_.size());
@@ -97,6 +111,9 @@ class Model final : public ScheduledModel,
     // queue was left.
     bool sending = false;
     std::deque<std::unique_ptr<Execution>> outbox;
+    // What it runs with; null when that is not limited.
+    std::unique_ptr<RateLimiter::Ticket> ticket;
+    bool waits_for_resources = false;
   };
 
   struct Dispatch {
@@ -118,6 +135,7 @@ class Model final : public ScheduledModel,
                   const ExecutionTimes& times) override;
   void OnResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse> response,
                   bool final, const ExecutionTimes& times) override;
+  void OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) override;
   void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) override;
   void OnAvailability(Instance& instance, bool available) override;
   void OnTimer();
@@ -129,6 +147,7 @@ class Model final : public ScheduledModel,
     return slot == slots_.end() ? nullptr : &*slot;
   }
 
+  bool AnswerFromCache(InferenceRequest& request);
   // From here on the request leaves the queue at once when its client goes.
   void Listen(InferenceRequest& request);
   void OnCancelled(InferenceRequest& request);
@@ -137,6 +156,8 @@ class Model final : public ScheduledModel,
   void ScheduleLocked(int64_t now_ns, Work& work);
   Slot* PickSlotLocked(int64_t now_ns);
   BatchDecision DecideLocked(int64_t now_ns);
+  // Resources for one slot have become free.
+  void OnChance(Slot& slot);
   void HandOverLocked(Slot& slot, size_t count, int64_t now_ns, Work& work);
   void SetAvailableLocked(Slot& slot, bool available, int64_t now_ns);
   // Puts the requests of executions back in front of the queue, the first execution first.
@@ -148,14 +169,13 @@ class Model final : public ScheduledModel,
   void Send(Slot& slot, std::unique_ptr<Execution> execution);
   void End(Ending& ending);
   Status StatusOf(Why why) const;
-  void CountResponse(InferenceRequest& request, const std::optional<InferenceResponse>& response,
-                     const ExecutionTimes& times);
-  void Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const;
 
   // Constant.
   const BatchingPolicy policy_;
   Timers& timers_;
   Logger& log_;
+  const ResponseDelivery delivery_;
+  const std::unique_ptr<const CacheLink> cache_;  // null when the model's responses are not kept
   const std::shared_ptr<ResponseOrder>
       order_;  // null unless preserve_ordering; shared with the responses on their way
 
@@ -175,6 +195,7 @@ class Model final : public ScheduledModel,
   int64_t timer_deadline_ns_ = kNeverNs;
   bool stopping_ = false;
 
+  WarmupListener warmup_{*this};
   bool started_ = false;  // by Start() and Stop() alone
   // The last member: its instances call back until it has stopped.
   std::unique_ptr<BackendModel> backend_;
@@ -182,7 +203,7 @@ class Model final : public ScheduledModel,
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
-    request->Fail(std::move(status));
+    request->Refuse(std::move(status));
     return;
   }
   // The request may have ended, and the model with it, before the last lines of this function.
@@ -190,6 +211,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   const int64_t now_ns = timers_.NowNs();
   request->queue_start_ns = now_ns;
   request->scheduling = {};
+  if (cache_ != nullptr && AnswerFromCache(*request)) return;
   Listen(*request);
 
   Work work;
@@ -208,6 +230,17 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
     }
   }
   Perform(work);
+}
+
+bool Model::AnswerFromCache(InferenceRequest& request) {
+  std::optional<InferenceResponse> response = cache_->Find(request);
+  if (!response) return false;
+  response->model_name = info_.name;
+  response->model_version = info_.version;
+  delivery_.Prune(request, response->outputs);
+  if (order_ != nullptr) order_->Enter(request);
+  request.Respond(std::move(response), true);
+  return true;
 }
 
 void Model::Listen(InferenceRequest& request) {
@@ -242,6 +275,10 @@ void Model::ScheduleLocked(int64_t now_ns, Work& work) {
       look_again_ns = decision.wait_until_ns;
       break;
     }
+    if (slot->ticket != nullptr && !slot->ticket->TryAcquire()) {
+      slot->waits_for_resources = true;
+      continue;
+    }
     HandOverLocked(*slot, decision.count, now_ns, work);
   }
   if (queue_.empty()) return;
@@ -258,13 +295,50 @@ void Model::ScheduleLocked(int64_t now_ns, Work& work) {
 Model::Slot* Model::PickSlotLocked(int64_t now_ns) {
   Slot* least = nullptr;
   for (Slot& slot : slots_) {
-    if (!slot.available) continue;
+    if (!slot.available || slot.waits_for_resources) continue;
     if (slot.inside == 0) return &slot;
+    // Resources are held for one execution at a time.
+    if (slot.ticket != nullptr) continue;
     if (least == nullptr || slot.inside < least->inside) least = &slot;
   }
   if (least == nullptr) return nullptr;
   const int depth = PipelineDepth(execute_ns_, now_ns - least->since_ns, !policy_.one_request_each());
   return least->inside < depth ? least : nullptr;
+}
+
+void Model::OnChance(Slot& slot) {
+  Work work;
+  {
+    const int64_t now_ns = timers_.NowNs();
+    std::lock_guard lock(mutex_);
+    slot.waits_for_resources = false;
+    if (!stopping_) ScheduleLocked(now_ns, work);
+    // The requests that it waited for may be gone.
+    if (slot.inside == 0 && !slot.waits_for_resources) slot.ticket->Release();
+  }
+  Perform(work);
+}
+
+Status Model::LimitRate(RateLimiter& limiter) {
+  std::vector<const inference::ModelInstanceGroup*> groups;  // one an instance, as the backend has them
+  for (const auto& group : info_.config->instance_group()) groups.insert(groups.end(), group.count(), &group);
+  const std::vector<Instance*> instances = backend_->instances();
+  for (size_t i = 0; i < std::min(instances.size(), groups.size()); ++i) {
+    Slot* slot = SlotOf(*instances[i]);
+    const auto& rate_limiter = groups[i]->rate_limiter();
+    if (slot == nullptr || rate_limiter.resources().empty()) continue;
+    std::vector<ResourceNeed> needs;
+    for (const auto& resource : rate_limiter.resources()) {
+      needs.push_back({resource.name(), resource.global(), resource.count()});
+    }
+    const int device = groups[i]->gpus_size() > 0 ? groups[i]->gpus(0) : 0;
+    BRAID_ASSIGN_OR_RETURN(slot->ticket, limiter.Register(needs, device, rate_limiter.priority(),
+                                                          [weak = weak_from_this(), slot] {
+                                                            if (auto self = weak.lock())
+                                                              self->OnChance(*slot);
+                                                          }));
+  }
+  return OkStatus();
 }
 
 BatchDecision Model::DecideLocked(int64_t now_ns) {
@@ -308,6 +382,8 @@ void Model::SetAvailableLocked(Slot& slot, bool available, int64_t now_ns) {
   // What it had inside belongs to the life before.
   ++slot.life;
   slot.inside = 0;
+  slot.waits_for_resources = false;
+  if (slot.ticket != nullptr) slot.ticket->Release();
 }
 
 void Model::TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, Work& work) {
@@ -381,8 +457,11 @@ void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
 void Model::End(Ending& ending) {
   InferenceRequest& request = *ending.request;
   if (request.cancellation != nullptr) request.cancellation->ClearListener();
-  statistics_.RecordFailure(ReasonOf(ending.why), request.start_ns, timers_.NowNs());
-  request.Fail(ending.why == Why::kRefused ? std::move(ending.status) : StatusOf(ending.why));
+  if (ending.why == Why::kRefused) {
+    delivery_.Refuse(request, ReasonOf(ending.why), std::move(ending.status));
+  } else {
+    delivery_.Fail(request, ReasonOf(ending.why), StatusOf(ending.why));
+  }
 }
 
 Status Model::StatusOf(Why why) const {
@@ -417,6 +496,7 @@ void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const Execution
     if (Slot* slot = SlotOf(instance)) {
       slot->inside = std::max(slot->inside - 1, 0);
       slot->since_ns = now_ns;
+      if (slot->ticket != nullptr) slot->ticket->Release(!queue_.empty());
       execute_ns_ = UpdateExecuteTime(execute_ns_, times.infer_end_ns - times.input_end_ns);
       ScheduleLocked(now_ns, work);
     }
@@ -428,51 +508,17 @@ void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const Execution
 
 void Model::OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response,
                        bool final, const ExecutionTimes& times) {
-  SchedulerNotes& notes = request.scheduling;
-  const bool cancelled = response && response->status.code() == StatusCode::kCancelled && request.cancelled();
-  if (response) {
-    response->model_name = info_.name;
-    response->model_version = info_.version;
-    if (response->status.ok()) {
-      Prune(request, response->outputs);
-    } else {
-      notes.failed = true;
-    }
-  }
-  if (info_.decoupled) CountResponse(request, response, times);
-  // A client of a model that answers once sees the end with the answer, even if the model says later that it
-  // was the last.
-  if (!notes.counted && (final || !info_.decoupled)) {
-    notes.counted = true;
-    if (notes.failed) {
-      statistics_.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
-                                request.start_ns, timers_.NowNs());
-    } else {
-      statistics_.RecordSuccess(request.batch_size, request.start_ns, request.queue_start_ns, times);
-    }
-  }
-  request.Respond(std::move(response), final);
+  if (cache_ != nullptr && response) cache_->Keep(request, *response);
+  delivery_.Respond(request, std::move(response), final, times);
 }
 
-void Model::CountResponse(InferenceRequest& request, const std::optional<InferenceResponse>& response,
-                          const ExecutionTimes& times) {
-  SchedulerNotes& notes = request.scheduling;
-  const int64_t now_ns = timers_.NowNs();
-  const int64_t before_ns = notes.responses == 0 ? times.compute_start_ns : notes.last_response_ns;
-  const ResponseKind kind = !response               ? ResponseKind::kEmpty
-                            : response->status.ok() ? ResponseKind::kSuccess
-                                                    : ResponseKind::kFail;
-  statistics_.RecordResponse(notes.responses++, kind, now_ns - before_ns);
-  notes.last_response_ns = now_ns;
-}
-
-void Model::Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const {
-  const auto unwanted = [&](const Tensor& output) {
-    if (request.requested_outputs.empty()) return info_.FindOutput(output.name) == nullptr;
-    return std::find(request.requested_outputs.begin(), request.requested_outputs.end(), output.name) ==
-           request.requested_outputs.end();
-  };
-  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
+void Model::OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) {
+  static constexpr char kText[] =
+      "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured "
+      "to "
+      "handle such a flag.";
+  BRAID_LOG_ERROR(log_, "instance '{}': {}", instance.name(), kText);
+  delivery_.Fail(*request, FailureReason::kBackend, InternalError(kText));
 }
 
 void Model::OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) {
@@ -553,9 +599,16 @@ Result<std::shared_ptr<ScheduledModel>> ScheduledModel::Start(
     ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
     const std::function<void(const std::string&)>& progress, const Options& options) {
   BRAID_CHECK(info.config != nullptr);
+  if (info.config->response_cache().enable() && options.cache == nullptr) {
+    BRAID_LOG_WARNING(log,
+                      "model '{}' asks for the response cache, which is off: start the server with "
+                      "--cache-config=local,size=BYTES to have it",
+                      info.name);
+  }
   BRAID_ASSIGN_OR_RETURN(BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
   auto model =
       std::make_shared<Model>(std::move(info), std::move(backend), std::move(policy), timers, log, options);
+  if (options.limiter != nullptr) BRAID_RETURN_IF_ERROR(model->LimitRate(*options.limiter));
   BRAID_RETURN_IF_ERROR(model->StartInstances(progress));
   return std::shared_ptr<ScheduledModel>(std::move(model));
 }

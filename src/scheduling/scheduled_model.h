@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "scheduling/backend.h"
+#include "scheduling/rate_limiter.h"
+#include "scheduling/response_cache.h"
 #include "scheduling/timer_service.h"
 #include "serving/servable.h"
 
@@ -24,6 +26,10 @@ class ScheduledModel : public Servable {
     // Requests that may wait for this model, beside what the queue policies of its configuration say. The
     // default is more than a sensible client ever sends at once, and less than what would exhaust the memory.
     size_t max_queue_size = 65536;
+    // Null: none, whatever the configuration says. Outlives the model.
+    ResponseCache* cache = nullptr;
+    // Null: instances run whatever resources they ask for. Outlives the model.
+    RateLimiter* limiter = nullptr;
   };
 
   // Starts the backend's instances and waits for them. `info.config` is set. `timers` and `log` outlive the

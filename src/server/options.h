@@ -20,8 +20,12 @@
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "repository/model_repository.h"
+#include "scheduling/rate_limiter.h"
 
 namespace braid {
+
+// Whether instances run only with the resources that their groups ask for.
+enum class RateLimitMode : unsigned char { kOff, kExecutionCount };
 
 enum class GrpcCompression : unsigned char { kNone, kLow, kMedium, kHigh };
 
@@ -60,6 +64,7 @@ struct ServerOptions {
   std::string python;  // empty: chosen by ResolvePython
   WorkerStart worker_start = WorkerStart::kFork;
   uint64_t memory_keep_bytes = 64 << 20;
+  uint64_t environment_max_bytes = uint64_t{64} << 30;
   std::string backend_directory = "/opt/tritonserver/backends";
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
   int64_t stub_timeout_seconds = 30;             // --backend-config=python,stub-timeout-seconds=N
@@ -107,6 +112,11 @@ struct ServerOptions {
   bool allow_cpu_metrics = true;
   int64_t metrics_interval_ms = 2000;
   bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
+
+  // Cache and limits
+  uint64_t response_cache_bytes = 0;  // --cache-config=local,size=N, --response-cache-byte-size; 0: no cache
+  RateLimitMode rate_limit = RateLimitMode::kOff;
+  std::vector<ResourceLimit> rate_limit_resources;
 
   // Log
   int64_t log_verbose = 0;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -35,6 +37,12 @@ Environment ProcessEnvironment() {
     const char* value = std::getenv(std::string(name).c_str());
     return value ? std::optional<std::string>(value) : std::nullopt;
   };
+}
+
+std::string TemporaryDirectory(const Environment& environment) {
+  auto folder = environment("TMPDIR");
+  std::error_code fault;
+  return folder && !folder->empty() ? std::filesystem::absolute(*folder, fault).string() : "/tmp";
 }
 
 Result<PythonChoice> ResolvePython(const ServerOptions& options, const Environment& environment) {

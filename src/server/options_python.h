@@ -1,4 +1,5 @@
-// Which interpreter runs models that name no environment of their own.
+// What the environment of the process decides: which interpreter runs models that name no environment of
+// their own, and where temporary files lie.
 #pragma once
 
 #include <functional>
@@ -25,5 +26,8 @@ Environment ProcessEnvironment();
 // on $PATH. The interpreter's version is not looked at here. Fails with NOT_FOUND and a text that says what
 // to do.
 Result<PythonChoice> ResolvePython(const ServerOptions& options, const Environment& environment);
+
+// Where temporary files lie: $TMPDIR, made absolute, else /tmp.
+std::string TemporaryDirectory(const Environment& environment);
 
 }  // namespace braid

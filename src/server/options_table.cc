@@ -122,6 +122,9 @@ constexpr Choices<GrpcCompression> kGrpcCompressions = {{{"none", GrpcCompressio
                                                          {"medium", GrpcCompression::kMedium},
                                                          {"high", GrpcCompression::kHigh}}};
 
+constexpr Choices<RateLimitMode> kRateLimitModes = {
+    {{"off", RateLimitMode::kOff}, {"execution_count", RateLimitMode::kExecutionCount}}};
+
 template <auto kField, const auto& kChoices>
 constexpr Access OneOf() {
   return {[](ServerOptions& options, std::string_view text) {
@@ -211,6 +214,44 @@ std::string ShowMetricsConfig(const ServerOptions& options) {
   return options.counter_latencies ? "counter_latencies=true" : "counter_latencies=false";
 }
 
+Status SetCacheConfig(ServerOptions& options, std::string_view text) {
+  const size_t comma = text.find(',');
+  const size_t equals = text.find('=');
+  if (comma == std::string_view::npos || equals == std::string_view::npos || equals < comma) {
+    return InvalidArgumentError(fmt::format("'{}' has not the form CACHE,KEY=VALUE", text));
+  }
+  if (text.substr(0, comma) != "local") {
+    return UnsupportedError(
+        fmt::format("there is no cache '{}', the only one is 'local'", text.substr(0, comma)));
+  }
+  const std::string_view key = text.substr(comma + 1, equals - comma - 1);
+  if (key != "size")
+    return UnsupportedError(fmt::format("the local cache has no setting '{}', only size", key));
+  BRAID_ASSIGN_OR_RETURN(
+      options.response_cache_bytes,
+      ToNumber<uint64_t>(text.substr(equals + 1), 1, std::numeric_limits<uint64_t>::max()));
+  return OkStatus();
+}
+
+std::string ShowCacheConfig(const ServerOptions& options) {
+  return options.response_cache_bytes == 0 ? "" : fmt::format("local,size={}", options.response_cache_bytes);
+}
+
+Status SetResourceLimit(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(ResourceLimit limit, ParseResourceLimit(text));
+  options.rate_limit_resources.push_back(std::move(limit));
+  return OkStatus();
+}
+
+std::string ShowResourceLimits(const ServerOptions& options) {
+  std::string text;
+  for (const auto& [name, count, device] : options.rate_limit_resources) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", name, count);
+    if (device >= 0) text += fmt::format(":{}", device);
+  }
+  return text;
+}
+
 Status SetMaxInputSize(ServerOptions& options, std::string_view text) {
   BRAID_ASSIGN_OR_RETURN(int64_t bytes, ToNumber<int64_t>(text, std::numeric_limits<int64_t>::min(),
                                                           std::numeric_limits<int64_t>::max()));
@@ -289,7 +330,6 @@ constexpr OptionSpec Refused(std::string_view name, std::string_view value, Grou
 constexpr std::string_view kNoGpu = "Braid runs on the CPU";
 constexpr std::string_view kNoTrace =
     "tracing is not there yet; the statistics and metrics show where time goes";
-constexpr std::string_view kNoCache = "the response cache is not there yet";
 constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
 constexpr std::string_view kFalse = "false|0";
@@ -335,6 +375,8 @@ const OptionSpec kTable[] = {
           "each time)"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<&O::memory_keep_bytes>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
+    Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<&O::environment_max_bytes>(),
+          "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),
           "Where backends that are written in Python lie: DIR/NAME/model.py"),
     WorksMany("backend-config", "B,K=V", Group::kPython, {SetBackendSetting, ShowBackendSettings},
@@ -445,16 +487,17 @@ const OptionSpec kTable[] = {
     Refused("trace-log-frequency", "N", Group::kTrace, CheckInt, "0", "0", "Traces to a file", kNoTrace),
 
     // Cache and limits
-    Refused("cache-config", "C,K=V", Group::kCache, CheckNothing, "", "", "A setting of a response cache",
-            kNoCache),
+    WorksMany("cache-config", "C,K=V", Group::kCache, {SetCacheConfig, ShowCacheConfig},
+              "The response cache: local,size=BYTES; models take part by response_cache { enable: true }"),
     Ignored("cache-directory", "DIR", Group::kCache, CheckNothing, "", "Where cache libraries lie",
             "there are no cache libraries to load"),
-    Refused("response-cache-byte-size", "BYTES", Group::kCache, CheckInt, "0", "0",
-            "The size of the response cache", kNoCache),
-    Refused("rate-limit", "MODE", Group::kCache, CheckNothing, "off", "off", "Limit executions by resources",
-            "limits by resources are not there; use instance_group counts and queue policies"),
-    Refused("rate-limit-resource", "R:N:D", Group::kCache, CheckNothing, "", "", "A resource of --rate-limit",
-            "limits by resources are not there; use instance_group counts and queue policies"),
+    Works("response-cache-byte-size", "BYTES", Group::kCache, Bytes<&O::response_cache_bytes>(),
+          "The older name of --cache-config=local,size=BYTES; 0 is no cache"),
+    Works("rate-limit", "MODE", Group::kCache, OneOf<&O::rate_limit, kRateLimitModes>(),
+          "off, or execution_count: instances run only with the resources of their rate_limiter"),
+    WorksMany("rate-limit-resource", "R:N:D", Group::kCache, {SetResourceLimit, ShowResourceLimits},
+              "How much there is of a resource, on one device or on each; else as much as the instance that "
+              "needs the most"),
     Works("allow-client-shm", "", Group::kCache, Bool<&O::allow_client_shm>(),
           "Let clients name files in /dev/shm to pass tensors"),
     Refused("repoagent-directory", "DIR", Group::kCache, CheckNothing, "", "", "Where repository agents lie",

@@ -147,20 +147,35 @@ TEST(Options, MaxInputSizeHasTheTextOfTheContract) {
 }
 
 TEST(Options, RefusesWhatIsNotThereWithAReason) {
-  for (std::vector<const char*> given :
-       std::vector<std::vector<const char*>>{{"--cache-config=local,size=1024"},
-                                             {"--rate-limit=execution_count"},
-                                             {"--model-namespacing"},
-                                             {"--repoagent-directory=/x"},
-                                             {"--trace-level=TIMESTAMPS"},
-                                             {"--trace-rate=5"},
-                                             {"--allow-sagemaker=1"}}) {
+  for (std::vector<const char*> given : std::vector<std::vector<const char*>>{{"--model-namespacing"},
+                                                                              {"--repoagent-directory=/x"},
+                                                                              {"--trace-level=TIMESTAMPS"},
+                                                                              {"--trace-rate=5"},
+                                                                              {"--allow-sagemaker=1"}}) {
     given.push_back("models");
     CommandLine line = Parse(given);
     EXPECT_EQ(line.exit_code, 1) << given[0];
     EXPECT_THAT(line.err, HasSubstr(" is refused: ")) << given[0];
   }
   EXPECT_THAT(Parse({"models", "--metrics-config=summary_latencies=true"}).err, HasSubstr("not there yet"));
+}
+
+TEST(Options, ReadsCacheAndRateLimit) {
+  CommandLine line = Parse({"models", "--cache-config=local,size=1048576", "--rate-limit=execution_count",
+                            "--rate-limit-resource=R1:10", "--rate-limit-resource=R2:5:1"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_EQ(line.options.response_cache_bytes, 1048576u);
+  EXPECT_EQ(line.options.rate_limit, RateLimitMode::kExecutionCount);
+  EXPECT_EQ(line.options.rate_limit_resources, (std::vector<ResourceLimit>{{"R1", 10, -1}, {"R2", 5, 1}}));
+  EXPECT_THAT(Parse({"models", "--cache-config=redis,host=x"}).err,
+              HasSubstr("there is no cache 'redis', the only one is 'local'"));
+  EXPECT_THAT(Parse({"models", "--cache-config=local,size=x"}).err, HasSubstr("'x' is no whole number"));
+  EXPECT_THAT(Parse({"models", "--cache-config=local,depth=1"}).err, HasSubstr("no setting 'depth'"));
+  for (const char* wrong : {"R1", "R1:x", ":1", "R1:1:-1", "R1:1:2:3"}) {
+    EXPECT_THAT(Parse({"models", "--rate-limit-resource", wrong}).err,
+                HasSubstr("has not the form RESOURCE:COUNT or RESOURCE:COUNT:DEVICE"))
+        << wrong;
+  }
 }
 
 TEST(Options, AcceptsRefusedOptionsThatAskForNothing) {

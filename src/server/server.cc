@@ -9,12 +9,14 @@
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "config/config_json.h"
+#include "pipeline/ensemble.h"
 #include "protocols/kserve/grpc_server.h"
 #include "protocols/kserve/http_server.h"
 #include "protocols/kserve/kserve_context.h"
 #include "protocols/metrics/metrics_server.h"
 #include "repository/model_repository.h"
 #include "scheduling/scheduled_model.h"
+#include "scheduling/sequence_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/options_python.h"
@@ -47,15 +49,22 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",       "model_repository",
-          "schedule_policy",      "model_configuration",
-          "system_shared_memory", "cuda_shared_memory",
-          "binary_tensor_data",   "parameters",
-          "statistics",           "logging"};
+  return {"classification",
+          "sequence",
+          "model_repository",
+          "schedule_policy",
+          "model_configuration",
+          "system_shared_memory",
+          "cuda_shared_memory",
+          "binary_tensor_data",
+          "parameters",
+          "statistics",
+          "logging"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
   RepositoryOptions repository;
+  repository.temporary_directory = TemporaryDirectory(ProcessEnvironment());
   repository.model_repositories = options.model_repositories;
   repository.control_mode = options.model_control_mode;
   repository.startup_models = options.startup_models;
@@ -140,16 +149,38 @@ class Server::Parts {
     backend.worker_start = options_.worker_start;
     backend.stub_timeout_seconds = options_.stub_timeout_seconds;
     backend.memory_keep_bytes = options_.memory_keep_bytes;
+    backend.environment_max_bytes = options_.environment_max_bytes;
+    backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
+    backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
+    if (options_.response_cache_bytes > 0) {
+      cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
+    }
+    if (options_.rate_limit == RateLimitMode::kExecutionCount) {
+      limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
+    }
     repository_ = std::make_unique<ModelRepository>(
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
+          if (info.config->has_sequence_batching()) {
+            BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model),
+                                                                       timers_, log_, progress, {}));
+            return std::shared_ptr<Servable>(std::move(servable));
+          }
+          ScheduledModel::Options scheduling;
+          scheduling.cache = cache_.get();
+          scheduling.limiter = limiter_.get();
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
-                                                                      timers_, log_, progress));
+                                                                      timers_, log_, progress, scheduling));
           return std::shared_ptr<Servable>(std::move(servable));
         },
+        [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
+          return Ensemble::Create(std::move(info), catalog_, why_missing);
+        },
         log_);
+    worker_services_.catalog = &catalog_;
+    worker_services_.model_control = repository_.get();
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
@@ -204,6 +235,9 @@ class Server::Parts {
   HeapTrimmer heap_trimmer_;
   Catalog catalog_;
   TimerService timers_;
+  std::unique_ptr<ResponseCache> cache_;  // null without one
+  std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
+  WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
   std::unique_ptr<KserveContext> context_;

@@ -71,19 +71,23 @@ std::shared_ptr<Servable> Catalog::Publish(std::shared_ptr<Servable> servable) {
 }
 
 void Catalog::RebuildLocked() {
-  auto next = std::make_shared<Snapshot>();
+  auto rebuilt = std::make_shared<Snapshot>();
   for (const auto& [name, versions] : models_) {
-    auto& ready = next->models[name];
+    auto& ready = rebuilt->models[name];
     for (const auto& [number, version] : versions) {
       if (version.servable) ready.emplace(number, version.servable);
     }
   }
-  snapshot_ = std::move(next);
-  generation_.fetch_add(1, std::memory_order_release);
+  std::shared_ptr<const Snapshot> next = std::move(rebuilt);
+  {
+    std::lock_guard lock(snapshot_mutex_);
+    next.swap(snapshot_);
+    generation_.fetch_add(1, std::memory_order_release);
+  }
 }
 
 std::shared_ptr<const Catalog::Snapshot> Catalog::snapshot() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(snapshot_mutex_);
   return snapshot_;
 }
 
@@ -133,6 +137,19 @@ Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::stri
   if (found.empty())
     return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
   return found;
+}
+
+Result<std::shared_ptr<Servable>> Catalog::Find(std::string_view name, int64_t version) const {
+  const auto now = snapshot();
+  const auto model = now->models.find(name);
+  if (model == now->models.end()) {
+    return version < 0 ? NotFound(name, " is not found") : VersionNotFound(name, version);
+  }
+  const auto& versions = model->second;
+  if (version < 0 && !versions.empty()) return versions.rbegin()->second;
+  const auto entry = versions.find(version);
+  if (entry != versions.end()) return entry->second;
+  return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
 }
 
 bool Catalog::AllReady() const {

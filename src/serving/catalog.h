@@ -61,6 +61,11 @@ class Catalog {
   std::vector<std::shared_ptr<Servable>> All() const;
   // The same of one model; a version of -1 means all of them. Errors: as for Find.
   Result<std::vector<std::shared_ptr<Servable>>> Versions(const std::string& name, int64_t version) const;
+  // One ready version, or the highest when `version` is -1. Takes a lock for a moment: a reader on a
+  // request's path uses CatalogReader or ServableReference. Errors: as for CatalogReader::Find().
+  Result<std::shared_ptr<Servable>> Find(std::string_view name, int64_t version) const;
+  // Rises with every change of what Find() can find.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   // Whether every version is READY with a ready servable, or UNAVAILABLE because it was unloaded.
   bool AllReady() const;
 
@@ -85,9 +90,12 @@ class Catalog {
   void RebuildLocked();
   std::shared_ptr<const Snapshot> snapshot() const;
 
+  // Servables are asked with mutex_ held whether they are ready, and one that refers to others looks those
+  // up; so the snapshot has a lock of its own, which is taken last.
   mutable std::mutex mutex_;
   std::map<std::string, std::map<int64_t, Version>, std::less<>> models_;  // guarded by mutex_
-  std::shared_ptr<const Snapshot> snapshot_;  // guarded by mutex_; readers share it
+  mutable std::mutex snapshot_mutex_;
+  std::shared_ptr<const Snapshot> snapshot_;  // guarded by snapshot_mutex_; readers share it
   std::atomic<uint64_t> generation_{0};       // of snapshot_
 };
 

@@ -24,8 +24,16 @@ void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool f
 void InferenceRequest::Fail(Status status) {
   InferenceResponse response;
   response.status = std::move(status);
-  response.model_name = model_name;
-  if (servable) response.model_version = servable->get().info().version;
+  if (servable) {
+    response.model_name = servable->get().info().name;
+    response.model_version = servable->get().info().version;
+  }
+  Respond(std::move(response), true);
+}
+
+void InferenceRequest::Refuse(Status status) {
+  InferenceResponse response;
+  response.status = std::move(status);
   Respond(std::move(response), true);
 }
 

@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serving/call_chain.h"
 #include "serving/cancellation.h"
 #include "serving/parameters.h"
+#include "serving/request_trace.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -48,6 +50,14 @@ using CorrelationId = std::variant<uint64_t, std::string>;
 class ServableHandle;
 struct InferenceRequest;
 
+// Where the response of a request goes in the response cache.
+struct CacheNotes {
+  bool wanted = false;
+  uint64_t key_low = 0;
+  uint64_t key_high = 0;
+  int64_t lookup_ns = 0;  // what it took to see that it is not there yet
+};
+
 // What the scheduler notes about a request that it has; guarded by the scheduler's lock, and of no interest
 // to anybody else. Standing inside the request, it lets a request wait, leave from the middle of a queue and
 // time out without an allocation.
@@ -65,6 +75,13 @@ struct SchedulerNotes {
   // How many responses were sent so far and when the last was, for decoupled models.
   uint32_t responses = 0;
   int64_t last_response_ns = 0;
+  // Of models with sequences: the sequence by its number, which of its turns this request has, and how many
+  // inputs and requested outputs are the client's own; the scheduler adds others behind them.
+  uint64_t sequence = 0;
+  uint32_t turn = 0;
+  uint32_t own_inputs = 0;
+  uint32_t own_outputs = 0;
+  CacheNotes cache;
 };
 
 struct InferenceRequest {
@@ -97,6 +114,10 @@ struct InferenceRequest {
 
   // Null when nobody can cancel.
   std::shared_ptr<Cancellation> cancellation;  // shared by the protocol's call and this
+  // Null for requests that came from outside.
+  std::shared_ptr<const CallChain> call_chain;
+  // Null for requests that are not traced. Shared with the traces of its children.
+  std::shared_ptr<RequestTrace> trace;
   // Not owned; see ResponseSink. Null once the final response was delivered.
   ResponseSink* sink = nullptr;
   // Keeps the servable alive and not yet drained while the request runs.
@@ -108,8 +129,11 @@ struct InferenceRequest {
 
   // Delivers one response; with `final` the request has ended. REQUIRES: not ended.
   void Respond(std::optional<InferenceResponse> response, bool final);
-  // Ends the request with an error. REQUIRES: not ended.
+  // Ends the request with an error of the servable that took it. REQUIRES: not ended.
   void Fail(Status status);
+  // Ends the request with an error before a servable took it: the response names no model. REQUIRES: not
+  // ended.
+  void Refuse(Status status);
   bool ended() const { return sink == nullptr; }
 };
 

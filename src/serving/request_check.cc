@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "serving/reshape.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -236,7 +237,9 @@ Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
 
   BRAID_RETURN_IF_ERROR(CheckBatch(info, request));
   for (size_t i = 0; i < request.inputs.size(); ++i) {
-    BRAID_RETURN_IF_ERROR(CheckInput(info, request, request.inputs[i], info.inputs[spec_of_input[i]]));
+    const TensorSpec& spec = info.inputs[spec_of_input[i]];
+    BRAID_RETURN_IF_ERROR(CheckInput(info, request, request.inputs[i], spec));
+    if (spec.model_shape) Reshape(spec.shape, *spec.model_shape, request.inputs[i].shape);
   }
   return OkStatus();
 }

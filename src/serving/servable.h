@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "base/status.h"
 #include "serving/request.h"
 #include "serving/statistics.h"
+#include "serving/warmup.h"
 #include "tensor/buffer.h"
 #include "tensor/data_type.h"
 #include "tensor/shape.h"
@@ -36,6 +39,8 @@ struct TensorSpec {
   bool allow_ragged_batch = false;
   // For classification, one label a line in the model's label file.
   std::vector<std::string> labels;
+  // How the model sees it, where that is another shape of the same elements (`reshape`).
+  std::optional<Shape> model_shape = {};
 };
 
 // What is known of a servable once it is loaded; constant after construction.
@@ -48,11 +53,15 @@ struct ServableInfo {
   std::string platform;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
+  // What the states of a new sequence are, one for each `state` of the configuration, as the model sees it.
+  std::vector<Tensor> initial_states;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
   int instance_count = 1;
   // The normalised configuration; null where the origin has none. Shared with the backend that runs it.
   std::shared_ptr<const inference::ModelConfig> config;
+  // What each instance runs before the version is ready.
+  std::vector<WarmupSample> warmup;
   // Extra labels on the metrics of this model.
   std::vector<std::pair<std::string, std::string>> metric_tags;
 
@@ -89,6 +98,10 @@ class Servable {
   // May be asked often; does not block.
   virtual Readiness readiness() const = 0;
 
+  // As readiness(), and asks user code that has a say in it (a model's is_ready()). Does not block: `done` is
+  // called once, perhaps before this returns, perhaps seconds later on any thread.
+  virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
+
   // Requests accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }
 
@@ -111,6 +124,11 @@ class ServableHandle {
  public:
   // Null when the servable has closed its gate.
   static std::unique_ptr<ServableHandle> Enter(std::shared_ptr<Servable> servable);
+  // One more place, also when the gate has been closed since this one was given.
+  std::unique_ptr<ServableHandle> Another() const {
+    servable_->gate().EnterAgain();
+    return std::unique_ptr<ServableHandle>(new ServableHandle(servable_));
+  }
   ~ServableHandle() { servable_->gate().Leave(); }
   ServableHandle(const ServableHandle&) = delete;
   ServableHandle& operator=(const ServableHandle&) = delete;

@@ -50,6 +50,19 @@ void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int6
   ++totals_.failures[static_cast<int>(reason)];
 }
 
+void ModelStatistics::RecordCacheHit(int64_t start_ns, int64_t end_ns, int64_t lookup_ns) {
+  const int64_t now_ms = WallNowMs();
+  std::lock_guard lock(mutex_);
+  totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
+  totals_.success.Add(end_ns - start_ns);
+  totals_.cache_hit.Add(lookup_ns);
+}
+
+void ModelStatistics::RecordCacheMiss(int64_t cache_ns) {
+  std::lock_guard lock(mutex_);
+  totals_.cache_miss.Add(cache_ns);
+}
+
 void ModelStatistics::RecordResponse(uint32_t index, ResponseKind kind, int64_t infer_ns) {
   std::lock_guard lock(mutex_);
   ResponseStatistic& response = totals_.responses[std::min(index, kMostResponseStatistics)];

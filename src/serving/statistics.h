@@ -82,6 +82,10 @@ class ModelStatistics {
   void RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns, const ExecutionTimes& times);
   // A request ended with an error.
   void RecordFailure(FailureReason reason, int64_t start_ns, int64_t end_ns);
+  // A request was answered from the cache; `lookup_ns` is what that took.
+  void RecordCacheHit(int64_t start_ns, int64_t end_ns, int64_t lookup_ns);
+  // A request was not found there; looking, and keeping its response now, took `cache_ns`.
+  void RecordCacheMiss(int64_t cache_ns);
   // One response of a decoupled model's request, the `index`-th, `infer_ns` after the one before.
   void RecordResponse(uint32_t index, ResponseKind kind, int64_t infer_ns);
 

@@ -19,10 +19,20 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     sys.path.insert(0, os.path.dirname(_here))
 
-import _braid_worker
-import numpy
+from braid_worker import interpreter
 
-from braid_worker import errors, host
+if __name__ == "__main__" and interpreter.too_old():
+    sys.exit(interpreter.too_old())
+
+try:
+    import _braid_worker
+    import numpy
+
+    from braid_worker import errors, host
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(interpreter.failure(error))
 
 # An interpreter that does not come to its end is ended: the model is finalized already, only threads that it
 # forgot are in the way.

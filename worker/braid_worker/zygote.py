@@ -24,18 +24,17 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     sys.path.insert(0, os.path.dirname(_here))
 
+from braid_worker import interpreter
+
+if __name__ == "__main__" and interpreter.too_old():
+    _server = socket.socket(fileno=int(sys.argv[1]))
+    _server.send(json.dumps({"ready": False, "error": interpreter.too_old()}).encode())
+    sys.exit(1)
+
 from braid_worker import errors
 
 _MAX_REQUEST = 1 << 20
 _DESCRIPTORS = 5
-
-
-def _failure(error: BaseException) -> str:
-    where = f"in {sys.executable}"
-    missing = getattr(error, "name", None)
-    if isinstance(error, ModuleNotFoundError) and missing == "numpy":
-        return f"numpy is not installed {where} (sys.path: {sys.path})"
-    return f"the worker cannot start {where} (sys.path: {sys.path}): {type(error).__name__}: {error}"
 
 
 def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -> int:
@@ -116,7 +115,7 @@ def main() -> None:
 
         from braid_worker import main as worker
     except BaseException as error:
-        server.send(json.dumps({"ready": False, "error": _failure(error)}).encode())
+        server.send(json.dumps({"ready": False, "error": interpreter.failure(error)}).encode())
         return
     _braid_worker.outlive_signals()
     _braid_worker.set_process_name("brd-warm")

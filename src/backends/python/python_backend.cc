@@ -1,6 +1,7 @@
 #include "backends/python/python_backend.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -18,6 +19,21 @@ Status CheckModelFile(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) return OkStatus();
   return InternalError("Failed to preinitialize Python stub: Python model file not found in '" + path + "'");
+}
+
+// Elsewhere such a file is an interpreter of the model's own.
+void WarnOfStub(const std::string& model, const std::string& model_path, Logger& log) {
+  const std::string stub = model_path + "/triton_python_backend_stub";
+  if (access(stub.c_str(), F_OK) != 0) return;
+  BRAID_LOG_WARNING(
+      log,
+      "model '{}': '{}' is not used; models run in an interpreter as it is, without a stub: name "
+      "an environment with parameter EXECUTION_ENV_PATH",
+      model, stub);
+}
+
+PythonEnvironment& EnvironmentOf(const ModelLocation& location) {
+  return static_cast<PythonEnvironment&>(*location.preparation);
 }
 
 // "1.model" for a file in the version folder, "model" for a backend's own file.
@@ -58,15 +74,41 @@ PythonBackend::PythonBackend(Options options, std::unique_ptr<ChildReaper> reape
       log_(log),
       reaper_(std::move(reaper)),
       pump_(std::move(pump)),
-      spawner_({options_.python, options_.worker_directory, options_.worker_start}, *reaper_, *pump_, log_) {}
+      default_environment_(
+          std::make_shared<PythonEnvironment>(SpawnerOptions(), nullptr, *reaper_, *pump_, log_)),
+      environments_({SpawnerOptions(), options_.temporary_directory, options_.environment_max_bytes,
+                     "--environment-max-bytes"},
+                    *reaper_, *pump_, log_) {}
 
 PythonBackend::~PythonBackend() = default;
+
+WorkerSpawner::Options PythonBackend::SpawnerOptions() const {
+  WorkerSpawner::Options spawner;
+  spawner.python = options_.python;
+  spawner.worker_directory = options_.worker_directory;
+  spawner.start = options_.worker_start;
+  spawner.timeout_ns = options_.stub_timeout_seconds * 1'000'000'000;
+  return spawner;
+}
+
+Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocation& location,
+                              const std::function<void(const std::string&)>& progress) {
+  const std::string path = EnvironmentPath(config, location.model_path);
+  if (path.empty()) {
+    WarnOfStub(config.name(), location.model_path, log_);
+    location.preparation = default_environment_;
+    return OkStatus();
+  }
+  BRAID_ASSIGN_OR_RETURN(location.preparation, environments_.Get(path, progress));
+  return OkStatus();
+}
 
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
   const PythonModelFacts facts = Facts(location, config, 0);
-  BRAID_ASSIGN_OR_RETURN(std::string json, AutoCompleteConfig(facts, spawner_, *reaper_, log_,
-                                                              options_.stub_timeout_seconds * 1'000'000'000));
+  BRAID_ASSIGN_OR_RETURN(std::string json,
+                         AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
+                                            options_.stub_timeout_seconds * 1'000'000'000));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
@@ -83,9 +125,13 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   for (const InstanceSpec& spec : ListInstances(*config)) {
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
   }
-  return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
-      location, Facts(location, *config, options_.memory_keep_bytes), std::move(instances), segment_ids_,
-      arena, spawner_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
+  auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
+  ModelLocation kept = location;
+  kept.preparation.reset();  // the model lets go of its environment before its location
+  return std::unique_ptr<BackendModel>(
+      std::make_unique<PythonModel>(std::move(kept), Facts(location, *config, options_.memory_keep_bytes),
+                                    std::move(instances), segment_ids_, arena, std::move(environment),
+                                    *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
 }
 
 }  // namespace braid

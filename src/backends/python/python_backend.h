@@ -5,7 +5,9 @@
 #include <string>
 
 #include "backends/python/child_reaper.h"
+#include "backends/python/environment_store.h"
 #include "backends/python/output_pump.h"
+#include "backends/python/worker_services.h"
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "scheduling/backend.h"
@@ -15,7 +17,7 @@ namespace braid {
 class PythonBackend final : public Backend {
  public:
   struct Options {
-    std::string python;            // path of the interpreter that runs models
+    std::string python;            // path of the interpreter that runs models without their own
     std::string worker_directory;  // where braid_worker/ and the extension are
     WorkerStart worker_start = WorkerStart::kFork;
     int64_t stub_timeout_seconds = 30;  // from the start of a worker to its first message
@@ -23,6 +25,11 @@ class PythonBackend final : public Backend {
     uint64_t memory_keep_bytes = uint64_t{64} << 20;
     // Of a model's inputs in flight; 0: no limit.
     uint64_t memory_max_bytes = 0;
+    // Where environments are unpacked, and what one may have.
+    std::string temporary_directory = "/tmp";
+    uint64_t environment_max_bytes = uint64_t{64} << 30;
+    // Outlives the backend.
+    const WorkerServices* services = nullptr;
   };
 
   // `log` outlives the backend; the backend outlives its models and all their buffers.
@@ -30,6 +37,10 @@ class PythonBackend final : public Backend {
   ~PythonBackend() override;
 
   std::string_view name() const override { return "python"; }
+  // Unpacks the model's environment, unless that is done.
+  Status Prepare(const inference::ModelConfig& config, ModelLocation& location,
+                 const std::function<void(const std::string&)>& progress) override;
+  void BeginShutdown() override { environments_.BeginShutdown(); }
   Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override;
   Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
                                                std::shared_ptr<const inference::ModelConfig> config) override;
@@ -37,6 +48,7 @@ class PythonBackend final : public Backend {
  private:
   PythonBackend(Options options, std::unique_ptr<ChildReaper> reaper, std::unique_ptr<OutputPump> pump,
                 Logger& log);
+  WorkerSpawner::Options SpawnerOptions() const;
 
   const Options options_;
   Logger& log_;
@@ -44,7 +56,8 @@ class PythonBackend final : public Backend {
   // In the order in which they depend on one another.
   const std::unique_ptr<ChildReaper> reaper_;
   const std::unique_ptr<OutputPump> pump_;
-  WorkerSpawner spawner_;
+  const std::shared_ptr<PythonEnvironment> default_environment_;  // shared with the models in it
+  EnvironmentStore environments_;
 };
 
 }  // namespace braid

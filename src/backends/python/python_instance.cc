@@ -235,6 +235,7 @@ void PythonInstance::ReturnRefused() {
       response.status = one.status;
       listener_->OnResponse(*this, *request, std::move(response), true, times);
     }
+    listener_->OnDelivered(*this);
   }
 }
 
@@ -320,7 +321,29 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
   WorkerMemory::Returned returned;
   for (const ResponseMessage& response : message.responses)
     BRAID_RETURN_IF_ERROR(HandleResponse(response, returned));
+  for (uint64_t id : message.rescheduled) {
+    BRAID_ASSIGN_OR_RETURN(auto request, TakeBack(id));
+    listener_->OnRescheduled(*this, std::move(request));
+  }
+  listener_->OnDelivered(*this);
   return OkStatus();
+}
+
+Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) {
+  const auto index = static_cast<uint32_t>(id);
+  const auto generation = static_cast<uint32_t>(id >> 32);
+  std::unique_ptr<InferenceRequest> request;
+  {
+    std::lock_guard lock(mutex_);
+    if (index >= slots_.size() || slots_[index].request == nullptr ||
+        slots_[index].generation != generation) {
+      return InvalidArgumentError("the worker reschedules a request that it does not have");
+    }
+    request = std::move(slots_[index].request);
+    FreeSlotLocked(index);
+  }
+  if (request->cancellation) request->cancellation->ClearListener();
+  return request;
 }
 
 Status PythonInstance::Handle(const std::vector<std::byte>& message) {

@@ -87,6 +87,8 @@ class PythonInstance final : public Instance {
   Status Handle(const std::vector<std::byte>& message);
   Status HandleExecuted(const ExecutedMessage& message);
   Status HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned);
+  // The request that the worker knows as `id`, out of its slot.
+  Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
   Status MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                       InferenceResponse& response);
   // Ends the requests of a worker that is gone, and closes its channel.

@@ -16,12 +16,15 @@ constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 
 PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
                          std::vector<PythonInstanceSpec> instances, SegmentIds& ids,
-                         const Arena::Options& arena, WorkerSpawner& spawner, ChildReaper& reaper,
-                         Logger& log, int64_t sign_in_timeout_ns)
-    : location_(std::move(location)), facts_(std::move(facts)), arena_(ids, arena) {
+                         const Arena::Options& arena, std::shared_ptr<PythonEnvironment> environment,
+                         ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns)
+    : location_(std::move(location)),
+      facts_(std::move(facts)),
+      environment_(std::move(environment)),
+      arena_(ids, arena) {
   for (PythonInstanceSpec& spec : instances) {
-    instances_.push_back(std::make_unique<PythonInstance>(std::move(spec), facts_, spawner, reaper, arena_,
-                                                          log, sign_in_timeout_ns));
+    instances_.push_back(std::make_unique<PythonInstance>(std::move(spec), facts_, environment_->spawner(),
+                                                          reaper, arena_, log, sign_in_timeout_ns));
   }
 }
 
@@ -74,6 +77,7 @@ void PythonModel::Stop(int64_t deadline_ns) {
   for (auto& instance : instances_) instance->BeginStop(deadline_ns);
   for (auto& instance : instances_) instance->Join();
   started_ = false;
+  environment_.reset();
 }
 
 Readiness PythonModel::readiness() const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/python/environment.h"
 #include "backends/python/python_instance.h"
 #include "ipc/arena.h"
 #include "scheduling/backend.h"
@@ -16,8 +17,8 @@ class PythonModel final : public BackendModel {
  public:
   // The references outlive the model and all its buffers.
   PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
-              SegmentIds& ids, const Arena::Options& arena, WorkerSpawner& spawner, ChildReaper& reaper,
-              Logger& log, int64_t sign_in_timeout_ns);
+              SegmentIds& ids, const Arena::Options& arena, std::shared_ptr<PythonEnvironment> environment,
+              ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns);
   ~PythonModel() override;
 
   BufferAllocator& input_allocator() override { return arena_; }
@@ -32,6 +33,8 @@ class PythonModel final : public BackendModel {
 
   const ModelLocation location_;  // keeps temporary files
   const PythonModelFacts facts_;
+  // Shared with the other models in it; let go in Stop(), on a thread that may wait for its files to go.
+  std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
   std::vector<std::unique_ptr<PythonInstance>> instances_;
   bool started_ = false;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -81,8 +82,15 @@ Result<pid_t> WorkerSpawner::Exec(const char* script, const int* inherited, size
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  std::vector<char*> variables;
+  for (const std::string& variable : options_.environment)
+    variables.push_back(const_cast<char*>(variable.c_str()));
+  variables.push_back(nullptr);
+  // Of this thread alone, which starts nothing else; inherited for good.
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, options_.python.c_str(), &actions, &attributes, argv.data(), environ);
+  const int error = posix_spawn(&pid, options_.python.c_str(), &actions, &attributes, argv.data(),
+                                options_.environment.empty() ? environ : variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return ErrnoError("cannot start the Python interpreter '" + options_.python + "'", error);
@@ -110,7 +118,10 @@ Result<std::string> WorkerSpawner::ReceiveFromZygoteLocked() {
   const int64_t deadline = SteadyNowNs() + options_.timeout_ns;
   while (true) {
     const int64_t left_ms = (deadline - SteadyNowNs()) / 1'000'000;
-    if (left_ms <= 0) return ZygoteLostLocked("it did not answer in time");
+    if (left_ms <= 0)
+      return ZygoteLostLocked("it did not answer within " +
+                              std::to_string(options_.timeout_ns / 1'000'000'000) +
+                              " seconds (--backend-config=python,stub-timeout-seconds)");
     pollfd wait{zygote_.get(), POLLIN, 0};
     const int ready = poll(&wait, 1, static_cast<int>(left_ms));
     if (ready < 0 && errno != EINTR) return ZygoteLostLocked(ErrnoError("poll", errno).message());

@@ -1,4 +1,5 @@
 // WorkerSpawner: starts worker processes with the interpreter of the models' environment.
+// They cannot gain rights by set-user-id programs (no_new_privs), whatever the model runs.
 //
 // By default workers are forked from a warm process of that environment (the zygote: interpreter, extension
 // and numpy loaded, single-threaded, no user code), which takes 2 ms and little memory instead of 60 ms and
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "backends/python/child_reaper.h"
 #include "backends/python/output_pump.h"
@@ -29,6 +31,8 @@ class WorkerSpawner {
     std::string python;            // path of the interpreter
     std::string worker_directory;  // where braid_worker/ and the extension are
     WorkerStart start = WorkerStart::kFork;
+    // "NAME=value" for all of the interpreter's processes; empty: the server's own variables.
+    std::vector<std::string> environment;
     // How long an interpreter may take to come up.
     int64_t timeout_ns = 30'000'000'000;
   };

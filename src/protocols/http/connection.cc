@@ -81,6 +81,12 @@ void Connection::Close() {
   io_->Forget(shared_from_this());
 }
 
+bool Connection::Stalled(int64_t now_ns) const {
+  if (phase_.load(std::memory_order_acquire) == Phase::kOwned || !write_armed_) return false;
+  const std::chrono::nanoseconds limit = io_->options().write_timeout;
+  return now_ns - last_active_ns_.load(std::memory_order_relaxed) > limit.count();
+}
+
 void Connection::Abort() {
   if (closed_) return;
   if (phase_.load(std::memory_order_acquire) == Phase::kOwned) {
@@ -90,6 +96,7 @@ void Connection::Abort() {
   // The descriptor stays open until the answer has come: another thread may be writing to it.
   closed_ = true;
   ::shutdown(fd_, SHUT_RDWR);
+  stream_output_.Abandon();
   boost::system::error_code ignored;
   stream_.cancel(ignored);
   auto self = shared_from_this();
@@ -121,8 +128,11 @@ void Connection::ArmRead() {
 }
 
 void Connection::ArmWrite() {
+  if (write_armed_ || closed_) return;
+  write_armed_ = true;
   stream_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
                      [self = shared_from_this()](boost::system::error_code error) {
+                       self->write_armed_ = false;
                        if (!error && !self->closed_) self->OnWritable();
                      });
 }
@@ -149,6 +159,10 @@ void Connection::OnReadable() {
 }
 
 void Connection::OnWritable() {
+  if (phase_.load(std::memory_order_acquire) != Phase::kOwned) {
+    FlushStream();
+    return;
+  }
   SetStage(stage_);
   if (Send() == Step::kMore) Pump();
 }
@@ -156,23 +170,74 @@ void Connection::OnWritable() {
 // ---- Answers ----
 
 void Connection::Respond(HttpResponse response) {
-  auto self = shared_from_this();  // after the exchange below the io thread may let go of the connection
   const bool close = close_after_ || io_->draining();
   outgoing_.Set(std::move(response), close, omit_body_);
   const Outgoing::Progress progress = outgoing_.Send(fd_);
+  const bool sent = progress == Outgoing::Progress::kDone;
+  if (sent && !close) outgoing_.Clear();
+  HandBack(sent, progress == Outgoing::Progress::kFailed, close);
+}
+
+void Connection::HandBack(bool sent, bool failed, bool close) {
+  auto self = shared_from_this();  // after the exchange below the io thread may let go of the connection
   last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
-  if (progress == Outgoing::Progress::kDone && !close) {
-    outgoing_.Clear();
+  if (sent && !close) {
     Phase expected = Phase::kRunning;
     if (phase_.compare_exchange_strong(expected, Phase::kOwned, std::memory_order_acq_rel)) return;
   }
   const std::shared_ptr<IoThread> io = io_;
-  const bool failed = progress == Outgoing::Progress::kFailed;
   io->Post([self = std::move(self), failed, close] {
     self->send_failed_ = failed;
     self->close_after_ = close;
     self->OnAnswered();
   });
+}
+
+void Connection::BeginStream(HttpResponse head) {
+  const bool chunked = parser_->get().version() >= 11;
+  streaming_ = true;
+  stream_close_ = close_after_ || io_->draining() || !chunked;
+  stream_output_.Begin(head, chunked, stream_close_);
+}
+
+HttpExchange::PartResult Connection::SendPart(std::string_view part) {
+  switch (stream_output_.Append(fd_, part)) {
+    case StreamOutput::Added::kSent:
+    case StreamOutput::Added::kWaits:
+      return PartResult::kTaken;
+    case StreamOutput::Added::kBlocked:
+      last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
+      io_->Post([self = shared_from_this()] { self->ArmWrite(); });
+      return PartResult::kTaken;
+    case StreamOutput::Added::kFailed:
+      return PartResult::kGone;
+    case StreamOutput::Added::kFull:
+      io_->Post([self = shared_from_this()] { self->Abort(); });
+      return PartResult::kFull;
+  }
+  return PartResult::kGone;
+}
+
+void Connection::EndStream() {
+  const StreamOutput::Added added = stream_output_.End(fd_);
+  const bool sent = added == StreamOutput::Added::kSent;
+  const bool close = stream_close_;
+  if (sent) streaming_ = false;
+  HandBack(sent, added == StreamOutput::Added::kFailed, close);
+}
+
+void Connection::FlushStream() {
+  switch (stream_output_.Flush(fd_)) {
+    case Outgoing::Progress::kDone:
+      return;
+    case Outgoing::Progress::kBlocked:
+      last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
+      ArmWrite();
+      return;
+    case Outgoing::Progress::kFailed:
+      if (auto cancellation = cancellation_) cancellation->Cancel();
+      return;
+  }
 }
 
 void Connection::OnAnswered() {
@@ -186,7 +251,7 @@ void Connection::OnAnswered() {
 }
 
 Connection::Step Connection::Send() {
-  switch (outgoing_.Send(fd_)) {
+  switch (streaming_ ? stream_output_.Flush(fd_) : outgoing_.Send(fd_)) {
     case Outgoing::Progress::kDone:
       return AfterSend();
     case Outgoing::Progress::kBlocked:
@@ -202,6 +267,7 @@ Connection::Step Connection::Send() {
 
 Connection::Step Connection::AfterSend() {
   outgoing_.Clear();
+  streaming_ = false;
   call_.reset();
   cancellation_.reset();
   if (close_after_) {

@@ -13,6 +13,9 @@
 //   kRunning --answered (responder)--> kOwned
 //   kRunning, kRunningInput --answered, io thread is needed (posted to io)--> kOwned
 //
+// An answer in parts keeps the phase of a running call until its end. What the socket does not take of it
+// waits in `stream_output_`, which both threads may use: the io thread writes it when the socket is ready.
+//
 // The descriptor is closed by the io thread while it owns the connection, or with the last reference.
 #pragma once
 
@@ -33,6 +36,7 @@
 #include "protocols/http/exchange.h"
 #include "protocols/http/io_thread.h"
 #include "protocols/http/outgoing.h"
+#include "protocols/http/stream_output.h"
 
 namespace braid {
 
@@ -48,6 +52,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   bool Expired(int64_t now_ns, bool draining) const;
   // REQUIRES: no call runs.
   void Close();
+  // Whether an answer in parts has waited for its client to read for too long.
+  bool Stalled(int64_t now_ns) const;
   // Closes, or cancels the call that runs and cuts the client off.
   void Abort();
 
@@ -58,6 +64,9 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
     cancellation_ = std::move(cancellation);
   }
   void Respond(HttpResponse response) override;
+  void BeginStream(HttpResponse head) override;
+  PartResult SendPart(std::string_view part) override;
+  void EndStream() override;
   void RunOnIoThread(std::function<void()> task) override { io_->Post(std::move(task)); }
 
  private:
@@ -114,6 +123,10 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void OnReadable();
   void OnWritable();
   void OnAnswered();
+  // Gives the connection back to its io thread, after an answer.
+  void HandBack(bool sent, bool failed, bool close);
+  // Writes what waits of an answer in parts whose call still runs.
+  void FlushStream();
 
   size_t buffered() const { return buffer_end_ - buffer_begin_; }
   std::string_view BufferedText() const { return {buffer_.get() + buffer_begin_, buffered()}; }
@@ -127,16 +140,20 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   std::atomic<Phase> phase_{Phase::kOwned};
   // When something last happened; written by whoever owns the connection.
   std::atomic<int64_t> last_active_ns_;
+  StreamOutput stream_output_{kMaxWaitingBytes};
 
   // Owned by the io thread, or by the responder while a call runs.
   Outgoing outgoing_;
-  bool close_after_ = false;  // set before a call runs, constant meanwhile
-  bool omit_body_ = false;    // the same
+  bool streaming_ = false;     // the answer comes in parts
+  bool stream_close_ = false;  // and the connection ends with it
+  bool close_after_ = false;   // set before a call runs, constant meanwhile
+  bool omit_body_ = false;     // the same
 
   // Owned by the io thread.
   boost::asio::posix::stream_descriptor stream_;
   bool closed_ = false;
   bool read_armed_ = false;
+  bool write_armed_ = false;
   bool send_failed_ = false;
   Stage stage_ = Stage::kHead;
   std::unique_ptr<char[]> buffer_;  // kBufferBytes and padding; made with the first input

@@ -3,7 +3,8 @@
 // The life of a request: the core reads the headers and asks the service (HttpService::OnRequest), which
 // answers at once or names an HttpCall. The call is shown the front of the body and says where the rest of it
 // goes; the core reads the rest from the socket straight to there, and starts the call (OnBody). From then on
-// the call has the connection until it answers with HttpExchange::Respond(), from any thread.
+// the call has the connection until it answers, from any thread: with HttpExchange::Respond(), or in parts
+// with BeginStream(), SendPart() and EndStream().
 #pragma once
 
 #include <cstddef>
@@ -41,6 +42,21 @@ class HttpExchange {
   // socket from the calling thread as much as the socket takes at once, and does not block. The call may be
   // gone when this returns.
   virtual void Respond(HttpResponse response) = 0;
+
+  // Answers the request with a body that comes in parts, instead of Respond() and under its rules: once
+  // BeginStream(), any number of SendPart(), once EndStream(); never two at the same time. Status and headers
+  // are taken from `head`, which has no body, and leave with the first part or with the end.
+  virtual void BeginStream(HttpResponse head) = 0;
+  enum class PartResult : unsigned char {
+    kTaken,
+    kGone,  // the client has gone; nothing that is sent will reach it
+    kFull,  // the client does not read: the connection is cut
+  };
+  // Writes at once what the socket takes; the rest waits in memory and leaves as the client reads. A part is
+  // taken while at most kMaxWaitingBytes wait, however large it is itself.
+  virtual PartResult SendPart(std::string_view part) = 0;
+  virtual void EndStream() = 0;
+  static constexpr size_t kMaxWaitingBytes = size_t{64} << 20;
 
   // Runs `task` on the connection's io thread; drops it when the server has stopped. For work that takes
   // long, so that it does not hold up the thread that brings results.

@@ -94,6 +94,11 @@ void IoThread::Sweep() {
     if (connection->Expired(now, draining())) ended.push_back(connection);
   }
   for (const auto& connection : ended) connection->Close();
+  std::vector<std::shared_ptr<Connection>> stalled;
+  for (const auto& connection : connections_) {
+    if (connection->Stalled(now)) stalled.push_back(connection);
+  }
+  for (const auto& connection : stalled) connection->Abort();
 }
 
 }  // namespace braid

@@ -352,6 +352,139 @@ TEST_F(Listener, CancelsWhenTheClientGoesAway) {
   held.exchange->Respond(TextResponse("nobody hears"));
 }
 
+HttpResponse StreamHead(unsigned status = 200) {
+  HttpResponse head;
+  head.status = status;
+  head.content_type = "text/event-stream";
+  return head;
+}
+
+TEST_F(Listener, SendsPartsAsTheyComeAndKeepsTheConnection) {
+  Start();
+  TestClient client = Connect();
+  for (unsigned status : {200u, 404u}) {
+    client.SendRequest("POST", "/hold");
+    auto held = service_.Take();
+    held.exchange->BeginStream(StreamHead(status));
+    EXPECT_EQ(held.exchange->SendPart("first"), HttpExchange::PartResult::kTaken);
+    auto head = client.ReadHead();
+    ASSERT_TRUE(head);
+    EXPECT_EQ(head->status, static_cast<int>(status));
+    EXPECT_EQ(head->header("Content-Type"), "text/event-stream");
+    EXPECT_EQ(head->header("Content-Length"), "");
+    EXPECT_EQ(client.ReadChunk(), "first");
+    EXPECT_EQ(held.exchange->SendPart(""), HttpExchange::PartResult::kTaken);
+    EXPECT_EQ(held.exchange->SendPart("second"), HttpExchange::PartResult::kTaken);
+    EXPECT_EQ(client.ReadChunk(), "second");
+    held.exchange->EndStream();
+    EXPECT_EQ(client.ReadChunk(), "");
+  }
+  EXPECT_EQ(client.Request("POST", "/echo", "after")->body, "after");
+}
+
+TEST_F(Listener, SendsAStreamWithoutParts) {
+  Start();
+  TestClient client = Connect();
+  client.SendRequest("POST", "/hold");
+  client.SendRequest("POST", "/echo", "pipelined");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  held.exchange->EndStream();
+  EXPECT_EQ(client.Read()->body, "");
+  EXPECT_EQ(client.Read()->body, "pipelined");
+}
+
+TEST_F(Listener, SendsPartsWithoutChunksToAnOldClient) {
+  Start();
+  TestClient client = Connect();
+  client.Send("POST /hold HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  held.exchange->SendPart("one,");
+  held.exchange->SendPart("two");
+  held.exchange->EndStream();
+  const std::string all = client.ReadToEnd();
+  EXPECT_NE(all.find("Connection: close\r\n"), std::string::npos);
+  EXPECT_EQ(all.find("chunked"), std::string::npos);
+  EXPECT_TRUE(all.ends_with("\r\n\r\none,two")) << all;
+}
+
+TEST_F(Listener, KeepsPartsForASlowReader) {
+  Start();
+  TestClient client = Connect();
+  std::string sent;
+  client.SendRequest("POST", "/hold");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  for (int i = 0; i < 40; ++i) {
+    const std::string part(size_t{1} << 20, static_cast<char>('a' + i % 26));
+    ASSERT_EQ(held.exchange->SendPart(part), HttpExchange::PartResult::kTaken);
+    sent += part;
+  }
+  held.exchange->EndStream();
+  EXPECT_TRUE(client.Read()->body == sent);
+  EXPECT_EQ(client.Request("POST", "/echo", "after")->body, "after");
+  EXPECT_FALSE(held.cancellation->cancelled());
+}
+
+TEST_F(Listener, CutsOffAReaderForWhomTooMuchWaits) {
+  Start();
+  TestClient client = Connect();
+  client.SendRequest("POST", "/hold");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  const std::string part(size_t{8} << 20, 'x');
+  int taken = 0;
+  while (held.exchange->SendPart(part) == HttpExchange::PartResult::kTaken) ASSERT_LT(++taken, 100);
+  EXPECT_GE(taken, 8);
+  EXPECT_EQ(held.exchange->SendPart(part), HttpExchange::PartResult::kGone);
+  service_.WaitForCancelled(1);
+  held.exchange->EndStream();
+  EXPECT_LT(client.ReadToEnd().size(), static_cast<size_t>(taken) * part.size());
+}
+
+TEST_F(Listener, CutsOffAReaderThatStalls) {
+  options_.write_timeout = 50ms;
+  Start();
+  TestClient client = Connect();
+  client.SendRequest("POST", "/hold");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  held.exchange->SendPart(std::string(size_t{32} << 20, 'x'));
+  service_.WaitForCancelled(1);
+  EXPECT_EQ(held.exchange->SendPart("more"), HttpExchange::PartResult::kGone);
+  held.exchange->EndStream();
+}
+
+TEST_F(Listener, CancelsAStreamWhoseClientGoesAwayBetweenParts) {
+  Start();
+  TestClient client = Connect();
+  client.SendRequest("POST", "/hold");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  held.exchange->SendPart("one");
+  EXPECT_TRUE(client.ReadHead());
+  client.Close();
+  service_.WaitForCancelled(1);
+  while (held.exchange->SendPart("x") == HttpExchange::PartResult::kTaken) {
+  }
+  held.exchange->EndStream();
+  EXPECT_EQ(Connect().Request("POST", "/echo", "x")->body, "x");
+}
+
+TEST_F(Listener, ShutsDownWithStreamsThatEndAfterwards) {
+  Start();
+  TestClient client = Connect();
+  client.SendRequest("POST", "/hold");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  held.exchange->SendPart("one");
+  listener_->Shutdown(SteadyNowNs());
+  service_.WaitForCancelled(1);
+  held.exchange->SendPart("two");
+  held.exchange->EndStream();
+}
+
 TEST_F(Listener, AnswersAClientThatHasEndedItsSide) {
   TestClient client = Connect();
   ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));

@@ -19,26 +19,35 @@ void AppendNumber(std::string& out, size_t number) {
 
 }  // namespace
 
-void Outgoing::Set(HttpResponse response, bool close, bool omit_body) {
-  head_.clear();
-  head_ += "HTTP/1.1 ";
-  AppendNumber(head_, response.status);
-  head_ += ' ';
-  head_ += HttpReason(response.status);
+void AppendResponseHead(std::string& out, const HttpResponse& response, std::string_view length_field,
+                        bool close) {
+  out += "HTTP/1.1 ";
+  AppendNumber(out, response.status);
+  out += ' ';
+  out += HttpReason(response.status);
   if (!response.content_type.empty()) {
-    head_ += "\r\nContent-Type: ";
-    head_ += response.content_type;
+    out += "\r\nContent-Type: ";
+    out += response.content_type;
   }
   for (const auto& [name, value] : response.headers) {
-    head_ += "\r\n";
-    head_ += name;
-    head_ += ": ";
-    head_ += value;
+    out += "\r\n";
+    out += name;
+    out += ": ";
+    out += value;
   }
-  head_ += "\r\nContent-Length: ";
-  AppendNumber(head_, response.size());
-  if (close) head_ += "\r\nConnection: close";
-  head_ += "\r\n\r\n";
+  if (!length_field.empty()) {
+    out += "\r\n";
+    out += length_field;
+  }
+  if (close) out += "\r\nConnection: close";
+  out += "\r\n\r\n";
+}
+
+void Outgoing::Set(HttpResponse response, bool close, bool omit_body) {
+  head_.clear();
+  std::string length = "Content-Length: ";
+  AppendNumber(length, response.size());
+  AppendResponseHead(head_, response, length, close);
   if (!omit_body) {
     body_ = std::move(response.body);
     tail_ = std::move(response.tail);

@@ -7,6 +7,11 @@
 
 namespace braid {
 
+// Appends status line and headers of a response, up to and with the empty line. `length_field` says how long
+// the body is, as a whole header line without its end; empty: until the connection ends.
+void AppendResponseHead(std::string& out, const HttpResponse& response, std::string_view length_field,
+                        bool close);
+
 // Reused for all responses of a connection. One thread at a time.
 class Outgoing {
  public:

@@ -33,6 +33,15 @@ void WriteStatistics(const ServableInfo& info, const StatisticsSnapshot& snapsho
     Write(batch.compute_infer, *entry.mutable_compute_infer());
     Write(batch.compute_output, *entry.mutable_compute_output());
   }
+  for (const auto& [index, response] : snapshot.responses) {
+    inference::InferResponseStatistics& entry = (*message.mutable_response_stats())[std::to_string(index)];
+    Write(response.compute_infer, *entry.mutable_compute_infer());
+    Write(response.compute_output, *entry.mutable_compute_output());
+    Write(response.success, *entry.mutable_success());
+    Write(response.fail, *entry.mutable_fail());
+    Write(response.empty_response, *entry.mutable_empty_response());
+    Write(DurationStatistic(), *entry.mutable_cancel());
+  }
 }
 
 }  // namespace braid

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_status.h"
 
@@ -223,11 +224,13 @@ void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
     if (deliverable()) {
       if (sink.decoupled) {
         if (answers) --open_requests_;
-        PushLocked(std::move(outgoing));
         if (waiting_bytes_ > kMaxWaitingBytes) {
           waiting_.clear();
           waiting_bytes_ = 0;
           EndLocked({grpc::StatusCode::UNAVAILABLE, "the client does not read the responses of the stream"});
+          next.cut_off = true;
+        } else {
+          PushLocked(std::move(outgoing));
         }
       } else {
         FillSlotLocked(sink.slot, std::move(outgoing));
@@ -320,6 +323,9 @@ void GrpcStreamCall::AdvanceLocked(Next& next) {
     next.message = std::move(waiting_.front());
     waiting_.pop_front();
     waiting_bytes_ -= next.message.size;
+    // gRPC keeps a message with the hint until one without it, or 64 KiB, follow. It would keep the first
+    // one's headers too, and then never say that they are written.
+    next.more = head_sent_ && !waiting_.empty();
   }
   if (writing_ || !waiting_.empty()) {
     // The end follows the last write.
@@ -353,9 +359,18 @@ void GrpcStreamCall::Run(Next& next) {
   // calls below: each event is of an operation that is started here, the caller's own share keeps the object.
   if (next.read) stream_->Read(&message_, static_cast<GrpcEvent*>(&read_event_));
   if (next.write) {
-    stream_->Write(next.message.bytes, static_cast<GrpcEvent*>(&written_event_));
+    grpc::WriteOptions options;
+    if (next.more) options.set_buffer_hint();
+    stream_->Write(next.message.bytes, options, static_cast<GrpcEvent*>(&written_event_));
   }
   if (next.finish) stream_->Finish(next.status, static_cast<GrpcEvent*>(&finished_event_));
+  if (next.cut_off) {
+    BRAID_LOG_WARNING(
+        queue_.state().context.log,
+        "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
+        "wait for it",
+        kMaxWaitingBytes >> 20);
+  }
   for (const std::shared_ptr<Cancellation>& cancellation : next.cancel) cancellation->Cancel();
 }
 
@@ -364,6 +379,7 @@ void GrpcStreamCall::OnWritten(bool ok) {
   {
     std::lock_guard lock(mutex_);
     writing_ = false;
+    head_sent_ = true;
     if (!ok) DieLocked();
     AdvanceLocked(next);
   }

@@ -6,11 +6,13 @@
 //
 // Back-pressure. A stream reads on while fewer than kMaxOpenRequests of its requests are unanswered or their
 // answers unsent, and while fewer than kPauseBytes wait to be sent. A client that does not read what a
-// decoupled model sends is cut off with UNAVAILABLE when kMaxWaitingBytes wait.
+// decoupled model sends is cut off with UNAVAILABLE when more than kMaxWaitingBytes wait and yet another
+// response comes; what waited is dropped, and its requests are cancelled.
 //
 // Threads. Requests are read on the queue's thread; responses come from the backends' threads, and each of
-// these writes directly when no other write is under way, else the queue's thread sends what has gathered.
-// One mutex guards the state and is never held across a call into gRPC or a servable.
+// these writes directly when no other write is under way, else the queue's thread sends what has gathered:
+// all but the last of it with gRPC's hint that more comes, so that it leaves in few system calls. One mutex
+// guards the state and is never held across a call into gRPC or a servable.
 //
 // End. OK after the client has closed its side and all is answered; with `triton_grpc_error: true` in the
 // metadata the status of the first error; UNAVAILABLE when the server drains and nothing is open; otherwise
@@ -39,7 +41,7 @@ class GrpcStreamCall {
  public:
   static constexpr size_t kMaxOpenRequests = 256;
   static constexpr size_t kPauseBytes = 64u << 20;
-  static constexpr size_t kMaxWaitingBytes = 1u << 30;
+  static constexpr size_t kMaxWaitingBytes = 256u << 20;
 
   // Makes one more call wait for a client. On the queue's thread.
   static void Arm(GrpcQueue& queue);
@@ -70,6 +72,8 @@ class GrpcStreamCall {
     bool write = false;
     bool read = false;
     bool finish = false;
+    bool more = false;     // another message is written right after this one
+    bool cut_off = false;  // for the log
     EncodedMessage message;
     grpc::Status status;
     std::vector<std::shared_ptr<Cancellation>> cancel;
@@ -134,6 +138,7 @@ class GrpcStreamCall {
   bool reading_ = false;
   bool handling_ = false;  // a message that was read is being looked at
   bool writing_ = false;
+  bool head_sent_ = false;  // a write has ended, so the initial metadata is out
   bool half_closed_ = false;
   bool draining_ = false;
   bool cancelled_ = false;           // by the client, or by the server's end

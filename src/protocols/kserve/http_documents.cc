@@ -85,6 +85,15 @@ std::string StatisticsJson(std::span<const std::shared_ptr<Servable>> servables)
                          {"compute_infer", DurationJson(batch.compute_infer)},
                          {"compute_output", DurationJson(batch.compute_output)}});
     }
+    Json responses = Json::object();
+    for (const auto& [index, response] : snapshot.responses) {
+      responses[std::to_string(index)] = {{"compute_infer", DurationJson(response.compute_infer)},
+                                          {"compute_output", DurationJson(response.compute_output)},
+                                          {"success", DurationJson(response.success)},
+                                          {"fail", DurationJson(response.fail)},
+                                          {"empty_response", DurationJson(response.empty_response)},
+                                          {"cancel", DurationJson(DurationStatistic())}};
+    }
     models.push_back({{"name", servable->info().name},
                       {"version", std::to_string(servable->info().version)},
                       {"last_inference", snapshot.last_inference_ms},
@@ -99,7 +108,7 @@ std::string StatisticsJson(std::span<const std::shared_ptr<Servable>> servables)
                         {"compute_output", DurationJson(snapshot.compute_output)},
                         {"cache_hit", DurationJson(snapshot.cache_hit)},
                         {"cache_miss", DurationJson(snapshot.cache_miss)}}},
-                      {"response_stats", Json::object()},
+                      {"response_stats", std::move(responses)},
                       {"batch_stats", std::move(batches)},
                       {"memory_usage", Json::array()}});
   }

@@ -94,26 +94,28 @@ void InferCall::OnBody() {
   request->cancellation = std::make_shared<Cancellation>();
   setup_.exchange->SetCancellation(request->cancellation);
   request->sink = this;
+  self_ = shared_from_this();
   Servable& servable = setup_.servable->get();
   request->servable = std::move(setup_.servable);
   servable.Infer(std::move(request));
 }
 
 void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
-  if (response && !response_) response_ = std::move(response);
-  if (!final) return;
-  if (!response_) {
-    response_.emplace();
-    response_->status = InternalError("the model ended the request without a response");
+  const std::shared_ptr<InferCall> self = final ? std::move(self_) : nullptr;
+  // The first response is the answer; a model that answers once has no more to say.
+  if (answered_) return;
+  answered_ = true;
+  if (!response) {
+    response.emplace();
+    response->status = InternalError("the model ended the request without a response");
   }
-  // From the exchange's Respond() on, this object may be gone.
   const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
   const ContentCoding coding = setup_.response_coding;
-  PutOutputs(format_, *response_);
+  PutOutputs(format_, *response);
   const bool slow =
-      coding != ContentCoding::kIdentity || JsonOutputBytes(*response_, format_) > kMaxInlineJsonBytes;
+      coding != ContentCoding::kIdentity || JsonOutputBytes(*response, format_) > kMaxInlineJsonBytes;
   if (!slow) {
-    exchange->Respond(WriteAnswer(id_, std::move(*response_), format_));
+    exchange->Respond(WriteAnswer(id_, std::move(*response), format_));
     return;
   }
   // std::function must be copyable, so what is moved travels in a shared pointer.
@@ -122,7 +124,7 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
     InferenceResponse response;
     HttpOutputFormat format;
   };
-  auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response_), std::move(format_)});
+  auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response), std::move(format_)});
   HttpExchange& target = *exchange;
   target.RunOnIoThread([exchange, coding, late] {
     HttpResponse answer = WriteAnswer(late->id, std::move(late->response), late->format);

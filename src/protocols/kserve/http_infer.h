@@ -15,9 +15,10 @@
 
 namespace braid {
 
-// Owned by the connection until it has answered. Nothing of the server is touched by Respond(): a request may
-// end after the server has gone.
-class InferCall final : public HttpCall, public ResponseSink {
+// Owned by the connection until it has answered, and by itself while its request runs, which a model may do
+// after its answer. Nothing of the server is touched by Respond(): a request may end after the server has
+// gone.
+class InferCall final : public HttpCall, public ResponseSink, public std::enable_shared_from_this<InferCall> {
  public:
   struct Setup {
     std::shared_ptr<HttpExchange> exchange;
@@ -54,7 +55,9 @@ class InferCall final : public HttpCall, public ResponseSink {
   std::unique_ptr<InferenceRequest> request_;  // until it is handed to the servable
   std::string id_;
   HttpOutputFormat format_;
-  std::optional<InferenceResponse> response_;  // the first, until the final one
+  // Owned by the request's owner while the request runs.
+  std::shared_ptr<InferCall> self_;
+  bool answered_ = false;
 };
 
 }  // namespace braid

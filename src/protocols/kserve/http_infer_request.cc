@@ -5,7 +5,8 @@
 #include <limits>
 
 #include "protocols/kserve/http_json.h"
-#include "protocols/kserve/reserved_parameters.h"
+#include "protocols/kserve/http_json_data.h"
+#include "protocols/kserve/http_parameters.h"
 
 namespace braid {
 namespace {
@@ -13,17 +14,12 @@ namespace {
 using simdjson::dom::element;
 using simdjson::dom::element_type;
 
-constexpr size_t kMaxDepth = 100;
 constexpr size_t kMaxDims = 64;
 constexpr size_t kAlignment = 64;
 // Requests up to this size have all inputs in one allocation.
 constexpr size_t kSharedBytes = size_t{64} * 1024;
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-Status DataError(std::string_view text) {
-  return InternalError("Unable to parse 'data': " + std::string(text));
-}
 
 Status MissingMember(std::string_view name) {
   return InvalidArgumentError("Unable to parse '" + std::string(name) +
@@ -38,149 +34,6 @@ struct PlannedInput {
   size_t bytes = 0;
   size_t elements = 0;
 };
-
-enum class LeafError : unsigned char { kNone, kKind, kCount, kRange };
-
-// Calls `leaf` for each value of nested arrays, in order, until it returns an error. Without recursion.
-template <class Leaf>
-Status WalkData(element data, DataType type, std::string_view kind, Leaf&& leaf) {
-  using Iterator = simdjson::dom::array::iterator;
-  struct Level {
-    Iterator next;
-    Iterator end;
-  };
-  simdjson::dom::array array;
-  if (data.get_array().get(array)) return DataError("attempt to access JSON non-array as array");
-  boost::container::small_vector<Level, 8> levels;
-  levels.push_back({array.begin(), array.end()});
-  while (!levels.empty()) {
-    Level& level = levels.back();
-    if (!(level.next != level.end)) {
-      levels.pop_back();
-      continue;
-    }
-    const element value = *level.next;
-    ++level.next;
-    if (value.type() == element_type::ARRAY) {
-      if (levels.size() == kMaxDepth) {
-        return InvalidArgumentError("JSON nesting depth exceeds maximum allowed limit (" +
-                                    std::to_string(kMaxDepth) + ")");
-      }
-      array = value.get_array().value_unsafe();
-      levels.push_back({array.begin(), array.end()});
-      continue;
-    }
-    switch (leaf(value)) {
-      case LeafError::kNone:
-        break;
-      case LeafError::kKind:
-        return DataError("attempt to access JSON non-" + std::string(kind) + " as " +
-                         (kind == "number" ? "double" : std::string(kind)));
-      case LeafError::kCount:
-        return DataError("Shape does not match true shape of 'data' field");
-      case LeafError::kRange:
-        return DataError("value is out of range for datatype " + std::string(WireName(type)));
-    }
-  }
-  return OkStatus();
-}
-
-// Writes values of type T, of which there are exactly `count`, to `out`.
-template <class T>
-Status FillNumbers(element data, DataType type, size_t count, std::byte* out) {
-  constexpr bool kIsBool = std::is_same_v<T, bool>;
-  constexpr bool kIsFloat = std::is_floating_point_v<T>;
-  constexpr std::string_view kKind = kIsBool               ? "boolean"
-                                     : kIsFloat            ? "number"
-                                     : std::is_signed_v<T> ? "signed-integer"
-                                                           : "unsigned-integer";
-  size_t index = 0;
-  Status status = WalkData(data, type, kKind, [&](element value) {
-    if (index == count) return LeafError::kCount;
-    T converted{};
-    if constexpr (kIsBool) {
-      bool flag = false;
-      if (value.get_bool().get(flag)) return LeafError::kKind;
-      converted = flag;
-    } else if constexpr (kIsFloat) {
-      double number = 0;
-      if (value.get_double().get(number)) return LeafError::kKind;
-      converted = static_cast<T>(number);
-    } else if constexpr (std::is_signed_v<T>) {
-      int64_t number = 0;
-      if (value.type() == element_type::UINT64) return LeafError::kRange;
-      if (value.get_int64().get(number)) return LeafError::kKind;
-      if (number < std::numeric_limits<T>::min() || number > std::numeric_limits<T>::max())
-        return LeafError::kRange;
-      converted = static_cast<T>(number);
-    } else {
-      uint64_t number = 0;
-      if (value.get_uint64().get(number)) return LeafError::kKind;
-      if (number > std::numeric_limits<T>::max()) return LeafError::kRange;
-      converted = static_cast<T>(number);
-    }
-    std::memcpy(out + index * sizeof(T), &converted, sizeof(T));
-    ++index;
-    return LeafError::kNone;
-  });
-  if (status.ok() && index != count) return DataError("Shape does not match true shape of 'data' field");
-  return status;
-}
-
-Status FillData(element data, DataType type, size_t count, std::byte* out) {
-  switch (type) {
-    case DataType::kBool:
-      return FillNumbers<bool>(data, type, count, out);
-    case DataType::kUint8:
-      return FillNumbers<uint8_t>(data, type, count, out);
-    case DataType::kUint16:
-      return FillNumbers<uint16_t>(data, type, count, out);
-    case DataType::kUint32:
-      return FillNumbers<uint32_t>(data, type, count, out);
-    case DataType::kUint64:
-      return FillNumbers<uint64_t>(data, type, count, out);
-    case DataType::kInt8:
-      return FillNumbers<int8_t>(data, type, count, out);
-    case DataType::kInt16:
-      return FillNumbers<int16_t>(data, type, count, out);
-    case DataType::kInt32:
-      return FillNumbers<int32_t>(data, type, count, out);
-    case DataType::kInt64:
-      return FillNumbers<int64_t>(data, type, count, out);
-    case DataType::kFp32:
-      return FillNumbers<float>(data, type, count, out);
-    case DataType::kFp64:
-      return FillNumbers<double>(data, type, count, out);
-    case DataType::kBytes:
-      // Elements and sizes were counted before.
-      return WalkData(data, type, "string", [&](element value) {
-        const std::string_view text = value.get_string().value_unsafe();
-        const auto length = static_cast<uint32_t>(text.size());
-        std::memcpy(out, &length, sizeof(length));
-        std::memcpy(out + sizeof(length), text.data(), text.size());
-        out += sizeof(length) + text.size();
-        return LeafError::kNone;
-      });
-    case DataType::kInvalid:
-    case DataType::kFp16:
-    case DataType::kBf16:
-      break;
-  }
-  return DataError("no JSON form");
-}
-
-// Counts strings and the bytes of their wire form.
-Status MeasureStrings(element data, size_t count, size_t* bytes) {
-  size_t index = 0;
-  Status status = WalkData(data, DataType::kBytes, "string", [&](element value) {
-    if (value.type() != element_type::STRING) return LeafError::kKind;
-    if (index++ == count) return LeafError::kCount;
-    *bytes += sizeof(uint32_t) + value.get_string_length().value_unsafe();
-    return LeafError::kNone;
-  });
-  if (status.ok() && index != count) return DataError("Shape does not match true shape of 'data' field");
-  return status;
-}
 
 class RequestReader {
  public:
@@ -220,31 +73,13 @@ class RequestReader {
 
  private:
   Status ReadParameters(element value) {
-    InferenceRequest& request = *out_.request;
     BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("parameters", value, kMaxJsonKeys));
     for (auto field : object) {
       const std::string_view name = field.key;
-      if (name == "sequence_id") {
-        if (field.value.type() == element_type::STRING) {
-          request.correlation_id = std::string(field.value.get_string().value_unsafe());
-        } else {
-          BRAID_ASSIGN_OR_RETURN(request.correlation_id, JsonUnsigned(name, field.value));
-        }
-      } else if (name == "sequence_start") {
-        BRAID_ASSIGN_OR_RETURN(request.sequence_start, JsonBool(name, field.value));
-      } else if (name == "sequence_end") {
-        BRAID_ASSIGN_OR_RETURN(request.sequence_end, JsonBool(name, field.value));
-      } else if (name == "priority") {
-        BRAID_ASSIGN_OR_RETURN(request.priority, JsonUnsigned(name, field.value));
-      } else if (name == "timeout") {
-        BRAID_ASSIGN_OR_RETURN(request.timeout_us, JsonUnsigned(name, field.value));
-      } else if (name == "binary_data_output") {
+      if (name == "binary_data_output") {
         BRAID_ASSIGN_OR_RETURN(out_.format.binary_default, JsonBool(name, field.value));
-      } else if (HasReservedPrefix(name)) {
-        return ReservedParameterError();
       } else {
-        BRAID_ASSIGN_OR_RETURN(ParameterValue parameter, JsonParameter(name, field.value));
-        request.parameters.emplace_back(name, std::move(parameter));
+        BRAID_RETURN_IF_ERROR(ReadRequestParameter(name, field.value, *out_.request));
       }
     }
     return OkStatus();
@@ -448,8 +283,10 @@ class RequestReader {
     }
     plan.elements = static_cast<size_t>(*count);
     // Each value takes a character at least, so no memory is taken for what cannot be there.
-    if (plan.elements > json_.size()) return DataError("Shape does not match true shape of 'data' field");
-    if (tensor.type == DataType::kBytes) return MeasureStrings(plan.data, plan.elements, &plan.bytes);
+    if (plan.elements > json_.size())
+      return JsonDataError(JsonForm::kNested, "Shape does not match true shape of 'data' field");
+    if (tensor.type == DataType::kBytes)
+      return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &plan.bytes);
     const auto bytes = ByteSize(tensor.type, tensor.shape);
     if (!bytes) {
       return InvalidArgumentError("byte size overflow for input '" + tensor.name + "': shape " +
@@ -493,7 +330,8 @@ class RequestReader {
       } else if (plan.source == PlannedInput::Source::kBinary) {
         out_.destinations.emplace_back(tensor.data.mutable_data(), tensor.data.size());
       } else {
-        BRAID_RETURN_IF_ERROR(FillData(plan.data, tensor.type, plan.elements, tensor.data.mutable_data()));
+        BRAID_RETURN_IF_ERROR(FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,
+                                           tensor.data.mutable_data()));
       }
     }
     return OkStatus();

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "protocols/kserve/classification.h"
+#include "protocols/kserve/http_parameters.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -51,7 +52,27 @@ void AppendIntegers(std::string& out, const Buffer& data) {
   AppendValues<T>(out, data, [](std::string& text, T value) { AppendInteger(text, value); });
 }
 
-Status AppendData(std::string& out, const Tensor& tensor) {
+void AppendParameters(std::string& out, const Parameters& parameters) {
+  out += '{';
+  bool first = true;
+  for (const auto& [name, value] : parameters) {
+    if (!first) out += ',';
+    first = false;
+    AppendJsonString(out, name);
+    out += ':';
+    AppendParameterValue(out, value);
+  }
+  out += '}';
+}
+
+bool IsBinary(const HttpOutputFormat& format, const std::string& name) {
+  const HttpOutputChoice* choice = format.Find(name);
+  return choice != nullptr ? choice->binary : format.binary_default;
+}
+
+}  // namespace
+
+Status AppendTensorValues(std::string& out, const Tensor& tensor) {
   switch (tensor.type) {
     case DataType::kBool:
       AppendValues<uint8_t>(out, tensor.data,
@@ -110,39 +131,6 @@ Status AppendData(std::string& out, const Tensor& tensor) {
   }
   return InternalError("output '" + tensor.name + "' has no datatype");
 }
-
-void AppendParameters(std::string& out, const Parameters& parameters) {
-  out += '{';
-  bool first = true;
-  for (const auto& [name, value] : parameters) {
-    if (!first) out += ',';
-    first = false;
-    AppendJsonString(out, name);
-    out += ':';
-    std::visit(
-        [&out](const auto& v) {
-          using T = std::decay_t<decltype(v)>;
-          if constexpr (std::is_same_v<T, bool>) {
-            out += v ? "true" : "false";
-          } else if constexpr (std::is_same_v<T, std::string>) {
-            AppendJsonString(out, v);
-          } else if constexpr (std::is_same_v<T, double>) {
-            AppendFloat(out, v);
-          } else {
-            AppendInteger(out, v);
-          }
-        },
-        value);
-  }
-  out += '}';
-}
-
-bool IsBinary(const HttpOutputFormat& format, const std::string& name) {
-  const HttpOutputChoice* choice = format.Find(name);
-  return choice != nullptr ? choice->binary : format.binary_default;
-}
-
-}  // namespace
 
 void AppendJsonNumber(std::string& out, float value) { AppendFloat(out, value); }
 void AppendJsonNumber(std::string& out, double value) { AppendFloat(out, value); }
@@ -234,7 +222,7 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
       if (!tensor.data.empty()) out.tail.push_back(std::move(tensor.data));
     } else {
       json += "],\"data\":[";
-      BRAID_RETURN_IF_ERROR(AppendData(json, tensor));
+      BRAID_RETURN_IF_ERROR(AppendTensorValues(json, tensor));
       json += "]}";
     }
   }

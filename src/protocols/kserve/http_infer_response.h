@@ -43,6 +43,10 @@ size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat
 Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response,
                                         const HttpOutputFormat& format);
 
+// Appends the JSON text of a tensor's values, with commas between them. Errors: types that JSON cannot carry,
+// and INTERNAL for BYTES data that is cut off.
+Status AppendTensorValues(std::string& out, const Tensor& tensor);
+
 // Appends the JSON text of numbers: what reads back as the same value; with a point or an exponent, or NaN,
 // Infinity.
 void AppendJsonNumber(std::string& out, float value);

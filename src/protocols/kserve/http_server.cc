@@ -11,6 +11,7 @@
 #include "protocols/http/listener.h"
 #include "protocols/kserve/control_pool.h"
 #include "protocols/kserve/http_documents.h"
+#include "protocols/kserve/http_generate.h"
 #include "protocols/kserve/http_infer.h"
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
@@ -139,8 +140,9 @@ class HttpServer::Service final : public HttpService {
       case HttpAction::kSetLogging:
         return WithBody(exchange, [this](std::string_view body) { return SetLogging(body); });
       case HttpAction::kGenerate:
+        return Generate(exchange, match, false);
       case HttpAction::kGenerateStream:
-        return ErrorResponse(UnsupportedError("the generate extension is not supported by this server"));
+        return Generate(exchange, match, true);
       case HttpAction::kTrace:
         return ErrorResponse(UnsupportedError("the trace extension is not supported by this server"));
       case HttpAction::kSystemMemoryStatus:
@@ -187,6 +189,24 @@ class HttpServer::Service final : public HttpService {
     setup.parser = &thread.parser;
     setup.client_memory = context_.client_memory.get();
     return std::make_shared<InferCall>(std::move(setup));
+  }
+
+  Answer Generate(const std::shared_ptr<HttpExchange>& exchange, HttpRouteMatch& match, bool stream) {
+    ThreadState& thread = state(*exchange);
+    auto servable = thread.reader.Find(match.model, match.version);
+    if (!servable.ok()) return ErrorResponse(servable.status());
+    GenerateCall::Setup setup;
+    if (Status status = ForwardHeaders(exchange->head(), setup.header_parameters); !status.ok())
+      return ErrorResponse(status);
+    setup.exchange = exchange;
+    setup.servable = std::move(servable).value();
+    setup.model_name = std::move(match.model);
+    setup.model_version = match.version;
+    setup.stream = stream;
+    setup.max_input_bytes = options_.max_input_bytes;
+    setup.parser = &thread.parser;
+    setup.log = &context_.log;
+    return std::make_shared<GenerateCall>(std::move(setup));
   }
 
   Status ForwardHeaders(const HttpHead& head, Parameters& parameters) const {

@@ -251,6 +251,19 @@ TEST_F(Rest, AnswersFromAnotherThreadInOrder) {
   }
 }
 
+TEST_F(Rest, AnswersWithTheFirstResponseAndDropsOthers) {
+  echo_->Hold();
+  TestClient client = Connect();
+  client.SendRequest("POST", "/v2/models/echo/infer", kEchoJson);
+  echo_->WaitForHeld(1);
+  auto held = echo_->Take();
+  held->Respond(FakeServable::Echo(*held, echo_->info()), false);
+  EXPECT_EQ(client.Read()->body, kEchoAnswer);
+  client.Close();
+  held->Respond(FakeServable::Echo(*held, echo_->info()), false);
+  held->Respond(std::nullopt, true);
+}
+
 TEST_F(Rest, CancelsTheRequestOfAClientThatGoesAway) {
   echo_->Hold();
   TestClient client = Connect();
@@ -437,10 +450,7 @@ TEST_F(Rest, SaysWhatItDoesNotServe) {
   auto method = Get("/v2/models/echo/infer");
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(method.body, R"({"error":"Method Not Allowed"})");
-  for (auto* path : {"/v2/models/echo/generate", "/v2/models/echo/generate_stream",
-                     "/v2/systemsharedmemory/region/r/register"}) {
-    EXPECT_EQ(Post(path, "{}").status, 501) << path;
-  }
+  EXPECT_EQ(Post("/v2/systemsharedmemory/region/r/register", "{}").status, 400);
   EXPECT_EQ(Get("/v2/trace/setting").status, 501);
 }
 

@@ -13,6 +13,7 @@
 
 #include "model_config.pb.h"
 #include "scheduling/backend.h"
+#include "serving/catalog.h"
 #include "serving/servable.h"
 
 namespace braid::testing {
@@ -101,6 +102,21 @@ class FakeFactory {
     if (ask) BRAID_RETURN_IF_ERROR(ask(info, static_cast<FakeModel&>(*model).location, progress));
     return std::shared_ptr<Servable>(
         std::make_shared<FakeServable>(std::move(info), std::move(model), journal));
+  }
+
+  // The same without a backend, for an ensemble whose models are all there.
+  Result<std::shared_ptr<Servable>> MakeEnsemble(
+      ServableInfo info, const Catalog& catalog,
+      const std::function<std::string(const std::string&)>& why_missing) {
+    journal.Add("start " + info.name + ":" + std::to_string(info.version));
+    for (const auto& step : info.config->ensemble_scheduling().step()) {
+      if (!catalog.Find(step.model_name(), -1).ok()) {
+        return InvalidArgumentError("ensemble '" + info.name + "' depends on '" + step.model_name() + "' " +
+                                    why_missing(step.model_name()));
+      }
+    }
+    return std::shared_ptr<Servable>(std::make_shared<FakeServable>(
+        std::move(info), std::make_unique<FakeModel>(ModelLocation{}), journal));
   }
 
   void set_before(std::function<Status(const ServableInfo&, const ModelLocation&, const Progress&)> before) {

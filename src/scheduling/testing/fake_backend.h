@@ -40,6 +40,7 @@ class FakeInstance final : public Instance {
     const ExecutionTimes times{execution->compute_start_ns, now_ns - execute_ns, now_ns, now_ns};
     listener_->OnExecuted(*this, execution->rows, execution->requests.size(), times);
     for (auto& request : execution->requests) listener_->OnResponse(*this, *request, response, true, times);
+    listener_->OnDelivered(*this);
   }
 
   // Death as the interface describes it: what runs fails, the rest goes back.

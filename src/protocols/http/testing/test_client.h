@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "base/unique_fd.h"
@@ -62,8 +63,25 @@ class TestClient {
     text += body;
     return Send(text);
   }
-  // Nothing when the server hangs up before a whole response.
+  // Nothing when the server hangs up before a whole response. A chunked body is put together.
   std::optional<TestResponse> Read() {
+    auto response = ReadHead();
+    if (!response) return std::nullopt;
+    if (response->header("Transfer-Encoding") == "chunked") {
+      while (auto chunk = ReadChunk()) {
+        if (chunk->empty()) return response;
+        response->body += *chunk;
+      }
+      return std::nullopt;
+    }
+    const size_t length = std::strtoul(response->header("Content-Length").c_str(), nullptr, 10);
+    if (!Gather(length)) return std::nullopt;
+    response->body = buffer_.substr(0, length);
+    buffer_.erase(0, length);
+    return response;
+  }
+  // Status and headers alone.
+  std::optional<TestResponse> ReadHead() {
     size_t end = 0;
     while ((end = buffer_.find("\r\n\r\n")) == std::string::npos) {
       if (!Fill()) return std::nullopt;
@@ -80,13 +98,26 @@ class TestClient {
       if (colon != std::string::npos) response.headers[line.substr(0, colon)] = line.substr(colon + 2);
       at = line_end + 2;
     }
-    const size_t length = std::strtoul(response.header("Content-Length").c_str(), nullptr, 10);
-    while (buffer_.size() < length) {
+    return response;
+  }
+  // The next chunk of a body; empty at its end. Nothing when the server hangs up, or what comes is no chunk.
+  std::optional<std::string> ReadChunk() {
+    size_t line = 0;
+    while ((line = buffer_.find("\r\n")) == std::string::npos) {
       if (!Fill()) return std::nullopt;
     }
-    response.body = buffer_.substr(0, length);
-    buffer_.erase(0, length);
-    return response;
+    const size_t size = std::strtoul(buffer_.c_str(), nullptr, 16);
+    if (line == 0 || !Gather(line + 2 + size + 2)) return std::nullopt;
+    std::string chunk = buffer_.substr(line + 2, size);
+    if (buffer_.compare(line + 2 + size, 2, "\r\n") != 0) return std::nullopt;
+    buffer_.erase(0, line + 2 + size + 2);
+    return chunk;
+  }
+  // All that comes until the server ends its side.
+  std::string ReadToEnd() {
+    while (Fill()) {
+    }
+    return std::exchange(buffer_, {});
   }
   std::optional<TestResponse> Request(std::string_view method, std::string_view target,
                                       std::string_view body = "", std::string_view headers = "") {
@@ -100,6 +131,12 @@ class TestClient {
   int fd() const { return fd_.get(); }
 
  private:
+  bool Gather(size_t bytes) {
+    while (buffer_.size() < bytes) {
+      if (!Fill()) return false;
+    }
+    return true;
+  }
   bool Fill() {
     char bytes[65536];
     const ssize_t got = ::recv(fd_.get(), bytes, sizeof(bytes), 0);

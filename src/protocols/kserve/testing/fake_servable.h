@@ -131,7 +131,7 @@ class FakeServable final : public Servable {
     if (check_) {
       Status status = CheckRequest(info_, *request);
       if (!status.ok()) {
-        request->Fail(std::move(status));
+        request->Refuse(std::move(status));
         return;
       }
     }

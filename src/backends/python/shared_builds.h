@@ -1,0 +1,88 @@
+// SharedBuilds: what takes long to make is made once for all who ask for it at the same time, and is shared
+// by its users for as long as there are any.
+//
+//   SharedBuilds<Environment> environments;
+//   auto one = environments.Get(key, [&] { return Unpack(path); }, [] { return OkStatus(); });
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+
+namespace braid {
+
+// All methods may be called from any thread.
+template <class T>
+class SharedBuilds {
+ public:
+  using Value = Result<std::shared_ptr<T>>;
+
+  // The value of `key`: that which somebody uses, else the outcome of the build that is in progress, else
+  // that of `build`, which runs on this thread. A failed build fails all who waited for it, and the next to
+  // ask tries anew. `waiting` is called about each second while another thread builds; its error ends the
+  // wait.
+  Value Get(const std::string& key, const std::function<Value()>& build,
+            const std::function<Status()>& waiting) {
+    std::unique_lock lock(mutex_);
+    std::shared_ptr<Attempt> attempt;
+    if (auto found = entries_.find(key); found != entries_.end()) {
+      if (auto value = found->second.value.lock()) return value;
+      attempt = found->second.attempt;
+    }
+    if (attempt) return AwaitLocked(lock, *attempt, waiting);
+
+    attempt = std::make_shared<Attempt>();
+    ForgetUnusedLocked();
+    entries_[key].attempt = attempt;
+    lock.unlock();
+    Value value = build();
+    lock.lock();
+    if (value.ok()) {
+      entries_[key] = {nullptr, *value};
+    } else {
+      entries_.erase(key);
+    }
+    attempt->outcome = std::make_unique<Value>(value);
+    changed_.notify_all();
+    return value;
+  }
+
+ private:
+  // Shared by the map and by those who wait, who need the outcome after it has left the map.
+  struct Attempt {
+    std::unique_ptr<Value> outcome;  // guarded by mutex_
+  };
+  struct Entry {
+    std::shared_ptr<Attempt> attempt;  // while it is being built
+    std::weak_ptr<T> value;
+  };
+
+  Value AwaitLocked(std::unique_lock<std::mutex>& lock, const Attempt& attempt,
+                    const std::function<Status()>& waiting) {
+    const std::chrono::seconds interval(1);
+    while (!changed_.wait_for(lock, interval, [&attempt] { return attempt.outcome != nullptr; })) {
+      lock.unlock();
+      BRAID_RETURN_IF_ERROR(waiting());
+      lock.lock();
+    }
+    return *attempt.outcome;
+  }
+
+  void ForgetUnusedLocked() {
+    std::erase_if(entries_,
+                  [](const auto& entry) { return !entry.second.attempt && entry.second.value.expired(); });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Entry> entries_;  // guarded by mutex_
+};
+
+}  // namespace braid

@@ -1,0 +1,33 @@
+// Ensemble: the servable that runs a graph of other servables (`ensemble_scheduling`), named by a model
+// configuration.
+//
+// Its steps are looked up when a request begins, so that the models may be reloaded while it serves; what was
+// found then serves that request to its end. It owns no thread, no process and no memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "serving/catalog.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+class Ensemble : public Servable {
+ public:
+  // What stands behind "ensemble 'e' depends on 'm'" when no version of a model is loaded.
+  using WhyMissing = std::function<std::string(const std::string& model)>;
+
+  // `info.config` is set and describes an ensemble; its models are ready. Fills in what follows from the
+  // models: whether the ensemble is decoupled. `catalog` outlives the ensemble. Errors: INVALID_ARGUMENT, for
+  // a configuration that is wrong in itself or does not fit the models.
+  static Result<std::shared_ptr<Servable>> Create(ServableInfo info, const Catalog& catalog,
+                                                  const WhyMissing& why_missing = {});
+
+ protected:
+  using Servable::Servable;
+};
+
+}  // namespace braid

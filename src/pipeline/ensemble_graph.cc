@@ -1,0 +1,184 @@
+#include "pipeline/ensemble_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace braid {
+namespace {
+
+using inference::ModelConfig;
+using Step = inference::ModelEnsembling::Step;
+
+constexpr std::string_view kPlatform = "ensemble";
+// An ensemble of more steps is a slip of the pen.
+constexpr int kMostSteps = 10000;
+
+Status Invalid(const std::string& ensemble, const std::string& text) {
+  return InvalidArgumentError("in ensemble '" + ensemble + "', " + text);
+}
+
+std::string StepName(const Step& step, size_t index) {
+  return "'" + step.model_name() + "' (number " + std::to_string(index + 1) + ")";
+}
+
+// Where a tensor is seen, and as what.
+struct Sighting {
+  std::string where;
+  const TensorSpec* spec;
+};
+
+// The tensors of an ensemble as their producers and consumers see them.
+class TensorTable {
+ public:
+  // Errors: the text that says how two of them differ.
+  Status Add(const std::string& tensor, std::string where, const TensorSpec& spec) {
+    auto [it, first] = seen_.try_emplace(tensor);
+    for (const Sighting& other : it->second) {
+      if (other.spec->type != spec.type) {
+        return InvalidArgumentError("tensor '" + tensor + "' has data type " +
+                                    std::string(ConfigName(other.spec->type)) + " as " + other.where +
+                                    " but " + std::string(ConfigName(spec.type)) + " as " + where);
+      }
+      if (!Compatible(other.spec->shape, spec.shape)) {
+        return InvalidArgumentError("tensor '" + tensor + "' has shape " + ShapeToString(other.spec->shape) +
+                                    " as " + other.where + " but " + ShapeToString(spec.shape) + " as " +
+                                    where + ", batch dimensions included");
+      }
+    }
+    it->second.push_back({std::move(where), &spec});
+    return OkStatus();
+  }
+
+ private:
+  static bool Compatible(const Shape& a, const Shape& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](int64_t x, int64_t y) { return x == y || x < 0 || y < 0; });
+  }
+
+  std::unordered_map<std::string, std::vector<Sighting>> seen_;
+};
+
+// The fields are maps without an order; texts and runs should not differ from one start to the next.
+std::map<std::string, std::string> Sorted(const google::protobuf::Map<std::string, std::string>& map) {
+  return {map.begin(), map.end()};
+}
+
+// The ports of one step, checked against its model.
+class StepReader {
+ public:
+  StepReader(const Step& step, size_t index, const ServableInfo& model, TensorTable& tensors)
+      : step_(step), name_(StepName(step, index)), model_(model), tensors_(tensors) {}
+
+  Result<NodeSpec> Read() {
+    NodeSpec node;
+    node.name = name_;
+    node.many = model_.decoupled;
+    for (const auto& [input, tensor] : Sorted(step_.input_map())) {
+      const TensorSpec* spec = model_.FindInput(input);
+      if (spec == nullptr) return Unknown("input_map", "input", input);
+      BRAID_RETURN_IF_ERROR(tensors_.Add(tensor, "input '" + input + "' of step " + name_, *spec));
+      node.inputs.push_back({input, tensor, spec->optional});
+    }
+    for (const TensorSpec& spec : model_.inputs) {
+      if (spec.optional || step_.input_map().contains(spec.name)) continue;
+      return InvalidArgumentError("the 'input_map' of step " + name_ + " lacks input '" + spec.name +
+                                  "', which model '" + model_.name + "' needs");
+    }
+    for (const auto& [output, tensor] : Sorted(step_.output_map())) {
+      const TensorSpec* spec = model_.FindOutput(output);
+      if (spec == nullptr) return Unknown("output_map", "output", output);
+      BRAID_RETURN_IF_ERROR(tensors_.Add(tensor, "output '" + output + "' of step " + name_, *spec));
+      node.outputs.push_back({output, tensor, false});
+    }
+    return node;
+  }
+
+ private:
+  Status Unknown(const std::string& map, const std::string& kind, const std::string& name) const {
+    return InvalidArgumentError("the '" + map + "' of step " + name_ + " names " + kind + " '" + name +
+                                "', which model '" + model_.name + "' does not have");
+  }
+
+  const Step& step_;
+  const std::string name_;
+  const ServableInfo& model_;
+  TensorTable& tensors_;
+};
+
+Result<std::shared_ptr<const Graph>> MakeGraph(
+    const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models) {
+  TensorTable tensors;
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  for (const TensorSpec& spec : ensemble.inputs) {
+    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "input of the ensemble", spec));
+    inputs.push_back(spec.name);
+  }
+  for (const TensorSpec& spec : ensemble.outputs) {
+    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "output of the ensemble", spec));
+    outputs.push_back(spec.name);
+  }
+  std::vector<NodeSpec> nodes;
+  const auto& steps = ensemble.config->ensemble_scheduling().step();
+  for (size_t i = 0; i < models.size(); ++i) {
+    BRAID_ASSIGN_OR_RETURN(NodeSpec node,
+                           StepReader(steps[static_cast<int>(i)], i, *models[i], tensors).Read());
+    nodes.push_back(std::move(node));
+  }
+  return Graph::Build(inputs, outputs, nodes);
+}
+
+}  // namespace
+
+Status CheckEnsembleConfig(const ModelConfig& config) {
+  const std::string& name = config.name();
+  if (!config.has_ensemble_scheduling()) {
+    return InvalidArgumentError("ensemble scheduling must be set for ensemble '" + name +
+                                "' whose platform is 'ensemble'");
+  }
+  if (!config.backend().empty() || (!config.platform().empty() && config.platform() != kPlatform)) {
+    return InvalidArgumentError("ensemble scheduling cannot be set for model '" + name +
+                                "' whose platform is not 'ensemble'");
+  }
+  if (config.instance_group_size() > 0) {
+    return InvalidArgumentError("'instance_group' cannot be specified for ensemble '" + name + "'");
+  }
+  if (config.model_warmup_size() > 0) {
+    return InvalidArgumentError("'model_warmup' cannot be specified for ensemble '" + name +
+                                "'; specify it for its models");
+  }
+  if (config.output().empty()) return Invalid(name, "at least one output must be specified");
+  const auto& steps = config.ensemble_scheduling().step();
+  if (steps.empty()) return Invalid(name, "at least one step must be specified");
+  if (steps.size() > kMostSteps) {
+    return Invalid(name, "there are " + std::to_string(steps.size()) + " steps, at most " +
+                             std::to_string(kMostSteps) + " are possible");
+  }
+  for (int i = 0; i < steps.size(); ++i) {
+    const std::string who = "step " + StepName(steps[i], static_cast<size_t>(i));
+    if (steps[i].model_name().empty()) return Invalid(name, who + " must specify 'model_name'");
+    if (!steps[i].model_namespace().empty()) {
+      return Invalid(name, "'model_namespace' of " + who + " is not supported; leave it empty");
+    }
+    for (const auto* map : {&steps[i].input_map(), &steps[i].output_map()}) {
+      for (const auto& [port, tensor] : *map) {
+        if (port.empty() || tensor.empty()) return Invalid(name, who + " maps an empty name");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+int64_t StepVersion(const Step& step) { return step.model_version() > 0 ? step.model_version() : -1; }
+
+Result<std::shared_ptr<const Graph>> MakeEnsembleGraph(
+    const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models) {
+  auto graph = MakeGraph(ensemble, models);
+  if (!graph.ok()) return graph.status().WithPrefix("in ensemble '" + ensemble.name + "', ");
+  return graph;
+}
+
+}  // namespace braid

@@ -1,0 +1,28 @@
+// From the configuration of an ensemble to the graph of its steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "model_config.pb.h"
+#include "pipeline/graph.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// What can be judged of an ensemble's configuration without its models. Errors: INVALID_ARGUMENT.
+Status CheckEnsembleConfig(const inference::ModelConfig& config);
+
+// The version that a step asks for; -1 is the highest that is ready.
+int64_t StepVersion(const inference::ModelEnsembling::Step& step);
+
+// The graph of an ensemble whose configuration is right in itself. `models` are those of its steps, in order.
+// Its tensors bear the names of the ensemble; its inputs and outputs are in the order of `ensemble`. Errors:
+// INVALID_ARGUMENT for steps and models that do not fit together.
+Result<std::shared_ptr<const Graph>> MakeEnsembleGraph(
+    const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models);
+
+}  // namespace braid

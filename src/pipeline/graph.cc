@@ -1,0 +1,205 @@
+#include "pipeline/graph.h"
+
+#include <deque>
+#include <unordered_map>
+
+namespace braid {
+
+// Builds in passes, each of which finds one kind of fault.
+class Graph::Builder {
+ public:
+  Result<std::shared_ptr<const Graph>> Build(const std::vector<std::string>& inputs,
+                                             const std::vector<std::string>& outputs,
+                                             const std::vector<NodeSpec>& specs) {
+    BRAID_RETURN_IF_ERROR(AddProducers(inputs, specs));
+    BRAID_RETURN_IF_ERROR(Connect(outputs, specs));
+    BRAID_RETURN_IF_ERROR(Sort());
+    BRAID_RETURN_IF_ERROR(AssignScopes());
+    CountConsumers();
+    return std::shared_ptr<const Graph>(std::make_shared<Graph>(std::move(graph_)));
+  }
+
+ private:
+  static Status Invalid(std::string text) { return InvalidArgumentError(std::move(text)); }
+
+  std::string ProducerName(uint32_t tensor) const {
+    const uint32_t node = producers_[tensor];
+    return node == kNone ? std::string("the inputs") : "step " + graph_.nodes_[node].name;
+  }
+
+  Status AddTensor(const std::string& name, uint32_t producer) {
+    const auto tensor = static_cast<uint32_t>(graph_.tensors_.size());
+    auto [it, added] = by_name_.emplace(name, tensor);
+    if (!added) {
+      return Invalid(
+          "tensor '" + name + "' is made twice: by " + ProducerName(it->second) + " and by " +
+          (producer == kNone ? std::string("the inputs") : "step " + graph_.nodes_[producer].name));
+    }
+    graph_.tensors_.push_back({.name = name, .consumers = {}});
+    producers_.push_back(producer);
+    return OkStatus();
+  }
+
+  Status AddProducers(const std::vector<std::string>& inputs, const std::vector<NodeSpec>& specs) {
+    for (const std::string& input : inputs) {
+      graph_.inputs_.push_back(static_cast<uint32_t>(graph_.tensors_.size()));
+      BRAID_RETURN_IF_ERROR(AddTensor(input, kNone));
+    }
+    for (const NodeSpec& spec : specs) {
+      const auto index = static_cast<uint32_t>(graph_.nodes_.size());
+      Node node;
+      node.name = spec.name;
+      node.many = spec.many;
+      graph_.nodes_.push_back(std::move(node));
+      for (const PortSpec& port : spec.outputs) {
+        const auto tensor = static_cast<uint32_t>(graph_.tensors_.size());
+        BRAID_RETURN_IF_ERROR(AddTensor(port.tensor, index));
+        graph_.nodes_[index].outputs.push_back({port.name, tensor, false});
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Connect(const std::vector<std::string>& outputs, const std::vector<NodeSpec>& specs) {
+    for (uint32_t index = 0; index < specs.size(); ++index) {
+      for (const PortSpec& port : specs[index].inputs) {
+        auto tensor = by_name_.find(port.tensor);
+        if (tensor == by_name_.end()) {
+          return Invalid("input '" + port.name + "' of step " + specs[index].name + " takes tensor '" +
+                         port.tensor + "', which is neither an input nor made by any step");
+        }
+        graph_.nodes_[index].inputs.push_back({port.name, tensor->second, port.optional});
+        graph_.tensors_[tensor->second].consumers.push_back(index);
+      }
+    }
+    for (const std::string& output : outputs) {
+      auto tensor = by_name_.find(output);
+      if (tensor == by_name_.end()) return Invalid("output '" + output + "' is not made by any step");
+      graph_.outputs_.push_back(tensor->second);
+    }
+    return OkStatus();
+  }
+
+  Status Sort() {
+    std::vector<size_t> missing(graph_.nodes_.size());
+    std::deque<uint32_t> ready;
+    for (uint32_t index = 0; index < graph_.nodes_.size(); ++index) {
+      for (const Port& port : graph_.nodes_[index].inputs) {
+        missing[index] += producers_[port.tensor] == kNone ? 0 : 1;
+      }
+      if (missing[index] == 0) ready.push_back(index);
+    }
+    while (!ready.empty()) {
+      const uint32_t index = ready.front();
+      ready.pop_front();
+      order_.push_back(index);
+      for (const Port& port : graph_.nodes_[index].outputs) {
+        for (uint32_t consumer : graph_.tensors_[port.tensor].consumers) {
+          if (--missing[consumer] == 0) ready.push_back(consumer);
+        }
+      }
+    }
+    if (order_.size() == graph_.nodes_.size()) return OkStatus();
+    return Invalid("these steps wait for each other: " + CycleText(missing));
+  }
+
+  // From a node that never got its inputs, backwards by those inputs, there is a cycle to be found.
+  std::string CycleText(const std::vector<size_t>& missing) const {
+    uint32_t at = 0;
+    while (missing[at] == 0) ++at;
+    std::vector<uint32_t> path;
+    std::vector<size_t> seen(graph_.nodes_.size(), SIZE_MAX);
+    while (seen[at] == SIZE_MAX) {
+      seen[at] = path.size();
+      path.push_back(at);
+      for (const Port& port : graph_.nodes_[at].inputs) {
+        const uint32_t producer = producers_[port.tensor];
+        if (producer == kNone || missing[producer] == 0) continue;
+        at = producer;
+        break;
+      }
+    }
+    std::string text = graph_.nodes_[at].name;
+    for (size_t i = path.size(); i-- > seen[at];) text += " -> " + graph_.nodes_[path[i]].name;
+    return text;
+  }
+
+  // The deeper of two scopes; kNone when neither lies around the other.
+  uint32_t Deeper(uint32_t a, uint32_t b) const {
+    if (graph_.Within(a, b)) return a;
+    return graph_.Within(b, a) ? b : kNone;
+  }
+
+  std::string OpenerName(uint32_t scope) const {
+    return "step " + graph_.nodes_[graph_.scopes_[scope].opener].name;
+  }
+
+  Status JoinError(const std::string& who, uint32_t a, uint32_t b) const {
+    return Invalid(who + " joins the responses of " + OpenerName(a) + " and of " + OpenerName(b) +
+                   ", which both may respond any number of times; which responses belong together is not "
+                   "defined");
+  }
+
+  Status AssignScopes() {
+    graph_.scopes_.push_back({.nodes = {}});
+    for (uint32_t index : order_) {
+      Node& node = graph_.nodes_[index];
+      for (const Port& port : node.inputs) {
+        const uint32_t with = graph_.tensors_[port.tensor].scope;
+        const uint32_t deeper = Deeper(node.scope, with);
+        if (deeper == kNone) return JoinError("step " + node.name, node.scope, with);
+        node.scope = deeper;
+      }
+      Scope& scope = graph_.scopes_[node.scope];
+      node.place = static_cast<uint32_t>(scope.nodes.size());
+      scope.nodes.push_back(index);
+      if (node.many) {
+        node.opens = static_cast<uint32_t>(graph_.scopes_.size());
+        graph_.scopes_.push_back(
+            {.parent = node.scope, .depth = scope.depth + 1, .opener = index, .nodes = {}});
+      }
+      for (const Port& port : node.outputs) {
+        graph_.tensors_[port.tensor].scope = node.many ? node.opens : node.scope;
+      }
+    }
+    uint32_t deepest = kRoot;
+    for (uint32_t output : graph_.outputs_) {
+      const uint32_t with = graph_.tensors_[output].scope;
+      const uint32_t deeper = Deeper(deepest, with);
+      if (deeper == kNone) return JoinError("the response", deepest, with);
+      deepest = deeper;
+    }
+    for (Tensor& tensor : graph_.tensors_) tensor.place = graph_.scopes_[tensor.scope].tensors++;
+    return OkStatus();
+  }
+
+  void CountConsumers() {
+    for (Tensor& tensor : graph_.tensors_) {
+      for (uint32_t consumer : tensor.consumers) {
+        if (graph_.nodes_[consumer].scope == tensor.scope) {
+          ++tensor.near_consumers;
+        } else {
+          tensor.far_consumers = true;
+        }
+      }
+    }
+  }
+
+  Graph graph_;
+  std::unordered_map<std::string, uint32_t> by_name_;
+  std::vector<uint32_t> producers_;  // of tensors; kNone for inputs of the graph
+  std::vector<uint32_t> order_;      // of nodes, producers first
+};
+
+Result<std::shared_ptr<const Graph>> Graph::Build(const std::vector<std::string>& inputs,
+                                                  const std::vector<std::string>& outputs,
+                                                  const std::vector<NodeSpec>& nodes) {
+  return Builder().Build(inputs, outputs, nodes);
+}
+
+bool Graph::Within(uint32_t scope, uint32_t around) const {
+  while (scopes_[scope].depth > scopes_[around].depth) scope = scopes_[scope].parent;
+  return scope == around;
+}
+
+}  // namespace braid

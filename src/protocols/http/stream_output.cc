@@ -1,0 +1,124 @@
+#include "protocols/http/stream_output.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+namespace braid {
+namespace {
+
+// What was sent is cut off the front of what waits when it is at least this much, and half of all.
+constexpr size_t kTrimBytes = size_t{256} * 1024;
+
+iovec Piece(std::string_view text) { return {const_cast<char*>(text.data()), text.size()}; }
+
+}  // namespace
+
+void StreamOutput::Begin(const HttpResponse& head, bool chunked, bool close) {
+  std::lock_guard lock(mutex_);
+  head_.clear();
+  AppendResponseHead(head_, head, chunked ? "Transfer-Encoding: chunked" : "", close);
+  chunked_ = chunked;
+  failed_ = false;
+  waiting_ = std::string();
+  sent_ = 0;
+}
+
+StreamOutput::Added StreamOutput::Append(int fd, std::string_view part) {
+  std::lock_guard lock(mutex_);
+  if (failed_) return Added::kFailed;
+  if (waiting_.size() - sent_ > max_waiting_) {
+    FailLocked();
+    return Added::kFull;
+  }
+  // An empty chunk would be the end.
+  if (part.empty()) return waiting_.empty() ? Added::kSent : Added::kWaits;
+  char size_line[24];
+  char* end = std::to_chars(size_line, size_line + 16, part.size(), 16).ptr;
+  *end++ = '\r';
+  *end++ = '\n';
+  if (!chunked_) end = size_line;
+  std::array<iovec, 4> pieces = {Piece(head_),
+                                 {size_line, static_cast<size_t>(end - size_line)},
+                                 Piece(part),
+                                 Piece(chunked_ ? "\r\n" : "")};
+  return AddLocked(fd, pieces);
+}
+
+StreamOutput::Added StreamOutput::End(int fd) {
+  std::lock_guard lock(mutex_);
+  if (failed_) return Added::kFailed;
+  std::array<iovec, 2> pieces = {Piece(head_), Piece(chunked_ ? "0\r\n\r\n" : "")};
+  return AddLocked(fd, pieces);
+}
+
+StreamOutput::Added StreamOutput::AddLocked(int fd, std::span<iovec> pieces) {
+  const bool waited = !waiting_.empty();
+  size_t written = 0;
+  if (!waited) {
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    ssize_t result = 0;
+    do {
+      result = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (result < 0 && errno == EINTR);
+    if (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+      FailLocked();
+      return Added::kFailed;
+    }
+    if (result > 0) written = static_cast<size_t>(result);
+  }
+  for (const iovec& piece : pieces) {
+    const size_t skip = std::min(written, piece.iov_len);
+    written -= skip;
+    waiting_.append(static_cast<const char*>(piece.iov_base) + skip, piece.iov_len - skip);
+  }
+  head_.clear();
+  if (waiting_.empty()) return Added::kSent;
+  return waited ? Added::kWaits : Added::kBlocked;
+}
+
+Outgoing::Progress StreamOutput::Flush(int fd) {
+  std::lock_guard lock(mutex_);
+  if (failed_) return Outgoing::Progress::kFailed;
+  while (sent_ < waiting_.size()) {
+    const ssize_t written =
+        ::send(fd, waiting_.data() + sent_, waiting_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written >= 0) {
+      sent_ += static_cast<size_t>(written);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) {
+      FailLocked();
+      return Outgoing::Progress::kFailed;
+    }
+    if (sent_ >= kTrimBytes && sent_ >= waiting_.size() / 2) {
+      waiting_.erase(0, sent_);
+      sent_ = 0;
+    }
+    return Outgoing::Progress::kBlocked;
+  }
+  waiting_ = std::string();
+  sent_ = 0;
+  return Outgoing::Progress::kDone;
+}
+
+void StreamOutput::Abandon() {
+  std::lock_guard lock(mutex_);
+  FailLocked();
+}
+
+void StreamOutput::FailLocked() {
+  failed_ = true;
+  head_ = std::string();
+  waiting_ = std::string();
+  sent_ = 0;
+}
+
+}  // namespace braid

@@ -1,0 +1,54 @@
+// The control tensors that the server adds to the requests of a sequence, as `control_input` of the
+// configuration asks for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/request.h"
+#include "tensor/tensor.h"
+
+namespace inference {
+class ModelConfig;
+}
+
+namespace braid {
+
+class ControlInputs {
+ public:
+  struct Flags {
+    bool start = false;
+    bool end = false;
+    bool ready = false;
+  };
+
+  // REQUIRES: a valid configuration with sequence_batching.
+  explicit ControlInputs(const inference::ModelConfig& config);
+
+  // The bytes of the CORRID tensor of a sequence; empty when the model has none. Errors: INVALID_ARGUMENT for
+  // an id which the tensor's type cannot hold.
+  Result<Buffer> EncodeId(const CorrelationId& id) const;
+  // The same for a slot without a sequence: 0 or "".
+  const Buffer& no_id() const { return no_id_; }
+
+  // Appends one tensor for each control, of shape [1], or [1,1] for a model with a batch dimension.
+  void Append(const Flags& flags, const Buffer& id, std::vector<Tensor>& inputs) const;
+
+ private:
+  enum class Kind : unsigned char { kStart, kReady, kEnd, kId };
+  struct Control {
+    Kind kind;
+    // As it is when the flag is not set; without data for kId.
+    Tensor tensor;
+    Buffer when_set;
+  };
+
+  const std::string model_name_;
+  std::vector<Control> controls_;
+  DataType id_type_ = DataType::kInvalid;  // kInvalid: no CORRID
+  std::string id_name_;
+  Buffer no_id_;
+};
+
+}  // namespace braid

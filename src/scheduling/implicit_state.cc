@@ -1,0 +1,58 @@
+#include "scheduling/implicit_state.h"
+
+#include <algorithm>
+
+#include "model_config.pb.h"
+
+namespace braid {
+
+ImplicitState::ImplicitState(const ServableInfo& info)
+    : model_name_(info.name), initial_(info.initial_states) {
+  for (const auto& state : info.config->sequence_batching().state()) {
+    State& made = states_.emplace_back();
+    made.input_name = state.input_name();
+    made.output_name = state.output_name();
+    made.type = static_cast<DataType>(state.data_type());
+    if (info.max_batch_size > 0) made.shape.push_back(1);
+    made.shape.insert(made.shape.end(), state.dims().begin(), state.dims().end());
+  }
+  for (const TensorSpec& output : info.outputs) outputs_.push_back(output.name);
+  BRAID_CHECK(initial_.size() == states_.size());
+}
+
+void ImplicitState::AskFor(InferenceRequest& request) const {
+  if (states_.empty()) return;
+  auto& names = request.requested_outputs;
+  // A request that names none means all of the model's outputs, which then have to be named.
+  if (names.empty()) names = outputs_;
+  for (const State& state : states_) {
+    if (std::find(names.begin(), names.end(), state.output_name) == names.end()) {
+      names.push_back(state.output_name);
+    }
+  }
+}
+
+Status ImplicitState::Take(const InferenceResponse& response, std::vector<Tensor>& values) const {
+  std::vector<const Tensor*> found(states_.size());
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const State& state = states_[i];
+    const auto output = std::find_if(response.outputs.begin(), response.outputs.end(),
+                                     [&](const Tensor& tensor) { return tensor.name == state.output_name; });
+    if (output == response.outputs.end()) continue;
+    if (output->type != state.type || !ShapeMatches(state.shape, output->shape)) {
+      return InternalError("model '" + model_name_ + "' gave state '" + state.output_name + "' as " +
+                           std::string(WireName(output->type)) + " " + ShapeToString(output->shape) +
+                           ", but its configuration says " + std::string(WireName(state.type)) + " " +
+                           ShapeToString(state.shape));
+    }
+    found[i] = &*output;
+  }
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (found[i] == nullptr) continue;
+    values[i].shape = found[i]->shape;
+    values[i].data = found[i]->data;
+  }
+  return OkStatus();
+}
+
+}  // namespace braid

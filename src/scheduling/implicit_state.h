@@ -1,0 +1,45 @@
+// Implicit state: tensors that a model gives back as outputs and gets again with the next request of the same
+// sequence (`state` of the configuration). The server keeps them in between.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+class ImplicitState {
+ public:
+  // REQUIRES: info.config has sequence_batching, and info.initial_states are those of its states.
+  explicit ImplicitState(const ServableInfo& info);
+
+  bool empty() const { return states_.empty(); }
+  // What a new sequence begins with, named as the model's inputs are.
+  const std::vector<Tensor>& initial() const { return initial_; }
+
+  // Makes the model send the states, whatever outputs the client has asked for. What is added stands behind
+  // the client's own.
+  void AskFor(InferenceRequest& request) const;
+  // Takes new values out of a good response; a state that is not in it keeps its value. Errors: INTERNAL for
+  // a tensor of another type or shape than the configuration says; no value has changed then.
+  Status Take(const InferenceResponse& response, std::vector<Tensor>& values) const;
+
+ private:
+  struct State {
+    std::string input_name;
+    std::string output_name;
+    DataType type;
+    Shape shape;  // -1 is any size; with the batch dimension
+  };
+
+  const std::string model_name_;
+  std::vector<State> states_;
+  std::vector<Tensor> initial_;
+  std::vector<std::string> outputs_;  // those of the configuration
+};
+
+}  // namespace braid

@@ -1,0 +1,72 @@
+#include "scheduling/response_delivery.h"
+
+#include <algorithm>
+
+#include "serving/reshape.h"
+
+namespace braid {
+
+void ResponseDelivery::Respond(InferenceRequest& request, std::optional<InferenceResponse> response,
+                               bool final, const ExecutionTimes& times) const {
+  SchedulerNotes& notes = request.scheduling;
+  const bool cancelled = response && response->status.code() == StatusCode::kCancelled && request.cancelled();
+  if (response) {
+    response->model_name = info_.name;
+    response->model_version = info_.version;
+    if (response->status.ok()) {
+      Prune(request, response->outputs);
+    } else {
+      notes.failed = true;
+    }
+  }
+  if (info_.decoupled) Count(request, response, times);
+  // A client of a model that answers once sees the end with the answer, even if the model says later that it
+  // was the last.
+  if (!notes.counted && (final || !info_.decoupled)) {
+    notes.counted = true;
+    if (notes.failed) {
+      statistics_.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
+                                request.start_ns, timers_.NowNs());
+    } else {
+      statistics_.RecordSuccess(request.batch_size, request.start_ns, request.queue_start_ns, times);
+    }
+  }
+  request.Respond(std::move(response), final);
+}
+
+void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Status status) const {
+  statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  request.Fail(std::move(status));
+}
+
+void ResponseDelivery::Refuse(InferenceRequest& request, FailureReason reason, Status status) const {
+  statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  request.Refuse(std::move(status));
+}
+
+void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
+                             const ExecutionTimes& times) const {
+  SchedulerNotes& notes = request.scheduling;
+  const int64_t now_ns = timers_.NowNs();
+  const int64_t before_ns = notes.responses == 0 ? times.compute_start_ns : notes.last_response_ns;
+  const ResponseKind kind = !response               ? ResponseKind::kEmpty
+                            : response->status.ok() ? ResponseKind::kSuccess
+                                                    : ResponseKind::kFail;
+  statistics_.RecordResponse(notes.responses++, kind, now_ns - before_ns);
+  notes.last_response_ns = now_ns;
+}
+
+void ResponseDelivery::Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const {
+  const auto unwanted = [&](const Tensor& output) {
+    if (request.requested_outputs.empty()) return info_.FindOutput(output.name) == nullptr;
+    return std::find(request.requested_outputs.begin(), request.requested_outputs.end(), output.name) ==
+           request.requested_outputs.end();
+  };
+  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
+  for (Tensor& output : outputs) {
+    const TensorSpec* spec = info_.FindOutput(output.name);
+    if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
+  }
+}
+
+}  // namespace braid

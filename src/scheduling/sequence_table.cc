@@ -1,0 +1,382 @@
+#include "scheduling/sequence_table.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace braid {
+namespace {
+
+// More than that are told no more than that there is no such sequence.
+constexpr size_t kMostRemembered = 4096;
+
+}  // namespace
+
+SequenceTable::SequenceTable(const Options& options) : options_(options), instances_(options.instances) {
+  BRAID_CHECK(options.slots > 0);
+}
+
+SequenceTable::~SequenceTable() { BRAID_CHECK(queued_ == 0); }
+
+// --- Requests in
+// -----------------------------------------------------------------------------------------------------
+
+SequenceTable::Admission SequenceTable::Admit(std::unique_ptr<InferenceRequest>& request, bool last,
+                                              int64_t now_ns) {
+  Sequence* sequence = Latest(request->correlation_id);
+  Admission admission;
+  if (!request->sequence_start && (sequence == nullptr || !sequence->open)) {
+    const auto lost = lost_.find(request->correlation_id);
+    if (sequence != nullptr || lost == lost_.end()) {
+      admission.answer = Answer::kNeedsStart;
+    } else {
+      admission.answer = Answer::kLost;
+      admission.instance = lost->second;
+    }
+    return admission;
+  }
+  if (queued_ >= options_.max_queued) {
+    admission.answer = Answer::kFull;
+    return admission;
+  }
+  Sequence* ended = nullptr;
+  if (request->sequence_start) {
+    Sequence* before = sequence;
+    admission.cut_short = before != nullptr && before->open;
+    if (admission.cut_short) {
+      before->open = false;
+      ended = before;
+    }
+    sequence = &Create(*request, before, now_ns);
+    sequence->takes_over = admission.cut_short;
+    lost_.erase(request->correlation_id);
+  }
+  PushBack(*sequence, std::move(request));
+  if (last) sequence->open = false;
+  if (ended != nullptr) Settle(*ended, now_ns);
+  Settle(*sequence, now_ns);
+  admission.sequence = sequence;
+  return admission;
+}
+
+Sequence& SequenceTable::Create(const InferenceRequest& request, Sequence* before, int64_t now_ns) {
+  const uint64_t number = ++last_number_;
+  Sequence& sequence = sequences_[number];
+  sequence.number = number;
+  sequence.id = request.correlation_id;
+  latest_[sequence.id] = number;
+  if (before == nullptr) {
+    EnterBacklog(sequence, now_ns);
+  } else {
+    sequence.place = Sequence::Place::kFollows;
+    sequence.predecessor = before->number;
+    before->successor = number;
+  }
+  return sequence;
+}
+
+void SequenceTable::PushBack(Sequence& sequence, std::unique_ptr<InferenceRequest> request) {
+  request->scheduling.sequence = sequence.number;
+  request->scheduling.queued = true;
+  sequence.queue.push_back(std::move(request));
+  ++queued_;
+}
+
+void SequenceTable::PushFront(Sequence& sequence, std::unique_ptr<InferenceRequest> request) {
+  request->scheduling.queued = true;
+  sequence.queue.push_front(std::move(request));
+  ++queued_;
+}
+
+// --- Slots
+// -----------------------------------------------------------------------------------------------------------
+
+void SequenceTable::EnterBacklog(Sequence& sequence, int64_t now_ns) {
+  sequence.place = Sequence::Place::kBacklog;
+  backlog_.insert(sequence.number);
+  Watch(sequence, now_ns);
+}
+
+void SequenceTable::Assign(int64_t now_ns) {
+  while (!backlog_.empty()) {
+    Instance* emptiest = nullptr;
+    for (Instance& instance : instances_) {
+      if (!instance.available || instance.taken() >= options_.slots) continue;
+      if (emptiest == nullptr || instance.taken() < emptiest->taken()) emptiest = &instance;
+    }
+    if (emptiest == nullptr) return;
+    Sequence& sequence = *Get(*backlog_.begin());
+    backlog_.erase(backlog_.begin());
+    const size_t slot = emptiest->gaps.empty() ? emptiest->seats.size() : *emptiest->gaps.begin();
+    Seat(sequence, static_cast<size_t>(emptiest - instances_.data()), slot);
+    Watch(sequence, now_ns);
+  }
+}
+
+void SequenceTable::Seat(Sequence& sequence, size_t instance, size_t slot) {
+  Instance& at = instances_[instance];
+  if (slot == at.seats.size()) {
+    at.seats.push_back(nullptr);
+  } else {
+    at.gaps.erase(slot);
+  }
+  BRAID_CHECK(at.seats[slot] == nullptr);
+  at.seats[slot] = &sequence;
+  sequence.place = Sequence::Place::kSlot;
+  sequence.instance = instance;
+  sequence.slot = slot;
+}
+
+void SequenceTable::Unseat(Sequence& sequence) {
+  Instance& at = instances_[sequence.instance];
+  BRAID_CHECK(at.seats[sequence.slot] == &sequence);
+  at.seats[sequence.slot] = nullptr;
+  at.gaps.insert(sequence.slot);
+  while (!at.seats.empty() && at.seats.back() == nullptr) {
+    at.seats.pop_back();
+    at.gaps.erase(at.seats.size());
+  }
+}
+
+// --- Turns
+// -----------------------------------------------------------------------------------------------------------
+
+std::unique_ptr<InferenceRequest> SequenceTable::Begin(Sequence& sequence, int64_t now_ns) {
+  BRAID_CHECK(sequence.place == Sequence::Place::kSlot && Ready(sequence));
+  std::unique_ptr<InferenceRequest> request = std::move(sequence.queue.front());
+  sequence.queue.pop_front();
+  --queued_;
+  sequence.busy = true;
+  sequence.answered = false;
+  request->scheduling.queued = false;
+  request->scheduling.turn = ++sequence.turns;
+  Watch(sequence, now_ns);
+  return request;
+}
+
+Sequence* SequenceTable::Find(uint64_t number, uint32_t turn) {
+  Sequence* sequence = Get(number);
+  return sequence != nullptr && sequence->busy && sequence->turns == turn ? sequence : nullptr;
+}
+
+void SequenceTable::End(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops) {
+  Sequence* sequence = Find(number, turn);
+  if (sequence == nullptr) return;
+  sequence->busy = false;
+  if (sequence->place == Sequence::Place::kOrphan) {
+    Lose(*sequence, now_ns, drops);
+  } else {
+    Settle(*sequence, now_ns);
+  }
+}
+
+void SequenceTable::Answered(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops) {
+  Sequence* sequence = Find(number, turn);
+  if (sequence == nullptr) return;
+  sequence->answered = true;
+  if (sequence->place == Sequence::Place::kOrphan) End(number, turn, now_ns, drops);
+}
+
+bool SequenceTable::Continue(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops) {
+  const uint64_t number = request->scheduling.sequence;
+  const uint32_t turn = request->scheduling.turn;
+  Sequence* sequence = Find(number, turn);
+  if (sequence == nullptr) return false;
+  PushFront(*sequence, std::move(request));
+  End(number, turn, now_ns, drops);
+  return true;
+}
+
+bool SequenceTable::Undo(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops) {
+  Sequence* sequence = Find(request->scheduling.sequence, request->scheduling.turn);
+  if (sequence == nullptr) return false;
+  if (sequence->place == Sequence::Place::kOrphan && sequence->turns > 1) {
+    return Continue(request, now_ns, drops);
+  }
+  PushFront(*sequence, std::move(request));
+  sequence->busy = false;
+  --sequence->turns;
+  if (sequence->place == Sequence::Place::kOrphan) {
+    EnterBacklog(*sequence, now_ns);
+  } else {
+    Settle(*sequence, now_ns);
+  }
+  return true;
+}
+
+// --- Ends
+// ------------------------------------------------------------------------------------------------------------
+
+void SequenceTable::Settle(Sequence& sequence, int64_t now_ns) {
+  if (!sequence.open && !sequence.busy && sequence.queue.empty()) {
+    Finish(sequence, now_ns);
+  } else {
+    Watch(sequence, now_ns);
+  }
+}
+
+void SequenceTable::Finish(Sequence& sequence, int64_t now_ns) {
+  Unwatch(sequence);
+  Sequence* before = Get(sequence.predecessor);
+  Sequence* next = Get(sequence.successor);
+  if (next != nullptr) {
+    next->predecessor = sequence.predecessor;
+    // With a slot to come, only what would have had it hands it on.
+    if (before != nullptr) next->takes_over = next->takes_over && sequence.takes_over;
+  }
+  if (before != nullptr) before->successor = sequence.successor;
+  if (next == nullptr) {
+    if (before != nullptr) {
+      latest_[sequence.id] = before->number;
+    } else {
+      latest_.erase(sequence.id);
+    }
+  }
+  const bool had_slot = sequence.place == Sequence::Place::kSlot;
+  if (had_slot) Unseat(sequence);
+  if (sequence.place == Sequence::Place::kBacklog) backlog_.erase(sequence.number);
+  if (next != nullptr && before == nullptr) {
+    if (had_slot && next->takes_over) {
+      Instance& at = instances_[sequence.instance];
+      // Taking the slot out may have shortened the row by more than one.
+      const size_t slot = at.gaps.contains(sequence.slot) ? sequence.slot : at.seats.size();
+      Seat(*next, sequence.instance, slot);
+      Watch(*next, now_ns);
+    } else {
+      EnterBacklog(*next, now_ns);
+    }
+  }
+  sequences_.erase(sequence.number);
+}
+
+void SequenceTable::Lose(Sequence& sequence, int64_t now_ns, Drops& drops) {
+  sequence.place = Sequence::Place::kOrphan;
+  sequence.busy = false;
+  DropQueue(sequence, Why::kLost, drops);
+  if (sequence.open) RememberLoss(sequence.id, sequence.instance);
+  sequence.open = false;
+  Finish(sequence, now_ns);
+}
+
+void SequenceTable::DropQueue(Sequence& sequence, Why why, Drops& drops) {
+  for (auto& request : sequence.queue) {
+    request->scheduling.queued = false;
+    drops.push_back({std::move(request), why, sequence.instance});
+    --queued_;
+  }
+  sequence.queue.clear();
+}
+
+void SequenceTable::Cancel(const InferenceRequest& request, int64_t now_ns, Drops& drops) {
+  Sequence* sequence = Get(request.scheduling.sequence);
+  BRAID_CHECK(sequence != nullptr);
+  DropQueue(*sequence, Why::kCancelled, drops);
+  sequence->open = false;
+  Settle(*sequence, now_ns);
+}
+
+void SequenceTable::DropAll(int64_t now_ns, Drops& drops) {
+  std::vector<uint64_t> numbers;
+  for (auto& [number, sequence] : sequences_) numbers.push_back(number);
+  std::sort(numbers.begin(), numbers.end());
+  for (uint64_t number : numbers) {
+    Sequence* sequence = Get(number);
+    DropQueue(*sequence, Why::kAll, drops);
+    sequence->open = false;
+  }
+  for (uint64_t number : numbers) {
+    if (Sequence* sequence = Get(number)) Settle(*sequence, now_ns);
+  }
+}
+
+void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns, Drops& drops) {
+  Instance& at = instances_[instance];
+  if (available) {
+    if (!any_available()) outage_end_ns_ = now_ns;
+    at.available = true;
+    return;
+  }
+  at.available = false;
+  at.gaps.clear();
+  for (Sequence* sequence : std::exchange(at.seats, {})) {
+    if (sequence == nullptr) continue;
+    sequence->place = Sequence::Place::kOrphan;
+    Unwatch(*sequence);
+    if (sequence->turns == 0) {
+      EnterBacklog(*sequence, now_ns);
+    } else if (!sequence->busy || sequence->answered) {
+      Lose(*sequence, now_ns, drops);
+    }
+    // The others are decided by what becomes of their turn.
+  }
+}
+
+void SequenceTable::RememberLoss(const CorrelationId& id, size_t instance) {
+  if (!lost_.insert_or_assign(id, instance).second) return;
+  lost_order_.push_back(id);
+  if (lost_order_.size() <= kMostRemembered) return;
+  lost_.erase(lost_order_.front());
+  lost_order_.pop_front();
+}
+
+// --- Time
+// ------------------------------------------------------------------------------------------------------------
+
+void SequenceTable::Watch(Sequence& sequence, int64_t now_ns) {
+  Unwatch(sequence);
+  // A sequence that has had its last request is not waited for, and has its turn whenever that comes.
+  if (!sequence.open) return;
+  std::list<uint64_t>* list = nullptr;
+  if (sequence.place == Sequence::Place::kBacklog) list = &waiting_;
+  if (sequence.place == Sequence::Place::kSlot && !sequence.busy && sequence.queue.empty()) list = &idle_;
+  if (list == nullptr) return;
+  sequence.since_ns = now_ns;
+  sequence.watched_in = list;
+  sequence.watched_at = list->insert(list->end(), sequence.number);
+}
+
+void SequenceTable::Unwatch(Sequence& sequence) {
+  if (sequence.watched_in == nullptr) return;
+  sequence.watched_in->erase(sequence.watched_at);
+  sequence.watched_in = nullptr;
+}
+
+void SequenceTable::Expire(int64_t now_ns, Drops& drops) {
+  const auto expire = [&](const std::list<uint64_t>& list, int64_t since_ns) {
+    while (!list.empty()) {
+      Sequence& sequence = *Get(list.front());
+      if (std::max(sequence.since_ns, since_ns) > now_ns - options_.idle_ns) return;
+      sequence.open = false;
+      DropQueue(sequence, Why::kIdle, drops);
+      Finish(sequence, now_ns);
+    }
+  };
+  expire(idle_, INT64_MIN);
+  if (any_available()) expire(waiting_, outage_end_ns_);
+}
+
+int64_t SequenceTable::next_deadline_ns() const {
+  int64_t deadline_ns = kNeverNs;
+  if (!idle_.empty()) deadline_ns = sequences_.at(idle_.front()).since_ns + options_.idle_ns;
+  if (!waiting_.empty() && any_available()) {
+    const int64_t since_ns = std::max(sequences_.at(waiting_.front()).since_ns, outage_end_ns_);
+    deadline_ns = std::min(deadline_ns, since_ns + options_.idle_ns);
+  }
+  return deadline_ns;
+}
+
+Sequence* SequenceTable::Get(uint64_t number) {
+  const auto found = sequences_.find(number);
+  return found == sequences_.end() ? nullptr : &found->second;
+}
+
+Sequence* SequenceTable::Latest(const CorrelationId& id) {
+  const auto found = latest_.find(id);
+  return found == latest_.end() ? nullptr : Get(found->second);
+}
+
+bool SequenceTable::any_available() const {
+  return std::any_of(instances_.begin(), instances_.end(), [](const Instance& i) { return i.available; });
+}
+
+}  // namespace braid

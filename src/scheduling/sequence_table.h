@@ -1,0 +1,181 @@
+// SequenceTable: the sequences of one model, as one state machine each.
+//
+//   kFollows --(the one before it has ended)--> kBacklog --(a slot is free)--> kSlot --> gone
+//                                                  ^                             |
+//                                                  +--(nothing had begun)--- kOrphan --> gone
+//                                                              (its instance has died)
+//
+// A sequence has a number, which counts up and is never used again; requests and turns name it by that, so
+// that what comes late for a sequence that is gone touches no other that has its id or its slot now. A turn
+// is one run of one request; a sequence has at most one at a time. It is gone when it takes no more requests
+// and none of its requests is left, and its slot is free from then on.
+//
+// Requests with one id always run in the order in which they came: while one sequence has not ended, the next
+// with its id follows it. The table holds what waits; it calls nobody, and knows no clock but what it is
+// told. Not synchronised: the scheduler's lock guards it, and the notes in the requests.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "scheduling/batcher.h"
+#include "serving/request.h"
+
+namespace braid {
+
+struct Sequence {
+  enum class Place : unsigned char { kFollows, kBacklog, kSlot, kOrphan };
+
+  uint64_t number = 0;
+  CorrelationId id;
+  Place place = Place::kBacklog;
+  size_t instance = 0;  // means something in kSlot and kOrphan
+  size_t slot = 0;
+  bool open = true;       // takes more requests
+  bool busy = false;      // a turn has begun and not ended
+  bool answered = false;  // the request of that turn has had its last response
+  uint32_t turns = 0;     // how many have begun
+  std::deque<std::unique_ptr<InferenceRequest>> queue;
+
+  // The neighbours with the same id; 0 is none.
+  uint64_t predecessor = 0;
+  uint64_t successor = 0;
+  bool takes_over = false;  // gets the slot of its predecessor, which it has cut short
+
+  // Since when there was neither a request nor a turn, or since when the last request waits for a slot.
+  int64_t since_ns = 0;
+  std::list<uint64_t>* watched_in = nullptr;
+  std::list<uint64_t>::iterator watched_at;
+
+  // The scheduler's: what the tensors of its requests are.
+  Buffer id_bytes;
+  std::vector<Tensor> states;
+};
+
+class SequenceTable {
+ public:
+  struct Options {
+    size_t instances = 1;
+    size_t slots = 1;  // of each instance
+    int64_t idle_ns = 0;
+    size_t max_queued = 0;
+  };
+  explicit SequenceTable(const Options& options);
+  // REQUIRES: nothing is queued.
+  ~SequenceTable();
+  SequenceTable(const SequenceTable&) = delete;
+  SequenceTable& operator=(const SequenceTable&) = delete;
+
+  enum class Answer : unsigned char {
+    kQueued,
+    kNeedsStart,  // there is no such sequence, or it has had its last request
+    kLost,        // it ended with the instance that it was bound to
+    kFull,
+  };
+  struct Admission {
+    Answer answer = Answer::kQueued;
+    Sequence* sequence = nullptr;  // with kQueued
+    bool cut_short = false;        // a sequence that had not ended was ended for this one
+    size_t instance = 0;           // with kLost
+  };
+  // Takes a request in, unless refused; it then stays with the caller. `last` says that the sequence takes no
+  // more after this one. REQUIRES: request->correlation_id names a sequence.
+  Admission Admit(std::unique_ptr<InferenceRequest>& request, bool last, int64_t now_ns);
+
+  // Why a request leaves without a turn.
+  enum class Why : unsigned char { kCancelled, kIdle, kLost, kAll };
+  struct Dropped {
+    std::unique_ptr<InferenceRequest> request;
+    Why why;
+    size_t instance;  // with kLost: the one that has died
+  };
+  using Drops = std::vector<Dropped>;
+
+  // Gives free slots to waiting sequences, the oldest first, on the instance that has the fewest.
+  void Assign(int64_t now_ns);
+  // The sequences of an instance by slot, null where there is none; the last is not null.
+  const std::vector<Sequence*>& seats(size_t instance) const { return instances_[instance].seats; }
+  static bool Ready(const Sequence& sequence) { return !sequence.busy && !sequence.queue.empty(); }
+
+  // Begins a turn of a bound sequence. REQUIRES: Ready(sequence).
+  std::unique_ptr<InferenceRequest> Begin(Sequence& sequence, int64_t now_ns);
+  // The three ends of a turn; what does not name the present turn of its sequence is left alone.
+  void End(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops);
+  // The request goes on: it is the next of its sequence again. False when there is no such turn any more;
+  // the request stays with the caller then.
+  bool Continue(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops);
+  // The turn never began, since the instance has died. As Continue().
+  bool Undo(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops);
+
+  // The request of a turn has had its last response, while the turn goes on.
+  void Answered(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops);
+  // The sequence whose turn this is; null when there is none any more.
+  Sequence* Find(uint64_t number, uint32_t turn);
+
+  // Ends a sequence for one of its queued requests, which is dropped with all others of it.
+  void Cancel(const InferenceRequest& request, int64_t now_ns, Drops& drops);
+  // Ends the sequences that have been idle for too long, and fails those that waited too long for a slot.
+  void Expire(int64_t now_ns, Drops& drops);
+  // When Expire() has something to do; kNeverNs when nothing is in sight.
+  int64_t next_deadline_ns() const;
+
+  // An instance has died, which ends the sequences that have begun on it; or it is back.
+  void SetAvailable(size_t instance, bool available, int64_t now_ns, Drops& drops);
+
+  // Drops whatever is queued; the sequences take no more.
+  void DropAll(int64_t now_ns, Drops& drops);
+
+  size_t queued() const { return queued_; }
+  size_t size() const { return sequences_.size(); }
+
+ private:
+  struct Instance {
+    bool available = true;
+    std::vector<Sequence*> seats;
+    std::set<size_t> gaps;  // the free places in seats
+    size_t taken() const { return seats.size() - gaps.size(); }
+  };
+
+  Sequence* Get(uint64_t number);
+  Sequence* Latest(const CorrelationId& id);
+  Sequence& Create(const InferenceRequest& request, Sequence* before, int64_t now_ns);
+  void PushBack(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
+  void PushFront(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
+  void DropQueue(Sequence& sequence, Why why, Drops& drops);
+  void EnterBacklog(Sequence& sequence, int64_t now_ns);
+  void Seat(Sequence& sequence, size_t instance, size_t slot);
+  void Unseat(Sequence& sequence);
+  // Ends the sequence if nothing is left of it, else watches its time.
+  void Settle(Sequence& sequence, int64_t now_ns);
+  void Finish(Sequence& sequence, int64_t now_ns);
+  void Lose(Sequence& sequence, int64_t now_ns, Drops& drops);
+  void Watch(Sequence& sequence, int64_t now_ns);
+  void Unwatch(Sequence& sequence);
+  void RememberLoss(const CorrelationId& id, size_t instance);
+  bool any_available() const;
+
+  const Options options_;
+  uint64_t last_number_ = 0;
+  size_t queued_ = 0;
+  std::unordered_map<uint64_t, Sequence> sequences_;  // by number
+  std::map<CorrelationId, uint64_t> latest_;          // the last sequence of an id
+  std::set<uint64_t> backlog_;
+  std::vector<Instance> instances_;
+  int64_t outage_end_ns_ = INT64_MIN;  // time that no instance ran does not count as waiting
+
+  // Those whose time runs, in the order in which it ends.
+  std::list<uint64_t> idle_;
+  std::list<uint64_t> waiting_;
+
+  // The sequences that ended with their instance, for the text that says so; as many as fit, the last ones.
+  std::map<CorrelationId, size_t> lost_;
+  std::deque<CorrelationId> lost_order_;
+};
+
+}  // namespace braid

@@ -1,0 +1,94 @@
+#include "scheduling/turn_inputs.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+// From here on a copy is worth a block of the memory that the instance can see.
+constexpr size_t kSmallBytes = 1024;
+
+// In memory that nobody else has; on the heap when there is no other, where the backend says what it misses.
+Buffer Own(const Buffer& bytes, BufferAllocator& allocator) {
+  if (bytes.size() > kSmallBytes) {
+    if (Result<Buffer> block = allocator.Allocate(bytes.size()); block.ok()) {
+      std::memcpy(block->mutable_data(), bytes.data(), bytes.size());
+      return std::move(*block);
+    }
+  }
+  return CopyToHeap({bytes.data(), bytes.size()});
+}
+
+// Zeros, or empty strings, of the same shape.
+Tensor Zeros(const Tensor& like, BufferAllocator& allocator) {
+  Tensor zeros{like.name, like.type, like.shape, {}};
+  size_t size = like.data.size();
+  if (like.type == DataType::kBytes) {
+    size = static_cast<size_t>(ElementCount(like.shape).value_or(0)) * sizeof(uint32_t);
+  }
+  if (size == 0) return zeros;
+  Result<Buffer> block = allocator.Allocate(size);
+  if (!block.ok()) block = HeapAllocator().Allocate(size);
+  if (!block.ok()) return zeros;
+  std::memset(block->mutable_data(), 0, size);
+  zeros.data = std::move(*block);
+  return zeros;
+}
+
+}  // namespace
+
+void TurnInputs::Add(Sequence& sequence, InferenceRequest& request) const {
+  request.scheduling.own_inputs = static_cast<uint32_t>(request.inputs.size());
+  request.scheduling.own_outputs = static_cast<uint32_t>(request.requested_outputs.size());
+  if (request.sequence_start) sequence.states = state_.initial();
+  controls_.Append({.start = request.sequence_start, .end = request.sequence_end, .ready = true},
+                   sequence.id_bytes, request.inputs);
+  request.inputs.insert(request.inputs.end(), sequence.states.begin(), sequence.states.end());
+  state_.AskFor(request);
+}
+
+std::unique_ptr<InferenceRequest> TurnInputs::MakePadding() const {
+  auto request = std::make_unique<InferenceRequest>();
+  request->model_name = info_.name;
+  request->model_version = info_.version;
+  request->sink = &nowhere_;
+  request->start_ns = request->queue_start_ns = SteadyNowNs();
+  controls_.Append({}, controls_.no_id(), request->inputs);
+  request->inputs.insert(request->inputs.end(), state_.initial().begin(), state_.initial().end());
+  return request;
+}
+
+void TurnInputs::Complete(Execution& execution, BufferAllocator& allocator) const {
+  const auto real = std::find_if(execution.requests.begin(), execution.requests.end(),
+                                 [this](const auto& request) { return !IsPadding(*request); });
+  if (real == execution.requests.end()) return;
+  const std::vector<Tensor>& like = (*real)->inputs;
+  const size_t own = (*real)->scheduling.own_inputs;
+  for (auto& request : execution.requests) {
+    auto& inputs = request->inputs;
+    for (auto state = inputs.end() - static_cast<ptrdiff_t>(state_.initial().size()); state != inputs.end();
+         ++state) {
+      state->data = Own(state->data, allocator);
+    }
+    if (!IsPadding(*request)) continue;
+    for (size_t i = 0; i < own; ++i) inputs.push_back(Zeros(like[i], allocator));
+  }
+}
+
+void TurnInputs::TakeState(Sequence& sequence, InferenceResponse& response) const {
+  if (!response.status.ok()) return;
+  if (Status taken = state_.Take(response, sequence.states); !taken.ok()) {
+    response = {};
+    response.status = std::move(taken);
+  }
+}
+
+void TurnInputs::Remove(InferenceRequest& request) {
+  request.inputs.resize(request.scheduling.own_inputs);
+  request.requested_outputs.resize(request.scheduling.own_outputs);
+}
+
+}  // namespace braid

@@ -1,0 +1,54 @@
+// TurnInputs: what the server adds to a request of a sequence before an instance gets it, and takes off
+// again: flags, control tensors, implicit state; and the requests that stand for empty slots.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "scheduling/control_inputs.h"
+#include "scheduling/implicit_state.h"
+#include "scheduling/instance.h"
+#include "scheduling/sequence_table.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+class TurnInputs {
+ public:
+  // `info` is that of a model with sequence_batching, and outlives this.
+  explicit TurnInputs(const ServableInfo& info) : info_(info), controls_(*info.config), state_(info) {}
+
+  bool has_state() const { return !state_.empty(); }
+  // See ControlInputs::EncodeId().
+  Result<Buffer> EncodeId(const CorrelationId& id) const { return controls_.EncodeId(id); }
+
+  // Under the scheduler's lock, and quick: the tensors share memory with the sequence's.
+  void Add(Sequence& sequence, InferenceRequest& request) const;
+  // A request for a slot that has nothing to run. It goes nowhere when it is answered.
+  std::unique_ptr<InferenceRequest> MakePadding() const;
+  bool IsPadding(const InferenceRequest& request) const { return request.sink == &nowhere_; }
+
+  // Outside of the lock, before an instance gets the execution: gives padding the inputs of the other
+  // requests, as zeros, and the requests memory of their own for the states, since user code may write to
+  // its inputs.
+  void Complete(Execution& execution, BufferAllocator& allocator) const;
+
+  // Takes the states out of a response into `sequence`; the response becomes an error if they are not what
+  // the configuration says.
+  void TakeState(Sequence& sequence, InferenceResponse& response) const;
+  // Makes the request what it was when it came.
+  static void Remove(InferenceRequest& request);
+
+ private:
+  class Nowhere final : public ResponseSink {
+   public:
+    void Respond(std::optional<InferenceResponse>, bool) override {}
+  };
+
+  const ServableInfo& info_;
+  const ControlInputs controls_;
+  const ImplicitState state_;
+  mutable Nowhere nowhere_;  // has no state
+};
+
+}  // namespace braid

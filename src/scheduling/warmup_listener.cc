@@ -1,0 +1,122 @@
+#include "scheduling/warmup_listener.h"
+
+#include <future>
+
+#include "base/clock.h"
+#include "serving/request_check.h"
+
+namespace braid {
+namespace {
+
+// Hands the first error, or the good end, to the thread that waits.
+class WarmupSink final : public ResponseSink {
+ public:
+  void Respond(std::optional<InferenceResponse> response, bool final) override {
+    if (status_.ok() && response) status_ = response->status;
+    if (final) ended_.set_value(status_);
+  }
+  Status Wait() { return ended_.get_future().get(); }
+
+ private:
+  Status status_;
+  std::promise<Status> ended_;
+};
+
+}  // namespace
+
+Status WarmupListener::Run(const ServableInfo& info, const std::vector<Instance*>& instances,
+                           const std::vector<WarmupSample>& samples,
+                           const std::function<void(InferenceRequest&)>& prepare,
+                           const std::function<void(const std::string&)>& progress) {
+  warming_ = true;
+  Status status;
+  for (const WarmupSample& sample : samples) {
+    progress("running warmup sample '" + sample.name + "'");
+    for (Instance* instance : instances) {
+      for (uint32_t i = 0; i < sample.count && status.ok(); ++i) {
+        status = RunOne(info, *instance, sample, prepare);
+      }
+    }
+    if (!status.ok()) {
+      status = InvalidArgumentError("failed to run warmup sample '" + sample.name + "': " + status.message() +
+                                    "; ");
+      break;
+    }
+  }
+  warming_ = false;
+  return status;
+}
+
+Status WarmupListener::RunOne(const ServableInfo& info, Instance& instance, const WarmupSample& sample,
+                              const std::function<void(InferenceRequest&)>& prepare) {
+  WarmupSink sink;
+  auto request = std::make_unique<InferenceRequest>();
+  request->model_name = info.name;
+  request->model_version = info.version;
+  request->inputs = sample.inputs;
+  request->sink = &sink;
+  if (Status status = CheckRequest(info, *request); !status.ok()) {
+    request->sink = nullptr;
+    return status;
+  }
+  if (prepare) prepare(*request);
+  request->start_ns = request->queue_start_ns = SteadyNowNs();
+  auto execution = std::make_unique<Execution>();
+  execution->rows = request->batch_size;
+  execution->compute_start_ns = request->start_ns;
+  execution->requests.push_back(std::move(request));
+  {
+    std::lock_guard lock(mutex_);
+    ++running_of_[&instance];
+    ++running_;
+  }
+  instance.Execute(std::move(execution));
+  // User code may take as long as it needs; an instance that dies answers.
+  return sink.Wait();
+}
+
+void WarmupListener::OnExecuted(Instance& instance, int64_t rows, size_t request_count,
+                                const ExecutionTimes& times) {
+  if (running_ == 0 || !TakeExecution(instance)) model_.OnExecuted(instance, rows, request_count, times);
+}
+
+bool WarmupListener::TakeExecution(Instance& instance) {
+  std::lock_guard lock(mutex_);
+  int& running = running_of_[&instance];
+  if (running == 0) return false;
+  --running;
+  --running_;
+  return true;
+}
+
+void WarmupListener::OnAvailability(Instance& instance, bool available) {
+  // What a dying instance ran does not return.
+  if (running_ != 0 && !available) {
+    while (TakeExecution(instance)) {
+    }
+  }
+  model_.OnAvailability(instance, available);
+}
+
+void WarmupListener::OnResponse(Instance& instance, InferenceRequest& request,
+                                std::optional<InferenceResponse> response, bool final,
+                                const ExecutionTimes& times) {
+  if (!warming_) return model_.OnResponse(instance, request, std::move(response), final, times);
+  request.Respond(std::move(response), final);
+}
+
+void WarmupListener::OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) {
+  if (!warming_) return model_.OnRescheduled(instance, std::move(request));
+  request->Respond(std::nullopt, true);
+}
+
+void WarmupListener::OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) {
+  if (!warming_) return model_.OnUnstarted(instance, std::move(executions));
+  for (auto& execution : executions) {
+    for (auto& request : execution->requests) {
+      request->Fail(UnavailableError("instance '" + instance.name() + "' ended before it ran the sample"));
+    }
+  }
+}
+
+}  // namespace braid
