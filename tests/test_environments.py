@@ -415,6 +415,35 @@ def test_fresh_workers_run_in_their_environment(repository, serve, envs, tmp_pat
     assert "is too old, 3.11 or newer is needed" in load(server, "old")
 
 
+LIMITS = """
+import resource
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        try:
+            bytearray(1 << 30)
+            outcome = "enough"
+        except MemoryError:
+            outcome = "too much"
+        limits = [*resource.getrlimit(resource.RLIMIT_NOFILE), *resource.getrlimit(resource.RLIMIT_DATA)]
+        report = np.array([repr((limits, outcome)).encode()], dtype=np.object_)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("REPORT", report)]) for _ in requests]
+"""
+
+
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+def test_limits_of_a_process(repository, serve, start):
+    repository.add("limited", LIMITS, config("limited", [], OUTPUT))
+    limits = ["--worker-rlimit=nofile=50", "--worker-rlimit", "data=500000000"]
+    server = serve(repository, *limits, f"--worker-start={start}")
+    for _ in range(2):
+        _, answer = server.json("POST", "/v2/models/limited/infer", {"inputs": []})
+        assert answer["outputs"][0]["data"] == ["([50, 50, 500000000, 500000000], 'too much')"]
+
+
 # ---- the example ---------------------------------------------------------------------------------
 
 

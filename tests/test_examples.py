@@ -19,7 +19,14 @@ EXPECTED = {
     "repeat": ["0: hello\n1: hello\n2: hello\n3: hello\n4: hello\n"],
     "square": ["1 4 9 16\n"],
     "digits": [f"drawn {digit}, read {digit} (" for digit in (0, 1, 2, 4)],
+    "instance_kind": [": steady_0 on CPU", ": steady_1 on CPU", ": chooser_0 on MODEL"],
+    "running_sum": ["after 4: 10 and -10"],
+    "running_mean": ["mean of 3: 5"],
     "summary": ["mean 3.000, deviation 1.414"],
+    "custom_metrics": ["to be or not to be: 6 words", "that is the question: 4 words"],
+    "chained": ["* 2 = [22. 44. 66. 88.]"],
+    "gathered": ["doubled: [ 2.  4.  6.  8. 10.]"],
+    "collected": ["repeat sent 4 times: hello"],
 }
 
 
@@ -106,3 +113,12 @@ def test_error_of_one_example_request(server):
     )
     assert status == 400
     assert json.loads(body)["error"].startswith("TEXT is not UTF-8: ")
+
+
+def test_metrics_of_the_example(server):
+    before = server.metric_values().get('words_total{model="custom_metrics"}', 0)
+    tensor = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["one two three"]}
+    assert server.json("POST", "/v2/models/custom_metrics/infer", {"inputs": [tensor]})[0] == 200
+    values = server.metric_values()
+    assert values['words_total{model="custom_metrics"}'] == before + 3
+    assert values['text_length_bucket{le="100"}'] >= 1

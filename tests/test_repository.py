@@ -374,6 +374,11 @@ def test_strict_readiness_counts_failed_models(repository, serve):
     [
         ('runtime: "other"', "runtime"),
         ('model_repository_agents { agents [ { name: "checksum" } ] }', "model_repository_agents"),
+        (
+            'sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP32 dims: [1] '
+            "use_growable_memory: true } }",
+            "use_growable_memory",
+        ),
     ],
 )
 def test_model_that_needs_what_is_not_there_is_refused(repository, serve, extra, word):

@@ -1,6 +1,7 @@
-"""Statistics (17.4), metrics (18) and the log's switches (17.3)."""
+"""Statistics (17.4) and metrics (18)."""
 
 import concurrent.futures
+import queue
 
 import numpy as np
 import pytest
@@ -10,30 +11,6 @@ from harness.repository import config, per_request
 ROWS = [("IN", "FP32", [2])]
 OUT = [("OUT", "FP32", [2])]
 FAILING = per_request("return pb_utils.InferenceResponse(error=pb_utils.TritonError('no'))")
-LOGS = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.say("initialize")
-
-    def say(self, where):
-        log = pb_utils.Logger
-        log.log_info(f"{where}-info")
-        log.log_warn(f"{where}-warning")
-        log.log_error(f"{where}-error")
-        log.log_verbose(f"{where}-verbose")
-
-    def execute(self, requests):
-        self.say("execute")
-        self.say("execute")
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(2, np.float32))]) for _ in requests]
-
-    def finalize(self):
-        self.say("finalize")
-"""
 
 
 @pytest.fixture
@@ -219,68 +196,79 @@ def test_counters_are_exact_under_load(server, connect):
     assert values['nv_inference_pending_request_count{model="rows",version="1"}'] == 0
 
 
-# ---- the log and its switches --------------------------------------------------------------------
+def test_every_model_says_how_long_it_took_to_load(server):
+    values = server.metric_values()
+    for model, labels in (("rows", ""), ("failing", ',team="blue"')):
+        seconds = values[f'nv_model_load_duration_secs{{model="{model}"{labels},version="1"}}']
+        assert 0 < seconds < 60
 
 
-def count(server, word):
-    return sum(word in line for line in server.log.splitlines())
+def test_pinned_memory_is_none(server):
+    values = server.metric_values()
+    assert values["nv_pinned_memory_pool_total_bytes"] == 0
+    assert values["nv_pinned_memory_pool_used_bytes"] == 0
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_model_logs_reach_the_log_with_their_level(repository, serve, connect, protocol):
-    repository.add("logs", LOGS, config("logs", ROWS, OUT))
-    server = serve(repository)
-    client = connect(protocol, server)
-    client.infer("logs", {"IN": np.zeros(2, dtype=np.float32)})
-    server.stop()
-    for level, letter in (("info", "I"), ("warning", "W"), ("error", "E")):
-        assert count(server, f"-{level}") == 4
-        assert all(line.startswith(letter) for line in server.log.splitlines() if f"-{level}" in line)
-        assert all(" model.py:" in line for line in server.log.splitlines() if f"-{level}" in line)
-    assert count(server, "-verbose") == 0
+def test_summaries_and_histograms_are_off(server):
+    assert not any("summary" in name or "histogram" in name for name in server.metric_values())
 
 
-def test_verbose_can_be_switched_on_later(repository, serve, connect):
-    repository.add("logs", LOGS, config("logs", ROWS, OUT))
-    server = serve(repository)
-    client = connect("http", server)
-    answer = client.raw.update_log_settings({"log_verbose_level": 1})
-    assert answer["log_verbose_level"] == 1
-    client.infer("logs", {"IN": np.zeros(2, dtype=np.float32)})
-    server.stop()
-    assert sum("-verbose" in line and " model.py:" in line for line in server.log.splitlines()) == 3
+STREAM = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
 
 
-def test_all_levels_can_be_switched_off_later(repository, serve, connect):
-    repository.add("logs", LOGS, config("logs", ROWS, OUT))
-    server = serve(repository)
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for number in range(3):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([number] * 2, np.float32))]))
+            sender.send(flags=1)
+"""
+
+
+def test_summaries_and_histograms(repository, serve, connect):
+    repository.add_identity("rows", dims=[2])
+    decoupled = "model_transaction_policy { decoupled: true } "
+    buckets = "histogram_options { buckets: [0.5, 60000] }"
+    identifier = 'metric_identifier { family: "nv_inference_first_response_histogram_ms" }'
+    for name, extra in (
+        ("stream", decoupled),
+        ("tuned", decoupled + f"model_metrics {{ metric_control: [ {{ {identifier} {buckets} }} ] }}"),
+    ):
+        repository.add(name, STREAM, config(name, ROWS, OUT, extra=extra))
+    options = ["summary_latencies=true", "summary_quantiles=0.5:0.05, 0.9:0.01", "histogram_latencies=true"]
+    options += ["counter_latencies=false"]
+    server = serve(repository, *[f"--metrics-config={option}" for option in options])
+    array = np.zeros(2, dtype=np.float32)
+    connect("http", server).infer("rows", {"IN": array})
     client = connect("grpc", server)
-    client.raw.update_log_settings({"log_info": False, "log_warning": False, "log_error": False})
-    client.infer("logs", {"IN": np.zeros(2, dtype=np.float32)})
-    server.stop()
-    for level in ("info", "warning", "error"):
-        assert count(server, f"-{level}") == 1
+    answers = queue.SimpleQueue()
+    client.raw.start_stream(lambda result, error: answers.put(error))
+    for model in ("stream", "tuned"):
+        client.raw.async_stream_infer(model, [client.input("IN", array)])
+    for _ in range(6):
+        assert answers.get(timeout=10) is None
+    client.raw.stop_stream()
+    values = server.metric_values()
+    for part in ("request", "queue", "compute_input", "compute_infer", "compute_output"):
+        name = f"nv_inference_{part}_summary_us"
+        assert values[f'{name}_count{{model="rows",version="1"}}'] == 1
+        assert f'{name}{{model="rows",version="1",quantile="0.9"}}' in values
+        assert f'{name}{{model="rows",version="1",quantile="0.99"}}' not in values
+    assert values['nv_inference_request_summary_us_sum{model="rows",version="1"}'] > 0
+    assert not any("_duration_us" in name for name in values)
+    name = "nv_inference_first_response_histogram_ms"
+    assert values[f'{name}_count{{model="stream",version="1"}}'] == 1
+    assert values[f'{name}_bucket{{model="stream",version="1",le="5000"}}'] == 1
+    assert values[f'{name}_bucket{{model="tuned",version="1",le="60000"}}'] == 1
+    assert f'{name}_bucket{{model="tuned",version="1",le="100"}}' not in values
+    assert not any(key.startswith(name) and 'model="rows"' in key for key in values)
 
 
-def test_log_settings(server):
-    assert server.json("GET", "/v2/logging") == (
-        200,
-        {
-            "log_file": "",
-            "log_info": True,
-            "log_warning": True,
-            "log_error": True,
-            "log_verbose_level": 0,
-            "log_format": "default",
-        },
-    )
-    assert server.json("POST", "/v2/logging", {"log_format": "ISO8601"})[1]["log_format"] == "ISO8601"
-    assert server.json("POST", "/v2/logging", {"log_file": "/tmp/x"}) == (
-        501,
-        {"error": "log file location can not be updated through network protocol"},
-    )
-    status, body = server.json("POST", "/v2/logging", {"log_format": "fancy"})
-    assert (status, body["error"]) == (503, "invalid argument for --log_format, got: fancy")
-    status, body = server.json("POST", "/v2/logging", {"log_info": "yes"})
-    assert status == 500
-    assert "attempt to access JSON non-boolean as boolean" in body["error"]
+def test_a_model_cannot_set_what_is_not_there(repository, serve):
+    extra = 'model_metrics { metric_control: [ { metric_identifier { family: "nv_speed" } } ] }'
+    repository.add_identity("rows", dims=[2], extra=extra)
+    server = serve(repository, "--exit-on-error=false", ready=False)
+    server.wait_for_log("nothing can be set for metric family 'nv_speed'")

@@ -1,6 +1,7 @@
 """The native names behind triton_python_backend_utils."""
 
 import enum
+import json
 import os
 import sys
 import time
@@ -10,10 +11,12 @@ from _braid_worker import (
     InferenceRequest,
     InferenceResponse,
     InferenceResponseSender,
+    ResponseIterator,
     Tensor,
     TritonError,
     TritonModelException,
 )
+from braid_worker.metrics import COUNTER, GAUGE, HISTOGRAM, Metric, MetricFamily, MetricKind
 
 __all__ = [
     "COUNTER",
@@ -44,10 +47,6 @@ __all__ = [
 ]
 
 
-def _unsupported(what: str) -> TritonModelException:
-    return TritonModelException(f"{what} is not supported by this version of Braid")
-
-
 class MemoryType(enum.IntEnum):
     """Where the outputs of a call to another model are wanted."""
 
@@ -70,17 +69,15 @@ class PreferredMemory:
 
 
 class InferenceTrace:
-    """The trace that a request belongs to."""
+    """The trace that a request belongs to. Given to a request of the model's own, that is part of it too."""
+
+    def __init__(self, context: str | None = None, request_id: int = 0):
+        self._context = context
+        self.request_id = request_id  # the server's name for the request
 
     def get_context(self) -> str | None:
-        return None
-
-
-class ResponseIterator:
-    """The responses to a call of another model."""
-
-    def __init__(self):
-        raise TypeError("c_python_backend_utils.ResponseIterator: No constructor defined!")
+        """The OpenTelemetry context as JSON text, or None."""
+        return self._context
 
 
 class SharedMemory:
@@ -151,53 +148,47 @@ def _log(level: LogLevel, message: str) -> None:
     print(f"{'IWEV'[level]}{moment}.{nanoseconds // 1000:06d} {place} {message}", file=sys.stderr, flush=True)
 
 
-class MetricKind(enum.IntEnum):
-    COUNTER = 0
-    GAUGE = 1
-    HISTOGRAM = 2
-
-
-COUNTER = MetricKind.COUNTER
-GAUGE = MetricKind.GAUGE
-HISTOGRAM = MetricKind.HISTOGRAM
-
-
-class Metric:
-    """One series of a metric family."""
-
-    def __init__(self):
-        raise TypeError("c_python_backend_utils.Metric: No constructor defined!")
-
-
-class MetricFamily:
-    """Metrics of one name."""
-
-    COUNTER = COUNTER
-    GAUGE = GAUGE
-    HISTOGRAM = HISTOGRAM
-
-    def __init__(self, name: str, description: str, kind: MetricKind):
-        _check_type(name, str, "name")
-        _check_type(description, str, "description")
-        _check_type(kind, MetricKind, "kind")
-        raise _unsupported("MetricFamily")
+_LOAD_MODEL, _UNLOAD_MODEL, _IS_MODEL_READY = 1, 2, 3  # topics of ask()
 
 
 def load_model(model_name: str, config: str = "", files: dict | None = None) -> None:
+    """Loads a model, or loads it anew; with a configuration in the place of its file, and with files, by their
+    path in the model's folder, in the place of the folder. Returns when it is loaded."""
     _check_type(model_name, str, "model_name")
     _check_type(config, str, "config")
-    raise _unsupported("load_model")
+    if files is not None and not isinstance(files, dict):
+        raise TritonModelException(
+            f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
+        )
+    for path, content in (files or {}).items():
+        _check_type(path, str, "file path")
+        _check_type(content, bytes, "file content")
+    _ask("load model", _LOAD_MODEL, {"model_name": model_name, "config": config}, files or None)
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
+    """Begins to unload a model; with the models that it is made of, if so wanted."""
     _check_type(model_name, str, "model_name")
-    raise _unsupported("unload_model")
+    _check_type(unload_dependents, bool, "unload_dependents")
+    _ask("unload model", _UNLOAD_MODEL, {"model_name": model_name, "unload_dependents": unload_dependents})
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
+    """Whether a model of the server can be called; with "", the version that a call would get."""
     _check_type(model_name, str, "model_name")
     _check_type(model_version, str, "model_version")
-    raise _unsupported("is_model_ready")
+    text = {"model_name": model_name, "model_version": model_version}
+    return _ask("check model readiness", _IS_MODEL_READY, text) == "true"
+
+
+def _ask(what: str, topic: int, text: dict, attachments: dict | None = None) -> str:
+    try:
+        return _braid_worker.ask(topic, json.dumps(text), attachments)
+    except TritonModelException as error:
+        raise TritonModelException(
+            f"Failed to {what}: Failed to process the request for model '{_braid_worker.instance_name()}', "
+            f"message: {error}"
+        ) from None
 
 
 def _check_type(value, expected: type, name: str) -> None:

@@ -196,6 +196,16 @@ TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
                     "model_transaction_policy { decoupled: true } model_warmup { name: 'w' } "
                     "instance_group { rate_limiter { priority: 2 } }"),
             "");
+  EXPECT_EQ(refusal("name: 'm' sequence_batching {}"), "");
+  EXPECT_EQ(
+      refusal("name: 'm' sequence_batching { state { input_name: 'a' use_growable_memory: true } }"),
+      "model 'm': 'use_growable_memory' of state 'a' is not supported; a state may have another size each "
+      "time without it");
+  EXPECT_EQ(
+      refusal("name: 'm' sequence_batching { state { input_name: 'a' output_name: 'b' "
+              "use_same_buffer_for_input_output: true } }"),
+      "model 'm': 'use_same_buffer_for_input_output' of state 'a' is not supported; a model gives its new "
+      "state back as output 'b'");
 }
 
 }  // namespace

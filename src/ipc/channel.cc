@@ -10,6 +10,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -23,8 +24,12 @@ constexpr size_t kHeaderBytes = (sizeof(ChannelHeader) + kAlign - 1) / kAlign * 
 struct SegmentNote {
   uint64_t size;
   uint32_t id;
-  uint32_t reserved;
+  uint32_t kind;
 };
+constexpr uint32_t kSegment = 0;
+constexpr uint32_t kKnocker = 1;
+// That the server has not looked at yet.
+constexpr size_t kMostKnockers = 1024;
 
 // Asked for each socket's queue; the system's limit may grant less. A descriptor takes about 1 KiB of it.
 constexpr int kSocketBytes = 4 << 20;
@@ -34,6 +39,42 @@ bool GoodRingBytes(size_t bytes) {
 }
 
 int Duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
+// Takes one descriptor with its note; none when there is none now.
+Result<UniqueFd> ReceiveDescriptor(int socket, bool wait, SegmentNote& note) {
+  iovec part{&note, sizeof(note)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t length = 0;
+  do {
+    length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+    // A peer that ended without having taken all that we sent is reported once, before what it sent itself.
+  } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
+  if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return UniqueFd();
+  if (length < 0) return UnavailableError(ErrnoError("the peer's socket", errno).message());
+  // Whatever descriptors came have to be taken, or they stay open: the room for one, rounded up, takes two.
+  UniqueFd fd;
+  size_t descriptors = 0;
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= head->cmsg_len; at += sizeof(int)) {
+      int received = -1;
+      std::memcpy(&received, reinterpret_cast<const std::byte*>(head) + at, sizeof(received));
+      fd.Reset(received);
+      ++descriptors;
+    }
+  }
+  if (length == 0) return UnavailableError("the peer is gone");
+  if (descriptors == 0 && (message.msg_flags & MSG_CTRUNC) != 0)
+    return UnavailableError("no descriptor is left for a peer's segment; raise the limit of open files");
+  if (length != sizeof(note) || descriptors != 1 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    return InvalidArgumentError("the peer sent something that is no segment");
+  return fd;
+}
 
 // A pipe that each side has opened for itself, for reading and writing. Whether it blocks is a property of
 // the open file: were it shared, as that of an eventfd is, the worker could make our writes block.
@@ -80,7 +121,16 @@ Result<std::unique_ptr<Channel>> Channel::CreateServerEnd(const Options& options
   worker_end.socket.Reset(sockets[1]);
   for (int socket : sockets) setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof(kSocketBytes));
   UniqueFd wake;
-  MakeWakePipe(wake, worker_end.wake);
+  if (options.wake_by_socket) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+      return UnavailableError(ErrnoError("socketpair", errno).message());
+    }
+    wake.Reset(ends[0]);
+    worker_end.wake.Reset(ends[1]);
+  } else {
+    MakeWakePipe(wake, worker_end.wake);
+  }
   worker_end.memory.Reset(Duplicate(memory->fd()));
   if (!wake.valid() || !worker_end.memory.valid() || !worker_end.wake.valid()) {
     return UnavailableError(ErrnoError("descriptors of a channel", errno).message());
@@ -127,6 +177,7 @@ bool Channel::WriteWaitingLocked() {
     waiting_bytes_ -= front.message.size();
     waiting_.pop_front();
   }
+  has_waiting_.store(false, std::memory_order_relaxed);
   return true;
 }
 
@@ -162,6 +213,7 @@ Status Channel::Send(std::span<const std::byte> message, bool quietly) {
     if (!writer_.corrupted() && (!waiting_.empty() || !WriteLocked(message, done))) {
       waiting_.push_back({{message.begin(), message.end()}, done});
       waiting_bytes_ += message.size();
+      has_waiting_.store(true, std::memory_order_relaxed);
       quietly = false;
       FlushLocked();
     }
@@ -225,7 +277,22 @@ void Channel::TellOfSpace() {
 }
 
 Status Channel::SendSegment(const Segment& segment, uint32_t as) {
-  SegmentNote note{segment.size(), as, 0};
+  return SendDescriptor(segment.fd(), segment.size(), as, kSegment);
+}
+
+Status Channel::SendKnocker(int socket) {
+  BRAID_RETURN_IF_ERROR(SendDescriptor(socket, 0, 0, kKnocker));
+  KnockOn(peer_ring_);
+  return OkStatus();
+}
+
+std::vector<UniqueFd> Channel::TakeKnockers() {
+  std::lock_guard lock(knock_mutex_);
+  return std::exchange(knockers_, {});
+}
+
+Status Channel::SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind) {
+  SegmentNote note{size, id, kind};
   iovec part{&note, sizeof(note)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -237,7 +304,6 @@ Status Channel::SendSegment(const Segment& segment, uint32_t as) {
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = segment.fd();
   std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
   ssize_t sent = 0;
   do {
@@ -250,39 +316,15 @@ Status Channel::SendSegment(const Segment& segment, uint32_t as) {
 }
 
 Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
-  SegmentNote note{};
-  iovec part{&note, sizeof(note)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  ssize_t length = 0;
-  do {
-    length = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
-    // A peer that ended without having taken all that we sent is reported once, before what it sent itself.
-  } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
-  if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::shared_ptr<Segment>();
-  if (length < 0) return UnavailableError(ErrnoError("the peer's socket", errno).message());
-  // Whatever descriptors came have to be taken, or they stay open: the room for one, rounded up, takes two.
-  UniqueFd fd;
-  size_t descriptors = 0;
-  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= head->cmsg_len; at += sizeof(int)) {
-      int received = -1;
-      std::memcpy(&received, reinterpret_cast<const std::byte*>(head) + at, sizeof(received));
-      fd.Reset(received);
-      ++descriptors;
-    }
+  for (;;) {
+    SegmentNote note{};
+    BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ReceiveDescriptor(socket_.get(), wait, note));
+    if (!fd.valid()) return std::shared_ptr<Segment>();
+    if (note.kind == kSegment) return Segment::Import(note.id, std::move(fd), note.size);
+    std::lock_guard lock(knock_mutex_);
+    if (knockers_.size() >= kMostKnockers) return InvalidArgumentError("the peer's forks knock without end");
+    knockers_.push_back(std::move(fd));
   }
-  if (length == 0) return UnavailableError("the peer is gone");
-  if (descriptors == 0 && (message.msg_flags & MSG_CTRUNC) != 0)
-    return UnavailableError("no descriptor is left for a peer's segment; raise the limit of open files");
-  if (length != sizeof(note) || descriptors != 1 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    return InvalidArgumentError("the peer sent something that is no segment");
-  return Segment::Import(note.id, std::move(fd), note.size);
 }
 
 }  // namespace braid

@@ -28,7 +28,7 @@ namespace braid {
 // The shared segment of a channel starts with this.
 struct ChannelHeader {
   static constexpr uint32_t kMagic = 0x42524431;  // "BRD1"
-  static constexpr size_t kCancelSlots = 4096;
+  static constexpr size_t kCancelSlots = 65536;
 
   uint32_t magic;
   uint32_t ring_bytes;
@@ -48,6 +48,9 @@ class Channel {
     size_t ring_bytes = size_t{256} << 10;         // each way; a power of two, 4 KiB to 1 GiB
     size_t max_message = size_t{256} << 20;        // of one message; holds for both ends
     size_t max_pending_bytes = size_t{512} << 20;  // that wait for room; beyond it the peer counts as stuck
+    // Each end is woken through a socket of its own, on which the hang-up of the other is seen too, rather
+    // than through one pipe: for a server that polls.
+    bool wake_by_socket = false;
   };
 
   // What the worker needs to open its end.
@@ -68,6 +71,8 @@ class Channel {
   Status Send(std::span<const std::byte> message, bool quietly = false);
   // Sends what waits for room, if there is some now. Receive() does this when the peer asks for it.
   void Flush();
+  // Whether something waits for room: somebody has to receive, or it stays where it is. Any thread.
+  bool has_waiting() const { return has_waiting_.load(std::memory_order_relaxed); }
 
   enum class Outcome : unsigned char { kMessage, kTimeout, kCorrupted };
   // Takes the next message, waiting for it up to `timeout_ns`; 0 does not wait. Returns kTimeout early after
@@ -75,6 +80,16 @@ class Channel {
   Outcome Receive(std::vector<std::byte>& message, int64_t timeout_ns);
   // Ends a Receive() that waits, or else the next that would. Any thread.
   void Interrupt() { reader_.Interrupt(); }
+
+  // --- For a fork of the worker, which has inherited its end but no part in its conversation: it asks for a
+  // channel of its own. See ipc/knock.h.
+
+  // The fork hands the server a socket to answer on; does not block. Errors: UNAVAILABLE.
+  Status SendKnocker(int socket);
+  // The server's receiving thread: whether it was knocked; a Receive() that waits ends early then. The
+  // sockets come among the segments, so those are to be received first.
+  bool TakeKnock() { return reader_.TakeKnock(); }
+  std::vector<UniqueFd> TakeKnockers();
 
   // For a worker whose thread sleeps in an event loop: see RingReader.
   RingReader& reader() { return reader_; }
@@ -91,6 +106,8 @@ class Channel {
   Result<std::shared_ptr<Segment>> ReceiveSegment(bool wait);
 
  private:
+  Status SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind);
+
   Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake, bool server_end,
           const Options& options);
 
@@ -116,6 +133,10 @@ class Channel {
   RingWriter writer_;            // guarded by send_mutex_
   std::deque<Waiting> waiting_;  // guarded by send_mutex_
   size_t waiting_bytes_ = 0;     // guarded by send_mutex_
+  std::atomic<bool> has_waiting_{false};
+
+  std::mutex knock_mutex_;
+  std::vector<UniqueFd> knockers_;  // guarded by knock_mutex_
 };
 
 }  // namespace braid

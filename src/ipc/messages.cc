@@ -246,6 +246,13 @@ bool DecodeCallResponse(std::span<const std::byte> in, ResponseMessage& message)
   return Complete(reader);
 }
 
+bool PeekCallResponse(std::span<const std::byte> in, uint64_t& call_id, bool& final) {
+  WireReader reader = Open(in, MessageType::kCallResponse);
+  call_id = reader.Get<uint64_t>();
+  final = (reader.Get<uint8_t>() & 1) != 0;
+  return reader.ok();
+}
+
 void Encode(std::vector<std::byte>& out, const AskMessage& message) {
   WireWriter writer = Begin(out, MessageType::kAsk);
   writer.Put(message.ask_id);
@@ -293,6 +300,12 @@ bool Decode(std::span<const std::byte> in, AnswerMessage& message) {
   message.error = reader.GetText();
   message.text = reader.GetText();
   return Complete(reader);
+}
+
+bool PeekAnswer(std::span<const std::byte> in, uint64_t& ask_id) {
+  WireReader reader = Open(in, MessageType::kAnswer);
+  ask_id = reader.Get<uint64_t>();
+  return reader.ok();
 }
 
 void Encode(std::vector<std::byte>& out, const CheckReadyMessage& message) {

@@ -184,6 +184,8 @@ bool Decode(std::span<const std::byte> in, CancelCallMessage& message);
 // A response to a call: as kResponse, under the type kCallResponse.
 void EncodeCallResponse(std::vector<std::byte>& out, const ResponseMessage& message);
 bool DecodeCallResponse(std::span<const std::byte> in, ResponseMessage& message);
+// Only whose response it is, and whether it is the last; for sorting without a look at the rest.
+bool PeekCallResponse(std::span<const std::byte> in, uint64_t& call_id, bool& final);
 
 enum class AskTopic : uint8_t {
   kLoadModel = 1,     // {"model_name", "config"}, with files as attachments
@@ -213,6 +215,7 @@ struct AnswerMessage {
 };
 void Encode(std::vector<std::byte>& out, const AnswerMessage& message);
 bool Decode(std::span<const std::byte> in, AnswerMessage& message);
+bool PeekAnswer(std::span<const std::byte> in, uint64_t& ask_id);
 
 struct CheckReadyMessage {
   uint64_t check_id = 0;

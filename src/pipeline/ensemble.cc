@@ -13,6 +13,7 @@
 #include "pipeline/servable_node.h"
 #include "pipeline/session.h"
 #include "serving/request_check.h"
+#include "serving/reshape.h"
 
 namespace braid {
 namespace {
@@ -147,6 +148,10 @@ class RunningEnsemble::Client final : public SessionClient {
 
   InferenceResponse MakeResponse(std::vector<Tensor> outputs) const {
     InferenceResponse response;
+    for (Tensor& output : outputs) {
+      const TensorSpec* spec = ensemble_.info().FindOutput(output.name);
+      if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
+    }
     response.outputs = std::move(outputs);
     response.model_name = ensemble_.info().name;
     response.model_version = ensemble_.info().version;
@@ -155,6 +160,9 @@ class RunningEnsemble::Client final : public SessionClient {
 
   void Count(ResponseKind kind) {
     const int64_t now_ns = SteadyNowNs();
+    if (responses_ == 0 && kind != ResponseKind::kEmpty) {
+      ensemble_.statistics().RecordFirstResponse(now_ns - request_->start_ns);
+    }
     const int64_t before_ns = responses_ == 0 ? request_->queue_start_ns : last_response_ns_;
     ensemble_.statistics().RecordResponse(responses_++, kind, now_ns - before_ns);
     last_response_ns_ = now_ns;
@@ -170,7 +178,7 @@ class RunningEnsemble::Client final : public SessionClient {
 
 void RunningEnsemble::Infer(std::unique_ptr<InferenceRequest> request) {
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
-    request->Fail(std::move(status));
+    request->Refuse(std::move(status));
     return;
   }
   request->queue_start_ns = SteadyNowNs();

@@ -27,28 +27,29 @@ std::string StepName(const Step& step, size_t index) {
 // Where a tensor is seen, and as what.
 struct Sighting {
   std::string where;
-  const TensorSpec* spec;
+  DataType type;
+  Shape shape;
 };
 
 // The tensors of an ensemble as their producers and consumers see them.
 class TensorTable {
  public:
-  // Errors: the text that says how two of them differ.
-  Status Add(const std::string& tensor, std::string where, const TensorSpec& spec) {
+  // `shape` is that of the tensor between the steps. Errors: the text that says how two of them differ.
+  Status Add(const std::string& tensor, std::string where, const TensorSpec& spec, const Shape& shape) {
     auto [it, first] = seen_.try_emplace(tensor);
     for (const Sighting& other : it->second) {
-      if (other.spec->type != spec.type) {
+      if (other.type != spec.type) {
         return InvalidArgumentError("tensor '" + tensor + "' has data type " +
-                                    std::string(ConfigName(other.spec->type)) + " as " + other.where +
-                                    " but " + std::string(ConfigName(spec.type)) + " as " + where);
+                                    std::string(ConfigName(other.type)) + " as " + other.where + " but " +
+                                    std::string(ConfigName(spec.type)) + " as " + where);
       }
-      if (!Compatible(other.spec->shape, spec.shape)) {
-        return InvalidArgumentError("tensor '" + tensor + "' has shape " + ShapeToString(other.spec->shape) +
-                                    " as " + other.where + " but " + ShapeToString(spec.shape) + " as " +
-                                    where + ", batch dimensions included");
+      if (!Compatible(other.shape, shape)) {
+        return InvalidArgumentError("tensor '" + tensor + "' has shape " + ShapeToString(other.shape) +
+                                    " as " + other.where + " but " + ShapeToString(shape) + " as " + where +
+                                    ", batch dimensions included");
       }
     }
-    it->second.push_back({std::move(where), &spec});
+    it->second.push_back({std::move(where), spec.type, shape});
     return OkStatus();
   }
 
@@ -79,7 +80,8 @@ class StepReader {
     for (const auto& [input, tensor] : Sorted(step_.input_map())) {
       const TensorSpec* spec = model_.FindInput(input);
       if (spec == nullptr) return Unknown("input_map", "input", input);
-      BRAID_RETURN_IF_ERROR(tensors_.Add(tensor, "input '" + input + "' of step " + name_, *spec));
+      BRAID_RETURN_IF_ERROR(
+          tensors_.Add(tensor, "input '" + input + "' of step " + name_, *spec, spec->shape));
       node.inputs.push_back({input, tensor, spec->optional});
     }
     for (const TensorSpec& spec : model_.inputs) {
@@ -90,7 +92,8 @@ class StepReader {
     for (const auto& [output, tensor] : Sorted(step_.output_map())) {
       const TensorSpec* spec = model_.FindOutput(output);
       if (spec == nullptr) return Unknown("output_map", "output", output);
-      BRAID_RETURN_IF_ERROR(tensors_.Add(tensor, "output '" + output + "' of step " + name_, *spec));
+      BRAID_RETURN_IF_ERROR(
+          tensors_.Add(tensor, "output '" + output + "' of step " + name_, *spec, spec->shape));
       node.outputs.push_back({output, tensor, false});
     }
     return node;
@@ -114,11 +117,13 @@ Result<std::shared_ptr<const Graph>> MakeGraph(
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   for (const TensorSpec& spec : ensemble.inputs) {
-    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "input of the ensemble", spec));
+    BRAID_RETURN_IF_ERROR(
+        tensors.Add(spec.name, "input of the ensemble", spec, spec.model_shape.value_or(spec.shape)));
     inputs.push_back(spec.name);
   }
   for (const TensorSpec& spec : ensemble.outputs) {
-    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "output of the ensemble", spec));
+    BRAID_RETURN_IF_ERROR(
+        tensors.Add(spec.name, "output of the ensemble", spec, spec.model_shape.value_or(spec.shape)));
     outputs.push_back(spec.name);
   }
   std::vector<NodeSpec> nodes;
@@ -149,6 +154,10 @@ Status CheckEnsembleConfig(const ModelConfig& config) {
   if (config.model_warmup_size() > 0) {
     return InvalidArgumentError("'model_warmup' cannot be specified for ensemble '" + name +
                                 "'; specify it for its models");
+  }
+  if (config.response_cache().enable()) {
+    return InvalidArgumentError("'response_cache' cannot be enabled for ensemble '" + name +
+                                "'; enable it for its models");
   }
   if (config.output().empty()) return Invalid(name, "at least one output must be specified");
   const auto& steps = config.ensemble_scheduling().step();

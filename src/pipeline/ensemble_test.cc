@@ -180,6 +180,33 @@ TEST_F(EnsembleTest, OptionalInputsThatNothingFeedsAreNotSent) {
   EXPECT_THAT(with.Values("Y"), ElementsAre(Values{21}));
 }
 
+TEST_F(EnsembleTest, ItsOwnReshapesHoldAtItsEnds) {
+  auto step = std::make_shared<FakeStep>("a", std::vector{Spec("IN", DataType::kInt32, {2, -1})},
+                                         std::vector{Spec("OUT", DataType::kInt32, {2, -1})});
+  step->set_behaviour(Identity());
+  catalog_.Publish(step);
+  inference::ModelConfig config;
+  config.set_name("e");
+  config.add_output()->set_name("Y");
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(StepText("a", "X", "Y"),
+                                                            config.mutable_ensemble_scheduling()));
+  ServableInfo info;
+  info.name = "e";
+  info.inputs.push_back(Spec("X", DataType::kInt32, {1, 2, -1}));
+  info.inputs[0].model_shape = Shape{2, -1};
+  info.outputs.push_back(Spec("Y", DataType::kInt32, {-1, 2}));
+  info.outputs[0].model_shape = Shape{2, -1};
+  info.config = std::make_shared<inference::ModelConfig>(std::move(config));
+  auto e = Ensemble::Create(std::move(info), catalog_);
+  ASSERT_TRUE(e.ok()) << e.status();
+  KeepingSink sink;
+  Tensor x = Int32Tensor("X", {1, 2, 3, 4, 5, 6});
+  x.shape = {1, 2, 3};
+  (*e)->Infer(Request(*e, sink, {x}));
+  ASSERT_TRUE(sink.status().ok()) << sink.status();
+  EXPECT_EQ(sink.responses()[0].outputs[0].shape, (Shape{3, 2}));
+}
+
 TEST_F(EnsembleTest, AnEnsembleCanBeAStep) {
   AddStep("a", Plus(1));
   auto inner = Serve(StepText("a", "X", "T") + StepText("a", "T", "Y"));
@@ -596,6 +623,8 @@ TEST_F(EnsembleTest, RefusesWhatAnEnsembleCannotHave) {
             "'instance_group' cannot be specified for ensemble 'm'");
   EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } model_warmup { name: 'w' }"),
               HasSubstr("'model_warmup'"));
+  EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } response_cache { enable: true }"),
+              HasSubstr("'response_cache'"));
   EXPECT_EQ(fault("name: 'm' ensemble_scheduling { }"),
             "in ensemble 'm', at least one output must be specified");
 }

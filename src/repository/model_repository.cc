@@ -24,6 +24,7 @@
 #include "repository/parallel.h"
 #include "repository/version_loader.h"
 #include "repository/version_policy.h"
+#include "serving/readiness_round.h"
 
 namespace braid {
 namespace {
@@ -89,6 +90,7 @@ class ModelRepository::Impl {
     return phase_ == Phase::kServing;
   }
   bool server_ready() const { return serving() && (!options_.strict_readiness || catalog_.AllReady()); }
+  void CheckServerReady(std::function<void(bool)> done) const;
 
  private:
   enum class Phase : unsigned char { kNew, kStarting, kServing, kExiting };
@@ -329,6 +331,17 @@ Status ModelRepository::Impl::Shutdown(int64_t deadline_ns) {
   return OkStatus();
 }
 
+void ModelRepository::Impl::CheckServerReady(std::function<void(bool)> done) const {
+  const auto all = catalog_.All();
+  if (!server_ready() || !options_.strict_readiness || all.empty()) {
+    done(server_ready());
+    return;
+  }
+  auto round = std::make_shared<ReadinessRound>(
+      all.size(), [done = std::move(done)](const Readiness& readiness) { done(readiness.ready); });
+  for (const auto& servable : all) servable->CheckReadiness(ReadinessRound::Answer(round));
+}
+
 // ---- what is on disk ----
 
 void ModelRepository::Impl::UpdateKnown(const std::map<std::string, int>& names) {
@@ -541,6 +554,7 @@ void ModelRepository::Impl::RefreshEnsembles() {
         if (key == model.uses_key || key == model.tried_uses_key) continue;
         if (!std::all_of(model.uses.begin(), model.uses.end(), served)) continue;
         model.busy = true;
+        model.tried_uses_key = key;
         stale.push_back({.model_name = name, .config_json = model.config_json, .files = {}});
       }
       uses = UsesLocked();
@@ -583,7 +597,6 @@ Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request, const Depe
     std::lock_guard lock(mutex_);
     Model& model = models_[name];
     model.tried = plan->fingerprint;
-    model.tried_uses_key = plan->uses_key;
     const bool same_config = !request.config_json || request.config_json == model.config_json;
     const bool from_disk = request.files.empty() && !model.from_files;
     if (from_disk && same_config && !model.served.empty() && model.loaded == plan->fingerprint &&
@@ -974,5 +987,8 @@ Status ModelRepository::Unload(const std::string& model_name, bool unload_depend
 }
 bool ModelRepository::serving() const { return impl_->serving(); }
 bool ModelRepository::server_ready() const { return impl_->server_ready(); }
+void ModelRepository::CheckServerReady(std::function<void(bool)> done) {
+  impl_->CheckServerReady(std::move(done));
+}
 
 }  // namespace braid

@@ -97,6 +97,7 @@ class ModelRepository : public ModelControl {
   Status Unload(const std::string& model_name, bool unload_dependents) override;
   bool serving() const override;
   bool server_ready() const override;
+  void CheckServerReady(std::function<void(bool)> done) override;
 
  private:
   class Impl;

@@ -506,12 +506,11 @@ TEST_F(ModelRepositoryTest, ReportsFaultsOfTheConfigurationAsStateOfTheVersion) 
 
 TEST_F(ModelRepositoryTest, RefusesWhatItDoesNotSupport) {
   AddVersion("m", "1");
-  Configure("m", "backend: 'python' sequence_batching {}");
+  Configure("m", "backend: 'python' runtime: 'x'");
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Load("m").message(),
             "load failed for model 'm': version 1 is at UNAVAILABLE state: Unsupported: model 'm': "
-            "'sequence_batching' is "
-            "not supported; use 'dynamic_batching' or no scheduler;\n");
+            "'runtime' is not supported; leave it empty;\n");
   EXPECT_EQ(Starts("m:1"), 0);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/clock.h"
 #include "config/model_config.h"
 #include "config/servable_info.h"
 #include "config/supported_features.h"
@@ -65,6 +66,15 @@ Result<std::shared_ptr<Servable>> VersionLoader::LoadEnsemble(const ModelSource&
 }
 
 Result<std::shared_ptr<Servable>> VersionLoader::Load(
+    const ModelSource& source, int64_t version,
+    const std::function<void(const std::string&)>& progress) const {
+  const int64_t start_ns = SteadyNowNs();
+  BRAID_ASSIGN_OR_RETURN(auto servable, Make(source, version, progress));
+  servable->statistics().RecordLoad(SteadyNowNs() - start_ns);
+  return servable;
+}
+
+Result<std::shared_ptr<Servable>> VersionLoader::Make(
     const ModelSource& source, int64_t version,
     const std::function<void(const std::string&)>& progress) const {
   auto config = std::make_shared<inference::ModelConfig>(source.config);

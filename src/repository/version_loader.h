@@ -44,6 +44,9 @@ class VersionLoader {
   void BeginShutdown() const;
 
  private:
+  // Load() without its timing.
+  Result<std::shared_ptr<Servable>> Make(const ModelSource& source, int64_t version,
+                                         const std::function<void(const std::string&)>& progress) const;
   Result<std::shared_ptr<Servable>> LoadEnsemble(const ModelSource& source, int64_t version) const;
   // Sets location.model_file. Errors: INVALID_ARGUMENT when no backend runs such models.
   Result<Backend*> FindBackend(const inference::ModelConfig& config, ModelLocation& location) const;

@@ -73,9 +73,9 @@ class Instance {
   // an instance that is not available come back by OnUnstarted. Any thread, but one at a time.
   virtual void Execute(std::unique_ptr<Execution> execution) = 0;
 
-  // Whether its user code waits for a call of its own to another servable, so that what is handed over ahead
-  // would wait as well. Any thread.
-  virtual bool blocked() const { return false; }
+  // Whether its user code calls other servables (it has done so before). What is handed over ahead to such an
+  // instance would wait for its calls as well, and could be what they wait for. Any thread.
+  virtual bool makes_calls() const { return false; }
 
   // A passive instance is initialised and never scheduled.
   virtual bool passive() const { return false; }

@@ -145,7 +145,7 @@ void RateLimiter::Ticket::Release(bool wants_more) {
   const bool changed = state_ != State::kIdle;
   state_ = State::kIdle;
   if (wants_more) WaitLocked();
-  if (changed && !limiter_.waiting_.empty()) limiter_.GrantLocked();
+  if (changed) limiter_.GrantLocked();
 }
 
 void RateLimiter::Ticket::WaitLocked() {

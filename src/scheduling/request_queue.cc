@@ -98,6 +98,7 @@ std::unique_ptr<InferenceRequest> RequestQueue::Remove(InferenceRequest& request
   if (notes.deadline_ns != INT64_MAX) RemoveDeadline(request);
   Unlink(ListOf(request), request);
   notes.queued = false;
+  notes.waiting_call.reset();
   --levels_[notes.level].size;
   --size_;
   return std::unique_ptr<InferenceRequest>(&request);

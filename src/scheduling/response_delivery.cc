@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduling/trace_points.h"
 #include "serving/reshape.h"
 
 namespace braid {
@@ -31,6 +32,7 @@ void ResponseDelivery::Respond(InferenceRequest& request, std::optional<Inferenc
       statistics_.RecordSuccess(request.batch_size, request.start_ns, request.queue_start_ns, times);
     }
   }
+  if (request.trace != nullptr) TraceResponse(request, response, final, times, timers_.NowNs());
   request.Respond(std::move(response), final);
 }
 
@@ -52,6 +54,7 @@ void ResponseDelivery::Count(InferenceRequest& request, const std::optional<Infe
   const ResponseKind kind = !response               ? ResponseKind::kEmpty
                             : response->status.ok() ? ResponseKind::kSuccess
                                                     : ResponseKind::kFail;
+  if (notes.responses == 0 && response) statistics_.RecordFirstResponse(now_ns - request.start_ns);
   statistics_.RecordResponse(notes.responses++, kind, now_ns - before_ns);
   notes.last_response_ns = now_ns;
 }

@@ -13,6 +13,7 @@
 #include "scheduling/request_queue.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
+#include "scheduling/trace_points.h"
 #include "scheduling/warmup_listener.h"
 #include "serving/request_check.h"
 
@@ -59,11 +60,15 @@ class Model final : public ScheduledModel,
         delivery_(info_, statistics_, timers),
         cache_(CacheLink::Make(options.cache, info_, statistics_, timers)),
         order_(policy_.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
+        call_graph_(*options.call_graph),
+        place_(std::make_shared<CallGraph::Place>(info_.name)),
         queue_(policy_, options.max_queue_size, info_.name),
         outage_since_ns_(timers.NowNs()),
         backend_(std::move(backend)) {
     for (Instance* instance : backend_->instances()) {
-      if (!instance->passive()) slots_.emplace_back(instance);
+      if (instance->passive()) continue;
+      slots_.emplace_back(instance);
+      place_->Add(instance, instance->name());
     }
     available_ = slots_.size();
   }
@@ -111,6 +116,11 @@ class Model final : public ScheduledModel,
     // queue was left.
     bool sending = false;
     std::deque<std::unique_ptr<Execution>> outbox;
+    // Executions handed over in this life, and ended. For those which were handed over ahead and hold
+    // requests that others wait for: what tells the call graph that they have not begun.
+    uint64_t handed = 0;
+    uint64_t ended = 0;
+    std::deque<std::pair<uint64_t, CallGraph::Ticket>> ahead;
     // What it runs with; null when that is not limited.
     std::unique_ptr<RateLimiter::Ticket> ticket;
     bool waits_for_resources = false;
@@ -159,6 +169,11 @@ class Model final : public ScheduledModel,
   // Resources for one slot have become free.
   void OnChance(Slot& slot);
   void HandOverLocked(Slot& slot, size_t count, int64_t now_ns, Work& work);
+  // Lets the call graph know of a request that has to wait. Errors: it would wait for ever.
+  Status EnterCallGraph(InferenceRequest& request);
+  // The same for the first `count` requests, which are about to stand behind what the slot runs; false when
+  // one of them would never run there.
+  bool EnterCallGraphAheadLocked(Slot& slot, size_t count);
   void SetAvailableLocked(Slot& slot, bool available, int64_t now_ns);
   // Puts the requests of executions back in front of the queue, the first execution first.
   void TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, Work& work);
@@ -178,6 +193,8 @@ class Model final : public ScheduledModel,
   const std::unique_ptr<const CacheLink> cache_;  // null when the model's responses are not kept
   const std::shared_ptr<ResponseOrder>
       order_;  // null unless preserve_ordering; shared with the responses on their way
+  CallGraph& call_graph_;
+  const std::shared_ptr<CallGraph::Place> place_;  // shared with the waiting requests in the call graph
 
   // Taken after a request's Cancellation and before the locks of the timers and of order_; not held across a
   // call to an instance, the backend, a sink or a Cancellation.
@@ -211,6 +228,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   const int64_t now_ns = timers_.NowNs();
   request->queue_start_ns = now_ns;
   request->scheduling = {};
+  TraceQueued(*request);
   if (cache_ != nullptr && AnswerFromCache(*request)) return;
   Listen(*request);
 
@@ -227,9 +245,34 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
     } else {
       if (order_ != nullptr) order_->Enter(entered);
       ScheduleLocked(now_ns, work);
+      if (entered.scheduling.queued) {
+        if (Status status = EnterCallGraph(entered); !status.ok()) {
+          work.endings.push_back({queue_.Remove(entered), Why::kRefused, std::move(status)});
+        }
+      }
     }
   }
   Perform(work);
+}
+
+Status Model::EnterCallGraph(InferenceRequest& request) {
+  if (!CallGraph::Concerns(request.call_chain.get())) return OkStatus();
+  BRAID_ASSIGN_OR_RETURN(request.scheduling.waiting_call, call_graph_.Wait(place_, request.call_chain));
+  return OkStatus();
+}
+
+bool Model::EnterCallGraphAheadLocked(Slot& slot, size_t count) {
+  const InferenceRequest* request = queue_.front();
+  for (size_t i = 0; i < count; ++i, request = queue_.After(*request)) {
+    if (!CallGraph::Concerns(request->call_chain.get())) continue;
+    auto ticket = call_graph_.Wait(place_, request->call_chain, slot.instance);
+    if (!ticket.ok()) {
+      while (!slot.ahead.empty() && slot.ahead.back().first == slot.handed) slot.ahead.pop_back();
+      return false;
+    }
+    slot.ahead.emplace_back(slot.handed, std::move(ticket).value());
+  }
+  return true;
 }
 
 bool Model::AnswerFromCache(InferenceRequest& request) {
@@ -275,6 +318,7 @@ void Model::ScheduleLocked(int64_t now_ns, Work& work) {
       look_again_ns = decision.wait_until_ns;
       break;
     }
+    if (slot->inside > 0 && !EnterCallGraphAheadLocked(*slot, decision.count)) break;
     if (slot->ticket != nullptr && !slot->ticket->TryAcquire()) {
       slot->waits_for_resources = true;
       continue;
@@ -297,6 +341,7 @@ Model::Slot* Model::PickSlotLocked(int64_t now_ns) {
   for (Slot& slot : slots_) {
     if (!slot.available || slot.waits_for_resources) continue;
     if (slot.inside == 0) return &slot;
+    if (slot.instance->makes_calls()) continue;
     // Resources are held for one execution at a time.
     if (slot.ticket != nullptr) continue;
     if (least == nullptr || slot.inside < least->inside) least = &slot;
@@ -364,6 +409,7 @@ void Model::HandOverLocked(Slot& slot, size_t count, int64_t now_ns, Work& work)
   }
   execution->compute_start_ns = now_ns;
   execution->life = slot.life;
+  ++slot.handed;
   if (slot.inside++ == 0) slot.since_ns = now_ns;
   if (slot.sending) {
     slot.outbox.push_back(std::move(execution));
@@ -382,6 +428,9 @@ void Model::SetAvailableLocked(Slot& slot, bool available, int64_t now_ns) {
   // What it had inside belongs to the life before.
   ++slot.life;
   slot.inside = 0;
+  slot.handed = slot.ended = 0;
+  slot.ahead.clear();
+  place_->SetAvailable(slot.instance, available);
   slot.waits_for_resources = false;
   if (slot.ticket != nullptr) slot.ticket->Release();
 }
@@ -396,6 +445,8 @@ void Model::TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, Wo
         work.endings.push_back({std::move(*request), Why::kReturned});
       } else if (stopping_) {
         work.endings.push_back({std::move(*request), Why::kStopping});
+      } else if (Status status = EnterCallGraph(**request); !status.ok()) {
+        work.endings.push_back({std::move(*request), Why::kRefused, std::move(status)});
       } else {
         queue_.PushFront(std::move(*request));
       }
@@ -441,6 +492,7 @@ void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
   for (;;) {
     for (const auto& request : execution->requests) {
       if (request->cancellation != nullptr) request->cancellation->ClearListener();
+      TraceDispatched(*request, execution->compute_start_ns);
     }
     slot.instance->Execute(std::move(execution));
     std::lock_guard lock(mutex_);
@@ -496,6 +548,8 @@ void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const Execution
     if (Slot* slot = SlotOf(instance)) {
       slot->inside = std::max(slot->inside - 1, 0);
       slot->since_ns = now_ns;
+      ++slot->ended;
+      while (!slot->ahead.empty() && slot->ahead.front().first <= slot->ended) slot->ahead.pop_front();
       if (slot->ticket != nullptr) slot->ticket->Release(!queue_.empty());
       execute_ns_ = UpdateExecuteTime(execute_ns_, times.infer_end_ns - times.input_end_ns);
       ScheduleLocked(now_ns, work);

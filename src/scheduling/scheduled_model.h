@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "scheduling/backend.h"
+#include "scheduling/call_graph.h"
 #include "scheduling/rate_limiter.h"
 #include "scheduling/response_cache.h"
 #include "scheduling/timer_service.h"
@@ -26,6 +27,8 @@ class ScheduledModel : public Servable {
     // Requests that may wait for this model, beside what the queue policies of its configuration say. The
     // default is more than a sensible client ever sends at once, and less than what would exhaust the memory.
     size_t max_queue_size = 65536;
+    // Finds requests of other models that would wait for ever. Outlives the model.
+    CallGraph* call_graph = &CallGraph::OfProcess();
     // Null: none, whatever the configuration says. Outlives the model.
     ResponseCache* cache = nullptr;
     // Null: instances run whatever resources they ask for. Outlives the model.

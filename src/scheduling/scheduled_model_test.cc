@@ -173,6 +173,98 @@ TEST_F(ScheduledModelTest, GivesFastInstancesWorkAhead) {
   EXPECT_EQ(instance(0).inside(), 2u) << "nothing ahead for a model that has become slow";
 }
 
+TEST_F(ScheduledModelTest, GivesNothingAheadToAnInstanceThatMakesCalls) {
+  Start(1);
+  Client first;
+  Infer(first);
+  Finish(0, 20 * kUs);
+  instance().makes_calls_ = true;
+  Client running;
+  Client waiting;
+  Infer(running);
+  Infer(waiting);
+  EXPECT_EQ(instance().inside(), 1u);
+  Finish(0, 20 * kUs);
+  EXPECT_EQ(instance().inside(), 1u);
+}
+
+TEST_F(ScheduledModelTest, FailsACallThatItsOnlyInstanceWaitsFor) {
+  CallGraph graph;
+  ScheduledModel::Options options;
+  options.call_graph = &graph;
+  Start(1, {}, options);
+  Client client;
+  Infer(client);
+  auto chain = std::make_shared<CallChain>();
+  chain->instance = "m_0_0";
+  chain->blocked_instance = static_cast<const Instance*>(&instance());
+  Client nested;
+  auto request = Make(nested);
+  request->call_chain = chain;
+  model_->Infer(std::move(request));
+  ASSERT_TRUE(nested.sink.ended);
+  EXPECT_EQ(nested.sink.responses.at(0).status.message(),
+            "the call to model 'm' would wait for itself: m_0_0 -> m");
+  EXPECT_EQ(model_->pending_requests(), 0);
+  EXPECT_EQ(graph.size(), 0u);
+  Finish();
+  EXPECT_TRUE(client.sink.ended);
+}
+
+TEST_F(ScheduledModelTest, TheCallGraphKnowsACallWhileItWaits) {
+  CallGraph graph;
+  ScheduledModel::Options options;
+  options.call_graph = &graph;
+  Start(1, {}, options);
+  int caller = 0;
+  auto chain = std::make_shared<CallChain>();
+  chain->instance = "caller_0_0";
+  chain->blocked_instance = &caller;
+  const auto call = [&](Client& client) {
+    auto request = Make(client);
+    request->call_chain = chain;
+    model_->Infer(std::move(request));
+  };
+  Client at_once;
+  call(at_once);
+  EXPECT_EQ(graph.size(), 0u);
+  Client waiting;
+  Client cancelled;
+  call(waiting);
+  call(cancelled);
+  EXPECT_EQ(graph.size(), 1u);
+  Finish();
+  cancelled.cancellation->Cancel();
+  EXPECT_EQ(graph.size(), 0u);
+  Finish(0, 20 * kUs);
+  EXPECT_TRUE(waiting.sink.ended);
+}
+
+TEST_F(ScheduledModelTest, TheCallGraphKnowsACallThatWasHandedAheadUntilItBegins) {
+  CallGraph graph;
+  ScheduledModel::Options options;
+  options.call_graph = &graph;
+  Start(1, {}, options);
+  Client first;
+  Infer(first);
+  Finish(0, 20 * kUs);
+  Client running;
+  Infer(running);
+  int caller = 0;
+  auto chain = std::make_shared<CallChain>();
+  chain->instance = "caller_0_0";
+  chain->blocked_instance = &caller;
+  Client ahead;
+  auto request = Make(ahead);
+  request->call_chain = chain;
+  model_->Infer(std::move(request));
+  ASSERT_EQ(instance().inside(), 2u);
+  EXPECT_EQ(graph.size(), 1u);
+  Finish(0, 20 * kUs);
+  EXPECT_EQ(instance().inside(), 1u);
+  EXPECT_EQ(graph.size(), 0u);
+}
+
 TEST_F(ScheduledModelTest, NeverRunsMoreThanOneRequestWithoutABatchDimension) {
   auto config = Batching(0, 1000);
   Start(1, config);

@@ -27,10 +27,13 @@ class SequenceModel : public Servable {
   struct Options {
     // Requests that may wait for this model, those of all its sequences together.
     size_t max_queue_size = 65536;
+    // Whether instances run only with the resources they ask for, which this model cannot.
+    bool limits_rate = false;
   };
 
   // Starts the backend's instances and waits for them. `info.config` has sequence_batching and is valid.
-  // `timers` and `log` outlive the model. Errors: what kept the instances from starting.
+  // `timers` and `log` outlive the model. Errors: what kept the instances from starting; UNSUPPORTED for
+  // instances that ask for resources when the rate is limited.
   static Result<std::shared_ptr<SequenceModel>> Start(ServableInfo info,
                                                       std::unique_ptr<BackendModel> backend, Timers& timers,
                                                       Logger& log,

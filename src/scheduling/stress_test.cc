@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
+#include "scheduling/sequence_model.h"
 
 namespace braid {
 namespace {
@@ -64,6 +65,7 @@ class ThreadedInstance final : public Instance {
         listener.OnResponse(*this, *request, InferenceResponse(), random_() % 2 == 0, times);
         if (!request->ended()) listener.OnResponse(*this, *request, std::nullopt, true, times);
       }
+      listener.OnDelivered(*this);
       execution.reset();
       lock.lock();
     }
@@ -138,7 +140,9 @@ class CountingSink final : public ResponseSink {
   std::atomic<bool> inside_{false};
 };
 
-class SchedulerStress : public ::testing::TestWithParam<bool> {};
+enum class Scheduling { kNone, kDynamic, kDirect, kOldest };
+
+class SchedulerStress : public ::testing::TestWithParam<Scheduling> {};
 
 TEST_P(SchedulerStress, EndsEachRequestOnce) {
   constexpr int kClients = 3;
@@ -146,12 +150,18 @@ TEST_P(SchedulerStress, EndsEachRequestOnce) {
   inference::ModelConfig config;
   config.set_name("m");
   config.set_max_batch_size(4);
-  if (GetParam()) {
+  if (GetParam() == Scheduling::kDynamic) {
     auto& batching = *config.mutable_dynamic_batching();
     batching.set_max_queue_delay_microseconds(50);
     batching.set_preserve_ordering(true);
     batching.mutable_default_queue_policy()->set_default_timeout_microseconds(3000);
     batching.mutable_default_queue_policy()->set_max_queue_size(64);
+  }
+  const bool sequences = GetParam() == Scheduling::kDirect || GetParam() == Scheduling::kOldest;
+  if (sequences) {
+    auto& batching = *config.mutable_sequence_batching();
+    batching.set_max_sequence_idle_microseconds(2000);
+    if (GetParam() == Scheduling::kOldest) batching.mutable_oldest()->set_preserve_ordering(true);
   }
   ServableInfo info;
   info.name = "m";
@@ -164,8 +174,13 @@ TEST_P(SchedulerStress, EndsEachRequestOnce) {
   std::atomic<int> open{0};
   Logger log;
   TimerService timers;
-  std::shared_ptr<ScheduledModel> model =
-      ScheduledModel::Start(std::move(info), std::make_unique<ThreadedBackend>(2), timers, log, {}).value();
+  auto backend = std::make_unique<ThreadedBackend>(2);
+  std::shared_ptr<Servable> model;
+  if (sequences) {
+    model = SequenceModel::Start(std::move(info), std::move(backend), timers, log, {}, {}).value();
+  } else {
+    model = ScheduledModel::Start(std::move(info), std::move(backend), timers, log, {}).value();
+  }
 
   const Buffer data = HeapAllocator().Allocate(4).value();
   std::vector<std::thread> clients;
@@ -183,13 +198,17 @@ TEST_P(SchedulerStress, EndsEachRequestOnce) {
         request->sink = new CountingSink(ended, open);
         request->servable = std::move(handle);
         request->start_ns = SteadyNowNs();
+        if (sequences) {
+          request->correlation_id = uint64_t{1 + random() % 12};
+          request->sequence_start = random() % 2 == 0;
+          request->sequence_end = random() % 4 == 0;
+        }
         request->inputs.push_back({"A", DataType::kFp32, Shape{1, 1}, data});
         if (i % 3 != 0) {
           request->cancellation = std::make_shared<Cancellation>();
           cancellations.push_back(request->cancellation);
         }
-        Servable& servable = *model;
-        servable.Infer(std::move(request));
+        model->Infer(std::move(request));
         if (!cancellations.empty() && random() % 4 == 0) {
           cancellations[random() % cancellations.size()]->Cancel();
           if (cancellations.size() > 30) cancellations.clear();
@@ -208,7 +227,9 @@ TEST_P(SchedulerStress, EndsEachRequestOnce) {
   EXPECT_EQ(model->gate().inside(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Batching, SchedulerStress, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Batching, SchedulerStress,
+                         ::testing::Values(Scheduling::kNone, Scheduling::kDynamic, Scheduling::kDirect,
+                                           Scheduling::kOldest));
 
 }  // namespace
 }  // namespace braid

@@ -50,6 +50,13 @@ void TurnInputs::Add(Sequence& sequence, InferenceRequest& request) const {
   state_.AskFor(request);
 }
 
+void TurnInputs::AddLone(InferenceRequest& request) const {
+  Sequence sequence;
+  sequence.id_bytes = controls_.no_id();
+  request.sequence_start = request.sequence_end = true;
+  Add(sequence, request);
+}
+
 std::unique_ptr<InferenceRequest> TurnInputs::MakePadding() const {
   auto request = std::make_unique<InferenceRequest>();
   request->model_name = info_.name;

@@ -24,6 +24,8 @@ class TurnInputs {
 
   // Under the scheduler's lock, and quick: the tensors share memory with the sequence's.
   void Add(Sequence& sequence, InferenceRequest& request) const;
+  // The same for a request of a sequence that has no other: what a model is warmed up with.
+  void AddLone(InferenceRequest& request) const;
   // A request for a slot that has nothing to run. It goes nowhere when it is answered.
   std::unique_ptr<InferenceRequest> MakePadding() const;
   bool IsPadding(const InferenceRequest& request) const { return request.sink == &nowhere_; }

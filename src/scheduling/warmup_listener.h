@@ -31,6 +31,7 @@ class WarmupListener final : public ExecutionListener {
 
   void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
                   const ExecutionTimes& times) override;
+  void OnDelivered(Instance& instance) override { model_.OnDelivered(instance); }
   void OnResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse> response,
                   bool final, const ExecutionTimes& times) override;
   void OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) override;

@@ -116,6 +116,11 @@ Status CheckTogether(const ServerOptions& options) {
   if (!options.allow_http && !options.allow_grpc) {
     return InvalidArgumentError("--allow-http and --allow-grpc are both off; at least one is needed");
   }
+  const TraceSettings& trace = options.trace.settings;
+  if (trace.mode == "triton" && !trace.off() && trace.file.empty()) {
+    return InvalidArgumentError(
+        "tracing is on and has no file to write to; name one by --trace-config triton,file=FILE");
+  }
   if (options.grpc_use_ssl && (options.grpc_server_cert.empty() || options.grpc_server_key.empty())) {
     return InvalidArgumentError("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key");
   }

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "repository/model_repository.h"
 #include "scheduling/rate_limiter.h"
+#include "tracing/trace_manager.h"
 
 namespace braid {
 
@@ -64,6 +65,7 @@ struct ServerOptions {
   std::string python;  // empty: chosen by ResolvePython
   WorkerStart worker_start = WorkerStart::kFork;
   uint64_t memory_keep_bytes = 64 << 20;
+  std::vector<WorkerLimit> worker_limits;  // --worker-rlimit
   uint64_t environment_max_bytes = uint64_t{64} << 30;
   std::string backend_directory = "/opt/tritonserver/backends";
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
@@ -112,6 +114,11 @@ struct ServerOptions {
   bool allow_cpu_metrics = true;
   int64_t metrics_interval_ms = 2000;
   bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
+  bool summary_latencies = false;
+  // Quantiles and their errors.
+  std::vector<std::pair<double, double>> summary_quantiles = {
+      {0.5, 0.05}, {0.9, 0.01}, {0.95, 0.001}, {0.99, 0.001}, {0.999, 0.001}};
+  bool histogram_latencies = false;
 
   // Cache and limits
   uint64_t response_cache_bytes = 0;  // --cache-config=local,size=N, --response-cache-byte-size; 0: no cache
@@ -125,6 +132,9 @@ struct ServerOptions {
   bool log_error = true;
   LogFormat log_format = LogFormat::kDefault;
   std::string log_file;
+
+  // Tracing: --trace-config and its older forms
+  TraceOptions trace;
 
   // By option name without dashes. Options that are not here have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;

@@ -9,6 +9,9 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "server/latency_options.h"
+#include "server/options_trace.h"
+
 namespace braid {
 namespace {
 
@@ -166,7 +169,7 @@ Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   setting.value = text.substr(equals + 1);
   if (setting.key.empty()) return InvalidArgumentError(fmt::format("'{}' names no setting", text));
   if (setting.backend == "python" && setting.key == "stub-timeout-seconds") {
-    auto seconds = ToNumber<int64_t>(setting.value, 1, std::numeric_limits<int64_t>::max());
+    auto seconds = ToNumber<int64_t>(setting.value, 1, 1000000000);
     if (!seconds.ok()) return seconds.status().WithPrefix("python,stub-timeout-seconds: ");
     options.stub_timeout_seconds = *seconds;
   }
@@ -183,35 +186,60 @@ std::string ShowBackendSettings(const ServerOptions& options) {
   return text;
 }
 
+Status AddWorkerLimit(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(WorkerLimit limit, ParseWorkerLimit(text));
+  options.worker_limits.push_back(std::move(limit));
+  return OkStatus();
+}
+
+std::string ShowWorkerLimits(const ServerOptions& options) {
+  std::string text;
+  for (const WorkerLimit& limit : options.worker_limits)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", limit.name, limit.value);
+  return text;
+}
+
 // "counter_latencies=true", or with the "{group}," of newer Triton configurations before it.
 Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
-  std::string_view setting = text.substr(text.find(',') == std::string_view::npos ? 0 : text.find(',') + 1);
+  std::string_view setting = text;
+  if (const size_t comma = text.find(','); comma < text.find('=')) setting.remove_prefix(comma + 1);
   size_t equals = setting.find('=');
   if (equals == std::string_view::npos) {
     return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", text));
   }
   std::string_view key = setting.substr(0, equals);
   std::string_view value = setting.substr(equals + 1);
-  if (key == "summary_quantiles")
-    return OkStatus();  // shapes the summaries, which summary_latencies switches on
-  if (key != "counter_latencies" && key != "summary_latencies" && key != "histogram_latencies") {
+  if (key == "summary_quantiles") {
+    auto quantiles = ParseQuantiles(value);
+    if (!quantiles.ok()) return quantiles.status().WithPrefix("summary_quantiles: ");
+    options.summary_quantiles = std::move(quantiles).value();
+    return OkStatus();
+  }
+  bool* const field = key == "counter_latencies"     ? &options.counter_latencies
+                      : key == "summary_latencies"   ? &options.summary_latencies
+                      : key == "histogram_latencies" ? &options.histogram_latencies
+                                                     : nullptr;
+  if (field == nullptr) {
     return InvalidArgumentError(fmt::format(
         "'{}' is not one of counter_latencies, summary_latencies, summary_quantiles, histogram_latencies",
         key));
   }
   auto on = ToBool(value);
   if (!on.ok()) return on.status().WithPrefix(fmt::format("{}: ", key));
-  if (key == "counter_latencies") {
-    options.counter_latencies = *on;
-  } else if (*on) {
-    return UnsupportedError(fmt::format(
-        "{} is not there yet; use the counters (nv_inference_*_duration_us) and their rates", key));
-  }
+  *field = *on;
   return OkStatus();
 }
 
 std::string ShowMetricsConfig(const ServerOptions& options) {
-  return options.counter_latencies ? "counter_latencies=true" : "counter_latencies=false";
+  std::string text =
+      fmt::format("counter_latencies={} summary_latencies={} histogram_latencies={}",
+                  options.counter_latencies, options.summary_latencies, options.histogram_latencies);
+  if (!options.summary_latencies) return text;
+  text += " summary_quantiles=";
+  for (const auto& [quantile, error] : options.summary_quantiles) {
+    text += fmt::format("{}{}:{}", text.ends_with('=') ? "" : ",", quantile, error);
+  }
+  return text;
 }
 
 Status SetCacheConfig(ServerOptions& options, std::string_view text) {
@@ -328,8 +356,6 @@ constexpr OptionSpec Refused(std::string_view name, std::string_view value, Grou
 }
 
 constexpr std::string_view kNoGpu = "Braid runs on the CPU";
-constexpr std::string_view kNoTrace =
-    "tracing is not there yet; the statistics and metrics show where time goes";
 constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
 constexpr std::string_view kFalse = "false|0";
@@ -375,6 +401,8 @@ const OptionSpec kTable[] = {
           "each time)"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<&O::memory_keep_bytes>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
+    WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
+              "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
     Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<&O::environment_max_bytes>(),
           "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),
@@ -461,8 +489,9 @@ const OptionSpec kTable[] = {
     Works("metrics-interval-ms", "MS", Group::kMetrics, Int<&O::metrics_interval_ms, 1, 1000000000>(),
           "Milliseconds between two looks at the machine"),
     WorksMany("metrics-config", "K=V", Group::kMetrics, {SetMetricsConfig, ShowMetricsConfig},
-              "counter_latencies=false drops the latency counters; summary_latencies and histogram_latencies "
-              "are not there yet"),
+              "counter_latencies=false drops the latency counters; summary_latencies=true adds quantiles, "
+              "which summary_quantiles=Q:ERROR,... names; histogram_latencies=true adds histograms of the "
+              "time to the first response of decoupled models"),
     Ignored("allow-gpu-metrics", "", Group::kMetrics, CheckBool, "true", "Report GPUs", kNoGpu),
 
     // Log
@@ -476,15 +505,22 @@ const OptionSpec kTable[] = {
     Works("log-file", "FILE", Group::kLog, Text<&O::log_file>(), "Log to a file instead of standard error"),
 
     // Trace
-    Refused("trace-config", "B,K=V", Group::kTrace, CheckNothing, "",
-            "level=OFF|mode=triton|rate=1000|count=-1|triton,log-frequency=0|log-frequency=0",
-            "A setting of tracing", kNoTrace),
-    Refused("trace-file", "FILE", Group::kTrace, CheckNothing, "", "", "Where traces are written", kNoTrace),
-    Refused("trace-level", "LEVEL", Group::kTrace, CheckNothing, "OFF", "OFF", "What is traced", kNoTrace),
-    Refused("trace-rate", "N", Group::kTrace, CheckInt, "1000", "1000", "One request in N is traced",
-            kNoTrace),
-    Refused("trace-count", "N", Group::kTrace, CheckInt, "-1", "-1", "Traces to take", kNoTrace),
-    Refused("trace-log-frequency", "N", Group::kTrace, CheckInt, "0", "0", "Traces to a file", kNoTrace),
+    WorksMany(
+        "trace-config", "[M,]K=V", Group::kTrace, {SetTraceConfig, ShowTraceConfig},
+        "A setting of tracing: mode=triton|opentelemetry, level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N; "
+        "for mode triton: triton,file=FILE and triton,log-frequency=N; for mode opentelemetry: "
+        "opentelemetry,K=V with url, resource=NAME=VALUE, bsp_max_queue_size, "
+        "bsp_max_export_batch_size and bsp_schedule_delay (milliseconds)"),
+    Works("trace-file", "FILE", Group::kTrace, {SetTrace<kTraceFile>, ShowTraceFile},
+          "The older name of --trace-config triton,file=FILE"),
+    WorksMany("trace-level", "LEVEL", Group::kTrace, {SetTrace<kTraceLevel>, ShowTraceLevel},
+              "The older name of --trace-config level=LEVEL"),
+    Works("trace-rate", "N", Group::kTrace, {SetTrace<kTraceRate>, ShowTraceRate},
+          "One request in N is traced; 0 for those alone that a client traces (mode opentelemetry)"),
+    Works("trace-count", "N", Group::kTrace, {SetTrace<kTraceCount>, ShowTraceCount},
+          "Traces to take; -1 for any number"),
+    Works("trace-log-frequency", "N", Group::kTrace, {SetTrace<kTraceLogFrequency>, ShowTraceLogFrequency},
+          "Traces to a file FILE.0, FILE.1, ...; 0 for all in FILE"),
 
     // Cache and limits
     WorksMany("cache-config", "C,K=V", Group::kCache, {SetCacheConfig, ShowCacheConfig},

@@ -127,6 +127,10 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--allow-http=0", "--allow-grpc=0"}, "at least one is needed"},
       {{"m", "--backend-config=python"}, "has not the form"},
       {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},
+      {{"m", "--backend-config=python,stub-timeout-seconds=9999999999"}, "9999999999 is out of range"},
+      {{"m", "--worker-rlimit=cpu=1"}, "--worker-rlimit: 'cpu=1' has not the form NAME=N with NAME as, core"},
+      {{"m", "--worker-rlimit=nofile"}, "has not the form NAME=N"},
+      {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is no whole number"},
       {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
       {{"m", "--host="}, "the address is empty"},
   };
@@ -149,15 +153,12 @@ TEST(Options, MaxInputSizeHasTheTextOfTheContract) {
 TEST(Options, RefusesWhatIsNotThereWithAReason) {
   for (std::vector<const char*> given : std::vector<std::vector<const char*>>{{"--model-namespacing"},
                                                                               {"--repoagent-directory=/x"},
-                                                                              {"--trace-level=TIMESTAMPS"},
-                                                                              {"--trace-rate=5"},
                                                                               {"--allow-sagemaker=1"}}) {
     given.push_back("models");
     CommandLine line = Parse(given);
     EXPECT_EQ(line.exit_code, 1) << given[0];
     EXPECT_THAT(line.err, HasSubstr(" is refused: ")) << given[0];
   }
-  EXPECT_THAT(Parse({"models", "--metrics-config=summary_latencies=true"}).err, HasSubstr("not there yet"));
 }
 
 TEST(Options, ReadsCacheAndRateLimit) {
@@ -184,6 +185,51 @@ TEST(Options, AcceptsRefusedOptionsThatAskForNothing) {
              "--response-cache-byte-size=0", "--metrics-config=histogram_latencies=false"});
   EXPECT_FALSE(line.exit_code) << line.err;
   EXPECT_THAT(line.notes, IsEmpty());
+}
+
+TEST(Options, TracingIsPutTogether) {
+  CommandLine line = Parse({"models", "--trace-config=level=TIMESTAMPS", "--trace-config", "level=TENSORS",
+                            "--trace-config=triton,file=/x/t", "--trace-config=triton,log-frequency=7",
+                            "--trace-rate=5", "--trace-config=count=9"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  const TraceSettings& trace = line.options.trace.settings;
+  EXPECT_THAT(trace.levels(), ElementsAre("TIMESTAMPS", "TENSORS"));
+  EXPECT_EQ(trace.file, "/x/t");
+  EXPECT_EQ(trace.log_frequency, 7u);
+  EXPECT_EQ(trace.rate, 5u);
+  EXPECT_EQ(trace.count, 9);
+  line = Parse({"models", "--trace-config=mode=opentelemetry", "--trace-config=opentelemetry,url=h:1/p",
+                "--trace-config=opentelemetry,resource=a=b=c", "--trace-config=level=TIMESTAMPS",
+                "--trace-config=opentelemetry,bsp_schedule_delay=20"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_EQ(line.options.trace.settings.mode, "opentelemetry");
+  EXPECT_EQ(line.options.trace.url, "h:1/p");
+  EXPECT_THAT(line.options.trace.resource, ElementsAre(std::pair<std::string, std::string>("a", "b=c")));
+  EXPECT_EQ(line.options.trace.schedule_delay_ms, 20);
+  for (const char* wrong :
+       {"--trace-config=level", "--trace-config=level=MUCH", "--trace-config=rate=-1",
+        "--trace-config=other,file=x", "--trace-config=triton,url=x",
+        "--trace-config=opentelemetry,url=https://x", "--trace-config=mode=x", "--trace-count=-2",
+        "--trace-level=TIMESTAMPS", "--trace-config=opentelemetry,resource=x",
+        "--trace-config=opentelemetry,bsp_max_queue_size=0"}) {
+    EXPECT_EQ(Parse({"models", wrong}).exit_code, 1) << wrong;
+  }
+}
+
+TEST(Options, MetricsAreConfigured) {
+  CommandLine line =
+      Parse({"models", "--metrics-config=summary_latencies=true", "--metrics-config",
+             "summary_quantiles=0.5:0.05, 0.9:0.01", "--metrics-config=histogram_latencies=true"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_TRUE(line.options.summary_latencies);
+  EXPECT_TRUE(line.options.histogram_latencies);
+  EXPECT_THAT(line.options.summary_quantiles,
+              ElementsAre(std::pair<double, double>(0.5, 0.05), std::pair<double, double>(0.9, 0.01)));
+  for (const char* wrong :
+       {"--metrics-config=summary_quantiles=", "--metrics-config=summary_quantiles=0.5",
+        "--metrics-config=summary_quantiles=2:0.1", "--metrics-config=summary_quantiles=x:0.1"}) {
+    EXPECT_EQ(Parse({"models", wrong}).exit_code, 1) << wrong;
+  }
 }
 
 TEST(Options, NotesWhatMeansNothingHereOnce) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "config/config_json.h"
@@ -19,7 +20,9 @@
 #include "scheduling/sequence_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
+#include "server/latency_options.h"
 #include "server/options_python.h"
+#include "tracing/trace_manager.h"
 
 namespace braid {
 namespace {
@@ -49,17 +52,12 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",
-          "sequence",
-          "model_repository",
-          "schedule_policy",
-          "model_configuration",
-          "system_shared_memory",
-          "cuda_shared_memory",
-          "binary_tensor_data",
-          "parameters",
-          "statistics",
-          "logging"};
+  return {"classification",       "sequence",
+          "model_repository",     "schedule_policy",
+          "model_configuration",  "system_shared_memory",
+          "cuda_shared_memory",   "binary_tensor_data",
+          "parameters",           "statistics",
+          "logging",              "trace"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -149,6 +147,7 @@ class Server::Parts {
     backend.worker_start = options_.worker_start;
     backend.stub_timeout_seconds = options_.stub_timeout_seconds;
     backend.memory_keep_bytes = options_.memory_keep_bytes;
+    backend.worker_limits = options_.worker_limits;
     backend.environment_max_bytes = options_.environment_max_bytes;
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;
@@ -163,9 +162,13 @@ class Server::Parts {
         MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
+          BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
           if (info.config->has_sequence_batching()) {
+            SequenceModel::Options sequences;
+            sequences.limits_rate = limiter_ != nullptr;
             BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model),
-                                                                       timers_, log_, progress, {}));
+                                                                       timers_, log_, progress, sequences));
+            servable->statistics().Configure(latency);
             return std::shared_ptr<Servable>(std::move(servable));
           }
           ScheduledModel::Options scheduling;
@@ -173,18 +176,23 @@ class Server::Parts {
           scheduling.limiter = limiter_.get();
           BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
                                                                       timers_, log_, progress, scheduling));
+          servable->statistics().Configure(latency);
           return std::shared_ptr<Servable>(std::move(servable));
         },
         [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
-          return Ensemble::Create(std::move(info), catalog_, why_missing);
+          return CreateEnsemble(std::move(info), why_missing);
         },
         log_);
     worker_services_.catalog = &catalog_;
-    worker_services_.model_control = repository_.get();
+    worker_services_.custom_metrics = &custom_metrics_;
+    model_asks_ = std::make_unique<ModelAsks>(catalog_, *repository_);
+    model_asks_->AddTo(worker_services_);
+    BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
     context_->client_memory->set_allowed(options_.allow_client_shm);
+    context_->tracer = tracer_.get();
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));
     }
@@ -203,8 +211,11 @@ class Server::Parts {
       MetricsServer::Options metrics;
       metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
       metrics.port = static_cast<uint16_t>(options_.metrics_port);
-      metrics.collectors = {ModelMetrics(catalog_)};
-      if (options_.allow_cpu_metrics) metrics.collectors.push_back(CpuMetrics());
+      metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
+      metrics.collectors.push_back(UserMetrics(custom_metrics_));
+      if (options_.allow_cpu_metrics) {
+        metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
+      }
       const std::string address = metrics.address;
       BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
       addresses_.metrics = Endpoint(address, metrics_->bound_port());
@@ -230,9 +241,18 @@ class Server::Parts {
   const Catalog& catalog() const { return catalog_; }
 
  private:
+  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
+                                                   const Ensemble::WhyMissing& why_missing) {
+    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
+    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, why_missing));
+    servable->statistics().Configure(latency);
+    return servable;
+  }
+
   const ServerOptions options_;
   Logger& log_;
   HeapTrimmer heap_trimmer_;
+  CustomMetrics custom_metrics_;
   Catalog catalog_;
   TimerService timers_;
   std::unique_ptr<ResponseCache> cache_;  // null without one
@@ -240,6 +260,8 @@ class Server::Parts {
   WorkerServices worker_services_;
   std::unique_ptr<PythonBackend> python_;
   std::unique_ptr<ModelRepository> repository_;
+  std::unique_ptr<ModelAsks> model_asks_;
+  std::unique_ptr<TraceManager> tracer_;
   std::unique_ptr<KserveContext> context_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace braid {
 
@@ -17,8 +18,9 @@ struct CallChain {
   // Identifies the instance that is blocked by the call (its Instance object); null when it is not blocked,
   // for instance in a call from a thread of its own.
   const void* blocked_instance = nullptr;
-  // The chain of the request that the caller works on; null at the end. Shared by all calls made for it.
-  std::shared_ptr<const CallChain> parent;
+  // The chains of the requests that the blocked execution works on, each once: they wait for this call too.
+  // Shared by all calls made for them. None when the caller is not blocked.
+  std::vector<std::shared_ptr<const CallChain>> parents;
 };
 
 }  // namespace braid

@@ -139,6 +139,12 @@ Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::stri
   return found;
 }
 
+bool Catalog::Knows(std::string_view name, int64_t version) const {
+  std::lock_guard lock(mutex_);
+  auto model = models_.find(name);
+  return model != models_.end() && (version < 0 || model->second.contains(version));
+}
+
 Result<std::shared_ptr<Servable>> Catalog::Find(std::string_view name, int64_t version) const {
   const auto now = snapshot();
   const auto model = now->models.find(name);

@@ -61,6 +61,8 @@ class Catalog {
   std::vector<std::shared_ptr<Servable>> All() const;
   // The same of one model; a version of -1 means all of them. Errors: as for Find.
   Result<std::vector<std::shared_ptr<Servable>>> Versions(const std::string& name, int64_t version) const;
+  // Whether there is such a version in any state; a version of -1 means any.
+  bool Knows(std::string_view name, int64_t version) const;
   // One ready version, or the highest when `version` is -1. Takes a lock for a moment: a reader on a
   // request's path uses CatalogReader or ServableReference. Errors: as for CatalogReader::Find().
   Result<std::shared_ptr<Servable>> Find(std::string_view name, int64_t version) const;

@@ -1,6 +1,7 @@
 // What protocols may ask of the model repository. Implemented by repository/, wired in server/.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ class ModelControl {
   virtual bool serving() const = 0;
   // live: the process works. ready: serving, and (in strict mode) every version is ready.
   virtual bool server_ready() const = 0;
+  // As server_ready(), and asks user code that has a say in it, as Servable::CheckReadiness() does.
+  virtual void CheckServerReady(std::function<void(bool)> done) { done(server_ready()); }
 };
 
 }  // namespace braid

@@ -1,6 +1,7 @@
 #include "serving/request.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -14,6 +15,7 @@ void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool f
   ResponseSink* to = sink;
   if (final) {
     sink = nullptr;
+    if (trace != nullptr) trace->Record(TraceActivity::kRequestEnd, SteadyNowNs());
     // The handle goes before the client can hear the end, so that a client which then unloads never waits for
     // us.
     servable.reset();

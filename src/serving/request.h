@@ -72,6 +72,8 @@ struct SchedulerNotes {
   uint8_t returns = 0;   // how often an instance died before it began with the request
   bool counted = false;  // stands in the statistics already
   bool failed = false;   // an error was sent, and perhaps not the end
+  // Says, while it exists, that the request waits: see CallGraph. Null for most.
+  std::shared_ptr<const void> waiting_call;
   // How many responses were sent so far and when the last was, for decoupled models.
   uint32_t responses = 0;
   int64_t last_response_ns = 0;

@@ -21,7 +21,13 @@ enum class TraceActivity : unsigned char {
   kComputeOutputStart,
   kComputeEnd,
   kRequestEnd,
+  // The protocol's part, before and after.
+  kReceiveStart,
+  kReceiveEnd,
+  kSendStart,
+  kSendEnd,
 };
+inline constexpr int kTraceActivityCount = 11;
 
 enum class TraceTensorKind : unsigned char { kQueueInput, kBackendInput, kBackendOutput };
 
@@ -29,7 +35,7 @@ class RequestTrace {
  public:
   virtual ~RequestTrace() = default;
 
-  // Any thread. `ns` is SteadyNowNs().
+  // Any thread. `ns` is SteadyNowNs(). What is recorded again replaces what was there.
   virtual void Record(TraceActivity activity, int64_t ns) = 0;
   // Whether the contents of tensors are to be recorded as well.
   virtual bool wants_tensors() const = 0;

@@ -20,6 +20,29 @@ std::string_view FailureReasonName(FailureReason reason) {
   return "OTHER";
 }
 
+void ModelStatistics::Configure(const LatencyOptions& options) {
+  if (!options.quantiles.empty()) summaries_ = std::make_unique<LatencySummaries>(options.quantiles);
+  first_response_histogram_ = !options.first_response_bounds_ms.empty();
+  std::lock_guard lock(mutex_);
+  if (first_response_histogram_) totals_.first_response_ms.Start(options.first_response_bounds_ms);
+}
+
+void ModelStatistics::RecordLoad(int64_t duration_ns) {
+  std::lock_guard lock(mutex_);
+  totals_.load_ns = duration_ns;
+}
+
+void ModelStatistics::RecordFirstResponse(int64_t duration_ns) {
+  if (!first_response_histogram_) return;
+  std::lock_guard lock(mutex_);
+  totals_.first_response_ms.Observe(static_cast<double>(duration_ns) / 1e6);
+}
+
+std::optional<LatencySummariesSnapshot> ModelStatistics::Summaries() const {
+  if (!summaries_) return std::nullopt;
+  return summaries_->Snapshot();
+}
+
 void ModelStatistics::RecordExecution(int64_t rows, const ExecutionTimes& times) {
   std::lock_guard lock(mutex_);
   ++totals_.execution_count;
@@ -32,6 +55,11 @@ void ModelStatistics::RecordExecution(int64_t rows, const ExecutionTimes& times)
 void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns,
                                     const ExecutionTimes& times) {
   const int64_t now_ms = WallNowMs();
+  if (summaries_) {
+    summaries_->Observe(times.output_end_ns - start_ns, times.compute_start_ns - queue_start_ns,
+                        times.input_end_ns - times.compute_start_ns, times.infer_end_ns - times.input_end_ns,
+                        times.output_end_ns - times.infer_end_ns);
+  }
   std::lock_guard lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.inference_count += static_cast<uint64_t>(rows);

@@ -7,10 +7,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
+#include "serving/latency.h"
 
 namespace braid {
 
@@ -57,6 +60,8 @@ struct StatisticsSnapshot {
   DurationStatistic cache_miss;
   std::map<int64_t, BatchStatistic> batches;  // by rows of the execution
   uint64_t failures[kFailureReasonCount] = {};
+  int64_t load_ns = 0;                 // that it took to load
+  LatencyHistogram first_response_ms;  // without counts when there is none
   // By index of the response; empty for models that are not decoupled.
   std::map<uint32_t, ResponseStatistic> responses;
 };
@@ -76,6 +81,10 @@ struct ExecutionTimes {
 
 class ModelStatistics {
  public:
+  // What is kept beside counters. Called once at most, before the first request.
+  void Configure(const LatencyOptions& options);
+  // The servable is loaded, which took `duration_ns`.
+  void RecordLoad(int64_t duration_ns);
   // One execution ran, over `rows` rows; called before its responses are delivered.
   void RecordExecution(int64_t rows, const ExecutionTimes& times);
   // A request ended well.
@@ -89,9 +98,17 @@ class ModelStatistics {
   // One response of a decoupled model's request, the `index`-th, `infer_ns` after the one before.
   void RecordResponse(uint32_t index, ResponseKind kind, int64_t infer_ns);
 
+  // The first response of a decoupled model's request came so long after the request.
+  void RecordFirstResponse(int64_t duration_ns);
+
   StatisticsSnapshot Snapshot() const;
+  // Nothing when there are none.
+  std::optional<LatencySummariesSnapshot> Summaries() const;
 
  private:
+  // Constant after Configure().
+  std::unique_ptr<LatencySummaries> summaries_;
+  bool first_response_histogram_ = false;
   mutable std::mutex mutex_;
   StatisticsSnapshot totals_;  // guarded by mutex_
 };

@@ -5,14 +5,19 @@ import inspect
 import json
 import os
 import sys
+import threading
+import traceback
 
 import _braid_worker
 
-from braid_worker import errors, model_file
+from braid_worker import errors, futures, model_file
 
 _OK = 0
 _INTERNAL = 2
 _LOG_INFO = 0
+_LOG_ERROR = 2
+# What tasks of user code have to end in, once the model is finalized.
+_CANCEL_SECONDS = 5
 
 
 class Host:
@@ -22,18 +27,27 @@ class Host:
         self._model = None
         self._model_file = ""
         self._loop = None
+        self._tasks = set()
+        _braid_worker.set_futures(futures.CallFuture, futures.settle)
 
-    def load(self, message: dict) -> tuple[int, str, str]:
-        """Imports, constructs and initializes a model. Returns a status code with its text, and no
-        configuration."""
+    def load(self, message: dict) -> tuple[int, str, str, bool]:
+        """Imports, constructs and initializes a model. Returns a status code with its text, no configuration,
+        and whether the model has a readiness hook."""
         _braid_worker.set_process_name(message["instance_name"])
         try:
             model_class = self._import(message)
             config = json.loads(message["model_config"])
             outputs = frozenset(output["name"] for output in config.get("output", ()))
-            decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
             self._model = model_class()
-            _braid_worker.set_model(self._model, self._model_file, message["instance_name"], outputs, decoupled)
+            _braid_worker.set_model(
+                model=self._model,
+                model_file=self._model_file,
+                instance_name=message["instance_name"],
+                outputs=outputs,
+                decoupled=config.get("model_transaction_policy", {}).get("decoupled", False),
+                iterative=config.get("sequence_batching", {}).get("iterative_sequence", False),
+                coroutine=inspect.iscoroutinefunction(getattr(self._model, "execute", None)),
+            )
             self._provide_model_dir(message)
             if hasattr(self._model, "initialize"):
                 initialized = self._model.initialize(
@@ -50,20 +64,20 @@ class Host:
                 if inspect.iscoroutine(initialized):
                     self.run_coroutine(initialized)
         except FileNotFoundError as error:
-            return _INTERNAL, self._missing_file(error), ""
+            return _INTERNAL, self._missing_file(error), "", False
         except BaseException as error:
-            return _INTERNAL, errors.describe(error), ""
-        return _OK, "", ""
+            return _INTERNAL, errors.describe(error), "", False
+        return _OK, "", "", hasattr(self._model, "is_ready")
 
-    def auto_complete(self, message: dict) -> tuple[int, str, str]:
-        """Lets a model complete its own configuration. Returns a status code with its text, and the
-        configuration as JSON; nothing when the model has no such function."""
+    def auto_complete(self, message: dict) -> tuple[int, str, str, bool]:
+        """Lets a model complete its own configuration. Returns as load() does, with the configuration as
+        JSON; without one when the model has no such function."""
         from braid_worker.model_config import ModelConfig
 
         try:
             model_class = self._import(message)
             if not hasattr(model_class, "auto_complete_config"):
-                return _OK, "", ""
+                return _OK, "", "", False
             self._provide_model_dir(message)
             config = model_class.auto_complete_config(ModelConfig(message["model_config"]))
             if not isinstance(config, ModelConfig):
@@ -72,19 +86,78 @@ class Host:
                     f"auto_complete_config function in model '{message['model_name']}' must return a valid "
                     "pb.ModelConfig object.",
                     "",
+                    False,
                 )
-            return _OK, "", json.dumps(config.as_dict())
+            return _OK, "", json.dumps(config.as_dict()), False
         except FileNotFoundError as error:
-            return _INTERNAL, self._missing_file(error), ""
+            return _INTERNAL, self._missing_file(error), "", False
         except BaseException as error:
-            return _INTERNAL, errors.describe(error), ""
+            return _INTERNAL, errors.describe(error), "", False
 
-    def run_coroutine(self, coroutine):
-        """Runs a coroutine of the model to its end, on the model's event loop."""
+    def make_loop(self) -> asyncio.AbstractEventLoop:
+        """The model's event loop, on the main thread. Made when first needed; from then on, the run loop sleeps
+        in it."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
-        return self._loop.run_until_complete(coroutine)
+            self._loop.add_reader(_braid_worker.wake_fd(), _braid_worker.on_wake)
+            _braid_worker.set_loop(self._loop)
+        return self._loop
+
+    def run_coroutine(self, coroutine):
+        """Runs a coroutine of the model to its end, outside of executions."""
+        return self.make_loop().run_until_complete(coroutine)
+
+    def set_timer(self, seconds: float) -> None:
+        self._loop.call_later(seconds, _braid_worker.on_timer)
+
+    def keep_task(self, task: asyncio.Task) -> None:
+        """The rest of an execution that the server takes for returned. The loop itself would not keep it."""
+        self._tasks.add(task)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            text = "".join(traceback.format_exception(error))
+            _braid_worker.log(_LOG_ERROR, self._model_file, 0, text)
+
+    def check_ready(self, check: int) -> None:
+        """Asks the model's hook whether it is ready, beside executions. Does not wait for it."""
+        hook = self._model.is_ready
+        if self._loop is not None and inspect.iscoroutinefunction(hook):
+            asyncio.run_coroutine_threadsafe(self._check_ready(check, hook), self._loop)
+            return
+        threading.Thread(
+            target=lambda: (
+                asyncio.run(self._check_ready(check, hook))
+                if inspect.iscoroutinefunction(hook)
+                else self._report(check, hook)
+            ),
+            name="brd-ready",
+            daemon=True,
+        ).start()
+
+    async def _check_ready(self, check: int, hook) -> None:
+        try:
+            answer = await hook()
+        except BaseException as error:
+            _braid_worker.report_readiness(check, False, errors.describe(error))
+        else:
+            self._report(check, lambda: answer)
+
+    def _report(self, check: int, hook) -> None:
+        try:
+            ready = hook()
+            reason = ""
+            if not isinstance(ready, bool):
+                ready, reason = False, "is_ready() must return a boolean value"
+            elif not ready:
+                reason = f"Model '{_braid_worker.instance_name()}' is not ready (user-defined check failed)."
+        except BaseException as error:
+            ready, reason = False, errors.describe(error)
+        _braid_worker.report_readiness(check, ready, reason)
 
     def describe(self, exception: BaseException) -> str:
         return errors.describe(exception)
@@ -99,8 +172,20 @@ class Host:
         except BaseException as error:
             _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error))
         if self._loop is not None:
-            self._loop.close()
+            self._close_loop()
         self._model = None
+
+    def _close_loop(self) -> None:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        try:
+            if tasks:
+                self._loop.run_until_complete(asyncio.wait(tasks, timeout=_CANCEL_SECONDS))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+        except BaseException as error:
+            _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error))
 
     def _import(self, message: dict):
         self._model_file = message["model_file"]

@@ -71,11 +71,13 @@ Status Connection::Send(std::span<const std::byte> message, bool quietly) {
   return channel_->Send(message, quietly);
 }
 
-int64_t Connection::wait_ns() const {
+bool Connection::has_to_trim() const {
   // What the server gives back comes quietly: nothing wakes this thread for it, and only then is there
   // something to trim.
-  return arena_->has_excess() || !lent_out_.empty() ? kTrimIntervalNs : kForeverNs;
+  return arena_->has_excess() || !lent_out_.empty();
 }
+
+int64_t Connection::wait_ns() const { return has_to_trim() ? kTrimIntervalNs : kForeverNs; }
 
 Result<std::shared_ptr<Segment>> Connection::FindSegment(const MemoryHandle& handle) {
   std::shared_ptr<Segment> segment = segments_.Find(handle.segment);
@@ -103,6 +105,13 @@ Result<Buffer> Connection::TakeOwn(const TensorMessage& tensor) {
   std::memcpy(copy.mutable_data(), segment->base() + handle.offset, handle.size);
   QueueRelease(handle);
   return copy;
+}
+
+void Connection::Refuse(const TensorMessage& tensor) {
+  if (tensor.place == Place::kInline) return;
+  if (tensor.place != Place::kReceiverMemory) return QueueRelease(tensor.handle);
+  // What is given back to this process is free then.
+  static_cast<void>(TakeBack(tensor.handle));
 }
 
 Result<Buffer> Connection::TakeBack(const MemoryHandle& handle) {
@@ -148,12 +157,17 @@ Status Connection::Place(std::span<const std::byte> bytes, TensorMessage& tensor
   return OkStatus();
 }
 
+void Connection::Unplace(const TensorMessage& tensor) {
+  if (tensor.place == Place::kSenderMemory) lent_out_.erase({tensor.handle.segment, tensor.handle.offset});
+}
+
 void Connection::QueueRelease(const MemoryHandle& handle) {
   if (forked_ || closed_) return;
   releases_.push_back(handle);
+  releases_bytes_ += handle.size;
   if (waiting_) {
     FlushReleases(false);
-  } else if (releases_.size() >= kMaxQueuedReleases) {
+  } else if (releases_.size() >= kMaxQueuedReleases || releases_bytes_ >= kMaxQueuedBytes) {
     FlushReleases(true);
   }
 }
@@ -162,6 +176,7 @@ void Connection::FlushReleases(bool quietly) {
   if (releases_.empty()) return;
   ReleaseMessage message;
   message.handles.swap(releases_);
+  releases_bytes_ = 0;
   Encode(release_message_, message);
   // A failure means that the server is gone or stuck; the watching thread sees to that.
   static_cast<void>(Send(release_message_, quietly));

@@ -1,7 +1,7 @@
 // Connection: the worker's end of the channel, with the memory that is lent either way.
 //
-// The GIL guards all of it but the watching thread and Wait(), which use only what is safe for any thread.
-// Nothing here calls Python, and nothing waits but Wait() and a segment that is on its way.
+// The GIL guards all of it but the channel, and the watching thread, which uses only what is safe for any
+// thread. Nothing here calls Python, and nothing waits but for a segment that is on its way.
 #pragma once
 
 #include <atomic>
@@ -75,19 +75,20 @@ class Connection {
   // To be called in the child after a fork.
   void MarkForked() { forked_ = true; }
   bool forked() const { return forked_; }
+  // Whether anything can be sent.
+  Status CheckOpen() const;
   // Nothing is sent from now on.
   void Close() { closed_ = true; }
 
-  // Takes the next message without waiting.
-  Channel::Outcome Poll(std::vector<std::byte>& message) { return channel_->Receive(message, 0); }
-  // Waits for it; called without the GIL. Not longer than `timeout_ns`.
-  Channel::Outcome Wait(std::vector<std::byte>& message, int64_t timeout_ns) {
-    return channel_->Receive(message, timeout_ns);
-  }
-  // Around Wait(), with the GIL: what other threads let go of meanwhile is given back at once.
+  // While the main thread waits: what other threads let go of meanwhile is given back at once.
   void set_waiting(bool waiting) { waiting_ = waiting; }
-  // Until when to wait at most, for Trim() to be called again.
+  // Whether Trim() is to be called again before long.
+  bool has_to_trim() const;
+  // Until when to wait at most because of it.
   int64_t wait_ns() const;
+
+  // To receive from; only its one reader does.
+  Channel& channel() { return *channel_; }
 
   ChannelHeader& header() { return channel_->header(); }
 
@@ -101,6 +102,10 @@ class Connection {
   Result<std::shared_ptr<Lending>> Borrow(const TensorMessage& tensor);
   // A copy, or memory that the server had and gives back with the input. Errors: as for Borrow().
   Result<Buffer> TakeOwn(const TensorMessage& tensor);
+  // Gives the memory of an input back without a look at it.
+  void Refuse(const TensorMessage& tensor);
+  // Undoes a Place() of what was never sent.
+  void Unplace(const TensorMessage& tensor);
   // Copies the bytes of an output to where the server finds them, and says in `tensor` where that is. Small
   // ones stay where they are: `bytes` has to live until the message is encoded. Errors: UNAVAILABLE.
   Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
@@ -120,12 +125,12 @@ class Connection {
  private:
   explicit Connection(std::unique_ptr<Channel> channel);
   void Watch();
-  Status CheckOpen() const;
   Result<std::shared_ptr<Segment>> FindSegment(const MemoryHandle& handle);
   Result<Buffer> TakeBack(const MemoryHandle& handle);
 
   // More would make the server wait for its memory during a long execution.
   static constexpr size_t kMaxQueuedReleases = 128;
+  static constexpr size_t kMaxQueuedBytes = 1 << 20;
   static constexpr size_t kCopiedBytes = size_t{1} << 20;
 
   const std::unique_ptr<Channel> channel_;
@@ -139,6 +144,7 @@ class Connection {
   std::unordered_set<uint32_t> announced_;                    // segments of arena_ that the server knows
   std::map<std::pair<uint32_t, uint64_t>, Buffer> lent_out_;  // blocks of arena_ that the server holds
   std::vector<MemoryHandle> releases_;
+  size_t releases_bytes_ = 0;
   std::vector<std::byte> release_message_;
 };
 

@@ -9,6 +9,7 @@
 #include "worker/extension/memory.h"
 #include "worker/extension/python_state.h"
 #include "worker/extension/request_object.h"
+#include "worker/extension/response_iterator.h"
 #include "worker/extension/response_object.h"
 #include "worker/extension/sender_object.h"
 #include "worker/extension/tensor_object.h"
@@ -56,19 +57,34 @@ PyObject* Connect(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* SetFutures(PyObject*, PyObject* args) {
+  PyObject* make = nullptr;
+  PyObject* settle = nullptr;
+  if (!PyArg_ParseTuple(args, "OO:set_futures", &make, &settle)) return nullptr;
+  State().call_future = Ref::Share(make).Release();
+  State().settle_future = Ref::Share(settle).Release();
+  Py_RETURN_NONE;
+}
+
 PyObject* Run(PyObject*, PyObject* host) {
   Worker* worker = TheWorker();
   if (worker == nullptr || !worker->Run(host)) return nullptr;
   Py_RETURN_NONE;
 }
 
-PyObject* SetModel(PyObject*, PyObject* args) {
+PyObject* SetModel(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"model",     "model_file", "instance_name", "outputs",
+                                "decoupled", "iterative",  "coroutine",     nullptr};
   PyObject* model = nullptr;
   const char* model_file = nullptr;
   const char* instance_name = nullptr;
   PyObject* outputs = nullptr;
   int decoupled = 0;
-  if (!PyArg_ParseTuple(args, "OssOp:set_model", &model, &model_file, &instance_name, &outputs, &decoupled)) {
+  int iterative = 0;
+  int coroutine = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OssOppp:set_model", const_cast<char**>(names), &model,
+                                   &model_file, &instance_name, &outputs, &decoupled, &iterative,
+                                   &coroutine)) {
     return nullptr;
   }
   Worker* worker = TheWorker();
@@ -77,8 +93,108 @@ PyObject* SetModel(PyObject*, PyObject* args) {
     PyErr_SetString(PyExc_TypeError, "set_model(): outputs must be a frozenset");
     return nullptr;
   }
-  worker->SetModel(model, model_file, instance_name, outputs, decoupled != 0);
+  worker->SetModel({Ref::Share(model), Ref::Share(outputs), model_file, instance_name, decoupled != 0,
+                    iterative != 0, coroutine != 0});
   Py_RETURN_NONE;
+}
+
+PyObject* SetLoop(PyObject*, PyObject* loop) {
+  Worker* worker = TheWorker();
+  if (worker == nullptr) return nullptr;
+  worker->SetLoop(loop);
+  Py_RETURN_NONE;
+}
+
+PyObject* InstanceName(PyObject*, PyObject*) {
+  const Worker* worker = State().worker;
+  return NewText(worker != nullptr ? std::string_view(worker->model().instance_name) : std::string_view());
+}
+
+PyObject* WakeFd(PyObject*, PyObject*) {
+  Worker* worker = TheWorker();
+  return worker != nullptr ? PyLong_FromLong(worker->connection().channel().wake_fd()) : nullptr;
+}
+
+PyObject* OnWake(PyObject*, PyObject*) {
+  State().worker->OnWake();
+  Py_RETURN_NONE;
+}
+
+PyObject* OnTimer(PyObject*, PyObject*) {
+  State().worker->OnTimer();
+  Py_RETURN_NONE;
+}
+
+PyObject* OnFirstSteps(PyObject*, PyObject*) {
+  State().worker->OnFirstSteps();
+  Py_RETURN_NONE;
+}
+
+PyObject* OnTurnDone(PyObject*, PyObject* task) {
+  State().worker->OnTurnDone(task);
+  Py_RETURN_NONE;
+}
+
+PyObject* CancelCall(PyObject*, PyObject* id) {
+  Worker* worker = TheWorker();
+  if (worker == nullptr) return nullptr;
+  const uint64_t number = PyLong_AsUnsignedLongLong(id);
+  if (PyErr_Occurred()) return nullptr;
+  worker->calls().CancelAwaited(number);
+  Py_RETURN_NONE;
+}
+
+PyObject* ReportReadiness(PyObject*, PyObject* args) {
+  unsigned long long check = 0;
+  int ready = 0;
+  const char* reason = nullptr;
+  Py_ssize_t size = 0;
+  if (!PyArg_ParseTuple(args, "Kps#:report_readiness", &check, &ready, &reason, &size)) return nullptr;
+  Worker* worker = TheWorker();
+  if (worker == nullptr) return nullptr;
+  worker->SendReadiness(check, ready != 0, {reason, static_cast<size_t>(size)});
+  Py_RETURN_NONE;
+}
+
+// Views of a dict of str to bytes, which the dict keeps.
+bool TakeAttachments(PyObject* dict, AskMessage& message) {
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    AskMessage::Attachment& attachment = message.attachments.emplace_back();
+    if (!PyUnicode_Check(key) || !PyBytes_Check(value)) {
+      PyErr_SetString(PyExc_TypeError, "ask(): attachments must be a dict of str to bytes");
+      return false;
+    }
+    if (!TextOf(key, attachment.name)) return false;
+    attachment.bytes = {reinterpret_cast<const std::byte*>(PyBytes_AsString(value)),
+                        static_cast<size_t>(PyBytes_Size(value))};
+  }
+  return true;
+}
+
+PyObject* Ask(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"topic", "text", "attachments", "wait", nullptr};
+  int topic = 0;
+  const char* text = nullptr;
+  Py_ssize_t size = 0;
+  PyObject* attachments = Py_None;
+  int wait = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "is#|Op:ask", const_cast<char**>(names), &topic, &text,
+                                   &size, &attachments, &wait)) {
+    return nullptr;
+  }
+  if (attachments != Py_None && !PyDict_Check(attachments)) {
+    PyErr_SetString(PyExc_TypeError, "ask(): attachments must be a dict of str to bytes");
+    return nullptr;
+  }
+  Worker* worker = State().worker;
+  if (worker == nullptr) return RaiseModelException("This process has no channel to a server.");
+  AskMessage message;
+  message.topic = static_cast<AskTopic>(topic);
+  message.text = {text, static_cast<size_t>(size)};
+  if (attachments != Py_None && !TakeAttachments(attachments, message)) return nullptr;
+  return worker->Ask(message, wait != 0);
 }
 
 PyObject* Log(PyObject*, PyObject* args) {
@@ -127,7 +243,7 @@ PyObject* AfterForkInParent(PyObject*, PyObject*) {
 }
 
 PyObject* AfterForkInChild(PyObject*, PyObject*) {
-  if (State().worker != nullptr) State().worker->connection().MarkForked();
+  if (State().worker != nullptr) State().worker->AfterForkInChild();
   // The children of user code end by signals as any process does; multiprocessing relies on it. Handlers of
   // user code stay.
   for (int signal : {SIGINT, SIGTERM}) {
@@ -212,12 +328,36 @@ PyObject* GetOutputTensorByName(PyObject*, PyObject* args) {
   return FindTensor(args, "OO:get_output_tensor_by_name", "output_tensors");
 }
 
+template <class Function>
+PyCFunction WithKeywords(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
 PyMethodDef functions[] = {
     {"connect", Connect, METH_VARARGS,
      "connect(memory, socket, wake, python_version, numpy_version): opens the channel to the server."},
+    {"set_futures", SetFutures, METH_VARARGS,
+     "set_futures(make, settle): how calls in event loops are awaited; see braid_worker.futures."},
     {"run", Run, METH_O, "run(host): answers the server until it says to end."},
-    {"set_model", SetModel, METH_VARARGS,
-     "set_model(model, model_file, instance_name, outputs, decoupled): what executions go to."},
+    {"set_model", WithKeywords(SetModel), METH_VARARGS | METH_KEYWORDS,
+     "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine): what "
+     "executions "
+     "go to."},
+    {"set_loop", SetLoop, METH_O, "set_loop(loop): the model's event loop, which polls wake_fd()."},
+    {"instance_name", InstanceName, METH_NOARGS, "The name of the model's instance."},
+    {"wake_fd", WakeFd, METH_NOARGS, "The descriptor that is readable when the server wakes an event loop."},
+    {"on_wake", OnWake, METH_NOARGS, "To be called by the model's loop when wake_fd() is readable."},
+    {"on_timer", OnTimer, METH_NOARGS,
+     "To be called by the model's loop as set_timer() of the host was told."},
+    {"on_first_steps", OnFirstSteps, METH_NOARGS, "The tasks of new executions have made their first steps."},
+    {"on_turn_done", OnTurnDone, METH_O, "The task of an execution is done."},
+    {"cancel_call", CancelCall, METH_O, "cancel_call(id): nobody waits for the call's future any more."},
+    {"report_readiness", ReportReadiness, METH_VARARGS,
+     "report_readiness(check, ready, reason): what the model's hook says."},
+    {"ask", WithKeywords(Ask), METH_VARARGS | METH_KEYWORDS,
+     "ask(topic, text, attachments=None, wait=True): asks the server something. Returns the text of its "
+     "answer, "
+     "or None without waiting for one; raises TritonModelException with the server's text. Any thread."},
     {"log", Log, METH_VARARGS, "log(level, file, line, text): a line in the server's log."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
@@ -252,17 +392,26 @@ bool LoadHelpers() {
   state.execute_name = PyUnicode_InternFromString("execute");
   Ref types = Ref::Steal(PyImport_ImportModule("types"));
   Ref json = Ref::Steal(PyImport_ImportModule("json"));
-  if (!state.dtype_name || !state.execute_name || !types || !json) return false;
+  Ref asyncio = Ref::Steal(PyImport_ImportModule("asyncio"));
+  if (!state.dtype_name || !state.execute_name || !types || !json || !asyncio) return false;
+  state.get_running_loop = PyObject_GetAttrString(asyncio.get(), "get_running_loop");
   state.coroutine_type = PyObject_GetAttrString(types.get(), "CoroutineType");
   state.json_dumps = PyObject_GetAttrString(json.get(), "dumps");
   state.json_dumps_options = Py_BuildValue("{s:(ss),s:O}", "separators", ",", ":", "ensure_ascii", Py_False);
-  return state.coroutine_type && state.json_dumps && state.json_dumps_options;
+  return state.get_running_loop && state.coroutine_type && state.json_dumps && state.json_dumps_options;
+}
+
+bool LoadOwnFunctions(PyObject* module) {
+  PythonState& state = State();
+  state.on_first_steps = PyObject_GetAttrString(module, "on_first_steps");
+  state.on_turn_done = PyObject_GetAttrString(module, "on_turn_done");
+  return state.on_first_steps && state.on_turn_done;
 }
 
 int Exec(PyObject* module) {
-  const bool ok = LoadHelpers() && LoadNumpy() && AddModelException(module) && AddMemoryType(module) &&
-                  AddTensorType(module) && AddRequestType(module) && AddResponseTypes(module) &&
-                  AddSenderType(module);
+  const bool ok = LoadHelpers() && LoadOwnFunctions(module) && LoadNumpy() && AddModelException(module) &&
+                  AddMemoryType(module) && AddTensorType(module) && AddRequestType(module) &&
+                  AddResponseTypes(module) && AddSenderType(module) && AddIteratorType(module);
   return ok ? 0 : -1;
 }
 

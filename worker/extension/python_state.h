@@ -21,6 +21,7 @@ struct PythonState {
   PyTypeObject* response_type = nullptr;
   PyTypeObject* error_type = nullptr;
   PyTypeObject* sender_type = nullptr;
+  PyTypeObject* iterator_type = nullptr;
   PyObject* model_exception = nullptr;  // TritonModelException
   PyObject* error_code_type = nullptr;  // TritonError's enum
   std::array<PyObject*, 8> error_codes{};
@@ -31,11 +32,16 @@ struct PythonState {
   PyObject* ascontiguousarray = nullptr;
   std::array<PyObject*, kDataTypeCount> dtypes{};  // null where numpy has none
   PyObject* coroutine_type = nullptr;
+  PyObject* get_running_loop = nullptr;  // asyncio's
+  PyObject* call_future = nullptr;       // braid_worker.futures
+  PyObject* settle_future = nullptr;
   PyObject* json_dumps = nullptr;
   PyObject* json_dumps_options = nullptr;
 
   PyObject* dtype_name = nullptr;  // interned "dtype"
   PyObject* execute_name = nullptr;
+  PyObject* on_first_steps = nullptr;  // functions of the module
+  PyObject* on_turn_done = nullptr;
 
   // Set once the channel is open; null in a plain interpreter. Never freed: its threads end with the process.
   Worker* worker = nullptr;

@@ -11,6 +11,9 @@
 namespace braid {
 namespace {
 
+constexpr uint64_t kReleaseAll = 1;
+constexpr uint64_t kReleaseReschedule = 2;
+
 PyRequest& Self(PyObject* self) { return ValueOf<PyRequest>(self); }
 
 int RaiseBadArguments() {
@@ -199,7 +202,13 @@ PyObject* Trace(PyObject* self, PyObject*) {
   if (!trace) {
     Ref module = Ref::Steal(PyImport_ImportModule("c_python_backend_utils"));
     if (!module) return nullptr;
-    trace = Ref::Steal(PyObject_CallMethod(module.get(), "InferenceTrace", nullptr));
+    const PyRequest& request = Self(self);
+    Ref context =
+        request.trace_context.empty() ? Ref::Share(Py_None) : Ref::Steal(NewText(request.trace_context));
+    if (!context) return nullptr;
+    const uint64_t id = request.open ? request.open->id() : 0;
+    trace = Ref::Steal(PyObject_CallMethod(module.get(), "InferenceTrace", "OK", context.get(),
+                                           static_cast<unsigned long long>(id)));
     if (!trace) return nullptr;
   }
   return trace.NewOrNone();
@@ -229,39 +238,44 @@ PyObject* SetReleaseFlags(PyObject* self, PyObject* flags) {
   }
   uint64_t number = 0;
   if (!TakeUnsigned(flags, "flags", UINT32_MAX, number)) return nullptr;
-  if (number == 1) Py_RETURN_NONE;
-  if (number == 2) {
-    return RaiseModelException(
-        "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured "
-        "to handle such a flag.");
+  if (number != kReleaseAll && number != kReleaseReschedule) {
+    return RaiseModelException("Unsupported release flags " + std::to_string(number) + ".");
   }
-  return RaiseModelException("Unsupported release flags " + std::to_string(number) + ".");
+  OpenRequest& open = *Self(self).open;
+  if (open.released()) {
+    return RaiseModelException("Release flags can only be set before `execute` has returned.");
+  }
+  open.set_reschedules(number == kReleaseReschedule);
+  Py_RETURN_NONE;
 }
 
-PyObject* RefuseCall() {
-  const Worker* worker = State().worker;
-  if (worker == nullptr || !worker->serving()) {
-    return RaiseModelException("BLS is only supported during the 'execute' function.");
-  }
-  return RaiseModelException("BLS is not available yet in this version of Braid.");
-}
-
-bool ParseCall(PyObject* args, PyObject* kwargs, const char* format) {
+bool ParseCall(PyObject* args, PyObject* kwargs, const char* format, int& decoupled) {
   static const char* names[] = {"decoupled", nullptr};
-  int decoupled = 0;
   return PyArg_ParseTupleAndKeywords(args, kwargs, format, const_cast<char**>(names), &decoupled) != 0;
 }
 
-PyObject* Exec(PyObject*, PyObject* args, PyObject* kwargs) {
-  return ParseCall(args, kwargs, "|p:exec") ? RefuseCall() : nullptr;
+// Null with an exception set when calls are not allowed now.
+Calls* TheCalls() {
+  Worker* worker = State().worker;
+  if (worker != nullptr && worker->serving()) return &worker->calls();
+  RaiseModelException("BLS is only supported during the 'execute' function.");
+  return nullptr;
 }
 
-PyObject* AsyncExec(PyObject*, PyObject* args, PyObject* kwargs) {
-  if (!ParseCall(args, kwargs, "|p:async_exec")) return nullptr;
-  Ref asyncio = Ref::Steal(PyImport_ImportModule("asyncio"));
-  if (!asyncio) return nullptr;
-  Ref loop = Ref::Steal(PyObject_CallMethod(asyncio.get(), "get_running_loop", nullptr));
-  return loop ? RefuseCall() : nullptr;
+PyObject* Exec(PyObject* self, PyObject* args, PyObject* kwargs) {
+  int decoupled = 0;
+  if (!ParseCall(args, kwargs, "|p:exec", decoupled)) return nullptr;
+  Calls* calls = TheCalls();
+  return calls != nullptr ? calls->Exec(Self(self), decoupled != 0) : nullptr;
+}
+
+PyObject* AsyncExec(PyObject* self, PyObject* args, PyObject* kwargs) {
+  int decoupled = 0;
+  if (!ParseCall(args, kwargs, "|p:async_exec", decoupled)) return nullptr;
+  Ref loop = Ref::Steal(PyObject_CallObject(State().get_running_loop, nullptr));
+  if (!loop) return nullptr;
+  Calls* calls = TheCalls();
+  return calls != nullptr ? calls->AsyncExec(Self(self), decoupled != 0, loop.get()) : nullptr;
 }
 
 template <class Function>
@@ -306,7 +320,7 @@ OpenRequest::~OpenRequest() {
 
 bool OpenRequest::is_cancelled() {
   if (done_ || slot_ >= ChannelHeader::kCancelSlots) return was_cancelled_;
-  return worker_.connection().header().cancelled[slot_].load(std::memory_order_acquire) != 0;
+  return worker_.header().cancelled[slot_].load(std::memory_order_acquire) != 0;
 }
 
 void OpenRequest::Finish() {
@@ -317,7 +331,7 @@ void OpenRequest::Finish() {
 
 bool OpenRequest::Wants(PyObject* name) const {
   if (requested_.empty()) {
-    const int found = PySet_Contains(worker_.outputs().get(), name);
+    const int found = PySet_Contains(worker_.model().outputs.get(), name);
     if (found < 0) PyErr_Clear();
     return found == 1;
   }
@@ -330,7 +344,7 @@ bool OpenRequest::Wants(PyObject* name) const {
 }
 
 PyObject* OpenRequest::RequestedOutputs() const {
-  return requested_.empty() ? PySet_New(worker_.outputs().get()) : NewSet(requested_);
+  return requested_.empty() ? PySet_New(worker_.model().outputs.get()) : NewSet(requested_);
 }
 
 bool AddRequestType(PyObject* module) {

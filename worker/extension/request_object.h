@@ -39,6 +39,18 @@ class OpenRequest {
   // No response may follow.
   bool closed() const { return closed_; }
   void Close() { closed_ = true; }
+  // What the model wants when its execution returns: that the request comes again.
+  bool released() const { return released_; }
+  bool reschedules() const { return reschedules_; }
+  void set_reschedules(bool reschedules) { reschedules_ = reschedules; }
+  // The execution returns: nothing can be wanted any more.
+  bool TakeRelease() {
+    released_ = true;
+    return reschedules_;
+  }
+  // Why a request that nobody has answered fails.
+  const char* abandoned_because() const { return abandoned_because_; }
+  void set_abandoned_because(const char* text) { abandoned_because_ = text; }
   // The server has the last response: it may give the cancel slot to another request.
   bool done() const { return done_; }
   void Finish();
@@ -50,6 +62,11 @@ class OpenRequest {
   std::vector<std::string> requested_;  // empty: all outputs of the model
   size_t responses_ = 0;
   bool closed_ = false;
+  bool released_ = false;
+  bool reschedules_ = false;
+  const char* abandoned_because_ =
+      "the model let go of the request without a response: execute returned None for it, and its response "
+      "sender is gone.";
   bool done_ = false;
   bool was_cancelled_ = false;  // once done_
 };
@@ -64,11 +81,12 @@ struct PyRequest {
   uint32_t flags = 0;
   uint64_t timeout_us = 0;
   std::string parameters_json;
+  std::string trace_context;
+  Ref trace;  // InferenceTrace, or nothing yet
   // Of a request that a model made.
   std::vector<std::string> requested_outputs;
   std::string model_name;
   int64_t model_version = -1;
-  Ref trace;
 };
 
 bool AddRequestType(PyObject* module);

@@ -167,6 +167,8 @@ StatusCode StatusCodeOf(const PyError& error) {
   return static_cast<StatusCode>(code + 1);
 }
 
+PyObject* ErrorCodeOf(StatusCode code) { return State().error_codes[static_cast<size_t>(code) - 1]; }
+
 bool EncodeParameters(PyObject* parameters, Ref& json) {
   if (parameters == Py_None) return true;
   if (!PyDict_Check(parameters)) {

@@ -22,6 +22,8 @@ struct PyResponse {
 bool AddResponseTypes(PyObject* module);
 
 StatusCode StatusCodeOf(const PyError& error);
+// The member of TritonError's enum. REQUIRES: not kOk.
+PyObject* ErrorCodeOf(StatusCode code);
 
 // Encodes a dict of parameters, or None, as JSON. False with an exception set.
 bool EncodeParameters(PyObject* parameters, Ref& json);

@@ -17,7 +17,7 @@ const char* Refusal(const OpenRequest* open, bool has_response, long flags) {
   if (open == nullptr) {
     return "Unable to send response. Response sender has no reference to the decoupled state of the model.";
   }
-  if (!open->worker().decoupled()) {
+  if (!open->worker().model().decoupled) {
     if (has_response && open->responses() != 0) {
       return "Unable to send response. Non-decoupled model cannot send more than one response.";
     }
@@ -55,8 +55,7 @@ PyObject* Send(PyObject* self, PyObject* args, PyObject* kwargs) {
   const std::shared_ptr<OpenRequest> open = ValueOf<PySender>(self).open;
   if (const char* refusal = Refusal(open.get(), has_response, flags)) return RaiseModelException(refusal);
   Worker& worker = open->worker();
-  // An early look, before anything changes: it is Send() that refuses for good.
-  if (worker.connection().forked()) {
+  if (worker.forked()) {
     return RaiseModelException(
         "Unable to send response. This process was forked from the model's, which alone can answer.");
   }
@@ -69,7 +68,7 @@ PyObject* Send(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   OutgoingResponse out;
   if (!worker.Prepare(*open, response, out)) return nullptr;
-  out.message.final = flags == kFinal || !worker.decoupled();
+  out.message.final = flags == kFinal || !worker.model().decoupled;
   open->CountResponse();
   if (flags == kFinal) open->Close();
   if (!worker.SendResponse(*open, out)) return nullptr;

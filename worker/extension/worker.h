@@ -1,17 +1,26 @@
-// Worker: the run loop. It answers the server's messages one after the other, on the main thread of Python.
+// Worker: the conversation with the server, and the run loop of Python's main thread. It answers the server's
+// messages one after the other; executions of a model whose execute() is a coroutine function overlap as far
+// as the model's mode allows.
+//
+// The main thread sleeps on the channel's futex as long as the model has no event loop, and in its event loop
+// from then on, so that tasks of user code go on between executions.
 //
 // The GIL guards it. The host is the Python side of it (braid_worker/host.py): what happens seldom is done
 // there.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ipc/messages.h"
+#include "worker/extension/calls.h"
 #include "worker/extension/connection.h"
+#include "worker/extension/inbox.h"
 #include "worker/extension/py.h"
 #include "worker/extension/request_object.h"
 #include "worker/extension/response_object.h"
@@ -25,24 +34,51 @@ struct OutgoingResponse {
   std::vector<Ref> holds;
 };
 
+// What the host says of the model it has made.
+struct ModelFacts {
+  Ref model;
+  Ref outputs;  // frozenset of the configured outputs' names
+  std::string model_file;
+  std::string instance_name;
+  bool decoupled = false;
+  bool iterative = false;  // requests may be rescheduled
+  bool coroutine = false;  // execute() is a coroutine function
+};
+
 class Worker {
  public:
-  explicit Worker(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
+  explicit Worker(std::unique_ptr<Connection> connection);
 
   Connection& connection() { return *connection_; }
-  const std::string& instance_name() const { return instance_name_; }
-  bool decoupled() const { return decoupled_; }
+  Inbox& inbox() { return *inbox_; }
+  Calls& calls() { return calls_; }
+  const ModelFacts& model() const { return model_; }
   // Between a model's initialize() and its finalize().
   bool serving() const { return serving_; }
-  const Ref& outputs() const { return outputs_; }
+  // To be called in the child after a fork: what the parent's threads have left is let go of.
+  void AfterForkInChild();
+  // Whether this is such a child: the requests are its parent's to answer.
+  bool forked() const { return inherited_ != nullptr; }
+  // In such a child, starts a conversation of its own with the server, unless there is one. For calls,
+  // questions and log lines. Waits, for some seconds at most. Errors: UNAVAILABLE.
+  Status EnsureConversation();
+  // Of the worker's channel, in its children too.
+  const ChannelHeader& header() const { return *header_; }
 
-  // Says what is loaded; called by the host before it answers a load.
-  void SetModel(PyObject* model, std::string model_file, std::string instance_name, PyObject* outputs,
-                bool decoupled);
+  // Called by the host before it answers a load.
+  void SetModel(ModelFacts facts) { model_ = std::move(facts); }
+  // The model's event loop, as soon as there is one.
+  void SetLoop(PyObject* loop) { loop_ = Ref::Share(loop); }
 
   // Runs until the server says to end, or the conversation is broken (then with an exception set). `host` has
   // the methods of braid_worker.host.Host.
   bool Run(PyObject* host);
+  // Called back by the event loop: the channel has something; a second is over; the first steps of new tasks
+  // are done; the task of an execution is done.
+  void OnWake();
+  void OnTimer();
+  void OnFirstSteps();
+  void OnTurnDone(PyObject* task);
 
   // Fills a message from a response object, pruned to what the request wants. Large outputs are copied to
   // where the server finds them. False with an exception set.
@@ -55,37 +91,90 @@ class Worker {
   void FailAbandoned(OpenRequest& request);
 
   void SendLog(uint8_t level, std::string_view file, uint32_t line, std::string_view text);
+  void SendReadiness(uint64_t check_id, bool ready, std::string_view reason);
+  // Asks the server something and waits for the answer, if there is to be one: a str; None without one. Null
+  // with an exception set.
+  PyObject* Ask(AskMessage& message, bool wait);
+
+  // A tensor without a name, from a message. Memory that the server lends is added to `lendings`, if given.
+  // Null with an exception set.
+  PyObject* MakeTensor(const TensorMessage& message, std::vector<std::shared_ptr<Lending>>* lendings);
+  // Puts bytes where the server finds them, see Connection::Place().
+  Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
+  // Sends what user code has encoded; what it has let go of goes along.
+  Status Send(std::span<const std::byte> message);
+  // Does what others have left to do for holders of the GIL.
+  void DoChores();
+
+  // The execution that waits for what the calling thread does; 0 for none.
+  uint64_t BlockedExecution() const;
+  // Whether `loop` is the model's, whose thread reads the channel itself.
+  bool IsModelLoop(PyObject* loop) const { return !forked() && loop_.get() == loop; }
+  // Whether the model's loop runs on this thread.
+  bool InModelLoop() const { return in_loop_ && std::this_thread::get_id() == main_thread_; }
 
  private:
   struct Turn;
 
-  bool HandleMessage(PyObject* host, bool& ended);
-  bool HandleLoad(PyObject* host, bool& ended);
-  bool HandleExecute(PyObject* host);
-  bool HandleFinalize(PyObject* host);
+  std::unique_ptr<Inbox> MakeInbox();
 
-  PyObject* MakeTensor(const TensorMessage& message, Turn& turn);
+  // --- The run loop
+  bool Advance();
+  bool Idle();
+  bool IdleInLoop();
+  void SetTimer();
+  void LeaveLoopWith(bool failed);
+  bool HandleMessage();
+  bool HandleLoad();
+  bool HandleFinalize();
+
+  // --- Executions
+  bool HandleExecute();
+  bool MakeTurn(Turn& turn);
   PyObject* MakeRequest(const RequestMessage& message, Turn& turn);
-  bool CallExecute(PyObject* host, Turn& turn);
+  bool CallExecute(Turn& turn);
+  bool StartTask(Turn& turn, Ref coroutine);
+  bool FinishTurn(Turn& turn, bool called);
+  bool Reply(Turn& turn);
   bool CheckResult(Turn& turn);
+  bool CheckItem(Turn& turn, size_t i, PyObject* item);
   bool Collect(Turn& turn);
   bool PrepareResponse(OpenRequest& request, PyObject* response, OutgoingResponse& out, Turn* turn);
   bool FailResponse(OutgoingResponse& out, const Status& status);
   void Settle(Turn& turn);
   void FailAll(Turn& turn, const std::string& detail);
-  std::string DescribeException(PyObject* host);
+  std::string DescribeException();
+  bool SendStarted();
 
-  const std::unique_ptr<Connection> connection_;
-  Ref model_;
-  Ref outputs_;  // frozenset of the configured outputs' names
-  std::string model_file_;
-  std::string instance_name_;
-  bool decoupled_ = false;
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Inbox> inbox_;
+  const ChannelHeader* const header_;
+  Channel* inherited_ = nullptr;  // the worker's, in a forked child; never closed
+  size_t arena_keep_bytes_ = 0;   // 0: the arena's own default
+  Calls calls_;
+  ModelFacts model_;
+  Ref host_;
+  Ref loop_;
+  std::thread::id main_thread_;
   bool serving_ = false;
+  bool ended_ = false;
+
+  // In the event loop.
+  bool in_loop_ = false;
+  bool timer_set_ = false;
+  Ref failure_;  // the exception that Run() is to raise
+
+  // The main thread's messages that have to wait for the end of turn_.
+  std::deque<std::vector<std::byte>> held_;
+  std::unique_ptr<Turn> turn_;  // of a model that is not decoupled, whose task is not done
+  struct Started;
+  std::vector<Started> started_;  // of decoupled models: their tasks have yet to make their first steps
+  uint64_t current_execution_ = 0;
 
   // Reused from message to message.
   std::vector<std::byte> received_;
   std::vector<std::byte> outgoing_;
+  std::vector<std::byte> response_;
   ExecuteMessage execute_;
   // The names of inputs, which are the same each time, by their place in the request.
   struct CachedName {
@@ -97,5 +186,9 @@ class Worker {
 
 // Reads the exception that is set, and clears it: "{type}: {message}".
 std::string TakeExceptionText();
+// Takes the exception that is set, with its traceback.
+Ref TakeException();
+// Raises RuntimeError about a server that does not keep the rules.
+void RaiseBroken(std::string_view what);
 
 }  // namespace braid

@@ -40,7 +40,7 @@ def model(worker, tmp_path):
     """Writes a model's file and loads it: model(source, outputs=[...]) -> Worker."""
     counter = iter(range(100))
 
-    def make(source, outputs=("OUT",), expect_ok=True, policy=None, files=None, **options):
+    def make(source, outputs=("OUT",), expect_ok=True, policy=None, files=None, config=None, **options):
         name = f"model{next(counter)}"
         folder = tmp_path / name
         (folder / "1").mkdir(parents=True)
@@ -48,6 +48,7 @@ def model(worker, tmp_path):
         for file, text in (files or {}).items():
             (folder / "1" / file).write_text(textwrap.dedent(text))
         config = {
+            **(config or {}),
             "name": name,
             "max_batch_size": 8,
             "input": [],

@@ -134,6 +134,7 @@ bool BuildExecute(Standin& standin, uint64_t id, PyObject* requests, ExecuteMess
     request.flags = static_cast<uint32_t>(Number(fields, "flags", 0));
     request.timeout_us = Number(fields, "timeout", 0);
     request.parameters_json = Text(fields, "parameters");
+    request.trace_context = Text(fields, "trace");
     request.cancel_slot = static_cast<uint32_t>(Number(fields, "cancel_slot", kNoCancelSlot));
     if (PyObject* outputs = PyDict_GetItemString(fields, "outputs")) {
       for (Py_ssize_t k = 0; k < PyList_Size(outputs); ++k) {
@@ -160,6 +161,58 @@ PyObject* Execute(PyObject*, PyObject* args) {
   if (!BuildExecute(*Get(capsule), id, requests, execute)) return nullptr;
   std::vector<std::byte> message;
   Encode(message, execute);
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// respond(channel, call, {"final", "has_response", "code", "error", "parameters", "outputs": [tensor, ...]})
+PyObject* Respond(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long id = 0;
+  PyObject* fields = nullptr;
+  if (!PyArg_ParseTuple(args, "OKO!", &capsule, &id, &PyDict_Type, &fields)) return nullptr;
+  ResponseMessage response;
+  response.request_id = id;
+  response.final = Number(fields, "final", 1) != 0;
+  response.has_response = Number(fields, "has_response", 1) != 0;
+  response.code = static_cast<StatusCode>(Number(fields, "code", 0));
+  response.error = Text(fields, "error");
+  response.parameters_json = Text(fields, "parameters");
+  RequestMessage tensors;
+  if (PyObject* outputs = PyDict_GetItemString(fields, "outputs")) {
+    for (Py_ssize_t k = 0; k < PyList_Size(outputs); ++k) {
+      if (!AddInput(*Get(capsule), PyList_GetItem(outputs, k), tensors)) return nullptr;
+    }
+  }
+  response.outputs = std::move(tensors.inputs);
+  std::vector<std::byte> message;
+  EncodeCallResponse(message, response);
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* Answer(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long id = 0;
+  int code = 0;
+  const char* text = nullptr;
+  if (!PyArg_ParseTuple(args, "OKis", &capsule, &id, &code, &text)) return nullptr;
+  AnswerMessage answer;
+  answer.ask_id = id;
+  answer.code = static_cast<StatusCode>(code);
+  (code == 0 ? answer.text : answer.error) = text;
+  std::vector<std::byte> message;
+  Encode(message, answer);
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* CheckReady(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long id = 0;
+  if (!PyArg_ParseTuple(args, "OK", &capsule, &id)) return nullptr;
+  std::vector<std::byte> message;
+  Encode(message, CheckReadyMessage{id});
   if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
   Py_RETURN_NONE;
 }
@@ -219,9 +272,10 @@ bool TakeBytes(Standin& standin, const TensorMessage& tensor, std::string& out) 
   return false;
 }
 
-PyObject* ResponseDict(Standin& standin, const ResponseMessage& response) {
-  Ref outputs = Ref::Steal(PyDict_New());
-  for (const TensorMessage& tensor : response.outputs) {
+// {name: (type, shape, bytes, place)}
+PyObject* TensorsDict(Standin& standin, const std::vector<TensorMessage>& tensors) {
+  Ref dict = Ref::Steal(PyDict_New());
+  for (const TensorMessage& tensor : tensors) {
     std::string bytes;
     if (!TakeBytes(standin, tensor, bytes)) return nullptr;
     Ref shape = Ref::Steal(PyTuple_New(static_cast<Py_ssize_t>(tensor.shape.size())));
@@ -232,14 +286,45 @@ PyObject* ResponseDict(Standin& standin, const ResponseMessage& response) {
         Ref::Steal(Py_BuildValue("(iOy#i)", static_cast<int>(tensor.type), shape.get(), bytes.data(),
                                  static_cast<Py_ssize_t>(bytes.size()), static_cast<int>(tensor.place)));
     Ref name = Ref::Steal(NewText(tensor.name));
-    if (!value || !name || PyDict_SetItem(outputs.get(), name.get(), value.get()) != 0) return nullptr;
+    if (!value || !name || PyDict_SetItem(dict.get(), name.get(), value.get()) != 0) return nullptr;
   }
+  return dict.Release();
+}
+
+PyObject* ResponseDict(Standin& standin, const ResponseMessage& response) {
+  Ref outputs = Ref::Steal(TensorsDict(standin, response.outputs));
+  if (!outputs) return nullptr;
   return Py_BuildValue(
       "{s:K,s:O,s:O,s:i,s:s#,s:s#,s:O}", "id", static_cast<unsigned long long>(response.request_id), "final",
       response.final ? Py_True : Py_False, "has_response", response.has_response ? Py_True : Py_False, "code",
       static_cast<int>(response.code), "error", response.error.data(),
       static_cast<Py_ssize_t>(response.error.size()), "parameters", response.parameters_json.data(),
       static_cast<Py_ssize_t>(response.parameters_json.size()), "outputs", outputs.get());
+}
+
+PyObject* CallDict(Standin& standin, const CallMessage& call) {
+  const RequestMessage& request = call.request;
+  Ref inputs = Ref::Steal(TensorsDict(standin, request.inputs));
+  Ref outputs = Ref::Steal(PyList_New(0));
+  if (!inputs) return nullptr;
+  for (std::string_view output : request.requested_outputs) {
+    Ref name = Ref::Steal(NewText(output));
+    if (!name || PyList_Append(outputs.get(), name.get()) != 0) return nullptr;
+  }
+  const auto* number = std::get_if<uint64_t>(&request.correlation_id);
+  Ref correlation =
+      Ref::Steal(number != nullptr ? PyLong_FromUnsignedLongLong(*number)
+                                   : NewText(std::get<std::string_view>(request.correlation_id)));
+  const auto text = [](std::string_view view) { return Ref::Steal(NewText(view)); };
+  return Py_BuildValue("{s:s,s:K,s:O,s:L,s:K,s:K,s:O,s:O,s:O,s:I,s:K,s:O,s:O,s:O}", "type", "call", "id",
+                       static_cast<unsigned long long>(request.id), "model", text(call.model_name).get(),
+                       "version", static_cast<long long>(call.model_version), "blocked",
+                       static_cast<unsigned long long>(call.blocked_execution), "traced",
+                       static_cast<unsigned long long>(call.traced_request), "decoupled",
+                       call.decoupled ? Py_True : Py_False, "request_id", text(request.request_id).get(),
+                       "correlation_id", correlation.get(), "flags", request.flags, "timeout",
+                       static_cast<unsigned long long>(request.timeout_us), "parameters",
+                       text(request.parameters_json).get(), "outputs", outputs.get(), "inputs", inputs.get());
 }
 
 PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
@@ -254,10 +339,11 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
     case MessageType::kLoaded: {
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return Raise("bad loaded");
-      return Py_BuildValue("{s:s,s:i,s:s#,s:s#}", "type", "loaded", "code", static_cast<int>(loaded.code),
-                           "error", loaded.error.data(), static_cast<Py_ssize_t>(loaded.error.size()),
-                           "config", loaded.auto_completed_config.data(),
-                           static_cast<Py_ssize_t>(loaded.auto_completed_config.size()));
+      return Py_BuildValue(
+          "{s:s,s:O,s:i,s:s#,s:s#}", "type", "loaded", "has_hook",
+          loaded.has_readiness_hook ? Py_True : Py_False, "code", static_cast<int>(loaded.code), "error",
+          loaded.error.data(), static_cast<Py_ssize_t>(loaded.error.size()), "config",
+          loaded.auto_completed_config.data(), static_cast<Py_ssize_t>(loaded.auto_completed_config.size()));
     }
     case MessageType::kExecuted: {
       ExecutedMessage executed;
@@ -267,10 +353,15 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
         Ref dict = Ref::Steal(ResponseDict(standin, response));
         if (!dict || PyList_Append(responses.get(), dict.get()) != 0) return nullptr;
       }
-      return Py_BuildValue("{s:s,s:K,s:(LLL),s:O}", "type", "executed", "id",
+      Ref rescheduled = Ref::Steal(PyList_New(0));
+      for (uint64_t id : executed.rescheduled) {
+        Ref number = Ref::Steal(PyLong_FromUnsignedLongLong(id));
+        if (!number || PyList_Append(rescheduled.get(), number.get()) != 0) return nullptr;
+      }
+      return Py_BuildValue("{s:s,s:K,s:(LLL),s:O,s:O}", "type", "executed", "id",
                            static_cast<unsigned long long>(executed.execution_id), "times",
                            executed.input_end_ns, executed.infer_end_ns, executed.output_end_ns, "responses",
-                           responses.get());
+                           responses.get(), "rescheduled", rescheduled.get());
     }
     case MessageType::kResponse: {
       ResponseMessage response;
@@ -284,6 +375,42 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
       return Py_BuildValue("{s:s,s:i,s:s#,s:I,s:s#}", "type", "log", "level", static_cast<int>(log.level),
                            "file", log.file.data(), static_cast<Py_ssize_t>(log.file.size()), "line",
                            log.line, "text", log.text.data(), static_cast<Py_ssize_t>(log.text.size()));
+    }
+    case MessageType::kCall: {
+      CallMessage call;
+      if (!Decode(message, call)) return Raise("bad call");
+      return CallDict(standin, call);
+    }
+    case MessageType::kCancelCall: {
+      CancelCallMessage cancel;
+      if (!Decode(message, cancel)) return Raise("bad cancellation");
+      return Py_BuildValue("{s:s,s:K}", "type", "cancel_call", "id",
+                           static_cast<unsigned long long>(cancel.call_id));
+    }
+    case MessageType::kAsk: {
+      AskMessage ask;
+      if (!Decode(message, ask)) return Raise("bad question");
+      Ref attachments = Ref::Steal(PyDict_New());
+      for (const AskMessage::Attachment& attachment : ask.attachments) {
+        Ref name = Ref::Steal(NewText(attachment.name));
+        Ref bytes =
+            Ref::Steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(attachment.bytes.data()),
+                                                 static_cast<Py_ssize_t>(attachment.bytes.size())));
+        if (!name || !bytes || PyDict_SetItem(attachments.get(), name.get(), bytes.get()) != 0)
+          return nullptr;
+      }
+      return Py_BuildValue("{s:s,s:K,s:i,s:s#,s:O}", "type", "ask", "id",
+                           static_cast<unsigned long long>(ask.ask_id), "topic", static_cast<int>(ask.topic),
+                           "text", ask.text.data(), static_cast<Py_ssize_t>(ask.text.size()), "attachments",
+                           attachments.get());
+    }
+    case MessageType::kReadiness: {
+      ReadinessMessage readiness;
+      if (!Decode(message, readiness)) return Raise("bad readiness");
+      return Py_BuildValue("{s:s,s:K,s:O,s:s#}", "type", "readiness", "id",
+                           static_cast<unsigned long long>(readiness.check_id), "ready",
+                           readiness.ready ? Py_True : Py_False, "reason", readiness.reason.data(),
+                           static_cast<Py_ssize_t>(readiness.reason.size()));
     }
     case MessageType::kFinalized:
       return Py_BuildValue("{s:s}", "type", "finalized");
@@ -372,6 +499,9 @@ PyMethodDef functions[] = {
     {"create", Create, METH_NOARGS, nullptr},
     {"load", Load, METH_VARARGS, nullptr},
     {"execute", Execute, METH_VARARGS, nullptr},
+    {"respond", Respond, METH_VARARGS, nullptr},
+    {"answer", Answer, METH_VARARGS, nullptr},
+    {"check_ready", CheckReady, METH_VARARGS, nullptr},
     {"finalize", Finalize, METH_O, nullptr},
     {"garbage", Garbage, METH_O, nullptr},
     {"cancel", Cancel, METH_VARARGS, nullptr},

@@ -106,7 +106,11 @@ class Worker:
                 return message
             (self.logs if message["type"] == "log" else self.stray).append(message)
 
-    def load(self, folder, config, auto_complete=False, model_file=None, **fields):
+    def load(self, folder, config, **options):
+        self.begin_load(folder, config, **options)
+        return self.receive("loaded")
+
+    def begin_load(self, folder, config, auto_complete=False, model_file=None, **fields):
         path = str(model_file or folder / "1" / "model.py")
         message = {
             "model_file": path,
@@ -122,7 +126,6 @@ class Worker:
             **fields,
         }
         standin.load(self.channel, auto_complete, message)
-        return self.receive("loaded")
 
     def send(self, *requests):
         """Starts an execution."""

@@ -5,12 +5,15 @@
 #include <string>
 
 #include "backends/python/worker_process.h"
+#include "serving/custom_metrics.h"
 
 namespace braid {
 
 // Blocks on user code. The JSON text of the completed configuration; empty when the model completes nothing.
-// Errors: those of user code with their texts; the worker died.
+// Errors: those of user code with their texts; the worker died. `metrics` are those that it may make
+// meanwhile; null for none.
 Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpawner& spawner,
-                                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns);
+                                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns,
+                                       CustomMetrics* metrics);
 
 }  // namespace braid

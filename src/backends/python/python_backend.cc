@@ -62,6 +62,7 @@ PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConf
 }  // namespace
 
 Result<std::unique_ptr<PythonBackend>> PythonBackend::Create(Options options, Logger& log) {
+  BRAID_CHECK(options.services != nullptr);
   BRAID_ASSIGN_OR_RETURN(auto reaper, ChildReaper::Create());
   BRAID_ASSIGN_OR_RETURN(auto pump, OutputPump::Create(log));
   return std::unique_ptr<PythonBackend>(
@@ -87,6 +88,7 @@ WorkerSpawner::Options PythonBackend::SpawnerOptions() const {
   spawner.python = options_.python;
   spawner.worker_directory = options_.worker_directory;
   spawner.start = options_.worker_start;
+  spawner.limits = options_.worker_limits;
   spawner.timeout_ns = options_.stub_timeout_seconds * 1'000'000'000;
   return spawner;
 }
@@ -106,9 +108,10 @@ Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocatio
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
   const PythonModelFacts facts = Facts(location, config, 0);
-  BRAID_ASSIGN_OR_RETURN(std::string json,
-                         AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                                            options_.stub_timeout_seconds * 1'000'000'000));
+  BRAID_ASSIGN_OR_RETURN(
+      std::string json,
+      AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
+                         options_.stub_timeout_seconds * 1'000'000'000, options_.services->custom_metrics));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
@@ -128,10 +131,10 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
   ModelLocation kept = location;
   kept.preparation.reset();  // the model lets go of its environment before its location
-  return std::unique_ptr<BackendModel>(
-      std::make_unique<PythonModel>(std::move(kept), Facts(location, *config, options_.memory_keep_bytes),
-                                    std::move(instances), segment_ids_, arena, std::move(environment),
-                                    *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
+  return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
+      std::move(kept), Facts(location, *config, options_.memory_keep_bytes), std::move(instances),
+      segment_ids_, arena, *options_.services, std::move(environment), *reaper_, log_,
+      options_.stub_timeout_seconds * 1'000'000'000));
 }
 
 }  // namespace braid

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/python/child_reaper.h"
 #include "backends/python/environment_store.h"
@@ -20,6 +21,7 @@ class PythonBackend final : public Backend {
     std::string python;            // path of the interpreter that runs models without their own
     std::string worker_directory;  // where braid_worker/ and the extension are
     WorkerStart worker_start = WorkerStart::kFork;
+    std::vector<WorkerLimit> worker_limits;
     int64_t stub_timeout_seconds = 30;  // from the start of a worker to its first message
     // Idle shared memory that a model keeps, and each of its workers, after a burst.
     uint64_t memory_keep_bytes = uint64_t{64} << 20;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
+#include "backends/python/parameters_json.h"
+#include "backends/python/worker_asks.h"
 #include "base/clock.h"
 #include "base/thread.h"
 
@@ -21,24 +22,6 @@ constexpr int64_t kIdleNs = kSecond;
 constexpr int64_t kProgressSeconds = 10;
 uint64_t RequestName(uint32_t slot, uint32_t generation) { return uint64_t{generation} << 32 | slot; }
 
-Parameters ParseParameters(std::string_view json) {
-  Parameters parameters;
-  const auto object = nlohmann::json::parse(json, nullptr, false);
-  if (!object.is_object()) return parameters;
-  for (const auto& [name, value] : object.items()) {
-    if (value.is_boolean()) {
-      parameters.emplace_back(name, value.get<bool>());
-    } else if (value.is_number_integer()) {
-      parameters.emplace_back(name, value.get<int64_t>());
-    } else if (value.is_number()) {
-      parameters.emplace_back(name, value.get<double>());
-    } else if (value.is_string()) {
-      parameters.emplace_back(name, value.get<std::string>());
-    }
-  }
-  return parameters;
-}
-
 }  // namespace
 
 int64_t RestartPauseNs(int failures) {
@@ -46,15 +29,18 @@ int64_t RestartPauseNs(int failures) {
   return std::min(kFirstPauseNs << doublings, kLongestPauseNs);
 }
 
-PythonInstance::PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, WorkerSpawner& spawner,
-                               ChildReaper& reaper, Arena& arena, Logger& log, int64_t sign_in_timeout_ns)
+PythonInstance::PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts,
+                               const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
+                               Arena& arena, Logger& log, int64_t sign_in_timeout_ns)
     : spec_(std::move(spec)),
       facts_(facts),
+      services_(services),
       spawner_(spawner),
       reaper_(reaper),
       arena_(arena),
       log_(log),
-      sign_in_timeout_ns_(sign_in_timeout_ns) {}
+      sign_in_timeout_ns_(sign_in_timeout_ns),
+      readiness_hook_(spec_.name) {}
 
 PythonInstance::~PythonInstance() { BRAID_CHECK(!thread_.joinable()); }
 
@@ -90,6 +76,14 @@ std::optional<std::string> PythonInstance::NotReadyReason() const {
   std::lock_guard lock(mutex_);
   if (accepting_) return std::nullopt;
   return reason_;
+}
+
+void PythonInstance::CheckReadiness(std::function<void(Readiness)> done) {
+  if (auto reason = NotReadyReason()) {
+    done({false, *std::move(reason)});
+  } else {
+    readiness_hook_.Ask(std::move(done), SteadyNowNs());
+  }
 }
 
 std::string PythonInstance::Progress() const {
@@ -137,6 +131,7 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
   outgoing_.execution_id = execution_id;
   outgoing_.requests.resize(execution.requests.size());
   std::vector<std::string> parameter_texts(execution.requests.size());
+  std::vector<std::string> trace_contexts;
   for (size_t i = 0; i < execution.requests.size(); ++i) {
     const InferenceRequest& request = *execution.requests[i];
     RequestMessage& message = outgoing_.requests[i];
@@ -152,6 +147,11 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
     message.timeout_us = request.timeout_us;
     if (!request.parameters.empty()) parameter_texts[i] = ParametersToJson(request.parameters);
     message.parameters_json = parameter_texts[i];
+    message.trace_context = {};
+    if (request.trace != nullptr) {
+      trace_contexts.resize(execution.requests.size());
+      message.trace_context = trace_contexts[i] = request.trace->context();
+    }
     message.cancel_slot = kNoCancelSlot;
     if (request.cancellation && slot < ChannelHeader::kCancelSlots) {
       message.cancel_slot = slot;
@@ -245,7 +245,7 @@ void PythonInstance::ReturnRefused() {
 Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                                     InferenceResponse& response) {
   if (message.code != StatusCode::kOk) response.status = Status(message.code, std::string(message.error));
-  if (!message.parameters_json.empty()) response.parameters = ParseParameters(message.parameters_json);
+  if (!message.parameters_json.empty()) response.parameters = ParametersFromJson(message.parameters_json);
   response.outputs.reserve(message.outputs.size());
   for (const TensorMessage& output : message.outputs) {
     Tensor& tensor = response.outputs.emplace_back();
@@ -346,6 +346,64 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
   return request;
 }
 
+// --- What user code asks for
+// -----------------------------------------------------------------------------------------
+
+std::shared_ptr<const CallChain> PythonInstance::ChainLocked(uint64_t blocked_execution) {
+  auto running = std::find_if(running_.begin(), running_.end(),
+                              [&](const Running& each) { return each.id == blocked_execution; });
+  if (running == running_.end() && loose_chain_) return loose_chain_;
+  if (running != running_.end() && running->chain) return running->chain;
+  auto chain = std::make_shared<CallChain>();
+  chain->model = facts_.model_name;
+  chain->instance = spec_.name;
+  if (running == running_.end()) return loose_chain_ = chain;
+  chain->blocked_instance = static_cast<const Instance*>(this);
+  for (uint32_t index : running->slots) {
+    const Slot& slot = slots_[index];
+    if (!slot.request || slot.execution_id != running->id || !slot.request->call_chain) continue;
+    const auto& parent = slot.request->call_chain;
+    if (std::find(chain->parents.begin(), chain->parents.end(), parent) == chain->parents.end())
+      chain->parents.push_back(parent);
+  }
+  running->chain = chain;
+  return chain;
+}
+
+Status PythonInstance::HandleCall(const CallMessage& message) {
+  makes_calls_.store(true, std::memory_order_relaxed);
+  std::shared_ptr<const CallChain> chain;
+  std::shared_ptr<RequestTrace> trace;
+  {
+    std::lock_guard lock(mutex_);
+    chain = ChainLocked(message.blocked_execution);
+    const auto index = static_cast<uint32_t>(message.traced_request);
+    if (message.traced_request != 0 && index < slots_.size() && slots_[index].request &&
+        slots_[index].generation == static_cast<uint32_t>(message.traced_request >> 32)) {
+      trace = slots_[index].request->trace;
+    }
+  }
+  return calls_->Begin(message, std::move(chain), trace.get());
+}
+
+Status PythonInstance::HandleKnock() {
+  makes_calls_.store(true, std::memory_order_relaxed);
+  // Their sockets come among the worker's segments.
+  BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
+  for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
+    if (!forks_) {
+      std::shared_ptr<const CallChain> chain;
+      {
+        std::lock_guard lock(mutex_);
+        chain = ChainLocked(0);
+      }
+      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, std::move(chain));
+    }
+    forks_->Admit(std::move(knocker));
+  }
+  return OkStatus();
+}
+
 Status PythonInstance::Handle(const std::vector<std::byte>& message) {
   const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
   switch (TypeOf(message)) {
@@ -368,10 +426,32 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
       memory_->OnRetire(segment);
       return OkStatus();
     }
+    case MessageType::kCall: {
+      CallMessage call;
+      return Decode(message, call) ? HandleCall(call) : malformed();
+    }
+    case MessageType::kCancelCall: {
+      CancelCallMessage cancel;
+      if (!Decode(message, cancel)) return malformed();
+      calls_->Cancel(cancel);
+      return OkStatus();
+    }
+    case MessageType::kReadiness: {
+      ReadinessMessage readiness;
+      if (!Decode(message, readiness)) return malformed();
+      readiness_hook_.OnAnswer(readiness);
+      return OkStatus();
+    }
     case MessageType::kLog: {
       LogMessage log;
       if (!Decode(message, log)) return malformed();
       WriteWorkerLog(log_, log);
+      return OkStatus();
+    }
+    case MessageType::kAsk: {
+      AskMessage ask;
+      if (!Decode(message, ask)) return malformed();
+      HandleAsk(services_, ask, worker_->channel(), metrics_.get());
       return OkStatus();
     }
     case MessageType::kFinalized:
@@ -391,8 +471,12 @@ Status PythonInstance::StartWorker() {
   {
     std::lock_guard lock(mutex_);
     memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);
+    calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
     worker_ = std::move(worker);
     next_execution_id_ = 1;
+  }
+  if (services_.custom_metrics != nullptr) {
+    metrics_ = services_.custom_metrics->Open();
   }
   const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
   int64_t next_report = kProgressSeconds;
@@ -404,12 +488,17 @@ Status PythonInstance::StartWorker() {
       std::lock_guard lock(mutex_);
       progress_ = std::move(text);
     }
+    if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
     std::lock_guard lock(mutex_);
     if (!stopping_ || SteadyNowNs() < stop_deadline_ns_) return OkStatus();
     return UnavailableError("the server stopped while instance '" + spec_.name + "' was initialising");
   };
   Status status = worker_->AwaitSignIn(sign_in_timeout_ns_, other);
-  if (status.ok()) status = worker_->Load(LoadMode::kInstance, facts_, spec_, other, still_loading).status();
+  if (status.ok()) {
+    auto loaded = worker_->Load(LoadMode::kInstance, facts_, spec_, other, still_loading);
+    status = loaded.status();
+    if (loaded.ok() && loaded->has_readiness_hook) readiness_hook_.Open(worker_->channel());
+  }
   if (!status.ok()) {
     worker_->EnsureDead();
     BuryWorker(status.message());
@@ -454,6 +543,16 @@ std::string PythonInstance::Serve() {
       next_idle = now + kIdleNs;
       on_idle_();
     }
+    const int64_t check_deadline = readiness_hook_.next_deadline_ns();
+    if (check_deadline <= now) {
+      readiness_hook_.Expire(now);
+    } else {
+      timeout = std::min(timeout, check_deadline - now);
+    }
+    if (worker_->channel()->TakeKnock()) {
+      if (Status handled = HandleKnock(); !handled.ok()) return handled.message();
+    }
+    if (calls_->stuck()) return "it does not read the responses to its calls";
     const bool dead = worker_->dead();
     switch (worker_->channel()->Receive(message, dead ? 0 : timeout)) {
       case Channel::Outcome::kMessage:
@@ -502,12 +601,18 @@ void PythonInstance::BuryWorker(const std::string& reason) {
   for (auto& execution : unstarted) {
     for (auto& request : execution->requests) forget(*request);
   }
+  metrics_.reset();
+  // Calls first: what their responses would lend has no taker any more.
+  forks_.reset();
+  calls_->Abandon();
   memory_->Abandon();
+  readiness_hook_.Close(reason);
   {
     std::unique_ptr<WorkerProcess> gone;
     std::lock_guard lock(mutex_);
     gone = std::move(worker_);
     memory_.reset();
+    calls_.reset();
   }
   const int64_t now = SteadyNowNs();
   for (Slot& slot : failed) {

@@ -18,8 +18,12 @@
 #include <thread>
 #include <vector>
 
+#include "backends/python/forked_children.h"
+#include "backends/python/readiness_hook.h"
+#include "backends/python/worker_calls.h"
 #include "backends/python/worker_memory.h"
 #include "backends/python/worker_process.h"
+#include "backends/python/worker_services.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "ipc/channel.h"
@@ -37,8 +41,9 @@ class PythonInstance final : public Instance {
  public:
   // All references outlive the instance. `sign_in_timeout_ns` bounds the time from the start of the process
   // to its first message; user code's `initialize` is not bounded.
-  PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, WorkerSpawner& spawner,
-                 ChildReaper& reaper, Arena& arena, Logger& log, int64_t sign_in_timeout_ns);
+  PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, const WorkerServices& services,
+                 WorkerSpawner& spawner, ChildReaper& reaper, Arena& arena, Logger& log,
+                 int64_t sign_in_timeout_ns);
   ~PythonInstance() override;
 
   // Starts the thread; `on_started` is called once on it: when the worker is initialised, or with what kept
@@ -52,10 +57,14 @@ class PythonInstance final : public Instance {
 
   const std::string& name() const override { return spec_.name; }
   bool passive() const override { return spec_.passive; }
+  bool makes_calls() const override { return makes_calls_.load(std::memory_order_relaxed); }
   void Execute(std::unique_ptr<Execution> execution) override;
 
   // Why the instance cannot run now; nothing when it can. Any thread.
   std::optional<std::string> NotReadyReason() const;
+  // Whether it is ready, its user code's is_ready() asked too. `done` is called once, perhaps before this
+  // returns, on any thread.
+  void CheckReadiness(std::function<void(Readiness)> done);
   // What the instance waits for while it starts, for progress reports.
   std::string Progress() const;
   // A segment of the arena is gone.
@@ -75,6 +84,7 @@ class PythonInstance final : public Instance {
     size_t requests = 0;
     int64_t compute_start_ns = 0;
     std::vector<uint32_t> slots;
+    std::shared_ptr<const CallChain> chain;  // of the calls that block it; made with the first
   };
 
   void Run();
@@ -85,6 +95,11 @@ class PythonInstance final : public Instance {
   std::string Serve();
   // Handles one message. Errors: the worker broke the rules.
   Status Handle(const std::vector<std::byte>& message);
+  Status HandleCall(const CallMessage& message);
+  // Forked processes of the worker ask for channels.
+  Status HandleKnock();
+  // The chain of a call that blocks an execution, or of one that blocks none.
+  std::shared_ptr<const CallChain> ChainLocked(uint64_t blocked_execution);
   Status HandleExecuted(const ExecutedMessage& message);
   Status HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned);
   // The request that the worker knows as `id`, out of its slot.
@@ -104,6 +119,7 @@ class PythonInstance final : public Instance {
 
   const PythonInstanceSpec spec_;
   const PythonModelFacts& facts_;
+  const WorkerServices& services_;
   WorkerSpawner& spawner_;
   ChildReaper& reaper_;
   Arena& arena_;
@@ -117,8 +133,13 @@ class PythonInstance final : public Instance {
   // Owned by the thread; `worker_` and `memory_` are changed with mutex_ held, so that others may look at it
   // with mutex_ held.
   std::unique_ptr<WorkerProcess> worker_;
-  std::shared_ptr<WorkerMemory> memory_;  // shared with the buffers that the worker lends
+  std::shared_ptr<WorkerMemory> memory_;   // shared with the buffers that the worker lends
+  std::shared_ptr<WorkerCalls> calls_;     // shared with the calls that have not ended
+  std::unique_ptr<ForkedChildren> forks_;  // made with the first
   bool finalized_ = false;
+  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to; the thread's alone
+  ReadinessHook readiness_hook_;
+  std::atomic<bool> makes_calls_{false};
 
   mutable std::mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
   // Guarded by mutex_.
@@ -129,7 +150,8 @@ class PythonInstance final : public Instance {
   std::string reason_;    // why not accepting
   std::string progress_;  // while starting
   uint64_t next_execution_id_ = 1;
-  std::deque<Running> running_;  // in the order of their ids
+  std::deque<Running> running_;                   // in the order of their ids
+  std::shared_ptr<const CallChain> loose_chain_;  // of all calls that block no execution
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;
   struct Refused {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 
 #include "base/clock.h"
+#include "serving/readiness_round.h"
 
 namespace braid {
 namespace {
@@ -16,15 +17,17 @@ constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 
 PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
                          std::vector<PythonInstanceSpec> instances, SegmentIds& ids,
-                         const Arena::Options& arena, std::shared_ptr<PythonEnvironment> environment,
-                         ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns)
+                         const Arena::Options& arena, const WorkerServices& services,
+                         std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
+                         int64_t sign_in_timeout_ns)
     : location_(std::move(location)),
       facts_(std::move(facts)),
+      log_(log),
       environment_(std::move(environment)),
       arena_(ids, arena) {
   for (PythonInstanceSpec& spec : instances) {
-    instances_.push_back(std::make_unique<PythonInstance>(std::move(spec), facts_, environment_->spawner(),
-                                                          reaper, arena_, log, sign_in_timeout_ns));
+    instances_.push_back(std::make_unique<PythonInstance>(
+        std::move(spec), facts_, services, environment_->spawner(), reaper, arena_, log, sign_in_timeout_ns));
   }
 }
 
@@ -85,6 +88,18 @@ Readiness PythonModel::readiness() const {
     if (auto reason = instance->NotReadyReason()) return {false, *reason};
   }
   return {};
+}
+
+void PythonModel::CheckReadiness(std::function<void(Readiness)> done) {
+  auto log_and_tell = [&log = log_, model = facts_.model_name, version = facts_.model_version,
+                       done = std::move(done)](Readiness readiness) {
+    if (!readiness.ready) {
+      BRAID_LOG_VERBOSE(log, "Model '{}' version {} is not ready: {}", model, version, readiness.reason);
+    }
+    done(std::move(readiness));
+  };
+  auto round = std::make_shared<ReadinessRound>(instances_.size(), std::move(log_and_tell));
+  for (auto& instance : instances_) instance->CheckReadiness(ReadinessRound::Answer(round));
 }
 
 void PythonModel::TrimArena() {

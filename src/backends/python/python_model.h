@@ -17,8 +17,9 @@ class PythonModel final : public BackendModel {
  public:
   // The references outlive the model and all its buffers.
   PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
-              SegmentIds& ids, const Arena::Options& arena, std::shared_ptr<PythonEnvironment> environment,
-              ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns);
+              SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
+              std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
+              int64_t sign_in_timeout_ns);
   ~PythonModel() override;
 
   BufferAllocator& input_allocator() override { return arena_; }
@@ -26,6 +27,7 @@ class PythonModel final : public BackendModel {
   Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>& progress) override;
   void Stop(int64_t deadline_ns) override;
   Readiness readiness() const override;
+  void CheckReadiness(std::function<void(Readiness)> done) override;
 
  private:
   // Gives idle memory of the inputs back to the system, and tells the workers.
@@ -33,6 +35,7 @@ class PythonModel final : public BackendModel {
 
   const ModelLocation location_;  // keeps temporary files
   const PythonModelFacts facts_;
+  Logger& log_;
   // Shared with the other models in it; let go in Stop(), on a thread that may wait for its files to go.
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;

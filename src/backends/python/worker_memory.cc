@@ -80,6 +80,8 @@ Status WorkerMemory::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor
   tensor.place = as.sole ? Place::kSenderMemory : Place::kSharedMemory;
   tensor.handle = {as.id, static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
   std::lock_guard lock(mutex_);
+  // Nobody would give it back.
+  if (abandoned_) return UnavailableError("the worker is gone");
   BRAID_RETURN_IF_ERROR(AnnounceLocked(segment, as));
   Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];
   // Two slices may begin at one place; the longer one holds for both.
@@ -93,6 +95,14 @@ Result<std::shared_ptr<WorkerSegment>> WorkerMemory::FindSegment(uint32_t id) {
   // The worker may use a name again.
   if (!known || known->memory() != memory) known = std::make_shared<WorkerSegment>(memory, arena_.ids());
   return known;
+}
+
+Status WorkerMemory::ReceiveSegments() {
+  for (;;) {
+    BRAID_ASSIGN_OR_RETURN(auto segment, channel_->ReceiveSegment(false));
+    if (!segment) return OkStatus();
+    worker_segments_.Add(std::move(segment));
+  }
 }
 
 void WorkerMemory::OnRetire(uint32_t segment) {

@@ -50,6 +50,8 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   // worker names what it must not; it is then to be ended.
   Result<Buffer> Take(const TensorMessage& tensor, Returned& returned);
 
+  // Takes what segments the worker has handed over until now. The receiving thread. Errors: as for Take().
+  Status ReceiveSegments();
   // The worker needs lent memory no more. The receiving thread. Errors: as for Take().
   Status OnRelease(const ReleaseMessage& message);
   // The worker names a segment of its own no more. The receiving thread.

@@ -122,9 +122,9 @@ Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other)
   }
 }
 
-Result<std::string> WorkerProcess::Load(LoadMode mode, const PythonModelFacts& facts,
-                                        const PythonInstanceSpec& spec, const OtherMessage& other,
-                                        const StillLoading& still_loading) {
+Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonModelFacts& facts,
+                                                  const PythonInstanceSpec& spec, const OtherMessage& other,
+                                                  const StillLoading& still_loading) {
   const std::string device = std::to_string(spec.device_id);
   LoadMessage load;
   load.mode = mode;
@@ -157,7 +157,7 @@ Result<std::string> WorkerProcess::Load(LoadMode mode, const PythonModelFacts& f
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return InternalError(DescribeDeath("its answer cannot be read"));
       if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
-      return std::string(loaded.auto_completed_config);
+      return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook};
     }
     if (dead_now) return InternalError(DescribeDeath(""));
     BRAID_RETURN_IF_ERROR(still_loading((SteadyNowNs() - start) / kSecond));

@@ -54,11 +54,16 @@ class WorkerProcess {
 
   // Waits for the worker's first message. Errors: it died, or took longer than `timeout_ns`.
   Status AwaitSignIn(int64_t timeout_ns, const OtherMessage& other);
+  // What the worker says once its model is loaded.
+  struct Answer {
+    std::string completed_config;  // of kAutoComplete, if any
+    bool has_readiness_hook = false;
+  };
+
   // Has the model imported and, by `mode`, initialised or completed. Waits as long as user code needs.
-  // Returns the completed configuration, if any. Errors: those of user code with their texts; the worker
-  // died.
-  Result<std::string> Load(LoadMode mode, const PythonModelFacts& facts, const PythonInstanceSpec& spec,
-                           const OtherMessage& other, const StillLoading& still_loading);
+  // Errors: those of user code with their texts; the worker died.
+  Result<Answer> Load(LoadMode mode, const PythonModelFacts& facts, const PythonInstanceSpec& spec,
+                      const OtherMessage& other, const StillLoading& still_loading);
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }
   bool dead() const;

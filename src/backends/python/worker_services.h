@@ -4,16 +4,33 @@
 // first model is loaded.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/status.h"
+#include "ipc/messages.h"
 #include "serving/catalog.h"
+#include "serving/custom_metrics.h"
 #include "serving/model_control.h"
 
 namespace braid {
 
+// What user code asks of the server (AskMessage) is answered by the handler of its topic.
+//
+// Called on the thread that receives from the worker, so it must not block; the message is gone when it
+// returns. It calls `answer` once, on any thread, with the JSON text that the topic calls for or with an
+// error; what comes after the worker has died is dropped.
+using AskAnswer = std::function<void(Result<std::string> answer)>;
+using AskHandler = std::function<void(const AskMessage& ask, AskAnswer answer)>;
+
 struct WorkerServices {
   // The servables that user code can call.
   const Catalog* catalog = nullptr;
-  // Loads and unloads models for user code.
-  ModelControl* model_control = nullptr;
+  // Topics without a handler are answered by UNSUPPORTED.
+  std::map<AskTopic, AskHandler> asks;
+  // The metrics that user code makes. Null: there are none, and what asks for them is refused.
+  CustomMetrics* custom_metrics = nullptr;
 };
 
 }  // namespace braid

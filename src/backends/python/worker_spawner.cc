@@ -209,6 +209,11 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Chan
     } else {
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnForked(name, worker_end, pipes));
     }
+    // Before the worker is sent its model.
+    if (Status limited = ApplyWorkerLimits(worker.pid, options_.limits); !limited.ok()) {
+      kill(worker.pid, SIGKILL);
+      return limited;
+    }
     if (Status watched = reaper_.Watch(worker.pid, std::move(on_exit)); !watched.ok()) {
       kill(worker.pid, SIGKILL);
       return watched;

@@ -16,6 +16,7 @@
 
 #include "backends/python/child_reaper.h"
 #include "backends/python/output_pump.h"
+#include "backends/python/worker_limits.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -33,6 +34,8 @@ class WorkerSpawner {
     WorkerStart start = WorkerStart::kFork;
     // "NAME=value" for all of the interpreter's processes; empty: the server's own variables.
     std::vector<std::string> environment;
+    // Of each worker, not of the warm process.
+    std::vector<WorkerLimit> limits;
     // How long an interpreter may take to come up.
     int64_t timeout_ns = 30'000'000'000;
   };

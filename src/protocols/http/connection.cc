@@ -163,6 +163,8 @@ void Connection::OnWritable() {
     FlushStream();
     return;
   }
+  // What waited may have left with the end of its answer, before this wait fired.
+  if (stage_ != Stage::kWriting) return;
   SetStage(stage_);
   if (Send() == Step::kMore) Pump();
 }

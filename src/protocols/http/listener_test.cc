@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/ioctl.h>
+
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -315,7 +318,7 @@ TEST_F(Listener, RefusesMalformedRequests) {
   EXPECT_EQ(large.Read()->status, 431);
   TestClient many = Connect();
   std::string fields = "GET / HTTP/1.1\r\n";
-  for (int i = 0; i < 300; ++i) fields += "X" + std::to_string(i) + ": y\r\n";
+  for (int i = 0; i < 300; ++i) fields.append("X").append(std::to_string(i)).append(": y\r\n");
   ASSERT_TRUE(many.Send(fields + "\r\n"));
   EXPECT_EQ(many.Read()->status, 431);
 }
@@ -425,6 +428,41 @@ TEST_F(Listener, KeepsPartsForASlowReader) {
   EXPECT_TRUE(client.Read()->body == sent);
   EXPECT_EQ(client.Request("POST", "/echo", "after")->body, "after");
   EXPECT_FALSE(held.cancellation->cancelled());
+}
+
+// The io thread is kept busy while a part waits, the client makes room for it, and the stream ends: the wait
+// for the socket is then still to fire, in the middle of the next request.
+TEST_F(Listener, ReadsTheNextRequestAfterAPartThatWaited) {
+  Start();
+  TestClient client = Connect();
+  client.SendRequest("POST", "/hold");
+  auto held = service_.Take();
+  held.exchange->BeginStream(StreamHead());
+  std::promise<void> release;
+  held.exchange->RunOnIoThread([busy = release.get_future().share()] { busy.wait(); });
+  const std::string part(size_t{256} << 10, 'x');
+  int parts = 0;
+  const auto arrived = [&client] {
+    int bytes = 0;
+    ::ioctl(client.fd(), FIONREAD, &bytes);
+    return static_cast<size_t>(bytes);
+  };
+  for (bool blocked = false; !blocked && parts < 200;) {
+    ASSERT_EQ(held.exchange->SendPart(part), HttpExchange::PartResult::kTaken);
+    ++parts;
+    const int64_t patience = SteadyNowNs() + kSecond / 20;
+    while (arrived() < static_cast<size_t>(parts) * part.size() && !blocked)
+      blocked = SteadyNowNs() > patience;
+  }
+  held.exchange->EndStream();
+  ASSERT_TRUE(client.ReadHead());
+  for (int i = 0; i < parts - 1; ++i) ASSERT_EQ(client.ReadChunk(), part);
+  client.Send("POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nab");
+  release.set_value();
+  EXPECT_EQ(client.ReadChunk(), part);
+  EXPECT_EQ(client.ReadChunk(), "");
+  client.Send("cde");
+  EXPECT_EQ(client.Read()->body, "abcde");
 }
 
 TEST_F(Listener, CutsOffAReaderForWhomTooMuchWaits) {

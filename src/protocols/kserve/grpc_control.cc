@@ -6,6 +6,7 @@
 #include "model_config.pb.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_statistics.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 namespace {
@@ -67,20 +68,35 @@ Status GrpcControl::ServerLive(const inference::ServerLiveRequest&, inference::S
   return OkStatus();
 }
 
-Status GrpcControl::ServerReady(const inference::ServerReadyRequest&,
-                                inference::ServerReadyResponse& response) {
-  response.set_ready(context_.control.server_ready());
-  return OkStatus();
+void GrpcControl::ServerReady(const inference::ServerReadyRequest&,
+                              Done<inference::ServerReadyResponse> done) {
+  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
+    inference::ServerReadyResponse response;
+    response.set_ready(ready);
+    done(std::move(response));
+  });
 }
 
-Status GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
-                               inference::ModelReadyResponse& response) {
-  BRAID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
+                             Done<inference::ModelReadyResponse> done) {
+  const auto version = ParseModelVersion(request.version());
+  if (!version.ok()) {
+    done(version.status());
+    return;
+  }
+  const auto answer = [done = std::move(done)](const Readiness& readiness) {
+    inference::ModelReadyResponse response;
+    response.set_ready(readiness.ready);
+    done(std::move(response));
+  };
   // Clients ask this to learn when a model has come or gone: one that is not there is not ready, which is no
   // error.
-  auto handle = CatalogReader(context_.catalog).Find(request.name(), version);
-  response.set_ready(handle.ok() && (*handle)->get().readiness().ready);
-  return OkStatus();
+  auto handle = CatalogReader(context_.catalog).Find(request.name(), *version);
+  if (handle.ok()) {
+    (*handle)->get().CheckReadiness(answer);
+  } else {
+    answer({false, ""});
+  }
 }
 
 Status GrpcControl::ServerMetadata(const inference::ServerMetadataRequest&,
@@ -91,14 +107,18 @@ Status GrpcControl::ServerMetadata(const inference::ServerMetadataRequest&,
   return OkStatus();
 }
 
-Status GrpcControl::HealthCheck(const grpc::health::v1::HealthCheckRequest& request,
-                                grpc::health::v1::HealthCheckResponse& response) {
+void GrpcControl::HealthCheck(const grpc::health::v1::HealthCheckRequest& request,
+                              Done<grpc::health::v1::HealthCheckResponse> done) {
+  using Response = grpc::health::v1::HealthCheckResponse;
   if (!request.service().empty() && request.service() != "inference.GRPCInferenceService") {
-    return NotFoundError("unknown service '" + request.service() + "'");
+    done(NotFoundError("unknown service '" + request.service() + "'"));
+    return;
   }
-  response.set_status(context_.control.server_ready() ? grpc::health::v1::HealthCheckResponse::SERVING
-                                                      : grpc::health::v1::HealthCheckResponse::NOT_SERVING);
-  return OkStatus();
+  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
+    Response response;
+    response.set_status(ready ? Response::SERVING : Response::NOT_SERVING);
+    done(std::move(response));
+  });
 }
 
 Status GrpcControl::ModelMetadata(const inference::ModelMetadataRequest& request,
@@ -298,8 +318,28 @@ Status GrpcControl::CudaSharedMemoryUnregister(const inference::CudaSharedMemory
   return CheckServing();
 }
 
-Status GrpcControl::TraceSetting(const inference::TraceSettingRequest&, inference::TraceSettingResponse&) {
-  return UnsupportedError("tracing is not supported by this server");
+Status GrpcControl::TraceSetting(const inference::TraceSettingRequest& request,
+                                 inference::TraceSettingResponse& response) {
+  const std::string& model = request.model_name();
+  BRAID_RETURN_IF_ERROR(CheckTraceModel(context_, model));
+  TraceChanges changes;
+  for (const auto& [key, value] : request.settings()) {
+    auto& values = changes[key];
+    // A setting without a value is reset.
+    if (value.value_size() > 0) values.emplace(value.value().begin(), value.value().end());
+  }
+  if (!changes.empty()) BRAID_RETURN_IF_ERROR(context_.tracer->Change(model, changes));
+  const TraceSettings settings = context_.tracer->Settings(model);
+  const auto add = [&](const char* key, const std::string& value) {
+    (*response.mutable_settings())[key].add_value(value);
+  };
+  for (const std::string& level : settings.levels()) add("trace_level", level);
+  add("trace_rate", std::to_string(settings.rate));
+  add("trace_count", std::to_string(settings.count));
+  add("log_frequency", std::to_string(settings.log_frequency));
+  add("trace_file", settings.file);
+  add("trace_mode", settings.mode);
+  return OkStatus();
 }
 
 }  // namespace braid

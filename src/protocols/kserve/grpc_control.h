@@ -2,6 +2,8 @@
 // and settings. Plain functions from message to message; nothing here knows of calls or queues. Any thread.
 #pragma once
 
+#include <functional>
+
 #include "base/status.h"
 #include "grpc_service.pb.h"
 #include "health.pb.h"
@@ -15,12 +17,17 @@ class GrpcControl {
 
   // These answer at once.
   Status ServerLive(const inference::ServerLiveRequest& request, inference::ServerLiveResponse& response);
-  Status ServerReady(const inference::ServerReadyRequest& request, inference::ServerReadyResponse& response);
-  Status ModelReady(const inference::ModelReadyRequest& request, inference::ModelReadyResponse& response);
   Status ServerMetadata(const inference::ServerMetadataRequest& request,
                         inference::ServerMetadataResponse& response);
-  Status HealthCheck(const grpc::health::v1::HealthCheckRequest& request,
-                     grpc::health::v1::HealthCheckResponse& response);
+
+  // User code may have a say in these: `done` is called once, perhaps before they return, perhaps later on
+  // any thread.
+  template <class Response>
+  using Done = std::function<void(Result<Response>)>;
+  void ServerReady(const inference::ServerReadyRequest& request, Done<inference::ServerReadyResponse> done);
+  void ModelReady(const inference::ModelReadyRequest& request, Done<inference::ModelReadyResponse> done);
+  void HealthCheck(const grpc::health::v1::HealthCheckRequest& request,
+                   Done<grpc::health::v1::HealthCheckResponse> done);
 
   // These look at many models, or make large messages.
   Status ModelMetadata(const inference::ModelMetadataRequest& request,
@@ -31,6 +38,8 @@ class GrpcControl {
   Status RepositoryIndex(const inference::RepositoryIndexRequest& request,
                          inference::RepositoryIndexResponse& response);
   Status LogSettings(const inference::LogSettingsRequest& request, inference::LogSettingsResponse& response);
+  Status TraceSetting(const inference::TraceSettingRequest& request,
+                      inference::TraceSettingResponse& response);
 
   // These block until the repository is done.
   Status RepositoryModelLoad(const inference::RepositoryModelLoadRequest& request,
@@ -51,9 +60,6 @@ class GrpcControl {
                                   inference::CudaSharedMemoryRegisterResponse& response);
   Status CudaSharedMemoryUnregister(const inference::CudaSharedMemoryUnregisterRequest& request,
                                     inference::CudaSharedMemoryUnregisterResponse& response);
-  // Refused: there are no traces.
-  Status TraceSetting(const inference::TraceSettingRequest& request,
-                      inference::TraceSettingResponse& response);
 
  private:
   // UNAVAILABLE while the server starts or exits.

@@ -14,7 +14,11 @@ enum class Place : uint8_t {
   kQueue,  // on the queue's thread: answers at once, whatever else goes on
   kTask,   // on the control thread: takes a while
   kLoad,   // on the threads for loads: blocks
+  kLater,  // begins on the queue's thread, and is answered from anywhere
 };
+
+// Takes the answer of a method that is answered later; any thread.
+using AnswerDone = std::function<void(Result<grpc::ByteBuffer>)>;
 
 struct ControlMethod {
   Api api;
@@ -22,6 +26,8 @@ struct ControlMethod {
   GrpcUnaryCall::RequestFunction request;
   // Reads the message, answers it, writes the answer.
   Status (*answer)(GrpcControl& control, grpc::ByteBuffer& message, grpc::ByteBuffer& response);
+  // The same for kLater, in place of `answer`.
+  void (*answer_later)(GrpcControl& control, grpc::ByteBuffer& message, AnswerDone done) = nullptr;
 };
 
 template <auto Method>
@@ -35,16 +41,17 @@ void RequestHealthCheck(GrpcServices& services, grpc::ServerContext* context, gr
   services.health.RequestCheck(context, message, writer, cq, cq, tag);
 }
 
-template <class Request, class Response>
-Status AnswerTyped(Status (GrpcControl::*method)(const Request&, Response&), GrpcControl& control,
-                   grpc::ByteBuffer& message, grpc::ByteBuffer& to) {
-  Request request;
+template <class Request>
+Status Read(grpc::ByteBuffer& message, Request& request) {
   // A message without any field comes as a buffer without slices, which gRPC's own reader refuses.
   if (message.Length() > 0 && !grpc::SerializationTraits<Request>::Deserialize(&message, &request).ok()) {
     return InvalidArgumentError("failed to parse the request: malformed " + request.GetDescriptor()->name());
   }
-  Response response;
-  BRAID_RETURN_IF_ERROR((control.*method)(request, response));
+  return OkStatus();
+}
+
+template <class Response>
+Status Write(const Response& response, grpc::ByteBuffer& to) {
   bool own = false;
   if (!grpc::SerializationTraits<Response>::Serialize(response, &to, &own).ok()) {
     return InternalError("failed to write the response");
@@ -52,9 +59,45 @@ Status AnswerTyped(Status (GrpcControl::*method)(const Request&, Response&), Grp
   return OkStatus();
 }
 
+template <class Request, class Response>
+Status AnswerTyped(Status (GrpcControl::*method)(const Request&, Response&), GrpcControl& control,
+                   grpc::ByteBuffer& message, grpc::ByteBuffer& to) {
+  Request request;
+  BRAID_RETURN_IF_ERROR(Read(message, request));
+  Response response;
+  BRAID_RETURN_IF_ERROR((control.*method)(request, response));
+  return Write(response, to);
+}
+
+template <class Request, class Response>
+void AnswerTypedLater(void (GrpcControl::*method)(const Request&, GrpcControl::Done<Response>),
+                      GrpcControl& control, grpc::ByteBuffer& message, AnswerDone done) {
+  Request request;
+  if (Status read = Read(message, request); !read.ok()) {
+    done(std::move(read));
+    return;
+  }
+  (control.*method)(request, [done = std::move(done)](Result<Response> response) {
+    grpc::ByteBuffer to;
+    Status status = response.status();
+    if (status.ok()) status = Write(*response, to);
+    done(status.ok() ? Result<grpc::ByteBuffer>(std::move(to)) : Result<grpc::ByteBuffer>(std::move(status)));
+  });
+}
+
 template <auto Method>
 Status Answer(GrpcControl& control, grpc::ByteBuffer& message, grpc::ByteBuffer& response) {
   return AnswerTyped(Method, control, message, response);
+}
+
+template <auto Method>
+void AnswerLater(GrpcControl& control, grpc::ByteBuffer& message, AnswerDone done) {
+  AnswerTypedLater(Method, control, message, std::move(done));
+}
+
+template <auto Request, auto Method>
+constexpr ControlMethod LaterEntry(Api api) {
+  return ControlMethod{api, Place::kLater, &RequestInference<Request>, nullptr, &AnswerLater<Method>};
 }
 
 template <auto Request, auto Method>
@@ -67,9 +110,9 @@ using Service = GrpcInferenceService;
 // Every method of the services but the two that infer.
 constexpr ControlMethod kMethods[] = {
     Entry<&Service::RequestServerLive, &GrpcControl::ServerLive>(Api::kHealth, Place::kQueue),
-    Entry<&Service::RequestServerReady, &GrpcControl::ServerReady>(Api::kHealth, Place::kQueue),
-    Entry<&Service::RequestModelReady, &GrpcControl::ModelReady>(Api::kHealth, Place::kQueue),
-    {Api::kHealth, Place::kQueue, &RequestHealthCheck, &Answer<&GrpcControl::HealthCheck>},
+    LaterEntry<&Service::RequestServerReady, &GrpcControl::ServerReady>(Api::kHealth),
+    LaterEntry<&Service::RequestModelReady, &GrpcControl::ModelReady>(Api::kHealth),
+    {Api::kHealth, Place::kLater, &RequestHealthCheck, nullptr, &AnswerLater<&GrpcControl::HealthCheck>},
     Entry<&Service::RequestServerMetadata, &GrpcControl::ServerMetadata>(Api::kMetadata, Place::kQueue),
     Entry<&Service::RequestModelMetadata, &GrpcControl::ModelMetadata>(Api::kMetadata, Place::kTask),
     Entry<&Service::RequestModelConfig, &GrpcControl::ModelConfig>(Api::kModelConfig, Place::kTask),
@@ -119,6 +162,16 @@ class GrpcControlCall final : public GrpcUnaryCall {
     // The task's share in the call, which goes with the task even when the task is never run.
     AddReference();
     std::shared_ptr<GrpcControlCall> share(this, [](GrpcControlCall* call) { call->DropReference(); });
+    if (method_.place == Place::kLater) {
+      method_.answer_later(state.control, request_, [share](Result<grpc::ByteBuffer> response) {
+        if (response.ok()) {
+          share->Finish(*response);
+        } else {
+          share->FinishWithError(response.status());
+        }
+      });
+      return;
+    }
     ControlPool& pool = method_.place == Place::kLoad ? state.loads : state.tasks;
     if (!pool.Submit([share, &state] { share->Work(state.control); })) {
       FinishWithError(UnavailableError("too many control requests are waiting"));

@@ -1,8 +1,10 @@
 #include "protocols/kserve/grpc_infer_call.h"
 
+#include "base/clock.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_response_writer.h"
 #include "protocols/kserve/grpc_status.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 namespace {
@@ -42,6 +44,7 @@ void GrpcInferCall::Recycle() {
   cancellation_.reset();
   answer_ = AnswerOptions();
   answered_ = false;
+  trace_.reset();
   idle.emplace_back(this);
 }
 
@@ -62,6 +65,8 @@ void GrpcInferCall::Handle() {
 }
 
 Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
+  Tracer* const tracer = queue().state().context.tracer;
+  const int64_t received_ns = tracer != nullptr && tracer->enabled() ? SteadyNowNs() : 0;
   queue().Spread(message());
   GrpcQueue::Scratch& scratch = queue().scratch();
   BRAID_RETURN_IF_ERROR(ParseInferRequest(scratch.segments, scratch.parsed));
@@ -78,6 +83,12 @@ Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
   cancellation_ = std::make_shared<Cancellation>();
   request->cancellation = cancellation_;
   request->sink = this;
+  if (received_ns != 0) {
+    StartTrace(tracer, *request,
+               {TraceProtocol::kGrpc, received_ns, GrpcMetadataRules::Header(context(), "traceparent"),
+                GrpcMetadataRules::Header(context(), "tracestate")});
+    trace_ = request->trace;
+  }
   return OkStatus();
 }
 
@@ -97,6 +108,8 @@ void GrpcInferCall::Respond(std::optional<InferenceResponse> response, bool fina
     response.emplace();
     response->status = InternalError("the model ended the request without a response");
   }
+  const std::shared_ptr<RequestTrace> trace = std::move(trace_);
+  if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   ApplyAnswerOptions(answer_, *response);
   grpc::ByteBuffer bytes;
   grpc::Status status = grpc::Status::OK;
@@ -112,6 +125,7 @@ void GrpcInferCall::Respond(std::optional<InferenceResponse> response, bool fina
   // From Deliver() on the other side may end the call at any time.
   if (final) DropReferenceEarly();
   Deliver(bytes, status);
+  if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
 }
 
 }  // namespace braid

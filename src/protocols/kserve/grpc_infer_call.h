@@ -32,6 +32,7 @@ class GrpcInferCall final : public GrpcUnaryCall, private ResponseSink {
   std::shared_ptr<Cancellation> cancellation_;  // of the queue's thread; shared with the request
   AnswerOptions answer_;                        // of the request's owner while there is one
   bool answered_ = false;                       // likewise
+  std::shared_ptr<RequestTrace> trace_;         // likewise; shared with the request
 };
 
 }  // namespace braid

@@ -74,6 +74,11 @@ Result<Parameters> GrpcMetadataRules::ForwardedHeaders(const grpc::ServerContext
   return parameters;
 }
 
+std::string_view GrpcMetadataRules::Header(const grpc::ServerContextBase& context, const char* name) {
+  const auto found = context.client_metadata().find(name);
+  return found == context.client_metadata().end() ? std::string_view() : View(found->second);
+}
+
 bool GrpcMetadataRules::WantsGrpcErrors(const grpc::ServerContextBase& context) {
   const auto [begin, end] = context.client_metadata().equal_range("triton_grpc_error");
   return std::any_of(begin, end, [](const auto& entry) { return View(entry.second) == "true"; });

@@ -32,6 +32,9 @@ class GrpcMetadataRules {
   // Errors: INVALID_ARGUMENT when a header that matches has the name of a reserved parameter.
   Result<Parameters> ForwardedHeaders(const grpc::ServerContextBase& context) const;
 
+  // The value of a header that can be there once; "" when it is not. A view into the context.
+  static std::string_view Header(const grpc::ServerContextBase& context, const char* name);
+
   // Whether the client of a stream wants the first error to end it ("triton_grpc_error: true").
   static bool WantsGrpcErrors(const grpc::ServerContextBase& context);
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_status.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 
@@ -154,6 +156,8 @@ void GrpcStreamCall::OnRead(bool ok) {
 }
 
 void GrpcStreamCall::HandleMessage() {
+  Tracer* const tracer = queue_.state().context.tracer;
+  const int64_t received_ns = tracer != nullptr && tracer->enabled() ? SteadyNowNs() : 0;
   queue_.Spread(message_);
   auto request = std::make_unique<InferenceRequest>();
   auto sink = std::make_unique<Sink>(*this);
@@ -163,6 +167,11 @@ void GrpcStreamCall::HandleMessage() {
   if (!status.ok()) {
     Refuse(status, sink->answer.request_id);
     return;
+  }
+  if (received_ns != 0) {
+    StartTrace(tracer, *request,
+               {TraceProtocol::kGrpc, received_ns, GrpcMetadataRules::Header(*context_, "traceparent"),
+                GrpcMetadataRules::Header(*context_, "tracestate")});
   }
   {
     std::lock_guard lock(mutex_);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "protocols/kserve/http_generate_request.h"
 #include "protocols/kserve/http_generate_response.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 namespace {
@@ -52,6 +53,7 @@ void GenerateCall::OnBody() {
   Servable& servable = setup_.servable->get();
   decoupled_ = servable.info().decoupled;
   request->servable = std::move(setup_.servable);
+  StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), request->start_ns);
   servable.Infer(std::move(request));
 }
 

@@ -23,6 +23,7 @@
 #include "protocols/http/exchange.h"
 #include "serving/request.h"
 #include "serving/servable.h"
+#include "serving/tracer.h"
 
 namespace braid {
 
@@ -43,6 +44,8 @@ class GenerateCall final : public HttpCall,
     // Of the exchange's io thread; used in OnFront() alone.
     simdjson::dom::parser* parser = nullptr;
     Logger* log = nullptr;  // outlives all requests
+    // May be null; used in OnBody() alone.
+    Tracer* tracer = nullptr;
   };
   explicit GenerateCall(Setup setup) : setup_(std::move(setup)) {}
 

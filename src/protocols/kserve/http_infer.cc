@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/clock.h"
+#include "protocols/kserve/tracing.h"
 
 namespace braid {
 namespace {
@@ -56,6 +57,10 @@ Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange
   return std::optional<uint64_t>(static_cast<uint64_t>(size));
 }
 
+InferCall::InferCall(Setup setup) : setup_(std::move(setup)) {
+  if (setup_.tracer != nullptr && setup_.tracer->enabled()) received_ns_ = SteadyNowNs();
+}
+
 size_t InferCall::front_bytes() const {
   return setup_.json_size ? static_cast<size_t>(*setup_.json_size) : kWholeBody;
 }
@@ -97,6 +102,10 @@ void InferCall::OnBody() {
   self_ = shared_from_this();
   Servable& servable = setup_.servable->get();
   request->servable = std::move(setup_.servable);
+  if (received_ns_ != 0) {
+    StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), received_ns_);
+    trace_ = request->trace;
+  }
   servable.Infer(std::move(request));
 }
 
@@ -110,12 +119,15 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
     response->status = InternalError("the model ended the request without a response");
   }
   const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
+  const std::shared_ptr<RequestTrace> trace = std::move(trace_);
+  if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   const ContentCoding coding = setup_.response_coding;
   PutOutputs(format_, *response);
   const bool slow =
       coding != ContentCoding::kIdentity || JsonOutputBytes(*response, format_) > kMaxInlineJsonBytes;
   if (!slow) {
     exchange->Respond(WriteAnswer(id_, std::move(*response), format_));
+    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
     return;
   }
   // std::function must be copyable, so what is moved travels in a shared pointer.
@@ -126,10 +138,11 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
   };
   auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response), std::move(format_)});
   HttpExchange& target = *exchange;
-  target.RunOnIoThread([exchange, coding, late] {
+  target.RunOnIoThread([exchange, coding, late, trace] {
     HttpResponse answer = WriteAnswer(late->id, std::move(late->response), late->format);
     if (coding != ContentCoding::kIdentity) CompressAnswer(coding, answer);
     exchange->Respond(std::move(answer));
+    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
   });
 }
 

@@ -12,6 +12,7 @@
 #include "protocols/kserve/http_infer_request.h"
 #include "serving/request.h"
 #include "serving/servable.h"
+#include "serving/tracer.h"
 
 namespace braid {
 
@@ -35,8 +36,10 @@ class InferCall final : public HttpCall, public ResponseSink, public std::enable
     simdjson::dom::parser* parser = nullptr;
     // Of the server; used in OnFront() alone.
     const ClientSharedMemory* client_memory = nullptr;
+    // May be null; used in OnBody() alone.
+    Tracer* tracer = nullptr;
   };
-  explicit InferCall(Setup setup) : setup_(std::move(setup)) {}
+  explicit InferCall(Setup setup);
 
   // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is
   // known.
@@ -52,6 +55,8 @@ class InferCall final : public HttpCall, public ResponseSink, public std::enable
   Result<HttpInferRequest> Read(std::string_view front, size_t rest);
 
   Setup setup_;
+  int64_t received_ns_ = 0;                    // 0 while nothing is traced
+  std::shared_ptr<RequestTrace> trace_;        // shared with the request
   std::unique_ptr<InferenceRequest> request_;  // until it is handed to the servable
   std::string id_;
   HttpOutputFormat format_;

@@ -28,7 +28,8 @@ enum class HttpAction : unsigned char {
   kNamedRepository,  // a repository named in the path, which is not supported
   kGetLogging,
   kSetLogging,
-  kTrace,
+  kGetTrace,
+  kSetTrace,
   kSystemMemoryStatus,
   kSystemMemoryRegister,
   kSystemMemoryUnregister,

@@ -32,7 +32,7 @@ TEST(HttpRoutes, AreFoundByMethodAndPath) {
            Case{"POST", "/v2/repository/models/m/load", HttpAction::kRepositoryLoad, "m", -1},
            Case{"POST", "/v2/repository/r/models/m/load", HttpAction::kNamedRepository, "m", -1},
            Case{"POST", "/v2/repository/r/index", HttpAction::kNamedRepository, "", -1},
-           Case{"POST", "/v2/models/m/trace/setting", HttpAction::kTrace, "m", -1},
+           Case{"POST", "/v2/models/m/trace/setting", HttpAction::kSetTrace, "m", -1},
            Case{"GET", "/v2/cudasharedmemory/region/r/status", HttpAction::kCudaMemoryStatus, "", -1},
        }) {
     const HttpRouteMatch match = MatchHttpRoute(c.method, c.target);

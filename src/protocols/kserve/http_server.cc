@@ -16,6 +16,7 @@
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
 #include "protocols/kserve/http_shared_memory.h"
+#include "protocols/kserve/tracing.h"
 
 #include "protocols/kserve/reserved_parameters.h"
 
@@ -112,15 +113,16 @@ class HttpServer::Service final : public HttpService {
         return JsonResponse(ServerMetadataJson(context_));
       case HttpAction::kServerLive:
         return HttpResponse{};
-      case HttpAction::kServerReady: {
-        HttpResponse response;
-        response.status = !exiting() && context_.control.server_ready() ? 200 : 400;
-        return response;
-      }
+      case HttpAction::kServerReady:
+        return Later(exchange,
+                     [this](const std::shared_ptr<HttpExchange>& exchange) { ServerReady(exchange); });
       case HttpAction::kModelMetadata:
         return ModelMetadata(*exchange, match);
       case HttpAction::kModelReady:
-        return ModelReady(*exchange, match);
+        return Later(exchange,
+                     [this, match = std::move(match)](const std::shared_ptr<HttpExchange>& exchange) {
+                       ModelReady(exchange, match);
+                     });
       case HttpAction::kModelConfig:
         return ModelConfig(*exchange, match);
       case HttpAction::kStatistics:
@@ -143,8 +145,11 @@ class HttpServer::Service final : public HttpService {
         return Generate(exchange, match, false);
       case HttpAction::kGenerateStream:
         return Generate(exchange, match, true);
-      case HttpAction::kTrace:
-        return ErrorResponse(UnsupportedError("the trace extension is not supported by this server"));
+      case HttpAction::kGetTrace:
+        return TraceSettings(match.model);
+      case HttpAction::kSetTrace:
+        return WithBody(exchange,
+                        [this, model = match.model](std::string_view body) { return SetTrace(model, body); });
       case HttpAction::kSystemMemoryStatus:
         return SystemMemoryStatus(*context_.client_memory, match.region);
       case HttpAction::kSystemMemoryRegister:
@@ -188,6 +193,7 @@ class HttpServer::Service final : public HttpService {
     setup.max_input_bytes = options_.max_input_bytes;
     setup.parser = &thread.parser;
     setup.client_memory = context_.client_memory.get();
+    setup.tracer = context_.tracer;
     return std::make_shared<InferCall>(std::move(setup));
   }
 
@@ -205,6 +211,7 @@ class HttpServer::Service final : public HttpService {
     setup.stream = stream;
     setup.max_input_bytes = options_.max_input_bytes;
     setup.parser = &thread.parser;
+    setup.tracer = context_.tracer;
     setup.log = &context_.log;
     return std::make_shared<GenerateCall>(std::move(setup));
   }
@@ -241,13 +248,28 @@ class HttpServer::Service final : public HttpService {
     return false;
   }
 
-  HttpResponse ModelReady(const HttpExchange& exchange, const HttpRouteMatch& match) {
-    auto servable = state(exchange).reader.Find(match.model, match.version);
-    if (!servable.ok() && !IsKnown(match.model, match.version)) return ErrorResponse(servable.status());
-    if (exiting() || !servable.ok() || !(*servable)->get().readiness().ready) {
-      return ErrorResponse(InvalidArgumentError("Model version not ready"));
+  // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
+  void ServerReady(const std::shared_ptr<HttpExchange>& exchange) {
+    context_.control.CheckServerReady([exchange, exiting = exiting()](bool ready) {
+      HttpResponse response;
+      response.status = ready && !exiting ? 200 : 400;
+      exchange->Respond(std::move(response));
+    });
+  }
+
+  void ModelReady(const std::shared_ptr<HttpExchange>& exchange, const HttpRouteMatch& match) {
+    const auto answer = [exchange](const Readiness& readiness) {
+      exchange->Respond(readiness.ready ? HttpResponse{}
+                                        : ErrorResponse(InvalidArgumentError("Model version not ready")));
+    };
+    auto servable = state(*exchange).reader.Find(match.model, match.version);
+    if (!servable.ok() && !IsKnown(match.model, match.version)) {
+      exchange->Respond(ErrorResponse(servable.status()));
+    } else if (exiting() || !servable.ok()) {
+      answer({false, ""});
+    } else {
+      (*servable)->get().CheckReadiness(answer);
     }
-    return HttpResponse{};
   }
 
   HttpResponse ModelConfig(const HttpExchange& exchange, const HttpRouteMatch& match) {
@@ -293,6 +315,27 @@ class HttpServer::Service final : public HttpService {
   HttpResponse SetLogging(std::string_view body) {
     Status status = ChangeLogging(body, context_.log);
     return status.ok() ? JsonResponse(LoggingJson(context_.log)) : ErrorResponse(status);
+  }
+
+  HttpResponse TraceSettings(const std::string& model) {
+    if (Status status = CheckTraceModel(context_, model); !status.ok()) return ErrorResponse(status);
+    return JsonResponse(TraceSettingsJson(context_.tracer->Settings(model)));
+  }
+
+  HttpResponse SetTrace(const std::string& model, std::string_view body) {
+    if (Status status = CheckTraceModel(context_, model); !status.ok()) return ErrorResponse(status);
+    auto changes = ReadTraceChanges(body);
+    if (!changes.ok()) return ErrorResponse(changes.status());
+    Status status = context_.tracer->Change(model, *changes);
+    return status.ok() ? TraceSettings(model) : ErrorResponse(status);
+  }
+
+  // A request whose body is of no interest, and whose answer comes when it comes.
+  static Answer Later(const std::shared_ptr<HttpExchange>& exchange,
+                      std::function<void(const std::shared_ptr<HttpExchange>&)> function) {
+    return std::make_shared<WholeBodyCall>(
+        exchange, [function = std::move(function)](const std::shared_ptr<HttpExchange>& exchange,
+                                                   std::string) { function(exchange); });
   }
 
   using BodyFunction = std::function<HttpResponse(std::string_view body)>;

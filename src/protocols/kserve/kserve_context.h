@@ -10,6 +10,7 @@
 #include "protocols/kserve/client_shared_memory.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
+#include "serving/tracer.h"
 
 namespace braid {
 
@@ -26,6 +27,8 @@ struct KserveContext {
   AccessPolicy grpc_access;
   // Regions that clients have registered; shared because a context may be copied.
   std::shared_ptr<ClientSharedMemory> client_memory = std::make_shared<ClientSharedMemory>();
+  // Null: nothing is traced, and the trace extension is refused.
+  Tracer* tracer = nullptr;
 };
 
 }  // namespace braid

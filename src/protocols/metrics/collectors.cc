@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/clock.h"
+
 namespace braid {
 namespace {
 
@@ -66,7 +68,97 @@ void AddGauge(MetricFamilies& families, std::string name, std::string help, doub
   families.push_back(std::move(family));
 }
 
-void CollectModels(const Catalog& catalog, MetricFamilies& families) {
+// A cumulative histogram, its counts by bucket.
+ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency) {
+  ClientMetric::Histogram histogram;
+  histogram.sample_sum = latency.sum;
+  for (size_t i = 0; i < latency.counts.size(); ++i) {
+    histogram.sample_count += latency.counts[i];
+    const double bound =
+        i < latency.bounds.size() ? latency.bounds[i] : std::numeric_limits<double>::infinity();
+    histogram.bucket.push_back({histogram.sample_count, bound});
+  }
+  return histogram;
+}
+
+void AddFirstResponses(MetricFamilies& families, const std::vector<Model>& models) {
+  MetricFamily family =
+      Family("nv_inference_first_response_histogram_ms",
+             "Duration from request to first response in milliseconds", MetricType::Histogram);
+  for (const Model& model : models) {
+    if (!model.servable->info().decoupled || model.statistics.first_response_ms.counts.empty()) continue;
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = model.labels;
+    metric.histogram = HistogramOf(model.statistics.first_response_ms);
+  }
+  if (!family.metric.empty()) families.push_back(std::move(family));
+}
+
+void AddSummaries(MetricFamilies& families, const std::vector<Model>& models) {
+  struct Part {
+    const char* name;
+    const char* help;
+    SummarySnapshot LatencySummariesSnapshot::*summary;
+  };
+  static constexpr Part kParts[] = {
+      {"nv_inference_request_summary_us",
+       "Summary of inference request duration in microseconds (includes cached requests)",
+       &LatencySummariesSnapshot::request},
+      {"nv_inference_queue_summary_us",
+       "Summary of inference queuing duration in microseconds (includes cached requests)",
+       &LatencySummariesSnapshot::queue},
+      {"nv_inference_compute_input_summary_us",
+       "Summary of compute input duration in microseconds (does not include cached requests)",
+       &LatencySummariesSnapshot::compute_input},
+      {"nv_inference_compute_infer_summary_us",
+       "Summary of compute inference duration in microseconds (does not include cached requests)",
+       &LatencySummariesSnapshot::compute_infer},
+      {"nv_inference_compute_output_summary_us",
+       "Summary of inference compute output duration in microseconds (does not include cached requests)",
+       &LatencySummariesSnapshot::compute_output},
+  };
+  std::vector<std::pair<const Model*, LatencySummariesSnapshot>> kept;
+  for (const Model& model : models) {
+    if (auto summaries = model.servable->statistics().Summaries()) kept.emplace_back(&model, *summaries);
+  }
+  if (kept.empty()) return;
+  for (const Part& part : kParts) {
+    MetricFamily family = Family(part.name, part.help, MetricType::Summary);
+    for (const auto& [model, summaries] : kept) {
+      const SummarySnapshot& summary = summaries.*part.summary;
+      ClientMetric& metric = family.metric.emplace_back();
+      metric.label = model->labels;
+      metric.summary.sample_count = summary.count;
+      metric.summary.sample_sum = summary.sum;
+      for (const auto& [quantile, value] : summary.quantiles) {
+        metric.summary.quantile.push_back({quantile, value});
+      }
+    }
+    families.push_back(std::move(family));
+  }
+}
+
+void AddLatencyCounters(MetricFamilies& families, const std::vector<Model>& models) {
+  using S = StatisticsSnapshot;
+  AddCounters(families, models, "nv_inference_request_duration_us",
+              "Cumulative inference request duration in microseconds (includes cached requests)",
+              [](const S& s) { return Microseconds(s.success); });
+  AddCounters(families, models, "nv_inference_queue_duration_us",
+              "Cumulative inference queuing duration in microseconds (includes cached requests)",
+              [](const S& s) { return Microseconds(s.queue); });
+  AddCounters(families, models, "nv_inference_compute_input_duration_us",
+              "Cumulative compute input duration in microseconds (does not include cached requests)",
+              [](const S& s) { return Microseconds(s.compute_input); });
+  AddCounters(families, models, "nv_inference_compute_infer_duration_us",
+              "Cumulative compute inference duration in microseconds (does not include cached requests)",
+              [](const S& s) { return Microseconds(s.compute_infer); });
+  AddCounters(
+      families, models, "nv_inference_compute_output_duration_us",
+      "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+      [](const S& s) { return Microseconds(s.compute_output); });
+}
+
+void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, MetricFamilies& families) {
   std::vector<Model> models;
   for (auto& servable : catalog.All()) {
     Model model{servable, servable->statistics().Snapshot(), Labels(servable->info())};
@@ -96,22 +188,9 @@ void CollectModels(const Catalog& catalog, MetricFamilies& families) {
   AddCounters(families, models, "nv_inference_exec_count",
               "Number of model executions performed (does not include cached requests)",
               [](const S& s) { return static_cast<double>(s.execution_count); });
-  AddCounters(families, models, "nv_inference_request_duration_us",
-              "Cumulative inference request duration in microseconds (includes cached requests)",
-              [](const S& s) { return Microseconds(s.success); });
-  AddCounters(families, models, "nv_inference_queue_duration_us",
-              "Cumulative inference queuing duration in microseconds (includes cached requests)",
-              [](const S& s) { return Microseconds(s.queue); });
-  AddCounters(families, models, "nv_inference_compute_input_duration_us",
-              "Cumulative compute input duration in microseconds (does not include cached requests)",
-              [](const S& s) { return Microseconds(s.compute_input); });
-  AddCounters(families, models, "nv_inference_compute_infer_duration_us",
-              "Cumulative compute inference duration in microseconds (does not include cached requests)",
-              [](const S& s) { return Microseconds(s.compute_infer); });
-  AddCounters(
-      families, models, "nv_inference_compute_output_duration_us",
-      "Cumulative inference compute output duration in microseconds (does not include cached requests)",
-      [](const S& s) { return Microseconds(s.compute_output); });
+  if (options.counter_latencies) AddLatencyCounters(families, models);
+  AddSummaries(families, models);
+  AddFirstResponses(families, models);
 
   MetricFamily pending =
       Family("nv_inference_pending_request_count",
@@ -123,6 +202,14 @@ void CollectModels(const Catalog& catalog, MetricFamilies& families) {
     pending.metric.push_back(std::move(metric));
   }
   families.push_back(std::move(pending));
+
+  MetricFamily loads = Family("nv_model_load_duration_secs", "Model load time in seconds", MetricType::Gauge);
+  for (const Model& model : models) {
+    ClientMetric& metric = loads.metric.emplace_back();
+    metric.label = model.labels;
+    metric.gauge.value = static_cast<double>(model.statistics.load_ns / 1000) / 1e6;
+  }
+  families.push_back(std::move(loads));
 
   std::vector<Model> cached;
   for (const Model& model : models) {
@@ -139,6 +226,43 @@ void CollectModels(const Catalog& catalog, MetricFamilies& families) {
   AddCounters(families, cached, "nv_cache_miss_duration_per_model",
               "Total cache miss duration per model, in microseconds",
               [](const S& s) { return Microseconds(s.cache_miss); });
+}
+
+MetricType TypeOf(MetricKind kind) {
+  switch (kind) {
+    case MetricKind::kCounter:
+      return MetricType::Counter;
+    case MetricKind::kGauge:
+      return MetricType::Gauge;
+    case MetricKind::kHistogram:
+      return MetricType::Histogram;
+  }
+  return MetricType::Untyped;
+}
+
+MetricFamily UserFamily(const CustomFamilySnapshot& snapshot) {
+  MetricFamily family = Family(snapshot.name, snapshot.description, TypeOf(snapshot.kind));
+  for (const CustomSeriesSnapshot& series : snapshot.series) {
+    ClientMetric& metric = family.metric.emplace_back();
+    for (const auto& [name, value] : series.labels) metric.label.push_back({name, value});
+    switch (snapshot.kind) {
+      case MetricKind::kCounter:
+        metric.counter.value = series.value;
+        break;
+      case MetricKind::kGauge:
+        metric.gauge.value = series.value;
+        break;
+      case MetricKind::kHistogram:
+        metric.histogram.sample_sum = series.value;
+        metric.histogram.sample_count = series.count;
+        for (size_t i = 0; i < series.bounds.size(); ++i) {
+          metric.histogram.bucket.push_back({series.cumulative[i], series.bounds[i]});
+        }
+        metric.histogram.bucket.push_back({series.count, std::numeric_limits<double>::infinity()});
+        break;
+    }
+  }
+  return family;
 }
 
 // Jiffies of all processors together since the start of the machine.
@@ -185,19 +309,29 @@ Memory ReadMemory() {
 
 }  // namespace
 
-MetricsCollector ModelMetrics(const Catalog& catalog) {
-  return [&catalog](MetricFamilies& families) { CollectModels(catalog, families); };
+MetricsCollector ModelMetrics(const Catalog& catalog, const ModelMetricsOptions& options) {
+  return [&catalog, options](MetricFamilies& families) { CollectModels(catalog, options, families); };
 }
 
-MetricsCollector CpuMetrics() {
-  return [before = ReadCpuTimes()](MetricFamilies& families) mutable {
-    const CpuTimes now = ReadCpuTimes();
-    const auto total = static_cast<double>(now.total - before.total);
-    const auto idle = static_cast<double>(now.idle - before.idle);
-    before = now;
-    AddGauge(families, "nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]",
-             total > 0 ? std::clamp(1 - idle / total, 0.0, 1.0) : 0);
-    const Memory memory = ReadMemory();
+MetricsCollector CpuMetrics(int64_t interval_ms) {
+  struct Look {
+    CpuTimes times = ReadCpuTimes();
+    Memory memory = ReadMemory();
+    double utilization = 0;
+    int64_t next_ns = 0;
+  };
+  return [interval_ms, last = Look()](MetricFamilies& families) mutable {
+    if (const int64_t now_ns = SteadyNowNs(); now_ns >= last.next_ns) {
+      const CpuTimes now = ReadCpuTimes();
+      const auto total = static_cast<double>(now.total - last.times.total);
+      const auto idle = static_cast<double>(now.idle - last.times.idle);
+      last.utilization = total > 0 ? std::clamp(1 - idle / total, 0.0, 1.0) : 0;
+      last.times = now;
+      last.memory = ReadMemory();
+      last.next_ns = now_ns + interval_ms * 1'000'000;
+    }
+    AddGauge(families, "nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", last.utilization);
+    const Memory& memory = last.memory;
     AddGauge(families, "nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", memory.total);
     AddGauge(families, "nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", memory.used);
   };
@@ -209,6 +343,12 @@ MetricsCollector PinnedMemoryMetrics() {
              0);
     AddGauge(families, "nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
              0);
+  };
+}
+
+MetricsCollector UserMetrics(const CustomMetrics& metrics) {
+  return [&metrics](MetricFamilies& families) {
+    for (const CustomFamilySnapshot& family : metrics.Snapshot()) families.push_back(UserFamily(family));
   };
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "serving/catalog.h"
+#include "serving/custom_metrics.h"
 
 namespace braid {
 
@@ -20,14 +21,22 @@ using MetricsCollector = std::function<void(MetricFamilies& families)>;
 
 // nv_inference_*: what every ready model has done, and nv_cache_* of models that have used a response cache.
 // Labels: model, version, and the model's own tags, in alphabetical order. `catalog` outlives the collector.
-MetricsCollector ModelMetrics(const Catalog& catalog);
+//
+// Beside counters of time there are histograms and summaries of the models whose statistics keep them.
+struct ModelMetricsOptions {
+  bool counter_latencies = true;  // nv_inference_*_duration_us
+};
+MetricsCollector ModelMetrics(const Catalog& catalog, const ModelMetricsOptions& options = {});
 
 // nv_cpu_utilization (of the machine, 0 to 1, since the scrape before) and nv_cpu_memory_{total,used}_bytes,
-// from /proc.
-MetricsCollector CpuMetrics();
+// from /proc. What is less than `interval_ms` old is not looked at again.
+MetricsCollector CpuMetrics(int64_t interval_ms = 0);
 
 // nv_pinned_memory_pool_{total,used}_bytes, which are 0: there is no such pool.
 MetricsCollector PinnedMemoryMetrics();
+
+// What user code counts. `metrics` outlives the collector.
+MetricsCollector UserMetrics(const CustomMetrics& metrics);
 
 // The text format of Prometheus, families and series in the order given.
 std::string MetricsText(const MetricFamilies& families);

@@ -72,8 +72,42 @@ TEST(ModelMetrics, HaveTheNamesAndLabelsOfTheContract) {
     EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
   }
   EXPECT_EQ(text.find("nv_cache"), std::string::npos);
+  EXPECT_EQ(text.find("summary"), std::string::npos);
+  EXPECT_EQ(text.find("histogram"), std::string::npos);
   catalog.SetState("m", 1, VersionState::kUnavailable, "unloaded");
   EXPECT_EQ(Text(ModelMetrics(catalog)).find("model=\"m\""), std::string::npos);
+}
+
+TEST(ModelMetrics, HistogramsAndSummariesAreThereWhenAsked) {
+  Catalog catalog;
+  ServableInfo info = Info("m");
+  info.metric_tags.clear();
+  info.decoupled = true;
+  auto model = std::make_shared<Counted>(std::move(info));
+  model->statistics().Configure({{100, 500.5}, {{0.5, 0.05}}});
+  model->statistics().RecordLoad(1'500'000'000);
+  catalog.Publish(model);
+  model->statistics().RecordFirstResponse(50'000'000);
+  model->statistics().RecordFirstResponse(600'000'000);
+  model->statistics().RecordSuccess(1, 0, 1'000'000, {2'000'000, 3'000'000, 6'000'000, 10'000'000});
+  const std::string text = Text(ModelMetrics(catalog, {.counter_latencies = false}));
+  const std::string name = "nv_inference_first_response_histogram_ms";
+  for (const std::string& line : {
+           "# TYPE " + name + " histogram\n",
+           name + "_count{model=\"m\",version=\"1\"} 2\n",
+           name + "_sum{model=\"m\",version=\"1\"} 650\n",
+           name + "_bucket{model=\"m\",version=\"1\",le=\"100\"} 1\n",
+           name + "_bucket{model=\"m\",version=\"1\",le=\"500.5\"} 1\n",
+           name + "_bucket{model=\"m\",version=\"1\",le=\"+Inf\"} 2\n",
+           std::string("# TYPE nv_inference_request_summary_us summary\n"),
+           std::string("nv_inference_request_summary_us_count{model=\"m\",version=\"1\"} 1\n"),
+           std::string("nv_inference_request_summary_us_sum{model=\"m\",version=\"1\"} 10000\n"),
+           std::string("nv_inference_queue_summary_us{model=\"m\",version=\"1\",quantile=\"0.5\"} 1000\n"),
+           std::string("nv_model_load_duration_secs{model=\"m\",version=\"1\"} 1.5\n"),
+       }) {
+    EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
+  }
+  EXPECT_EQ(text.find("_duration_us"), std::string::npos);
 }
 
 TEST(ModelMetrics, WriteLargeCountsInFull) {
@@ -83,6 +117,37 @@ TEST(ModelMetrics, WriteLargeCountsInFull) {
   const ExecutionTimes times{0, 0, 0, 123'456'789'012'345'000};
   model->statistics().RecordSuccess(1, 0, 0, times);
   EXPECT_NE(Text(ModelMetrics(catalog)).find("} 123456789012345\n"), std::string::npos);
+}
+
+TEST(UserMetrics, AreWrittenToTheLetter) {
+  CustomMetrics metrics;
+  auto session = metrics.Open();
+  const uint64_t counter = session->CreateFamily("test", "a test", MetricKind::kCounter).value();
+  const MetricLabels labels = {{"custom_metric_key", "label1"}, {"a", "x\"y"}};
+  const uint64_t one = session->CreateMetric(counter, labels, std::nullopt).value();
+  EXPECT_EQ(Text(UserMetrics(metrics)),
+            "# HELP test a test\n"
+            "# TYPE test counter\n"
+            "test{a=\"x\\\"y\",custom_metric_key=\"label1\"} 0\n");
+  EXPECT_TRUE(session->Increment(one, 1).ok());
+  EXPECT_NE(Text(UserMetrics(metrics)).find("} 1\n"), std::string::npos);
+  EXPECT_TRUE(session->Increment(one, 0.5).ok());
+  EXPECT_NE(Text(UserMetrics(metrics)).find("} 1.5\n"), std::string::npos);
+  session->DropFamily(counter);
+  const uint64_t histogram = session->CreateFamily("h", "d", MetricKind::kHistogram).value();
+  const std::vector<double> bounds = {0.1, 1, 2.5, 10};
+  const uint64_t series = session->CreateMetric(histogram, {{"z", "1"}}, bounds).value();
+  EXPECT_TRUE(session->Observe(series, 2).ok());
+  EXPECT_EQ(Text(UserMetrics(metrics)),
+            "# HELP h d\n"
+            "# TYPE h histogram\n"
+            "h_count{z=\"1\"} 1\n"
+            "h_sum{z=\"1\"} 2\n"
+            "h_bucket{z=\"1\",le=\"0.1\"} 0\n"
+            "h_bucket{z=\"1\",le=\"1\"} 0\n"
+            "h_bucket{z=\"1\",le=\"2.5\"} 1\n"
+            "h_bucket{z=\"1\",le=\"10\"} 1\n"
+            "h_bucket{z=\"1\",le=\"+Inf\"} 1\n");
 }
 
 TEST(CpuMetrics, AreWithinBounds) {

@@ -17,6 +17,7 @@ class FakeInstance final : public Instance {
 
   const std::string& name() const override { return name_; }
   bool passive() const override { return passive_; }
+  bool makes_calls() const override { return makes_calls_; }
   void Execute(std::unique_ptr<Execution> execution) override {
     ++executed_;
     inside_.push_back(std::move(execution));
@@ -25,6 +26,7 @@ class FakeInstance final : public Instance {
   // How many executions are inside, and the first, which is the running one.
   size_t inside() const { return inside_.size(); }
   Execution& running() { return *inside_.front(); }
+  const std::deque<std::unique_ptr<Execution>>& executions() const { return inside_; }
   // How many were ever handed over.
   size_t executed() const { return executed_; }
 
@@ -54,6 +56,7 @@ class FakeInstance final : public Instance {
   void Revive() { listener_->OnAvailability(*this, true); }
 
   ExecutionListener* listener_ = nullptr;
+  bool makes_calls_ = false;
 
  private:
   void Bury(std::deque<std::unique_ptr<Execution>> inside) {

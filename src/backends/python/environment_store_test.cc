@@ -1,0 +1,105 @@
+#include "backends/python/environment_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "config/testing/scratch_folder.h"
+
+namespace braid {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// Environments are made without ever starting their interpreter: that happens with the first worker.
+class EnvironmentStoreTest : public ::testing::Test {
+ protected:
+  EnvironmentStoreTest() {
+    fs::create_directory(temporary_);
+    fs::create_directory(scratch_ / "braid-env-of-others");
+    scratch_.Write("tmp/braid-env-dead/file", "x");
+    scratch_.Write("env/bin/activate", "");
+    scratch_.Write("env/bin/python3", "#!/bin/sh\n");
+    fs::permissions(scratch_ / "env/bin/python3", fs::perms::owner_all);
+    EnvironmentStore::Options options;
+    options.temporary_directory = temporary_;
+    options.max_bytes = 1000;
+    options.max_bytes_option = "--max";
+    store_ = std::make_unique<EnvironmentStore>(options, *reaper_, *pump_, log_);
+  }
+
+  std::string Pack() const {
+    const std::string archive = scratch_ / "env.tar.gz";
+    const std::string command = "tar -C " + (scratch_ / "env") + " -czf " + archive + " .";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return archive;
+  }
+  Result<std::shared_ptr<PythonEnvironment>> Get(const std::string& path) {
+    return store_->Get(path, [](const std::string&) {});
+  }
+  ptrdiff_t Unpacked() const { return std::distance(fs::directory_iterator(temporary_), {}); }
+
+  testing::ScratchFolder scratch_;
+  const std::string temporary_ = scratch_ / "tmp";
+  Logger log_;
+  std::unique_ptr<ChildReaper> reaper_ = std::move(ChildReaper::Create()).value();
+  std::unique_ptr<OutputPump> pump_ = std::move(OutputPump::Create(log_)).value();
+  std::unique_ptr<EnvironmentStore> store_;
+};
+
+TEST_F(EnvironmentStoreTest, RemovesAtItsStartWhatKilledServersLeft) { EXPECT_EQ(Unpacked(), 0); }
+
+TEST_F(EnvironmentStoreTest, SharesAFolderUntilItChanges) {
+  auto first = Get(scratch_ / "env");
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  EXPECT_EQ(*Get(scratch_ / "env"), *first);
+  scratch_.Write("env/lib/python3.11/site-packages/new.py", "");
+  auto changed = Get(scratch_ / "env");
+  ASSERT_TRUE(changed.ok());
+  EXPECT_NE(*changed, *first);
+  EXPECT_EQ(*Get(scratch_ / "env"), *changed);
+}
+
+TEST_F(EnvironmentStoreTest, UnpacksAnArchiveOnceAndRemovesItWithItsLastUser) {
+  const std::string archive = Pack();
+  auto first = Get(archive);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  fs::create_symlink(archive, scratch_ / "link");
+  auto second = Get(scratch_ / "link");
+  EXPECT_EQ(*first, *second);
+  EXPECT_EQ(Unpacked(), 1);
+  fs::last_write_time(archive, fs::last_write_time(archive) - std::chrono::seconds(5));
+  auto third = Get(archive);
+  ASSERT_TRUE(third.ok());
+  EXPECT_NE(*third, *first);
+  EXPECT_EQ(Unpacked(), 2);
+  first->reset();
+  EXPECT_EQ(Unpacked(), 2);
+  second->reset();
+  EXPECT_EQ(Unpacked(), 1);
+  third->reset();
+  EXPECT_EQ(Unpacked(), 0);
+}
+
+TEST_F(EnvironmentStoreTest, NothingIsLeftOfWhatFails) {
+  EXPECT_THAT(Get(scratch_ / "none").status().message(), HasSubstr("No such file or directory"));
+  EXPECT_THAT(Get("/dev/null").status().message(), HasSubstr("neither a folder nor an archive"));
+  scratch_.Write("env/big", std::string(2000, 'x'));
+  EXPECT_THAT(Get(Pack()).status().message(), HasSubstr("--max sets the limit"));
+  scratch_.Remove("env/big");
+  scratch_.Remove("env/bin/activate");
+  EXPECT_THAT(Get(Pack()).status().message(), HasSubstr("'activate' script. (unpacked from '"));
+  EXPECT_EQ(Unpacked(), 0);
+}
+
+TEST_F(EnvironmentStoreTest, UnpacksNothingMoreWhenTheServerStops) {
+  const std::string archive = Pack();
+  store_->BeginShutdown();
+  EXPECT_EQ(Get(archive).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Unpacked(), 0);
+}
+
+}  // namespace
+}  // namespace braid

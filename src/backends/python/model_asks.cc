@@ -1,0 +1,145 @@
+#include "backends/python/model_asks.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/thread.h"
+
+namespace braid {
+namespace {
+
+// The object of an ask; its fields are written by the worker's extension.
+class Fields {
+ public:
+  explicit Fields(std::string_view text) : object_(nlohmann::json::parse(text, nullptr, false)) {}
+  std::string Text(const char* name) const {
+    auto field = object_.is_object() ? object_.find(name) : object_.end();
+    return field != object_.end() && field->is_string() ? field->get<std::string>() : "";
+  }
+  bool Flag(const char* name) const {
+    auto field = object_.is_object() ? object_.find(name) : object_.end();
+    return field != object_.end() && field->is_boolean() && field->get<bool>();
+  }
+
+ private:
+  const nlohmann::json object_;
+};
+
+}  // namespace
+
+Result<int64_t> VersionFromText(const std::string& text) {
+  if (text.empty()) return int64_t{-1};
+  const std::string error = "failed to get model version from specified version string '" + text + "'";
+  int64_t version = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), version);
+  if (code != std::errc() || end == text.data()) {
+    return InternalError(error + " (details: stol), version should be an integral value > 0");
+  }
+  if (version <= 0) return InternalError(error + ", version should be an integral value > 0");
+  return version;
+}
+
+ModelAsks::~ModelAsks() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return running_ == 0; });
+}
+
+void ModelAsks::AddTo(WorkerServices& services) {
+  services.asks[AskTopic::kLoadModel] = [this](const AskMessage& ask, AskAnswer answer) {
+    Load(ask, std::move(answer));
+  };
+  services.asks[AskTopic::kUnloadModel] = [this](const AskMessage& ask, AskAnswer answer) {
+    Unload(ask, std::move(answer));
+  };
+  services.asks[AskTopic::kIsModelReady] = [this](const AskMessage& ask, AskAnswer answer) {
+    IsReady(ask, std::move(answer));
+  };
+}
+
+void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer answer) {
+  bool refused = false;
+  {
+    std::lock_guard lock(mutex_);
+    refused = running_ >= kMostRunning;
+    if (!refused) ++running_;
+  }
+  if (refused) {
+    answer(UnavailableError(std::to_string(kMostRunning) +
+                            " models are being loaded or unloaded by models already, which is the limit"));
+    return;
+  }
+  const auto end = [this] {
+    std::lock_guard lock(mutex_);
+    --running_;
+    ended_.notify_all();  // with the lock held: this may be gone right after
+  };
+  try {
+    StartThread("brd-py-ask", [task = std::move(task), answer, end] {
+      answer(task());
+      end();
+    }).detach();
+  } catch (const std::system_error& error) {
+    answer(UnavailableError(std::string("no thread could be started: ") + error.what()));
+    end();
+  }
+}
+
+void ModelAsks::Load(const AskMessage& ask, AskAnswer answer) {
+  const Fields fields(ask.text);
+  LoadRequest request;
+  request.model_name = fields.Text("model_name");
+  if (std::string config = fields.Text("config"); !config.empty()) request.config_json = std::move(config);
+  for (const AskMessage::Attachment& file : ask.attachments) {
+    constexpr std::string_view kFile = "file:";
+    if (!file.name.starts_with(kFile)) {
+      answer(InvalidArgumentError("Unrecognized load parameter '" + std::string(file.name) +
+                                  "' with type 'BYTES'"));
+      return;
+    }
+    request.files.emplace(file.name.substr(kFile.size()),
+                          std::string(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()));
+  }
+  RunApart(
+      [this, request = std::move(request)]() -> Result<std::string> {
+        BRAID_RETURN_IF_ERROR(control_.Load(request));
+        return std::string();
+      },
+      std::move(answer));
+}
+
+void ModelAsks::Unload(const AskMessage& ask, AskAnswer answer) {
+  const Fields fields(ask.text);
+  RunApart(
+      [this, name = fields.Text("model_name"),
+       dependents = fields.Flag("unload_dependents")]() -> Result<std::string> {
+        BRAID_RETURN_IF_ERROR(control_.Unload(name, dependents));
+        return std::string();
+      },
+      std::move(answer));
+}
+
+void ModelAsks::IsReady(const AskMessage& ask, AskAnswer answer) {
+  const Fields fields(ask.text);
+  auto version = VersionFromText(fields.Text("model_version"));
+  if (!version.ok()) {
+    answer(version.status());
+    return;
+  }
+  if (!control_.serving()) {
+    answer(UnavailableError("Server not ready"));
+    return;
+  }
+  auto servable = CatalogReader(catalog_).Find(fields.Text("model_name"), *version);
+  if (!servable.ok()) {
+    answer(std::string("false"));
+    return;
+  }
+  (*servable)->get().CheckReadiness([answer = std::move(answer)](const Readiness& readiness) {
+    answer(std::string(readiness.ready ? "true" : "false"));
+  });
+}
+
+}  // namespace braid

@@ -1,0 +1,177 @@
+#include "backends/python/model_asks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+
+#include "backends/python/testing/holding_servable.h"
+#include "backends/python/worker_asks.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+class Control final : public ModelControl {
+ public:
+  Status Load(const LoadRequest& request) override {
+    std::unique_lock lock(mutex_);
+    loads_.push_back(request);
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !block_; });
+    return answer_;
+  }
+  Status Unload(const std::string& model_name, bool unload_dependents) override {
+    std::lock_guard lock(mutex_);
+    unloads_.emplace_back(model_name, unload_dependents);
+    return answer_;
+  }
+  bool serving() const override { return serving_; }
+  bool server_ready() const override { return true; }
+  void Unblock() {
+    std::lock_guard lock(mutex_);
+    block_ = false;
+    changed_.notify_all();
+  }
+  void WaitForLoads(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return loads_.size() >= count; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool block_ = false;
+  bool serving_ = true;
+  Status answer_;
+  std::vector<LoadRequest> loads_;
+  std::vector<std::pair<std::string, bool>> unloads_;
+};
+
+class ModelAsksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    asks_.emplace(catalog_, control_);
+    asks_->AddTo(services_);
+  }
+
+  static AskMessage Message(AskTopic topic, std::string_view text) {
+    AskMessage message;
+    message.ask_id = 1;
+    message.topic = topic;
+    message.text = text;
+    return message;
+  }
+  std::future<Result<std::string>> Start(const AskMessage& message) {
+    auto promise = std::make_shared<std::promise<Result<std::string>>>();
+    services_.asks.at(message.topic)(
+        message, [promise](Result<std::string> answer) { promise->set_value(std::move(answer)); });
+    return promise->get_future();
+  }
+  Result<std::string> Ask(const AskMessage& message) { return Start(message).get(); }
+  Result<std::string> IsReady(const std::string& version) {
+    const std::string text = R"({"model_name":"m","model_version":")" + version + "\"}";
+    return Ask(Message(AskTopic::kIsModelReady, text));
+  }
+
+  Catalog catalog_;
+  Control control_;
+  WorkerServices services_;
+  std::optional<ModelAsks> asks_;
+};
+
+TEST_F(ModelAsksTest, LoadsWithAConfigurationAndFiles) {
+  const std::string contents = "pass\n";
+  AskMessage message = Message(AskTopic::kLoadModel, R"({"model_name":"m","config":"{}"})");
+  message.attachments = {{"file:1/model.py", std::as_bytes(std::span(contents))}};
+  ASSERT_TRUE(Ask(message).ok());
+  ASSERT_EQ(control_.loads_.size(), 1u);
+  EXPECT_EQ(control_.loads_[0].model_name, "m");
+  EXPECT_EQ(control_.loads_[0].config_json, "{}");
+  EXPECT_EQ(control_.loads_[0].files.at("1/model.py"), contents);
+  ASSERT_TRUE(Ask(Message(AskTopic::kLoadModel, R"({"model_name":"n","config":""})")).ok());
+  EXPECT_FALSE(control_.loads_[1].config_json.has_value());
+}
+
+TEST_F(ModelAsksTest, TellsWhatTheRepositorySays) {
+  control_.answer_ = InternalError("failed to load 'm'");
+  EXPECT_EQ(Ask(Message(AskTopic::kLoadModel, R"({"model_name":"m"})")).status(),
+            InternalError("failed to load 'm'"));
+  AskMessage message = Message(AskTopic::kLoadModel, R"({"model_name":"m"})");
+  message.attachments = {{"1/model.py", {}}};
+  EXPECT_EQ(Ask(message).status().message(), "Unrecognized load parameter '1/model.py' with type 'BYTES'");
+}
+
+TEST_F(ModelAsksTest, Unloads) {
+  ASSERT_TRUE(Ask(Message(AskTopic::kUnloadModel, R"({"model_name":"m","unload_dependents":true})")).ok());
+  EXPECT_THAT(control_.unloads_, testing::ElementsAre(std::pair(std::string("m"), true)));
+}
+
+TEST_F(ModelAsksTest, LoadsDoNotWaitForOneAnotherUpToALimit) {
+  control_.block_ = true;
+  const AskMessage message = Message(AskTopic::kLoadModel, R"({"model_name":"m"})");
+  std::vector<std::future<Result<std::string>>> answers;
+  for (int i = 0; i < ModelAsks::kMostRunning; ++i) answers.push_back(Start(message));
+  control_.WaitForLoads(ModelAsks::kMostRunning);
+  EXPECT_EQ(Ask(message).status().code(), StatusCode::kUnavailable);
+  control_.Unblock();
+  for (auto& answer : answers) EXPECT_TRUE(answer.get().ok());
+}
+
+TEST_F(ModelAsksTest, KnowsWhetherAModelIsReady) {
+  EXPECT_EQ(IsReady("").value(), "false");
+  auto servable = std::make_shared<HoldingServable>("m");
+  catalog_.Publish(servable);
+  EXPECT_EQ(IsReady("").value(), "true");
+  EXPECT_EQ(IsReady("1").value(), "true");
+  EXPECT_EQ(IsReady("2").value(), "false");
+  servable->readiness_.ready = false;
+  EXPECT_EQ(IsReady("1").value(), "false");
+  control_.serving_ = false;
+  EXPECT_EQ(IsReady("1").status(), UnavailableError("Server not ready"));
+}
+
+TEST_F(ModelAsksTest, RefusesAVersionThatIsNone) {
+  EXPECT_EQ(
+      IsReady("abc").status().message(),
+      "failed to get model version from specified version string 'abc' (details: stol), version should be "
+      "an integral value > 0");
+  EXPECT_EQ(IsReady("-1").status().message(),
+            "failed to get model version from specified version string '-1', version should be an integral "
+            "value > 0");
+}
+
+TEST(WorkerAsksTest, AnswersIntoTheChannel) {
+  Channel::WorkerEnd end;
+  std::shared_ptr<Channel> channel = Channel::CreateServerEnd({}, end).value();
+  auto worker = Channel::OpenWorkerEnd(std::move(end)).value();
+  WorkerServices services;
+  services.asks[AskTopic::kIsModelReady] = [](const AskMessage& ask, AskAnswer answer) {
+    answer(std::string(ask.text));
+  };
+  std::vector<std::byte> message;
+  AnswerMessage answer;
+  AskMessage ask;
+  ask.ask_id = 5;
+  ask.topic = AskTopic::kIsModelReady;
+  ask.text = "true";
+  HandleAsk(services, ask, channel);
+  ASSERT_EQ(worker->Receive(message, kSecond), Channel::Outcome::kMessage);
+  ASSERT_TRUE(Decode(message, answer));
+  EXPECT_EQ(answer.ask_id, 5u);
+  EXPECT_EQ(answer.text, "true");
+  // Nobody answers this topic.
+  ask.topic = AskTopic::kMetric;
+  HandleAsk(services, ask, channel);
+  ASSERT_EQ(worker->Receive(message, kSecond), Channel::Outcome::kMessage);
+  ASSERT_TRUE(Decode(message, answer));
+  EXPECT_EQ(answer.code, StatusCode::kUnsupported);
+  // Nobody wants this answer.
+  ask.ask_id = 0;
+  HandleAsk(services, ask, channel);
+  EXPECT_EQ(worker->Receive(message, 0), Channel::Outcome::kTimeout);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,59 @@
+// ReadinessHook: asks the is_ready() of one worker's user code, for any number of people who want to know.
+//
+// One check runs at a time. Whoever asks while one runs gets its result. Each waits for at most the time
+// limit; the check itself goes on, since user code cannot be stopped.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ipc/channel.h"
+#include "ipc/messages.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// Any thread, where not said otherwise. Answers are given with no lock held.
+class ReadinessHook {
+ public:
+  using Done = std::function<void(Readiness)>;
+  static constexpr int64_t kTimeLimitNs = 5'000'000'000;
+
+  explicit ReadinessHook(std::string instance) : instance_(std::move(instance)) {}
+
+  // A worker whose user code has the hook can be asked from now on.
+  void Open(std::shared_ptr<Channel> channel);
+  // It no longer can; who waits is answered with `reason`.
+  void Close(const std::string& reason);
+
+  // Calls `done` once, perhaps before this returns. Ready at once while there is nobody to ask.
+  void Ask(Done done, int64_t now_ns);
+
+  // The worker has answered. An answer to a check that is not running is ignored: it may be one of before.
+  void OnAnswer(const ReadinessMessage& message);
+  // Answers those whose time is over; to be called at next_deadline_ns(), which is INT64_MAX when nobody
+  // waits. Ask() interrupts the channel, so that its receiver looks at it anew.
+  void Expire(int64_t now_ns);
+  int64_t next_deadline_ns() const;
+
+ private:
+  struct Waiting {
+    Done done;
+    int64_t deadline_ns = 0;
+    bool started = false;  // the check, rather than joined it
+  };
+
+  const std::string instance_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  std::shared_ptr<Channel> channel_;  // shared with the worker's instance; null while closed
+  uint64_t last_check_ = 0;
+  bool running_ = false;
+  std::vector<Waiting> waiting_;  // by deadline
+};
+
+}  // namespace braid

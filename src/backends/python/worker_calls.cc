@@ -1,0 +1,223 @@
+#include "backends/python/worker_calls.h"
+
+#include <boost/container/small_vector.hpp>
+#include <utility>
+#include <vector>
+
+#include "backends/python/parameters_json.h"
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+// A thread that encodes a response may have lost its core meanwhile.
+constexpr int64_t kLongestSendNs = 10'000'000'000;
+
+// How errors begin that come before a servable has the request.
+Status NotAccepted(const CallMessage& message, const Status& status) {
+  return status.WithPrefix("Model " + std::string(message.model_name) + " - Error when running inference: ");
+}
+
+}  // namespace
+
+// One call, as the sink of its request's responses.
+class WorkerCalls::Call final : public ResponseSink {
+ public:
+  Call(std::shared_ptr<WorkerCalls> calls, uint64_t id) : calls_(std::move(calls)), id_(id) {}
+  void Respond(std::optional<InferenceResponse> response, bool final) override {
+    calls_->Answer(*this, std::move(response), final);
+  }
+  uint64_t id() const { return id_; }
+  Cancellation& cancellation() { return cancellation_; }
+
+ private:
+  const std::shared_ptr<WorkerCalls> calls_;  // for the time after the worker, too
+  const uint64_t id_;
+  Cancellation cancellation_;
+};
+
+WorkerCalls::WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory,
+                         const Catalog& catalog)
+    : channel_(std::move(channel)), memory_(std::move(memory)), catalog_(catalog), reader_(catalog) {}
+
+WorkerCalls::~WorkerCalls() = default;
+
+size_t WorkerCalls::pending() const {
+  std::lock_guard lock(mutex_);
+  return calls_.size();
+}
+
+Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
+                          RequestTrace* trace) {
+  // First of all, so that the memory which the worker has lent goes back whatever comes.
+  BRAID_ASSIGN_OR_RETURN(auto request, MakeRequest(message));
+  auto call = std::make_shared<Call>(shared_from_this(), message.request.id);
+  size_t pending = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (!calls_.emplace(call->id(), call).second) {
+      return InvalidArgumentError("the worker gives two calls one name");
+    }
+    pending = calls_.size();
+  }
+  const auto refuse = [&](Status status) {
+    InferenceResponse response;
+    response.status = std::move(status);
+    call->Respond(std::move(response), true);
+    return OkStatus();
+  };
+  if (pending > kMostPending) {
+    return refuse(NotAccepted(message, UnavailableError("the instance has " + std::to_string(kMostPending) +
+                                                        " calls pending already, which is the limit")));
+  }
+  auto servable = FindServable(message);
+  if (!servable.ok()) return refuse(NotAccepted(message, servable.status()));
+  request->servable = std::move(servable).value();
+  const ServableInfo& info = request->servable->get().info();
+  if (trace != nullptr) request->trace = trace->StartChild(info.name, info.version);
+  request->call_chain = std::move(chain);
+  request->cancellation = std::shared_ptr<Cancellation>(call, &call->cancellation());
+  request->sink = call.get();
+  Servable& callee = request->servable->get();
+  callee.Infer(std::move(request));
+  return OkStatus();
+}
+
+Result<std::unique_ptr<InferenceRequest>> WorkerCalls::MakeRequest(const CallMessage& message) {
+  auto request = std::make_unique<InferenceRequest>();
+  const RequestMessage& from = message.request;
+  request->start_ns = SteadyNowNs();
+  request->id = from.request_id;
+  request->model_name = message.model_name;
+  request->model_version = message.model_version;
+  if (const auto* number = std::get_if<uint64_t>(&from.correlation_id)) {
+    request->correlation_id = *number;
+  } else {
+    request->correlation_id = std::string(std::get<std::string_view>(from.correlation_id));
+  }
+  request->sequence_start = (from.flags & 1u) != 0;
+  request->sequence_end = (from.flags & 2u) != 0;
+  request->timeout_us = from.timeout_us;
+  request->parameters = ParametersFromJson(from.parameters_json);
+  request->requested_outputs.assign(from.requested_outputs.begin(), from.requested_outputs.end());
+  request->inputs.reserve(from.inputs.size());
+  WorkerMemory::Returned returned;
+  for (const TensorMessage& input : from.inputs) {
+    Tensor& tensor = request->inputs.emplace_back();
+    tensor.name = input.name;
+    tensor.type = input.type;
+    tensor.shape = input.shape;
+    BRAID_ASSIGN_OR_RETURN(tensor.data, memory_->Take(input, returned));
+  }
+  return request;
+}
+
+Result<std::unique_ptr<ServableHandle>> WorkerCalls::FindServable(const CallMessage& message) {
+  auto servable = reader_.Find(message.model_name, message.model_version);
+  const std::string name(message.model_name);
+  if (!servable.ok()) {
+    if (!catalog_.Knows(name, message.model_version)) return servable;
+    return UnavailableError("Failed for execute the inference request. Model '" + name + "' is not ready.");
+  }
+  if ((*servable)->get().info().decoupled && !message.decoupled) {
+    return UnsupportedError(
+        "Model " + name +
+        " is using the decoupled. The current BLS request call doesn't support models using the decoupled "
+        "transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for "
+        "decoupled models.'");
+  }
+  return servable;
+}
+
+void WorkerCalls::Cancel(const CancelCallMessage& message) {
+  std::shared_ptr<Call> call;
+  {
+    std::lock_guard lock(mutex_);
+    auto it = calls_.find(message.call_id);
+    if (it == calls_.end()) return;
+    call = it->second;
+  }
+  call->cancellation().Cancel();
+}
+
+void WorkerCalls::Abandon() {
+  responses_.Close();
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, call] : calls_) calls.push_back(call);
+  }
+  for (const auto& call : calls) call->cancellation().Cancel();
+  // Sending never blocks, so that this is over at once.
+  responses_.WaitUntilEmpty(SteadyNowNs() + kLongestSendNs);
+}
+
+void WorkerCalls::Answer(Call& call, std::optional<InferenceResponse> response, bool final) {
+  std::shared_ptr<Call> ended;  // goes last, and perhaps this object with it
+  if (final) {
+    std::lock_guard lock(mutex_);
+    auto it = calls_.find(call.id());
+    ended = std::move(it->second);
+    calls_.erase(it);
+  }
+  if (!responses_.Enter()) return;
+  Pass(call, std::move(response), final);
+  responses_.Leave();
+}
+
+void WorkerCalls::Pass(Call& call, std::optional<InferenceResponse> response, bool final) {
+  if (stuck()) return;
+  if (!final && call.cancellation().cancelled()) return;
+  Status sent = Send(call.id(), response, final);
+  if (sent.ok()) return;
+  // What cannot be handed over becomes an error; a worker that cannot be told so much waits in vain.
+  InferenceResponse failed;
+  failed.status = std::move(sent);
+  if (Send(call.id(), failed, final).ok()) return;
+  stuck_.store(true, std::memory_order_release);
+  channel_->Interrupt();
+}
+
+Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& response, bool final) {
+  ResponseMessage message;
+  message.request_id = id;
+  message.final = final;
+  message.has_response = response.has_value();
+  std::string parameters;
+  ReleaseMessage lent;
+  Status status;
+  if (response && !response->status.ok()) {
+    message.code = response->status.code();
+    message.error = response->status.message();
+  } else if (response) {
+    if (!response->parameters.empty()) parameters = ParametersToJson(response->parameters);
+    message.parameters_json = parameters;
+    const std::vector<Tensor>& outputs = response->outputs;
+    // Found out before the first is lent, which takes a further share in its owner.
+    boost::container::small_vector<bool, 16> sole(outputs.size(), true);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].data.size() > kInlineTensorBytes) sole[i] = IsSoleHolder(outputs, i);
+    }
+    message.outputs.reserve(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor& output = outputs[i];
+      TensorMessage& tensor = message.outputs.emplace_back();
+      tensor.name = output.name;
+      tensor.type = output.type;
+      tensor.shape = output.shape;
+      status = memory_->Lend(output.data, sole[i], tensor);
+      if (!status.ok()) break;
+      if (tensor.place != Place::kInline) lent.handles.push_back(tensor.handle);
+    }
+  }
+  if (status.ok()) {
+    thread_local std::vector<std::byte> encoded;
+    EncodeCallResponse(encoded, message);
+    status = channel_->Send(encoded);
+  }
+  // The worker will never hear of what it was lent.
+  if (!status.ok() && !lent.handles.empty()) (void)memory_->OnRelease(lent);
+  return status;
+}
+
+}  // namespace braid

@@ -1,0 +1,160 @@
+#include "scheduling/call_graph.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace braid {
+namespace {
+
+// The links that cannot go on before a request with this chain has run. Behind a caller that is not blocked,
+// nobody is known to wait.
+void CollectBlocked(const CallChain& chain, std::vector<const CallChain*>& blocked) {
+  if (chain.blocked_instance == nullptr ||
+      std::find(blocked.begin(), blocked.end(), &chain) != blocked.end()) {
+    return;
+  }
+  blocked.push_back(&chain);
+  for (const auto& parent : chain.parents) CollectBlocked(*parent, blocked);
+}
+
+// Appends the instances from the one that is named by `instance` down to the head of `chain`; false when it
+// does not stand in the chain.
+bool AppendPath(const CallChain& chain, const void* instance, std::vector<std::string>& names) {
+  if (chain.blocked_instance == nullptr) return false;
+  const bool found = chain.blocked_instance == instance ||
+                     std::any_of(chain.parents.begin(), chain.parents.end(),
+                                 [&](const auto& parent) { return AppendPath(*parent, instance, names); });
+  if (found) names.push_back(chain.instance);
+  return found;
+}
+
+bool Blocks(const std::vector<const CallChain*>& blocked, const void* instance) {
+  return std::any_of(blocked.begin(), blocked.end(),
+                     [instance](const CallChain* link) { return link->blocked_instance == instance; });
+}
+
+}  // namespace
+
+void CallGraph::Place::Add(const void* instance, std::string name) {
+  Member& member = members_.emplace_back();
+  member.instance = instance;
+  member.name = std::move(name);
+}
+
+void CallGraph::Place::SetAvailable(const void* instance, bool available) {
+  for (Member& member : members_) {
+    if (member.instance == instance) member.available.store(available, std::memory_order_relaxed);
+  }
+}
+
+class CallGraph::Waiting {
+ public:
+  Waiting(CallGraph& graph, Key key) : graph_(graph), key_(key) {}
+  ~Waiting() { graph_.Leave(key_); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  CallGraph& graph_;
+  const Key key_;
+};
+
+CallGraph& CallGraph::OfProcess() {
+  static auto* graph = new CallGraph;
+  return *graph;
+}
+
+Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& place,
+                                          const std::shared_ptr<const CallChain>& chain, const void* only) {
+  const Key key{place.get(), only, chain.get()};
+  {
+    std::lock_guard lock(mutex_);
+    Group& group = groups_[key];
+    // One more request of a group changes nothing for the others.
+    if (group.requests++ == 0) {
+      group.place = place;
+      group.only = only;
+      group.chain = chain;
+      CollectBlocked(*chain, group.blocked);
+      const auto stuck = StuckLocked();
+      if (std::find(stuck.begin(), stuck.end(), &group) != stuck.end()) {
+        std::string path = Describe(group, stuck);
+        groups_.erase(key);
+        return InternalError("the call to model '" + place->name_ + "' would wait for itself: " + path);
+      }
+    }
+  }
+  return Ticket(std::make_shared<const Waiting>(*this, key));
+}
+
+void CallGraph::Leave(const Key& key) {
+  Group gone;  // goes after the lock
+  std::lock_guard lock(mutex_);
+  auto it = groups_.find(key);
+  if (--it->second.requests > 0) return;
+  gone = std::move(it->second);
+  groups_.erase(it);
+}
+
+size_t CallGraph::size() const {
+  std::lock_guard lock(mutex_);
+  return groups_.size();
+}
+
+std::vector<const CallGraph::Group*> CallGraph::StuckLocked() const {
+  std::vector<const Group*> waiting;
+  waiting.reserve(groups_.size());
+  for (const auto& [key, group] : groups_) waiting.push_back(&group);
+  for (;;) {
+    std::unordered_set<const void*> blocked;
+    for (const Group* group : waiting) {
+      for (const CallChain* link : group->blocked) blocked.insert(link->blocked_instance);
+    }
+    const auto can_go_on = [&blocked](const Group* group) {
+      return std::any_of(
+          group->place->members_.begin(), group->place->members_.end(), [&](const Place::Member& member) {
+            return (group->only == nullptr || group->only == member.instance) &&
+                   (!member.available.load(std::memory_order_relaxed) || !blocked.contains(member.instance));
+          });
+    };
+    const size_t before = waiting.size();
+    std::erase_if(waiting, can_go_on);
+    if (waiting.size() == before) return waiting;
+  }
+}
+
+std::string CallGraph::Describe(const Group& from, const std::vector<const Group*>& stuck) {
+  std::vector<std::string> behind;  // what `from` waits for, until the chain of `from` is met again
+  std::vector<const Group*> seen;
+  const Group* at = &from;
+  std::vector<std::string> names;
+  for (;;) {
+    seen.push_back(at);
+    const Group* next = nullptr;
+    const void* through = nullptr;
+    for (const Place::Member& member : at->place->members_) {
+      if (at->only != nullptr && at->only != member.instance) continue;
+      if (AppendPath(*from.chain, member.instance, names)) break;
+      for (const Group* group : stuck) {
+        if (next == nullptr && Blocks(group->blocked, member.instance) &&
+            std::find(seen.begin(), seen.end(), group) == seen.end()) {
+          next = group;
+          through = member.instance;
+        }
+      }
+    }
+    if (!names.empty() || next == nullptr) break;
+    AppendPath(*next->chain, through, behind);
+    at = next;
+  }
+  names.insert(names.end(), behind.begin(), behind.end());
+  std::string text;
+  for (const std::string& name : names) {
+    text += name;
+    text += " -> ";
+  }
+  text += at->place->name_;
+  return text;
+}
+
+}  // namespace braid

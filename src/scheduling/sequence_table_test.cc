@@ -1,0 +1,140 @@
+#include "scheduling/sequence_table.h"
+
+#include <gtest/gtest.h>
+
+namespace braid {
+namespace {
+
+using Answer = SequenceTable::Answer;
+
+class SequenceTableTest : public ::testing::Test {
+ protected:
+  ~SequenceTableTest() override { table_.DropAll(now_ns_, drops_); }
+
+  SequenceTable::Admission Admit(uint64_t id, bool start = false, bool end = false) {
+    auto request = std::make_unique<InferenceRequest>();
+    request->correlation_id = id;
+    request->sequence_start = start;
+    request->sequence_end = end;
+    last_ = request.get();
+    const auto admission = table_.Admit(request, end, now_ns_);
+    table_.Assign(now_ns_);
+    return admission;
+  }
+  Sequence& Start(uint64_t id, bool end = false) { return *Admit(id, true, end).sequence; }
+  void RunTurn(Sequence& sequence) {
+    auto request = table_.Begin(sequence, now_ns_);
+    table_.End(request->scheduling.sequence, request->scheduling.turn, now_ns_, drops_);
+    table_.Assign(now_ns_);
+  }
+  // The ids by slot, 0 where there is none.
+  std::vector<uint64_t> Seats(size_t instance = 0) {
+    std::vector<uint64_t> ids;
+    for (const Sequence* sequence : table_.seats(instance)) {
+      ids.push_back(sequence == nullptr ? 0 : std::get<uint64_t>(sequence->id));
+    }
+    return ids;
+  }
+
+  int64_t now_ns_ = 1000;
+  InferenceRequest* last_ = nullptr;
+  SequenceTable::Drops drops_;
+  SequenceTable table_{{.instances = 1, .slots = 3, .idle_ns = 100, .max_queued = 100}};
+};
+
+TEST_F(SequenceTableTest, FillsTheLowestSlotAndShortensTheRow) {
+  Sequence& one = Start(1, true);
+  Sequence& two = Start(2, true);
+  Start(3);
+  Start(4);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{1, 2, 3}));
+  RunTurn(two);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{1, 4, 3}));
+  RunTurn(one);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{0, 4, 3}));
+  table_.Cancel(*table_.seats(0)[2]->queue.front(), now_ns_, drops_);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{0, 4}));
+  EXPECT_EQ(drops_.size(), 1u);
+}
+
+TEST_F(SequenceTableTest, HandsTheSlotToTheSequenceThatCutsItShort) {
+  Start(1);
+  Sequence& second = Start(1);
+  Sequence& third = Start(1, true);
+  EXPECT_EQ(second.place, Sequence::Place::kFollows);
+  EXPECT_EQ(table_.size(), 3u);
+  RunTurn(*table_.seats(0)[0]);
+  EXPECT_EQ(table_.seats(0)[0], &second);
+  RunTurn(second);
+  EXPECT_EQ(table_.seats(0)[0], &third);
+  RunTurn(third);
+  EXPECT_EQ(table_.size(), 0u);
+}
+
+TEST_F(SequenceTableTest, ClosesTheRowWhenOneOfItsMiddleIsCancelled) {
+  Sequence& first = Start(1);
+  Start(1);
+  InferenceRequest& middle = *last_;
+  Sequence& third = Start(1, true);
+  table_.Cancel(middle, now_ns_, drops_);
+  EXPECT_EQ(table_.size(), 2u);
+  EXPECT_EQ(third.predecessor, first.number);
+  RunTurn(first);
+  EXPECT_EQ(table_.seats(0)[0], &third);
+}
+
+TEST_F(SequenceTableTest, TakesNoMoreForAnIdWhoseLatestSequenceWasCancelled) {
+  Start(1);
+  Start(1);
+  table_.Cancel(*last_, now_ns_, drops_);
+  EXPECT_EQ(Admit(1).answer, Answer::kNeedsStart);
+}
+
+TEST_F(SequenceTableTest, LeavesAloneWhatALateTurnDoesNotName) {
+  Sequence& old = Start(1, true);
+  auto late = table_.Begin(old, now_ns_);
+  const SchedulerNotes notes = late->scheduling;
+  table_.End(notes.sequence, notes.turn, now_ns_, drops_);
+  Sequence& anew = Start(1);
+  auto running = table_.Begin(anew, now_ns_);
+  table_.End(notes.sequence, notes.turn, now_ns_, drops_);
+  table_.End(anew.number, anew.turns + 1, now_ns_, drops_);
+  EXPECT_FALSE(table_.Continue(late, now_ns_, drops_));
+  EXPECT_FALSE(table_.Undo(late, now_ns_, drops_));
+  EXPECT_TRUE(anew.busy);
+}
+
+TEST_F(SequenceTableTest, SaysWhenItHasToLookAgain) {
+  EXPECT_EQ(table_.next_deadline_ns(), kNeverNs);
+  Sequence& one = Start(1);
+  EXPECT_EQ(table_.next_deadline_ns(), kNeverNs) << "it has something to run";
+  now_ns_ += 50;
+  RunTurn(one);
+  EXPECT_EQ(table_.next_deadline_ns(), now_ns_ + 100);
+  now_ns_ += 10;
+  Start(2);
+  Start(3);
+  Start(4);
+  EXPECT_EQ(table_.next_deadline_ns(), 1150);
+  table_.Expire(1149, drops_);
+  EXPECT_EQ(table_.size(), 4u);
+  table_.Expire(1150, drops_);
+  EXPECT_EQ(table_.size(), 3u);
+  table_.Assign(1150);
+  EXPECT_EQ(table_.next_deadline_ns(), kNeverNs);
+  EXPECT_TRUE(drops_.empty());
+}
+
+TEST_F(SequenceTableTest, RemembersTheLossOfAnIdUntilItBeginsAnew) {
+  RunTurn(Start(1));
+  table_.SetAvailable(0, false, now_ns_, drops_);
+  EXPECT_EQ(Admit(1).answer, Answer::kLost);
+  EXPECT_EQ(Admit(2).answer, Answer::kNeedsStart);
+  Start(1);
+  table_.SetAvailable(0, true, now_ns_, drops_);
+  table_.Assign(now_ns_);
+  EXPECT_EQ(Admit(1).answer, Answer::kQueued);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,38 @@
+#include "scheduling/slot_batch.h"
+
+#include <gtest/gtest.h>
+
+namespace braid {
+namespace {
+
+constexpr SlotView kFree = {};
+constexpr SlotView kIdle = {.taken = true};
+SlotView Ready(int64_t arrived_ns) { return {.taken = true, .ready = true, .arrived_ns = arrived_ns}; }
+
+TEST(DecideSlots, CoversAllUpToTheHighestThatIsTaken) {
+  const SequencePolicy policy{.slots = 8};
+  const SlotView none[] = {kFree, kIdle};
+  EXPECT_EQ(DecideSlots(policy, none, 0), BatchDecision{});
+  const SlotView one[] = {Ready(0)};
+  EXPECT_EQ(DecideSlots(policy, one, 0), BatchDecision{.count = 1});
+  const SlotView many[] = {kIdle, kFree, Ready(0), kIdle, kFree};
+  EXPECT_EQ(DecideSlots(policy, many, 0), BatchDecision{.count = 4});
+}
+
+TEST(DecideSlots, WaitsForTheUtilizationButNoLongerThanTheDelay) {
+  const SequencePolicy policy{.slots = 4, .minimum_utilization = 0.5, .max_delay_ns = 100};
+  const SlotView one[] = {Ready(10), kIdle};
+  EXPECT_EQ(DecideSlots(policy, one, 50), BatchDecision{.wait_until_ns = 110});
+  EXPECT_EQ(DecideSlots(policy, one, 110), BatchDecision{.count = 2});
+  const SlotView two[] = {Ready(10), Ready(20)};
+  EXPECT_EQ(DecideSlots(policy, two, 50), BatchDecision{.count = 2});
+}
+
+TEST(DecideSlots, DoesNotWaitWithoutAUtilization) {
+  const SequencePolicy policy{.slots = 4, .max_delay_ns = 100};
+  const SlotView one[] = {Ready(10)};
+  EXPECT_EQ(DecideSlots(policy, one, 10), BatchDecision{.count = 1});
+}
+
+}  // namespace
+}  // namespace braid

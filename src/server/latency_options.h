@@ -1,0 +1,22 @@
+// What the statistics of a model keep beside counters: by the server's options and by the model's own
+// configuration.
+#pragma once
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "server/options.h"
+#include "serving/latency.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// Errors: INVALID_ARGUMENT for a model_metrics that cannot be.
+Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerOptions& options);
+
+// "0.5:0.05,0.99:0.001": quantiles with their errors, each between 0 and 1. Errors: INVALID_ARGUMENT.
+Result<std::vector<std::pair<double, double>>> ParseQuantiles(std::string_view text);
+
+}  // namespace braid

@@ -1,0 +1,285 @@
+#include "serving/custom_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace braid {
+namespace {
+
+// The server's own families begin with these; one of the same name would make the page of metrics invalid.
+constexpr std::array<std::string_view, 8> kOwnPrefixes = {
+    "nv_inference_",     "nv_cache_",      "nv_cpu_",    "nv_gpu_",
+    "nv_pinned_memory_", "nv_model_load_", "nv_energy_", "braid_"};
+
+bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+bool IsName(std::string_view name, bool colons) {
+  if (name.empty() || name.size() > 1024) return false;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (!IsLetter(c) && !(colons && c == ':') && !(i > 0 && c >= '0' && c <= '9')) return false;
+  }
+  return true;
+}
+
+Status CheckFamilyName(const std::string& name) {
+  if (!IsName(name, true)) {
+    return InvalidArgumentError("Invalid metric name '" + name +
+                                "': expected letters, digits, '_' and ':', and no digit first");
+  }
+  for (std::string_view prefix : kOwnPrefixes) {
+    if (name.starts_with(prefix)) {
+      return InvalidArgumentError("Invalid metric name '" + name + "': names that begin with '" +
+                                  std::string(prefix) + "' are the server's own");
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckLabels(const MetricLabels& labels, MetricKind kind) {
+  for (const auto& [name, value] : labels) {
+    if (!IsName(name, false) || name.starts_with("__") || (kind == MetricKind::kHistogram && name == "le")) {
+      return InvalidArgumentError("Invalid label name '" + name +
+                                  "': expected letters, digits and '_', no digit first, and not 'le' for a "
+                                  "histogram");
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckBounds(const std::vector<double>& bounds) {
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    if (!std::isfinite(bounds[i]) || (i > 0 && bounds[i] <= bounds[i - 1])) {
+      return InvalidArgumentError("Histogram buckets must be finite and strictly ascending");
+    }
+  }
+  return OkStatus();
+}
+
+Status Unsupported(MetricKind kind, std::string_view what) {
+  return UnsupportedError(std::string(MetricKindName(kind)) + " does not support " + std::string(what));
+}
+
+}  // namespace
+
+std::string_view MetricKindName(MetricKind kind) {
+  switch (kind) {
+    case MetricKind::kCounter:
+      return "TRITONSERVER_METRIC_KIND_COUNTER";
+    case MetricKind::kGauge:
+      return "TRITONSERVER_METRIC_KIND_GAUGE";
+    case MetricKind::kHistogram:
+      return "TRITONSERVER_METRIC_KIND_HISTOGRAM";
+  }
+  return "";
+}
+
+struct CustomMetrics::Series {
+  Family* family = nullptr;
+  const MetricLabels* labels = nullptr;  // where the family keeps them
+  size_t references = 0;                 // guarded by the registry's mutex
+  MetricKind kind = MetricKind::kCounter;
+  std::atomic<double> value = 0;
+  // Of a histogram; `mutex` so that a scrape sees sum and counts of one moment.
+  std::vector<double> bounds;
+  mutable std::mutex mutex;
+  std::vector<uint64_t> counts;  // by bucket, the last for what is above all bounds
+  double sum = 0;
+
+  void Observe(double observed) {
+    const auto bucket =
+        static_cast<size_t>(std::lower_bound(bounds.begin(), bounds.end(), observed) - bounds.begin());
+    std::lock_guard lock(mutex);
+    ++counts[bucket];
+    sum += observed;
+  }
+
+  CustomSeriesSnapshot Snapshot() const {
+    CustomSeriesSnapshot snapshot;
+    snapshot.labels = *labels;
+    if (kind != MetricKind::kHistogram) {
+      snapshot.value = value.load(std::memory_order_relaxed);
+      return snapshot;
+    }
+    snapshot.bounds = bounds;
+    std::lock_guard lock(mutex);
+    snapshot.value = sum;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      snapshot.count += counts[i];
+      if (i < bounds.size()) snapshot.cumulative.push_back(snapshot.count);
+    }
+    return snapshot;
+  }
+};
+
+struct CustomMetrics::Family {
+  std::string name;
+  std::string description;
+  MetricKind kind = MetricKind::kCounter;
+  size_t references = 0;
+  std::map<MetricLabels, std::unique_ptr<Series>> series;
+};
+
+CustomMetrics::CustomMetrics() = default;
+
+CustomMetrics::~CustomMetrics() { BRAID_CHECK(families_.empty()); }
+
+std::unique_ptr<CustomMetrics::Session> CustomMetrics::Open() {
+  return std::unique_ptr<Session>(new Session(*this));
+}
+
+std::vector<CustomFamilySnapshot> CustomMetrics::Snapshot() const {
+  std::vector<CustomFamilySnapshot> families;
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, family] : families_) {
+    if (family->series.empty()) continue;
+    CustomFamilySnapshot& snapshot = families.emplace_back();
+    snapshot.name = name;
+    snapshot.description = family->description;
+    snapshot.kind = family->kind;
+    for (const auto& [labels, series] : family->series) snapshot.series.push_back(series->Snapshot());
+  }
+  return families;
+}
+
+void CustomMetrics::DropLocked(Series& series) {
+  if (--series.references > 0) return;
+  --series_count_;
+  Family& family = *series.family;
+  family.series.erase(family.series.find(*series.labels));
+}
+
+void CustomMetrics::DropLocked(Family& family) {
+  if (--family.references > 0) return;
+  // Its series were made by references to it, which are gone.
+  BRAID_CHECK(family.series.empty());
+  families_.erase(families_.find(family.name));
+}
+
+CustomMetrics::Session::~Session() {
+  std::lock_guard lock(metrics_.mutex_);
+  for (auto& [id, reference] : series_) metrics_.DropLocked(*reference.series);
+  for (auto& [id, family] : families_) metrics_.DropLocked(*family);
+}
+
+Result<uint64_t> CustomMetrics::Session::CreateFamily(const std::string& name, const std::string& description,
+                                                      MetricKind kind) {
+  BRAID_RETURN_IF_ERROR(CheckFamilyName(name));
+  std::lock_guard lock(metrics_.mutex_);
+  auto found = metrics_.families_.find(name);
+  if (found == metrics_.families_.end()) {
+    if (metrics_.families_.size() >= kMostFamilies) {
+      return UnavailableError("there are " + std::to_string(kMostFamilies) +
+                              " metric families already, and no more are taken");
+    }
+    auto family = std::make_unique<Family>();
+    family->name = name;
+    family->description = description;
+    family->kind = kind;
+    found = metrics_.families_.emplace(name, std::move(family)).first;
+  } else if (found->second->kind != kind) {
+    return AlreadyExistsError("Family name already exists with different type");
+  }
+  ++found->second->references;
+  families_.emplace(++last_id_, found->second.get());
+  return last_id_;
+}
+
+Result<uint64_t> CustomMetrics::Session::CreateMetric(uint64_t family_id, const MetricLabels& labels,
+                                                      const std::optional<std::vector<double>>& bounds) {
+  auto entry = families_.find(family_id);
+  if (entry == families_.end()) return InvalidArgumentError("there is no such metric family");
+  Family& family = *entry->second;
+  BRAID_RETURN_IF_ERROR(CheckLabels(labels, family.kind));
+  if (bounds.has_value() != (family.kind == MetricKind::kHistogram)) {
+    return InvalidArgumentError(bounds ? "Unexpected buckets found." : "Missing required buckets.");
+  }
+  if (bounds) BRAID_RETURN_IF_ERROR(CheckBounds(*bounds));
+  std::lock_guard lock(metrics_.mutex_);
+  auto found = family.series.find(labels);
+  if (found == family.series.end()) {
+    if (metrics_.series_count_ >= kMostSeries) {
+      return UnavailableError("there are " + std::to_string(kMostSeries) +
+                              " series of custom metrics already, and no more are taken");
+    }
+    ++metrics_.series_count_;
+    found = family.series.emplace(labels, std::make_unique<Series>()).first;
+    Series& series = *found->second;
+    series.family = &family;
+    series.labels = &found->first;
+    series.kind = family.kind;
+    if (bounds) {
+      series.bounds = *bounds;
+      series.counts.resize(bounds->size() + 1);
+    }
+  }
+  ++found->second->references;
+  series_.emplace(++last_id_, Reference{found->second.get(), family_id});
+  return last_id_;
+}
+
+void CustomMetrics::Session::DropFamily(uint64_t family) {
+  auto found = families_.find(family);
+  if (found == families_.end()) return;
+  std::lock_guard lock(metrics_.mutex_);
+  for (auto it = series_.begin(); it != series_.end();) {
+    if (it->second.family == family) {
+      metrics_.DropLocked(*it->second.series);
+      it = series_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  metrics_.DropLocked(*found->second);
+  families_.erase(found);
+}
+
+void CustomMetrics::Session::DropMetric(uint64_t metric) {
+  auto found = series_.find(metric);
+  if (found == series_.end()) return;
+  std::lock_guard lock(metrics_.mutex_);
+  metrics_.DropLocked(*found->second.series);
+  series_.erase(found);
+}
+
+Result<CustomMetrics::Series*> CustomMetrics::Session::Find(uint64_t metric) const {
+  auto found = series_.find(metric);
+  if (found == series_.end()) return InvalidArgumentError("there is no such metric");
+  return found->second.series;
+}
+
+Status CustomMetrics::Session::Increment(uint64_t metric, double by) {
+  BRAID_ASSIGN_OR_RETURN(Series * series, Find(metric));
+  if (series->kind == MetricKind::kHistogram) return Unsupported(series->kind, "Increment");
+  if (series->kind == MetricKind::kCounter && !(by >= 0)) {
+    return InvalidArgumentError(std::string(MetricKindName(series->kind)) +
+                                " can only be incremented monotonically by non-negative values.");
+  }
+  series->value.fetch_add(by, std::memory_order_relaxed);
+  return OkStatus();
+}
+
+Status CustomMetrics::Session::Set(uint64_t metric, double value) {
+  BRAID_ASSIGN_OR_RETURN(Series * series, Find(metric));
+  if (series->kind != MetricKind::kGauge) return Unsupported(series->kind, "Set");
+  series->value.store(value, std::memory_order_relaxed);
+  return OkStatus();
+}
+
+Status CustomMetrics::Session::Observe(uint64_t metric, double value) {
+  BRAID_ASSIGN_OR_RETURN(Series * series, Find(metric));
+  if (series->kind != MetricKind::kHistogram) return Unsupported(series->kind, "Observe");
+  series->Observe(value);
+  return OkStatus();
+}
+
+Result<double> CustomMetrics::Session::Value(uint64_t metric) const {
+  BRAID_ASSIGN_OR_RETURN(Series * series, Find(metric));
+  if (series->kind == MetricKind::kHistogram) return Unsupported(series->kind, "Value");
+  return series->value.load(std::memory_order_relaxed);
+}
+
+}  // namespace braid

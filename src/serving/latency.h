@@ -1,0 +1,57 @@
+// How long requests take, beyond totals: histograms and quantiles. Both are off unless the operator asks for
+// them, since they cost each request some time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace braid {
+
+struct LatencyOptions {
+  // The upper bounds of the time to the first response, in milliseconds, ascending; empty: no histogram.
+  std::vector<double> first_response_bounds_ms;
+  // Quantiles with their errors, e.g. {0.99, 0.001}; empty: no summaries.
+  std::vector<std::pair<double, double>> quantiles;
+};
+
+struct LatencyHistogram {
+  std::vector<double> bounds;
+  std::vector<uint64_t> counts;  // by bucket, not cumulative; one more than bounds
+  double sum = 0;
+
+  void Start(std::vector<double> of);
+  void Observe(double value);
+};
+
+struct SummarySnapshot {
+  uint64_t count = 0;
+  double sum = 0;
+  std::vector<std::pair<double, double>> quantiles;  // quantile and its value over the last minute
+};
+
+// Of the requests of one model that ended well, in microseconds.
+struct LatencySummariesSnapshot {
+  SummarySnapshot request;
+  SummarySnapshot queue;
+  SummarySnapshot compute_input;
+  SummarySnapshot compute_infer;
+  SummarySnapshot compute_output;
+};
+
+// Any thread; each observation takes locks of its own.
+class LatencySummaries {
+ public:
+  explicit LatencySummaries(const std::vector<std::pair<double, double>>& quantiles);
+  ~LatencySummaries();
+
+  void Observe(int64_t request_ns, int64_t queue_ns, int64_t input_ns, int64_t infer_ns, int64_t output_ns);
+  LatencySummariesSnapshot Snapshot() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace braid

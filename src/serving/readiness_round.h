@@ -1,0 +1,45 @@
+// ReadinessRound: several answers about readiness made into one.
+//
+//   auto round = std::make_shared<ReadinessRound>(servables.size(), std::move(done));
+//   for (auto& servable : servables) servable->CheckReadiness(ReadinessRound::Answer(round));
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "serving/servable.h"
+
+namespace braid {
+
+// Shared by those who are to answer.
+class ReadinessRound {
+ public:
+  using Done = std::function<void(Readiness)>;
+
+  // `done` is called by the last of `answers` answers, with the first that is not ready. REQUIRES: answers >
+  // 0.
+  ReadinessRound(size_t answers, Done done) : missing_(answers), done_(std::move(done)) {}
+
+  static Done Answer(std::shared_ptr<ReadinessRound> round) {
+    return [round = std::move(round)](Readiness readiness) { round->Add(std::move(readiness)); };
+  }
+
+ private:
+  void Add(Readiness readiness) {
+    {
+      std::lock_guard lock(mutex_);
+      if (result_.ready) result_ = std::move(readiness);
+      if (--missing_ > 0) return;
+    }
+    done_(std::move(result_));
+  }
+
+  std::mutex mutex_;
+  size_t missing_;    // guarded by mutex_
+  Readiness result_;  // guarded by mutex_, until nobody is missing
+  const Done done_;
+};
+
+}  // namespace braid

@@ -1,0 +1,85 @@
+// Trace: the RequestTrace of a sampled request or of a child of it. All of one sampled request form a tree,
+// which goes to the queue as a whole when the last of them has ended.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "serving/request_trace.h"
+#include "tracing/finished_trace.h"
+#include "tracing/trace_queue.h"
+
+namespace braid {
+
+// Names that nobody else has: ids of traces that count up, and random ones for OpenTelemetry. Any thread.
+class TraceIds {
+ public:
+  TraceIds();
+  uint64_t NextId() { return next_.fetch_add(1, std::memory_order_relaxed); }
+  // Never 0.
+  uint64_t Random();
+
+ private:
+  std::atomic<uint64_t> next_{1};
+  std::atomic<uint64_t> state_;
+};
+
+class TraceTree {
+ public:
+  // More children than this are not traced, e.g. of a model that calls others in a loop.
+  static constexpr size_t kMostRecords = 4096;
+
+  // `facts` has all but records. `ids` is shared with the tracer.
+  TraceTree(std::shared_ptr<TraceQueue> queue, std::shared_ptr<TraceIds> ids, FinishedTrace facts,
+            bool tensors, bool opentelemetry)
+      : queue_(std::move(queue)),
+        ids_(std::move(ids)),
+        finished_(std::move(facts)),
+        tensors_(tensors),
+        opentelemetry_(opentelemetry) {}
+  // Every Trace of it has ended.
+  ~TraceTree();
+
+  // Takes a place for one more record; false when there is none.
+  bool Reserve() { return reserved_.fetch_add(1, std::memory_order_relaxed) < kMostRecords; }
+  void Add(TraceRecord record);
+
+  const FinishedTrace& facts() const { return finished_; }  // without records
+  TraceIds& ids() { return *ids_; }
+  bool tensors() const { return tensors_; }
+  bool opentelemetry() const { return opentelemetry_; }
+
+ private:
+  const std::shared_ptr<TraceQueue> queue_;  // shared: a trace may outlive the tracer
+  const std::shared_ptr<TraceIds> ids_;
+  std::mutex mutex_;
+  FinishedTrace finished_;  // its records are guarded by mutex_
+  const bool tensors_;
+  const bool opentelemetry_;
+  std::atomic<size_t> reserved_{0};
+};
+
+class Trace final : public RequestTrace {
+ public:
+  static constexpr size_t kMostTensors = 256;
+  static constexpr size_t kMostTensorBytes = 1 << 20;
+
+  // REQUIRES: tree->Reserve() gave a place. `record` says whose trace this is, without ids of spans.
+  Trace(std::shared_ptr<TraceTree> tree, TraceRecord record);
+  ~Trace() override;
+
+  void Record(TraceActivity activity, int64_t ns) override;
+  bool wants_tensors() const override { return tree_->tensors(); }
+  void RecordTensor(TraceTensorKind kind, const Tensor& tensor, int64_t ns) override;
+  std::shared_ptr<RequestTrace> StartChild(std::string_view model, int64_t version) override;
+  std::string context() const override;
+
+ private:
+  const std::shared_ptr<TraceTree> tree_;  // shared by all of one sampled request
+  mutable std::mutex mutex_;
+  TraceRecord record_;  // guarded by mutex_; its ids and names are constant
+};
+
+}  // namespace braid

@@ -1,0 +1,56 @@
+// TraceManager: the Tracer of the server. Traces go to a file or to an OpenTelemetry collector, written by
+// the thread "brd-trace".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/log.h"
+#include "serving/tracer.h"
+#include "tracing/http_post.h"
+#include "tracing/otlp.h"
+#include "tracing/trace.h"
+#include "tracing/trace_queue.h"
+#include "tracing/trace_settings.h"
+
+namespace braid {
+
+struct TraceOptions {
+  TraceSettings settings;
+  // Mode "opentelemetry".
+  std::string url = "localhost:4318/v1/traces";
+  ResourceAttributes resource;  // service.name is "braid" unless it is here
+  int64_t max_queue_size = 2048;
+  int64_t max_export_batch_size = 512;
+  int64_t schedule_delay_ms = 5000;
+};
+
+class TraceManager final : public Tracer {
+ public:
+  // `log` outlives the manager; `version` is that of the program. Errors: INVALID_ARGUMENT for a URL that
+  // cannot be, or tracing that is on without a file to write to.
+  static Result<std::unique_ptr<TraceManager>> Create(const TraceOptions& options, std::string version,
+                                                      Logger& log);
+  // Writes what has ended; what ends later is dropped.
+  ~TraceManager() override;
+
+  std::shared_ptr<RequestTrace> Start(std::string_view model, int64_t version, std::string_view request_id,
+                                      const TraceOrigin& origin) override;
+  TraceSettings Settings(const std::string& model) const override { return book_.Get(model); }
+  Status Change(const std::string& model, const TraceChanges& changes) override;
+
+ private:
+  TraceManager(const TraceOptions& options, std::unique_ptr<TraceOutput> output,
+               const TraceQueue::Limits& limits);
+
+  const bool opentelemetry_;
+  TraceSettingBook book_;
+  const std::shared_ptr<TraceIds> ids_;      // shared with the traces, which may outlive the manager
+  const std::shared_ptr<TraceQueue> queue_;  // the same
+  const std::unique_ptr<TraceOutput> output_;
+  std::thread thread_;
+};
+
+}  // namespace braid

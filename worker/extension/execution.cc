@@ -1,0 +1,421 @@
+// How a worker executes its model: what becomes of a turn.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "worker/extension/python_state.h"
+#include "worker/extension/turn.h"
+
+namespace braid {
+namespace {
+
+constexpr const char* kNotIterative =
+    "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to "
+    "handle such a flag.";
+
+}  // namespace
+
+PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
+  PyRequest request;
+  request.open = std::make_shared<OpenRequest>(*this, message.id, message.cancel_slot);
+  turn.requests.push_back(request.open);
+  if (!message.requested_outputs.empty()) {
+    request.open->RequestOnly({message.requested_outputs.begin(), message.requested_outputs.end()});
+  }
+  request.request_id = message.request_id;
+  if (const auto* number = std::get_if<uint64_t>(&message.correlation_id)) {
+    request.correlation_id = *number;
+  } else {
+    request.correlation_id = std::string(std::get<std::string_view>(message.correlation_id));
+  }
+  request.flags = message.flags;
+  request.timeout_us = message.timeout_us;
+  request.parameters_json = message.parameters_json;
+  request.trace_context = message.trace_context;
+  request.inputs = Ref::Steal(PyList_New(static_cast<Py_ssize_t>(message.inputs.size())));
+  if (!request.inputs) return nullptr;
+  if (names_.size() < message.inputs.size()) names_.resize(message.inputs.size());
+  for (size_t i = 0; i < message.inputs.size(); ++i) {
+    CachedName& name = names_[i];
+    if (!name.object || name.text != message.inputs[i].name) {
+      name.text = message.inputs[i].name;
+      name.object = Ref::Steal(NewText(name.text));
+      if (!name.object) return nullptr;
+    }
+    PyObject* tensor = MakeTensor(message.inputs[i], &turn.lendings);
+    if (tensor == nullptr) return nullptr;
+    ValueOf<PyTensor>(tensor).name = name.object;
+    if (PyList_SetItem(request.inputs.get(), static_cast<Py_ssize_t>(i), tensor) != 0) return nullptr;
+  }
+  return NewObject(State().request_type, std::move(request));
+}
+
+bool Worker::MakeTurn(Turn& turn) {
+  turn.executed.execution_id = execute_.execution_id;
+  turn.requests.reserve(execute_.requests.size());
+  turn.list = Ref::Steal(PyList_New(static_cast<Py_ssize_t>(execute_.requests.size())));
+  if (!turn.list) return false;
+  for (size_t i = 0; i < execute_.requests.size(); ++i) {
+    PyObject* request = MakeRequest(execute_.requests[i], turn);
+    // What cannot be made is for want of memory, or for a server that does not keep the rules.
+    if (request == nullptr || PyList_SetItem(turn.list.get(), static_cast<Py_ssize_t>(i), request) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Worker::HandleExecute() {
+  if (!Decode(received_, execute_)) {
+    RaiseBroken("a bad message about an execution");
+    return false;
+  }
+  connection_->header().begun_execution.store(execute_.execution_id, std::memory_order_release);
+  Turn turn;
+  if (!MakeTurn(turn)) return false;
+  turn.executed.input_end_ns = SteadyNowNs();
+  current_execution_ = turn.executed.execution_id;
+  const bool called = CallExecute(turn);
+  if (turn.handed_over) return true;
+  current_execution_ = 0;
+  // The server expects the answers in the order of the executions.
+  return SendStarted() && FinishTurn(turn, called);
+}
+
+// Turns what execute() has left behind into the answer, and sends it.
+bool Worker::FinishTurn(Turn& turn, bool called) {
+  turn.executed.infer_end_ns = SteadyNowNs();
+  // What the turn lets go of is given back with the answer.
+  connection_->set_waiting(false);
+  if (!called || !CheckResult(turn) || !Collect(turn)) {
+    FailAll(turn, turn.violation.empty() ? DescribeException() : turn.violation);
+  }
+  // Python lets go of the server's memory before it is named, so that it can be handed back or used again at
+  // once. Without such memory, the answer goes first.
+  if (!turn.lendings.empty()) Settle(turn);
+  const bool replied = Reply(turn);
+  connection_->set_waiting(in_loop_);
+  return replied;
+}
+
+bool Worker::Reply(Turn& turn) {
+  turn.executed.responses.reserve(turn.responses.size());
+  for (OutgoingResponse& response : turn.responses) {
+    turn.executed.responses.push_back(std::move(response.message));
+  }
+  turn.executed.output_end_ns = SteadyNowNs();
+  Encode(outgoing_, turn.executed);
+  Status sent = connection_->Send(outgoing_);
+  if (sent.code() == StatusCode::kInvalidArgument) {
+    // Too long: an error text or parameters beyond all bounds.
+    for (ResponseMessage& response : turn.executed.responses) {
+      response.code = StatusCode::kInternal;
+      response.error = sent.message();
+      response.parameters_json = {};
+      response.outputs.clear();
+    }
+    Encode(outgoing_, turn.executed);
+    sent = connection_->Send(outgoing_);
+  }
+  if (!sent.ok()) RaiseBroken(sent.message());
+  return sent.ok();
+}
+
+bool Worker::CallExecute(Turn& turn) {
+  const PythonState& state = State();
+  PyObject* model = model_.model.get();
+  turn.result = Ref::Steal(PyObject_CallMethodObjArgs(model, state.execute_name, turn.list.get(), nullptr));
+  if (!turn.result) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError) && !PyObject_HasAttr(model, state.execute_name)) {
+      PyErr_Clear();
+      turn.violation = "Python model " + model_.model_file + " does not implement `execute` method.";
+    }
+    return false;
+  }
+  if (reinterpret_cast<PyObject*>(Py_TYPE(turn.result.get())) != state.coroutine_type) return true;
+  return StartTask(turn, std::move(turn.result));
+}
+
+// Hands the rest of an execution over to a task of the model's event loop. Of a model that is not decoupled,
+// the next execution begins when the task is done; of one that is, after the task's first step.
+bool Worker::StartTask(Turn& turn, Ref coroutine) {
+  if (!loop_) {
+    Ref made = Ref::Steal(PyObject_CallMethod(host_.get(), "make_loop", nullptr));
+    if (!made) return false;
+  }
+  Ref task = Ref::Steal(PyObject_CallMethod(loop_.get(), "create_task", "O", coroutine.get()));
+  if (!task) return false;
+  PyObject* callback =
+      model_.decoupled ? (started_.empty() ? State().on_first_steps : nullptr) : State().on_turn_done;
+  if (callback != nullptr) {
+    Ref set =
+        Ref::Steal(model_.decoupled ? PyObject_CallMethod(loop_.get(), "call_soon", "O", callback)
+                                    : PyObject_CallMethod(task.get(), "add_done_callback", "O", callback));
+    if (!set) return false;
+  }
+  if (model_.decoupled) {
+    current_execution_ = 0;
+    turn.list = {};
+    started_.push_back({std::move(turn), std::move(task)});
+  } else {
+    turn_ = std::make_unique<Turn>(std::move(turn));
+  }
+  turn.handed_over = true;
+  return true;
+}
+
+void Worker::OnTurnDone(PyObject* task) {
+  if (!turn_) return;
+  std::unique_ptr<Turn> turn = std::move(turn_);
+  turn->result = Ref::Steal(PyObject_CallMethod(task, "result", nullptr));
+  current_execution_ = 0;
+  const bool finished = FinishTurn(*turn, static_cast<bool>(turn->result));
+  turn.reset();
+  if (!finished || !Advance()) LeaveLoopWith(true);
+}
+
+void Worker::OnFirstSteps() {
+  if (!SendStarted()) LeaveLoopWith(true);
+}
+
+// Tells the server that it can send more: what was started waits for something now.
+bool Worker::SendStarted() {
+  std::vector<Started> started;
+  started.swap(started_);
+  for (Started& one : started) {
+    Ref done = Ref::Steal(PyObject_CallMethod(one.task.get(), "done", nullptr));
+    if (!done) return false;
+    if (done.get() == Py_True) {
+      one.turn.result = Ref::Steal(PyObject_CallMethod(one.task.get(), "result", nullptr));
+    } else {
+      Ref kept = Ref::Steal(PyObject_CallMethod(host_.get(), "keep_task", "O", one.task.get()));
+      if (!kept) return false;
+      one.turn.result = Ref::Share(Py_None);
+    }
+    if (!FinishTurn(one.turn, static_cast<bool>(one.turn.result))) return false;
+  }
+  return true;
+}
+
+// Everything that is wrong with what execute() returned is found before any of it is used.
+bool Worker::CheckResult(Turn& turn) {
+  PyObject* result = turn.result.get();
+  if (result == Py_None) return true;
+  if (model_.decoupled) {
+    return turn.Violates("Python model '" + model_.instance_name +
+                         "' is using the decoupled mode and the execute function must return None.");
+  }
+  if (!PyList_Check(result)) {
+    return turn.Violates("Expected a list in the execute return, found type '" + TypeText(result) + "'.");
+  }
+  const auto count = static_cast<size_t>(PyList_Size(result));
+  if (count != turn.requests.size()) {
+    return turn.Violates(
+        "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
+        "InferenceRequest(s) size is:" +
+        std::to_string(turn.requests.size()) + ", and InferenceResponse(s) size is:" + std::to_string(count) +
+        "\n");
+  }
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* item = PyList_GetItem(result, static_cast<Py_ssize_t>(i));
+    if (item != Py_None && !CheckItem(turn, i, item)) return false;
+  }
+  return true;
+}
+
+bool Worker::CheckItem(Turn& turn, size_t i, PyObject* item) {
+  if (turn.requests[i]->reschedules()) {
+    return turn.Violates(
+        "Expected a None object in the execute function return list for reschduled request, found type '" +
+        TypeText(item) + "'.");
+  }
+  if (!IsInstance(item, State().response_type)) {
+    return turn.Violates(
+        "Expected an 'InferenceResponse' object in the execute function return list, found type '" +
+        TypeText(item) + "'.");
+  }
+  if (turn.requests[i]->responses() != 0) {
+    return turn.Violates("Unable to send response. Non-decoupled model cannot send more than one response.");
+  }
+  return true;
+}
+
+bool Worker::Collect(Turn& turn) {
+  if (turn.result.get() != Py_None) {
+    turn.responses.reserve(turn.requests.size());
+    for (size_t i = 0; i < turn.requests.size(); ++i) {
+      PyObject* item = PyList_GetItem(turn.result.get(), static_cast<Py_ssize_t>(i));
+      if (item == nullptr) return false;
+      if (item == Py_None) continue;
+      if (!PrepareResponse(*turn.requests[i], item, turn.responses.emplace_back(), &turn)) return false;
+    }
+    for (size_t i = 0; i < turn.requests.size(); ++i) {
+      if (PyList_GetItem(turn.result.get(), static_cast<Py_ssize_t>(i)) == Py_None) continue;
+      turn.requests[i]->CountResponse();
+      turn.requests[i]->Close();
+      turn.requests[i]->Finish();
+    }
+  }
+  for (const auto& request : turn.requests) {
+    // From here on, flags are set too late.
+    const bool reschedules = request->TakeRelease();
+    if (!reschedules || request->done()) continue;
+    if (model_.iterative) {
+      turn.executed.rescheduled.push_back(request->id());
+      request->Close();
+      request->Finish();
+      continue;
+    }
+    SendLog(2, model_.model_file, 0, kNotIterative);
+    request->set_abandoned_because(kNotIterative);
+  }
+  return true;
+}
+
+bool Worker::Prepare(OpenRequest& request, PyObject* response, OutgoingResponse& out) {
+  return PrepareResponse(request, response, out, nullptr);
+}
+
+bool Worker::PrepareResponse(OpenRequest& request, PyObject* object, OutgoingResponse& out, Turn* turn) {
+  const PyResponse& response = ValueOf<PyResponse>(object);
+  // With memory to give back, the objects are gone before the message is encoded; what it needs of them is
+  // kept.
+  const bool outlives = turn != nullptr && !turn->lendings.empty();
+  ResponseMessage& message = out.message;
+  message.request_id = request.id();
+  auto view_of = [&out, outlives](const Ref& text, std::string_view& view) {
+    if (outlives) out.holds.push_back(text);
+    return TextOf(text.get(), view);
+  };
+  if (response.parameters_json && !view_of(response.parameters_json, message.parameters_json)) return false;
+  if (response.error) {
+    const PyError& error = ValueOf<PyError>(response.error.get());
+    message.code = StatusCodeOf(error);
+    return !error.message || view_of(error.message, message.error);
+  }
+  if (!response.tensors) return true;
+  const Py_ssize_t count = PyList_Size(response.tensors.get());
+  message.outputs.reserve(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const PyTensor& tensor = ValueOf<PyTensor>(PyList_GetItem(response.tensors.get(), i));
+    if (!tensor.name || !request.Wants(tensor.name.get())) continue;
+    TensorMessage& output = message.outputs.emplace_back();
+    if (!view_of(tensor.name, output.name)) return false;
+    output.type = tensor.type;
+    output.shape = tensor.shape;
+    std::span<const std::byte> bytes(tensor.data, tensor.size);
+    if (outlives && bytes.size() > kInlineTensorBytes) {
+      if (Lending* lending = turn->LendingOf(tensor)) {
+        turn->deferred.push_back({turn->responses.size() - 1, message.outputs.size() - 1, lending, bytes});
+        continue;
+      }
+    } else if (outlives) {
+      PyObject* copy = PyBytes_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
+                                                 static_cast<Py_ssize_t>(bytes.size()));
+      if (copy == nullptr) return false;
+      out.holds.push_back(Ref::Steal(copy));
+      bytes = {reinterpret_cast<const std::byte*>(PyBytes_AsString(copy)), bytes.size()};
+    }
+    const Status placed = Place(bytes, output);
+    if (!placed.ok()) return FailResponse(out, placed);
+  }
+  return true;
+}
+
+bool Worker::FailResponse(OutgoingResponse& out, const Status& status) {
+  out.message.outputs.clear();
+  Ref text = Ref::Steal(NewText(status.message()));
+  if (!text || !TextOf(text.get(), out.message.error)) return false;
+  out.holds.push_back(std::move(text));
+  out.message.code = status.code();
+  return true;
+}
+
+// Drops what Python has of this turn, then decides where the outputs go that lie in the server's memory.
+void Worker::Settle(Turn& turn) {
+  turn.result = {};
+  turn.list = {};
+  for (const Turn::Deferred& deferred : turn.deferred) {
+    OutgoingResponse& response = turn.responses[deferred.response];
+    if (response.message.code != StatusCode::kOk) continue;
+    TensorMessage& output = response.message.outputs[deferred.output];
+    auto holder = std::ranges::find_if(
+        turn.lendings, [&](const auto& lending) { return lending.get() == deferred.lending; });
+    if (holder->use_count() == 1 && deferred.lending->CanHandBack(deferred.bytes)) {
+      deferred.lending->HandBack();
+      output.place = Place::kReceiverMemory;
+      output.handle = deferred.lending->HandleOf(deferred.bytes.data(), deferred.bytes.size());
+      continue;
+    }
+    const Status placed = Place(deferred.bytes, output);
+    if (!placed.ok() && !FailResponse(response, placed)) PyErr_Clear();
+  }
+  turn.lendings.clear();
+  connection_->FlushReleases(true);
+}
+
+void Worker::FailAll(Turn& turn, const std::string& detail) {
+  const std::string text =
+      "Failed to process the request(s) for model '" + model_.instance_name + "', message: " + detail;
+  SendLog(2, model_.model_file, 0, text);
+  turn.responses.clear();
+  turn.deferred.clear();
+  Ref held = Ref::Steal(NewText(text));
+  std::string_view view;
+  if (!held || !TextOf(held.get(), view)) {
+    PyErr_Clear();
+    view = "Failed to process the request(s)";
+  }
+  for (const auto& request : turn.requests) {
+    request->TakeRelease();
+    request->Close();
+    if (request->done()) continue;
+    request->Finish();
+    OutgoingResponse& response = turn.responses.emplace_back();
+    response.message.request_id = request->id();
+    response.message.code = StatusCode::kInternal;
+    response.message.error = view;
+    response.holds.push_back(held);
+  }
+}
+
+std::string Worker::DescribeException() {
+  Ref exception = TakeException();
+  if (!exception) return "unknown error";
+  Ref text = Ref::Steal(PyObject_CallMethod(host_.get(), "describe", "O", exception.get()));
+  std::string_view view;
+  if (!text || !TextOf(text.get(), view)) return TakeExceptionText();
+  return std::string(view);
+}
+
+bool Worker::SendResponse(OpenRequest& request, OutgoingResponse& out) {
+  if (out.message.final) request.Finish();
+  Encode(response_, out.message);
+  const Status sent = Send(response_);
+  if (!sent.ok()) RaiseModelException(sent.message());
+  return sent.ok();
+}
+
+bool Worker::SendEnd(OpenRequest& request) {
+  OutgoingResponse end;
+  end.message.request_id = request.id();
+  end.message.has_response = false;
+  return SendResponse(request, end);
+}
+
+void Worker::FailAbandoned(OpenRequest& request) {
+  // In a forked child the parent still has the request.
+  if (forked()) return;
+  const std::string text = "Failed to process the request(s) for model '" + model_.instance_name +
+                           "', message: " + request.abandoned_because();
+  ResponseMessage message;
+  message.request_id = request.id();
+  message.code = StatusCode::kInternal;
+  message.error = text;
+  std::vector<std::byte> encoded;
+  Encode(encoded, message);
+  static_cast<void>(Send(encoded));
+}
+
+}  // namespace braid

@@ -1,0 +1,403 @@
+#include "worker/extension/inbox.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "ipc/messages.h"
+
+namespace braid {
+namespace {
+
+// One wait of a thread; it goes on after it.
+constexpr int64_t kForeverNs = 3600'000'000'000;
+// How long a question about readiness may wait for a main thread that is in user code.
+constexpr auto kLookAround = std::chrono::milliseconds(50);
+
+}  // namespace
+
+Inbox::Inbox(Channel& channel, std::function<void()> attend)
+    : channel_(channel), attend_(std::move(attend)) {}
+
+Inbox::~Inbox() { BRAID_CHECK(!reader_.joinable()); }
+
+// --- The lead
+
+void Inbox::TakeLeadLocked() {
+  if (lead_ == Lead::kLoop) channel_.reader().Awake();
+  lead_ = Lead::kThread;
+}
+
+void Inbox::PassLeadLocked() {
+  if (lead_ == Lead::kThread) return;
+  if (ended_) {
+    lead_free_.notify_all();
+    return;
+  }
+  if (!followers_.empty()) {
+    // It may be on its way out; it passes the lead on then.
+    if (lead_ == Lead::kNobody) followers_.front()->wake.notify_one();
+    return;
+  }
+  if (ReaderWantedLocked()) {
+    if (reader_sleeps_) reader_wake_.notify_one();
+    return;
+  }
+  if (in_loop_ && lead_ == Lead::kNobody) {
+    lead_ = Lead::kLoop;
+    if (!channel_.reader().SleepOnEventFd()) WakeLoop();
+  }
+}
+
+// With the lead: receives one message without the lock.
+Inbox::Outcome Inbox::ReceiveLocked(std::unique_lock<std::mutex>& lock, std::vector<std::byte>& message,
+                                    int64_t timeout_ns) {
+  lock.unlock();
+  const Channel::Outcome outcome = channel_.Receive(message, timeout_ns);
+  lock.lock();
+  if (outcome == Channel::Outcome::kCorrupted) BreakLocked("the ring of messages makes no sense");
+  return outcome == Channel::Outcome::kMessage ? Outcome::kReady : Outcome::kTimeout;
+}
+
+template <class Done>
+Inbox::Outcome Inbox::WaitLocked(std::unique_lock<std::mutex>& lock, Waiter& waiter, int64_t timeout_ns,
+                                 const Done& done) {
+  const int64_t deadline = SteadyNowNs() + timeout_ns;
+  std::vector<std::byte> message;
+  bool leading = false;
+  Outcome outcome = Outcome::kReady;
+  while (!done()) {
+    const int64_t left = deadline - SteadyNowNs();
+    if (ended_ || broken_) {
+      outcome = Outcome::kEnded;
+    } else if (leading && urgent_) {
+      outcome = Outcome::kAttend;
+    } else if (left <= 0) {
+      outcome = Outcome::kTimeout;
+    }
+    if (outcome != Outcome::kReady) break;
+    if (!leading && lead_ == Lead::kThread) {
+      followers_.push_back(&waiter);
+      waiter.wake.wait_for(lock, std::chrono::nanoseconds(left));
+      std::erase(followers_, &waiter);
+      continue;
+    }
+    if (!leading) TakeLeadLocked();
+    leading = true;
+    if (ReceiveLocked(lock, message, left) == Outcome::kReady) SortLocked(message);
+  }
+  if (leading) lead_ = Lead::kNobody;
+  PassLeadLocked();
+  return outcome;
+}
+
+// --- Sorting
+
+void Inbox::SortLocked(std::vector<std::byte>& message) {
+  uint64_t id = 0;
+  bool last = true;
+  switch (TypeOf(message)) {
+    case MessageType::kCallResponse:
+      if (!PeekCallResponse(message, id, last)) return BreakLocked("a bad response to a call");
+      return SortResponseLocked(id, last, message);
+    case MessageType::kAnswer:
+      if (!PeekAnswer(message, id)) return BreakLocked("a bad answer");
+      return SortResponseLocked(id, true, message);
+    case MessageType::kCheckReady: {
+      CheckReadyMessage check;
+      if (!Decode(message, check)) return BreakLocked("a bad question about readiness");
+      chores_.checks.push_back(check.check_id);
+      has_chores_ = urgent_ = true;
+      return;
+    }
+    case MessageType::kRelease:
+    case MessageType::kRetireSegment:
+      chores_.housekeeping.push_back(std::move(message));
+      has_chores_ = true;
+      return;
+    default:
+      return GiveToMainLocked(message);
+  }
+}
+
+void Inbox::SortResponseLocked(uint64_t id, bool last, std::vector<std::byte>& message) {
+  auto found = open_.find(id);
+  if (found == open_.end()) return BreakLocked("an answer to what was not asked");
+  std::shared_ptr<Exchange> exchange = found->second;
+  if (exchange->discarded_) {
+    chores_.discarded.push_back(std::move(message));
+    has_chores_ = urgent_ = true;
+  } else {
+    exchange->messages_.push_back(std::move(message));
+  }
+  if (last) {
+    exchange->ended_ = true;
+    open_.erase(found);
+  }
+  if (exchange->notice_ == Exchange::Notice::kFirst ||
+      (last && exchange->notice_ == Exchange::Notice::kLast)) {
+    NoticeLocked(exchange);
+  }
+  if (last && exchange->background_) {
+    exchange->background_ = false;
+    --background_;
+  }
+  for (Waiter* waiter : exchange->waiters_) waiter->wake.notify_one();
+}
+
+void Inbox::NoticeLocked(const std::shared_ptr<Exchange>& exchange) {
+  exchange->notice_ = Exchange::Notice::kNone;
+  chores_.noticed.push_back(exchange);
+  has_chores_ = urgent_ = true;
+}
+
+void Inbox::GiveToMainLocked(std::vector<std::byte>& message) {
+  main_.push_back(std::move(message));
+  if (main_waiter_ != nullptr) main_waiter_->wake.notify_one();
+  if (in_loop_) WakeLoop();
+}
+
+void Inbox::WakeLoop() {
+  const uint64_t one = 1;
+  // A full counter means that it has a wake-up coming already.
+  [[maybe_unused]] ssize_t written = ::write(channel_.wake_fd(), &one, sizeof(one));
+}
+
+// --- The main thread
+
+Inbox::Outcome Inbox::Next(std::vector<std::byte>& message, int64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  Outcome outcome = Outcome::kTimeout;
+  Waiter waiter;
+  const int64_t deadline = timeout_ns > 0 ? SteadyNowNs() + timeout_ns : 0;
+  bool leading = false;
+  while (true) {
+    if (!main_.empty()) {
+      message = std::move(main_.front());
+      main_.pop_front();
+      outcome = Outcome::kReady;
+      break;
+    }
+    if (ended_ || broken_) {
+      outcome = Outcome::kEnded;
+      break;
+    }
+    if (leading && urgent_) {
+      outcome = Outcome::kAttend;
+      break;
+    }
+    const int64_t left = timeout_ns > 0 ? deadline - SteadyNowNs() : 0;
+    if (!leading && lead_ == Lead::kThread) {
+      if (left <= 0) break;
+      followers_.push_back(&waiter);
+      main_waiter_ = &waiter;
+      waiter.wake.wait_for(lock, std::chrono::nanoseconds(left));
+      main_waiter_ = nullptr;
+      std::erase(followers_, &waiter);
+      continue;
+    }
+    if (!leading) TakeLeadLocked();
+    leading = true;
+    const Outcome received = ReceiveLocked(lock, message, std::max<int64_t>(left, 0));
+    if (received == Outcome::kTimeout && !broken_) {
+      // An interruption is an end, which the next turn sees.
+      if (left <= 0 || SteadyNowNs() >= deadline) break;
+      continue;
+    }
+    if (received != Outcome::kReady) continue;
+    const MessageType type = TypeOf(message);
+    if ((type == MessageType::kExecute || type == MessageType::kLoad) && main_.empty()) {
+      outcome = Outcome::kReady;  // the usual case, without a detour through the queue
+      break;
+    }
+    SortLocked(message);
+  }
+  if (leading) lead_ = Lead::kNobody;
+  PassLeadLocked();
+  return outcome;
+}
+
+void Inbox::EnterLoop() {
+  std::lock_guard lock(mutex_);
+  in_loop_ = true;
+  if (!main_.empty()) WakeLoop();
+  PassLeadLocked();
+}
+
+void Inbox::LeaveLoop() {
+  std::lock_guard lock(mutex_);
+  in_loop_ = false;
+  if (lead_ != Lead::kLoop) return;
+  channel_.reader().Awake();
+  lead_ = Lead::kNobody;
+  PassLeadLocked();
+}
+
+// --- Exchanges
+
+std::shared_ptr<Exchange> Inbox::Begin(Exchange::Notice notice, bool background) {
+  std::lock_guard lock(mutex_);
+  auto exchange = std::make_shared<Exchange>(next_id_++);
+  exchange->notice_ = notice;
+  exchange->background_ = background;
+  open_.emplace(exchange->id(), exchange);
+  if (background && background_++ == 0) StartReaderLocked();
+  return exchange;
+}
+
+Inbox::Outcome Inbox::Wait(Exchange& exchange) {
+  std::unique_lock lock(mutex_);
+  if (!exchange.messages_.empty() || exchange.ended_) return Outcome::kReady;
+  if (!OpenLocked(exchange)) return Outcome::kEnded;
+  Waiter waiter;
+  exchange.waiters_.push_back(&waiter);
+  const Outcome outcome =
+      WaitLocked(lock, waiter, kForeverNs, [&] { return !exchange.messages_.empty() || exchange.ended_; });
+  std::erase(exchange.waiters_, &waiter);
+  return outcome == Outcome::kTimeout ? Outcome::kAttend : outcome;
+}
+
+bool Inbox::Take(Exchange& exchange, std::vector<std::byte>& message) {
+  std::lock_guard lock(mutex_);
+  if (exchange.messages_.empty()) return false;
+  message = std::move(exchange.messages_.front());
+  exchange.messages_.pop_front();
+  return true;
+}
+
+bool Inbox::Exhausted(const Exchange& exchange) {
+  std::lock_guard lock(mutex_);
+  return exchange.ended_ && exchange.messages_.empty();
+}
+
+bool Inbox::Open(const Exchange& exchange) {
+  std::lock_guard lock(mutex_);
+  return OpenLocked(exchange) && !ended_ && !broken_;
+}
+
+// An exchange of the process that this one was forked from may have the same id.
+bool Inbox::OpenLocked(const Exchange& exchange) const {
+  auto found = open_.find(exchange.id());
+  return found != open_.end() && found->second.get() == &exchange;
+}
+
+void Inbox::Forget(Exchange& exchange) {
+  std::lock_guard lock(mutex_);
+  exchange.ended_ = true;
+  if (!OpenLocked(exchange)) return;
+  open_.erase(exchange.id());
+  if (exchange.background_) --background_;
+  exchange.background_ = false;
+}
+
+void Inbox::Discard(Exchange& exchange) {
+  std::lock_guard lock(mutex_);
+  if (!exchange.ended_ && !OpenLocked(exchange)) return;
+  exchange.discarded_ = true;
+  exchange.notice_ = Exchange::Notice::kNone;
+  for (auto& message : exchange.messages_) chores_.discarded.push_back(std::move(message));
+  if (!exchange.messages_.empty()) has_chores_ = true;
+  exchange.messages_.clear();
+  if (!exchange.background_) return;
+  exchange.background_ = false;
+  --background_;
+}
+
+Inbox::Chores Inbox::TakeChores() {
+  std::lock_guard lock(mutex_);
+  Chores chores;
+  std::swap(chores, chores_);
+  has_chores_ = urgent_ = false;
+  return chores;
+}
+
+// --- The reader
+
+void Inbox::Poll() {
+  std::unique_lock lock(mutex_);
+  if (lead_ == Lead::kThread || ended_ || broken_) return;
+  TakeLeadLocked();
+  std::vector<std::byte> message;
+  while (ReceiveLocked(lock, message, 0) == Outcome::kReady) SortLocked(message);
+  lead_ = Lead::kNobody;
+  PassLeadLocked();
+}
+
+void Inbox::WantReader() {
+  std::lock_guard lock(mutex_);
+  StartReaderLocked();
+}
+
+void Inbox::WatchForChecks() {
+  std::lock_guard lock(mutex_);
+  watches_checks_ = true;
+  StartReaderLocked();
+}
+
+void Inbox::StartReaderLocked() {
+  if (ended_) return;
+  if (!reader_.joinable()) reader_ = StartThread("brd-read", [this] { Read(); });
+  if (reader_sleeps_ && lead_ != Lead::kThread) reader_wake_.notify_one();
+}
+
+void Inbox::Read() {
+  std::unique_lock lock(mutex_);
+  while (!ended_ && !broken_) {
+    if (ReaderWantedLocked()) {
+      WaitLocked(lock, reader_waiter_, kForeverNs, [this] { return !ReaderWantedLocked(); });
+    } else {
+      reader_sleeps_ = true;
+      const bool look =
+          watches_checks_ && reader_wake_.wait_for(lock, kLookAround) == std::cv_status::timeout;
+      if (!watches_checks_) reader_wake_.wait(lock);
+      reader_sleeps_ = false;
+      if (look && lead_ != Lead::kThread) {
+        lock.unlock();
+        Poll();
+        lock.lock();
+      }
+    }
+    if (!urgent_) continue;
+    lock.unlock();
+    attend_();
+    lock.lock();
+  }
+}
+
+// --- The end
+
+void Inbox::BreakLocked(std::string why) {
+  if (broken_ || ended_) return;
+  broken_ = true;
+  why_ = std::move(why);
+  for (Waiter* follower : followers_) follower->wake.notify_one();
+  reader_wake_.notify_one();
+  if (in_loop_) WakeLoop();
+}
+
+void Inbox::Break(std::string why) {
+  std::lock_guard lock(mutex_);
+  BreakLocked(std::move(why));
+}
+
+void Inbox::End(std::string why) {
+  std::unique_lock lock(mutex_);
+  BreakLocked(std::move(why));
+  ended_ = true;
+  channel_.Interrupt();
+  reader_wake_.notify_one();
+  lead_free_.wait(lock, [this] { return lead_ != Lead::kThread; });
+  lock.unlock();
+  if (reader_.joinable()) reader_.join();
+}
+
+std::string Inbox::why() const {
+  std::lock_guard lock(mutex_);
+  return why_;
+}
+
+}  // namespace braid
