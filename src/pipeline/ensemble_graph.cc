@@ -28,13 +28,17 @@ std::string StepName(const Step& step, size_t index) {
 struct Sighting {
   std::string where;
   DataType type;
-  Shape shape;
+  const Shape* shape;
 };
+
+// The shape in which the steps see an input or output of the ensemble itself.
+const Shape& Inside(const TensorSpec& spec) { return spec.model_shape ? *spec.model_shape : spec.shape; }
 
 // The tensors of an ensemble as their producers and consumers see them.
 class TensorTable {
  public:
-  // `shape` is that of the tensor between the steps. Errors: the text that says how two of them differ.
+  // `shape` is that of the tensor between the steps; it outlives the table. Errors: the text
+  // that says how two of them differ.
   Status Add(const std::string& tensor, std::string where, const TensorSpec& spec, const Shape& shape) {
     auto [it, first] = seen_.try_emplace(tensor);
     for (const Sighting& other : it->second) {
@@ -43,13 +47,13 @@ class TensorTable {
                                     std::string(ConfigName(other.type)) + " as " + other.where + " but " +
                                     std::string(ConfigName(spec.type)) + " as " + where);
       }
-      if (!Compatible(other.shape, shape)) {
-        return InvalidArgumentError("tensor '" + tensor + "' has shape " + ShapeToString(other.shape) +
+      if (!Compatible(*other.shape, shape)) {
+        return InvalidArgumentError("tensor '" + tensor + "' has shape " + ShapeToString(*other.shape) +
                                     " as " + other.where + " but " + ShapeToString(shape) + " as " + where +
                                     ", batch dimensions included");
       }
     }
-    it->second.push_back({std::move(where), spec.type, shape});
+    it->second.push_back({std::move(where), spec.type, &shape});
     return OkStatus();
   }
 
@@ -117,13 +121,11 @@ Result<std::shared_ptr<const Graph>> MakeGraph(
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   for (const TensorSpec& spec : ensemble.inputs) {
-    BRAID_RETURN_IF_ERROR(
-        tensors.Add(spec.name, "input of the ensemble", spec, spec.model_shape.value_or(spec.shape)));
+    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "input of the ensemble", spec, Inside(spec)));
     inputs.push_back(spec.name);
   }
   for (const TensorSpec& spec : ensemble.outputs) {
-    BRAID_RETURN_IF_ERROR(
-        tensors.Add(spec.name, "output of the ensemble", spec, spec.model_shape.value_or(spec.shape)));
+    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "output of the ensemble", spec, Inside(spec)));
     outputs.push_back(spec.name);
   }
   std::vector<NodeSpec> nodes;

@@ -193,9 +193,9 @@ TEST_F(EnsembleTest, ItsOwnReshapesHoldAtItsEnds) {
   ServableInfo info;
   info.name = "e";
   info.inputs.push_back(Spec("X", DataType::kInt32, {1, 2, -1}));
-  info.inputs[0].model_shape = Shape{2, -1};
+  info.inputs[0].model_shape.emplace(std::initializer_list<int64_t>{2, -1});
   info.outputs.push_back(Spec("Y", DataType::kInt32, {-1, 2}));
-  info.outputs[0].model_shape = Shape{2, -1};
+  info.outputs[0].model_shape.emplace(std::initializer_list<int64_t>{2, -1});
   info.config = std::make_shared<inference::ModelConfig>(std::move(config));
   auto e = Ensemble::Create(std::move(info), catalog_);
   ASSERT_TRUE(e.ok()) << e.status();
