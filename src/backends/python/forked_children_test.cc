@@ -1,6 +1,7 @@
 #include "backends/python/forked_children.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "backends/python/testing/holding_servable.h"
@@ -120,6 +121,11 @@ TEST_F(ForkedChildrenTest, WhoBreaksTheRulesIsHeardNoMore) {
 }
 
 TEST_F(ForkedChildrenTest, TooManyAreRefused) {
+  // Both ends of all channels are in this process.
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   std::vector<std::unique_ptr<Channel>> forks;
   for (size_t i = 0; i < ForkedChildren::kMostChildren; ++i) forks.push_back(Fork());
   EXPECT_NE(forks.back(), nullptr);
