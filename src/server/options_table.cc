@@ -231,11 +231,10 @@ Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
 }
 
 std::string ShowMetricsConfig(const ServerOptions& options) {
-  std::string text =
-      fmt::format("counter_latencies={} summary_latencies={} histogram_latencies={}",
-                  options.counter_latencies, options.summary_latencies, options.histogram_latencies);
+  std::string text = fmt::format("counter_latencies={}", options.counter_latencies);
+  if (options.histogram_latencies) text += " histogram_latencies=true";
   if (!options.summary_latencies) return text;
-  text += " summary_quantiles=";
+  text += " summary_latencies=true summary_quantiles=";
   for (const auto& [quantile, error] : options.summary_quantiles) {
     text += fmt::format("{}{}:{}", text.ends_with('=') ? "" : ",", quantile, error);
   }

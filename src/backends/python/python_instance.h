@@ -74,7 +74,7 @@ class PythonInstance final : public Instance {
   // A request that the worker has, by its place in slots_.
   struct Slot {
     std::unique_ptr<InferenceRequest> request;
-    uint32_t generation = 0;
+    uint32_t generation = 1;  // so that no request is known as 0, which is none
     uint64_t execution_id = 0;
     ExecutionTimes times;  // known once its execution has returned
   };
