@@ -55,10 +55,7 @@ def test_print_config_names_value_default_and_origin():
 @pytest.mark.parametrize(
     "option",
     [
-        "--cache-config=local,size=1048576",
-        "--rate-limit=execution_count",
         "--repoagent-directory=x",
-        "--allow-client-shm=true",
     ],
 )
 def test_refused_option_says_why(option):

@@ -122,7 +122,55 @@ def server(module_repository, module_serve):
         *stateful('initial_state { name: "begin" data_type: TYPE_INT64 dims: [ 2 ] data_file: "begin" }'),
         files={"initial_state/begin": np.array([1000, 7], dtype=np.int64).tobytes()},
     )
+    module_repository.add("iterative", *iterative())
+    module_repository.add("steps", *iterative("model_transaction_policy { decoupled: true }"))
     return module_serve(module_repository)
+
+
+# Runs each request as often as it says; with decoupled responses, one at each run.
+ITERATIVE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.decoupled = '"decoupled":true' in args["model_config"].replace(" ", "")
+        self.left = {}
+
+    def execute(self, requests):
+        answers = [self.step(request) for request in requests]
+        return None if self.decoupled else answers
+
+    def step(self, request):
+        key = request.correlation_id()
+        count = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0, 0])
+        if request.flags() == 1:
+            assert key not in self.left
+            self.left[key] = count
+        else:
+            assert request.flags() == 0
+        self.left[key] -= 1
+        more = self.left[key] > 0
+        if more:
+            request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+        response = pb_utils.InferenceResponse(
+            [pb_utils.Tensor("OUT", np.array([[self.left[key]]], dtype=np.int32)),
+             pb_utils.Tensor("KEY", np.array([[str(key)]], dtype=object))]
+        )
+        if not more:
+            del self.left[key]
+        if self.decoupled:
+            flags = 0 if more else pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+            request.get_response_sender().send(response, flags=flags)
+        return None if more else response
+"""
+
+
+def iterative(extra=""):
+    text = "sequence_batching { iterative_sequence: true oldest { max_candidate_sequences: 4 } }\n" + extra
+    outputs = [("OUT", "INT32", [1]), ("KEY", "STRING", [1])]
+    return ITERATIVE, config(None, [("IN", "INT32", [1])], outputs, max_batch_size=4, extra=text)
 
 
 def send(client, model, value, sequence, start=False, end=False, rows=1):
@@ -222,7 +270,7 @@ def test_an_idle_sequence_ends(client):
         send(client, "brief", 1, 401)
 
 
-def stream(server, requests):
+def stream(server, requests, responses=None):
     """Sends (model, value, sequence, start, end) on one stream; returns results and errors in their order."""
     answers = queue.Queue()
     client = tritonclient.grpc.InferenceServerClient(server.grpc)
@@ -234,7 +282,7 @@ def stream(server, requests):
             client.async_stream_infer(
                 model, [tensor], sequence_id=sequence, sequence_start=start, sequence_end=end, request_id="r"
             )
-        return [answers.get(timeout=30) for _ in requests]
+        return [answers.get(timeout=30) for _ in range(responses or len(requests))]
     finally:
         client.stop_stream()
         client.close()
@@ -428,3 +476,32 @@ def test_unloading_does_not_wait_for_open_sequences(repository, serve, connect):
     client.raw.load_model("direct")
     with client.fails("INVALID_ARG", needs_start(1, "direct")):
         send(client, "direct", 1, 1)
+
+
+def test_an_iterative_request_runs_until_it_is_released(client):
+    before = executions(client)
+    result = client.infer("iterative", {"IN": np.array([[7]], dtype=np.int32)})
+    assert result.as_numpy("OUT").tolist() == [[0]]
+    assert int(result.as_numpy("KEY")[0, 0]) > 0, "an id was made up"
+    assert executions(client) == before + 7
+    named = client.infer("iterative", {"IN": np.array([[2]], dtype=np.int32)}, sequence_id=77)
+    assert named.as_numpy("KEY")[0, 0] == b"77"
+
+
+def executions(client):
+    options = {"as_json": True} if client.protocol == "grpc" else {}
+    stats = client.raw.get_inference_statistics("iterative", **options)["model_stats"][0]
+    return int(stats.get("execution_count", 0))
+
+
+def test_many_iterative_requests_at_once(server):
+    requests = [("iterative", 1 + n % 9, 0, False, False) for n in range(60)]
+    results = stream(server, requests)
+    assert {r.as_numpy("OUT")[0, 0] for r in results} == {0}
+    assert len({r.as_numpy("KEY")[0, 0] for r in results}) == 60
+
+
+def test_an_iterative_request_may_answer_at_each_run(server):
+    answers = stream(server, [("steps", 5, 0, False, False)], responses=5)
+    assert [int(a.as_numpy("OUT")[0, 0]) for a in answers] == [4, 3, 2, 1, 0]
+    assert len({a.as_numpy("KEY")[0, 0] for a in answers}) == 1

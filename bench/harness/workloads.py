@@ -134,6 +134,10 @@ WORKLOADS = (
         "W12", "start to ready and memory at rest, 1 and 10 Python models", "add_sub", 10,
         ((READY_MANY.key, 0.25), (PRIVATE_PER_MODEL.key, 0.4)),
     ),
+    LoadWorkload(
+        "W13", "identity 16 MiB through system shared memory, gRPC, c=1", ("identity",), "grpc", 1,
+        (*_IDENTITY_16MIB, "--shared-memory"), load_targets(2.5, 0.4, 0.4),
+    ),
 )  # fmt: skip
 
 

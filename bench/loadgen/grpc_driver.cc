@@ -95,6 +95,7 @@ class GrpcDriver : public Driver {
     if (options_.protocol == Protocol::kGrpcStream) {
       RunStreams(slots, window, recording);
     } else {
+      if (options_.shared && !RegisterRegion(recording)) return;
       RunUnary(slots, window, recording);
     }
   }
@@ -110,12 +111,26 @@ class GrpcDriver : public Driver {
                                      arguments);
   }
 
+  bool RegisterRegion(Recording& recording) {
+    grpc::ByteBuffer response;
+    const grpc::Status status = Ask(kRegisterMethod, EncodeRegisterRequest(*options_.shared), response);
+    if (!status.ok()) recording.Failure("cannot register shared memory: " + status.error_message());
+    return status.ok();
+  }
+
   bool AskReady(const char* method, const std::string& message) {
+    grpc::ByteBuffer response;
+    if (!Ask(method, message, response).ok()) return false;
+    ReceivedMessage received;
+    received.Load(response);
+    return DecodeReady(received.pieces());
+  }
+
+  grpc::Status Ask(const char* method, const std::string& message, grpc::ByteBuffer& response) {
     grpc::GenericStub stub(channel_);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kReadyTimeout);
     grpc::CompletionQueue queue;
-    grpc::ByteBuffer response;
     grpc::Status status;
     auto call = stub.PrepareUnaryCall(&context, method, ToBuffer(message), &queue);
     call->StartCall();
@@ -123,10 +138,7 @@ class GrpcDriver : public Driver {
     void* tag = nullptr;
     bool ok = false;
     queue.Next(&tag, &ok);
-    if (!status.ok()) return false;
-    ReceivedMessage received;
-    received.Load(response);
-    return DecodeReady(received.pieces());
+    return status;
   }
 
   void StartUnary(grpc::GenericStub& stub, grpc::CompletionQueue& queue, UnarySlot& slot) const {
@@ -134,6 +146,7 @@ class GrpcDriver : public Driver {
     slot.context->set_deadline(After(options_.timeout_s));
     slot.response.Clear();
     slot.status = grpc::Status();
+    if (options_.shared) options_.shared->SpoilOutputs();
     slot.begin_ns = SteadyNowNs();
     slot.call = stub.PrepareUnaryCall(slot.context.get(), kModelInferMethod, request_, &queue);
     slot.call->StartCall();
@@ -154,7 +167,8 @@ class GrpcDriver : public Driver {
       UnarySlot& slot = *static_cast<UnarySlot*>(tag);
       if (slot.status.ok()) {
         message.Load(slot.response);
-        const auto outputs = DecodeInferResponse(message.pieces());
+        auto outputs = DecodeInferResponse(message.pieces());
+        if (outputs.ok() && options_.shared) options_.shared->FillIn(*outputs);
         const Status status =
             outputs.ok() ? options_.expectation.Check(*outputs, slot.count++) : outputs.status();
         if (status.ok()) {

@@ -26,11 +26,27 @@ std::string EncodeParameter(const std::string& name, const std::string& value) {
   return entry.Take();
 }
 
-std::string EncodeInput(const InputTensor& input) {
+// Says where in shared memory a tensor lies; `field` is that of the tensor's parameters.
+void PlaceTensor(const SharedPayload& shared, size_t offset, size_t size, uint32_t field,
+                 WireWriter& tensor) {
+  tensor.Bytes(field, EncodeParameter("shared_memory_region", shared.key()));
+  tensor.Bytes(field, EncodeParameter("shared_memory_byte_size", std::to_string(size)));
+  tensor.Bytes(field, EncodeParameter("shared_memory_offset", std::to_string(offset)));
+}
+
+std::string EncodeInput(const InputTensor& input, const SharedPayload* shared, size_t i) {
   WireWriter message;
   message.Bytes(1, input.name);
   message.Bytes(2, input.datatype);
   for (const int64_t dimension : input.shape) message.Varint(3, static_cast<uint64_t>(dimension));
+  if (shared != nullptr) PlaceTensor(*shared, shared->input_offset(i), input.data.size(), 4, message);
+  return message.Take();
+}
+
+std::string EncodeSharedOutput(const InputTensor& alike, const SharedPayload& shared, size_t i) {
+  WireWriter message;
+  message.Bytes(1, "OUTPUT" + std::to_string(i));
+  PlaceTensor(shared, shared.output_offset(i), alike.data.size(), 2, message);
   return message.Take();
 }
 
@@ -67,8 +83,21 @@ std::string EncodeInferRequest(const Options& options) {
   WireWriter message;
   message.Bytes(1, options.model);
   for (const auto& [name, value] : options.parameters) message.Bytes(4, EncodeParameter(name, value));
-  for (const InputTensor& input : options.inputs) message.Bytes(5, EncodeInput(input));
+  const SharedPayload* shared = options.shared.get();
+  for (size_t i = 0; i < options.inputs.size(); ++i) {
+    message.Bytes(5, EncodeInput(options.inputs[i], shared, i));
+    if (shared != nullptr) message.Bytes(6, EncodeSharedOutput(options.inputs[i], *shared, i));
+  }
+  if (shared != nullptr) return message.Take();
   for (const InputTensor& input : options.inputs) message.Bytes(7, input.data);
+  return message.Take();
+}
+
+std::string EncodeRegisterRequest(const SharedPayload& shared) {
+  WireWriter message;
+  message.Bytes(1, shared.key());
+  message.Bytes(2, shared.key());
+  message.Varint(4, shared.byte_size());
   return message.Take();
 }
 

@@ -13,10 +13,13 @@ namespace braid::bench {
 inline constexpr char kServerReadyMethod[] = "/inference.GRPCInferenceService/ServerReady";
 inline constexpr char kModelReadyMethod[] = "/inference.GRPCInferenceService/ModelReady";
 inline constexpr char kModelInferMethod[] = "/inference.GRPCInferenceService/ModelInfer";
+inline constexpr char kRegisterMethod[] = "/inference.GRPCInferenceService/SystemSharedMemoryRegister";
 inline constexpr char kModelStreamInferMethod[] = "/inference.GRPCInferenceService/ModelStreamInfer";
 
-// ModelInferRequest with the inputs as raw_input_contents.
+// ModelInferRequest with the inputs as raw_input_contents, or all tensors in shared memory.
 std::string EncodeInferRequest(const Options& options);
+// SystemSharedMemoryRegisterRequest.
+std::string EncodeRegisterRequest(const SharedPayload& shared);
 std::string EncodeModelReadyRequest(const std::string& model);
 
 // Reads the one field of ServerReadyResponse and ModelReadyResponse.

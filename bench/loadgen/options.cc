@@ -36,6 +36,13 @@ Status MakePayload(const std::vector<std::string>& specifications, size_t bytes_
   return OkStatus();
 }
 
+Status ShareMemory(Options* options) {
+  if (options->protocol != Protocol::kGrpc || options->concurrency != 1)
+    return InvalidArgumentError("--shared-memory needs --protocol grpc and --concurrency 1");
+  BRAID_ASSIGN_OR_RETURN(options->shared, SharedPayload::Make(options->inputs));
+  return OkStatus();
+}
+
 }  // namespace
 
 ParameterKind KindOfParameter(const std::string& value) {
@@ -60,6 +67,7 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   std::vector<std::string> parameters;
   size_t bytes_length = 16;
   int validate_every = 0;
+  bool shared = false;
 
   CLI::App app("Closed-loop load generator for KServe v2 servers; prints one JSON object.", "braid_loadgen");
   app.add_option("--protocol", options->protocol_name,
@@ -85,6 +93,8 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
       ->transform(CLI::IsMember({"none", "identity", "add_sub"}));
   app.add_option("--validate-every", validate_every, "compare the bytes of every n-th response (0: by size)")
       ->check(CLI::Range(0, 1 << 30));
+  app.add_flag("--shared-memory", shared,
+               "inputs, and outputs as large, in system shared memory; grpc with one request in flight");
   app.add_option("--server-pid", options->server_pid,
                  "measure processor time and memory of this process and its children");
   app.add_option("--label", options->label, "copied to the output");
@@ -99,6 +109,7 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   if (status.ok()) status = SplitParameters(parameters, options);
   if (status.ok())
     status = MakePayload(inputs, bytes_length, validations.at(validation), validate_every, options);
+  if (status.ok() && shared) status = ShareMemory(options);
   if (!status.ok()) {
     std::fprintf(stderr, "braid_loadgen: %s\n", status.message().c_str());
     *exit_code = 1;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "expectation.h"
 #include "payload.h"
+#include "shared_payload.h"
 
 namespace braid::bench {
 
@@ -30,6 +32,7 @@ struct Options {
       parameters;     // whole numbers and true/false go out as such, the rest as text
   int responses = 1;  // that a stream gives to one request
   Expectation expectation;
+  std::shared_ptr<SharedPayload> shared;  // shared with copies of the options; null: tensors in the messages
   std::string label;
 };
 

@@ -242,6 +242,7 @@ void SequenceScheduler::SetAvailableLocked(Lane& lane, bool available, int64_t n
   }
   // What it had inside belongs to the life before.
   ++lane.life;
+  place_->SetAvailable(lane.instance, available);
   lane.inside.clear();
   lane.returned.clear();
   lane.delivering = false;

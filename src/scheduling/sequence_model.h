@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "scheduling/backend.h"
+#include "scheduling/call_graph.h"
 #include "scheduling/timer_service.h"
 #include "serving/servable.h"
 
@@ -29,6 +30,8 @@ class SequenceModel : public Servable {
     size_t max_queue_size = 65536;
     // Whether instances run only with the resources they ask for, which this model cannot.
     bool limits_rate = false;
+    // What finds calls that wait for themselves; outlives the model.
+    CallGraph* call_graph = &CallGraph::OfProcess();
   };
 
   // Starts the backend's instances and waits for them. `info.config` has sequence_batching and is valid.

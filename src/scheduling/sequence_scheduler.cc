@@ -47,11 +47,15 @@ SequenceScheduler::SequenceScheduler(ServableInfo info, std::unique_ptr<BackendM
       turn_end_(TurnEndOf(info_, policy_, inputs_)),
       delivery_(info_, statistics_, timers),
       order_(policy_.batching.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
+      call_graph_(*options.call_graph),
+      place_(std::make_shared<CallGraph::Place>(info_.name)),
       next_generated_id_(FirstGeneratedId()),
       outage_since_ns_(timers.NowNs()),
       backend_(std::move(backend)) {
   for (Instance* instance : backend_->instances()) {
-    if (!instance->passive()) lanes_.emplace_back(instance, lanes_.size());
+    if (instance->passive()) continue;
+    lanes_.emplace_back(instance, lanes_.size());
+    place_->Add(instance, instance->name());
   }
   available_ = lanes_.size();
   table_ = std::make_unique<SequenceTable>(
@@ -119,8 +123,10 @@ void SequenceScheduler::Infer(std::unique_ptr<InferenceRequest> request) {
     if (stopping_) {
       work.endings.push_back({std::move(request), Why::kStopping});
     } else {
+      InferenceRequest* const entered = request.get();
       AdmitLocked(std::move(request), std::move(*id_bytes), now_ns, work);
       ScheduleLocked(now_ns, work);
+      if (entered->scheduling.queued) EnterCallGraphLocked(*entered, now_ns, work);
     }
   }
   Perform(work);
@@ -157,6 +163,25 @@ void SequenceScheduler::AdmitLocked(std::unique_ptr<InferenceRequest> request, B
   }
   if (order_ != nullptr) order_->Enter(entered);
   if (entered.cancelled()) table_->Cancel(entered, now_ns, work.drops);
+}
+
+void SequenceScheduler::EnterCallGraphLocked(InferenceRequest& request, int64_t now_ns, Work& work) {
+  if (!CallGraph::Concerns(request.call_chain.get())) return;
+  const std::optional<size_t> instance = table_->InstanceOf(request);
+  auto ticket = call_graph_.Wait(place_, request.call_chain, instance ? lanes_[*instance].instance : nullptr);
+  if (ticket.ok()) {
+    request.scheduling.waiting_call = std::move(*ticket);
+    return;
+  }
+  SequenceTable::Drops drops;
+  table_->Cancel(request, now_ns, drops);
+  for (auto& drop : drops) {
+    if (drop.request.get() == &request) {
+      work.endings.push_back({std::move(drop.request), Why::kRefused, ticket.status()});
+    } else {
+      work.drops.push_back(std::move(drop));
+    }
+  }
 }
 
 void SequenceScheduler::Listen(InferenceRequest& request) {
@@ -199,6 +224,7 @@ void SequenceScheduler::ScheduleLocked(int64_t now_ns, Work& work) {
 bool SequenceScheduler::HasRoomLocked(const Lane& lane, int64_t now_ns) const {
   if (!lane.available || lane.delivering) return false;
   if (lane.inside.empty()) return true;
+  if (lane.instance->makes_calls()) return false;
   // The places of a batch are filled anew each time, so nothing is given ahead.
   if (policy_.strategy == SequenceStrategy::kDirect || turn_end_ != TurnEnd::kReturned) return false;
   const int depth = PipelineDepth(execute_ns_, now_ns - lane.since_ns, true);

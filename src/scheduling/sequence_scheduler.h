@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "scheduling/batcher.h"
+#include "scheduling/call_graph.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
 #include "scheduling/sequence_model.h"
@@ -138,6 +139,8 @@ class SequenceScheduler final : public SequenceModel,
   // Whether the request can be one of a sequence; sets what an iterative model's request needs.
   Status CheckSequence(InferenceRequest& request);
   void AdmitLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work);
+  // Lets the call graph know of a request that has to wait; ends its sequence when it would wait for ever.
+  void EnterCallGraphLocked(InferenceRequest& request, int64_t now_ns, Work& work);
   // From here on the request leaves the queue at once when its client goes.
   void Listen(InferenceRequest& request);
   void OnCancelled(InferenceRequest& request);
@@ -169,6 +172,8 @@ class SequenceScheduler final : public SequenceModel,
   const TurnEnd turn_end_;
   const ResponseDelivery delivery_;
   const std::shared_ptr<ResponseOrder> order_;  // null unless preserve_ordering; shared with its responses
+  CallGraph& call_graph_;
+  const std::shared_ptr<CallGraph::Place> place_;  // shared with the waiting requests in the call graph
   std::atomic<uint64_t> next_generated_id_;
 
   // Taken after a request's Cancellation and before the locks of the timers and of order_; not held across a

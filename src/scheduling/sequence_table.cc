@@ -149,6 +149,7 @@ std::unique_ptr<InferenceRequest> SequenceTable::Begin(Sequence& sequence, int64
   sequence.busy = true;
   sequence.answered = false;
   request->scheduling.queued = false;
+  request->scheduling.waiting_call.reset();
   request->scheduling.turn = ++sequence.turns;
   Watch(sequence, now_ns);
   return request;
@@ -261,10 +262,17 @@ void SequenceTable::Lose(Sequence& sequence, int64_t now_ns, Drops& drops) {
 void SequenceTable::DropQueue(Sequence& sequence, Why why, Drops& drops) {
   for (auto& request : sequence.queue) {
     request->scheduling.queued = false;
+    request->scheduling.waiting_call.reset();
     drops.push_back({std::move(request), why, sequence.instance});
     --queued_;
   }
   sequence.queue.clear();
+}
+
+std::optional<size_t> SequenceTable::InstanceOf(const InferenceRequest& request) {
+  const Sequence* sequence = Get(request.scheduling.sequence);
+  if (sequence == nullptr || sequence->place != Sequence::Place::kSlot) return std::nullopt;
+  return sequence->instance;
 }
 
 void SequenceTable::Cancel(const InferenceRequest& request, int64_t now_ns, Drops& drops) {

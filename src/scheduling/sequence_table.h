@@ -20,6 +20,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -118,6 +119,8 @@ class SequenceTable {
   // The sequence whose turn this is; null when there is none any more.
   Sequence* Find(uint64_t number, uint32_t turn);
 
+  // The instance whose slot the sequence of a queued request has; nothing while it has none.
+  std::optional<size_t> InstanceOf(const InferenceRequest& request);
   // Ends a sequence for one of its queued requests, which is dropped with all others of it.
   void Cancel(const InferenceRequest& request, int64_t now_ns, Drops& drops);
   // Ends the sequences that have been idle for too long, and fails those that waited too long for a slot.

@@ -7,10 +7,17 @@ namespace {
 
 constexpr SlotView kFree = {};
 constexpr SlotView kIdle = {.taken = true};
+SequencePolicy Policy(size_t slots, double minimum_utilization = 0, int64_t max_delay_ns = 0) {
+  SequencePolicy policy;
+  policy.slots = slots;
+  policy.minimum_utilization = minimum_utilization;
+  policy.max_delay_ns = max_delay_ns;
+  return policy;
+}
 SlotView Ready(int64_t arrived_ns) { return {.taken = true, .ready = true, .arrived_ns = arrived_ns}; }
 
 TEST(DecideSlots, CoversAllUpToTheHighestThatIsTaken) {
-  const SequencePolicy policy{.slots = 8};
+  const SequencePolicy policy = Policy(8);
   const SlotView none[] = {kFree, kIdle};
   EXPECT_EQ(DecideSlots(policy, none, 0), BatchDecision{});
   const SlotView one[] = {Ready(0)};
@@ -20,7 +27,7 @@ TEST(DecideSlots, CoversAllUpToTheHighestThatIsTaken) {
 }
 
 TEST(DecideSlots, WaitsForTheUtilizationButNoLongerThanTheDelay) {
-  const SequencePolicy policy{.slots = 4, .minimum_utilization = 0.5, .max_delay_ns = 100};
+  const SequencePolicy policy = Policy(4, 0.5, 100);
   const SlotView one[] = {Ready(10), kIdle};
   EXPECT_EQ(DecideSlots(policy, one, 50), BatchDecision{.wait_until_ns = 110});
   EXPECT_EQ(DecideSlots(policy, one, 110), BatchDecision{.count = 2});
@@ -29,7 +36,7 @@ TEST(DecideSlots, WaitsForTheUtilizationButNoLongerThanTheDelay) {
 }
 
 TEST(DecideSlots, DoesNotWaitWithoutAUtilization) {
-  const SequencePolicy policy{.slots = 4, .max_delay_ns = 100};
+  const SequencePolicy policy = Policy(4, 0, 100);
   const SlotView one[] = {Ready(10)};
   EXPECT_EQ(DecideSlots(policy, one, 10), BatchDecision{.count = 1});
 }

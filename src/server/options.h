@@ -104,6 +104,9 @@ struct ServerOptions {
   int64_t grpc_max_connection_age_ms = 0;  // 0: for ever
   int64_t grpc_max_connection_age_grace_ms = 0;
 
+  // Shared memory of clients
+  bool allow_client_shm = true;
+
   // Metrics
   bool allow_metrics = true;
   std::string metrics_address;  // empty: --http-address

@@ -534,9 +534,8 @@ const OptionSpec kTable[] = {
     WorksMany("rate-limit-resource", "R:N:D", Group::kCache, {SetResourceLimit, ShowResourceLimits},
               "How much there is of a resource, on one device or on each; else as much as the instance that "
               "needs the most"),
-    Refused("allow-client-shm", "", Group::kCache, CheckBool, "false", kFalse,
-            "Let clients register shared memory",
-            "shared memory of clients is not there yet; send tensors in the request"),
+    Works("allow-client-shm", "", Group::kCache, Bool<&O::allow_client_shm>(),
+          "Let clients name files in /dev/shm to pass tensors"),
     Refused("repoagent-directory", "DIR", Group::kCache, CheckNothing, "", "", "Where repository agents lie",
             "repository agents are shared libraries of another server; check and fetch models before they "
             "are loaded"),

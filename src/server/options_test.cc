@@ -151,9 +151,7 @@ TEST(Options, MaxInputSizeHasTheTextOfTheContract) {
 }
 
 TEST(Options, RefusesWhatIsNotThereWithAReason) {
-  for (std::vector<const char*> given : std::vector<std::vector<const char*>>{{"--allow-client-shm=true"},
-                                                                              {"--allow-client-shm"},
-                                                                              {"--model-namespacing"},
+  for (std::vector<const char*> given : std::vector<std::vector<const char*>>{{"--model-namespacing"},
                                                                               {"--repoagent-directory=/x"},
                                                                               {"--allow-sagemaker=1"}}) {
     given.push_back("models");
@@ -182,9 +180,9 @@ TEST(Options, ReadsCacheAndRateLimit) {
 }
 
 TEST(Options, AcceptsRefusedOptionsThatAskForNothing) {
-  CommandLine line = Parse({"models", "--rate-limit=off", "--allow-client-shm=false", "--model-namespacing=0",
-                            "--trace-level=OFF", "--trace-rate=1000", "--response-cache-byte-size=0",
-                            "--metrics-config=histogram_latencies=false"});
+  CommandLine line =
+      Parse({"models", "--rate-limit=off", "--model-namespacing=0", "--trace-level=OFF", "--trace-rate=1000",
+             "--response-cache-byte-size=0", "--metrics-config=histogram_latencies=false"});
   EXPECT_FALSE(line.exit_code) << line.err;
   EXPECT_THAT(line.notes, IsEmpty());
 }

@@ -52,8 +52,12 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",     "sequence",   "model_repository", "schedule_policy", "model_configuration",
-          "binary_tensor_data", "parameters", "statistics",       "logging",         "trace"};
+  return {"classification",       "sequence",
+          "model_repository",     "schedule_policy",
+          "model_configuration",  "system_shared_memory",
+          "cuda_shared_memory",   "binary_tensor_data",
+          "parameters",           "statistics",
+          "logging",              "trace"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
@@ -187,6 +191,7 @@ class Server::Parts {
     context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
                                                              BRAID_VERSION, Extensions(), AccessPolicy(),
                                                              AccessPolicy()});
+    context_->client_memory->set_allowed(options_.allow_client_shm);
     context_->tracer = tracer_.get();
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));

@@ -68,6 +68,10 @@ void LatencySummaries::Observe(int64_t request_ns, int64_t queue_ns, int64_t inp
   parts_->compute_output.Observe(Microseconds(output_ns));
 }
 
+void LatencySummaries::ObserveCached(int64_t request_ns) {
+  parts_->request.Observe(Microseconds(request_ns));
+}
+
 LatencySummariesSnapshot LatencySummaries::Snapshot() const {
   return {SnapshotOf(parts_->request), SnapshotOf(parts_->queue), SnapshotOf(parts_->compute_input),
           SnapshotOf(parts_->compute_infer), SnapshotOf(parts_->compute_output)};

@@ -47,6 +47,8 @@ class LatencySummaries {
   ~LatencySummaries();
 
   void Observe(int64_t request_ns, int64_t queue_ns, int64_t input_ns, int64_t infer_ns, int64_t output_ns);
+  // A request that was answered from the cache, and neither waited nor ran.
+  void ObserveCached(int64_t request_ns);
   LatencySummariesSnapshot Snapshot() const;
 
  private:

@@ -79,6 +79,7 @@ void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int6
 }
 
 void ModelStatistics::RecordCacheHit(int64_t start_ns, int64_t end_ns, int64_t lookup_ns) {
+  if (summaries_) summaries_->ObserveCached(end_ns - start_ns);
   const int64_t now_ms = WallNowMs();
   std::lock_guard lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);

@@ -146,6 +146,12 @@ Status TraceSettingBook::Change(const std::string& model, const TraceChanges& ch
     if (scope != nullptr) *scope = global_.id;
     global_.overrides = overrides;
     RestartLocked(global_);
+    // Models that have no count of their own take as many as the global settings say now.
+    if (changes.contains("trace_count")) {
+      for (auto& [name, own_scope] : models_) {
+        if (!own_scope.overrides.count) own_scope.remaining = global_.remaining;
+      }
+    }
     return OkStatus();
   }
   if (own) {

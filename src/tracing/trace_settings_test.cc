@@ -58,6 +58,8 @@ TEST(TraceSettings, AModelsOwnSettingsCoverTheGlobalOnesUntilTheyAreReset) {
   EXPECT_EQ(Sampled(book, "other", 10), 10);
   ASSERT_TRUE(Change(book, "", {{"log_frequency", Values{"7"}}}).ok());
   EXPECT_EQ(book.Get("m").log_frequency, 7u);
+  ASSERT_TRUE(Change(book, "", {{"trace_count", Values{"9"}}}).ok());
+  EXPECT_EQ(book.Get("m").count, 9);
   ASSERT_TRUE(Change(book, "m", {{"trace_level", std::nullopt}}).ok());
   EXPECT_EQ(book.Get("m").levels(), Values{"TIMESTAMPS"});
   EXPECT_EQ(book.Get("m").rate, 2u);

@@ -85,11 +85,8 @@ TEST(Trace, TheWholeTreeComesWhenTheLastOfItHasEnded) {
   auto grandchild = child->StartChild("grandchild", 1);
   child.reset();
   parent.reset();
-  {
-    Kept none;
-    std::thread closer([&] { grandchild.reset(); });
-    closer.join();
-  }
+  std::thread closer([&] { grandchild.reset(); });
+  closer.join();
   const Kept kept = Drain(*fixture.queue);
   ASSERT_EQ(kept.all.size(), 1u);
   const auto& records = kept.all[0].records;

@@ -162,8 +162,8 @@ void Inbox::GiveToMainLocked(std::vector<std::byte>& message) {
 }
 
 void Inbox::WakeLoop() {
-  const uint64_t one = 1;
-  // A full counter means that it has a wake-up coming already.
+  const std::byte one{1};
+  // A full pipe means that it has a wake-up coming already.
   [[maybe_unused]] ssize_t written = ::write(channel_.wake_fd(), &one, sizeof(one));
 }
 
@@ -251,27 +251,29 @@ std::shared_ptr<Exchange> Inbox::Begin(Exchange::Notice notice, bool background)
 
 Inbox::Outcome Inbox::Wait(Exchange& exchange) {
   std::unique_lock lock(mutex_);
-  if (!exchange.messages_.empty() || exchange.ended_) return Outcome::kReady;
+  if (exchange.has_message() || exchange.ended_) return Outcome::kReady;
   if (!OpenLocked(exchange)) return Outcome::kEnded;
   Waiter waiter;
   exchange.waiters_.push_back(&waiter);
   const Outcome outcome =
-      WaitLocked(lock, waiter, kForeverNs, [&] { return !exchange.messages_.empty() || exchange.ended_; });
+      WaitLocked(lock, waiter, kForeverNs, [&] { return exchange.has_message() || exchange.ended_; });
   std::erase(exchange.waiters_, &waiter);
   return outcome == Outcome::kTimeout ? Outcome::kAttend : outcome;
 }
 
 bool Inbox::Take(Exchange& exchange, std::vector<std::byte>& message) {
   std::lock_guard lock(mutex_);
-  if (exchange.messages_.empty()) return false;
-  message = std::move(exchange.messages_.front());
-  exchange.messages_.pop_front();
+  if (!exchange.has_message()) return false;
+  message = std::move(exchange.messages_[exchange.taken_++]);
+  if (exchange.has_message()) return true;
+  exchange.messages_.clear();
+  exchange.taken_ = 0;
   return true;
 }
 
 bool Inbox::Exhausted(const Exchange& exchange) {
   std::lock_guard lock(mutex_);
-  return exchange.ended_ && exchange.messages_.empty();
+  return exchange.ended_ && !exchange.has_message();
 }
 
 bool Inbox::Open(const Exchange& exchange) {
@@ -299,9 +301,10 @@ void Inbox::Discard(Exchange& exchange) {
   if (!exchange.ended_ && !OpenLocked(exchange)) return;
   exchange.discarded_ = true;
   exchange.notice_ = Exchange::Notice::kNone;
-  for (auto& message : exchange.messages_) chores_.discarded.push_back(std::move(message));
-  if (!exchange.messages_.empty()) has_chores_ = true;
-  exchange.messages_.clear();
+  for (; exchange.has_message(); ++exchange.taken_) {
+    chores_.discarded.push_back(std::move(exchange.messages_[exchange.taken_]));
+    has_chores_ = true;
+  }
   if (!exchange.background_) return;
   exchange.background_ = false;
   --background_;

@@ -7,7 +7,7 @@
 // for, it passes the lead to another that waits. So a call on a thread that runs alone costs no hand-over.
 //
 // Two stand in where no thread waits: the main thread's event loop, which the server wakes through the
-// channel's eventfd, and the reader, a thread of the inbox that is started when somebody first needs it: for
+// channel's wake-up descriptor, and the reader, a thread of the inbox that is started when somebody first needs it: for
 // calls that are awaited in event loops of user code, for what did not fit into the ring, and for the
 // readiness hook, for which it looks around from time to time.
 //
@@ -46,12 +46,14 @@ class Exchange {
 
  private:
   friend class Inbox;
+  bool has_message() const { return taken_ < messages_.size(); }
   struct Waiter {
     std::condition_variable wake;
   };
 
   const uint64_t id_;
-  std::deque<std::vector<std::byte>> messages_;
+  std::vector<std::vector<std::byte>> messages_;
+  size_t taken_ = 0;        // so many of them are gone
   bool ended_ = false;      // the last message has come
   bool discarded_ = false;  // nobody wants them
   bool background_ = false;

@@ -161,9 +161,9 @@ void Worker::LeaveLoopWith(bool failed) {
 }
 
 void Worker::OnWake() {
-  uint64_t count = 0;
-  // What it counts is looked for anyway.
-  [[maybe_unused]] ssize_t got = read(connection_->channel().wake_fd(), &count, sizeof(count));
+  std::byte wakes[512];
+  // What they tell of is looked for anyway.
+  [[maybe_unused]] ssize_t got = read(connection_->channel().wake_fd(), wakes, sizeof(wakes));
   if (!in_loop_) return;
   if (!Advance()) LeaveLoopWith(true);
   SetTimer();

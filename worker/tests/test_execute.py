@@ -392,3 +392,27 @@ def test_large_arrays_use_the_memory_of_those_before(model):
     for _ in range(20):
         worker.execute({"inputs": [tensor("A", a), tensor("B", a)]})
     assert page_faults() - before < 20 * 10
+
+
+def test_responses_that_do_not_fit_into_the_ring_follow_during_the_execution(model):
+    worker = model(
+        """
+        import numpy as np, time, triton_python_backend_utils as pb_utils
+        class TritonPythonModel:
+            def execute(self, requests):
+                sender = requests[0].get_response_sender()
+                for i in range(3000):
+                    sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.full(200, i, np.float32))]))
+                while not requests[0].is_cancelled():
+                    time.sleep(0.001)
+                sender.send(flags=1)
+        """,
+        policy={"decoupled": True},
+    )
+    worker.send({"cancel_slot": 60_000})
+    for i in range(3000):
+        _, response = worker.response()
+        assert floats(response["outputs"]["OUT"])[0] == i
+    standin.cancel(worker.channel, 60_000)
+    assert not worker.response()[1]["has_response"]
+    worker.receive("executed")

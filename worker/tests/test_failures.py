@@ -315,21 +315,6 @@ return [answer(f"{process.exitcode} {squares} {sleeper.exitcode} {text}")]
     assert [m["type"] for m in worker.stray if m["type"] != "release"] == []
 
 
-def test_unknown_requests_of_bls(model):
-    worker = model(
-        execute(
-            "request = pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name='m')\n"
-            "try:\n    request.exec()\nexcept pb_utils.TritonModelException as e:\n    return [answer(str(e))]"
-        )
-    )
-    assert text_of(worker.execute({})[0]) == "BLS is not available yet in this version of Braid."
-
-
-def test_rescheduling_is_refused(model):
-    worker = model(execute("requests[0].set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)"))
-    assert "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while" in worker.execute({})[0]["error"]
-
-
 def test_warnings_and_prints_go_to_the_pipes(model):
     worker = model(execute("import warnings\nwarnings.warn('careful')\nprint('said')\nreturn [answer(str(sys.argv))]"))
     assert text_of(worker.execute({})[0]) == "['']"

@@ -59,7 +59,8 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   // A segment of ours is gone, or one of another worker's; the worker is to unmap it. Any thread.
   void RetireOwn(uint32_t segment);
 
-  // The worker is dead: what was lent to it is ours again, and it is told nothing more.
+  // The worker is dead: what was lent to it is ours again, and it is told nothing more. To be called in the
+  // end: a block of the worker's that was lent back to it holds this object.
   void Abandon();
 
  private:

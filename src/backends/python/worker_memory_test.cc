@@ -40,6 +40,13 @@ class Model {
     memory_ = std::make_shared<WorkerMemory>(std::move(channel), arena_);
   }
 
+  // As the instance does when the worker is dead.
+  ~Model() {
+    if (memory_) memory_->Abandon();
+  }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
   Arena& arena() { return arena_; }
   std::shared_ptr<WorkerMemory>& memory() { return memory_; }
   Arena& worker_arena() { return worker_arena_; }

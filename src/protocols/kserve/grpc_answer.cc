@@ -4,19 +4,30 @@
 
 namespace braid {
 
-void ApplyAnswerOptions(const AnswerOptions& answer, InferenceResponse& response) {
-  if (answer.classifications.empty() || !response.status.ok()) return;
+namespace {
+
+Status ApplyTo(const AnswerOptions& answer, Tensor& output) {
   for (const ClassificationWish& wish : answer.classifications) {
-    for (Tensor& output : response.outputs) {
-      if (output.name != wish.spec.name) continue;
-      Result<Tensor> classes = Classify(output, wish.k, answer.batching, &wish.spec);
-      if (!classes.ok()) {
-        response.status = classes.status();
-        response.outputs.clear();
-        return;
-      }
-      output = std::move(*classes);
-    }
+    if (output.name != wish.spec.name) continue;
+    BRAID_ASSIGN_OR_RETURN(output, Classify(output, wish.k, answer.batching, &wish.spec));
+  }
+  for (const SharedOutput& shared : answer.shared_outputs) {
+    if (output.name == shared.name) return PutOutput(shared.part, output);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void ApplyAnswerOptions(const AnswerOptions& answer, InferenceResponse& response) {
+  if (answer.classifications.empty() && answer.shared_outputs.empty()) return;
+  if (!response.status.ok()) return;
+  for (Tensor& output : response.outputs) {
+    Status applied = ApplyTo(answer, output);
+    if (applied.ok()) continue;
+    response.status = std::move(applied);
+    response.outputs.clear();
+    return;
   }
 }
 

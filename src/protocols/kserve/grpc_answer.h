@@ -7,7 +7,8 @@
 
 namespace braid {
 
-// Turns the outputs into classes where the client wants that. On failure the response becomes an error.
+// Turns the outputs into classes, or puts them into the client's shared memory, where the client wants that.
+// On failure the response becomes an error.
 void ApplyAnswerOptions(const AnswerOptions& answer, InferenceResponse& response);
 
 }  // namespace braid

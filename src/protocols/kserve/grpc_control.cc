@@ -11,8 +11,6 @@
 namespace braid {
 namespace {
 
-Status NoSharedMemory() { return UnsupportedError("shared memory regions are not supported by this server"); }
-
 Status CheckRepositoryName(const std::string& name) {
   if (name.empty()) return OkStatus();
   return UnsupportedError("'repository_name' specification is not supported");
@@ -275,30 +273,51 @@ Status GrpcControl::RepositoryModelUnload(const inference::RepositoryModelUnload
   return context_.control.Unload(request.model_name(), dependents);
 }
 
-Status GrpcControl::SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest&,
-                                             inference::SystemSharedMemoryStatusResponse&) {
-  return NoSharedMemory();
+Status GrpcControl::SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,
+                                             inference::SystemSharedMemoryStatusResponse& response) {
+  BRAID_RETURN_IF_ERROR(CheckServing());
+  BRAID_ASSIGN_OR_RETURN(auto regions, context_.client_memory->List(request.name()));
+  for (const RegionInfo& info : regions) {
+    auto& region = (*response.mutable_regions())[info.name];
+    region.set_name(info.name);
+    region.set_key(info.key);
+    region.set_offset(info.offset);
+    region.set_byte_size(info.byte_size);
+  }
+  return OkStatus();
 }
-Status GrpcControl::SystemSharedMemoryRegister(const inference::SystemSharedMemoryRegisterRequest&,
+
+Status GrpcControl::SystemSharedMemoryRegister(const inference::SystemSharedMemoryRegisterRequest& request,
                                                inference::SystemSharedMemoryRegisterResponse&) {
-  return NoSharedMemory();
+  BRAID_RETURN_IF_ERROR(CheckServing());
+  return context_.client_memory->Register(
+      {request.name(), request.key(), request.offset(), request.byte_size()});
 }
-Status GrpcControl::SystemSharedMemoryUnregister(const inference::SystemSharedMemoryUnregisterRequest&,
-                                                 inference::SystemSharedMemoryUnregisterResponse&) {
-  return NoSharedMemory();
+
+Status GrpcControl::SystemSharedMemoryUnregister(
+    const inference::SystemSharedMemoryUnregisterRequest& request,
+    inference::SystemSharedMemoryUnregisterResponse&) {
+  BRAID_RETURN_IF_ERROR(CheckServing());
+  return context_.client_memory->Unregister(request.name());
 }
-Status GrpcControl::CudaSharedMemoryStatus(const inference::CudaSharedMemoryStatusRequest&,
+
+Status GrpcControl::CudaSharedMemoryStatus(const inference::CudaSharedMemoryStatusRequest& request,
                                            inference::CudaSharedMemoryStatusResponse&) {
-  return NoSharedMemory();
+  BRAID_RETURN_IF_ERROR(CheckServing());
+  return FindNoCudaRegion(request.name());
 }
-Status GrpcControl::CudaSharedMemoryRegister(const inference::CudaSharedMemoryRegisterRequest&,
+
+Status GrpcControl::CudaSharedMemoryRegister(const inference::CudaSharedMemoryRegisterRequest& request,
                                              inference::CudaSharedMemoryRegisterResponse&) {
-  return NoSharedMemory();
+  BRAID_RETURN_IF_ERROR(CheckServing());
+  return RefuseCudaRegion(request.name());
 }
+
 Status GrpcControl::CudaSharedMemoryUnregister(const inference::CudaSharedMemoryUnregisterRequest&,
                                                inference::CudaSharedMemoryUnregisterResponse&) {
-  return NoSharedMemory();
+  return CheckServing();
 }
+
 Status GrpcControl::TraceSetting(const inference::TraceSettingRequest& request,
                                  inference::TraceSettingResponse& response) {
   const std::string& model = request.model_name();

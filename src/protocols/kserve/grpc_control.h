@@ -47,7 +47,7 @@ class GrpcControl {
   Status RepositoryModelUnload(const inference::RepositoryModelUnloadRequest& request,
                                inference::RepositoryModelUnloadResponse& response);
 
-  // These are refused: the server has no shared-memory regions.
+  // Regions of clients. What is for GPUs is refused, or finds nothing.
   Status SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,
                                   inference::SystemSharedMemoryStatusResponse& response);
   Status SystemSharedMemoryRegister(const inference::SystemSharedMemoryRegisterRequest& request,

@@ -78,8 +78,8 @@ Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
     return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");
   }
   BRAID_ASSIGN_OR_RETURN(const Parameters forwarded, queue().state().rules->ForwardedHeaders(context()));
-  BRAID_RETURN_IF_ERROR(
-      BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded, *request, answer_));
+  BRAID_RETURN_IF_ERROR(BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded,
+                                              *queue().state().context.client_memory, *request, answer_));
   cancellation_ = std::make_shared<Cancellation>();
   request->cancellation = cancellation_;
   request->sink = this;
@@ -114,7 +114,7 @@ void GrpcInferCall::Respond(std::optional<InferenceResponse> response, bool fina
   grpc::ByteBuffer bytes;
   grpc::Status status = grpc::Status::OK;
   if (response->status.ok()) {
-    bytes = EncodeUnaryResponse(answer_.request_id, *response).bytes;
+    bytes = EncodeUnaryResponse(answer_.request_id, *response, answer_.shared_outputs).bytes;
   } else {
     status = ToGrpcStatus(response->status);
   }

@@ -89,13 +89,27 @@ Status TakeParameter(std::string& key, WireParameter& value, InferenceRequest& r
   return OkStatus();
 }
 
-Status RefuseSharedMemory(const WireParameters& parameters, std::string_view what, std::string_view name) {
+// What a tensor's parameters say of regions.
+Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
+  RegionWish wish;
+  const auto number = [&](std::string_view key) -> Result<std::optional<uint64_t>> {
+    const WireParameter* value = FindParameter(parameters, key);
+    if (value == nullptr) return std::optional<uint64_t>();
+    if (const auto* size = std::get_if<uint64_t>(value)) return std::optional<uint64_t>(*size);
+    const auto* size = std::get_if<int64_t>(value);
+    if (size == nullptr) return WrongType(key, "int64_param");
+    if (*size < 0) return Negative(key);
+    return std::optional<uint64_t>(static_cast<uint64_t>(*size));
+  };
   const WireParameter* region = FindParameter(parameters, "shared_memory_region");
-  if (region == nullptr) return OkStatus();
-  const auto* text = std::get_if<std::string>(region);
-  return UnsupportedError("shared memory region '" + (text ? *text : std::string()) + "' of " +
-                          std::string(what) + " '" + std::string(name) +
-                          "': shared memory regions are not supported by this server");
+  if (region == nullptr) return wish;
+  const auto* name = std::get_if<std::string>(region);
+  if (name == nullptr) return WrongType("shared_memory_region", "string_param");
+  wish.region = *name;
+  BRAID_ASSIGN_OR_RETURN(const auto offset, number("shared_memory_offset"));
+  wish.offset = offset.value_or(0);
+  BRAID_ASSIGN_OR_RETURN(wish.byte_size, number("shared_memory_byte_size"));
+  return wish;
 }
 
 std::optional<ContentsField> FieldFor(DataType type) {
@@ -150,22 +164,35 @@ DataType WidestType(ContentsField field) {
 // Where the bytes of one input come from.
 struct InputSource {
   const WireRange* raw = nullptr;              // or
+  RegionPart part;                             // if it has a region, or
   const ParsedContents* contents = nullptr;    // of which
   ContentsField field = ContentsField::kBool;  // this kind
   size_t element_size = 0;
   size_t size = 0;  // in raw form
 };
 
-Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataType type) {
+// Raw contents stand in the order of the inputs, without those that lie in regions; `next_raw` is the next.
+Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataType type,
+                               const ClientSharedMemory& client_memory, size_t& next_raw) {
   const ParsedInput& input = parsed.inputs[index];
   InputSource source;
+  BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
+  if (wish.region) {
+    if (input.contents.present()) {
+      return InvalidArgumentError("contents field must not be specified when using shared memory for '" +
+                                  input.name + "' for model '" + parsed.model_name + "'");
+    }
+    BRAID_ASSIGN_OR_RETURN(source.part, client_memory.Find(wish, input.name));
+    source.size = static_cast<size_t>(source.part.byte_size);
+    return source;
+  }
   if (!parsed.raw.empty()) {
     if (input.contents.present()) {
       return InvalidArgumentError("contents field must not be specified when using raw_input_contents for '" +
                                   input.name + "' for model '" + parsed.model_name + "'");
     }
-    if (index < parsed.raw.size()) {
-      source.raw = &parsed.raw[index];
+    if (next_raw < parsed.raw.size()) {
+      source.raw = &parsed.raw[next_raw++];
       source.size = source.raw->size;
       return source;
     }
@@ -190,34 +217,40 @@ Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataTy
                               parsed.model_name + "' in request.");
 }
 
-void CopySource(WireSegments segments, const InputSource& source, std::byte* to) {
+Status CopySource(WireSegments segments, const InputSource& source, std::byte* to) {
+  if (source.part.region) return source.part.region->Read(source.part.offset, {to, source.size});
   if (source.raw != nullptr) {
     CopyRange(segments, *source.raw, to);
   } else {
     CopyContents(segments, *source.contents, source.field, source.element_size, to);
   }
+  return OkStatus();
 }
 
 size_t Aligned(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
 
-Status TakeInputs(WireSegments segments, ParsedRequest& parsed, BufferAllocator& allocator,
-                  InferenceRequest& request) {
-  if (parsed.raw.size() > parsed.inputs.size()) {
-    return InvalidArgumentError("unexpected additional input data for model '" + parsed.model_name + "'");
-  }
+Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servable,
+                  const ClientSharedMemory& client_memory, InferenceRequest& request) {
+  BufferAllocator& allocator = servable.input_allocator();
   boost::container::small_vector<InputSource, 8> sources;
   size_t shared = 0;
+  size_t next_raw = 0;
+  // Refused by the checks that follow; too much could be copied from regions before.
+  const bool too_many = parsed.inputs.size() > servable.info().inputs.size();
   request.inputs.reserve(parsed.inputs.size());
   for (size_t i = 0; i < parsed.inputs.size(); ++i) {
     ParsedInput& input = parsed.inputs[i];
-    BRAID_RETURN_IF_ERROR(RefuseSharedMemory(input.parameters, "input", input.name));
     const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
     if (!type) return InvalidArgumentError("invalid datatype for input " + input.name);
-    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(), FindSource(parsed, i, *type));
+    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(), FindSource(parsed, i, *type, client_memory, next_raw));
+    if (too_many && sources.back().part.region) sources.back().size = 0;
     if (sources.back().size <= kSharedAllocation) shared += Aligned(sources.back().size);
     Tensor& tensor = request.inputs.emplace_back();
     tensor.type = *type;
     tensor.shape = std::move(input.shape);
+  }
+  if (next_raw < parsed.raw.size()) {
+    return InvalidArgumentError("unexpected additional input data for model '" + parsed.model_name + "'");
   }
   const bool share = shared > 0 && shared <= kSharedAllocation;
   Buffer block;
@@ -235,22 +268,29 @@ Status TakeInputs(WireSegments segments, ParsedRequest& parsed, BufferAllocator&
       } else {
         BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(source.size));
       }
-      CopySource(segments, source, tensor.data.mutable_data());
+      BRAID_RETURN_IF_ERROR(CopySource(segments, source, tensor.data.mutable_data()));
     }
     tensor.name = std::move(parsed.inputs[i].name);
   }
   return OkStatus();
 }
 
-Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, InferenceRequest& request,
-                   AnswerOptions& answer) {
+Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const ClientSharedMemory& client_memory,
+                   InferenceRequest& request, AnswerOptions& answer) {
   request.requested_outputs.reserve(parsed.outputs.size());
   for (ParsedOutput& output : parsed.outputs) {
-    BRAID_RETURN_IF_ERROR(RefuseSharedMemory(output.parameters, "output", output.name));
+    BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(output.parameters));
+    if (wish.region) {
+      BRAID_ASSIGN_OR_RETURN(RegionPart part, client_memory.Find(wish, output.name));
+      answer.shared_outputs.push_back({output.name, std::move(part)});
+    }
     if (const WireParameter* classes = FindParameter(output.parameters, "classification")) {
       const auto* k = std::get_if<int64_t>(classes);
       if (k == nullptr) return WrongType("classification", "int64_param");
       if (*k < 0) return Negative("classification");
+      if (*k > 0 && wish.region) {
+        return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'");
+      }
       if (*k > 0) {
         const TensorSpec* spec = info.FindOutput(output.name);
         ClassificationWish& wish = answer.classifications.emplace_back();
@@ -280,7 +320,8 @@ Result<int64_t> ParseModelVersion(std::string_view text) {
 }
 
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
-                             const Parameters& forwarded, InferenceRequest& request, AnswerOptions& answer) {
+                             const Parameters& forwarded, const ClientSharedMemory& client_memory,
+                             InferenceRequest& request, AnswerOptions& answer) {
   const ServableInfo& info = servable.info();
   request.start_ns = SteadyNowNs();
   for (auto& [key, value] : parsed.parameters) {
@@ -296,8 +337,8 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
     }
   }
   answer.batching = info.max_batch_size > 0;
-  BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, request, answer));
-  BRAID_RETURN_IF_ERROR(TakeInputs(segments, parsed, servable.input_allocator(), request));
+  BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, client_memory, request, answer));
+  BRAID_RETURN_IF_ERROR(TakeInputs(segments, parsed, servable, client_memory, request));
   answer.request_id = parsed.id;
   request.id = std::move(parsed.id);
   request.model_name = std::move(parsed.model_name);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "protocols/kserve/client_shared_memory.h"
 #include "protocols/kserve/grpc_request_reader.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -18,6 +19,12 @@ struct ClassificationWish {
   uint32_t k = 0;
 };
 
+// An output that the client wants in its shared memory.
+struct SharedOutput {
+  std::string name;
+  RegionPart part;
+};
+
 // What the protocol has to remember until the answer.
 struct AnswerOptions {
   std::string request_id;
@@ -25,16 +32,19 @@ struct AnswerOptions {
   bool empty_final_response = false;
   bool batching = false;  // outputs have a batch dimension
   std::vector<ClassificationWish> classifications;
+  std::vector<SharedOutput> shared_outputs;
 };
 
 // -1 for an empty text. Errors: INVALID_ARGUMENT when `text` is not a number, or out of range.
 Result<int64_t> ParseModelVersion(std::string_view text);
 
 // Fills `request` (all but model_version, sink, servable and cancellation) and `answer`; moves out of
-// `parsed`. The bytes of all inputs are copied once, into memory of servable.input_allocator(): small tensors
-// share one allocation, large ones have their own. `forwarded` are headers that become parameters. Errors:
-// INVALID_ARGUMENT with the contract's texts, UNSUPPORTED for shared memory, and those of the allocator.
+// `parsed`. The bytes of all inputs are copied once, from the message or from `client_memory`, into memory of
+// servable.input_allocator(): small tensors share one allocation, large ones have their own. `forwarded` are
+// headers that become parameters. Errors: INVALID_ARGUMENT with the contract's texts, and those of the
+// allocator and of ClientSharedMemory.
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
-                             const Parameters& forwarded, InferenceRequest& request, AnswerOptions& answer);
+                             const Parameters& forwarded, const ClientSharedMemory& client_memory,
+                             InferenceRequest& request, AnswerOptions& answer);
 
 }  // namespace braid

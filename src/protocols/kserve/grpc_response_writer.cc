@@ -3,6 +3,7 @@
 #include <bit>
 #include <boost/container/small_vector.hpp>
 #include <charconv>
+#include <optional>
 #include <string>
 
 #include "tensor/tensor.h"
@@ -63,6 +64,8 @@ class MessageBuilder {
   void OptionalText(uint32_t field, std::string_view text) {
     if (!text.empty()) Text(field, text);
   }
+  // Fields that were written elsewhere.
+  void Append(std::string_view fields) { head_ += fields; }
   void Fixed64(uint32_t field, uint64_t value) {
     Tag(field, kFixed64);
     head_.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -172,39 +175,59 @@ void WriteHead(MessageBuilder& out, std::string_view id, const InferenceResponse
   out.OptionalText(kId, id);
 }
 
-void WriteOutput(MessageBuilder& out, const Tensor& tensor) {
+// The parameters that tell where an output is.
+std::string RegionFields(const RegionPart& part) {
+  MessageBuilder out;
+  WriteParameter(out, "shared_memory_region", ParameterValue(part.region->info().name));
+  WriteParameter(out, "shared_memory_byte_size", ParameterValue(static_cast<int64_t>(part.byte_size)));
+  if (part.offset != 0) {
+    WriteParameter(out, "shared_memory_offset", ParameterValue(static_cast<int64_t>(part.offset)));
+  }
+  return std::string(out.text());
+}
+
+void WriteOutput(MessageBuilder& out, const Tensor& tensor, std::span<const SharedOutput> shared) {
+  std::string parameters;
+  for (const SharedOutput& output : shared) {
+    if (output.name == tensor.name) parameters = RegionFields(output.part);
+  }
   size_t shape_size = 0;
   for (int64_t dimension : tensor.shape) shape_size += VarintSize(static_cast<uint64_t>(dimension));
   const std::string_view datatype = WireName(tensor.type);
   const size_t packed_size = tensor.shape.empty() ? 0 : 1 + VarintSize(shape_size) + shape_size;
-  out.Length(kOutputs, TextFieldSize(tensor.name) + TextFieldSize(datatype) + packed_size);
+  out.Length(kOutputs,
+             TextFieldSize(tensor.name) + TextFieldSize(datatype) + packed_size + parameters.size());
   out.Text(kOutputName, tensor.name);
   out.Text(kOutputDatatype, datatype);
-  if (tensor.shape.empty()) return;
-  out.Length(kOutputShape, shape_size);
-  for (int64_t dimension : tensor.shape) out.Varint(static_cast<uint64_t>(dimension));
+  if (!tensor.shape.empty()) {
+    out.Length(kOutputShape, shape_size);
+    for (int64_t dimension : tensor.shape) out.Varint(static_cast<uint64_t>(dimension));
+  }
+  out.Append(parameters);
 }
 
 void WriteResponse(MessageBuilder& out, std::string_view id, const InferenceResponse& response,
-                   std::optional<bool> final) {
+                   std::optional<bool> final, std::span<const SharedOutput> shared) {
   WriteHead(out, id, response);
   for (const auto& [key, value] : response.parameters) WriteParameter(out, key, value);
   if (final) WriteParameter(out, kFinalResponse, ParameterValue(*final));
-  for (const Tensor& tensor : response.outputs) WriteOutput(out, tensor);
+  for (const Tensor& tensor : response.outputs) WriteOutput(out, tensor, shared);
   for (const Tensor& tensor : response.outputs) out.Bytes(kRawOutputContents, tensor.data);
 }
 
 }  // namespace
 
-EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse& response) {
+EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse& response,
+                                   std::span<const SharedOutput> shared) {
   MessageBuilder out;
-  WriteResponse(out, id, response, std::nullopt);
+  WriteResponse(out, id, response, std::nullopt, shared);
   return out.Build();
 }
 
-EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response, bool final) {
+EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response, bool final,
+                                    std::span<const SharedOutput> shared) {
   MessageBuilder out;
-  WriteResponse(out, id, response, final);
+  WriteResponse(out, id, response, final, shared);
   out.Wrap({}, kInferResponse);
   return out.Build();
 }

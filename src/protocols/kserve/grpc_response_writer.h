@@ -5,10 +5,11 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
-#include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/status.h"
+#include "protocols/kserve/grpc_request_builder.h"
 #include "serving/request.h"
 
 namespace braid {
@@ -22,11 +23,15 @@ struct EncodedMessage {
   size_t size = 0;
 };
 
+// `shared` are the outputs whose bytes are in the client's shared memory already.
+
 // The answer of the unary call. REQUIRES: response.status.ok()
-EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse& response);
+EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse& response,
+                                   std::span<const SharedOutput> shared = {});
 
 // A good response on a stream; `final` is its triton_final_response. REQUIRES: response.status.ok()
-EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response, bool final);
+EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response, bool final,
+                                    std::span<const SharedOutput> shared = {});
 
 // An error on a stream. `response` gives model name and version; null when the request never got so far, and
 // then neither these nor the final flag are written.

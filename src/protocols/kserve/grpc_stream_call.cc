@@ -37,7 +37,8 @@ class GrpcStreamCall::Sink final : public ResponseSink {
   Outgoing Encode(InferenceResponse& response, bool final) {
     ApplyAnswerOptions(answer, response);
     if (response.status.ok())
-      return {EncodeStreamResponse(answer.request_id, response, final), grpc::Status::OK};
+      return {EncodeStreamResponse(answer.request_id, response, final, answer.shared_outputs),
+              grpc::Status::OK};
     const InferenceResponse* accepted = response.model_name.empty() ? nullptr : &response;
     return {EncodeStreamError(answer.request_id, response.status.message(), accepted, final),
             ToGrpcStatus(response.status)};
@@ -200,8 +201,8 @@ Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
   BRAID_ASSIGN_OR_RETURN(request.servable,
                          queue_.catalog().Find(scratch.parsed.model_name, request.model_version));
   Servable& servable = request.servable->get();
-  BRAID_RETURN_IF_ERROR(
-      BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded_, request, sink.answer));
+  BRAID_RETURN_IF_ERROR(BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded_,
+                                              *queue_.state().context.client_memory, request, sink.answer));
   sink.decoupled = servable.info().decoupled;
   sink.model_name = servable.info().name;
   sink.model_version = servable.info().version;

@@ -67,7 +67,7 @@ size_t InferCall::front_bytes() const {
 
 Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
   const HttpInferTarget target{setup_.servable->get().info(), setup_.servable->get().input_allocator(),
-                               setup_.max_input_bytes};
+                               setup_.max_input_bytes, setup_.client_memory};
   if (setup_.json_size && front.size() < *setup_.json_size) {
     return RangeError(front.size(), std::to_string(*setup_.json_size));
   }
@@ -122,6 +122,7 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
   const std::shared_ptr<RequestTrace> trace = std::move(trace_);
   if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   const ContentCoding coding = setup_.response_coding;
+  PutOutputs(format_, *response);
   const bool slow =
       coding != ContentCoding::kIdentity || JsonOutputBytes(*response, format_) > kMaxInlineJsonBytes;
   if (!slow) {

@@ -34,6 +34,8 @@ class InferCall final : public HttpCall, public ResponseSink, public std::enable
     size_t max_input_bytes = 0;
     // Of the exchange's io thread; used in OnFront() alone.
     simdjson::dom::parser* parser = nullptr;
+    // Of the server; used in OnFront() alone.
+    const ClientSharedMemory* client_memory = nullptr;
     // May be null; used in OnBody() alone.
     Tracer* tracer = nullptr;
   };

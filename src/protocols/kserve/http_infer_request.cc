@@ -19,8 +19,6 @@ constexpr size_t kAlignment = 64;
 // Requests up to this size have all inputs in one allocation.
 constexpr size_t kSharedBytes = size_t{64} * 1024;
 
-constexpr std::string_view kSharedMemoryText = "shared memory regions are not supported by this server";
-
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 Status MissingMember(std::string_view name) {
@@ -30,8 +28,9 @@ Status MissingMember(std::string_view name) {
 
 // One input between its JSON and its memory.
 struct PlannedInput {
-  enum class Source : unsigned char { kNone, kJson, kBinary } source = Source::kNone;
+  enum class Source : unsigned char { kNone, kJson, kBinary, kRegion } source = Source::kNone;
   element data;
+  RegionPart part;  // of kRegion
   size_t bytes = 0;
   size_t elements = 0;
 };
@@ -94,7 +93,7 @@ class RequestReader {
       choice.binary = out_.format.binary_default;
       bool has_name = false;
       bool has_binary = false;
-      bool has_region = false;
+      RegionWish wish;
       for (auto field : object) {
         if (field.key == "name") {
           BRAID_ASSIGN_OR_RETURN(choice.name, JsonString("name", field.value));
@@ -109,20 +108,20 @@ class RequestReader {
               BRAID_ASSIGN_OR_RETURN(uint64_t k, JsonUnsigned("classification", parameter.value));
               choice.classification =
                   static_cast<uint32_t>(std::min<uint64_t>(k, std::numeric_limits<uint32_t>::max()));
-            } else if (parameter.key == "shared_memory_region") {
-              has_region = true;
+            } else {
+              BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
             }
           }
         }
       }
       if (!has_name) return MissingMember("name");
-      if (has_region) {
+      if (wish.region) {
         if (choice.classification > 0) {
           return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'");
         }
         if (has_binary)
           return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'");
-        return UnsupportedError(std::string(kSharedMemoryText));
+        BRAID_ASSIGN_OR_RETURN(choice.part, FindRegion(wish, choice.name));
       }
       if (choice.classification > 0) {
         if (const TensorSpec* spec = target_.info.FindOutput(choice.name)) choice.spec = *spec;
@@ -151,7 +150,7 @@ class RequestReader {
     bool has_name = false;
     bool has_shape = false;
     bool has_data = false;
-    bool has_region = false;
+    RegionWish wish;
     for (auto field : object) {
       if (field.key == "name") {
         BRAID_ASSIGN_OR_RETURN(tensor.name, JsonString("name", field.value));
@@ -169,8 +168,8 @@ class RequestReader {
         for (auto parameter : parameters) {
           if (parameter.key == "binary_data_size") {
             BRAID_ASSIGN_OR_RETURN(binary_size, JsonUnsigned("binary_data_size", parameter.value));
-          } else if (parameter.key == "shared_memory_region") {
-            has_region = true;
+          } else {
+            BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
           }
         }
       }
@@ -182,7 +181,7 @@ class RequestReader {
     if (!type) return InvalidArgumentError("invalid datatype for input " + tensor.name);
     tensor.type = *type;
 
-    const int sources = int{has_data} + int{binary_size.has_value()} + int{has_region};
+    const int sources = int{has_data} + int{binary_size.has_value()} + int{wish.region.has_value()};
     if (sources != 1) {
       std::string text =
           "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
@@ -198,23 +197,45 @@ class RequestReader {
       }
       return InvalidArgumentError(std::move(text));
     }
-    if (has_region) return UnsupportedError(std::string(kSharedMemoryText));
-    if (binary_size) {
+    if (wish.region) {
+      plan.source = PlannedInput::Source::kRegion;
+      BRAID_ASSIGN_OR_RETURN(plan.part, FindRegion(wish, tensor.name));
+      plan.bytes = static_cast<size_t>(plan.part.byte_size);
+    } else if (binary_size) {
       plan.source = PlannedInput::Source::kBinary;
       BRAID_RETURN_IF_ERROR(PlanBinary(tensor.name, *binary_size, plan));
     } else {
       plan.source = PlannedInput::Source::kJson;
       BRAID_RETURN_IF_ERROR(PlanJson(tensor, plan));
     }
-    if (plan.bytes > target_.max_input_bytes) {
+    if (!wish.region && plan.bytes > target_.max_input_bytes) {
       return InvalidArgumentError("byte size " + std::to_string(plan.bytes) + " of input '" + tensor.name +
                                   "' exceeds the maximum allowed input size of " +
                                   std::to_string(target_.max_input_bytes) +
                                   " bytes. Use --http-max-input-size to increase the limit.");
     }
     out_.request->inputs.push_back(std::move(tensor));
-    plans_.push_back(plan);
+    plans_.push_back(std::move(plan));
     return OkStatus();
+  }
+
+  // Takes what a tensor's parameters say of regions.
+  static Status ReadRegionParameter(const simdjson::dom::key_value_pair& parameter, RegionWish& wish) {
+    if (parameter.key == "shared_memory_region") {
+      BRAID_ASSIGN_OR_RETURN(std::string_view name, JsonString(parameter.key, parameter.value));
+      wish.region.emplace(name);
+    } else if (parameter.key == "shared_memory_offset") {
+      BRAID_ASSIGN_OR_RETURN(wish.offset, JsonUnsigned(parameter.key, parameter.value));
+    } else if (parameter.key == "shared_memory_byte_size") {
+      BRAID_ASSIGN_OR_RETURN(wish.byte_size, JsonUnsigned(parameter.key, parameter.value));
+    }
+    return OkStatus();
+  }
+
+  Result<RegionPart> FindRegion(const RegionWish& wish, std::string_view tensor) const {
+    if (target_.client_memory == nullptr)
+      return NotFoundError("Unable to find shared memory region: '" + *wish.region + "'");
+    return target_.client_memory->Find(wish, tensor);
   }
 
   static Status ReadShape(element value, Shape& shape) {
@@ -278,6 +299,12 @@ class RequestReader {
 
   // Takes memory for all inputs, writes those that came as JSON, and names the places of the others.
   Status FillInputs() {
+    // Refused by the checks that follow; too much could be copied before.
+    if (out_.request->inputs.size() > target_.info.inputs.size()) {
+      for (PlannedInput& plan : plans_) {
+        if (plan.source == PlannedInput::Source::kRegion) plan.bytes = 0;
+      }
+    }
     size_t total = 0;
     for (const PlannedInput& plan : plans_) total += RoundUp(plan.bytes);
     Buffer shared;
@@ -296,7 +323,11 @@ class RequestReader {
           at += RoundUp(plan.bytes);
         }
       }
-      if (plan.source == PlannedInput::Source::kBinary) {
+      if (plan.source == PlannedInput::Source::kRegion) {
+        if (plan.bytes == 0) continue;
+        BRAID_RETURN_IF_ERROR(
+            plan.part.region->Read(plan.part.offset, {tensor.data.mutable_data(), tensor.data.size()}));
+      } else if (plan.source == PlannedInput::Source::kBinary) {
         out_.destinations.emplace_back(tensor.data.mutable_data(), tensor.data.size());
       } else {
         BRAID_RETURN_IF_ERROR(FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,

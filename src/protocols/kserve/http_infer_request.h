@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "protocols/kserve/client_shared_memory.h"
 #include "protocols/kserve/http_infer_response.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -29,7 +30,8 @@ struct HttpInferRequest {
 struct HttpInferTarget {
   const ServableInfo& info;
   BufferAllocator& allocator;  // of the servable: tensors are written once, to where it reads them
-  size_t max_input_bytes;      // of one input
+  size_t max_input_bytes;      // of one input that is in the body
+  const ClientSharedMemory* client_memory = nullptr;  // null: there are no regions
 };
 
 // Reads the JSON part, behind which SIMDJSON_PADDING bytes can be read and which `binary_bytes` bytes follow.

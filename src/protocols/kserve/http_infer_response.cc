@@ -142,6 +142,19 @@ const HttpOutputChoice* HttpOutputFormat::Find(std::string_view name) const {
   return nullptr;
 }
 
+void PutOutputs(const HttpOutputFormat& format, InferenceResponse& response) {
+  if (!response.status.ok()) return;
+  for (Tensor& output : response.outputs) {
+    const HttpOutputChoice* choice = format.Find(output.name);
+    if (choice == nullptr || !choice->part.region) continue;
+    Status put = PutOutput(choice->part, output);
+    if (put.ok()) continue;
+    response.status = std::move(put);
+    response.outputs.clear();
+    return;
+  }
+}
+
 size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat& format) {
   size_t bytes = 0;
   for (const Tensor& output : response.outputs) {
@@ -191,7 +204,17 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
       if (i != 0) json += ',';
       AppendInteger(json, tensor.shape[i]);
     }
-    if (choice != nullptr ? choice->binary : format.binary_default) {
+    if (choice != nullptr && choice->part.region) {
+      json += "],\"parameters\":{\"shared_memory_region\":";
+      AppendJsonString(json, choice->part.region->info().name);
+      json += ",\"shared_memory_byte_size\":";
+      AppendInteger(json, choice->part.byte_size);
+      if (choice->part.offset != 0) {
+        json += ",\"shared_memory_offset\":";
+        AppendInteger(json, choice->part.offset);
+      }
+      json += "}}";
+    } else if (choice != nullptr ? choice->binary : format.binary_default) {
       has_binary = true;
       json += "],\"parameters\":{\"binary_data_size\":";
       AppendInteger(json, tensor.data.size());

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "protocols/http/message.h"
+#include "protocols/kserve/client_shared_memory.h"
 #include "serving/request.h"
 #include "serving/servable.h"
 
@@ -18,6 +19,7 @@ struct HttpOutputChoice {
   std::string name;
   bool binary = false;
   uint32_t classification = 0;  // how many classes; 0: the values themselves
+  RegionPart part = {};         // where the bytes go, instead of into the response
   // Copied when there is a classification, for the labels: the servable may be gone when the response comes.
   TensorSpec spec;
 };
@@ -29,6 +31,9 @@ struct HttpOutputFormat {
 
   const HttpOutputChoice* Find(std::string_view name) const;
 };
+
+// Puts the outputs that go to regions of the client there. On failure the response becomes an error.
+void PutOutputs(const HttpOutputFormat& format, InferenceResponse& response);
 
 // Bytes of outputs that would be written as JSON: a measure of how long WriteInferResponse takes.
 size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat& format);

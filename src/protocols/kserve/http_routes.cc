@@ -44,16 +44,16 @@ constexpr HttpRoute kRoutes[] = {
     {"POST", "/v2/trace/setting", Api::kTrace, A::kSetTrace},
     {"GET", "/v2/models/{m}/trace/setting", Api::kTrace, A::kGetTrace},
     {"POST", "/v2/models/{m}/trace/setting", Api::kTrace, A::kSetTrace},
-    {"GET", "/v2/systemsharedmemory/status", Api::kSharedMemory, A::kSharedMemory},
-    {"GET", "/v2/systemsharedmemory/region/{r}/status", Api::kSharedMemory, A::kSharedMemory},
-    {"POST", "/v2/systemsharedmemory/unregister", Api::kSharedMemory, A::kSharedMemory},
-    {"POST", "/v2/systemsharedmemory/region/{r}/unregister", Api::kSharedMemory, A::kSharedMemory},
-    {"POST", "/v2/systemsharedmemory/region/{r}/register", Api::kSharedMemory, A::kSharedMemory},
-    {"GET", "/v2/cudasharedmemory/status", Api::kSharedMemory, A::kSharedMemory},
-    {"GET", "/v2/cudasharedmemory/region/{r}/status", Api::kSharedMemory, A::kSharedMemory},
-    {"POST", "/v2/cudasharedmemory/unregister", Api::kSharedMemory, A::kSharedMemory},
-    {"POST", "/v2/cudasharedmemory/region/{r}/unregister", Api::kSharedMemory, A::kSharedMemory},
-    {"POST", "/v2/cudasharedmemory/region/{r}/register", Api::kSharedMemory, A::kSharedMemory},
+    {"GET", "/v2/systemsharedmemory/status", Api::kSharedMemory, A::kSystemMemoryStatus},
+    {"GET", "/v2/systemsharedmemory/region/{r}/status", Api::kSharedMemory, A::kSystemMemoryStatus},
+    {"POST", "/v2/systemsharedmemory/unregister", Api::kSharedMemory, A::kSystemMemoryUnregister},
+    {"POST", "/v2/systemsharedmemory/region/{r}/unregister", Api::kSharedMemory, A::kSystemMemoryUnregister},
+    {"POST", "/v2/systemsharedmemory/region/{r}/register", Api::kSharedMemory, A::kSystemMemoryRegister},
+    {"GET", "/v2/cudasharedmemory/status", Api::kSharedMemory, A::kCudaMemoryStatus},
+    {"GET", "/v2/cudasharedmemory/region/{r}/status", Api::kSharedMemory, A::kCudaMemoryStatus},
+    {"POST", "/v2/cudasharedmemory/unregister", Api::kSharedMemory, A::kCudaMemoryUnregister},
+    {"POST", "/v2/cudasharedmemory/region/{r}/unregister", Api::kSharedMemory, A::kCudaMemoryUnregister},
+    {"POST", "/v2/cudasharedmemory/region/{r}/register", Api::kSharedMemory, A::kCudaMemoryRegister},
 };
 
 constexpr size_t kMaxSegments = 8;
@@ -89,6 +89,7 @@ std::optional<int64_t> Version(std::string_view segment) {
 // Where the variable segments are.
 struct Variables {
   std::string_view model;
+  std::string_view region;
   int64_t version = -1;
 };
 
@@ -107,6 +108,8 @@ std::optional<Variables> Match(std::string_view pattern, const Path& path) {
       return std::nullopt;
     } else if (expected == "{m}") {
       variables.model = segment;
+    } else if (expected == "{r}") {
+      variables.region = segment;
     } else if (expected == "{v}") {
       const auto version = Version(segment);
       if (!version) return std::nullopt;
@@ -133,13 +136,15 @@ HttpRouteMatch MatchHttpRoute(std::string_view method, std::string_view target) 
       continue;
     }
     auto model = PercentDecode(variables->model);
-    if (!model) {
+    auto region = PercentDecode(variables->region);
+    if (!model || !region) {
       match.kind = HttpRouteMatch::Kind::kBadEscape;
       return match;
     }
     match.kind = HttpRouteMatch::Kind::kFound;
     match.route = &route;
     match.model = std::move(*model);
+    match.region = std::move(*region);
     match.version = variables->version;
     return match;
   }

@@ -30,7 +30,12 @@ enum class HttpAction : unsigned char {
   kSetLogging,
   kGetTrace,
   kSetTrace,
-  kSharedMemory,
+  kSystemMemoryStatus,
+  kSystemMemoryRegister,
+  kSystemMemoryUnregister,
+  kCudaMemoryStatus,
+  kCudaMemoryRegister,
+  kCudaMemoryUnregister,
 };
 
 struct HttpRoute {
@@ -47,6 +52,7 @@ struct HttpRouteMatch {
   enum class Kind : unsigned char { kFound, kNoSuchPath, kWrongMethod, kBadEscape } kind = Kind::kNoSuchPath;
   const HttpRoute* route = nullptr;
   std::string model;     // decoded
+  std::string region;    // likewise
   int64_t version = -1;  // -1: none in the path
 };
 

@@ -7,6 +7,11 @@ namespace {
 
 using Kind = HttpRouteMatch::Kind;
 
+TEST(HttpRoutes, NameRegions) {
+  EXPECT_EQ(MatchHttpRoute("POST", "/v2/systemsharedmemory/region/a%20b/register").region, "a b");
+  EXPECT_EQ(MatchHttpRoute("POST", "/v2/systemsharedmemory/unregister").region, "");
+}
+
 TEST(HttpRoutes, AreFoundByMethodAndPath) {
   struct Case {
     std::string_view method;
@@ -28,7 +33,7 @@ TEST(HttpRoutes, AreFoundByMethodAndPath) {
            Case{"POST", "/v2/repository/r/models/m/load", HttpAction::kNamedRepository, "m", -1},
            Case{"POST", "/v2/repository/r/index", HttpAction::kNamedRepository, "", -1},
            Case{"POST", "/v2/models/m/trace/setting", HttpAction::kSetTrace, "m", -1},
-           Case{"GET", "/v2/cudasharedmemory/region/r/status", HttpAction::kSharedMemory, "", -1},
+           Case{"GET", "/v2/cudasharedmemory/region/r/status", HttpAction::kCudaMemoryStatus, "", -1},
        }) {
     const HttpRouteMatch match = MatchHttpRoute(c.method, c.target);
     ASSERT_EQ(match.kind, Kind::kFound) << c.target;

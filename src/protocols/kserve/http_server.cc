@@ -15,6 +15,7 @@
 #include "protocols/kserve/http_infer.h"
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
+#include "protocols/kserve/http_shared_memory.h"
 #include "protocols/kserve/tracing.h"
 
 #include "protocols/kserve/reserved_parameters.h"
@@ -149,8 +150,21 @@ class HttpServer::Service final : public HttpService {
       case HttpAction::kSetTrace:
         return WithBody(exchange,
                         [this, model = match.model](std::string_view body) { return SetTrace(model, body); });
-      case HttpAction::kSharedMemory:
-        return ErrorResponse(UnsupportedError("the shared memory extension is not supported by this server"));
+      case HttpAction::kSystemMemoryStatus:
+        return SystemMemoryStatus(*context_.client_memory, match.region);
+      case HttpAction::kSystemMemoryRegister:
+        return WithBody(exchange,
+                        [memory = context_.client_memory, region = match.region](std::string_view body) {
+                          return RegisterSystemMemory(*memory, region, body);
+                        });
+      case HttpAction::kSystemMemoryUnregister:
+        return UnregisterSystemMemory(*context_.client_memory, match.region);
+      case HttpAction::kCudaMemoryStatus:
+        return CudaMemoryStatus(match.region);
+      case HttpAction::kCudaMemoryRegister:
+        return RegisterCudaMemory(match.region);
+      case HttpAction::kCudaMemoryUnregister:
+        return HttpResponse{};
     }
     return ErrorResponse(404, "Not Found");
   }
@@ -178,6 +192,7 @@ class HttpServer::Service final : public HttpService {
       setup.response_coding = ChooseContentCoding(*accept);
     setup.max_input_bytes = options_.max_input_bytes;
     setup.parser = &thread.parser;
+    setup.client_memory = context_.client_memory.get();
     setup.tracer = context_.tracer;
     return std::make_shared<InferCall>(std::move(setup));
   }

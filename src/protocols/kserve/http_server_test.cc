@@ -450,7 +450,7 @@ TEST_F(Rest, SaysWhatItDoesNotServe) {
   auto method = Get("/v2/models/echo/infer");
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(method.body, R"({"error":"Method Not Allowed"})");
-  EXPECT_EQ(Post("/v2/systemsharedmemory/region/r/register", "{}").status, 501);
+  EXPECT_EQ(Post("/v2/systemsharedmemory/region/r/register", "{}").status, 400);
   EXPECT_EQ(Get("/v2/trace/setting").status, 501);
 }
 

@@ -1,11 +1,13 @@
 // What the KServe v2 servers, HTTP and gRPC, need of the rest of the server. Built in server/; outlives them.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "protocols/kserve/access_policy.h"
+#include "protocols/kserve/client_shared_memory.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 #include "serving/tracer.h"
@@ -23,6 +25,8 @@ struct KserveContext {
   // --strict-readiness is ModelControl's; these are the restrictions of each protocol.
   AccessPolicy http_access;
   AccessPolicy grpc_access;
+  // Regions that clients have registered; shared because a context may be copied.
+  std::shared_ptr<ClientSharedMemory> client_memory = std::make_shared<ClientSharedMemory>();
   // Null: nothing is traced, and the trace extension is refused.
   Tracer* tracer = nullptr;
 };

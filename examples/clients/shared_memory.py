@@ -1,0 +1,27 @@
+"""Passes two vectors to add_sub, and takes their sum, through shared memory in the place of messages."""
+
+import numpy as np
+import tritonclient.utils.shared_memory as shm
+from connection import parse_arguments
+
+module, url = parse_arguments(__doc__)
+client = module.InferenceServerClient(url)
+a = np.array([1, 2, 3, 4], dtype=np.float32)
+b = np.array([10, 20, 30, 40], dtype=np.float32)
+size = a.nbytes
+
+# One region holds both inputs and, behind them, the output.
+region = shm.create_shared_memory_region("example", "/braid_example", 3 * size)
+try:
+    shm.set_shared_memory_region(region, [a, b])
+    client.register_system_shared_memory("example", "/braid_example", 3 * size)
+    inputs = [module.InferInput("INPUT0", [4], "FP32"), module.InferInput("INPUT1", [4], "FP32")]
+    inputs[0].set_shared_memory("example", size)
+    inputs[1].set_shared_memory("example", size, offset=size)
+    output = module.InferRequestedOutput("OUTPUT0")
+    output.set_shared_memory("example", size, offset=2 * size)
+    client.infer("add_sub", inputs, outputs=[output])
+    print(f"{a} + {b} = {shm.get_contents_as_numpy(region, np.float32, [4], offset=2 * size)}")
+finally:
+    client.unregister_system_shared_memory("example")
+    shm.destroy_shared_memory_region(region)
