@@ -121,8 +121,7 @@ DYING = per_request("os._exit(3)")
 
 FAILING = per_request(
     """
-    code = int(get(request, "IN")[0])
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError("it says no", code))
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError("it says no", pb_utils.TritonError.NOT_FOUND))
     """
 )
 
@@ -323,9 +322,9 @@ return [
     text(ask("repeat").exec()),
     text(ask("identity", []).exec()),
     text(ask("identity", outputs=["NO"]).exec()),
-    text(ask("failing", [tensor("IN", [pb_utils.TritonError.NOT_FOUND])]).exec()),
-    ask("failing", [tensor("IN", [pb_utils.TritonError.NOT_FOUND])]).exec().error().code(),
-    len(ask("failing", [tensor("IN", [1])]).exec().output_tensors()),
+    text(ask("failing").exec()),
+    ask("failing").exec().error().code() == pb_utils.TritonError.NOT_FOUND,
+    len(ask("failing").exec().output_tensors()),
 ]
 """
     unknown, decoupled, missing, output, refused, code, outputs = run(code)
@@ -338,7 +337,7 @@ return [
     assert "expected 1 inputs but got 0 inputs for model 'identity'" in missing
     assert "NO" in output
     assert refused == "it says no"
-    assert code == 2
+    assert code
     assert outputs == 0
 
 

@@ -136,10 +136,11 @@ def test_one_check_for_all_who_ask(client, server, connect, say):
     assert calls(client, "plain") < before + 5
 
 
-def test_requests_run_while_the_hook_does(client, say):
+def test_requests_run_while_the_hook_does(client, server, connect, say):
+    asking = connect("http", server)
     say("short")
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        checking = pool.submit(ready, client, "plain")
+        checking = pool.submit(ready, asking, "plain")
         time.sleep(0.1)
         begin = time.monotonic()
         calls(client, "plain")
