@@ -112,7 +112,9 @@ TEST_F(ClientSharedMemoryTest, ManyThreadsRegisterTheSame) {
         registered += memory_.Register({"r", key_, 0, kSize}).ok() ? 1 : 0;
         auto part = memory_.Find({"r", 0, kSize}, "t");
         std::vector<std::byte> bytes(kSize);
-        if (part.ok()) EXPECT_TRUE((*part).region->Read(0, bytes).ok());
+        if (part.ok()) {
+          EXPECT_TRUE((*part).region->Read(0, bytes).ok());
+        }
         EXPECT_TRUE(memory_.Unregister("r").ok());
       }
     });
