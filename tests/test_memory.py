@@ -89,7 +89,9 @@ def test_models_write_to_what_the_client_sent_without_a_copy(server, connect, pr
     assert result.as_numpy("MODES").tolist() == [b"rw-s memfd"] * 2
 
 
-@pytest.mark.parametrize(("size", "mode"), [(50_000, b"rw-s memfd"), (500_000, b"rw-s memfd"), (2_000_000, b"rw-p memfd")])
+@pytest.mark.parametrize(
+    ("size", "mode"), [(50_000, b"rw-s memfd"), (500_000, b"rw-s memfd"), (2_000_000, b"rw-p memfd")]
+)
 def test_what_another_model_made_is_seen_through_private_views_or_copied(server, connect, size, mode):
     # Up to 1 MiB it is a copy in memory of the worker's own, which is shared with the server.
     result = connect("grpc", server).infer("made_and_mapped", {"SIZE": np.array([size], np.int32)})

@@ -151,9 +151,8 @@ TEST(Options, MaxInputSizeHasTheTextOfTheContract) {
 }
 
 TEST(Options, RefusesWhatIsNotThereWithAReason) {
-  for (std::vector<const char*> given : std::vector<std::vector<const char*>>{{"--model-namespacing"},
-                                                                              {"--repoagent-directory=/x"},
-                                                                              {"--allow-sagemaker=1"}}) {
+  for (std::vector<const char*> given : std::vector<std::vector<const char*>>{
+           {"--model-namespacing"}, {"--repoagent-directory=/x"}, {"--allow-sagemaker=1"}}) {
     given.push_back("models");
     CommandLine line = Parse(given);
     EXPECT_EQ(line.exit_code, 1) << given[0];

@@ -52,12 +52,18 @@ std::string Endpoint(const std::string& address, int port) {
 }
 
 std::vector<std::string> Extensions() {
-  return {"classification",       "sequence",
-          "model_repository",     "schedule_policy",
-          "model_configuration",  "system_shared_memory",
-          "cuda_shared_memory",   "binary_tensor_data",
-          "parameters",           "statistics",
-          "logging",              "trace"};
+  return {"classification",
+          "sequence",
+          "model_repository",
+          "schedule_policy",
+          "model_configuration",
+          "system_shared_memory",
+          "cuda_shared_memory",
+          "binary_tensor_data",
+          "parameters",
+          "statistics",
+          "logging",
+          "trace"};
 }
 
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {

@@ -114,8 +114,11 @@ void Inbox::SortLocked(std::vector<std::byte>& message) {
       has_chores_ = urgent_ = true;
       return;
     }
-    case MessageType::kRelease:
     case MessageType::kRetireSegment:
+      // A worker with nothing to do would keep it mapped until it has.
+      urgent_ = true;
+      [[fallthrough]];
+    case MessageType::kRelease:
       chores_.housekeeping.push_back(std::move(message));
       has_chores_ = true;
       return;

@@ -7,9 +7,9 @@
 // for, it passes the lead to another that waits. So a call on a thread that runs alone costs no hand-over.
 //
 // Two stand in where no thread waits: the main thread's event loop, which the server wakes through the
-// channel's wake-up descriptor, and the reader, a thread of the inbox that is started when somebody first needs it: for
-// calls that are awaited in event loops of user code, for what did not fit into the ring, and for the
-// readiness hook, for which it looks around from time to time.
+// channel's wake-up descriptor, and the reader, a thread of the inbox that is started when somebody first
+// needs it: for calls that are awaited in event loops of user code, for what did not fit into the ring, and
+// for the readiness hook, for which it looks around from time to time.
 //
 // Waits are to be called without the GIL; everything else never waits, and any thread may call it unless it
 // says otherwise.

@@ -75,7 +75,8 @@ class InboxTest : public testing::Test {
       std::vector<uint64_t> waiting;
       Message message;
       for (int seen = 0; seen < count || !waiting.empty();) {
-        const bool more = server_->Receive(message, waiting.empty() ? kLong : 0) == Channel::Outcome::kMessage;
+        const bool more =
+            server_->Receive(message, waiting.empty() ? kLong : 0) == Channel::Outcome::kMessage;
         CallMessage call;
         if (more && Decode(message, call)) {
           waiting.push_back(call.request.id);
@@ -229,6 +230,17 @@ TEST_F(InboxTest, ReadinessIsAskedWhileNobodyWaits) {
   ASSERT_TRUE(server_->Send(message).ok());
   while (checks_ == 0) std::this_thread::yield();
   EXPECT_EQ(checks_, 5u);
+}
+
+TEST_F(InboxTest, ASegmentThatIsGoneIsLetGoOfByAThreadThatOnlyWaits) {
+  Message retired;
+  EncodeRetireSegment(retired, 7);
+  ASSERT_TRUE(server_->Send(retired).ok());
+  Message message;
+  EXPECT_EQ(inbox_->Next(message, kLong), Outcome::kAttend);
+  const Inbox::Chores chores = inbox_->TakeChores();
+  ASSERT_EQ(chores.housekeeping.size(), 1u);
+  EXPECT_EQ(chores.housekeeping[0], retired);
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "backends/python/environment_store.h"
 
+#include <archive.h>
+#include <archive_entry.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "config/testing/scratch_folder.h"
 
@@ -30,11 +34,30 @@ class EnvironmentStoreTest : public ::testing::Test {
     store_ = std::make_unique<EnvironmentStore>(options, *reaper_, *pump_, log_);
   }
 
+  // Without a program of its own: the reaper would take its end away from whoever waits for it.
   std::string Pack() const {
-    const std::string archive = scratch_ / "env.tar.gz";
-    const std::string command = "tar -C " + (scratch_ / "env") + " -czf " + archive + " .";
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return archive;
+    const std::string packed = scratch_ / "env.tar.gz";
+    const fs::path folder = scratch_ / "env";
+    archive* writer = archive_write_new();
+    archive_write_add_filter_gzip(writer);
+    archive_write_set_format_gnutar(writer);
+    EXPECT_EQ(archive_write_open_filename(writer, packed.c_str()), ARCHIVE_OK);
+    for (const auto& file : fs::recursive_directory_iterator(folder)) {
+      if (!file.is_regular_file()) continue;
+      std::ifstream stream(file.path(), std::ios::binary);
+      const std::string data{std::istreambuf_iterator<char>(stream), {}};
+      archive_entry* entry = archive_entry_new();
+      archive_entry_set_pathname(entry, fs::relative(file.path(), folder).c_str());
+      archive_entry_set_filetype(entry, AE_IFREG);
+      archive_entry_set_perm(entry, 0755);
+      archive_entry_set_size(entry, static_cast<int64_t>(data.size()));
+      EXPECT_EQ(archive_write_header(writer, entry), ARCHIVE_OK);
+      archive_write_data(writer, data.data(), data.size());
+      archive_entry_free(entry);
+    }
+    archive_write_close(writer);
+    archive_write_free(writer);
+    return packed;
   }
   Result<std::shared_ptr<PythonEnvironment>> Get(const std::string& path) {
     return store_->Get(path, [](const std::string&) {});
