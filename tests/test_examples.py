@@ -18,6 +18,7 @@ EXPECTED = {
     "shared_memory": ["[11. 22. 33. 44.]"],
     "repeat": ["0: hello\n1: hello\n2: hello\n3: hello\n4: hello\n"],
     "square": ["1 4 9 16\n"],
+    "patient": ["10 requests waited together"],
     "digits": [f"drawn {digit}, read {digit} (" for digit in (0, 1, 2, 4)],
     "instance_kind": [": steady_0 on CPU", ": steady_1 on CPU", ": chooser_0 on MODEL"],
     "running_sum": ["after 4: 10 and -10"],
