@@ -7,6 +7,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 from harness.clients import strings
 from harness.repository import config, per_request
@@ -61,6 +62,61 @@ class TritonPythonModel:
 """
 SYNC_PROBE = PROBE % ("def", "", "")
 ASYNC_PROBE = PROBE % ("async def", "async ", "await")
+
+# The sum of each sequence's values so far.
+SUMS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.sums = {}
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            sequence = request.correlation_id()
+            if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
+                self.sums[sequence] = 0
+            self.sums[sequence] += int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0, 0])
+            total = np.array([[self.sums[sequence]]], dtype=np.int32)
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", total)]))
+        return responses
+"""
+
+# Requests overlap in one event loop, which a blocking call holds up.
+LOOPING = """
+import asyncio
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        for request in requests:
+            value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            await asyncio.sleep(0.01)
+            text = "end"
+            if value[0] > 0:
+                inner = pb_utils.InferenceRequest(
+                    model_name="bridge",
+                    requested_output_names=["TEXT"],
+                    inputs=[pb_utils.Tensor("IN", value - 1)],
+                ).exec()
+                text = inner.error().message() if inner.has_error() else "no cycle"
+            response = pb_utils.InferenceResponse([pb_utils.Tensor("TEXT", np.array([text], dtype=object))])
+            request.get_response_sender().send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+BRIDGE = per_request(
+    """
+    call = pb_utils.InferenceRequest(
+        model_name="looping", requested_output_names=["TEXT"], inputs=[pb_utils.Tensor("IN", get(request, "IN"))]
+    )
+    (answer,) = call.exec(decoupled=True)
+    return respond(TEXT=pb_utils.get_output_tensor_by_name(answer, "TEXT").as_numpy())
+    """
+)
 
 PROBE_CONFIG = {"inputs": [("CODE", "STRING", [1])], "outputs": [("RESULT", "STRING", [1])]}
 
@@ -194,6 +250,12 @@ def server(module_repository, module_serve):
     for name, count in (("a", 1), ("b", 1), ("pair", 2), ("many", 4)):
         source = SLOW_CHAIN if name == "pair" else CHAIN
         repository.add(name, source, config(name, **CHAIN_CONFIG, extra=instances(count)))
+    sums = "sequence_batching { oldest { max_candidate_sequences: 4 } max_sequence_idle_microseconds: 20000000 }"
+    summing = config("sums", [("IN", "INT32", [1])], [("OUT", "INT32", [1])], max_batch_size=4, extra=sums)
+    repository.add("sums", SUMS, summing)
+    texts = {"inputs": [("IN", "FP32", [1])], "outputs": [("TEXT", "STRING", [1])]}
+    repository.add("looping", LOOPING, config("looping", **texts, extra="model_transaction_policy { decoupled: true }"))
+    repository.add("bridge", BRIDGE, config("bridge", **texts))
     return module_serve(repository)
 
 
@@ -637,3 +699,61 @@ def test_waiting_for_a_busy_model_is_no_cycle(chain):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = [each.result(30) for each in [pool.submit(chain, "many", "b") for _ in range(40)]]
     assert answers == ["many,end"] * 40
+
+
+def test_a_cycle_through_a_call_that_holds_up_an_event_loop(server, connect):
+    client = connect("grpc", server)
+
+    def ask(value):
+        begin = time.monotonic()
+        text = client.infer("bridge", {"IN": np.array([value], dtype=np.float32)}, client_timeout=20).as_numpy("TEXT")
+        assert time.monotonic() - begin < 5
+        return text[0].decode()
+
+    assert ask(0) == "end"
+    assert ask(1) == "the call to model 'bridge' would wait for itself: bridge_0 -> looping_0 -> bridge"
+
+
+# ---- sequences, and memory -------------------------------------------------------------------------
+
+
+def test_sequences_at_the_same_time(run):
+    code = """
+def add(sequence, totals):
+    for flags, value in ((1, 1), (0, 2), (0, 3), (2, 4)):
+        call = ask("sums", [tensor("IN", [[value * (10 if sequence == "text" else 1)]], np.int32)],
+                   correlation_id=sequence)
+        call.set_flags(flags)
+        totals.append(int(out(call.exec())[0, 0]))
+
+totals = {7: [], "text": []}
+threads = [threading.Thread(target=add, args=each) for each in totals.items()]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+late = ask("sums", [tensor("IN", [[1]], np.int32)], correlation_id=7).exec()
+return [totals[7], totals["text"], text(late)]
+"""
+    numbers, texts, late = run(code)
+    assert numbers == [1, 3, 6, 10]
+    assert texts == [10, 30, 60, 100]
+    assert "must specify the START flag on the first request of the sequence" in late
+
+
+def test_fifty_large_tensors_leave_nothing_behind(run):
+    code = """
+def held():
+    with open("/proc/self/smaps_rollup") as rollup:
+        return sum(int(line.split()[1]) for line in rollup if line.startswith("Pss:"))
+
+values = np.arange(10_000_000, dtype=np.float32)
+for i in range(50):
+    response = ask("identity", [pb_utils.Tensor("IN", values)]).exec()
+    assert text(response) is None and out(response)[-1] == values[-1]
+    del response
+    if i == 4:
+        before = held()
+return (held() - before) / 1024
+"""
+    assert run(code) < 100

@@ -156,13 +156,17 @@ struct ExecutedMessage {
 void Encode(std::vector<std::byte>& out, const ExecutedMessage& message);
 bool Decode(std::span<const std::byte> in, ExecutedMessage& message);
 
+// For CallMessage::blocked_execution: all that the worker has stands still, whichever execution it is of.
+inline constexpr uint64_t kBlocksEverything = UINT64_MAX;
+
 // A request of user code to a servable of the server. Its responses come as kCallResponse, the last of them
 // marked final. Errors come as responses too.
 struct CallMessage {
   std::string_view model_name;
   int64_t model_version = -1;
   // The id of the execution that cannot return before this call has ended, as far as the worker can tell (a
-  // blocking call on the thread that runs execute); 0 when there is none. So that a cycle is found.
+  // blocking call on the thread that runs execute); 0 when there is none; kBlocksEverything for a call that
+  // holds up the event loop in which executions overlap. So that a cycle is found.
   uint64_t blocked_execution = 0;
   // The request of this model's whose trace the call belongs to, by its RequestMessage::id; 0 for none.
   uint64_t traced_request = 0;

@@ -40,7 +40,6 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
   RequestMessage& inner = message.request;
   message.model_name = request.model_name;
   message.model_version = request.model_version;
-  message.blocked_execution = worker_.BlockedExecution();
   message.traced_request = TracedRequest(request.trace);
   inner.request_id = request.request_id;
   if (const auto* number = std::get_if<uint64_t>(&request.correlation_id)) {
@@ -70,11 +69,12 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
 }
 
 Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool decoupled,
-                                               Exchange::Notice notice, bool background) {
+                                               Exchange::Notice notice, bool background, bool waits) {
   BRAID_RETURN_IF_ERROR(worker_.EnsureConversation());
   std::shared_ptr<Exchange> exchange = worker_.inbox().Begin(notice, background);
   CallMessage message;
   message.decoupled = decoupled;
+  message.blocked_execution = waits ? worker_.HeldUpExecution() : worker_.BlockedExecution();
   message.request.id = exchange->id();
   Status status = Encode(request, message);
   if (status.ok()) status = worker_.Send(encoded_);
@@ -85,7 +85,7 @@ Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool de
 }
 
 PyObject* Calls::Exec(const PyRequest& request, bool decoupled) {
-  auto started = Start(request, decoupled, Exchange::Notice::kNone, false);
+  auto started = Start(request, decoupled, Exchange::Notice::kNone, false, !decoupled);
   if (decoupled) {
     if (started.ok()) return NewResponseIterator(std::move(started).value(), Ref());
     Ref error = Ref::Steal(ErrorResponse(started.status()));
@@ -192,7 +192,7 @@ PyObject* Calls::AsyncExec(const PyRequest& request, bool decoupled, PyObject* l
   if (!awaited.future) return nullptr;
   Ref future = awaited.future;
   const auto notice = decoupled ? Exchange::Notice::kFirst : Exchange::Notice::kLast;
-  auto started = Start(request, decoupled, notice, !worker_.IsModelLoop(loop));
+  auto started = Start(request, decoupled, notice, !worker_.IsModelLoop(loop), false);
   if (!started.ok()) {
     Ref error = Ref::Steal(ErrorResponse(started.status()));
     if (error && decoupled) error = Ref::Steal(NewResponseIterator(nullptr, std::move(error)));

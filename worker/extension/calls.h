@@ -54,8 +54,9 @@ class Calls {
     bool decoupled = false;
   };
 
+  // `waits`: the calling thread does nothing else until the only response is there.
   Result<std::shared_ptr<Exchange>> Start(const PyRequest& request, bool decoupled, Exchange::Notice notice,
-                                          bool background);
+                                          bool background, bool waits);
   Status Encode(const PyRequest& request, CallMessage& message);
   PyObject* OnlyResponse(Exchange& exchange);
   Result<bool> NextMessage(Exchange& exchange, std::vector<std::byte>& message);

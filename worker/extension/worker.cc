@@ -297,6 +297,11 @@ Status Worker::Send(std::span<const std::byte> message) {
   return OkStatus();
 }
 
+uint64_t Worker::HeldUpExecution() const {
+  const bool in_task = current_execution_ == 0 && std::this_thread::get_id() == main_thread_;
+  return in_task ? kBlocksEverything : BlockedExecution();
+}
+
 uint64_t Worker::BlockedExecution() const {
   return std::this_thread::get_id() == main_thread_ ? current_execution_ : 0;
 }

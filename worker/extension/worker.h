@@ -108,6 +108,8 @@ class Worker {
 
   // The execution that waits for what the calling thread does; 0 for none.
   uint64_t BlockedExecution() const;
+  // The same of a call that the calling thread waits for without letting others run: the event loop's too.
+  uint64_t HeldUpExecution() const;
   // Whether `loop` is the model's, whose thread reads the channel itself.
   bool IsModelLoop(PyObject* loop) const { return !forked() && loop_.get() == loop; }
   // Whether the model's loop runs on this thread.

@@ -350,23 +350,36 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
 // -----------------------------------------------------------------------------------------
 
 std::shared_ptr<const CallChain> PythonInstance::ChainLocked(uint64_t blocked_execution) {
+  if (blocked_execution == kBlocksEverything) {
+    return BlockingChainLocked([](const Slot&) { return true; });
+  }
   auto running = std::find_if(running_.begin(), running_.end(),
                               [&](const Running& each) { return each.id == blocked_execution; });
   if (running == running_.end() && loose_chain_) return loose_chain_;
   if (running != running_.end() && running->chain) return running->chain;
+  if (running != running_.end()) {
+    running->chain = BlockingChainLocked([&](const Slot& slot) { return slot.execution_id == running->id; });
+    return running->chain;
+  }
   auto chain = std::make_shared<CallChain>();
   chain->model = facts_.model_name;
   chain->instance = spec_.name;
-  if (running == running_.end()) return loose_chain_ = chain;
+  loose_chain_ = chain;
+  return chain;
+}
+
+template <class Blocked>
+std::shared_ptr<const CallChain> PythonInstance::BlockingChainLocked(const Blocked& blocked) {
+  auto chain = std::make_shared<CallChain>();
+  chain->model = facts_.model_name;
+  chain->instance = spec_.name;
   chain->blocked_instance = static_cast<const Instance*>(this);
-  for (uint32_t index : running->slots) {
-    const Slot& slot = slots_[index];
-    if (!slot.request || slot.execution_id != running->id || !slot.request->call_chain) continue;
+  for (const Slot& slot : slots_) {
+    if (!slot.request || !slot.request->call_chain || !blocked(slot)) continue;
     const auto& parent = slot.request->call_chain;
     if (std::find(chain->parents.begin(), chain->parents.end(), parent) == chain->parents.end())
       chain->parents.push_back(parent);
   }
-  running->chain = chain;
   return chain;
 }
 

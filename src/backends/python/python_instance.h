@@ -100,6 +100,9 @@ class PythonInstance final : public Instance {
   Status HandleKnock();
   // The chain of a call that blocks an execution, or of one that blocks none.
   std::shared_ptr<const CallChain> ChainLocked(uint64_t blocked_execution);
+  // The chain of a call that holds up the requests in the slots for which `blocked` is true.
+  template <class Blocked>
+  std::shared_ptr<const CallChain> BlockingChainLocked(const Blocked& blocked);
   Status HandleExecuted(const ExecutedMessage& message);
   Status HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned);
   // The request that the worker knows as `id`, out of its slot.
