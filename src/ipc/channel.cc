@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/send_descriptors.h"
 
 namespace braid {
 namespace {
@@ -292,27 +293,9 @@ std::vector<UniqueFd> Channel::TakeKnockers() {
 }
 
 Status Channel::SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind) {
-  SegmentNote note{size, id, kind};
-  iovec part{&note, sizeof(note)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-  ssize_t sent = 0;
-  do {
-    sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (sent < 0 && errno == EINTR);
-  if (sent < 0) {
-    return UnavailableError(ErrnoError("cannot hand shared memory to the peer", errno).message());
-  }
-  return OkStatus();
+  const SegmentNote note{size, id, kind};
+  return SendDescriptors(socket_.get(), std::as_bytes(std::span(&note, 1)), {&fd, 1}, MSG_DONTWAIT,
+                         "cannot hand shared memory to the peer");
 }
 
 Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {

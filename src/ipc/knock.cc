@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/send_descriptors.h"
 
 namespace braid {
 namespace {
@@ -66,26 +67,9 @@ Result<Channel::WorkerEnd> Knock(Channel& inherited, int64_t timeout_ns) {
 }
 
 Status AnswerKnock(const UniqueFd& knocker, const Channel::WorkerEnd& end) {
-  char byte = kWelcome;
-  iovec part{&byte, sizeof(byte)};
-  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int) * kDescriptors);
   const int descriptors[kDescriptors] = {end.memory.get(), end.socket.get(), end.wake.get()};
-  std::memcpy(CMSG_DATA(head), descriptors, sizeof(descriptors));
-  ssize_t sent = 0;
-  do {
-    sent = sendmsg(knocker.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (sent < 0 && errno == EINTR);
-  if (sent < 0) return UnavailableError(ErrnoError("cannot answer a forked process", errno).message());
-  return OkStatus();
+  return SendDescriptors(knocker.get(), std::as_bytes(std::span(&kWelcome, 1)), descriptors, MSG_DONTWAIT,
+                         "cannot answer a forked process");
 }
 
 }  // namespace braid

@@ -45,6 +45,11 @@ class Ring : public testing::Test {
   std::vector<std::byte> message_;
 
   Outcome Read(size_t max_message = kNoLimit) { return reader_.Read(message_, max_message); }
+  // The system may end a wait for no reason at all.
+  void WaitForInterrupt() {
+    while (reader_.Wait(kLong)) {
+    }
+  }
 };
 
 TEST_F(Ring, NothingIsSeenBeforeItIsPublished) {
@@ -300,7 +305,7 @@ TEST_F(Ring, InterruptLeavesTheAnnouncementOfAnEventLoop) {
 
 TEST_F(Ring, InterruptEndsTheWaitOfAnotherThread) {
   for (int i = 0; i < 500; ++i) {
-    std::thread sleeper([this] { EXPECT_FALSE(reader_.Wait(kLong)); });
+    std::thread sleeper([this] { WaitForInterrupt(); });
     if (i % 2 == 0) {
       while (shared_.header.sleeping != kRingOnFutex) std::this_thread::yield();
     }
@@ -311,7 +316,7 @@ TEST_F(Ring, InterruptEndsTheWaitOfAnotherThread) {
 
 TEST_F(Ring, InterruptEndsTheWaitThatADeadPeerWasAboutToEnd) {
   for (int i = 0; i < 500; ++i) {
-    std::thread sleeper([this] { EXPECT_FALSE(reader_.Wait(kLong)); });
+    std::thread sleeper([this] { WaitForInterrupt(); });
     // The peer takes the announcement and is killed before it can wake the reader.
     while (shared_.header.sleeping != kRingOnFutex) std::this_thread::yield();
     if (i % 2 == 0) std::this_thread::yield();

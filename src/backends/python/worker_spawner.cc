@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/send_descriptors.h"
 
 extern char** environ;
 
@@ -170,19 +171,7 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
                      pipes.write_output.get(), pipes.write_error.get()};
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygoteLocked());
-    iovec part{const_cast<char*>(order.data()), order.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(fds))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(fds));
-    std::memcpy(CMSG_DATA(head), fds, sizeof(fds));
-    if (sendmsg(zygote_.get(), &message, MSG_NOSIGNAL) < 0) {
+    if (!SendDescriptors(zygote_.get(), std::as_bytes(std::span(order)), fds, 0, "the zygote").ok()) {
       // It has died since the last order. A new one is made, once.
       Status lost = ZygoteLostLocked("it ended since it was last needed");
       BRAID_LOG_WARNING(log_, "{}", lost.message());
