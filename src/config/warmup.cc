@@ -53,13 +53,11 @@ class SampleMaker {
       return Fault("input '" + name + "' must specify 'data_type'");
     }
     tensor.type = static_cast<DataType>(input.data_type());
-    Shape item;
+    if (batching) tensor.shape.push_back(sample_.batch_size());
     for (int64_t dim : input.dims()) {
       if (dim < 0) return Fault("input '" + name + "' has a variable dimension, all dims must be fixed");
-      item.push_back(dim);
+      tensor.shape.push_back(dim);
     }
-    if (batching) tensor.shape.push_back(sample_.batch_size());
-    tensor.shape.insert(tensor.shape.end(), item.begin(), item.end());
     const auto elements = ElementCount(tensor.shape);
     const size_t least = tensor.type == DataType::kBytes ? sizeof(uint32_t) : ElementSize(tensor.type);
     if (!elements || static_cast<uint64_t>(*elements) > kMaxInputBytes / least) {

@@ -568,9 +568,8 @@ void Model::OnResponse(Instance&, InferenceRequest& request, std::optional<Infer
 
 void Model::OnRescheduled(Instance& instance, std::unique_ptr<InferenceRequest> request) {
   static constexpr char kText[] =
-      "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured "
-      "to "
-      "handle such a flag.";
+      "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
+      "configured to handle such a flag.";
   BRAID_LOG_ERROR(log_, "instance '{}': {}", instance.name(), kText);
   delivery_.Fail(*request, FailureReason::kBackend, InternalError(kText));
 }

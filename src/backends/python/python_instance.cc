@@ -355,17 +355,17 @@ std::shared_ptr<const CallChain> PythonInstance::ChainLocked(uint64_t blocked_ex
   }
   auto running = std::find_if(running_.begin(), running_.end(),
                               [&](const Running& each) { return each.id == blocked_execution; });
-  if (running == running_.end() && loose_chain_) return loose_chain_;
-  if (running != running_.end() && running->chain) return running->chain;
-  if (running != running_.end()) {
-    running->chain = BlockingChainLocked([&](const Slot& slot) { return slot.execution_id == running->id; });
-    return running->chain;
+  if (running == running_.end()) {
+    if (!loose_chain_) {
+      loose_chain_ = std::make_shared<CallChain>(
+          CallChain{.model = facts_.model_name, .instance = spec_.name, .parents = {}});
+    }
+    return loose_chain_;
   }
-  auto chain = std::make_shared<CallChain>();
-  chain->model = facts_.model_name;
-  chain->instance = spec_.name;
-  loose_chain_ = chain;
-  return chain;
+  if (!running->chain) {
+    running->chain = BlockingChainLocked([&](const Slot& slot) { return slot.execution_id == running->id; });
+  }
+  return running->chain;
 }
 
 template <class Blocked>
