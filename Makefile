@@ -25,6 +25,7 @@ help:  ## Show this list
 
 build:  ## Build build/braid; installs missing system packages first
 	@scripts/install-system-packages build
+	@scripts/python-env build
 	@test -f $(BUILD_FOLDER)/build.ninja || $(CONFIGURE) -DBRAID_TESTS=OFF
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS) --target braid
 
@@ -34,7 +35,7 @@ serve: build  ## Build, then serve the example models on this machine (MODELS=fo
 
 test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@scripts/install-system-packages build test
-	@scripts/python-env test
+	@scripts/python-env build test
 	@$(TESTS_ARE_ON) || $(CONFIGURE_TESTS)
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
 	@scripts/test $(ARGS)

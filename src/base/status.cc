@@ -24,6 +24,10 @@ std::string_view StatusCodeName(StatusCode code) {
       return "Already exists";
     case StatusCode::kCancelled:
       return "Cancelled";
+    case StatusCode::kFailedPrecondition:
+      return "Failed precondition";
+    case StatusCode::kAborted:
+      return "Aborted";
   }
   return "Unknown";
 }
@@ -40,7 +44,15 @@ std::string Status::ToString() const {
 
 Status Status::WithPrefix(std::string_view prefix) const {
   if (ok()) return *this;
-  return {code(), std::string(prefix) + message()};
+  Status prefixed(code(), std::string(prefix) + message());
+  return http_status() == 0 ? prefixed : prefixed.WithHttpStatus(http_status());
+}
+
+Status Status::WithHttpStatus(int http_status) const {
+  BRAID_CHECK(!ok());
+  Status status;
+  status.detail_ = std::make_shared<const Detail>(Detail{code(), message(), http_status});
+  return status;
 }
 
 Status ErrnoError(std::string_view what, int error_number) {

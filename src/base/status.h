@@ -27,6 +27,9 @@ enum class StatusCode : unsigned char {
   kUnsupported = 6,
   kAlreadyExists = 7,
   kCancelled = 8,
+  // These are never user code's own.
+  kFailedPrecondition = 9,
+  kAborted = 10,
 };
 
 // "OK", "Internal", "Not found", "Invalid argument", ...: as it stands before a reason in logs and in the
@@ -38,14 +41,20 @@ class [[nodiscard]] Status {
   Status() = default;
   // REQUIRES: code is not kOk.
   Status(StatusCode code, std::string message)
-      : detail_(std::make_shared<const Detail>(Detail{code, std::move(message)})) {
+      : detail_(std::make_shared<const Detail>(Detail{code, std::move(message), 0})) {
     BRAID_CHECK(code != StatusCode::kOk);
   }
+
+  // The same status with an HTTP status of its own, where that is not the one which its code always gets.
+  // REQUIRES: !ok()
+  Status WithHttpStatus(int http_status) const;
 
   bool ok() const { return detail_ == nullptr; }
   StatusCode code() const { return detail_ ? detail_->code : StatusCode::kOk; }
   // The text for the client; empty when ok.
   const std::string& message() const;
+  // 0: the one of the code.
+  int http_status() const { return detail_ ? detail_->http_status : 0; }
   // "Internal: text", or "OK".
   std::string ToString() const;
 
@@ -60,6 +69,7 @@ class [[nodiscard]] Status {
   struct Detail {
     StatusCode code;
     std::string message;
+    int http_status = 0;
   };
   // Shared because a status is copied into every request of a failed batch.
   std::shared_ptr<const Detail> detail_;
@@ -76,6 +86,9 @@ inline Status UnavailableError(std::string message) { return {StatusCode::kUnava
 inline Status UnsupportedError(std::string message) { return {StatusCode::kUnsupported, std::move(message)}; }
 inline Status AlreadyExistsError(std::string message) {
   return {StatusCode::kAlreadyExists, std::move(message)};
+}
+inline Status FailedPreconditionError(std::string message) {
+  return {StatusCode::kFailedPrecondition, std::move(message)};
 }
 inline Status CancelledError(std::string message) { return {StatusCode::kCancelled, std::move(message)}; }
 // Internal error from errno: "{what}: {strerror}".

@@ -26,6 +26,11 @@ DataType GetDataType(WireReader& in) {
   return static_cast<DataType>(number);
 }
 
+// User code knows those that TritonError has; what only the server's own parts say is internal to it.
+void PutStatusCode(WireWriter& out, StatusCode code) {
+  out.Put(code > StatusCode::kCancelled ? StatusCode::kInternal : code);
+}
+
 StatusCode GetStatusCode(WireReader& in) {
   const auto number = in.Get<uint8_t>();
   if (number > static_cast<uint8_t>(StatusCode::kCancelled)) in.Fail();
@@ -95,7 +100,7 @@ RequestMessage GetRequest(WireReader& in) {
 void PutResponse(WireWriter& out, const ResponseMessage& message) {
   out.Put(message.request_id);
   out.Put(static_cast<uint8_t>((message.final ? 1 : 0) | (message.has_response ? 2 : 0)));
-  out.Put(message.code);
+  PutStatusCode(out, message.code);
   if (message.code != StatusCode::kOk) out.PutText(message.error);
   out.PutText(message.parameters_json);
   out.Put(static_cast<uint32_t>(message.outputs.size()));
@@ -288,7 +293,7 @@ bool Decode(std::span<const std::byte> in, AskMessage& message) {
 void Encode(std::vector<std::byte>& out, const AnswerMessage& message) {
   WireWriter writer = Begin(out, MessageType::kAnswer);
   writer.Put(message.ask_id);
-  writer.Put(message.code);
+  PutStatusCode(writer, message.code);
   writer.PutText(message.error);
   writer.PutText(message.text);
 }
@@ -348,7 +353,7 @@ bool Decode(std::span<const std::byte> in, HelloMessage& message) {
 
 void Encode(std::vector<std::byte>& out, const LoadedMessage& message) {
   WireWriter writer = Begin(out, MessageType::kLoaded);
-  writer.Put(message.code);
+  PutStatusCode(writer, message.code);
   writer.PutText(message.error);
   writer.PutText(message.auto_completed_config);
   PutFlag(writer, message.has_readiness_hook);

@@ -1,6 +1,9 @@
 #include "serving/catalog.h"
 
+#include <algorithm>
 #include <iterator>
+
+#include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
@@ -14,6 +17,35 @@ Status VersionNotFound(std::string_view name, int64_t version) {
 }
 
 constexpr std::string_view kUnloadedReason = "unloaded";
+
+// Pipelines and graphs have no versions of their own: whatever a client asks for is the one that there is.
+bool HasVersions(ServableKind kind) {
+  return kind == ServableKind::kModel || kind == ServableKind::kEnsemble;
+}
+
+// The version that serves a request, if there is one. `versions` are the ready ones.
+template <class Versions>
+auto Choose(const Versions& versions, int64_t version) {
+  if (versions.empty()) return versions.end();
+  const auto newest = std::prev(versions.end());
+  const ServableInfo& info = newest->second->info();
+  // To OpenVINO Model Server's clients 0 is the default version too.
+  const bool any = version < 0 || (version == 0 && info.dialect == Dialect::kOvms) || !HasVersions(info.kind);
+  return any ? newest : versions.find(version);
+}
+
+Status OvmsNotFound(ServableKind kind, bool pending) {
+  switch (kind) {
+    case ServableKind::kPipeline:
+      return OvmsError(pending ? OvmsCode::kPipelineNotLoadedYet : OvmsCode::kPipelineNotLoadedAnymore);
+    case ServableKind::kGraph:
+      return OvmsError(pending ? OvmsCode::kGraphNotLoadedYet : OvmsCode::kGraphNotLoadedAnymore);
+    case ServableKind::kModel:
+    case ServableKind::kEnsemble:
+      break;
+  }
+  return OvmsError(pending ? OvmsCode::kModelVersionNotLoadedYet : OvmsCode::kModelVersionNotLoadedAnymore);
+}
 
 }  // namespace
 
@@ -31,7 +63,7 @@ std::string_view VersionStateName(VersionState state) {
   return "UNAVAILABLE";
 }
 
-Catalog::Catalog() : snapshot_(std::make_shared<const Snapshot>()) {}
+Catalog::Catalog(Dialect dialect) : dialect_(dialect), snapshot_(std::make_shared<const Snapshot>()) {}
 Catalog::~Catalog() = default;
 
 void Catalog::AddModel(const std::string& name) {
@@ -49,7 +81,19 @@ void Catalog::RemoveModel(const std::string& name) {
 void Catalog::SetState(const std::string& name, int64_t version, VersionState state, std::string reason) {
   BRAID_CHECK(state != VersionState::kReady);
   std::lock_guard lock(mutex_);
-  models_[name][version] = Version{state, std::move(reason), nullptr};
+  Version& entry = models_[name][version];
+  const StatusCode failure = state == VersionState::kUnavailable && reason != kUnloadedReason
+                                 ? StatusCode::kUnknown
+                                 : StatusCode::kOk;
+  entry = Version{state, std::move(reason), nullptr, failure, entry.kind, entry.dialect};
+  RebuildLocked();
+}
+
+void Catalog::SetState(const std::string& name, int64_t version, VersionState state, std::string reason,
+                       StatusCode failure, ServableKind kind) {
+  BRAID_CHECK(state != VersionState::kReady);
+  std::lock_guard lock(mutex_);
+  models_[name][version] = Version{state, std::move(reason), nullptr, failure, kind, Dialect::kOvms};
   RebuildLocked();
 }
 
@@ -65,7 +109,9 @@ std::shared_ptr<Servable> Catalog::Publish(std::shared_ptr<Servable> servable) {
   std::lock_guard lock(mutex_);
   Version& entry = models_[servable->info().name][servable->info().version];
   std::shared_ptr<Servable> before = std::move(entry.servable);
-  entry = Version{VersionState::kReady, "", std::move(servable)};
+  const ServableKind kind = servable->info().kind;
+  const Dialect dialect = servable->info().dialect;
+  entry = Version{VersionState::kReady, "", std::move(servable), StatusCode::kOk, kind, dialect};
   RebuildLocked();
   return before;
 }
@@ -98,7 +144,7 @@ std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
     if (versions.empty() && !ready_only)
       index.push_back({name, std::nullopt, VersionState::kUnavailable, ""});
     for (const auto& [number, version] : versions) {
-      IndexEntry entry{name, number, version.state, version.reason};
+      IndexEntry entry{name, number, version.state, version.reason, version.failure, version.kind};
       if (version.servable) {
         Readiness readiness = version.servable->readiness();
         if (!readiness.ready) {
@@ -127,16 +173,42 @@ Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::stri
                                                                  int64_t version) const {
   auto now = snapshot();
   auto model = now->models.find(name);
-  if (model == now->models.end()) {
+  std::vector<std::shared_ptr<Servable>> found;
+  if (model != now->models.end()) {
+    for (const auto& [number, servable] : model->second) {
+      if (version < 0 || number == version) found.push_back(servable);
+    }
+  }
+  if (found.empty()) return WhyNotFound(name, version);
+  return found;
+}
+
+Status Catalog::WhyNotFound(std::string_view name, int64_t version) const {
+  std::lock_guard lock(mutex_);
+  const auto model = models_.find(name);
+  if (model == models_.end()) {
+    if (dialect_ == Dialect::kOvms) return OvmsError(OvmsCode::kModelNameMissing);
     return version < 0 ? NotFound(name, " is not found") : VersionNotFound(name, version);
   }
-  std::vector<std::shared_ptr<Servable>> found;
-  for (const auto& [number, servable] : model->second) {
-    if (version < 0 || number == version) found.push_back(servable);
-  }
-  if (found.empty())
+  const auto& versions = model->second;
+  const Dialect dialect = versions.empty() ? dialect_ : versions.rbegin()->second.dialect;
+  if (dialect == Dialect::kTriton) {
     return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
-  return found;
+  }
+  if (versions.empty()) return OvmsError(OvmsCode::kModelVersionMissing);
+  const ServableKind kind = versions.rbegin()->second.kind;
+  const auto pending = [](const Version& one) {
+    return one.state == VersionState::kLoading || one.state == VersionState::kReady ||
+           one.failure != StatusCode::kOk;
+  };
+  if (version <= 0 || !HasVersions(kind)) {
+    const bool any = std::any_of(versions.begin(), versions.end(),
+                                 [&](const auto& entry) { return pending(entry.second); });
+    return OvmsNotFound(kind, any);
+  }
+  const auto entry = versions.find(version);
+  if (entry == versions.end()) return OvmsError(OvmsCode::kModelVersionMissing);
+  return OvmsNotFound(kind, pending(entry->second));
 }
 
 bool Catalog::Knows(std::string_view name, int64_t version) const {
@@ -148,14 +220,11 @@ bool Catalog::Knows(std::string_view name, int64_t version) const {
 Result<std::shared_ptr<Servable>> Catalog::Find(std::string_view name, int64_t version) const {
   const auto now = snapshot();
   const auto model = now->models.find(name);
-  if (model == now->models.end()) {
-    return version < 0 ? NotFound(name, " is not found") : VersionNotFound(name, version);
+  if (model != now->models.end()) {
+    const auto entry = Choose(model->second, version);
+    if (entry != model->second.end()) return entry->second;
   }
-  const auto& versions = model->second;
-  if (version < 0 && !versions.empty()) return versions.rbegin()->second;
-  const auto entry = versions.find(version);
-  if (entry != versions.end()) return entry->second;
-  return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
+  return WhyNotFound(name, version);
 }
 
 bool Catalog::AllReady() const {
@@ -177,20 +246,16 @@ Result<std::unique_ptr<ServableHandle>> CatalogReader::Find(std::string_view nam
       snapshot_ = catalog_.snapshot();
       generation_ = generation;
     }
-    auto model = snapshot_->models.find(name);
-    if (model == snapshot_->models.end()) {
-      return version < 0 ? NotFound(name, " is not found") : VersionNotFound(name, version);
-    }
-    const auto& versions = model->second;
-    auto entry = version < 0 ? (versions.empty() ? versions.end() : std::prev(versions.end()))
-                             : versions.find(version);
-    if (entry != versions.end()) {
+    const auto model = snapshot_->models.find(name);
+    if (model == snapshot_->models.end()) return catalog_.WhyNotFound(name, version);
+    const auto entry = Choose(model->second, version);
+    if (entry != model->second.end()) {
       if (auto handle = ServableHandle::Enter(entry->second)) return handle;
       // A gate closes after its servable has left the catalog, so that there is something newer to look at,
       // be it that reloads come faster than this thread runs.
       if (catalog_.generation_.load(std::memory_order_acquire) != generation) continue;
     }
-    return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
+    return catalog_.WhyNotFound(name, version);
   }
 }
 

@@ -35,11 +35,16 @@ struct IndexEntry {
   std::optional<int64_t> version;
   VersionState state = VersionState::kUnavailable;
   std::string reason;
+  // Why the version is kUnavailable: kOk when it was taken away, else what its load failed with.
+  StatusCode failure = StatusCode::kOk;
+  // Of the servable when there is one, or that was given with the state.
+  ServableKind kind = ServableKind::kModel;
 };
 
 class Catalog {
  public:
-  Catalog();
+  // The texts of what is not found are those of `dialect`.
+  explicit Catalog(Dialect dialect = Dialect::kTriton);
   ~Catalog();
 
   // Makes a model known without versions ("in the repository, never loaded"). Known models stay as they are.
@@ -48,6 +53,9 @@ class Catalog {
   void RemoveModel(const std::string& name);
   // Sets state and reason of a version that is not ready (any but kReady); requests no longer find it.
   void SetState(const std::string& name, int64_t version, VersionState state, std::string reason);
+  // The same with IndexEntry's `failure` and `kind`, for what came from a config.json.
+  void SetState(const std::string& name, int64_t version, VersionState state, std::string reason,
+                StatusCode failure, ServableKind kind);
   // Only the reason, and only while the version is in `state`: progress of a long load.
   void SetReason(const std::string& name, int64_t version, VersionState state, std::string reason);
   // The version serves from now on; takes the place of the servable that served it before, which is returned
@@ -66,6 +74,10 @@ class Catalog {
   // One ready version, or the highest when `version` is -1. Takes a lock for a moment: a reader on a
   // request's path uses CatalogReader or ServableReference. Errors: as for CatalogReader::Find().
   Result<std::shared_ptr<Servable>> Find(std::string_view name, int64_t version) const;
+  // Why Find() finds nothing, in the texts of the dialect; for what came from a config.json also its state
+  // (retired, not loaded yet). Takes a lock for a moment.
+  Status WhyNotFound(std::string_view name, int64_t version) const;
+  Dialect dialect() const { return dialect_; }
   // Rises with every change of what Find() can find.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   // Whether every version is READY with a ready servable, or UNAVAILABLE because it was unloaded.
@@ -77,6 +89,9 @@ class Catalog {
     VersionState state = VersionState::kUnavailable;
     std::string reason;
     std::shared_ptr<Servable> servable;  // set while READY
+    StatusCode failure = StatusCode::kOk;
+    ServableKind kind = ServableKind::kModel;
+    Dialect dialect = Dialect::kTriton;
   };
   struct TransparentHash {
     using is_transparent = void;
@@ -92,6 +107,7 @@ class Catalog {
   void RebuildLocked();
   std::shared_ptr<const Snapshot> snapshot() const;
 
+  const Dialect dialect_;
   // Servables are asked with mutex_ held whether they are ready, and one that refers to others looks those
   // up; so the snapshot has a lock of its own, which is taken last.
   mutable std::mutex mutex_;
@@ -106,10 +122,10 @@ class CatalogReader {
  public:
   explicit CatalogReader(const Catalog& catalog) : catalog_(catalog) {}
 
-  // The servable of a version, or of the highest ready version when `version` is -1.
-  // Errors: NOT_FOUND with Triton's texts ("Request for unknown model: 'm' is not found", "... 'm' version 9
-  // is not found",
-  // "... 'm' has no available versions").
+  // The servable of a version, or of the highest ready version when `version` is -1. Pipelines and graphs
+  // have one version, which is found whatever version is asked for. Errors: as Catalog::WhyNotFound();
+  // Triton's are NOT_FOUND "Request for unknown model: 'm' is not found", "... 'm' version 9 is not found",
+  // "... 'm' has no available versions".
   Result<std::unique_ptr<ServableHandle>> Find(std::string_view name, int64_t version);
 
  private:

@@ -12,6 +12,7 @@
 
 #include "base/gate.h"
 #include "base/status.h"
+#include "serving/api_counters.h"
 #include "serving/request.h"
 #include "serving/statistics.h"
 #include "serving/warmup.h"
@@ -30,6 +31,13 @@ enum class ServableKind : unsigned char { kModel, kEnsemble, kPipeline, kGraph }
 // Whose texts, codes and metadata a servable answers with; its origin decides (see docs/architecture.md).
 enum class Dialect : unsigned char { kTriton, kOvms };
 
+// How large a dimension may be; a `max` of -1 is any size from `min` on.
+struct DimensionRange {
+  int64_t min = 0;
+  int64_t max = -1;
+  bool operator==(const DimensionRange&) const = default;
+};
+
 struct TensorSpec {
   std::string name;
   DataType type = DataType::kInvalid;
@@ -41,6 +49,11 @@ struct TensorSpec {
   std::vector<std::string> labels;
   // How the model sees it, where that is another shape of the same elements (`reshape`).
   std::optional<Shape> model_shape = {};
+  // What the dimensions that are -1 in `shape` may be, one for each dimension; empty when any size is right.
+  std::vector<DimensionRange> ranges = {};
+  // The order of dimensions in the client's tensors ("NHWC", "N...", "..."); empty where nothing is known of
+  // it.
+  std::string layout = {};
 };
 
 // What is known of a servable once it is loaded; constant after construction.
@@ -85,6 +98,8 @@ class Servable {
   const ServableInfo& info() const { return info_; }
   ModelStatistics& statistics() { return statistics_; }
   const ModelStatistics& statistics() const { return statistics_; }
+  ApiCounters& api_counters() { return api_counters_; }
+  const ApiCounters& api_counters() const { return api_counters_; }
   // Requests pass the gate by ServableHandle; closing it starts the drain.
   Gate& gate() { return gate_; }
 
@@ -115,6 +130,7 @@ class Servable {
   ModelStatistics statistics_;
 
  private:
+  ApiCounters api_counters_;
   Gate gate_;
 };
 

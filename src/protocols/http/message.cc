@@ -77,7 +77,7 @@ HttpResponse ErrorResponse(unsigned status, std::string_view text) {
 }
 
 HttpResponse ErrorResponse(const Status& status) {
-  return ErrorResponse(HttpStatusOf(status.code()), status.message());
+  return ErrorResponse(HttpStatusOf(status), status.message());
 }
 
 HttpResponse JsonResponse(std::string body) {
@@ -104,8 +104,16 @@ unsigned HttpStatusOf(StatusCode code) {
     case StatusCode::kAlreadyExists:
     case StatusCode::kCancelled:
       return 400;
+    case StatusCode::kFailedPrecondition:
+      return 412;
+    case StatusCode::kAborted:
+      return 409;
   }
   return 500;
+}
+
+unsigned HttpStatusOf(const Status& status) {
+  return status.http_status() != 0 ? static_cast<unsigned>(status.http_status()) : HttpStatusOf(status.code());
 }
 
 std::string_view HttpReason(unsigned status) {

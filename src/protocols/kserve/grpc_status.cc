@@ -23,6 +23,10 @@ grpc::StatusCode ToGrpcCode(StatusCode code) {
       return grpc::StatusCode::ALREADY_EXISTS;
     case StatusCode::kCancelled:
       return grpc::StatusCode::CANCELLED;
+    case StatusCode::kFailedPrecondition:
+      return grpc::StatusCode::FAILED_PRECONDITION;
+    case StatusCode::kAborted:
+      return grpc::StatusCode::ABORTED;
   }
   return grpc::StatusCode::UNKNOWN;
 }

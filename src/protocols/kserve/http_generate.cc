@@ -119,7 +119,7 @@ void GenerateCall::SendEvent(const InferenceResponse& response) {
     AppendGenerateError(event, status.message());
   }
   event += "\n\n";
-  if (!streaming_) BeginStream(HttpStatusOf(status.code()));
+  if (!streaming_) BeginStream(HttpStatusOf(status));
   const HttpExchange::PartResult result = setup_.exchange->SendPart(event);
   if (result == HttpExchange::PartResult::kTaken) return;
   gone_ = true;

@@ -1,0 +1,58 @@
+// OpenVinoBackend: runs models by OpenVINO's C++ runtime, inside the server.
+//
+// Both worlds use it: a Triton repository through the Backend interface (`backend: "openvino"`, and the
+// backends and platforms of other runtimes whose files OpenVINO reads), a config.json through Load(). Each
+// instance of a loaded model is one infer request.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "config/ovms_config.h"
+#include "scheduling/backend.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+class OpenVinoBackend final : public Backend {
+ public:
+  struct Options {
+    // Where compiled models are kept (--cache_dir); empty: nowhere.
+    std::string cache_directory;
+    // A library with operators of the operator's own (--cpu_extension); empty: none.
+    std::string cpu_extension;
+  };
+
+  // What the runtime needs is loaded with the first model. `log` outlives the backend. Errors: an extension
+  // that cannot be used.
+  static Result<std::unique_ptr<OpenVinoBackend>> Create(Options options, Logger& log);
+  ~OpenVinoBackend() override;
+
+  std::string_view name() const override { return "openvino"; }
+  Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override;
+  Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
+                                               std::shared_ptr<const inference::ModelConfig> config) override;
+
+  // A model of a config.json, as read and compiled from a version's folder; its instances are not started
+  // yet.
+  struct LoadedModel {
+    // Complete: Dialect::kOvms, platform "OpenVINO", tensors under their mapped names with ranges and
+    // layouts, and a configuration that ScheduledModel can run (no batching).
+    ServableInfo info;
+    std::unique_ptr<BackendModel> model;
+  };
+  // Blocks while the model is compiled. Errors, as OvmsCode: kFileInvalid, kCannotCompileModel,
+  // kReshapeError, kInvalidShape and so on, with details that name the setting.
+  Result<LoadedModel> Load(const OvmsModelConfig& config, int64_t version, const std::string& version_path);
+
+ private:
+  class Impl;
+  explicit OpenVinoBackend(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace braid

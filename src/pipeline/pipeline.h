@@ -1,0 +1,40 @@
+// Pipeline: the servable that runs an entry of `pipeline_config_list`, with models (any servable of the
+// catalog) and custom nodes as its nodes, demultiplexers and gathers between them.
+//
+// A definition is checked against the models that there are when it is made; it is made anew when one of them
+// has been replaced.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "config/ovms_config.h"
+#include "pipeline/custom_node.h"
+#include "serving/catalog.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// The libraries of a configuration by name; those that could not be opened with why.
+using CustomNodeLibraries = std::map<std::string, Result<std::shared_ptr<const CustomNodeLibrary>>>;
+
+class Pipeline : public Servable {
+ public:
+  // Checks every rule of a definition and finds all its faults: the message has one line for each ("node 'a',
+  // input 'x': ..."), the code is the first's. `catalog` and `threads` outlive the pipeline. The servable has
+  // Dialect::kOvms, version 1, platform "OpenVINO".
+  static Result<std::shared_ptr<Pipeline>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+                                                  const CustomNodeLibraries& libraries,
+                                                  CustomNodeThreads& threads);
+
+  // The same servables and the same specifications stand behind its nodes as when it was made. When not, it
+  // is to be made anew.
+  virtual bool UpToDate() const = 0;
+
+ protected:
+  using Servable::Servable;
+};
+
+}  // namespace braid

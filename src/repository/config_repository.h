@@ -1,0 +1,71 @@
+// ConfigRepository: keeps what the catalog serves in step with a config.json (or with one model named on the
+// command line) and the version folders of its models.
+//
+//   ConfigRepository repository(options, catalog, openvino, factory, log);
+//   BRAID_RETURN_IF_ERROR(repository.Start());   // reads, then loads what it can; the rest stays registered
+//   with its fault
+//   ...
+//   Status stopped = repository.Shutdown(deadline_ns);
+//
+// Order of a load: custom node libraries, models (versions side by side), pipelines, graphs. A version is
+// built beside the one that it replaces and swapped in. A pipeline is made anew when something behind its
+// nodes has been replaced, becomes unavailable when a model goes, and comes back with it. Methods may be
+// called from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backends/openvino/openvino_backend.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "config/ovms_config.h"
+#include "pipeline/custom_node.h"
+#include "serving/catalog.h"
+#include "serving/config_control.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+struct ConfigRepositoryOptions {
+  // The path of a config.json, or, when empty, one model.
+  std::string config_path;
+  std::optional<OvmsModelConfig> single_model;
+  // How often the file and the version folders are looked at; 0: only on demand.
+  int poll_seconds = 1;
+  // How long the instances of what is unloaded may take to end.
+  int exit_timeout_seconds = 30;
+  int load_thread_count = 4;
+};
+
+class ConfigRepository final : public ConfigControl {
+ public:
+  // Makes the servable of a version and waits until it can serve; ScheduledModel::Start in the server.
+  using ServableFactory = std::function<Result<std::shared_ptr<Servable>>(
+      ServableInfo info, std::unique_ptr<BackendModel> model)>;
+
+  // Everything outlives the repository.
+  ConfigRepository(ConfigRepositoryOptions options, Catalog& catalog, OpenVinoBackend& openvino,
+                   CustomNodeThreads& custom_node_threads, ServableFactory factory, Logger& log);
+  // REQUIRES: Start() was never called, or Shutdown() has returned.
+  ~ConfigRepository() override;
+
+  // Blocks until every load has ended, then polls. Called once. Errors: only for what keeps a server from
+  // starting, a file that cannot be read or is not valid. A servable that does not load is no error: it is
+  // registered with its fault.
+  Status Start();
+  // The metrics section of the file, after Start().
+  std::optional<OvmsMetricsConfig> metrics() const;
+  // Stops polling and unloads everything until `deadline_ns` (SteadyNowNs() time).
+  Status Shutdown(int64_t deadline_ns);
+
+  Result<bool> Reload() override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace braid
