@@ -40,9 +40,9 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
   const PipelineNode& node = definition.nodes[*place];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   if (output == nullptr) {
-    faults.Add(OvmsCode::kPipelineMissingDataSource, where,
-               "takes " + Quoted(source.data_item) + ", which is no alias among the outputs of " +
-                   NodeText(node));
+    faults.Add(
+        OvmsCode::kPipelineMissingDataSource, where,
+        "takes " + Quoted(source.data_item) + ", which is no alias among the outputs of " + NodeText(node));
     return false;
   }
   if (!node.known) return true;
@@ -208,9 +208,9 @@ void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineF
     const OvmsNodeOutput& output = node.config.outputs[i];
     const OvmsNodeOutput& first = *FindAlias(node.config, output.alias);
     if (first.data_item == output.data_item) continue;
-    faults.Add(OvmsCode::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
-               "alias " + Quoted(output.alias) + " stands for output " + Quoted(first.data_item) +
-                   " already");
+    faults.Add(
+        OvmsCode::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
+        "alias " + Quoted(output.alias) + " stands for output " + Quoted(first.data_item) + " already");
   }
 }
 
@@ -458,17 +458,17 @@ void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& fa
         }
         const auto both = Intersect(met->dimensions, dimensions);
         if (!both) {
-          faults.Add(OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
-                     ToString(met->dimensions) + " as " + met->where + ", " + ToString(dimensions) + " as " +
-                         where);
+          faults.Add(
+              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              ToString(met->dimensions) + " as " + met->where + ", " + ToString(dimensions) + " as " + where);
         } else {
           met->dimensions = *both;
         }
         const bool converted = definition.config.convert_precision && CanConvert(met->type, spec->type);
         if (met->type != spec->type && !converted) {
-          faults.Add(OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
-                     TypeText(met->type) + " as " + met->where + ", " + TypeText(spec->type) + " as " +
-                         where);
+          faults.Add(
+              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              TypeText(met->type) + " as " + met->where + ", " + TypeText(spec->type) + " as " + where);
         }
       }
     }
