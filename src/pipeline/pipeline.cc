@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "images/encoded_images.h"
 #include "pipeline/convert_precision.h"
 #include "pipeline/graph_runner.h"
 #include "pipeline/pipeline_check.h"
@@ -63,6 +64,15 @@ class RunningPipeline final : public Pipeline {
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
 
   void Infer(std::unique_ptr<InferenceRequest> request) override {
+    if (!HasEncodedImages(info_, *request)) {
+      Begin(std::move(request));
+      return;
+    }
+    // The request's place in the servable keeps this.
+    DecodeImagesThen(std::move(request), [this](auto decoded) { Begin(std::move(decoded)); });
+  }
+
+  void Begin(std::unique_ptr<InferenceRequest> request) {
     if (Status status = CheckRequest(info_, *request); !status.ok()) {
       request->Refuse(std::move(status));
       return;
@@ -116,32 +126,20 @@ bool LeadsTo(const Catalog& catalog, const std::string& model, const std::string
 // Makes what runs the nodes, and finds out what there is to know of them.
 class Nodes {
  public:
-  Nodes(const Catalog& catalog, const CustomNodeLibraries& libraries, CustomNodeThreads& threads)
-      : catalog_(catalog), libraries_(libraries), threads_(threads) {}
-
-  void Add(const OvmsPipelineConfig& pipeline, const OvmsNodeConfig& config) {
-    PipelineNode node;
-    node.config = config;
-    std::shared_ptr<const CustomNodeCode> code;
-    std::shared_ptr<Servable> servable;
-    if (config.type == OvmsNodeConfig::Type::kCustom) {
-      code = LookAtLibrary(node);
-    } else {
-      servable = LookAtModel(pipeline, node);
-    }
-    definition.nodes.push_back(std::move(node));
-    codes_.push_back(std::move(code));
-    servables_.push_back(std::move(servable));
+  Nodes(const OvmsPipelineConfig& config, const Catalog& catalog, const CustomNodeLibraries& libraries,
+        CustomNodeThreads& threads)
+      : definition(config), catalog_(catalog), libraries_(libraries), threads_(threads) {
+    for (const OvmsNodeConfig& node : config.nodes) Add(node);
   }
 
   // REQUIRES: the definition has no fault.
   void Finish(PipelinePlan& plan, std::vector<Footing>& footing) {
-    std::vector<ConvertingNode::Precisions> precisions(definition.nodes.size());
+    std::vector<ConvertingNode::Precisions> precisions(definition.nodes().size());
     for (const PrecisionChange& change : PrecisionChanges(definition)) {
       precisions[change.node].emplace_back(change.input, change.to);
     }
-    for (size_t i = 0; i < definition.nodes.size(); ++i) {
-      const PipelineNode& node = definition.nodes[i];
+    for (size_t i = 0; i < definition.nodes().size(); ++i) {
+      const PipelineNode& node = definition.nodes()[i];
       PlanNode made;
       if (codes_[i]) {
         made.node = std::make_unique<CustomNode>(codes_[i], threads_);
@@ -163,6 +161,21 @@ class Nodes {
   PipelineDefinition definition;
 
  private:
+  void Add(const OvmsNodeConfig& config) {
+    PipelineNode node;
+    node.config = config;
+    std::shared_ptr<const CustomNodeCode> code;
+    std::shared_ptr<Servable> servable;
+    if (config.type == OvmsNodeConfig::Type::kCustom) {
+      code = LookAtLibrary(node);
+    } else {
+      servable = LookAtModel(node);
+    }
+    definition.AddNode(std::move(node));
+    codes_.push_back(std::move(code));
+    servables_.push_back(std::move(servable));
+  }
+
   std::shared_ptr<const CustomNodeCode> LookAtLibrary(PipelineNode& node) {
     const auto library = libraries_.find(node.config.library_name);
     if (library == libraries_.end()) {
@@ -198,13 +211,14 @@ class Nodes {
     return std::move(*code);
   }
 
-  std::shared_ptr<Servable> LookAtModel(const OvmsPipelineConfig& pipeline, PipelineNode& node) {
+  std::shared_ptr<Servable> LookAtModel(PipelineNode& node) {
     const std::string& name = node.config.model_name;
-    if (LeadsTo(catalog_, name, pipeline.name)) {
+    const std::string& pipeline = definition.config.name;
+    if (LeadsTo(catalog_, name, pipeline)) {
       node.behind =
           OvmsError(OvmsCode::kPipelineCycleFound,
-                    name == pipeline.name ? "the pipeline is a node of itself"
-                                          : "pipeline '" + name + "' leads back to '" + pipeline.name + "'");
+                    name == pipeline ? "the pipeline is a node of itself"
+                                          : "pipeline '" + name + "' leads back to '" + pipeline + "'");
       return nullptr;
     }
     const int64_t version = node.config.version.value_or(-1);
@@ -243,9 +257,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& con
   if (named.ok() && (*named)->info().kind != ServableKind::kPipeline) {
     faults.Add(OvmsCode::kPipelineNameOccupied, "", "");
   }
-  Nodes nodes(catalog, libraries, threads);
-  nodes.definition.config = config;
-  for (const OvmsNodeConfig& node : config.nodes) nodes.Add(config, node);
+  Nodes nodes(config, catalog, libraries, threads);
   const PipelineDefinition& definition = nodes.definition;
   CheckDefinition(definition, faults);
   if (!faults.empty()) return faults.ToStatus();

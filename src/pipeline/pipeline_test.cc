@@ -61,10 +61,13 @@ TEST_F(PipelineTest, RunsOneNode) {
 
 TEST_F(PipelineTest, RunsAChainWithoutRecursion) {
   AddPlus("m", {-1}, 1);
+  const auto name = [](int i) { return std::string("n").append(std::to_string(i)); };
   std::vector<OvmsNodeConfig> nodes;
+  // The other way round, so that none can run before the ones that are read after it.
   for (int i = 999; i >= 0; --i) {
-    const std::string from = i == 0 ? "request/x" : "n" + std::to_string(i - 1) + "/y";
-    nodes.push_back(Dl("n" + std::to_string(i), "m", {"IN=" + from}, {"OUT=y"}));
+    std::string input("IN=");
+    input.append(i == 0 ? "request/x" : name(i - 1).append("/y"));
+    nodes.push_back(Dl(name(i), "m", {input}, {"OUT=y"}));
   }
   auto p = Serve(Entry({"x"}, {"out=n999/y"}, nodes));
   EXPECT_THAT(Int32Values(Run(p, {Ints("x", {1}, {0})})[0]), ElementsAre(1000));
@@ -311,7 +314,8 @@ TEST_F(PipelineTest, AThousandAndTenThousandBranches) {
     for (int32_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = i;
     const int64_t start_ns = SteadyNowNs();
     auto outputs = Run(p, {Ints("x", {count, 1}, values)});
-    RecordProperty("ms_of_" + std::to_string(count), std::to_string((SteadyNowNs() - start_ns) / 1000000));
+    RecordProperty(std::string("ms_of_").append(std::to_string(count)),
+                   std::to_string((SteadyNowNs() - start_ns) / 1000000));
     for (int32_t& value : values) value += 2;
     EXPECT_EQ(Int32Values(Named(outputs, "out")), values);
   }
@@ -565,15 +569,14 @@ TEST_F(PipelineTest, IsReadyWhileItsModelsAre) {
 // ---- custom nodes ----
 
 TEST_F(PipelineTest, RunsCustomNodes) {
-  auto library = CustomNodeLibrary::Open("faulty", std::string(BRAID_TEST_NODES) + "/faulty_node.so");
+  auto library = CustomNodeLibrary::Open("faulty", std::string(BRAID_TEST_NODES).append("/faulty_node.so"));
   ASSERT_TRUE(library.ok()) << library.status();
   libraries_.emplace("lib", std::move(library));
-  OvmsNodeConfig node = Dl("a", "", {"in=request/x"}, {"sum=y"});
+  OvmsNodeConfig node = Dl("a", "", {"in=request/x", "other=request/z"}, {"sum=y"});
   node.type = OvmsNodeConfig::Type::kCustom;
   node.library_name = "lib";
   node.params = {{"addend", "2"}};
-  auto entry = Entry({"x"}, {"out=a/y"}, {node});
-  auto p = Serve(entry);
+  auto p = Serve(Entry({"x", "z"}, {"out=a/y"}, {node}));
   ASSERT_NE(p, nullptr);
   EXPECT_EQ(p->info().inputs[0].type, DataType::kFp32);
   Tensor x;
