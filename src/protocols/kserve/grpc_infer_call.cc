@@ -12,14 +12,14 @@ namespace {
 
 constexpr size_t kMaxIdleCalls = 256;
 
-void RequestCall(GrpcServices& services, grpc::ServerContext* context, grpc::ByteBuffer* message,
-                 GrpcUnaryCall::Writer* writer, grpc::ServerCompletionQueue* cq, void* tag) {
-  services.inference.RequestModelInfer(context, message, writer, cq, cq, tag);
-}
-
 }  // namespace
 
-GrpcInferCall::GrpcInferCall(GrpcQueue& queue) : GrpcUnaryCall(queue, &RequestCall, Api::kInference) {}
+GrpcInferCall::GrpcInferCall(GrpcQueue& queue) : GrpcUnaryCall(queue, Api::kInference) {}
+
+void GrpcInferCall::AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
+                                 grpc::ServerCompletionQueue* cq, void* tag) {
+  queue().state().services.inference.RequestModelInfer(context, message, writer, cq, cq, tag);
+}
 
 void GrpcInferCall::Arm(GrpcQueue& queue) {
   auto& idle = queue.idle_infer_calls();
