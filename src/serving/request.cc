@@ -16,6 +16,11 @@ void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool f
   if (final) {
     sink = nullptr;
     if (trace != nullptr) trace->Record(TraceActivity::kRequestEnd, SteadyNowNs());
+    if (api && servable) {
+      Servable& counted = servable->get();
+      counted.api_counters().Count(*api, !response || response->status.ok());
+      counted.statistics().RecordApiRequest(api->interface, SteadyNowNs() - start_ns);
+    }
     // The handle goes before the client can hear the end, so that a client which then unloads never waits for
     // us.
     servable.reset();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serving/api_counters.h"
 #include "serving/call_chain.h"
 #include "serving/cancellation.h"
 #include "serving/parameters.h"
@@ -100,6 +101,9 @@ struct InferenceRequest {
   CorrelationId correlation_id = uint64_t{0};
   bool sequence_start = false;
   bool sequence_end = false;
+  // What asked, when that is to be counted at the servable as the request ends; set by protocols for
+  // servables of Dialect::kOvms. Its protocol also decides how texts spell precisions.
+  std::optional<ApiCall> api;
   uint64_t priority = 0;    // 0: the model's default
   uint64_t timeout_us = 0;  // 0: none
   Parameters parameters;    // without the reserved ones above
@@ -127,6 +131,7 @@ struct InferenceRequest {
 
   SchedulerNotes scheduling;
 
+  ApiProtocol protocol() const { return api ? api->protocol : ApiProtocol::kKServe; }
   bool cancelled() const { return cancellation != nullptr && cancellation->cancelled(); }
 
   // Delivers one response; with `final` the request has ended. REQUIRES: not ended.

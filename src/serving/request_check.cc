@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "serving/request_check_ovms.h"
 #include "serving/reshape.h"
 #include "tensor/bytes_elements.h"
 
@@ -205,6 +206,7 @@ std::string RequestPrefix(const InferenceRequest& request) {
 }
 
 Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
+  if (info.dialect == Dialect::kOvms) return CheckOvmsRequest(info, request);
   BRAID_RETURN_IF_ERROR(CheckOutputs(info, request));
 
   // Where the input at each place stands in the specification; what cannot be right by its number is not

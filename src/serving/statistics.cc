@@ -5,6 +5,11 @@
 #include "base/clock.h"
 
 namespace braid {
+namespace {
+
+double Microseconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 0) / 1000); }
+
+}  // namespace
 
 std::string_view FailureReasonName(FailureReason reason) {
   switch (reason) {
@@ -23,7 +28,13 @@ std::string_view FailureReasonName(FailureReason reason) {
 void ModelStatistics::Configure(const LatencyOptions& options) {
   if (!options.quantiles.empty()) summaries_ = std::make_unique<LatencySummaries>(options.quantiles);
   first_response_histogram_ = !options.first_response_bounds_ms.empty();
+  ovms_histograms_ = !options.ovms_bounds_us.empty();
   std::lock_guard lock(mutex_);
+  if (ovms_histograms_) {
+    for (LatencyHistogram& histogram : totals_.ovms_us.request) histogram.Start(options.ovms_bounds_us);
+    totals_.ovms_us.inference.Start(options.ovms_bounds_us);
+    totals_.ovms_us.wait.Start(options.ovms_bounds_us);
+  }
   if (first_response_histogram_) totals_.first_response_ms.Start(options.first_response_bounds_ms);
 }
 
@@ -36,6 +47,12 @@ void ModelStatistics::RecordFirstResponse(int64_t duration_ns) {
   if (!first_response_histogram_) return;
   std::lock_guard lock(mutex_);
   totals_.first_response_ms.Observe(static_cast<double>(duration_ns) / 1e6);
+}
+
+void ModelStatistics::RecordApiRequest(ApiInterface interface, int64_t duration_ns) {
+  if (!ovms_histograms_) return;
+  std::lock_guard lock(mutex_);
+  totals_.ovms_us.request[static_cast<size_t>(interface)].Observe(Microseconds(duration_ns));
 }
 
 std::optional<LatencySummariesSnapshot> ModelStatistics::Summaries() const {
@@ -68,6 +85,10 @@ void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queu
   totals_.compute_input.Add(times.input_end_ns - times.compute_start_ns);
   totals_.compute_infer.Add(times.infer_end_ns - times.input_end_ns);
   totals_.compute_output.Add(times.output_end_ns - times.infer_end_ns);
+  if (ovms_histograms_) {
+    totals_.ovms_us.wait.Observe(Microseconds(times.compute_start_ns - queue_start_ns));
+    totals_.ovms_us.inference.Observe(Microseconds(times.infer_end_ns - times.input_end_ns));
+  }
 }
 
 void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int64_t end_ns) {

@@ -5,6 +5,7 @@
 // global.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "serving/api_counters.h"
 #include "serving/latency.h"
 
 namespace braid {
@@ -46,6 +48,15 @@ struct ResponseStatistic {
   DurationStatistic empty_response;  // the end of a request, with no response
 };
 
+// In microseconds; without counts when there are none.
+struct OvmsHistograms {
+  std::array<LatencyHistogram, kApiInterfaceCount> request;  // by ApiInterface, from reading to the answer
+  LatencyHistogram inference;                                // what the model took
+  LatencyHistogram wait;                                     // for an instance
+
+  bool on() const { return !inference.counts.empty(); }
+};
+
 struct StatisticsSnapshot {
   uint64_t last_inference_ms = 0;  // since 1970
   uint64_t inference_count = 0;    // rows
@@ -62,6 +73,7 @@ struct StatisticsSnapshot {
   uint64_t failures[kFailureReasonCount] = {};
   int64_t load_ns = 0;                 // that it took to load
   LatencyHistogram first_response_ms;  // without counts when there is none
+  OvmsHistograms ovms_us;
   // By index of the response; empty for models that are not decoupled.
   std::map<uint32_t, ResponseStatistic> responses;
 };
@@ -100,6 +112,8 @@ class ModelStatistics {
 
   // The first response of a decoupled model's request came so long after the request.
   void RecordFirstResponse(int64_t duration_ns);
+  // A request that came by this interface has ended, well or not.
+  void RecordApiRequest(ApiInterface interface, int64_t duration_ns);
 
   StatisticsSnapshot Snapshot() const;
   // Nothing when there are none.
@@ -109,6 +123,7 @@ class ModelStatistics {
   // Constant after Configure().
   std::unique_ptr<LatencySummaries> summaries_;
   bool first_response_histogram_ = false;
+  bool ovms_histograms_ = false;
   mutable std::mutex mutex_;
   StatisticsSnapshot totals_;  // guarded by mutex_
 };

@@ -66,6 +66,32 @@ TEST(ModelStatistics, TakesTimesThatRunBackwardsAsNothing) {
   EXPECT_EQ(statistics.Snapshot().success.ns, 0u);
 }
 
+TEST(ModelStatistics, KeepsHistogramsOfApisOnlyWhenAskedFor) {
+  ModelStatistics none;
+  none.RecordApiRequest(ApiInterface::kGrpc, 5'000);
+  EXPECT_FALSE(none.Snapshot().ovms_us.on());
+
+  ModelStatistics statistics;
+  LatencyOptions options;
+  options.ovms_bounds_us = {10, 100};
+  statistics.Configure(options);
+  ExecutionTimes times;
+  times.compute_start_ns = 50'000;
+  times.input_end_ns = 60'000;
+  times.infer_end_ns = 260'000;
+  times.output_end_ns = 270'000;
+  statistics.RecordSuccess(1, 0, 45'000, times);
+  statistics.RecordApiRequest(ApiInterface::kRest, 80'000);
+  const OvmsHistograms histograms = statistics.Snapshot().ovms_us;
+  EXPECT_TRUE(histograms.on());
+  EXPECT_EQ(histograms.wait.counts, (std::vector<uint64_t>{1, 0, 0}));
+  EXPECT_EQ(histograms.wait.sum, 5);
+  EXPECT_EQ(histograms.inference.counts, (std::vector<uint64_t>{0, 0, 1}));
+  EXPECT_EQ(histograms.inference.sum, 200);
+  EXPECT_EQ(histograms.request[0].counts, (std::vector<uint64_t>{0, 0, 0}));
+  EXPECT_EQ(histograms.request[1].counts, (std::vector<uint64_t>{0, 1, 0}));
+}
+
 TEST(ModelStatistics, NamesReasonsAsMetricsDo) {
   EXPECT_EQ(FailureReasonName(FailureReason::kRejected), "REJECTED");
   EXPECT_EQ(FailureReasonName(FailureReason::kCanceled), "CANCELED");
