@@ -7,6 +7,8 @@
 #include "backends/openvino/model_files.h"
 #include "backends/openvino/openvino_model.h"
 #include "backends/openvino/runtime.h"
+#include "backends/openvino/triton_files.h"
+#include "backends/openvino/triton_model.h"
 
 namespace braid {
 
@@ -37,11 +39,20 @@ Result<OpenVinoBackend::LoadedModel> OpenVinoBackend::Load(const OvmsModelConfig
   return loaded;
 }
 
-Status OpenVinoBackend::AutoComplete(const ModelLocation&, inference::ModelConfig&) { return OkStatus(); }
+bool OpenVinoBackend::StandsInFor(std::string_view backend) const { return IsOtherRuntime(backend); }
 
-Result<std::unique_ptr<BackendModel>> OpenVinoBackend::Create(const ModelLocation&,
-                                                              std::shared_ptr<const inference::ModelConfig>) {
-  return UnsupportedError("models of a Triton repository are not run by OpenVINO");
+std::string OpenVinoBackend::DefaultFile(const inference::ModelConfig& config,
+                                         const std::string& version_path) const {
+  return DefaultTritonFile(config, version_path);
+}
+
+Status OpenVinoBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
+  return AutoCompleteTritonModel(location, impl_->runtime, config);
+}
+
+Result<std::unique_ptr<BackendModel>> OpenVinoBackend::Create(
+    const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
+  return CreateTritonModel(location, *config, impl_->runtime, impl_->log);
 }
 
 }  // namespace braid
