@@ -6,6 +6,7 @@
 #include <deque>
 #include <mutex>
 
+#include "images/encoded_images.h"
 #include "model_config.pb.h"
 #include "scheduling/batcher.h"
 #include "scheduling/batching_policy.h"
@@ -224,6 +225,12 @@ class Model final : public ScheduledModel,
 };
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
+  if (info_.dialect == Dialect::kOvms && HasEncodedImages(info_, *request)) {
+    // It comes back without.
+    DecodeImagesThen(std::move(request),
+                     [self = shared_from_this()](auto decoded) { self->Infer(std::move(decoded)); });
+    return;
+  }
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
     request->Refuse(std::move(status));
     return;

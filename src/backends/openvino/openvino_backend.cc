@@ -1,16 +1,31 @@
 #include "backends/openvino/openvino_backend.h"
 
 #include <openvino/openvino.hpp>
+#include <optional>
 #include <utility>
 
 #include "backends/openvino/config_model.h"
 #include "backends/openvino/model_files.h"
+#include "backends/openvino/openvino_errors.h"
 #include "backends/openvino/openvino_model.h"
 #include "backends/openvino/runtime.h"
 #include "backends/openvino/triton_files.h"
 #include "backends/openvino/triton_model.h"
 
 namespace braid {
+namespace {
+
+// What OpenVINO throws where nobody expects it to.
+Status Unexpected(const std::string& text) { return InternalError("OpenVINO: " + text); }
+
+template <class T, class Function>
+Result<T> GuardedResult(const Function& function) {
+  std::optional<Result<T>> result;
+  BRAID_RETURN_IF_ERROR(Guarded([&] { result.emplace(function()); }, Unexpected));
+  return *std::move(result);
+}
+
+}  // namespace
 
 class OpenVinoBackend::Impl {
  public:
@@ -33,10 +48,12 @@ OpenVinoBackend::~OpenVinoBackend() = default;
 
 Result<OpenVinoBackend::LoadedModel> OpenVinoBackend::Load(const OvmsModelConfig& config, int64_t version,
                                                            const std::string& version_path) {
-  LoadedModel loaded;
-  BRAID_ASSIGN_OR_RETURN(
-      loaded.model, LoadConfigModel(config, version, version_path, impl_->runtime, impl_->log, loaded.info));
-  return loaded;
+  return GuardedResult<LoadedModel>([&]() -> Result<LoadedModel> {
+    LoadedModel loaded;
+    BRAID_ASSIGN_OR_RETURN(loaded.model, LoadConfigModel(config, version, version_path, impl_->runtime,
+                                                         impl_->log, loaded.info));
+    return loaded;
+  });
 }
 
 bool OpenVinoBackend::StandsInFor(std::string_view backend) const { return IsOtherRuntime(backend); }
@@ -47,12 +64,16 @@ std::string OpenVinoBackend::DefaultFile(const inference::ModelConfig& config,
 }
 
 Status OpenVinoBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
-  return AutoCompleteTritonModel(location, impl_->runtime, config);
+  Status status;
+  BRAID_RETURN_IF_ERROR(
+      Guarded([&] { status = AutoCompleteTritonModel(location, impl_->runtime, config); }, Unexpected));
+  return status;
 }
 
 Result<std::unique_ptr<BackendModel>> OpenVinoBackend::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
-  return CreateTritonModel(location, *config, impl_->runtime, impl_->log);
+  return GuardedResult<std::unique_ptr<BackendModel>>(
+      [&] { return CreateTritonModel(location, *config, impl_->runtime, impl_->log); });
 }
 
 }  // namespace braid

@@ -23,7 +23,9 @@ using AnswerDone = std::function<void(Result<grpc::ByteBuffer>)>;
 struct ControlMethod {
   Api api;
   Place place;
-  GrpcUnaryCall::RequestFunction request;
+  // Asks gRPC for the next call.
+  void (*request)(GrpcServices&, grpc::ServerContext*, grpc::ByteBuffer*, Writer*,
+                  grpc::ServerCompletionQueue*, void* tag);
   // Reads the message, answers it, writes the answer.
   Status (*answer)(GrpcControl& control, grpc::ByteBuffer& message, grpc::ByteBuffer& response);
   // The same for kLater, in place of `answer`.
@@ -142,13 +144,17 @@ constexpr ControlMethod kMethods[] = {
 class GrpcControlCall final : public GrpcUnaryCall {
  public:
   GrpcControlCall(GrpcQueue& queue, const ControlMethod& method)
-      : GrpcUnaryCall(queue, method.request, method.api), method_(method) {}
+      : GrpcUnaryCall(queue, method.api), method_(method) {}
 
   static void Arm(GrpcQueue& queue, const ControlMethod& method) {
     (new GrpcControlCall(queue, method))->WaitForClient();
   }
 
  private:
+  void AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
+                    grpc::ServerCompletionQueue* cq, void* tag) override {
+    method_.request(queue().state().services, context, message, writer, cq, tag);
+  }
   void ArmNext() override { Arm(queue(), method_); }
 
   void Handle() override {

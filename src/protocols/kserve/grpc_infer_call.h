@@ -17,6 +17,8 @@ class GrpcInferCall final : public GrpcUnaryCall, private ResponseSink {
   static void Arm(GrpcQueue& queue);
 
  private:
+  void AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
+                    grpc::ServerCompletionQueue* cq, void* tag) override;
   void ArmNext() override { Arm(queue()); }
   void Handle() override;
   void Cancelled() override;

@@ -2,6 +2,7 @@
 
 #include "base/thread.h"
 #include "protocols/kserve/grpc_control_call.h"
+#include "protocols/kserve/grpc_extension.h"
 #include "protocols/kserve/grpc_infer_call.h"
 #include "protocols/kserve/grpc_stream_call.h"
 
@@ -48,6 +49,7 @@ void GrpcQueue::Work() {
   for (int i = 0; i < kArmedInferCalls; ++i) GrpcInferCall::Arm(*this);
   for (int i = 0; i < kArmedStreamCalls; ++i) GrpcStreamCall::Arm(*this);
   for (int i = 0; i < kArmedControlCalls; ++i) ArmControlCalls(*this);
+  for (GrpcExtension* extension : state_.extensions) extension->Arm(*this);
   void* tag = nullptr;
   bool ok = false;
   while (queue_->Next(&tag, &ok)) static_cast<GrpcEvent*>(tag)->Complete(ok);

@@ -3,25 +3,15 @@
 // buffers let go when gRPC has sent them.
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <span>
 #include <string_view>
 
 #include "base/status.h"
+#include "protocols/kserve/grpc_message_builder.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "serving/request.h"
 
 namespace braid {
-
-// Tensors of at least so many bytes are not copied.
-inline constexpr size_t kReferencedTensorBytes = 4096;
-
-// A message with the count of its bytes, which gRPC's type does not tell cheaply.
-struct EncodedMessage {
-  grpc::ByteBuffer bytes;
-  size_t size = 0;
-};
 
 // `shared` are the outputs whose bytes are in the client's shared memory already.
 

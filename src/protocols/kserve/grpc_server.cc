@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "protocols/kserve/grpc_extension.h"
 #include "protocols/kserve/grpc_infer_call.h"
 #include "protocols/kserve/grpc_queue.h"
 #include "protocols/kserve/grpc_server_state.h"
@@ -112,7 +113,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(KserveContext& context, co
   std::unique_ptr<GrpcServer> self(new GrpcServer());
   self->state_ = std::make_unique<GrpcServerState>(context, std::move(rules),
                                                    ToGrpcLevel(options.infer_response_compression),
-                                                   std::max(1, options.load_threads));
+                                                   std::max(1, options.load_threads), options.extensions);
 
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -122,6 +123,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(KserveContext& context, co
   builder.AddListeningPort(host + ":" + std::to_string(options.port), credentials, &self->port_);
   builder.RegisterService(&self->state_->services.inference);
   builder.RegisterService(&self->state_->services.health);
+  for (GrpcExtension* extension : options.extensions) extension->Register(builder);
   for (int i = 0; i < std::max(1, options.infer_threads); ++i) {
     self->queues_.push_back(std::make_unique<GrpcQueue>(*self->state_, builder.AddCompletionQueue(), i));
   }

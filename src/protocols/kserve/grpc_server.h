@@ -24,6 +24,7 @@ class Server;
 namespace braid {
 
 struct GrpcServerState;
+class GrpcExtension;
 class GrpcQueue;
 
 class GrpcServer {
@@ -65,6 +66,9 @@ class GrpcServer {
 
     // Metadata whose keys match this regular expression become request parameters; empty: none.
     std::string header_forward_pattern;
+
+    // Other protocols on this port. Not owned; they outlive the server.
+    std::vector<GrpcExtension*> extensions;
   };
 
   // Listens, and answers from when it returns. `context` outlives the server.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <vector>
 
 #include "protocols/kserve/control_pool.h"
 #include "protocols/kserve/grpc_control.h"
@@ -16,6 +17,7 @@
 
 namespace braid {
 
+class GrpcExtension;
 class GrpcStreamCall;
 
 // The streams that are open, so that a drain can end those which are idle. Any thread.
@@ -33,11 +35,13 @@ class GrpcStreamRegistry {
 
 struct GrpcServerState {
   GrpcServerState(KserveContext& kserve, std::unique_ptr<GrpcMetadataRules> metadata_rules,
-                  grpc_compression_level compression_level, int load_threads)
+                  grpc_compression_level compression_level, int load_threads,
+                  std::vector<GrpcExtension*> other_protocols)
       : context(kserve),
         control(kserve),
         rules(std::move(metadata_rules)),
         compression(compression_level),
+        extensions(std::move(other_protocols)),
         tasks(1, "brd-grpc-ctl", 256),
         loads(load_threads, "brd-grpc-load", 256) {}
 
@@ -51,6 +55,7 @@ struct GrpcServerState {
   GrpcControl control;
   const std::unique_ptr<GrpcMetadataRules> rules;
   const grpc_compression_level compression;  // of inference responses
+  const std::vector<GrpcExtension*> extensions;
   GrpcServices services;
   GrpcStreamRegistry streams;
   std::atomic<bool> draining{false};

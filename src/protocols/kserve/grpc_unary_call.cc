@@ -14,8 +14,7 @@ void GrpcUnaryCall::WaitForClient() {
   references_.store(1, std::memory_order_relaxed);
   queue_.CallArmed();
   context_->AsyncNotifyWhenDone(static_cast<GrpcEvent*>(&done_event_));
-  request_(queue_.state().services, &*context_, &message_, &*writer_, queue_.cq(),
-           static_cast<GrpcEvent*>(&called_event_));
+  AskForClient(&*context_, &message_, &*writer_, queue_.cq(), static_cast<GrpcEvent*>(&called_event_));
 }
 
 void GrpcUnaryCall::OnCalled(bool ok) {

@@ -19,12 +19,8 @@ namespace braid {
 class GrpcUnaryCall {
  public:
   using Writer = grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>;
-  // Asks gRPC for the next call of a method.
-  using RequestFunction = void (*)(GrpcServices&, grpc::ServerContext*, grpc::ByteBuffer*, Writer*,
-                                   grpc::ServerCompletionQueue*, void* tag);
 
-  GrpcUnaryCall(GrpcQueue& queue, RequestFunction request, Api api)
-      : queue_(queue), request_(request), api_(api) {}
+  GrpcUnaryCall(GrpcQueue& queue, Api api) : queue_(queue), api_(api) {}
   GrpcUnaryCall(const GrpcUnaryCall&) = delete;
   GrpcUnaryCall& operator=(const GrpcUnaryCall&) = delete;
   virtual ~GrpcUnaryCall() = default;
@@ -33,6 +29,9 @@ class GrpcUnaryCall {
   // On the queue's thread: waits for a client. The call then owns itself.
   void WaitForClient();
 
+  // Asks gRPC for the next call of the method; `tag` is what comes back then.
+  virtual void AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
+                            grpc::ServerCompletionQueue* cq, void* tag) = 0;
   // A client has called; makes another call wait for the next.
   virtual void ArmNext() = 0;
   // Reads message() and leads to one Finish or FinishWithError, now or later, on any thread.
@@ -78,7 +77,6 @@ class GrpcUnaryCall {
   void EndOfGrpc();
 
   GrpcQueue& queue_;
-  const RequestFunction request_;
   const Api api_;
   std::atomic<Phase> phase_{Phase::kOpen};
   std::atomic<int> references_{0};  // gRPC's side and the work's

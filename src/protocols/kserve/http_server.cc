@@ -5,17 +5,21 @@
 
 #include <array>
 #include <atomic>
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "protocols/http/listener.h"
 #include "protocols/kserve/control_pool.h"
 #include "protocols/kserve/http_documents.h"
+#include "protocols/kserve/http_extension.h"
 #include "protocols/kserve/http_generate.h"
 #include "protocols/kserve/http_infer.h"
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
 #include "protocols/kserve/http_shared_memory.h"
+#include "protocols/kserve/ovms_dialect.h"
 #include "protocols/kserve/tracing.h"
 
 #include "protocols/kserve/reserved_parameters.h"
@@ -27,7 +31,7 @@ constexpr size_t kMaxWaitingControlCalls = 256;
 
 }  // namespace
 
-class HttpServer::Service final : public HttpService {
+class HttpServer::Service final : public HttpService, private HttpExtensionHost {
  public:
   Service(KserveContext& context, Options options)
       : context_(context),
@@ -36,6 +40,7 @@ class HttpServer::Service final : public HttpService {
     for (int i = 0; i < std::max(1, options_.threads); ++i) {
       thread_states_.push_back(std::make_unique<ThreadState>(context_.catalog));
     }
+    for (HttpExtension* extension : options_.extensions) extension->Attach(*this);
   }
 
   Status Start() {
@@ -70,6 +75,14 @@ class HttpServer::Service final : public HttpService {
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
     const HttpHead& head = exchange->head();
+    for (HttpExtension* extension : options_.extensions) {
+      auto found = extension->Find(head);
+      if (!found) continue;
+      if (auto* response = std::get_if<HttpResponse>(&*found)) return std::move(*response);
+      auto& route = std::get<HttpExtensionRoute>(*found);
+      if (auto refusal = Refuse(head, route.api)) return std::move(*refusal);
+      return route.answer(exchange);
+    }
     HttpRouteMatch match = MatchHttpRoute(ToStd(head.method_string()), ToStd(head.target()));
     switch (match.kind) {
       case HttpRouteMatch::Kind::kFound:
@@ -81,16 +94,7 @@ class HttpServer::Service final : public HttpService {
       case HttpRouteMatch::Kind::kBadEscape:
         return ErrorResponse(400, "invalid percent-encoding in the path");
     }
-    if (const auto* restriction = context_.http_access.restriction(match.route->api)) {
-      const auto value = FindHeader(head, restriction->header);
-      if (!value || !AccessPolicy::SameSecret(*value, restriction->value)) {
-        return ErrorResponse(403, "This API is restricted, expecting header '" + restriction->header + "'");
-      }
-    }
-    if (match.route->api != Api::kHealth) {
-      if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
-      if (!context_.control.serving()) return ErrorResponse(UnavailableError("Server not ready"));
-    }
+    if (auto refusal = Refuse(head, match.route->api)) return std::move(*refusal);
     return Dispatch(exchange, match);
   }
 
@@ -104,6 +108,20 @@ class HttpServer::Service final : public HttpService {
 
   ThreadState& state(const HttpExchange& exchange) { return *thread_states_[exchange.io_thread()]; }
   bool exiting() const { return exiting_.load(std::memory_order_relaxed); }
+
+  // The one gate: why the request is not answered, if it is not.
+  std::optional<HttpResponse> Refuse(const HttpHead& head, Api api) const {
+    if (const auto* restriction = context_.http_access.restriction(api)) {
+      const auto value = FindHeader(head, restriction->header);
+      if (!value || !AccessPolicy::SameSecret(*value, restriction->value)) {
+        return ErrorResponse(403, "This API is restricted, expecting header '" + restriction->header + "'");
+      }
+    }
+    if (api == Api::kHealth) return std::nullopt;
+    if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
+    if (!context_.control.serving()) return ErrorResponse(UnavailableError("Server not ready"));
+    return std::nullopt;
+  }
 
   Answer Dispatch(const std::shared_ptr<HttpExchange>& exchange, HttpRouteMatch& match) {
     switch (match.route->action) {
@@ -173,13 +191,19 @@ class HttpServer::Service final : public HttpService {
     const HttpHead& head = exchange->head();
     ThreadState& thread = state(*exchange);
     auto servable = thread.reader.Find(match.model, match.version);
-    if (!servable.ok()) return ErrorResponse(servable.status());
+    if (!servable.ok()) {
+      return ErrorResponse(InferNotFound(context_.catalog, match.model, servable.status()));
+    }
+    const Dialect dialect = (*servable)->get().info().dialect;
     if ((*servable)->get().info().decoupled) {
       return ErrorResponse(
           UnsupportedError("HTTP end point doesn't support models with decoupled transaction policy"));
     }
-    auto json_size = InferCall::JsonSize(*exchange);
-    if (!json_size.ok()) return ErrorResponse(json_size.status());
+    auto json_size = InferCall::JsonSize(*exchange, dialect);
+    if (!json_size.ok()) {
+      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelInfer, false);
+      return ErrorResponse(json_size.status());
+    }
     InferCall::Setup setup;
     if (Status status = ForwardHeaders(head, setup.header_parameters); !status.ok())
       return ErrorResponse(status);
@@ -216,7 +240,11 @@ class HttpServer::Service final : public HttpService {
     return std::make_shared<GenerateCall>(std::move(setup));
   }
 
-  Status ForwardHeaders(const HttpHead& head, Parameters& parameters) const {
+  size_t io_threads() const override { return thread_states_.size(); }
+
+  bool RunBlocking(std::function<void()> task) override { return control_pool_.Submit(std::move(task)); }
+
+  Status ForwardHeaders(const HttpHead& head, Parameters& parameters) const override {
     if (!header_pattern_) return OkStatus();
     for (const auto& field : head) {
       const std::string_view name = ToStd(field.name_string());
@@ -237,6 +265,7 @@ class HttpServer::Service final : public HttpService {
     if (!ready.ok()) return ErrorResponse(ready.status());
     std::vector<int64_t> versions;
     for (const auto& version : *ready) versions.push_back(version->info().version);
+    CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelMetadata, true);
     return JsonResponse(ModelMetadataJson((*servable)->get().info(), versions));
   }
 
@@ -250,7 +279,7 @@ class HttpServer::Service final : public HttpService {
 
   // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
   void ServerReady(const std::shared_ptr<HttpExchange>& exchange) {
-    context_.control.CheckServerReady([exchange, exiting = exiting()](bool ready) {
+    CheckServerReady(context_, [exchange, exiting = exiting()](bool ready) {
       HttpResponse response;
       response.status = ready && !exiting ? 200 : 400;
       exchange->Respond(std::move(response));
@@ -258,16 +287,22 @@ class HttpServer::Service final : public HttpService {
   }
 
   void ModelReady(const std::shared_ptr<HttpExchange>& exchange, const HttpRouteMatch& match) {
-    const auto answer = [exchange](const Readiness& readiness) {
-      exchange->Respond(readiness.ready ? HttpResponse{}
-                                        : ErrorResponse(InvalidArgumentError("Model version not ready")));
+    const bool ovms = context_.catalog.dialect() == Dialect::kOvms;
+    const auto answer = [exchange, ovms](const Readiness& readiness) {
+      if (readiness.ready) {
+        exchange->Respond(HttpResponse{});
+      } else {
+        exchange->Respond(ErrorResponse(ovms ? OvmsError(OvmsCode::kModelVersionNotLoadedYet)
+                                             : InvalidArgumentError("Model version not ready")));
+      }
     };
     auto servable = state(*exchange).reader.Find(match.model, match.version);
-    if (!servable.ok() && !IsKnown(match.model, match.version)) {
+    if (!servable.ok() && !IsKnown(match.model, ovms ? -1 : match.version)) {
       exchange->Respond(ErrorResponse(servable.status()));
     } else if (exiting() || !servable.ok()) {
       answer({false, ""});
     } else {
+      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady, true);
       (*servable)->get().CheckReadiness(answer);
     }
   }
@@ -276,6 +311,7 @@ class HttpServer::Service final : public HttpService {
     auto servable = state(exchange).reader.Find(match.model, match.version);
     if (!servable.ok()) return ErrorResponse(servable.status());
     const ServableInfo& info = (*servable)->get().info();
+    if (info.dialect == Dialect::kOvms) return ErrorResponse(NoModelConfig(info));
     if (info.config == nullptr || !options_.config_to_json) {
       return ErrorResponse(UnsupportedError("model '" + info.name + "' has no model configuration"));
     }

@@ -1,0 +1,28 @@
+#include "protocols/tfs/lookup.h"
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+
+Result<int64_t> CatalogVersion(int64_t version) {
+  if (version < 0) return OvmsError(OvmsCode::kModelVersionInvalidFormat);
+  return version == 0 ? -1 : version;
+}
+
+Result<std::unique_ptr<ServableHandle>> FindForPredict(CatalogReader& reader, Dialect catalog_dialect,
+                                                       std::string_view name, int64_t version) {
+  auto found = reader.Find(name, version);
+  if (!found.ok()) {
+    const bool unknown_name =
+        catalog_dialect == Dialect::kOvms && found.status() == OvmsError(OvmsCode::kModelNameMissing);
+    return unknown_name ? OvmsError(OvmsCode::kPipelineNameMissing) : found.status();
+  }
+  const ServableInfo& info = (*found)->get().info();
+  if (info.kind == ServableKind::kGraph) return OvmsError(OvmsCode::kPipelineNameMissing);
+  if (info.decoupled) {
+    return UnsupportedError("Predict doesn't support models with decoupled transaction policy");
+  }
+  return found;
+}
+
+}  // namespace braid

@@ -1,0 +1,186 @@
+#include "protocols/tfs/predict_request_builder.h"
+
+#include <algorithm>
+#include <boost/container/small_vector.hpp>
+#include <cstring>
+#include <optional>
+
+#include "base/clock.h"
+#include "protocols/tfs/data_types.h"
+#include "serving/ovms_status.h"
+#include "serving/request_check_ovms.h"
+
+namespace braid {
+namespace {
+
+// Tensors that together take no more than this share one allocation.
+constexpr size_t kSharedAllocation = 64 * 1024;
+constexpr size_t kAlignment = 64;
+
+size_t Aligned(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
+
+// Where the bytes of one input come from.
+struct InputSource {
+  enum class Kind : unsigned char { kContent, kValues } kind = Kind::kContent;
+  size_t size = 0;     // in raw form, before it is repeated
+  uint64_t times = 1;  // how often
+};
+
+std::string DtypeName(uint32_t dtype) {
+  const std::string& name = tensorflow::DataType_Name(static_cast<tensorflow::DataType>(dtype));
+  return name.empty() ? "type " + std::to_string(dtype) : name;
+}
+
+class Builder {
+ public:
+  Builder(WireSegments segments, ParsedPredictRequest& parsed, Servable& servable, InferenceRequest& request)
+      : segments_(segments),
+        parsed_(parsed),
+        servable_(servable),
+        info_(servable.info()),
+        request_(request) {}
+
+  Status TakeInputs() {
+    // First all of what is known of the tensors, so that a fault in the bytes of one is not reported before
+    // what is wrong with the request as a whole.
+    request_.inputs.reserve(parsed_.inputs.size());
+    for (ParsedTensor& input : parsed_.inputs) {
+      Tensor& tensor = request_.inputs.emplace_back();
+      tensor.name = input.name;
+      tensor.type = FromTensorFlow(input.dtype).value_or(DataType::kInvalid);
+      tensor.shape = std::move(input.shape);
+    }
+    for (size_t i = 0; i < parsed_.inputs.size(); ++i) {
+      Result<InputSource> source = FindSource(parsed_.inputs[i], request_.inputs[i]);
+      if (!source.ok()) return Refuse(source.status());
+      sources_.push_back(*source);
+    }
+    return CopyAll();
+  }
+
+ private:
+  Status Refuse(Status fault) const {
+    if (info_.dialect == Dialect::kOvms) BRAID_RETURN_IF_ERROR(CheckOvmsTensors(info_, request_));
+    return fault;
+  }
+
+  Result<InputSource> FindSource(const ParsedTensor& input, Tensor& tensor) {
+    const TensorSpec* spec = info_.FindInput(tensor.name);
+    if (tensor.type == DataType::kInvalid) {
+      if (spec != nullptr) return OvmsPrecisionError(*spec, DtypeName(input.dtype), request_.protocol());
+      return InvalidArgumentError("input '" + tensor.name + "' has the type " + DtypeName(input.dtype) +
+                                  ", which is not supported");
+    }
+    if (input.unknown_rank) {
+      return OvmsError(OvmsCode::kInvalidShape, "The rank must be known; input name: " + tensor.name);
+    }
+    InputSource source;
+    const bool strings = tensor.type == DataType::kBytes;
+    if (input.content.size > 0) {
+      if (strings) {
+        return OvmsError(OvmsCode::kInvalidStringInput,
+                         "Strings are taken from string_val; input name: " + tensor.name);
+      }
+      source.size = input.content.size;
+      return source;
+    }
+    source.kind = InputSource::Kind::kValues;
+    source.size = RawValuesSize(input, tensor.type);
+    const uint64_t given = input.values[ValueField(tensor.type)];
+    if (strings && spec != nullptr && spec->type != DataType::kBytes && TakesEncodedImages(*spec)) {
+      if (given == 0 || input.has_empty_string) {
+        return OvmsError(OvmsCode::kStringValEmpty, "input name: " + tensor.name);
+      }
+      // One image may come as a scalar.
+      if (tensor.shape.empty()) tensor.shape.push_back(static_cast<int64_t>(given));
+    }
+    const std::optional<int64_t> wanted = ElementCount(tensor.shape);
+    // What else is wrong with the shape, and elements that are not there at all, is CheckRequest()'s to say.
+    if (!wanted || given == static_cast<uint64_t>(*wanted) || given == 0) return source;
+    if (given != 1) return OvmsValueCountError(*wanted, given, tensor.name);
+    source.times = static_cast<uint64_t>(*wanted);
+    if (source.times > (kMaxFilledBytes - filled_) / std::max<size_t>(source.size, 1)) {
+      return OvmsError(OvmsCode::kInvalidValueCount, "One value fills at most " +
+                                                         std::to_string(kMaxFilledBytes) +
+                                                         " bytes of a request; input name: " + tensor.name);
+    }
+    filled_ += source.times * source.size;
+    return source;
+  }
+
+  Status CopyAll() {
+    size_t shared = 0;
+    for (const InputSource& source : sources_) {
+      const size_t size = source.size * source.times;
+      if (size <= kSharedAllocation) shared += Aligned(size);
+    }
+    BufferAllocator& allocator = servable_.input_allocator();
+    const bool share = shared > 0 && shared <= kSharedAllocation;
+    Buffer block;
+    if (share) {
+      BRAID_ASSIGN_OR_RETURN(block, allocator.Allocate(shared));
+    }
+    size_t offset = 0;
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      const InputSource& source = sources_[i];
+      const size_t size = source.size * source.times;
+      if (size == 0) continue;
+      Tensor& tensor = request_.inputs[i];
+      if (share && size <= kSharedAllocation) {
+        tensor.data = block.Slice(offset, size);
+        offset += Aligned(size);
+      } else {
+        BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(size));
+      }
+      Copy(parsed_.inputs[i], source, tensor);
+    }
+    return OkStatus();
+  }
+
+  void Copy(const ParsedTensor& input, const InputSource& source, Tensor& tensor) const {
+    std::byte* to = tensor.data.mutable_data();
+    if (source.kind == InputSource::Kind::kContent) {
+      CopyRange(segments_, input.content, to);
+      return;
+    }
+    CopyValues(segments_, input, tensor.type, to);
+    // Doubling what is there fills large tensors at the speed of memory.
+    const size_t size = source.size * source.times;
+    for (size_t done = source.size; done < size;) {
+      const size_t part = std::min(done, size - done);
+      std::memcpy(to + done, to, part);
+      done += part;
+    }
+  }
+
+  const WireSegments segments_;
+  ParsedPredictRequest& parsed_;
+  Servable& servable_;
+  const ServableInfo& info_;
+  InferenceRequest& request_;
+  boost::container::small_vector<InputSource, 8> sources_;
+  size_t filled_ = 0;
+};
+
+}  // namespace
+
+Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> names,
+                           InferenceRequest& request) {
+  for (std::string& name : names) {
+    if (info.FindOutput(name) == nullptr) {
+      return InvalidArgumentError("unexpected inference output '" + name + "' for model '" + info.name + "'");
+    }
+    auto& outputs = request.requested_outputs;
+    if (std::find(outputs.begin(), outputs.end(), name) == outputs.end()) outputs.push_back(std::move(name));
+  }
+  return OkStatus();
+}
+
+Status BuildPredictRequest(WireSegments segments, ParsedPredictRequest& parsed, Servable& servable,
+                           InferenceRequest& request) {
+  request.start_ns = SteadyNowNs();
+  BRAID_RETURN_IF_ERROR(SetRequestedOutputs(servable.info(), std::move(parsed.output_filter), request));
+  return Builder(segments, parsed, servable, request).TakeInputs();
+}
+
+}  // namespace braid

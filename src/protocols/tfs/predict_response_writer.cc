@@ -1,0 +1,112 @@
+#include "protocols/tfs/predict_response_writer.h"
+
+#include <algorithm>
+
+#include "protocols/tfs/data_types.h"
+#include "serving/ovms_status.h"
+#include "tensor/bytes_elements.h"
+#include "tensorflow_serving.pb.h"
+
+namespace braid {
+namespace {
+
+using tensorflow::TensorProto;
+using tensorflow::TensorShapeProto;
+using tensorflow::serving::ModelSpec;
+using tensorflow::serving::PredictResponse;
+
+constexpr uint32_t kMapKey = 1;
+constexpr uint32_t kMapValue = 2;
+
+size_t DimensionSize(int64_t dimension) { return 1 + VarintSize(static_cast<uint64_t>(dimension)); }
+
+// What string_val takes. Errors: the output ends inside an element.
+Result<size_t> StringsSize(const Tensor& tensor) {
+  size_t size = 0;
+  BytesElements elements(tensor.data.text());
+  while (elements.Next()) size += TextFieldSize(elements.value());
+  if (elements.truncated()) {
+    return InternalError("output '" + tensor.name + "' ends inside a string element");
+  }
+  return size;
+}
+
+void WriteStrings(GrpcMessageBuilder& out, const Tensor& tensor) {
+  BytesElements elements(tensor.data.text());
+  while (elements.Next()) {
+    const std::string_view text = elements.value();
+    if (text.size() < kReferencedTensorBytes) {
+      out.Text(TensorProto::kStringValFieldNumber, text);
+    } else {
+      const auto offset = static_cast<size_t>(text.data() - tensor.data.text().data());
+      out.Bytes(TensorProto::kStringValFieldNumber, tensor.data.Slice(offset, text.size()));
+    }
+  }
+}
+
+Status WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor) {
+  const tensorflow::DataType dtype = ToTensorFlow(tensor.type);
+  if (dtype == tensorflow::DT_INVALID) {
+    return OvmsError(OvmsCode::kUnsupportedSerializationPrecision, "output name: " + tensor.name);
+  }
+  const bool strings = tensor.type == DataType::kBytes;
+  size_t shape_size = 0;
+  for (int64_t dimension : tensor.shape) shape_size += LengthDelimitedSize(DimensionSize(dimension));
+  size_t data_size = 0;
+  if (strings) {
+    BRAID_ASSIGN_OR_RETURN(data_size, StringsSize(tensor));
+  } else if (!tensor.data.empty()) {
+    data_size = LengthDelimitedSize(tensor.data.size());
+  }
+  const size_t proto_size =
+      1 + VarintSize(static_cast<uint64_t>(dtype)) + LengthDelimitedSize(shape_size) + data_size;
+
+  out.Length(PredictResponse::kOutputsFieldNumber,
+             TextFieldSize(tensor.name) + LengthDelimitedSize(proto_size));
+  out.Text(kMapKey, tensor.name);
+  out.Length(kMapValue, proto_size);
+  out.Tag(TensorProto::kDtypeFieldNumber, WireType::kVarint);
+  out.Varint(static_cast<uint64_t>(dtype));
+  out.Length(TensorProto::kTensorShapeFieldNumber, shape_size);
+  for (int64_t dimension : tensor.shape) {
+    out.Length(TensorShapeProto::kDimFieldNumber, DimensionSize(dimension));
+    out.Tag(TensorShapeProto::Dim::kSizeFieldNumber, WireType::kVarint);
+    out.Varint(static_cast<uint64_t>(dimension));
+  }
+  if (strings) {
+    WriteStrings(out, tensor);
+  } else if (!tensor.data.empty()) {
+    out.Bytes(TensorProto::kTensorContentFieldNumber, tensor.data);
+  }
+  return OkStatus();
+}
+
+void WriteModelSpec(GrpcMessageBuilder& out, const InferenceResponse& response) {
+  if (response.model_name.empty()) return;
+  const auto version = static_cast<uint64_t>(response.model_version);
+  const size_t version_size = 1 + VarintSize(version);
+  out.Length(PredictResponse::kModelSpecFieldNumber,
+             TextFieldSize(response.model_name) + LengthDelimitedSize(version_size));
+  out.Text(ModelSpec::kNameFieldNumber, response.model_name);
+  out.Length(ModelSpec::kVersionFieldNumber, version_size);
+  out.Tag(1, WireType::kVarint);
+  out.Varint(version);
+}
+
+}  // namespace
+
+bool PassesFilter(std::span<const std::string> filter, std::string_view output) {
+  return filter.empty() || std::find(filter.begin(), filter.end(), output) != filter.end();
+}
+
+Result<EncodedMessage> EncodePredictResponse(const InferenceResponse& response,
+                                             std::span<const std::string> filter) {
+  GrpcMessageBuilder out;
+  for (const Tensor& tensor : response.outputs) {
+    if (PassesFilter(filter, tensor.name)) BRAID_RETURN_IF_ERROR(WriteOutput(out, tensor));
+  }
+  WriteModelSpec(out, response);
+  return out.Build();
+}
+
+}  // namespace braid

@@ -1,0 +1,30 @@
+#include "protocols/tfs/tfs_services.h"
+
+#include <grpcpp/server_builder.h>
+
+#include "protocols/tfs/control_call.h"
+#include "protocols/tfs/predict_call.h"
+#include "protocols/tfs/raw_services.h"
+
+namespace braid {
+namespace {
+
+// How many calls wait for a client, so that taking one in does not wait for the next to be prepared.
+constexpr int kArmedPredictCalls = 32;
+
+}  // namespace
+
+TfsServices::TfsServices() : services_(std::make_unique<TfsRawServices>()) {}
+TfsServices::~TfsServices() = default;
+
+void TfsServices::Register(grpc::ServerBuilder& builder) {
+  builder.RegisterService(&services_->prediction);
+  builder.RegisterService(&services_->model);
+}
+
+void TfsServices::Arm(GrpcQueue& queue) {
+  for (int i = 0; i < kArmedPredictCalls; ++i) TfsPredictCall::Arm(queue, *services_);
+  ArmTfsControlCalls(queue, *services_);
+}
+
+}  // namespace braid
