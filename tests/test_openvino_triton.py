@@ -39,7 +39,7 @@ def server(module_repository, module_serve):
     add("found", None, None, files={"1/model.onnx": onnx_bytes()})
     add("torch", None, 'platform: "pytorch_libtorch"', files={"1/model.pt": b"x"})
     save_ir(add("wrong", None, config(None, [("z", "FP32", [3])], backend="openvino"), versions=()), [-1, 3])
-    return module_serve(module_repository, "--exit-on-error=false", "--strict-readiness=false", ready=False)
+    return module_serve(module_repository, "--exit-on-error=false", "--strict-readiness=false")
 
 
 @pytest.mark.parametrize("model, factor, offset", [("plain", 2, 1), ("exported", 2, 0), ("found", 2, 0)])

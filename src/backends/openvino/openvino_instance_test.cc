@@ -15,6 +15,20 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Passes responses on, and counts executions.
+class SimpleListener final : public ExecutionListener {
+ public:
+  void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override { ++executed; }
+  void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
+                  const ExecutionTimes&) override {
+    request.Respond(std::move(response), final);
+  }
+  void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
+  void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
+  void OnAvailability(Instance&, bool) override {}
+  std::atomic<int> executed{0};
+};
+
 class Instances : public OpenVinoHarness {
  protected:
   // Takes some milliseconds: a chain of products of matrices.
@@ -106,6 +120,48 @@ TEST_F(Instances, OutputsStayWhileLaterInferencesRun) {
   Stop(model);
 }
 
+// Others may read them at the same time.
+TEST_F(Instances, InputsAreNotWrittenTo) {
+  for (const ov::PartialShape& shape : {ov::PartialShape{1, 64}, ov::PartialShape{-1, -1}}) {
+    auto b = models::Input("b", ov::element::f32, shape);
+    auto relu = std::make_shared<ov::opset13::Relu>(b);
+    auto a = std::make_shared<ov::opset13::Add>(relu, models::Number(ov::element::f32, 1));
+    Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("a", a->output(0))},
+                                     ov::ParameterVector{b}));
+    auto model = Start(Config());
+    const std::vector<float> values(64, -7);
+    const Tensor input = Floats("b", {1, 64}, values);
+    for (int i = 0; i < 20; ++i) {
+      const InferenceResponse response = Infer(model, {input});
+      EXPECT_EQ(ValuesOf<float>(response.outputs.at(0)), std::vector<float>(64, 1));
+      EXPECT_EQ(ValuesOf<float>(input), values);
+    }
+    Stop(model);
+  }
+}
+
+TEST_F(Instances, WhatNobodyWantsAnyMoreDoesNotRun) {
+  Save(Slow());
+  OvmsModelConfig config = Config();
+  config.nireq = 1;
+  auto loaded = Load(config);
+  ASSERT_TRUE(loaded.ok());
+  SimpleListener listener;
+  ASSERT_TRUE(loaded->model->Start(listener, [](const std::string&) {}).ok());
+  WaitingSink sink;
+  auto execution = std::make_unique<Execution>();
+  execution->rows = 1;
+  auto request = std::make_unique<InferenceRequest>();
+  request->inputs = {Floats("b", {1, 512}, std::vector<float>(512, 1))};
+  request->sink = &sink;
+  request->cancellation = std::make_shared<Cancellation>();
+  request->cancellation->Cancel();
+  execution->requests.push_back(std::move(request));
+  loaded->model->instances()[0]->Execute(std::move(execution));
+  EXPECT_EQ(sink.Wait().status.code(), StatusCode::kCancelled);
+  loaded->model->Stop(SteadyNowNs() + 1'000'000'000);
+}
+
 // The answer may outlive the model that gave it.
 TEST_F(Instances, OutputsOutliveTheModel) {
   for (const ov::PartialShape& shape : {ov::PartialShape{1, 2}, ov::PartialShape{-1, -1}}) {
@@ -142,18 +198,7 @@ TEST_F(Instances, StopEndsWhatIsInside) {
   ASSERT_TRUE(loaded.ok());
 
   // Spoken to directly, since a scheduler would hold requests back.
-  class Listener final : public ExecutionListener {
-   public:
-    void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override { ++executed; }
-    void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response,
-                    bool final, const ExecutionTimes&) override {
-      request.Respond(std::move(response), final);
-    }
-    void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
-    void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
-    void OnAvailability(Instance&, bool) override {}
-    std::atomic<int> executed{0};
-  } listener;
+  SimpleListener listener;
   ASSERT_TRUE(loaded->model->Start(listener, [](const std::string&) {}).ok());
   Instance& instance = *loaded->model->instances()[0];
   constexpr int kCount = 30;
@@ -182,17 +227,7 @@ TEST_F(Instances, FaultsOfARequestAreAnsweredAndTheNextOneRuns) {
   auto loaded = Load(Config());
   ASSERT_TRUE(loaded.ok());
   // Without the checks that stand before it.
-  class Listener final : public ExecutionListener {
-   public:
-    void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
-    void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response,
-                    bool final, const ExecutionTimes&) override {
-      request.Respond(std::move(response), final);
-    }
-    void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
-    void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
-    void OnAvailability(Instance&, bool) override {}
-  } listener;
+  SimpleListener listener;
   ASSERT_TRUE(loaded->model->Start(listener, [](const std::string&) {}).ok());
   const auto run = [&](std::vector<Tensor> inputs) {
     WaitingSink sink;
