@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-std::string Quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+std::string Quoted(std::string_view name) { return std::string("'").append(name).append("'"); }
 std::string NodeText(const PipelineNode& node) { return "node " + Quoted(node.config.name); }
 std::string InputText(const PipelineNode& node, const std::string& input) {
   return NodeText(node) + ", input " + Quoted(input);
