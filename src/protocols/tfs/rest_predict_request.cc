@@ -138,20 +138,20 @@ class BodyReader {
       Tensor& tensor = request_.inputs.emplace_back();
       tensor.name = std::move(source.name);
       const TensorSpec* spec = info_.FindInput(tensor.name);
-      DataType type = spec != nullptr ? spec->type : DataType::kInvalid;
-      if (spec == nullptr) {
-        if (tensor.name == kSequenceId) {
-          type = DataType::kUint64;
-        } else if (tensor.name == kSequenceControl) {
-          type = DataType::kUint32;
-        } else {
-          continue;
-        }
+      JsonTensorType wanted;
+      if (spec != nullptr) {
+        wanted = {spec->type, TakesEncodedImages(*spec)};
+      } else if (tensor.name == kSequenceId) {
+        wanted.type = DataType::kUint64;
+      } else if (tensor.name == kSequenceControl) {
+        wanted.type = DataType::kUint32;
+      } else {
+        continue;
       }
       BRAID_RETURN_IF_ERROR(
-          ReadJsonTensor(source.source, type, json_bytes_, fault, servable_.input_allocator(), tensor));
+          ReadJsonTensor(source.source, wanted, json_bytes_, fault, servable_.input_allocator(), tensor));
       // One image may come without an array around it.
-      const bool image = type != DataType::kBytes && tensor.type == DataType::kBytes;
+      const bool image = wanted.images && tensor.type == DataType::kBytes;
       if (image && tensor.shape.empty()) tensor.shape.push_back(1);
     }
     return OkStatus();
