@@ -42,8 +42,9 @@ test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 
 bench:  ## Measure (see bench/)
 	@scripts/install-system-packages build bench
-	@test -x bench/run || { echo "bench/run is not there"; exit 1; }
+	@scripts/python-env build test
 	@bench/run $(ARGS)
+	@.venv/bin/python bench/run-openvino
 
 format:  ## Format the C++ and Python files
 	@scripts/python-env check

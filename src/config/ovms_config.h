@@ -3,8 +3,10 @@
 //
 //   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, ParseOvmsConfig(text, "/etc/braid"));
 //
-// All functions are pure; any thread. Plain data, valid in itself after parsing: what depends on models and
-// files (which inputs a shape is for, whether nodes fit together) is checked by those who load them.
+// All functions are pure; any thread. Plain data. Keys, types and ranges are right after parsing; a model
+// whose values are wrong in themselves (a shape that is none) carries its fault, so that the other models can
+// be served. What depends on models and files (which inputs a shape is for, whether nodes fit together) is
+// checked by those who load them.
 #pragma once
 
 #include <cstdint>
@@ -76,15 +78,18 @@ struct OvmsModelConfig {
   bool idle_sequence_cleanup = true;
   bool low_latency_transformation = false;
   uint32_t max_sequence_number = 500;
-  // A graph.pbtxt named by a model entry makes it a graph's.
+  // A graph.pbtxt named by a model entry makes it a graph's; see GraphOfModelEntry().
   std::string graph_path;
   std::string subconfig;
+  // What is wrong with the values of this entry: the model is known and cannot be loaded.
+  Status fault;
   bool operator==(const OvmsModelConfig&) const = default;
 };
 
 struct OvmsCustomNodeLibrary {
   std::string name;
   std::string base_path;  // absolute path of the .so
+  Status fault;           // why the path cannot be used
   bool operator==(const OvmsCustomNodeLibrary&) const = default;
 };
 
@@ -168,8 +173,15 @@ struct OvmsConfig {
 // server does not have.
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder);
 
-// Reads {"model_config_list": [...]} alone: a graph's subconfig.
-Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder);
+// Reads {"model_config_list": [...]} alone: a graph's subconfig. Texts for the log go to `warnings`.
+Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
+                                                        std::vector<std::string>& warnings);
+
+// The graph that a model entry is, should its folder hold a graph.pbtxt.
+OvmsGraphConfig GraphOfModelEntry(const OvmsModelConfig& entry);
+
+// Errors: INVALID_ARGUMENT "Invalid name in metrics_list" for a metric that does not exist.
+Status CheckOvmsMetricNames(const std::vector<std::string>& names);
 
 // The options of one model as texts, as they stand on the command line: `shape` may be JSON or a plain text,
 // and so on. By option name without dashes ("model_name", "model_path", "batch_size", "shape", "layout",

@@ -4,25 +4,22 @@
 #include <functional>
 #include <memory>
 
+#include "base/elastic_threads.h"
 #include "pipeline/custom_node_library.h"
 #include "pipeline/node.h"
 
 namespace braid {
 
 // Threads for custom nodes, which may block. Made as they are needed, gone when they have been idle for some
-// seconds; what comes when kMostThreads work waits in order.
+// seconds; what comes when kMostThreads work waits in order. The end of it waits for what runs.
 class CustomNodeThreads {
  public:
-  static constexpr int kMostThreads = 64;
-  CustomNodeThreads();
-  // Waits for what runs.
-  ~CustomNodeThreads();
+  static constexpr size_t kMostThreads = 64;
 
-  void Run(std::function<void()> work);
+  void Run(std::function<void()> work) { threads_.Run(std::move(work)); }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  ElasticThreads threads_{{.name = "brd-node", .most = kMostThreads}};
 };
 
 class CustomNode final : public Node {

@@ -1,20 +1,24 @@
 #include "pipeline/graph.h"
 
+#include <algorithm>
 #include <deque>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 namespace braid {
 
 // Builds in passes, each of which finds one kind of fault.
 class Graph::Builder {
  public:
-  Result<std::shared_ptr<const Graph>> Build(const std::vector<std::string>& inputs,
-                                             const std::vector<std::string>& outputs,
-                                             const std::vector<NodeSpec>& specs) {
-    BRAID_RETURN_IF_ERROR(AddProducers(inputs, specs));
-    BRAID_RETURN_IF_ERROR(Connect(outputs, specs));
+  Result<std::shared_ptr<const Graph>> Build(const GraphSpec& spec) {
+    graph_.demultiply_ = spec.demultiply;
+    BRAID_RETURN_IF_ERROR(AddProducers(spec.inputs, spec.nodes));
+    BRAID_RETURN_IF_ERROR(Connect(spec.outputs, spec.nodes));
     BRAID_RETURN_IF_ERROR(Sort());
-    BRAID_RETURN_IF_ERROR(AssignScopes());
+    BRAID_RETURN_IF_ERROR(AssignScopes(spec));
+    BRAID_RETURN_IF_ERROR(AssignOutputs(spec.gather_outputs));
+    for (Tensor& tensor : graph_.tensors_) tensor.place = graph_.scopes_[tensor.scope].tensors++;
     CountConsumers();
     return std::shared_ptr<const Graph>(std::make_shared<Graph>(std::move(graph_)));
   }
@@ -35,7 +39,7 @@ class Graph::Builder {
           "tensor '" + name + "' is made twice: by " + ProducerName(it->second) + " and by " +
           (producer == kNone ? std::string("the inputs") : "step " + graph_.nodes_[producer].name));
     }
-    graph_.tensors_.push_back({.name = name, .consumers = {}});
+    graph_.tensors_.push_back({.name = name, .consumers = {}, .gathers = {}});
     producers_.push_back(producer);
     return OkStatus();
   }
@@ -50,6 +54,7 @@ class Graph::Builder {
       Node node;
       node.name = spec.name;
       node.many = spec.many;
+      node.demultiply = spec.demultiply;
       graph_.nodes_.push_back(std::move(node));
       for (const PortSpec& port : spec.outputs) {
         const auto tensor = static_cast<uint32_t>(graph_.tensors_.size());
@@ -60,7 +65,7 @@ class Graph::Builder {
     return OkStatus();
   }
 
-  Status Connect(const std::vector<std::string>& outputs, const std::vector<NodeSpec>& specs) {
+  Status Connect(const std::vector<PortSpec>& outputs, const std::vector<NodeSpec>& specs) {
     for (uint32_t index = 0; index < specs.size(); ++index) {
       for (const PortSpec& port : specs[index].inputs) {
         auto tensor = by_name_.find(port.tensor);
@@ -72,10 +77,13 @@ class Graph::Builder {
         graph_.tensors_[tensor->second].consumers.push_back(index);
       }
     }
-    for (const std::string& output : outputs) {
-      auto tensor = by_name_.find(output);
-      if (tensor == by_name_.end()) return Invalid("output '" + output + "' is not made by any step");
+    for (const PortSpec& output : outputs) {
+      auto tensor = by_name_.find(output.tensor);
+      if (tensor == by_name_.end()) {
+        return Invalid("output '" + output.tensor + "' is not made by any step");
+      }
       graph_.outputs_.push_back(tensor->second);
+      graph_.output_names_.push_back(output.name);
     }
     return OkStatus();
   }
@@ -131,7 +139,8 @@ class Graph::Builder {
   }
 
   std::string OpenerName(uint32_t scope) const {
-    return "step " + graph_.nodes_[graph_.scopes_[scope].opener].name;
+    const uint32_t opener = graph_.scopes_[scope].opener;
+    return opener == kRequest ? "the request" : "step " + graph_.nodes_[opener].name;
   }
 
   Status JoinError(const std::string& who, uint32_t a, uint32_t b) const {
@@ -140,9 +149,22 @@ class Graph::Builder {
                    "defined");
   }
 
-  Status AssignScopes() {
-    graph_.scopes_.push_back({.nodes = {}});
+  uint32_t OpenScope(uint32_t parent, uint32_t opener) {
+    const uint32_t depth = graph_.scopes_[parent].depth + 1;
+    graph_.scopes_.push_back(
+        {.parent = parent, .depth = depth, .opener = opener, .nodes = {}, .collections = {}});
+    return static_cast<uint32_t>(graph_.scopes_.size() - 1);
+  }
+
+  Status AssignScopes(const GraphSpec& spec) {
+    graph_.scopes_.push_back({.nodes = {}, .collections = {}});
+    if (spec.demultiply != kWhole) {
+      graph_.input_scope_ = OpenScope(kRoot, kRequest);
+      for (uint32_t input : graph_.inputs_) graph_.tensors_[input].scope = graph_.input_scope_;
+    }
     for (uint32_t index : order_) {
+      const uint32_t gather_from = spec.nodes[index].gather_from;
+      if (gather_from != kNone) BRAID_RETURN_IF_ERROR(GatherInputs(index, gather_from));
       Node& node = graph_.nodes_[index];
       for (const Port& port : node.inputs) {
         const uint32_t with = graph_.tensors_[port.tensor].scope;
@@ -153,23 +175,76 @@ class Graph::Builder {
       Scope& scope = graph_.scopes_[node.scope];
       node.place = static_cast<uint32_t>(scope.nodes.size());
       scope.nodes.push_back(index);
-      if (node.many) {
-        node.opens = static_cast<uint32_t>(graph_.scopes_.size());
-        graph_.scopes_.push_back(
-            {.parent = node.scope, .depth = scope.depth + 1, .opener = index, .nodes = {}});
-      }
+      if (node.many || node.demultiply != kWhole) node.opens = OpenScope(node.scope, index);
       for (const Port& port : node.outputs) {
-        graph_.tensors_[port.tensor].scope = node.many ? node.opens : node.scope;
+        graph_.tensors_[port.tensor].scope = node.opens != kNone ? node.opens : node.scope;
       }
     }
+    return OkStatus();
+  }
+
+  // Whether the flows of a scope are all known at once.
+  bool Countable(uint32_t scope) const {
+    const uint32_t opener = graph_.scopes_[scope].opener;
+    return opener == kRequest || (opener != kNone && graph_.nodes_[opener].demultiply != kWhole);
+  }
+
+  Status GatherInputs(uint32_t index, uint32_t from) {
+    const uint32_t inner = from == kRequest ? graph_.input_scope_ : graph_.nodes_[from].opens;
+    for (Port& port : graph_.nodes_[index].inputs) {
+      const uint32_t scope = graph_.tensors_[port.tensor].scope;
+      if (inner == kNone || scope != inner || !Countable(inner)) {
+        return Invalid("step " + graph_.nodes_[index].name + " gathers its input '" + port.name +
+                       "' where that is not a piece");
+      }
+      auto& before = graph_.tensors_[port.tensor].consumers;
+      before.erase(std::find(before.begin(), before.end(), index));
+      port.tensor = Gathered(port.tensor, graph_.scopes_[inner].parent);
+      graph_.tensors_[port.tensor].consumers.push_back(index);
+    }
+    return OkStatus();
+  }
+
+  // The tensor in scope `to` that is made of `tensor`.
+  uint32_t Gathered(uint32_t tensor, uint32_t to) {
+    const auto made = static_cast<uint32_t>(graph_.tensors_.size());
+    auto [it, added] = gathered_.emplace(std::pair(tensor, to), made);
+    if (!added) return it->second;
+    const auto index = static_cast<uint32_t>(graph_.gathers_.size());
+    Gather gather{.from = tensor, .to = made, .places = {}};
+    uint32_t inner = graph_.tensors_[tensor].scope;
+    while (inner != to) {
+      Scope& outer = graph_.scopes_[graph_.scopes_[inner].parent];
+      gather.places.push_back(static_cast<uint32_t>(outer.collections.size()));
+      outer.collections.push_back({.gather = index, .inner = inner});
+      inner = graph_.scopes_[inner].parent;
+    }
+    std::reverse(gather.places.begin(), gather.places.end());
+    graph_.gathers_.push_back(std::move(gather));
+    graph_.tensors_[tensor].gathers.push_back(index);
+    std::string name = graph_.tensors_[tensor].name;
+    graph_.tensors_.push_back({.name = std::move(name), .scope = to, .consumers = {}, .gathers = {}});
+    producers_.push_back(kNone);
+    return made;
+  }
+
+  Status AssignOutputs(bool gather) {
     uint32_t deepest = kRoot;
-    for (uint32_t output : graph_.outputs_) {
-      const uint32_t with = graph_.tensors_[output].scope;
+    for (uint32_t& output : graph_.outputs_) {
+      uint32_t with = graph_.tensors_[output].scope;
+      if (gather) {
+        for (uint32_t scope = with; scope != kRoot; scope = graph_.scopes_[scope].parent) {
+          if (!Countable(scope)) {
+            return Invalid("the response cannot gather the responses of " + OpenerName(scope));
+          }
+        }
+        if (with != kRoot) output = Gathered(output, kRoot);
+        continue;
+      }
       const uint32_t deeper = Deeper(deepest, with);
       if (deeper == kNone) return JoinError("the response", deepest, with);
       deepest = deeper;
     }
-    for (Tensor& tensor : graph_.tensors_) tensor.place = graph_.scopes_[tensor.scope].tensors++;
     return OkStatus();
   }
 
@@ -187,14 +262,19 @@ class Graph::Builder {
 
   Graph graph_;
   std::unordered_map<std::string, uint32_t> by_name_;
-  std::vector<uint32_t> producers_;  // of tensors; kNone for inputs of the graph
-  std::vector<uint32_t> order_;      // of nodes, producers first
+  std::vector<uint32_t> producers_;                             // of tensors; kNone for inputs of the graph
+  std::vector<uint32_t> order_;                                 // of nodes, producers first
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> gathered_;  // by tensor and scope
 };
+
+Result<std::shared_ptr<const Graph>> Graph::Build(const GraphSpec& spec) { return Builder().Build(spec); }
 
 Result<std::shared_ptr<const Graph>> Graph::Build(const std::vector<std::string>& inputs,
                                                   const std::vector<std::string>& outputs,
                                                   const std::vector<NodeSpec>& nodes) {
-  return Builder().Build(inputs, outputs, nodes);
+  GraphSpec spec{.inputs = inputs, .outputs = {}, .nodes = nodes};
+  for (const std::string& output : outputs) spec.outputs.push_back({output, output, false});
+  return Build(spec);
 }
 
 bool Graph::Within(uint32_t scope, uint32_t around) const {

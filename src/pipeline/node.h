@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "serving/cancellation.h"
 #include "serving/request.h"
+#include "tensor/buffer.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -36,6 +37,8 @@ class NodeSession {
   // Starts a run; never blocks. Called by one thread of the session at a time, while `request`, for which the
   // session runs, has not ended.
   virtual void Run(const InferenceRequest& request, std::unique_ptr<NodeRun> run) = 0;
+  // Memory for inputs that the node reads without a further copy; null where any does.
+  virtual BufferAllocator* input_allocator() { return nullptr; }
 };
 
 // Shared by all sessions; any thread.

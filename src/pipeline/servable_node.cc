@@ -63,6 +63,8 @@ class ServableNodeSession final : public NodeSession {
     servable.Infer(std::move(step));
   }
 
+  BufferAllocator* input_allocator() override { return &servable_->get().input_allocator(); }
+
  private:
   const std::unique_ptr<ServableHandle> servable_;
   const std::vector<std::string>& outputs_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pipeline/pieces.h"
 
 namespace braid {
 namespace {
@@ -27,11 +28,20 @@ struct Outgoing {
   bool complete = false;
 };
 
-// One flow: a scope at work for one answer of its opener; the root's for the request itself.
+// What a flow collects of the flows within it.
+struct Collected {
+  std::vector<Pieces> parts;  // by number of the flow
+  uint32_t missing = 0;
+};
+
+// One flow: a scope at work for one answer of its opener, or for one piece of it; the root's for the request
+// itself.
 struct Flow {
   Flow* parent = nullptr;
   std::list<Flow>::iterator self;  // in parent->flows; unset for the root
   uint32_t scope = Graph::kRoot;
+  uint32_t number = 0;               // of the piece
+  std::vector<Collected> collected;  // by place of the collection
   std::vector<Slot> slots;           // by place of the tensor
   std::vector<uint32_t> missing;     // inputs that are unknown yet, by place of the node
   std::vector<bool> blocked;         // a node that lacks an input which it needs
@@ -67,9 +77,12 @@ class RunningSession final : public Session {
 
   // One thing to do, decided under mutex_ and done without it.
   struct Action {
-    enum class Kind : unsigned char { kRun, kRespond, kFail };
+    enum class Kind : unsigned char { kRun, kGather, kRespond, kFail };
     Kind kind = Kind::kRun;
-    uint32_t node = 0;
+    uint32_t node = Graph::kNone;
+    uint32_t gather = 0;
+    Flow* flow = nullptr;  // to which the gathered tensor goes; of use while the session has not ended
+    Pieces pieces = {};
     std::unique_ptr<NodeRun> run = {};
     std::optional<std::vector<Tensor>> outputs = {};
     bool final = false;
@@ -91,10 +104,17 @@ class RunningSession final : public Session {
     std::deque<Flow*> waiting;
   };
 
+  void SetInputsLocked(Flow& root, std::vector<Tensor>& inputs);
   void OnAnswer(Run& run, Result<std::optional<std::vector<Tensor>>>& outputs, bool final);
   void TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs);
   void EndRunLocked(Run& run);
 
+  void CutLocked(Flow& flow, uint32_t scope, const std::string& who, int32_t demultiply,
+                 std::vector<Tensor>& tensors, const std::vector<Graph::Port>& ports);
+  void FailMissingLocked(uint32_t node, const std::string& output);
+  void CollectLocked(Flow& inner, uint32_t gather, Pieces pieces);
+  bool OfUse(const Graph::Gather& gather) const;
+  std::string GatherName(const Graph::Gather& gather) const;
   void OpenLocked(Flow& flow, Flow* parent, uint32_t scope);
   void SetLocked(Flow& flow, uint32_t tensor, std::optional<Tensor> value);
   void TellLocked(Flow& flow, uint32_t node, const Graph::Tensor& tensor, bool absent);
@@ -115,10 +135,11 @@ class RunningSession final : public Session {
   void ReleaseLocked(Flow& flow);
   void RespondLocked(Flow& flow);
   void FlushLocked();
-  void FailLocked(Status status);
+  void FailLocked(Status status, uint32_t node = Graph::kNone);
 
   void Perform();
   void Do(Action& action);
+  void DoGather(Action& action);
   // Whether responses wait for what happens in flows of this scope.
   bool Responds(uint32_t scope) const { return graph_->Within(response_scope_, scope); }
   // Whether flows within the one that has a tensor may ask for it at any time.
@@ -194,6 +215,15 @@ void RunningSession::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionCl
     outgoing_.emplace_back();
     root.at = outgoing_.begin();
     OpenLocked(root, nullptr, Graph::kRoot);
+    SetInputsLocked(root, inputs);
+    ReleaseLocked(root);
+    if (!ended_) AdvanceLocked();
+  }
+  Perform();
+}
+
+void RunningSession::SetInputsLocked(Flow& root, std::vector<Tensor>& inputs) {
+  if (graph_->demultiply() == Graph::kWhole) {
     for (uint32_t tensor : graph_->inputs()) {
       const std::string& name = graph_->tensors()[tensor].name;
       auto given =
@@ -201,10 +231,13 @@ void RunningSession::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionCl
       SetLocked(root, tensor, given == inputs.end() ? std::nullopt : std::optional(std::move(*given)));
       if (given != inputs.end()) inputs.erase(given);
     }
-    ReleaseLocked(root);
-    AdvanceLocked();
+    return;
   }
-  Perform();
+  std::vector<Graph::Port> ports;
+  for (uint32_t tensor : graph_->inputs()) {
+    ports.push_back({.name = graph_->tensors()[tensor].name, .tensor = tensor});
+  }
+  CutLocked(root, graph_->input_scope(), "request", graph_->demultiply(), inputs, ports);
 }
 
 void RunningSession::Cancel() {
@@ -231,15 +264,17 @@ void RunningSession::Abort(Status status) {
   Perform();
 }
 
-void RunningSession::FailLocked(Status status) {
+void RunningSession::FailLocked(Status status, uint32_t node) {
   ended_ = true;
-  // What was decided to be run is not run; responses that were ready before the fault still leave.
+  // What was decided to be run or made is not; responses that were ready before the fault still leave.
   std::deque<Action> actions = std::exchange(actions_, {});
   for (Action& action : actions) {
-    (action.kind == Action::Kind::kRun ? garbage_.actions : actions_).push_back(std::move(action));
+    (action.kind == Action::Kind::kRespond ? actions_ : garbage_.actions).push_back(std::move(action));
   }
-  actions_.push_back(
-      {.kind = Action::Kind::kFail, .status = std::move(status), .cancelled = std::exchange(running_, {})});
+  actions_.push_back({.kind = Action::Kind::kFail,
+                      .node = node,
+                      .status = std::move(status),
+                      .cancelled = std::exchange(running_, {})});
   garbage_.flows.splice(garbage_.flows.end(), root_);
 }
 
@@ -252,7 +287,7 @@ void RunningSession::OnAnswer(Run& run, Result<std::optional<std::vector<Tensor>
     if (cancelled_) {
       FailLocked(CancelledError("Request cancelled"));
     } else if (!outputs.ok()) {
-      FailLocked(outputs.status());
+      FailLocked(outputs.status(), run.node);
     } else {
       if (outputs->has_value()) TakeAnswerLocked(run, **outputs);
       if (final && !ended_) EndRunLocked(run);
@@ -273,7 +308,11 @@ void RunningSession::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
       return;
     }
     flow.answered[node.place] = true;
-    SetOutputsLocked(flow, run.node, outputs);
+    if (node.demultiply != Graph::kWhole) {
+      CutLocked(flow, node.opens, node.name, node.demultiply, outputs, node.outputs);
+    } else {
+      SetOutputsLocked(flow, run.node, outputs);
+    }
     return;
   }
   if (flows_ >= kMostFlows) {
@@ -295,7 +334,11 @@ void RunningSession::EndRunLocked(Run& run) {
   const Graph::Node& node = graph_->nodes()[run.node];
   Flow& flow = *run.flow;
   running_.erase(run.running);
-  if (!node.many && !flow.answered[node.place]) SetNoOutputsLocked(flow, run.node);
+  if (!node.many && !flow.answered[node.place]) {
+    std::vector<Tensor> none;
+    TakeAnswerLocked(run, none);
+    if (ended_) return;
+  }
   if (options_.max_runs_per_node > 0) {
     Limit& limit = limits_[run.node];
     --limit.running;
@@ -308,6 +351,106 @@ void RunningSession::EndRunLocked(Run& run) {
   if (!ended_) EndNodeLocked(flow, run.node);
 }
 
+// ---- pieces ----
+
+// Opens a flow of `scope` for each piece of `tensors`.
+void RunningSession::CutLocked(Flow& flow, uint32_t scope, const std::string& who, int32_t demultiply,
+                               std::vector<Tensor>& tensors, const std::vector<Graph::Port>& ports) {
+  std::vector<const Tensor*> whole;
+  whole.reserve(ports.size());
+  for (const Graph::Port& port : ports) {
+    auto made = std::find_if(tensors.begin(), tensors.end(),
+                             [&](const Tensor& tensor) { return tensor.name == port.name; });
+    if (made == tensors.end()) {
+      FailMissingLocked(graph_->scopes()[scope].opener, port.name);
+      return;
+    }
+    whole.push_back(&*made);
+  }
+  auto counted = CountPieces(who, whole, demultiply);
+  if (!counted.ok()) {
+    const uint32_t opener = graph_->scopes()[scope].opener;
+    FailLocked(counted.status(), opener == Graph::kRequest ? Graph::kNone : opener);
+    return;
+  }
+  const uint32_t count = *counted;
+  if (count > kMostFlows - std::min(flows_, kMostFlows)) {
+    FailLocked(UnavailableError("more than " + std::to_string(kMostFlows) + " pieces of " + who +
+                                " and of demultiplexers before it wait for the nodes after them"));
+    return;
+  }
+  const auto& collections = graph_->scopes()[flow.scope].collections;
+  for (size_t i = 0; i < collections.size(); ++i) {
+    if (collections[i].inner != scope) continue;
+    flow.collected[i].parts.resize(count);
+    flow.collected[i].missing = count;
+  }
+  flows_ += count;
+  flow.open += count;
+  for (uint32_t number = 0; number < count && !ended_; ++number) {
+    Flow& inner = flow.flows.emplace_back();
+    inner.self = std::prev(flow.flows.end());
+    inner.number = number;
+    OpenLocked(inner, &flow, scope);
+    for (size_t i = 0; i < ports.size() && !ended_; ++i) {
+      SetLocked(inner, ports[i].tensor, Piece(*whole[i], number, count));
+    }
+    ReleaseLocked(inner);
+  }
+}
+
+// A demultiplexer without one of its outputs cannot go on, whatever the client thinks of it.
+void RunningSession::FailMissingLocked(uint32_t node, const std::string& output) {
+  Status status = node == Graph::kRequest ? OkStatus() : client_->MissingOutput(node, output);
+  if (status.ok()) status = InternalError(std::string(kDeadlockText));
+  FailLocked(std::move(status), node == Graph::kRequest ? Graph::kNone : node);
+}
+
+// Takes what the flow with number `number` knows; goes outwards as far as collections are complete.
+void RunningSession::CollectLocked(Flow& inner, uint32_t gather, Pieces pieces) {
+  const Graph::Gather& plan = graph_->gathers()[gather];
+  const uint32_t to = graph_->tensors()[plan.to].scope;
+  const uint32_t to_depth = graph_->scopes()[to].depth;
+  for (Flow* from = &inner;; from = from->parent) {
+    Flow& flow = *from->parent;
+    Collected& collected = flow.collected[plan.places[graph_->scopes()[flow.scope].depth - to_depth]];
+    collected.parts[from->number] = std::move(pieces);
+    if (--collected.missing > 0) return;
+    auto joined = Join(GatherName(plan), std::exchange(collected.parts, {}));
+    if (!joined.ok()) {
+      FailLocked(joined.status());
+      return;
+    }
+    pieces = std::move(*joined);
+    if (flow.scope != to) continue;
+    ++flow.open;
+    actions_.push_back(
+        {.kind = Action::Kind::kGather, .gather = gather, .flow = &flow, .pieces = std::move(pieces)});
+    return;
+  }
+}
+
+bool RunningSession::OfUse(const Graph::Gather& gather) const {
+  if (!graph_->tensors()[gather.to].consumers.empty()) return true;
+  return std::any_of(wanted_.begin(), wanted_.end(),
+                     [&](uint32_t output) { return graph_->outputs()[output] == gather.to; });
+}
+
+// "node 'a', input 'x'", or "output 'y'".
+std::string RunningSession::GatherName(const Graph::Gather& gather) const {
+  const auto& consumers = graph_->tensors()[gather.to].consumers;
+  if (!consumers.empty()) {
+    const Graph::Node& node = graph_->nodes()[consumers.front()];
+    for (const Graph::Port& port : node.inputs) {
+      if (port.tensor == gather.to) return node.name + ", input '" + port.name + "'";
+    }
+  }
+  for (uint32_t output : wanted_) {
+    if (graph_->outputs()[output] == gather.to) return "output '" + graph_->output_names()[output] + "'";
+  }
+  return graph_->tensors()[gather.from].name;
+}
+
 // ---- flows and their tensors ----
 
 void RunningSession::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
@@ -318,6 +461,7 @@ void RunningSession::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
   flow.missing.resize(plan.nodes.size());
   flow.blocked.resize(plan.nodes.size());
   flow.answered.resize(plan.nodes.size());
+  flow.collected.resize(plan.collections.size());
   flow.open = static_cast<uint32_t>(plan.nodes.size()) + 1;
   // Of what lies around it, it knows what is known there; the rest it will be told.
   auto look = [&](uint32_t tensor, bool optional, uint32_t& missing) {
@@ -364,7 +508,19 @@ void RunningSession::SetLocked(Flow& flow, uint32_t tensor, std::optional<Tensor
   BRAID_CHECK(slot.state == SlotState::kUnknown);
   slot.takers += plan.near_consumers;
   slot.state = value ? SlotState::kSet : SlotState::kAbsent;
-  if (value) slot.tensor = std::move(*value);
+  const bool kept = slot.takers > 0 || Kept(tensor);
+  for (uint32_t gather : plan.gathers) {
+    if (!OfUse(graph_->gathers()[gather])) continue;
+    if (!value) {
+      FailLocked(InternalError(std::string(kDeadlockText)));
+      return;
+    }
+    Pieces piece;
+    piece.tensors.push_back(*value);
+    CollectLocked(flow, gather, std::move(piece));
+    if (ended_) return;
+  }
+  if (value && kept) slot.tensor = std::move(*value);
   for (uint32_t node : plan.consumers) TellLocked(flow, node, plan, !value);
   for (uint32_t output : wanted_) {
     if (graph_->outputs()[output] != tensor || ended_) continue;
@@ -396,9 +552,17 @@ void RunningSession::SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Ten
   for (const Graph::Port& port : graph_->nodes()[node].outputs) {
     auto made = std::find_if(outputs.begin(), outputs.end(),
                              [&](const Tensor& output) { return output.name == port.name; });
-    SetLocked(flow, port.tensor, made == outputs.end() ? std::nullopt : std::optional(std::move(*made)));
+    if (made == outputs.end()) {
+      if (Status status = client_->MissingOutput(node, port.name); !status.ok()) {
+        FailLocked(std::move(status), node);
+        return;
+      }
+      SetLocked(flow, port.tensor, std::nullopt);
+    } else {
+      SetLocked(flow, port.tensor, std::move(*made));
+      outputs.erase(made);
+    }
     if (ended_) return;
-    if (made != outputs.end()) outputs.erase(made);
   }
 }
 
@@ -464,8 +628,8 @@ void RunningSession::LaunchLocked(Flow& flow, uint32_t node) {
 // A node that lacks an input makes nothing, and so do those after it.
 void RunningSession::SkipLocked(Flow& flow, uint32_t node) {
   const Graph::Node& plan = graph_->nodes()[node];
-  if (plan.many) {
-    if (Responds(plan.opens)) {
+  if (plan.many || plan.demultiply != Graph::kWhole) {
+    if (Responds(plan.opens) || plan.demultiply != Graph::kWhole) {
       FailLocked(InternalError(std::string(kDeadlockText)));
       return;
     }
@@ -507,7 +671,7 @@ void RunningSession::RespondLocked(Flow& flow) {
   outputs.reserve(wanted_.size());
   for (uint32_t output : wanted_) {
     const uint32_t tensor = graph_->outputs()[output];
-    outputs.push_back(TakeLocked(flow, tensor, graph_->tensors()[tensor].name));
+    outputs.push_back(TakeLocked(flow, tensor, graph_->output_names()[output]));
   }
   flow.at->outputs = std::move(outputs);
   flow.at->complete = true;
@@ -535,7 +699,7 @@ void RunningSession::Perform() {
     garbage.flows.splice(garbage.flows.end(), garbage_.flows);
     std::swap(garbage.actions, garbage_.actions);
     if (performing_ || actions_.empty()) break;
-    if (cancelled_ && !ended_ && actions_.front().kind == Action::Kind::kRun) {
+    if (cancelled_ && !ended_ && actions_.front().kind != Action::Kind::kRespond) {
       FailLocked(CancelledError("Request cancelled"));
       continue;
     }
@@ -557,6 +721,9 @@ void RunningSession::Do(Action& action) {
     case Action::Kind::kRun:
       nodes_[action.node]->Run(client_->request(), std::move(action.run));
       return;
+    case Action::Kind::kGather:
+      DoGather(action);
+      return;
     case Action::Kind::kRespond: {
       // The client may go in the call.
       const std::unique_ptr<SessionClient> last = action.final ? std::move(client_) : nullptr;
@@ -565,11 +732,29 @@ void RunningSession::Do(Action& action) {
     }
     case Action::Kind::kFail: {
       const std::unique_ptr<SessionClient> last = std::move(client_);
-      last->Fail(std::move(action.status));
+      last->Fail(std::move(action.status), action.node);
       for (const auto& cancellation : action.cancelled) cancellation->Cancel();
       return;
     }
   }
+}
+
+// Copies without the lock; meanwhile what else was decided waits.
+void RunningSession::DoGather(Action& action) {
+  const Graph::Gather& gather = graph_->gathers()[action.gather];
+  const auto& consumers = graph_->tensors()[gather.to].consumers;
+  HeapAllocator heap;
+  BufferAllocator* memory = consumers.empty() ? nullptr : nodes_[consumers.front()]->input_allocator();
+  auto stacked = Stack(GatherName(gather), std::move(action.pieces), memory != nullptr ? *memory : heap);
+  std::lock_guard lock(mutex_);
+  if (ended_) return;
+  if (!stacked.ok()) {
+    FailLocked(stacked.status());
+    return;
+  }
+  SetLocked(*action.flow, gather.to, std::move(*stacked));
+  ReleaseLocked(*action.flow);
+  if (!ended_) AdvanceLocked();
 }
 
 }  // namespace

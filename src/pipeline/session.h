@@ -3,7 +3,8 @@
 // A node runs as soon as its inputs are there, branches beside each other. Tensors go on by their handles; a
 // tensor's last taker gets the session's own share in it. Where a node answers many times, each answer is a
 // flow of its own through what lies behind the node (see graph.h), and the responses leave in the order of
-// those answers.
+// those answers. A demultiplexer's answer is cut into pieces, each of which is a flow too, and what their
+// flows make is stacked where the graph gathers it.
 //
 // A session has no thread: it goes on wherever an answer arrives. Whatever it does (runs, responses, the end)
 // is done by one thread at a time, in the order in which it was decided, without its lock; others leave their
@@ -38,8 +39,15 @@ class SessionClient {
   // One response; nothing when the session only ends. With `final` it has ended and the client is not touched
   // again.
   virtual void Respond(std::optional<std::vector<Tensor>> outputs, bool final) = 0;
-  // The session has ended with an error.
-  virtual void Fail(Status status) = 0;
+  // The session has ended with an error: of the node at this place, or its own (Graph::kNone).
+  virtual void Fail(Status status, uint32_t node) = 0;
+  // What to end with when a node has answered without one of the outputs that the graph knows; OK goes on,
+  // and nodes that need it do not run. Called on any thread with a lock of the session held: it only makes up
+  // the text.
+  virtual Status MissingOutput(uint32_t node, const std::string& output) const {
+    static_cast<void>(node), static_cast<void>(output);
+    return OkStatus();
+  }
 };
 
 struct SessionOptions {
@@ -49,8 +57,8 @@ struct SessionOptions {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // Answers of nodes that answer many times and whose flows have not ended; the session ends with UNAVAILABLE
-  // when there are more.
+  // Answers of nodes that answer many times, and pieces, whose flows have not ended; the session ends with
+  // UNAVAILABLE when there are more.
   static constexpr size_t kMostFlows = 65536;
 
   // `nodes` are those of the graph. `wanted` are places among graph->outputs().
@@ -61,8 +69,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Begins; the session may have ended when this returns. Inputs that the graph does not know are dropped.
   // Called once. Errors that the session itself finds: UNAVAILABLE for too many flows, CANCELLED, INTERNAL
-  // for a node that answers twice without being made for it, and INTERNAL with kDeadlockText when an output
-  // cannot be made.
+  // for a node that answers twice without being made for it, INTERNAL with kDeadlockText when an output
+  // cannot be made, and those of pieces.h.
   virtual void Start(std::vector<Tensor> inputs, std::unique_ptr<SessionClient> client) = 0;
 
   // Cancels what runs. The session ends as soon as one of its nodes says something; a client that is gone

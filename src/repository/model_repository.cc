@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "config/guess_backend.h"
 #include "config/model_config.h"
 #include "repository/dependencies.h"
+#include "repository/drains.h"
 #include "repository/model_folders.h"
 #include "repository/parallel.h"
 #include "repository/version_loader.h"
@@ -31,15 +31,7 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 constexpr size_t kMaxVersionFiles = 100000;
-constexpr int64_t kMillisecondNs = 1000000;
-constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
-// How soon a thread that waits for requests to leave sees that the server exits.
-constexpr int64_t kDrainSliceNs = 100 * kMillisecondNs;
-// The part of the time to shut down that is kept for user code to finalize in, at most; requests get the
-// rest.
-constexpr int64_t kFinalizeNs = 5 * kSecondNs;
-// How long a stop may go on after its deadline before the caller of Shutdown() no longer waits for it.
-constexpr int64_t kStopGraceNs = 2 * kSecondNs;
+constexpr int64_t kSecondNs = 1000000000;
 // Of the folders with the files of load requests.
 constexpr std::string_view kFilesPrefix = "braid-files-";
 
@@ -71,13 +63,14 @@ class ModelRepository::Impl {
         catalog_(catalog),
         log_(log),
         folders_(options_.model_repositories),
+        drains_(options_.exit_timeout_seconds),
         loader_(options_, std::move(backends), std::move(factory),
                 [this, ensembles = std::move(ensembles)](ServableInfo info) {
                   return ensembles(std::move(info),
                                    [this](const std::string& model) { return WhyMissing(model); });
                 }) {}
 
-  ~Impl() { BRAID_CHECK(!poller_.joinable() && drains_.empty()); }
+  ~Impl() { BRAID_CHECK(!poller_.joinable()); }
 
   Status Start();
   Status Shutdown(int64_t deadline_ns);
@@ -170,13 +163,10 @@ class ModelRepository::Impl {
   Status Apply(const LoadRequest& request, Plan& plan, const Dependencies& uses);
   Result<std::shared_ptr<Servable>> BuildVersion(const ModelSource& source, int64_t version,
                                                  const Dependencies& uses);
-  void Discard(Servable& servable);
 
   Status UnloadModel(const std::string& name);
   void StartDrain(std::shared_ptr<Servable> servable, uint64_t ticket);
-  void Drain(Servable& servable, uint64_t ticket);
-  int64_t StopDeadline() const;
-  void ReapDrains();
+  void EndDrain(const std::string& name, int64_t version, uint64_t ticket);
   void ForgetIfGoneLocked(const std::string& name);
   void UpdateKnown(const std::map<std::string, int>& names);
   void PollLoop();
@@ -188,6 +178,7 @@ class ModelRepository::Impl {
   Catalog& catalog_;
   Logger& log_;
   const ModelFolders folders_;
+  Drains drains_;
   const VersionLoader loader_;
 
   mutable std::mutex mutex_;
@@ -197,11 +188,6 @@ class ModelRepository::Impl {
   int activities_ = 0;
   std::map<std::string, Model> models_;
   uint64_t last_ticket_ = 0;
-  // When the server exits: until when requests may run, and until when all has ended.
-  int64_t drain_deadline_ns_ = std::numeric_limits<int64_t>::max();
-  int64_t shutdown_deadline_ns_ = std::numeric_limits<int64_t>::max();
-  std::map<uint64_t, std::thread> drains_;  // by ticket
-  std::vector<std::thread> ended_drains_;
   std::thread poller_;
 };
 
@@ -285,26 +271,13 @@ bool ModelRepository::Impl::WaitLocked(std::unique_lock<std::mutex>& lock, int64
 }
 
 Status ModelRepository::Impl::Shutdown(int64_t deadline_ns) {
-  const int64_t left_ns = std::max(deadline_ns - SteadyNowNs(), int64_t{0});
-  const int64_t drain_deadline_ns = deadline_ns - std::min(kFinalizeNs, left_ns / 4);
   {
     std::lock_guard lock(mutex_);
     phase_ = Phase::kExiting;
-    drain_deadline_ns_ = drain_deadline_ns;
-    shutdown_deadline_ns_ = deadline_ns;
     changed_.notify_all();
   }
   loader_.BeginShutdown();
-  // A model that answers may be waiting for another, so none closes before all are at rest.
-  const auto all = catalog_.All();
-  auto at_rest = [&all] {
-    return std::all_of(all.begin(), all.end(),
-                       [](const auto& servable) { return servable->gate().inside() == 0; });
-  };
-  while (!at_rest() && SteadyNowNs() < drain_deadline_ns) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(5));  // gates tell nobody while they are open
-  }
+  drains_.BeginShutdown(catalog_, deadline_ns);
 
   std::vector<std::string> names;
   {
@@ -313,9 +286,12 @@ Status ModelRepository::Impl::Shutdown(int64_t deadline_ns) {
   }
   for (const std::string& name : names) (void)UnloadModel(name);
 
+  const int64_t end_ns = deadline_ns + Drains::kStopGraceNs;
   std::unique_lock lock(mutex_);
-  const bool idle =
-      WaitLocked(lock, deadline_ns + kStopGraceNs, [this] { return activities_ == 0 && drains_.empty(); });
+  bool idle = WaitLocked(lock, end_ns, [this] { return activities_ == 0; });
+  lock.unlock();
+  idle = idle && drains_.WaitUntilEmpty(end_ns);
+  lock.lock();
   if (!idle) {
     std::string held_up;
     for (const auto& [name, model] : models_) {
@@ -327,7 +303,7 @@ Status ModelRepository::Impl::Shutdown(int64_t deadline_ns) {
   std::thread poller = std::move(poller_);
   lock.unlock();
   if (poller.joinable()) poller.join();
-  ReapDrains();
+  drains_.Reap();
   return OkStatus();
 }
 
@@ -470,7 +446,7 @@ Result<std::map<std::string, Status>> ModelRepository::Impl::LoadTogether(
     });
   }
   RefreshEnsembles();
-  ReapDrains();
+  drains_.Reap();
   return loaded;
 }
 
@@ -767,12 +743,6 @@ Result<std::shared_ptr<Servable>> ModelRepository::Impl::BuildVersion(const Mode
   }
 }
 
-// Stops a servable that nobody has seen.
-void ModelRepository::Impl::Discard(Servable& servable) {
-  servable.gate().Close();
-  servable.Stop(StopDeadline());
-}
-
 Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan, const Dependencies& uses) {
   const std::string& name = request.model_name;
   std::vector<int64_t> to_build;
@@ -844,7 +814,7 @@ Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan, cons
 
   if (exiting || !faults.empty()) {
     for (auto& result : built) {
-      if (result->ok()) Discard(***result);
+      if (result->ok()) drains_.Discard(***result);
     }
     BRAID_LOG_INFO(log_, "failed to load '{}'", name);
     if (faults.empty()) return UnavailableError("Server exiting");
@@ -880,7 +850,7 @@ Status ModelRepository::Impl::Unload(const std::string& name, bool unload_depend
   for (const std::string& used : names) {
     if (status.ok()) status = UnloadModel(used);
   }
-  ReapDrains();
+  drains_.Reap();
   return status;
 }
 
@@ -909,46 +879,14 @@ Status ModelRepository::Impl::UnloadModel(const std::string& name) {
   return OkStatus();
 }
 
-int64_t ModelRepository::Impl::StopDeadline() const {
-  const int64_t usual_ns = SteadyNowNs() + std::max(options_.exit_timeout_seconds, 0) * kSecondNs;
-  std::lock_guard lock(mutex_);
-  return std::min(usual_ns, shutdown_deadline_ns_);
-}
-
-// Closes the servable to new requests at once, and stops it on a thread of its own when the last one has
-// left. One thread each: every one may have to wait for another request, and there are no more of them than
-// models with processes of their own.
 void ModelRepository::Impl::StartDrain(std::shared_ptr<Servable> servable, uint64_t ticket) {
-  servable->gate().Close();
-  try {
-    std::lock_guard lock(mutex_);
-    const uint64_t id = ++last_ticket_;
-    drains_.emplace(id, StartThread("brd-drain", [this, servable, ticket, id] {
-                      Drain(*servable, ticket);
-                      std::lock_guard relock(mutex_);
-                      auto self = drains_.find(id);
-                      ended_drains_.push_back(std::move(self->second));
-                      drains_.erase(self);
-                      changed_.notify_all();
-                    }));
-  } catch (const std::system_error&) {
-    Drain(*servable, ticket);  // no thread is to be had; the caller waits
-  }
+  const ServableInfo& info = servable->info();
+  drains_.Start(servable, [this, name = info.name, version = info.version, ticket] {
+    EndDrain(name, version, ticket);
+  });
 }
 
-void ModelRepository::Impl::Drain(Servable& servable, uint64_t ticket) {
-  const std::string& name = servable.info().name;
-  const int64_t version = servable.info().version;
-  for (;;) {
-    int64_t end_ns = 0;
-    {
-      std::lock_guard lock(mutex_);
-      end_ns = drain_deadline_ns_;
-    }
-    const int64_t now_ns = SteadyNowNs();
-    if (servable.gate().WaitUntilEmpty(std::min(now_ns + kDrainSliceNs, end_ns)) || now_ns >= end_ns) break;
-  }
-  servable.Stop(StopDeadline());
+void ModelRepository::Impl::EndDrain(const std::string& name, int64_t version, uint64_t ticket) {
   BRAID_LOG_INFO(log_, "successfully unloaded '{}' version {}", name, version);
   std::lock_guard lock(mutex_);
   auto it = models_.find(name);
@@ -959,15 +897,6 @@ void ModelRepository::Impl::Drain(Servable& servable, uint64_t ticket) {
   it->second.draining.erase(draining);
   catalog_.SetState(name, version, VersionState::kUnavailable, "unloaded");
   ForgetIfGoneLocked(name);
-}
-
-void ModelRepository::Impl::ReapDrains() {
-  std::vector<std::thread> ended;
-  {
-    std::lock_guard lock(mutex_);
-    ended.swap(ended_drains_);
-  }
-  for (std::thread& thread : ended) thread.join();
 }
 
 // ---- the public face ----

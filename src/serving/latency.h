@@ -15,7 +15,7 @@ struct LatencyOptions {
   // Quantiles with their errors, e.g. {0.99, 0.001}; empty: no summaries.
   std::vector<std::pair<double, double>> quantiles;
   // The upper bounds of the histograms of the ovms_* metrics, in microseconds, ascending; empty: none.
-  std::vector<double> ovms_bounds_us;
+  std::vector<double> ovms_bounds_us = {};
 };
 
 struct LatencyHistogram {

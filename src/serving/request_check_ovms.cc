@@ -127,14 +127,6 @@ Status CheckBytes(const Tensor& input) {
                             input.name));
 }
 
-Status CheckCount(const ServableInfo& info, const InferenceRequest& request) {
-  const auto required = static_cast<size_t>(std::count_if(
-      info.inputs.begin(), info.inputs.end(), [](const TensorSpec& spec) { return !spec.optional; }));
-  if (request.inputs.size() >= required && request.inputs.size() <= info.inputs.size()) return OkStatus();
-  return OvmsError(OvmsCode::kInvalidNoOfInputs, "Expected: " + std::to_string(required) +
-                                                     "; Actual: " + std::to_string(request.inputs.size()));
-}
-
 // Clients name tensors in the order of the metadata as a rule, so the search begins there.
 const Tensor* FindTensor(const InferenceRequest& request, std::string_view name, size_t hint) {
   if (hint < request.inputs.size() && request.inputs[hint].name == name) return &request.inputs[hint];
@@ -158,7 +150,7 @@ Status UnexpectedInput(const ServableInfo& info, const InferenceRequest& request
 }
 
 Status CheckInputs(const ServableInfo& info, const InferenceRequest& request, bool with_bytes) {
-  BRAID_RETURN_IF_ERROR(CheckCount(info, request));
+  BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, request.inputs.size()));
   size_t found = 0;
   for (size_t i = 0; i < info.inputs.size(); ++i) {
     const TensorSpec& spec = info.inputs[i];
@@ -231,6 +223,14 @@ Status OvmsValueCountError(int64_t expected, uint64_t actual, std::string_view i
 Status OvmsPrecisionError(const TensorSpec& spec, std::string_view actual, ApiProtocol protocol) {
   return Mismatch(OvmsCode::kInvalidPrecision, std::string(PrecisionName(spec.type, protocol)),
                   std::string(actual), spec.name);
+}
+
+Status CheckOvmsInputCount(const ServableInfo& info, size_t count) {
+  const auto required = static_cast<size_t>(std::count_if(
+      info.inputs.begin(), info.inputs.end(), [](const TensorSpec& spec) { return !spec.optional; }));
+  if (count >= required && count <= info.inputs.size()) return OkStatus();
+  return OvmsError(OvmsCode::kInvalidNoOfInputs,
+                   "Expected: " + std::to_string(required) + "; Actual: " + std::to_string(count));
 }
 
 Status CheckOvmsTensors(const ServableInfo& info, const InferenceRequest& request) {

@@ -13,6 +13,9 @@ namespace braid {
 // All of CheckRequest() for Dialect::kOvms. Encoded images are decoded before.
 Status CheckOvmsRequest(const ServableInfo& info, InferenceRequest& request);
 
+// The first of these: how many inputs there are.
+Status CheckOvmsInputCount(const ServableInfo& info, size_t count);
+
 // What of it does not look at the tensors' bytes nor at requested outputs: number, names, types and shapes of
 // inputs. For protocols that find a fault in the bytes themselves, and report one of these first. BYTES for
 // an input that can be an encoded image pass.

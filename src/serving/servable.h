@@ -71,10 +71,14 @@ struct ServableInfo {
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
   int instance_count = 1;
+  // How many of its executions the device runs beside each other; 0: not known.
+  int stream_count = 0;
   // The normalised configuration; null where the origin has none. Shared with the backend that runs it.
   std::shared_ptr<const inference::ModelConfig> config;
   // What each instance runs before the version is ready.
   std::vector<WarmupSample> warmup;
+  // Its batch size or shapes follow the requests ("auto" in a config.json).
+  bool automatic_shape = false;
   // Extra labels on the metrics of this model.
   std::vector<std::pair<std::string, std::string>> metric_tags;
 

@@ -69,6 +69,8 @@ size_t HttpResponse::size() const {
 HttpResponse ErrorResponse(unsigned status, std::string_view text) {
   HttpResponse response;
   response.status = status;
+  // There is no place for a text in such a response.
+  if (status == 204) return response;
   response.content_type = kJsonType;
   response.body = "{\"error\":";
   AppendJsonString(response.body, text);
@@ -113,7 +115,8 @@ unsigned HttpStatusOf(StatusCode code) {
 }
 
 unsigned HttpStatusOf(const Status& status) {
-  return status.http_status() != 0 ? static_cast<unsigned>(status.http_status()) : HttpStatusOf(status.code());
+  return status.http_status() != 0 ? static_cast<unsigned>(status.http_status())
+                                   : HttpStatusOf(status.code());
 }
 
 std::string_view HttpReason(unsigned status) {

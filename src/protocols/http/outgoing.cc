@@ -45,8 +45,11 @@ void AppendResponseHead(std::string& out, const HttpResponse& response, std::str
 
 void Outgoing::Set(HttpResponse response, bool close, bool omit_body) {
   head_.clear();
-  std::string length = "Content-Length: ";
-  AppendNumber(length, response.size());
+  std::string length;
+  if (response.status != 204) {
+    length = "Content-Length: ";
+    AppendNumber(length, response.size());
+  }
   AppendResponseHead(head_, response, length, close);
   if (!omit_body) {
     body_ = std::move(response.body);

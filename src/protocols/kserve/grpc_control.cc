@@ -6,6 +6,7 @@
 #include "model_config.pb.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_statistics.h"
+#include "protocols/kserve/ovms_dialect.h"
 #include "protocols/kserve/tracing.h"
 
 namespace braid {
@@ -59,7 +60,7 @@ Status GrpcControl::CheckServing() const {
 
 Result<std::unique_ptr<ServableHandle>> GrpcControl::Find(const std::string& name,
                                                           const std::string& version) const {
-  BRAID_ASSIGN_OR_RETURN(const int64_t number, ParseModelVersion(version));
+  BRAID_ASSIGN_OR_RETURN(const int64_t number, ParseModelVersion(version, context_.catalog.dialect()));
   return CatalogReader(context_.catalog).Find(name, number);
 }
 
@@ -70,7 +71,7 @@ Status GrpcControl::ServerLive(const inference::ServerLiveRequest&, inference::S
 
 void GrpcControl::ServerReady(const inference::ServerReadyRequest&,
                               Done<inference::ServerReadyResponse> done) {
-  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
+  CheckServerReady(context_, [done = std::move(done)](bool ready) {
     inference::ServerReadyResponse response;
     response.set_ready(ready);
     done(std::move(response));
@@ -79,9 +80,13 @@ void GrpcControl::ServerReady(const inference::ServerReadyRequest&,
 
 void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
                              Done<inference::ModelReadyResponse> done) {
-  const auto version = ParseModelVersion(request.version());
+  const auto version = ParseModelVersion(request.version(), context_.catalog.dialect());
   if (!version.ok()) {
     done(version.status());
+    return;
+  }
+  if (context_.catalog.dialect() == Dialect::kOvms && !IsRegistered(context_.catalog, request.name())) {
+    done(context_.catalog.WhyNotFound(request.name(), *version));
     return;
   }
   const auto answer = [done = std::move(done)](const Readiness& readiness) {
@@ -90,9 +95,10 @@ void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
     done(std::move(response));
   };
   // Clients ask this to learn when a model has come or gone: one that is not there is not ready, which is no
-  // error.
+  // error. OpenVINO Model Server makes one of names that it does not know.
   auto handle = CatalogReader(context_.catalog).Find(request.name(), *version);
   if (handle.ok()) {
+    CountCall((*handle)->get(), ApiInterface::kGrpc, ApiMethod::kModelReady, true);
     (*handle)->get().CheckReadiness(answer);
   } else {
     answer({false, ""});
@@ -114,7 +120,7 @@ void GrpcControl::HealthCheck(const grpc::health::v1::HealthCheckRequest& reques
     done(NotFoundError("unknown service '" + request.service() + "'"));
     return;
   }
-  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
+  CheckServerReady(context_, [done = std::move(done)](bool ready) {
     Response response;
     response.set_status(ready ? Response::SERVING : Response::NOT_SERVING);
     done(std::move(response));
@@ -132,6 +138,7 @@ Status GrpcControl::ModelMetadata(const inference::ModelMetadataRequest& request
   response.set_platform(info.platform);
   WriteTensors(info.inputs, *response.mutable_inputs());
   WriteTensors(info.outputs, *response.mutable_outputs());
+  CountCall(handle->get(), ApiInterface::kGrpc, ApiMethod::kModelMetadata, true);
   return OkStatus();
 }
 
@@ -140,6 +147,7 @@ Status GrpcControl::ModelConfig(const inference::ModelConfigRequest& request,
   BRAID_RETURN_IF_ERROR(CheckServing());
   BRAID_ASSIGN_OR_RETURN(auto handle, Find(request.name(), request.version()));
   const ServableInfo& info = handle->get().info();
+  if (info.dialect == Dialect::kOvms) return NoModelConfig(info);
   if (info.config == nullptr) return UnsupportedError("model '" + info.name + "' has no model configuration");
   *response.mutable_config() = *info.config;
   return OkStatus();
@@ -148,7 +156,8 @@ Status GrpcControl::ModelConfig(const inference::ModelConfigRequest& request,
 Status GrpcControl::ModelStatistics(const inference::ModelStatisticsRequest& request,
                                     inference::ModelStatisticsResponse& response) {
   BRAID_RETURN_IF_ERROR(CheckServing());
-  BRAID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+  BRAID_ASSIGN_OR_RETURN(const int64_t version,
+                         ParseModelVersion(request.version(), context_.catalog.dialect()));
   std::vector<std::shared_ptr<Servable>> servables;
   if (request.name().empty()) {
     servables = context_.catalog.All();

@@ -4,6 +4,7 @@
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_response_writer.h"
 #include "protocols/kserve/grpc_status.h"
+#include "protocols/kserve/ovms_dialect.h"
 #include "protocols/kserve/tracing.h"
 
 namespace braid {
@@ -56,6 +57,7 @@ void GrpcInferCall::Handle() {
   queue().ForgetMessage();
   message().Clear();
   if (!status.ok()) {
+    if (request->api) request->servable->get().api_counters().Count(*request->api, false);
     FinishWithError(status);
     return;
   }
@@ -70,10 +72,16 @@ Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
   queue().Spread(message());
   GrpcQueue::Scratch& scratch = queue().scratch();
   BRAID_RETURN_IF_ERROR(ParseInferRequest(scratch.segments, scratch.parsed));
-  BRAID_ASSIGN_OR_RETURN(request->model_version, ParseModelVersion(scratch.parsed.model_version));
-  BRAID_ASSIGN_OR_RETURN(request->servable,
-                         queue().catalog().Find(scratch.parsed.model_name, request->model_version));
+  const Catalog& catalog = queue().state().context.catalog;
+  BRAID_ASSIGN_OR_RETURN(request->model_version,
+                         ParseModelVersion(scratch.parsed.model_version, catalog.dialect()));
+  auto found = queue().catalog().Find(scratch.parsed.model_name, request->model_version);
+  if (!found.ok()) return InferNotFound(catalog, scratch.parsed.model_name, found.status());
+  request->servable = std::move(*found);
   Servable& servable = request->servable->get();
+  if (servable.info().dialect == Dialect::kOvms) {
+    request->api = ApiCall{ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInfer};
+  }
   if (servable.info().decoupled) {
     return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");
   }

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "protocols/kserve/grpc_request_ovms.h"
+#include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
@@ -112,33 +114,6 @@ Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
   return wish;
 }
 
-std::optional<ContentsField> FieldFor(DataType type) {
-  switch (type) {
-    case DataType::kBool:
-      return ContentsField::kBool;
-    case DataType::kInt8:
-    case DataType::kInt16:
-    case DataType::kInt32:
-      return ContentsField::kInt;
-    case DataType::kInt64:
-      return ContentsField::kInt64;
-    case DataType::kUint8:
-    case DataType::kUint16:
-    case DataType::kUint32:
-      return ContentsField::kUint;
-    case DataType::kUint64:
-      return ContentsField::kUint64;
-    case DataType::kFp32:
-      return ContentsField::kFp32;
-    case DataType::kFp64:
-      return ContentsField::kFp64;
-    case DataType::kBytes:
-      return ContentsField::kBytes;
-    default:
-      return std::nullopt;  // the 16-bit floats travel raw only
-  }
-}
-
 DataType WidestType(ContentsField field) {
   switch (field) {
     case ContentsField::kBool:
@@ -172,7 +147,8 @@ struct InputSource {
 };
 
 // Raw contents stand in the order of the inputs, without those that lie in regions; `next_raw` is the next.
-Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataType type,
+// An input without data is an empty one in Dialect::kOvms.
+Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataType type, Dialect dialect,
                                const ClientSharedMemory& client_memory, size_t& next_raw) {
   const ParsedInput& input = parsed.inputs[index];
   InputSource source;
@@ -197,7 +173,7 @@ Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataTy
       return source;
     }
   } else if (input.contents.present()) {
-    const std::optional<ContentsField> expected = FieldFor(type);
+    const std::optional<ContentsField> expected = ContentsFieldFor(type);
     for (int i = 1; i <= kContentsFieldCount; ++i) {
       const auto field = static_cast<ContentsField>(i);
       if (input.contents.count(field) > 0 && expected != field) {
@@ -213,6 +189,7 @@ Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataTy
     source.size = ContentsRawSize(input.contents, source.field, source.element_size);
     return source;
   }
+  if (dialect == Dialect::kOvms) return source;
   return InvalidArgumentError("unable to find data for input tensor '" + input.name + "' for model '" +
                               parsed.model_name + "' in request.");
 }
@@ -231,6 +208,9 @@ size_t Aligned(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1)
 
 Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servable,
                   const ClientSharedMemory& client_memory, InferenceRequest& request) {
+  if (servable.info().dialect == Dialect::kOvms) {
+    BRAID_RETURN_IF_ERROR(CheckOvmsContents(servable.info(), parsed));
+  }
   BufferAllocator& allocator = servable.input_allocator();
   boost::container::small_vector<InputSource, 8> sources;
   size_t shared = 0;
@@ -242,7 +222,8 @@ Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servab
     ParsedInput& input = parsed.inputs[i];
     const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
     if (!type) return InvalidArgumentError("invalid datatype for input " + input.name);
-    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(), FindSource(parsed, i, *type, client_memory, next_raw));
+    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(),
+                           FindSource(parsed, i, *type, servable.info().dialect, client_memory, next_raw));
     if (too_many && sources.back().part.region) sources.back().size = 0;
     if (sources.back().size <= kSharedAllocation) shared += Aligned(sources.back().size);
     Tensor& tensor = request.inputs.emplace_back();
@@ -306,12 +287,13 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
 
 }  // namespace
 
-Result<int64_t> ParseModelVersion(std::string_view text) {
+Result<int64_t> ParseModelVersion(std::string_view text, Dialect dialect) {
   if (text.empty()) return -1;
   int64_t version = 0;
   const bool digits = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (!digits || error != std::errc() || end != text.data() + text.size()) {
+    if (dialect == Dialect::kOvms) return OvmsError(OvmsCode::kModelVersionInvalidFormat);
     return InvalidArgumentError("failed to get model version from specified version string '" +
                                 std::string(text) +
                                 "' (details: not a number), version should be an integral value > 0");

@@ -35,8 +35,9 @@ struct AnswerOptions {
   std::vector<SharedOutput> shared_outputs;
 };
 
-// -1 for an empty text. Errors: INVALID_ARGUMENT when `text` is not a number, or out of range.
-Result<int64_t> ParseModelVersion(std::string_view text);
+// -1 for an empty text. Errors: INVALID_ARGUMENT when `text` is not a number, or out of range, as the dialect
+// words it.
+Result<int64_t> ParseModelVersion(std::string_view text, Dialect dialect = Dialect::kTriton);
 
 // Fills `request` (all but model_version, sink, servable and cancellation) and `answer`; moves out of
 // `parsed`. The bytes of all inputs are copied once, from the message or from `client_memory`, into memory of

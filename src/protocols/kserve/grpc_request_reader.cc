@@ -238,6 +238,33 @@ Status ParseInferRequest(WireSegments segments, ParsedRequest& request) {
   return RequestParser(segments, request).Parse();
 }
 
+std::optional<ContentsField> ContentsFieldFor(DataType type) {
+  switch (type) {
+    case DataType::kBool:
+      return ContentsField::kBool;
+    case DataType::kInt8:
+    case DataType::kInt16:
+    case DataType::kInt32:
+      return ContentsField::kInt;
+    case DataType::kInt64:
+      return ContentsField::kInt64;
+    case DataType::kUint8:
+    case DataType::kUint16:
+    case DataType::kUint32:
+      return ContentsField::kUint;
+    case DataType::kUint64:
+      return ContentsField::kUint64;
+    case DataType::kFp32:
+      return ContentsField::kFp32;
+    case DataType::kFp64:
+      return ContentsField::kFp64;
+    case DataType::kBytes:
+      return ContentsField::kBytes;
+    default:
+      return std::nullopt;  // the 16-bit floats travel raw only
+  }
+}
+
 size_t ContentsRawSize(const ParsedContents& contents, ContentsField field, size_t element_size) {
   // No overflow: every element took at least a byte of a message of less than 2 GiB.
   const uint64_t count = contents.count(field);

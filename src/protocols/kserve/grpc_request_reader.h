@@ -9,6 +9,7 @@
 #include <array>
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,6 +17,7 @@
 
 #include "base/status.h"
 #include "protocols/kserve/grpc_wire_reader.h"
+#include "tensor/data_type.h"
 #include "tensor/shape.h"
 
 namespace braid {
@@ -40,6 +42,8 @@ const WireParameter* FindParameter(const WireParameters& parameters, std::string
 // The fields of InferTensorContents.
 enum class ContentsField : uint8_t { kBool = 1, kInt, kInt64, kUint, kUint64, kFp32, kFp64, kBytes };
 inline constexpr int kContentsFieldCount = 8;
+// The one that holds values of this type; nothing for types that travel raw only.
+std::optional<ContentsField> ContentsFieldFor(DataType type);
 
 // Typed contents: where they lie and how much there is of each kind.
 struct ParsedContents {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_status.h"
+#include "protocols/kserve/ovms_dialect.h"
 #include "protocols/kserve/tracing.h"
 
 namespace braid {
@@ -165,6 +166,7 @@ void GrpcStreamCall::HandleMessage() {
   queue_.ForgetMessage();
   message_.Clear();
   if (!status.ok()) {
+    if (request->api) request->servable->get().api_counters().Count(*request->api, false);
     Refuse(status, sink->answer.request_id);
     return;
   }
@@ -197,10 +199,16 @@ Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
   sink.answer.request_id = scratch.parsed.id;
   BRAID_RETURN_IF_ERROR(parsed);
   BRAID_RETURN_IF_ERROR(queue_.state().CheckServing());
-  BRAID_ASSIGN_OR_RETURN(request.model_version, ParseModelVersion(scratch.parsed.model_version));
-  BRAID_ASSIGN_OR_RETURN(request.servable,
-                         queue_.catalog().Find(scratch.parsed.model_name, request.model_version));
+  const Catalog& catalog = queue_.state().context.catalog;
+  BRAID_ASSIGN_OR_RETURN(request.model_version,
+                         ParseModelVersion(scratch.parsed.model_version, catalog.dialect()));
+  auto found = queue_.catalog().Find(scratch.parsed.model_name, request.model_version);
+  if (!found.ok()) return InferNotFound(catalog, scratch.parsed.model_name, found.status());
+  request.servable = std::move(*found);
   Servable& servable = request.servable->get();
+  if (servable.info().dialect == Dialect::kOvms) {
+    request.api = ApiCall{ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
+  }
   BRAID_RETURN_IF_ERROR(BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded_,
                                               *queue_.state().context.client_memory, request, sink.answer));
   sink.decoupled = servable.info().decoupled;

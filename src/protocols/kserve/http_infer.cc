@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/clock.h"
+#include "protocols/kserve/ovms_dialect.h"
 #include "protocols/kserve/tracing.h"
 
 namespace braid {
@@ -40,18 +41,22 @@ Status RangeError(uint64_t size, std::string_view text) {
 
 }  // namespace
 
-Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange) {
+Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange, Dialect dialect) {
   const auto text = FindHeader(exchange.head(), "Inference-Header-Content-Length");
   if (!text) return std::optional<uint64_t>();
   int64_t size = 0;
   const char* end = text->data() + text->size();
   auto [rest, error] = std::from_chars(text->data(), end, size);
   if (error != std::errc() || rest != end) {
+    if (dialect == Dialect::kOvms) return OvmsError(OvmsCode::kRestHeaderLengthInvalid);
     return InvalidArgumentError("Unable to parse Inference-Header-Content-Length, got: " +
                                 std::string(*text));
   }
   const auto body_size = exchange.body_size();
   if (size < 0 || (body_size && static_cast<uint64_t>(size) > *body_size)) {
+    if (dialect == Dialect::kOvms) {
+      return OvmsError(size < 0 ? OvmsCode::kRestHeaderLengthInvalid : OvmsCode::kRestHeaderLengthExceeded);
+    }
     return RangeError(body_size.value_or(0), *text);
   }
   return std::optional<uint64_t>(static_cast<uint64_t>(size));
@@ -68,10 +73,15 @@ size_t InferCall::front_bytes() const {
 Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
   const HttpInferTarget target{setup_.servable->get().info(), setup_.servable->get().input_allocator(),
                                setup_.max_input_bytes, setup_.client_memory};
+  const bool ovms = target.info.dialect == Dialect::kOvms;
   if (setup_.json_size && front.size() < *setup_.json_size) {
+    if (ovms) return OvmsError(OvmsCode::kRestHeaderLengthExceeded);
     return RangeError(front.size(), std::to_string(*setup_.json_size));
   }
-  if (front.empty()) return ReadRawInferRequest(rest, target);
+  if (front.empty()) {
+    if (ovms && !setup_.json_size) return OvmsError(OvmsCode::kJsonInvalid, "The document is empty.");
+    return ReadRawInferRequest(rest, target);
+  }
   if (front.size() <= kMaxKeptParserBytes) {
     return ReadInferRequest(front, rest, setup_.json_size.has_value(), target, *setup_.parser);
   }
@@ -82,7 +92,10 @@ Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
 std::optional<HttpResponse> InferCall::OnFront(std::string_view front, size_t rest,
                                                std::vector<std::span<std::byte>>& destinations) {
   auto read = Read(front, rest);
-  if (!read.ok()) return ErrorResponse(read.status());
+  if (!read.ok()) {
+    CountCall(setup_.servable->get(), ApiInterface::kRest, ApiMethod::kModelInfer, false);
+    return ErrorResponse(read.status());
+  }
   destinations = std::move(read->destinations);
   format_ = std::move(read->format);
   request_ = std::move(read->request);
@@ -101,6 +114,9 @@ void InferCall::OnBody() {
   request->sink = this;
   self_ = shared_from_this();
   Servable& servable = setup_.servable->get();
+  if (servable.info().dialect == Dialect::kOvms) {
+    request->api = ApiCall{ApiProtocol::kKServe, ApiInterface::kRest, ApiMethod::kModelInfer};
+  }
   request->servable = std::move(setup_.servable);
   if (received_ns_ != 0) {
     StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), received_ns_);

@@ -42,8 +42,9 @@ class InferCall final : public HttpCall, public ResponseSink, public std::enable
   explicit InferCall(Setup setup);
 
   // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is
-  // known.
-  static Result<std::optional<uint64_t>> JsonSize(const HttpExchange& exchange);
+  // known; in the words of the dialect.
+  static Result<std::optional<uint64_t>> JsonSize(const HttpExchange& exchange,
+                                                  Dialect dialect = Dialect::kTriton);
 
   size_t front_bytes() const override;
   std::optional<HttpResponse> OnFront(std::string_view front, size_t rest,

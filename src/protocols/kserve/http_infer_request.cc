@@ -1,12 +1,14 @@
 #include "protocols/kserve/http_infer_request.h"
 
 #include <boost/container/small_vector.hpp>
-#include <cstring>
 #include <limits>
 
+#include "protocols/kserve/http_infer_ovms.h"
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_json_data.h"
 #include "protocols/kserve/http_parameters.h"
+#include "protocols/kserve/ovms_dialect.h"
+#include "serving/request_check_ovms.h"
 
 namespace braid {
 namespace {
@@ -28,7 +30,9 @@ Status MissingMember(std::string_view name) {
 
 // One input between its JSON and its memory.
 struct PlannedInput {
+  // kNone: there are no bytes, or not as many values as the shape says.
   enum class Source : unsigned char { kNone, kJson, kBinary, kRegion } source = Source::kNone;
+  bool has_data = false;
   element data;
   RegionPart part;  // of kRegion
   size_t bytes = 0;
@@ -39,22 +43,30 @@ class RequestReader {
  public:
   RequestReader(std::string_view json, size_t binary_bytes, bool has_binary_header,
                 const HttpInferTarget& target)
-      : json_(json), binary_left_(binary_bytes), has_binary_header_(has_binary_header), target_(target) {
+      : json_(json),
+        binary_left_(binary_bytes),
+        has_binary_header_(has_binary_header),
+        target_(target),
+        ovms_(target.info.dialect == Dialect::kOvms) {
     out_.request = std::make_unique<InferenceRequest>();
     out_.format.batching = target.info.max_batch_size > 0;
+    out_.format.dialect = target.info.dialect;
   }
 
   Result<HttpInferRequest> Read(element root) {
-    BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("request", root, kMaxJsonKeys));
+    const auto request = JsonObject("request", root, kMaxJsonKeys);
+    if (!request.ok()) return Worded(OvmsCode::kRestBodyNotAnObject, request.status());
     element inputs;
     element outputs;
     bool has_inputs = false;
     bool has_outputs = false;
-    for (auto field : object) {
+    for (auto field : *request) {
       if (field.key == "id") {
-        BRAID_ASSIGN_OR_RETURN(out_.request->id, JsonString("id", field.value));
+        const auto id = JsonString("id", field.value);
+        if (!id.ok()) return Worded(OvmsCode::kRestCouldNotParseParameters, id.status());
+        out_.request->id = *id;
       } else if (field.key == "parameters") {
-        BRAID_RETURN_IF_ERROR(ReadParameters(field.value));
+        BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseParameters, ReadParameters(field.value)));
       } else if (field.key == "inputs") {
         inputs = field.value;
         has_inputs = true;
@@ -63,15 +75,22 @@ class RequestReader {
         has_outputs = true;
       }
     }
-    if (!has_inputs) return MissingMember("inputs");
+    if (!has_inputs) return ovms_ ? OvmsError(OvmsCode::kRestNoInputsFound) : MissingMember("inputs");
     // The outputs' defaults come from the parameters, wherever those stand.
-    if (has_outputs) BRAID_RETURN_IF_ERROR(ReadOutputs(outputs));
-    BRAID_RETURN_IF_ERROR(ReadInputs(inputs));
-    BRAID_RETURN_IF_ERROR(FillInputs());
+    if (has_outputs) {
+      BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseOutput, ReadOutputs(outputs)));
+    }
+    BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, ReadInputs(inputs)));
+    BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, FillInputs()));
     return std::move(out_);
   }
 
  private:
+  // A fault of a part of the document in the words of the servable's dialect.
+  Status Worded(OvmsCode code, Status status) const {
+    return ovms_ ? AsOvmsError(code, std::move(status)) : status;
+  }
+
   Status ReadParameters(element value) {
     BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("parameters", value, kMaxJsonKeys));
     for (auto field : object) {
@@ -134,15 +153,19 @@ class RequestReader {
 
   Status ReadInputs(element value) {
     BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("inputs", value, kMaxJsonTensors));
+    only_input_ = array.size() == 1;
     for (element item : array) BRAID_RETURN_IF_ERROR(ReadInput(item));
-    if (binary_left_ > 0) {
-      return InvalidArgumentError("unexpected additional input data for model '" + target_.info.name + "'");
-    }
-    return OkStatus();
+    if (binary_left_ == 0) return OkStatus();
+    const std::string text = "unexpected additional input data for model '" + target_.info.name + "'";
+    if (!ovms_) return InvalidArgumentError(text);
+    // A wrong shape is the likely cause.
+    BRAID_RETURN_IF_ERROR(CheckOvmsTensors(target_.info, *out_.request));
+    return OvmsError(OvmsCode::kInvalidContentSize, text);
   }
 
   Status ReadInput(element item) {
-    BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("inputs", item, kMaxJsonKeys));
+    const auto object = JsonObject("inputs", item, kMaxJsonKeys);
+    if (!object.ok()) return Worded(OvmsCode::kRestInputsNotAnObject, object.status());
     Tensor tensor;
     PlannedInput plan;
     std::optional<std::string_view> datatype;
@@ -151,7 +174,7 @@ class RequestReader {
     bool has_shape = false;
     bool has_data = false;
     RegionWish wish;
-    for (auto field : object) {
+    for (auto field : *object) {
       if (field.key == "name") {
         BRAID_ASSIGN_OR_RETURN(tensor.name, JsonString("name", field.value));
         has_name = true;
@@ -167,7 +190,9 @@ class RequestReader {
         BRAID_ASSIGN_OR_RETURN(auto parameters, JsonObject("parameters", field.value, kMaxJsonKeys));
         for (auto parameter : parameters) {
           if (parameter.key == "binary_data_size") {
-            BRAID_ASSIGN_OR_RETURN(binary_size, JsonUnsigned("binary_data_size", parameter.value));
+            const auto size = JsonUnsigned("binary_data_size", parameter.value);
+            if (!size.ok()) return Worded(OvmsCode::kRestBinaryDataSizeInvalid, size.status());
+            binary_size = *size;
           } else {
             BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
           }
@@ -178,11 +203,18 @@ class RequestReader {
     if (!has_shape) return MissingMember("shape");
     if (!datatype) return MissingMember("datatype");
     const auto type = DataTypeFromWireName(*datatype);
-    if (!type) return InvalidArgumentError("invalid datatype for input " + tensor.name);
+    if (!type) {
+      return Worded(OvmsCode::kRestUnsupportedPrecision,
+                    InvalidArgumentError("invalid datatype for input " + tensor.name));
+    }
     tensor.type = *type;
+    plan.has_data = has_data;
 
+    if (ovms_ && !has_data && !binary_size && !wish.region) {
+      BRAID_ASSIGN_OR_RETURN(binary_size, ImpliedBinarySize(tensor, binary_left_, only_input_));
+    }
     const int sources = int{has_data} + int{binary_size.has_value()} + int{wish.region.has_value()};
-    if (sources != 1) {
+    if (sources != 1 && !(ovms_ && sources == 0)) {
       std::string text =
           "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
           "'shared_memory_region' in 'parameters'. But ";
@@ -195,7 +227,7 @@ class RequestReader {
         text += has_data && binary_size ? "'binary_data_size'" : "'shared_memory_region'";
         text += " are set";
       }
-      return InvalidArgumentError(std::move(text));
+      return Worded(OvmsCode::kRestContentsFieldNotEmpty, InvalidArgumentError(std::move(text)));
     }
     if (wish.region) {
       plan.source = PlannedInput::Source::kRegion;
@@ -204,15 +236,22 @@ class RequestReader {
     } else if (binary_size) {
       plan.source = PlannedInput::Source::kBinary;
       BRAID_RETURN_IF_ERROR(PlanBinary(tensor.name, *binary_size, plan));
-    } else {
+    } else if (has_data) {
       plan.source = PlannedInput::Source::kJson;
-      BRAID_RETURN_IF_ERROR(PlanJson(tensor, plan));
+      Status planned = PlanJson(tensor, plan);
+      if (ovms_ && planned == JsonCountError(JsonForm::kNested)) {
+        plan.source = PlannedInput::Source::kNone;
+        plan.bytes = 0;
+      } else if (!planned.ok()) {
+        return planned;
+      }
     }
     if (!wish.region && plan.bytes > target_.max_input_bytes) {
       return InvalidArgumentError("byte size " + std::to_string(plan.bytes) + " of input '" + tensor.name +
                                   "' exceeds the maximum allowed input size of " +
                                   std::to_string(target_.max_input_bytes) +
-                                  " bytes. Use --http-max-input-size to increase the limit.");
+                                  " bytes. Use --http-max-input-size to increase the limit.")
+          .WithHttpStatus(400);
     }
     out_.request->inputs.push_back(std::move(tensor));
     plans_.push_back(std::move(plan));
@@ -253,7 +292,12 @@ class RequestReader {
   }
 
   Status PlanBinary(const std::string& name, uint64_t size, PlannedInput& plan) {
-    if (!has_binary_header_) {
+    if (ovms_ && size > binary_left_) {
+      return OvmsError(OvmsCode::kRestBinaryBufferExceeded,
+                       "Expected: " + std::to_string(size) +
+                           " bytes; Actual: " + std::to_string(binary_left_) + " bytes; input name: " + name);
+    }
+    if (!has_binary_header_ && !ovms_) {
       return InvalidArgumentError(
           "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when "
           "passing inputs in "
@@ -271,9 +315,11 @@ class RequestReader {
 
   Status PlanJson(const Tensor& tensor, PlannedInput& plan) {
     if (tensor.type == DataType::kFp16 || tensor.type == DataType::kBf16) {
-      return InvalidArgumentError(
-          "receiving " + std::string(WireName(tensor.type)) +
-          " data via JSON is not supported. Please use the binary data format for input " + tensor.name);
+      return Worded(
+          OvmsCode::kRestUnsupportedPrecision,
+          InvalidArgumentError(
+              "receiving " + std::string(WireName(tensor.type)) +
+              " data via JSON is not supported. Please use the binary data format for input " + tensor.name));
     }
     const auto count = ElementCount(tensor.shape);
     if (!count) {
@@ -283,8 +329,7 @@ class RequestReader {
     }
     plan.elements = static_cast<size_t>(*count);
     // Each value takes a character at least, so no memory is taken for what cannot be there.
-    if (plan.elements > json_.size())
-      return JsonDataError(JsonForm::kNested, "Shape does not match true shape of 'data' field");
+    if (plan.elements > json_.size()) return JsonCountError(JsonForm::kNested);
     if (tensor.type == DataType::kBytes)
       return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &plan.bytes);
     const auto bytes = ByteSize(tensor.type, tensor.shape);
@@ -299,6 +344,9 @@ class RequestReader {
 
   // Takes memory for all inputs, writes those that came as JSON, and names the places of the others.
   Status FillInputs() {
+    for (size_t i = 0; ovms_ && i < plans_.size(); ++i) {
+      if (plans_[i].source == PlannedInput::Source::kNone) BRAID_RETURN_IF_ERROR(CheckValues(i));
+    }
     // Refused by the checks that follow; too much could be copied before.
     if (out_.request->inputs.size() > target_.info.inputs.size()) {
       for (PlannedInput& plan : plans_) {
@@ -329,18 +377,27 @@ class RequestReader {
             plan.part.region->Read(plan.part.offset, {tensor.data.mutable_data(), tensor.data.size()}));
       } else if (plan.source == PlannedInput::Source::kBinary) {
         out_.destinations.emplace_back(tensor.data.mutable_data(), tensor.data.size());
-      } else {
-        BRAID_RETURN_IF_ERROR(FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,
-                                           tensor.data.mutable_data()));
+      } else if (plan.source == PlannedInput::Source::kJson) {
+        const Status filled = FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,
+                                           tensor.data.mutable_data());
+        if (ovms_ && filled == JsonCountError(JsonForm::kNested)) return CheckValues(i);
+        BRAID_RETURN_IF_ERROR(filled);
       }
     }
     return OkStatus();
+  }
+
+  Status CheckValues(size_t i) const {
+    return CheckJsonValueCount(target_.info, *out_.request, i,
+                               plans_[i].has_data ? &plans_[i].data : nullptr);
   }
 
   const std::string_view json_;
   size_t binary_left_;
   const bool has_binary_header_;
   const HttpInferTarget& target_;
+  const bool ovms_;
+  bool only_input_ = false;
   HttpInferRequest out_;
   boost::container::small_vector<PlannedInput, 8> plans_;
 };
@@ -349,65 +406,10 @@ class RequestReader {
 
 Result<HttpInferRequest> ReadInferRequest(std::string_view json, size_t binary_bytes, bool has_binary_header,
                                           const HttpInferTarget& target, simdjson::dom::parser& parser) {
-  BRAID_ASSIGN_OR_RETURN(element root, ParseJson(parser, json));
-  return RequestReader(json, binary_bytes, has_binary_header, target).Read(root);
-}
-
-Result<HttpInferRequest> ReadRawInferRequest(size_t bytes, const HttpInferTarget& target) {
-  const ServableInfo& info = target.info;
-  if (info.inputs.size() != 1) {
-    return InvalidArgumentError("Raw request must only have 1 input (found 1) to be deduced but got " +
-                                std::to_string(info.inputs.size()) + " inputs in '" + info.name +
-                                "' model configuration");
-  }
-  const TensorSpec& spec = info.inputs.front();
-  const bool batching = info.max_batch_size > 0;
-  HttpInferRequest out;
-  out.request = std::make_unique<InferenceRequest>();
-  out.format.binary_default = true;
-  out.format.batching = batching;
-
-  Tensor tensor;
-  tensor.name = spec.name;
-  tensor.type = spec.type;
-  tensor.shape = spec.shape;
-  if (batching && !tensor.shape.empty()) tensor.shape[0] = 1;
-  int64_t* variable = nullptr;
-  int64_t fixed = 1;
-  for (int64_t& dim : tensor.shape) {
-    if (dim >= 0) {
-      if (__builtin_mul_overflow(fixed, dim, &fixed)) fixed = 0;
-    } else if (variable == nullptr) {
-      variable = &dim;
-    } else {
-      return InvalidArgumentError(
-          "The shape of the raw input '" + spec.name +
-          "' can not be deduced because there are more than one variable-sized dimension");
-    }
-  }
-  if (spec.type == DataType::kBytes) {
-    if (fixed != 1) {
-      return InvalidArgumentError("For BYTE datatype raw input '" + spec.name +
-                                  "', the model must have input shape [1]");
-    }
-    if (bytes > std::numeric_limits<uint32_t>::max()) {
-      return InvalidArgumentError("raw input '" + spec.name + "' is longer than a string can be");
-    }
-    if (variable != nullptr) *variable = 1;
-    const auto length = static_cast<uint32_t>(bytes);
-    BRAID_ASSIGN_OR_RETURN(tensor.data, target.allocator.Allocate(sizeof(length) + bytes));
-    std::memcpy(tensor.data.mutable_data(), &length, sizeof(length));
-    out.destinations.emplace_back(tensor.data.mutable_data() + sizeof(length), bytes);
-  } else {
-    const size_t element_size = ElementSize(spec.type);
-    if (variable != nullptr) {
-      *variable = fixed > 0 && element_size > 0 ? static_cast<int64_t>(bytes / element_size) / fixed : 0;
-    }
-    BRAID_ASSIGN_OR_RETURN(tensor.data, target.allocator.Allocate(bytes));
-    out.destinations.emplace_back(tensor.data.mutable_data(), bytes);
-  }
-  out.request->inputs.push_back(std::move(tensor));
-  return out;
+  const auto root = ParseJson(parser, json);
+  if (root.ok()) return RequestReader(json, binary_bytes, has_binary_header, target).Read(*root);
+  if (target.info.dialect == Dialect::kOvms) return AsOvmsError(OvmsCode::kJsonInvalid, root.status());
+  return root.status();
 }
 
 }  // namespace braid

@@ -6,6 +6,7 @@
 
 #include "protocols/kserve/classification.h"
 #include "protocols/kserve/http_parameters.h"
+#include "serving/ovms_status.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -222,7 +223,11 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
       if (!tensor.data.empty()) out.tail.push_back(std::move(tensor.data));
     } else {
       json += "],\"data\":[";
-      BRAID_RETURN_IF_ERROR(AppendTensorValues(json, tensor));
+      Status appended = AppendTensorValues(json, tensor);
+      if (format.dialect == Dialect::kOvms && appended.code() == StatusCode::kInvalidArgument) {
+        return OvmsError(OvmsCode::kRestUnsupportedPrecision, appended.message() + " " + tensor.name);
+      }
+      BRAID_RETURN_IF_ERROR(appended);
       json += "]}";
     }
   }

@@ -27,6 +27,7 @@ struct HttpOutputChoice {
 struct HttpOutputFormat {
   bool binary_default = false;  // for outputs that are not named below
   bool batching = false;        // whether the first dimension counts rows
+  Dialect dialect = Dialect::kTriton;
   std::vector<HttpOutputChoice> choices;
 
   const HttpOutputChoice* Find(std::string_view name) const;

@@ -33,7 +33,7 @@ Status WalkData(element data, JsonForm form, DataType type, std::string_view kin
         return JsonDataError(form, "attempt to access JSON non-" + std::string(kind) + " as " +
                                        (kind == "number" ? "double" : std::string(kind)));
       case LeafError::kCount:
-        return JsonDataError(form, "Shape does not match true shape of 'data' field");
+        return JsonCountError(form);
       case LeafError::kRange:
         return JsonDataError(form, "value is out of range for datatype " + std::string(WireName(type)));
     }
@@ -107,8 +107,7 @@ Status FillNumbers(element data, JsonForm form, DataType type, size_t count, std
     ++index;
     return LeafError::kNone;
   });
-  if (status.ok() && index != count)
-    return JsonDataError(form, "Shape does not match true shape of 'data' field");
+  if (status.ok() && index != count) return JsonCountError(form);
   return status;
 }
 
@@ -164,9 +163,18 @@ Status MeasureJsonStrings(element data, JsonForm form, size_t count, size_t* byt
     *bytes += sizeof(uint32_t) + value.get_string_length().value_unsafe();
     return LeafError::kNone;
   });
-  if (status.ok() && index != count)
-    return JsonDataError(form, "Shape does not match true shape of 'data' field");
+  if (status.ok() && index != count) return JsonCountError(form);
   return status;
+}
+
+size_t CountNestedJsonValues(element data) {
+  size_t count = 0;
+  // What cannot be walked over has as many values as came before.
+  static_cast<void>(WalkData(data, JsonForm::kNested, DataType::kInvalid, "", [&](element) {
+    ++count;
+    return LeafError::kNone;
+  }));
+  return count;
 }
 
 size_t CountJsonValues(element data) {
@@ -176,6 +184,10 @@ size_t CountJsonValues(element data) {
   size_t count = 0;
   for ([[maybe_unused]] element value : array) ++count;
   return count;
+}
+
+Status JsonCountError(JsonForm form) {
+  return JsonDataError(form, "Shape does not match true shape of 'data' field");
 }
 
 Status JsonDataError(JsonForm form, std::string_view text) {

@@ -17,8 +17,9 @@ enum class JsonForm : unsigned char {
   kFlat,    // a key of a generate request: one value, or an array of values
 };
 
-// How many values stand in the flat form.
+// How many values stand in the flat form, and in the nested form.
 size_t CountJsonValues(simdjson::dom::element data);
+size_t CountNestedJsonValues(simdjson::dom::element data);
 
 // Adds the bytes that `count` strings take as a BYTES tensor. Errors: INTERNAL, with the texts of the
 // protocol for values of another kind or number.
@@ -28,6 +29,8 @@ Status MeasureJsonStrings(simdjson::dom::element data, JsonForm form, size_t cou
 // measured before. Errors: the same, and values out of the type's range.
 Status FillFromJson(simdjson::dom::element data, JsonForm form, DataType type, size_t count, std::byte* out);
 
+// What both return when the values are not as many as they should be.
+Status JsonCountError(JsonForm form);
 // INTERNAL, as the form words it.
 Status JsonDataError(JsonForm form, std::string_view text);
 

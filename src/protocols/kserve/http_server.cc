@@ -19,6 +19,7 @@
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_routes.h"
 #include "protocols/kserve/http_shared_memory.h"
+#include "protocols/kserve/ovms_dialect.h"
 #include "protocols/kserve/tracing.h"
 
 #include "protocols/kserve/reserved_parameters.h"
@@ -190,13 +191,19 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     const HttpHead& head = exchange->head();
     ThreadState& thread = state(*exchange);
     auto servable = thread.reader.Find(match.model, match.version);
-    if (!servable.ok()) return ErrorResponse(servable.status());
+    if (!servable.ok()) {
+      return ErrorResponse(InferNotFound(context_.catalog, match.model, servable.status()));
+    }
+    const Dialect dialect = (*servable)->get().info().dialect;
     if ((*servable)->get().info().decoupled) {
       return ErrorResponse(
           UnsupportedError("HTTP end point doesn't support models with decoupled transaction policy"));
     }
-    auto json_size = InferCall::JsonSize(*exchange);
-    if (!json_size.ok()) return ErrorResponse(json_size.status());
+    auto json_size = InferCall::JsonSize(*exchange, dialect);
+    if (!json_size.ok()) {
+      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelInfer, false);
+      return ErrorResponse(json_size.status());
+    }
     InferCall::Setup setup;
     if (Status status = ForwardHeaders(head, setup.header_parameters); !status.ok())
       return ErrorResponse(status);
@@ -258,6 +265,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     if (!ready.ok()) return ErrorResponse(ready.status());
     std::vector<int64_t> versions;
     for (const auto& version : *ready) versions.push_back(version->info().version);
+    CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelMetadata, true);
     return JsonResponse(ModelMetadataJson((*servable)->get().info(), versions));
   }
 
@@ -271,7 +279,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
 
   // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
   void ServerReady(const std::shared_ptr<HttpExchange>& exchange) {
-    context_.control.CheckServerReady([exchange, exiting = exiting()](bool ready) {
+    CheckServerReady(context_, [exchange, exiting = exiting()](bool ready) {
       HttpResponse response;
       response.status = ready && !exiting ? 200 : 400;
       exchange->Respond(std::move(response));
@@ -279,16 +287,22 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
   }
 
   void ModelReady(const std::shared_ptr<HttpExchange>& exchange, const HttpRouteMatch& match) {
-    const auto answer = [exchange](const Readiness& readiness) {
-      exchange->Respond(readiness.ready ? HttpResponse{}
-                                        : ErrorResponse(InvalidArgumentError("Model version not ready")));
+    const bool ovms = context_.catalog.dialect() == Dialect::kOvms;
+    const auto answer = [exchange, ovms](const Readiness& readiness) {
+      if (readiness.ready) {
+        exchange->Respond(HttpResponse{});
+      } else {
+        exchange->Respond(ErrorResponse(ovms ? OvmsError(OvmsCode::kModelVersionNotLoadedYet)
+                                             : InvalidArgumentError("Model version not ready")));
+      }
     };
     auto servable = state(*exchange).reader.Find(match.model, match.version);
-    if (!servable.ok() && !IsKnown(match.model, match.version)) {
+    if (!servable.ok() && !IsKnown(match.model, ovms ? -1 : match.version)) {
       exchange->Respond(ErrorResponse(servable.status()));
     } else if (exiting() || !servable.ok()) {
       answer({false, ""});
     } else {
+      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady, true);
       (*servable)->get().CheckReadiness(answer);
     }
   }
@@ -297,6 +311,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     auto servable = state(exchange).reader.Find(match.model, match.version);
     if (!servable.ok()) return ErrorResponse(servable.status());
     const ServableInfo& info = (*servable)->get().info();
+    if (info.dialect == Dialect::kOvms) return ErrorResponse(NoModelConfig(info));
     if (info.config == nullptr || !options_.config_to_json) {
       return ErrorResponse(UnsupportedError("model '" + info.name + "' has no model configuration"));
     }

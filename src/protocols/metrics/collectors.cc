@@ -68,19 +68,6 @@ void AddGauge(MetricFamilies& families, std::string name, std::string help, doub
   families.push_back(std::move(family));
 }
 
-// A cumulative histogram, its counts by bucket.
-ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency) {
-  ClientMetric::Histogram histogram;
-  histogram.sample_sum = latency.sum;
-  for (size_t i = 0; i < latency.counts.size(); ++i) {
-    histogram.sample_count += latency.counts[i];
-    const double bound =
-        i < latency.bounds.size() ? latency.bounds[i] : std::numeric_limits<double>::infinity();
-    histogram.bucket.push_back({histogram.sample_count, bound});
-  }
-  return histogram;
-}
-
 void AddFirstResponses(MetricFamilies& families, const std::vector<Model>& models) {
   MetricFamily family =
       Family("nv_inference_first_response_histogram_ms",
@@ -308,6 +295,18 @@ Memory ReadMemory() {
 }
 
 }  // namespace
+
+prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency) {
+  prometheus::ClientMetric::Histogram histogram;
+  histogram.sample_sum = latency.sum;
+  for (size_t i = 0; i < latency.counts.size(); ++i) {
+    histogram.sample_count += latency.counts[i];
+    const double bound =
+        i < latency.bounds.size() ? latency.bounds[i] : std::numeric_limits<double>::infinity();
+    histogram.bucket.push_back({histogram.sample_count, bound});
+  }
+  return histogram;
+}
 
 MetricsCollector ModelMetrics(const Catalog& catalog, const ModelMetricsOptions& options) {
   return [&catalog, options](MetricFamilies& families) { CollectModels(catalog, options, families); };

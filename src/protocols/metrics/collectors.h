@@ -11,6 +11,7 @@
 
 #include "serving/catalog.h"
 #include "serving/custom_metrics.h"
+#include "serving/latency.h"
 
 namespace braid {
 
@@ -37,6 +38,9 @@ MetricsCollector PinnedMemoryMetrics();
 
 // What user code counts. `metrics` outlives the collector.
 MetricsCollector UserMetrics(const CustomMetrics& metrics);
+
+// A cumulative histogram, its counts by bucket.
+prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency);
 
 // The text format of Prometheus, families and series in the order given.
 std::string MetricsText(const MetricFamilies& families);

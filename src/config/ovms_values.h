@@ -1,0 +1,27 @@
+// The values of a model's options that are texts with a syntax of their own, in a config.json as on the
+// command line. Pure functions. Errors: INVALID_ARGUMENT that quotes the text and shows how one is written.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "config/ovms_config.h"
+
+namespace braid {
+
+// "auto", "(1,3,224,224)", "(1,-1,200:400)"; the parentheses may be left out.
+Result<OvmsShape> ParseOvmsShape(std::string_view text);
+// "auto", "4", "-1", "1:8".
+Result<OvmsBatchSize> ParseOvmsBatchSize(std::string_view text);
+// "NHWC", "N...", "NHWC:NCHW"; letters of any case.
+Result<OvmsLayout> ParseOvmsLayout(std::string_view text);
+// "FP32", "i64", "uint8"; given back in capitals.
+Result<std::string> ParseOvmsPrecision(std::string_view text);
+// "RGB", "RGB:BGR"; given back in capitals.
+Result<std::string> ParseOvmsColorFormat(std::string_view text);
+// "127.5", "1,2,3", "[1, 2, 3]", "(1,2,3)".
+Result<std::vector<double>> ParseOvmsNumbers(std::string_view text);
+
+}  // namespace braid

@@ -1,0 +1,87 @@
+// CustomNodeCode: one node's use of a library.
+#include "pipeline/custom_node_functions.h"
+#include "pipeline/custom_node_library.h"
+#include "pipeline/custom_node_tensors.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+// A node's parameters as a library sees them.
+class NodeParams {
+ public:
+  explicit NodeParams(std::vector<std::pair<std::string, std::string>> params) : texts_(std::move(params)) {
+    for (const auto& [key, value] : texts_) params_.push_back({key.c_str(), value.c_str()});
+  }
+  NodeParams(const NodeParams&) = delete;
+  NodeParams& operator=(const NodeParams&) = delete;
+
+  const CustomNodeParam* data() const { return params_.empty() ? nullptr : params_.data(); }
+  int size() const { return static_cast<int>(params_.size()); }
+
+ private:
+  const std::vector<std::pair<std::string, std::string>> texts_;
+  std::vector<CustomNodeParam> params_;
+};
+
+class Code final : public CustomNodeCode {
+ public:
+  Code(std::string place, std::unique_ptr<const NodeParams> params,
+       std::shared_ptr<const NodeManager> manager)
+      : place_(std::move(place)), params_(std::move(params)), manager_(std::move(manager)) {}
+
+  Result<std::vector<TensorSpec>> Inputs() const override {
+    return Ask("getInputsInfo", manager_->functions().inputs_info);
+  }
+  Result<std::vector<TensorSpec>> Outputs() const override {
+    return Ask("getOutputsInfo", manager_->functions().outputs_info);
+  }
+
+  Result<std::vector<Tensor>> Execute(const std::vector<Tensor>& inputs) const override {
+    const NodeInputs shown(inputs);
+    CustomNodeTensor* outputs = nullptr;
+    int count = 0;
+    const auto failure = FailureOf("execute", [&] {
+      return manager_->functions().execute(shown.data(), shown.size(), &outputs, &count, params_->data(),
+                                           params_->size(), manager_->get());
+    });
+    if (failure) return OvmsError(OvmsCode::kNodeLibraryExecutionFailed, place_ + ": " + *failure);
+    return TakeOutputs(manager_, outputs, count, place_);
+  }
+
+ private:
+  Result<std::vector<TensorSpec>> Ask(std::string_view name, decltype(&::getInputsInfo) function) const {
+    CustomNodeTensorInfo* info = nullptr;
+    int count = 0;
+    const auto failure = FailureOf(
+        name, [&] { return function(&info, &count, params_->data(), params_->size(), manager_->get()); });
+    if (failure) return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, place_ + ": " + *failure);
+    return TakeInfo(*manager_, info, count, place_ + ", " + std::string(name));
+  }
+
+  const std::string place_;  // "library 'x', node 'y'"
+  const std::unique_ptr<const NodeParams> params_;
+  const std::shared_ptr<const NodeManager> manager_;  // shared with the outputs
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const CustomNodeCode>> CustomNodeCode::Create(
+    std::shared_ptr<const CustomNodeLibrary> library, std::string node,
+    std::vector<std::pair<std::string, std::string>> params) {
+  auto loaded = std::dynamic_pointer_cast<const LoadedNodeLibrary>(std::move(library));
+  BRAID_CHECK(loaded != nullptr);
+  std::string place = "library '" + loaded->name() + "', node '" + node + "'";
+  auto kept = std::make_unique<const NodeParams>(std::move(params));
+  void* manager = nullptr;
+  if (loaded->functions().initialize != nullptr) {
+    const auto failure = FailureOf(
+        "initialize", [&] { return loaded->functions().initialize(&manager, kept->data(), kept->size()); });
+    if (failure) return OvmsError(OvmsCode::kNodeLibraryInitializeFailed, place + ": " + *failure);
+  }
+  auto shared = std::make_shared<const NodeManager>(std::move(loaded), manager);
+  return std::shared_ptr<const CustomNodeCode>(
+      std::make_shared<Code>(std::move(place), std::move(kept), std::move(shared)));
+}
+
+}  // namespace braid

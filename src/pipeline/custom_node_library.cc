@@ -1,0 +1,90 @@
+#include "pipeline/custom_node_library.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "pipeline/custom_node_functions.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+// What dlerror() says of the call before.
+std::string LoaderError() {
+  const char* text = dlerror();
+  return text == nullptr ? "unknown error" : text;
+}
+
+template <class Function>
+bool Find(void* handle, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(handle, name));
+  return function != nullptr;
+}
+
+// Where the file begins in which the function lies. The loader also looks into the libraries that a library
+// needs, and `initialize` is a name that any of them may have.
+template <class Function>
+const void* FileOf(Function function) {
+  Dl_info info{};
+  return dladdr(reinterpret_cast<void*>(function), &info) == 0 ? nullptr : info.dli_fbase;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CustomNodeLibrary>> CustomNodeLibrary::Open(std::string name,
+                                                                         const std::string& path) {
+  const std::string place = "library '" + name + "', '" + path + "'";
+  const std::filesystem::path parts(path);
+  if (!parts.is_absolute()) return OvmsError(OvmsCode::kPathInvalid, place + ": the path is not absolute");
+  for (const auto& part : parts) {
+    if (part == "..") return OvmsError(OvmsCode::kPathInvalid, place + ": the path contains '..'");
+  }
+  // The loader would wait for a writer of a named pipe.
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(parts, error)) {
+    return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen,
+                     place + ": " + (error ? error.message() : "not a file"));
+  }
+
+  void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen, place + ": " + LoaderError());
+  CustomNodeFunctions functions;
+  const char* missing = nullptr;
+  if (!Find(handle, "execute", functions.execute)) missing = "execute";
+  if (!Find(handle, "getInputsInfo", functions.inputs_info)) missing = "getInputsInfo";
+  if (!Find(handle, "getOutputsInfo", functions.outputs_info)) missing = "getOutputsInfo";
+  if (!Find(handle, "release", functions.release)) missing = "release";
+  const void* file = FileOf(functions.execute);
+  if (Find(handle, "initialize", functions.initialize) && FileOf(functions.initialize) != file) {
+    functions.initialize = nullptr;
+  }
+  if (Find(handle, "deinitialize", functions.deinitialize) && FileOf(functions.deinitialize) != file) {
+    functions.deinitialize = nullptr;
+  }
+  if ((functions.initialize == nullptr) != (functions.deinitialize == nullptr)) {
+    missing = functions.initialize == nullptr ? "initialize" : "deinitialize";
+  }
+  if (missing != nullptr) {
+    dlclose(handle);
+    return OvmsError(OvmsCode::kNodeLibraryLoadFailedSymbol,
+                     place + ": function '" + missing + "' is missing");
+  }
+  return std::shared_ptr<const CustomNodeLibrary>(
+      std::make_shared<LoadedNodeLibrary>(std::move(name), handle, functions));
+}
+
+LoadedNodeLibrary::~LoadedNodeLibrary() { dlclose(handle_); }
+
+NodeManager::~NodeManager() {
+  if (functions().deinitialize == nullptr) return;
+  // Nobody is there to hear of a failure.
+  (void)FailureOf("deinitialize", [this] { return functions().deinitialize(manager_); });
+}
+
+void NodeManager::Release(void* memory) const noexcept {
+  if (memory == nullptr) return;
+  (void)FailureOf("release", [this, memory] { return functions().release(memory, manager_); });
+}
+
+}  // namespace braid

@@ -1,0 +1,209 @@
+#include "pipeline/custom_node_tensors.h"
+
+#include <limits>
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+// More than any node has. A library that says more has not set the count, and what lies behind the array is
+// not to be read.
+constexpr int kMostTensors = 1024;
+constexpr uint64_t kMostDimensions = 64;
+
+// The memory of one output, as the library allocated it.
+class LibraryMemory final : public BufferOwner {
+ public:
+  LibraryMemory(std::shared_ptr<const NodeManager> manager, void* data)
+      : manager_(std::move(manager)), data_(data) {}
+  ~LibraryMemory() override { manager_->Release(data_); }
+
+ private:
+  const std::shared_ptr<const NodeManager> manager_;  // the library stays for as long as its memory is read
+  void* const data_;
+};
+
+// Gives back what a library has handed out, whatever becomes of it: an array of descriptions of `Item`.
+template <class Item>
+class HandedOut {
+ public:
+  // The items are not looked at when their count cannot be right.
+  HandedOut(const NodeManager& manager, Item* items, int count)
+      : manager_(manager), items_(items), count_(count > 0 && count <= kMostTensors ? count : 0) {}
+  ~HandedOut() {
+    if (items_ == nullptr) return;
+    for (int i = 0; i < count_; ++i) {
+      manager_.Release(items_[i].dims);
+      if constexpr (requires { items_[i].data; }) manager_.Release(items_[i].data);
+    }
+    manager_.Release(items_);
+  }
+  HandedOut(const HandedOut&) = delete;
+  HandedOut& operator=(const HandedOut&) = delete;
+
+  Status Check(const std::string& place) const {
+    if (items_ == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputsCorrupted, place);
+    if (count_ == 0) return OvmsError(OvmsCode::kNodeLibraryOutputsCorruptedCount, place);
+    return OkStatus();
+  }
+
+ private:
+  const NodeManager& manager_;
+  Item* const items_;
+  const int count_;
+};
+
+std::string OutputOf(const std::string& place, const char* name) { return place + ", output '" + name + "'"; }
+
+// Shape, type and size of one output. Sets all of `tensor` but its data.
+Status ReadOutput(const CustomNodeTensor& output, const std::string& place, Tensor& tensor) {
+  if (output.name == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputMissingName, place);
+  tensor.name = output.name;
+  if (output.dims == nullptr || output.dimsCount == 0 || output.dimsCount > kMostDimensions) {
+    return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
+                     OutputOf(place, output.name) + ": " +
+                         (output.dims == nullptr ? "no dims" : std::to_string(output.dimsCount) + " dims"));
+  }
+  for (uint64_t i = 0; i < output.dimsCount; ++i) {
+    if (output.dims[i] > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
+                       OutputOf(place, output.name) + ": a dimension of " + std::to_string(output.dims[i]));
+    }
+    tensor.shape.push_back(static_cast<int64_t>(output.dims[i]));
+  }
+  tensor.type = TypeOf(output.precision);
+  if (tensor.type == DataType::kInvalid) {
+    return OvmsError(OvmsCode::kNodeLibraryInvalidPrecision, OutputOf(place, output.name));
+  }
+  const std::optional<size_t> bytes = ByteSize(tensor.type, tensor.shape);
+  if (!bytes) {
+    return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
+                     OutputOf(place, output.name) + ": too many elements: " + ShapeToString(tensor.shape));
+  }
+  if (*bytes != output.dataBytes) {
+    return OvmsError(OvmsCode::kNodeLibraryInvalidContentSize,
+                     OutputOf(place, output.name) + ": Expected: " + std::to_string(*bytes) +
+                         " bytes; Actual: " + std::to_string(output.dataBytes) + " bytes");
+  }
+  if (output.data == nullptr && *bytes != 0) {
+    return OvmsError(OvmsCode::kNodeLibraryInvalidContentSize, OutputOf(place, output.name) + ": no data");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+CustomNodeTensorPrecision PrecisionOf(DataType type) {
+  switch (type) {
+    case DataType::kFp32:
+      return FP32;
+    case DataType::kFp16:
+      return FP16;
+    case DataType::kUint8:
+      return U8;
+    case DataType::kInt8:
+      return I8;
+    case DataType::kInt16:
+      return I16;
+    case DataType::kUint16:
+      return U16;
+    case DataType::kInt32:
+      return I32;
+    case DataType::kFp64:
+      return FP64;
+    case DataType::kInt64:
+      return I64;
+    default:
+      return UNSPECIFIED;
+  }
+}
+
+DataType TypeOf(CustomNodeTensorPrecision precision) {
+  // Any number can stand in the library's memory.
+  switch (static_cast<int>(precision)) {
+    case FP32:
+      return DataType::kFp32;
+    case FP16:
+      return DataType::kFp16;
+    case U8:
+      return DataType::kUint8;
+    case I8:
+      return DataType::kInt8;
+    case I16:
+      return DataType::kInt16;
+    case U16:
+      return DataType::kUint16;
+    case I32:
+      return DataType::kInt32;
+    case FP64:
+      return DataType::kFp64;
+    case I64:
+      return DataType::kInt64;
+    default:
+      return DataType::kInvalid;
+  }
+}
+
+NodeInputs::NodeInputs(const std::vector<Tensor>& tensors) {
+  size_t dims = 0;
+  for (const Tensor& tensor : tensors) dims += tensor.shape.size();
+  dims_.reserve(dims);  // the addresses below stay
+  tensors_.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    CustomNodeTensor& input = tensors_.emplace_back();
+    input.name = tensor.name.c_str();
+    // The interface has no const here, and forbids to write.
+    input.data = reinterpret_cast<uint8_t*>(const_cast<std::byte*>(tensor.data.data()));
+    input.dataBytes = tensor.data.size();
+    input.dims = dims_.data() + dims_.size();
+    input.dimsCount = tensor.shape.size();
+    input.precision = PrecisionOf(tensor.type);
+    for (int64_t size : tensor.shape) dims_.push_back(static_cast<uint64_t>(size));
+  }
+}
+
+Result<std::vector<Tensor>> TakeOutputs(const std::shared_ptr<const NodeManager>& manager,
+                                        CustomNodeTensor* outputs, int count, const std::string& place) {
+  const HandedOut<CustomNodeTensor> handed_out(*manager, outputs, count);
+  BRAID_RETURN_IF_ERROR(handed_out.Check(place));
+  std::vector<Tensor> tensors(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    BRAID_RETURN_IF_ERROR(ReadOutput(outputs[i], place, tensors[static_cast<size_t>(i)]));
+  }
+  for (int i = 0; i < count; ++i) {
+    void* const data = outputs[i].data;
+    if (data == nullptr) continue;
+    tensors[static_cast<size_t>(i)].data =
+        Buffer(static_cast<std::byte*>(data), outputs[i].dataBytes, new LibraryMemory(manager, data));
+    outputs[i].data = nullptr;  // the buffer's now
+  }
+  return tensors;
+}
+
+Result<std::vector<TensorSpec>> TakeInfo(const NodeManager& manager, CustomNodeTensorInfo* info, int count,
+                                         const std::string& place) {
+  const HandedOut<CustomNodeTensorInfo> handed_out(manager, info, count);
+  BRAID_RETURN_IF_ERROR(handed_out.Check(place));
+  std::vector<TensorSpec> specs;
+  for (int i = 0; i < count; ++i) {
+    const CustomNodeTensorInfo& item = info[i];
+    if (item.name == nullptr) continue;
+    TensorSpec& spec = specs.emplace_back();
+    spec.name = item.name;
+    spec.type = TypeOf(item.precision);
+    if (item.dims == nullptr || item.dimsCount == 0 || item.dimsCount > kMostDimensions) {
+      return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, place + ": '" + spec.name + "' has no dims");
+    }
+    for (uint64_t d = 0; d < item.dimsCount; ++d) {
+      if (item.dims[d] > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        return OvmsError(OvmsCode::kNodeLibraryMetadataFailed,
+                         place + ": '" + spec.name + "' has a dimension of " + std::to_string(item.dims[d]));
+      }
+      spec.shape.push_back(item.dims[d] == 0 ? -1 : static_cast<int64_t>(item.dims[d]));
+    }
+  }
+  return specs;
+}
+
+}  // namespace braid

@@ -1,0 +1,32 @@
+// Dimensions: shapes of specifications as ranges, one for each dimension, so that they can be compared and
+// intersected.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serving/servable.h"
+
+namespace braid {
+
+using Dimensions = std::vector<DimensionRange>;
+
+inline constexpr DimensionRange kAnySize{0, -1};
+inline DimensionRange SizeOf(int64_t size) { return {size, size}; }
+// The dimension that pieces have when they stand together: `demultiply` of them, any number when it is -1.
+inline DimensionRange SizeOfPieces(int32_t demultiply) {
+  return demultiply > 0 ? SizeOf(demultiply) : kAnySize;
+}
+bool Contains(const DimensionRange& range, int64_t size);
+
+Dimensions DimensionsOf(const TensorSpec& spec);
+// Sets `shape` and `ranges`.
+void SetDimensions(const Dimensions& dimensions, TensorSpec& spec);
+// What fits both; nothing when no tensor does.
+std::optional<Dimensions> Intersect(const Dimensions& a, const Dimensions& b);
+// "(1,3,-1,1:8)".
+std::string ToString(const Dimensions& dimensions);
+
+}  // namespace braid

@@ -1,0 +1,88 @@
+// GraphRunner: what ensembles and pipelines have in common: a session for each request, the statistics, the
+// readiness of what stands behind the nodes, and the stop.
+//
+// A servable owns one and hands its calls on. GraphPlan is what sessions need of the servable, and still need
+// when it is gone; it says in the servable's own words what went wrong.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "pipeline/graph.h"
+#include "pipeline/node.h"
+#include "pipeline/servable_node.h"
+#include "pipeline/session.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+struct PlanNode {
+  std::unique_ptr<const Node> node;
+  // The servable behind the node, within it; null for code that lives in this process.
+  const ServableReference* servable = nullptr;
+};
+
+class GraphPlan {
+ public:
+  virtual ~GraphPlan() = default;
+
+  std::shared_ptr<const Graph> graph;
+  std::vector<PlanNode> nodes;  // those of the graph, in order
+  SessionOptions options;
+
+  // Why it is not ready: "ensemble 'e' depends on 'm' which has no loaded version."
+  virtual std::string LacksVersion(const std::string& model) const = 0;
+  virtual std::string NotReady(const std::string& model, const std::string& reason) const = 0;
+  // How a request ends when a node has nothing behind it, and with the error of a node or of the session's
+  // own (Graph::kNone).
+  virtual Status Unavailable(uint32_t node, const Status& why) const = 0;
+  virtual Status Fault(Status status, uint32_t node) const = 0;
+  virtual Status MissingOutput(uint32_t node, const std::string& output) const {
+    static_cast<void>(node), static_cast<void>(output);
+    return OkStatus();
+  }
+};
+
+class GraphRunner {
+ public:
+  // `servable` owns this, and gives `statistics` of itself. Its outputs are those of the graph, in order.
+  GraphRunner(Servable& servable, std::shared_ptr<const GraphPlan> plan);
+  ~GraphRunner();
+
+  // That of the first node that takes an input of the graph, so that its instances map it as it is; whichever
+  // version of it there is now.
+  BufferAllocator& input_allocator();
+  // REQUIRES: CheckRequest() found nothing.
+  void Run(std::unique_ptr<InferenceRequest> request);
+  Readiness readiness() const;
+  // Asks every node's servable; the first that says no is the answer, which waits for all of them.
+  void CheckReadiness(std::function<void(Readiness)> done) const;
+  void Stop(int64_t deadline_ns);
+
+  const GraphPlan& plan() const { return *plan_; }
+
+ private:
+  class Client;
+  class Memory;
+
+  const ServableReference* FirstStep() const;
+  // The places among the graph's outputs that a request wants.
+  std::vector<uint32_t> Wanted(const InferenceRequest& request) const;
+  Result<std::vector<std::unique_ptr<NodeSession>>> OpenNodes() const;
+  void Remove(const InferenceRequest* key);
+
+  Servable& servable_;
+  const std::shared_ptr<const GraphPlan> plan_;  // shared with the sessions
+  const std::unique_ptr<Memory> memory_;
+
+  // The sessions that run now, so that a stop can end them.
+  std::mutex mutex_;
+  std::unordered_map<const InferenceRequest*, std::weak_ptr<Session>> sessions_;  // guarded by mutex_
+};
+
+}  // namespace braid

@@ -1,0 +1,131 @@
+#include "pipeline/pieces.h"
+
+#include <cstring>
+#include <utility>
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+// "node 'a', output 'x' of shape [2,3]".
+std::string Describe(const std::string& who, const Tensor& tensor) {
+  return who + ", output '" + tensor.name + "' of shape " + ShapeToString(tensor.shape);
+}
+
+Status CheckCut(const std::string& who, const Tensor& tensor) {
+  if (tensor.type == DataType::kBytes) {
+    return OvmsError(OvmsCode::kPipelineStringDemultiplicationUnsupported, Describe(who, tensor));
+  }
+  if (tensor.shape.size() < 2) {
+    return OvmsError(OvmsCode::kPipelineWrongNumberOfDimensionsToDemultiply,
+                     Describe(who, tensor) + " has fewer than 2 dimensions");
+  }
+  if (tensor.shape[0] > kMostPieces) {
+    return OvmsError(
+        OvmsCode::kPipelineTooLargeDimensionSizeToDemultiply,
+        Describe(who, tensor) + ", at most " + std::to_string(kMostPieces) + " pieces are possible");
+  }
+  if (ByteSize(tensor.type, tensor.shape) != tensor.data.size()) {
+    return OvmsError(OvmsCode::kInternalError,
+                     Describe(who, tensor) + " has " + std::to_string(tensor.data.size()) + " bytes");
+  }
+  return OkStatus();
+}
+
+// Whether the bytes of each tensor follow those of the one before, in memory that one owner holds.
+bool InOneRow(const std::vector<Tensor>& tensors) {
+  const Buffer& first = tensors.front().data;
+  if (first.owner() == nullptr) return false;
+  const std::byte* next = first.data();
+  for (const Tensor& tensor : tensors) {
+    if (tensor.data.owner() != first.owner() || tensor.data.data() != next) return false;
+    next += tensor.data.size();
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<uint32_t> CountPieces(const std::string& who, const std::vector<const Tensor*>& tensors,
+                             int32_t demultiply) {
+  for (const Tensor* tensor : tensors) BRAID_RETURN_IF_ERROR(CheckCut(who, *tensor));
+  int64_t count = demultiply;
+  if (demultiply < 0) count = tensors.empty() ? 0 : tensors.front()->shape[0];
+  for (const Tensor* tensor : tensors) {
+    if (tensor->shape[0] == count) continue;
+    return OvmsError(OvmsCode::kPipelineWrongDimensionSizeToDemultiply,
+                     Describe(who, *tensor) + ", expected " + std::to_string(count) + " pieces");
+  }
+  if (count == 0) return OvmsError(OvmsCode::kPipelineDemultiplexerNoResults, who);
+  return static_cast<uint32_t>(count);
+}
+
+Tensor Piece(const Tensor& tensor, uint32_t index, uint32_t count) {
+  const size_t size = tensor.data.size() / count;
+  Tensor piece;
+  piece.name = tensor.name;
+  piece.type = tensor.type;
+  piece.shape.assign(tensor.shape.begin() + 1, tensor.shape.end());
+  piece.data = tensor.data.Slice(index * size, size);
+  return piece;
+}
+
+Result<Pieces> Join(const std::string& who, std::vector<Pieces> parts) {
+  BRAID_CHECK(!parts.empty());
+  Pieces joined;
+  if (parts.size() == 1) {
+    joined = std::move(parts.front());
+  } else {
+    joined.counts = parts.front().counts;
+    joined.tensors.reserve(parts.size() * parts.front().tensors.size());
+    for (Pieces& part : parts) {
+      if (part.counts != joined.counts) {
+        return OvmsError(
+            OvmsCode::kPipelineInconsistentShardDimensions,
+            who + ": " + ShapeToString(joined.counts) + " and " + ShapeToString(part.counts) + " pieces");
+      }
+      for (Tensor& tensor : part.tensors) joined.tensors.push_back(std::move(tensor));
+    }
+  }
+  joined.counts.insert(joined.counts.begin(), static_cast<int64_t>(parts.size()));
+  return joined;
+}
+
+Result<Tensor> Stack(const std::string& who, Pieces pieces, BufferAllocator& allocator) {
+  BRAID_CHECK(!pieces.tensors.empty());
+  const Tensor& first = pieces.tensors.front();
+  size_t size = 0;
+  for (const Tensor& tensor : pieces.tensors) {
+    if (tensor.type != first.type || tensor.shape != first.shape) {
+      return OvmsError(OvmsCode::kPipelineInconsistentShardDimensions,
+                       who + ": " + std::string(WireName(first.type)) + " " + ShapeToString(first.shape) +
+                           " and " + std::string(WireName(tensor.type)) + " " + ShapeToString(tensor.shape));
+    }
+    if (__builtin_add_overflow(size, tensor.data.size(), &size)) {
+      return OvmsError(OvmsCode::kInternalError, who + ": the pieces are too large to be one tensor");
+    }
+  }
+  Tensor stacked;
+  stacked.name = first.name;
+  stacked.type = first.type;
+  stacked.shape = pieces.counts;
+  stacked.shape.insert(stacked.shape.end(), first.shape.begin(), first.shape.end());
+  if (size == 0) return stacked;
+  if (InOneRow(pieces.tensors)) {
+    Buffer& begin = pieces.tensors.front().data;
+    begin.owner()->AddReference();
+    stacked.data = Buffer(begin.mutable_data(), size, begin.owner());
+    return stacked;
+  }
+  BRAID_ASSIGN_OR_RETURN(stacked.data, allocator.Allocate(size));
+  std::byte* to = stacked.data.mutable_data();
+  for (const Tensor& tensor : pieces.tensors) {
+    if (tensor.data.empty()) continue;
+    std::memcpy(to, tensor.data.data(), tensor.data.size());
+    to += tensor.data.size();
+  }
+  return stacked;
+}
+
+}  // namespace braid

@@ -1,0 +1,445 @@
+#include "pipeline/pipeline_check.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "pipeline/convert_precision.h"
+
+namespace braid {
+namespace {
+
+std::string Quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+std::string NodeText(const PipelineNode& node) { return "node " + Quoted(node.config.name); }
+std::string InputText(const PipelineNode& node, const std::string& input) {
+  return NodeText(node) + ", input " + Quoted(input);
+}
+std::string TypeText(DataType type) { return std::string(WireName(type)); }
+
+// Whether a source can be found; adds what is wrong with it. `spec` is the output of a node, when its model
+// is known.
+bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& source, const std::string& where,
+                 PipelineFaults& faults, const TensorSpec*& spec) {
+  spec = nullptr;
+  if (source.node_name == kResponseNode) {
+    faults.Add(OvmsCode::kPipelineExitUsedAsDependency, where, "takes its data from 'response'");
+    return false;
+  }
+  if (source.node_name == kRequestNode) {
+    if (definition.HasInput(source.data_item)) return true;
+    faults.Add(OvmsCode::kPipelineMissingDataSource, where,
+               "takes " + Quoted(source.data_item) + ", which is not among the pipeline's inputs");
+    return false;
+  }
+  const auto place = definition.FindNode(source.node_name);
+  if (!place) {
+    faults.Add(OvmsCode::kPipelineMissingNode, where, "takes its data from node " + Quoted(source.node_name));
+    return false;
+  }
+  const PipelineNode& node = definition.nodes()[*place];
+  const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
+  if (output == nullptr) {
+    faults.Add(
+        OvmsCode::kPipelineMissingDataSource, where,
+        "takes " + Quoted(source.data_item) + ", which is no alias among the outputs of " + NodeText(node));
+    return false;
+  }
+  if (!node.known) return true;
+  spec = FindSpec(node.outputs, output->data_item);
+  if (spec != nullptr) return true;
+  faults.Add(OvmsCode::kPipelineMissingModelOutput, where,
+             "takes " + Quoted(source.data_item) + ", for which " + NodeText(node) + " names output " +
+                 Quoted(output->data_item) + "; there is none of that name");
+  return false;
+}
+
+// Shape and precision of what one node makes and another takes.
+void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, const TensorSpec& output,
+              const PipelineNode& to, const TensorSpec& input, const std::string& where,
+              PipelineFaults& faults) {
+  Dimensions given = SourceDimensions(from, output);
+  if (to.config.gather_from_node) {
+    given.insert(given.begin(), PiecesOf(definition, *to.config.gather_from_node));
+  }
+  const Dimensions wanted = DimensionsOf(input);
+  // A tensor without type and shape can be anything.
+  const bool compared = output.type != DataType::kInvalid && input.type != DataType::kInvalid;
+  const std::string source = " of output " + Quoted(output.name) + " of " + NodeText(from);
+  if (compared && !Intersect(given, wanted)) {
+    faults.Add(OvmsCode::kInvalidShape, where,
+               "Expected: " + ToString(wanted) + "; Actual: " + ToString(given) + source);
+  }
+  if (compared && output.type != input.type) {
+    const std::string text = "Expected: " + TypeText(input.type) + "; Actual: " + TypeText(output.type);
+    if (!definition.config.convert_precision) {
+      faults.Add(OvmsCode::kInvalidPrecision, where,
+                 text + source + " (\"convert_precision\": true of the pipeline converts it)");
+    } else if (!CanConvert(output.type, input.type)) {
+      faults.Add(OvmsCode::kInvalidPrecision, where, text + source + ", which cannot be converted");
+    }
+  }
+  if (output.type == DataType::kBytes && from.config_model && to.config_model) {
+    faults.Add(OvmsCode::kNotImplemented, where,
+               "a string tensor between two models," + source + "; strings can only enter and leave");
+  }
+}
+
+std::string ListOf(const std::vector<std::string>& open) {
+  std::string text;
+  for (const std::string& name : open) text += (text.empty() ? "" : ", ") + Quoted(name);
+  return text.empty() ? "no demultiplexer" : text;
+}
+
+}  // namespace
+
+// ---- faults ----
+
+void PipelineFaults::Add(OvmsCode code, std::string_view where, std::string_view text) {
+  std::string details = "pipeline " + Quoted(pipeline_);
+  if (!where.empty()) details.append(", ").append(where);
+  if (!text.empty()) details.append(": ").append(text);
+  faults_.push_back(OvmsError(code, details));
+  codes_.push_back(code);
+}
+
+void PipelineFaults::Add(const Status& status, std::string_view where) {
+  std::string text = status.message() + " (pipeline " + Quoted(pipeline_);
+  if (!where.empty()) text.append(", ").append(where);
+  Status fault(status.code(), text + ")");
+  faults_.push_back(status.http_status() > 0 ? fault.WithHttpStatus(status.http_status()) : fault);
+}
+
+bool PipelineFaults::Has(OvmsCode code) const {
+  return std::find(codes_.begin(), codes_.end(), code) != codes_.end();
+}
+
+Status PipelineFaults::ToStatus() const {
+  if (faults_.empty()) return OkStatus();
+  std::string text;
+  for (const Status& fault : faults_) text.append(text.empty() ? "" : "\n").append(fault.message());
+  const Status& first = faults_.front();
+  Status all(first.code(), std::move(text));
+  return first.http_status() > 0 ? all.WithHttpStatus(first.http_status()) : all;
+}
+
+// ---- the whole ----
+
+void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults) {
+  CheckLibraries(definition, faults);
+  CheckEnds(definition, faults);
+  CheckDemultiplexers(definition, faults);
+  for (size_t node = 0; node < definition.nodes().size(); ++node) {
+    CheckNodeName(definition, node, faults);
+    CheckModel(definition, node, faults);
+    CheckCut(definition, node, faults);
+    CheckGatherTarget(definition, node, faults);
+    CheckInputs(definition, node, faults);
+  }
+  CheckOutputs(definition, faults);
+  const bool acyclic = CheckCycles(definition, faults);
+  // What hangs on a name that leads nowhere would be reported twice.
+  if (!faults.Has(OvmsCode::kPipelineMissingNode)) CheckConnected(definition, faults);
+  if (acyclic) CheckGatherOrder(definition, faults);
+  CheckRequestInputs(definition, faults);
+}
+
+// ---- before the nodes ----
+
+void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults) {
+  for (const PipelineNode& node : definition.nodes()) {
+    if (!node.library.ok()) faults.Add(node.library, NodeText(node));
+  }
+}
+
+void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
+  if (definition.config.outputs.empty()) {
+    faults.Add(OvmsCode::kPipelineMissingEntryOrExit, "", "it has no outputs");
+  }
+  std::set<std::string_view> seen;
+  for (const std::string& input : definition.config.inputs) {
+    if (!seen.insert(input).second) {
+      faults.Add(OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(input), "is listed twice");
+    }
+  }
+}
+
+void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& faults) {
+  std::vector<std::string> all;
+  bool dynamic = false;
+  auto look = [&](const std::optional<int32_t>& count, std::string_view name) {
+    if (!count) return;
+    all.emplace_back(name);
+    dynamic = dynamic || *count <= 0;
+  };
+  look(definition.config.demultiply_count, kRequestNode);
+  for (const PipelineNode& node : definition.nodes()) look(node.config.demultiply_count, node.config.name);
+  if (dynamic && all.size() > 1) {
+    faults.Add(OvmsCode::kNotImplemented, "",
+               "a dynamic demultiplexer has to be the only one; there are " + ListOf(all));
+  }
+}
+
+// ---- one node ----
+
+void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[place];
+  if (node.config.name == kRequestNode || node.config.name == kResponseNode) {
+    faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
+               "the name stands for the pipeline's own inputs or outputs");
+  } else if (definition.FindNode(node.config.name) != place) {
+    faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
+               "number " + std::to_string(place + 1) + " has the name of number " +
+                   std::to_string(*definition.FindNode(node.config.name) + 1));
+  }
+  for (size_t i = 0; i < node.config.outputs.size(); ++i) {
+    const OvmsNodeOutput& output = node.config.outputs[i];
+    const OvmsNodeOutput& first = *FindAlias(node.config, output.alias);
+    if (first.data_item == output.data_item) continue;
+    faults.Add(
+        OvmsCode::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
+        "alias " + Quoted(output.alias) + " stands for output " + Quoted(first.data_item) + " already");
+  }
+}
+
+void CheckModel(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[place];
+  if (!node.behind.ok()) faults.Add(node.behind, NodeText(node));
+  if (!node.known) return;
+  if (node.automatic_shape && !definition.config.allow_auto_shape) {
+    faults.Add(OvmsCode::kPipelineForbiddenModelDynamicParameter, NodeText(node),
+               "model " + Quoted(node.config.model_name) +
+                   " (\"allow_auto_shape\": true of the pipeline allows it)");
+  }
+  if (node.decoupled) {
+    faults.Add(OvmsCode::kNotImplemented, NodeText(node),
+               "model " + Quoted(node.config.model_name) +
+                   " is decoupled: a pipeline's node answers once; an ensemble can have it as a step");
+  }
+}
+
+void CheckCut(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[place];
+  if (!node.config.demultiply_count || !node.known) return;
+  for (const std::string& name : UsedOutputs(definition, node)) {
+    const TensorSpec* output = FindSpec(node.outputs, name);
+    if (output == nullptr || output->type == DataType::kInvalid) continue;
+    const std::string where = NodeText(node) + ", output " + Quoted(name);
+    if (output->type == DataType::kBytes) {
+      faults.Add(OvmsCode::kPipelineStringDemultiplicationUnsupported, where, "");
+      continue;
+    }
+    const Dimensions dimensions = DimensionsOf(*output);
+    if (dimensions.size() < 2) {
+      faults.Add(OvmsCode::kPipelineNotEnoughShapeDimensionsToDemultiply, where,
+                 "shape " + ToString(dimensions) + " has fewer than 2 dimensions");
+      continue;
+    }
+    const int32_t count = *node.config.demultiply_count;
+    if (count > 0 && !Contains(dimensions[0], count)) {
+      faults.Add(OvmsCode::kPipelineDemultiplyCountDoesNotMatch, where,
+                 "demultiply_count is " + std::to_string(count) + ", the shape " + ToString(dimensions));
+    }
+  }
+}
+
+void CheckGatherTarget(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[place];
+  if (!node.config.gather_from_node) return;
+  const std::string& from = *node.config.gather_from_node;
+  const auto target = definition.FindNode(from);
+  if (!target && from != kRequestNode) {
+    faults.Add(OvmsCode::kPipelineGatherFromNotExistingNode, NodeText(node), "gathers from " + Quoted(from));
+    return;
+  }
+  const bool cuts = from == kRequestNode ? definition.config.demultiply_count.has_value()
+                                         : definition.nodes()[*target].config.demultiply_count.has_value();
+  if (cuts) return;
+  faults.Add(OvmsCode::kPipelineGatherFromNotDemultiplexer, NodeText(node),
+             "gathers from " + Quoted(from) + ", which has no demultiply_count");
+}
+
+void CheckInputs(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[place];
+  std::set<std::string_view> fed;
+  for (const OvmsConnection& input : node.config.inputs) {
+    const std::string where = InputText(node, input.name);
+    const TensorSpec* output = nullptr;
+    const bool found = CheckSource(definition, input.source, where, faults, output);
+    if (!fed.insert(input.name).second) {
+      faults.Add(OvmsCode::kPipelineInputConnectedTwice, where, "");
+      continue;
+    }
+    if (!node.known) continue;
+    const TensorSpec* spec = FindSpec(node.inputs, input.name);
+    if (spec == nullptr) {
+      faults.Add(OvmsCode::kPipelineMissingModelInput, where, "there is none of that name");
+    } else if (found && output != nullptr) {
+      const PipelineNode& from = definition.nodes()[*definition.FindNode(input.source.node_name)];
+      CheckFit(definition, from, *output, node, *spec, where, faults);
+    }
+  }
+  if (!node.known) return;
+  for (const TensorSpec& spec : node.inputs) {
+    if (spec.optional || fed.contains(spec.name)) continue;
+    faults.Add(OvmsCode::kPipelineNotAllInputsConnected, InputText(node, spec.name), "");
+  }
+}
+
+void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) {
+  std::set<std::string_view> seen;
+  for (const OvmsConnection& output : definition.config.outputs) {
+    const std::string where = "output " + Quoted(output.name);
+    const TensorSpec* spec = nullptr;
+    CheckSource(definition, output.source, where, faults, spec);
+    if (!seen.insert(output.name).second) {
+      faults.Add(OvmsCode::kPipelineInputConnectedTwice, where, "");
+    }
+  }
+}
+
+// ---- the graph as a whole ----
+
+bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
+  const size_t count = definition.nodes().size();
+  const std::vector<size_t> order = SourcesFirst(definition);
+  if (order.size() == count) return true;
+  // The others are cycles and what lies behind them.
+  std::vector<bool> missing(count, true);
+  for (size_t place : order) missing[place] = false;
+  // Backwards from any of them leads into a cycle; each cycle is told once.
+  std::vector<size_t> round(count, 0);
+  for (size_t start = 0, number = 1; start < count; ++start, ++number) {
+    if (!missing[start] || round[start] != 0) continue;
+    std::vector<size_t> path;
+    size_t at = start;
+    while (round[at] == 0) {
+      round[at] = number;
+      path.push_back(at);
+      const auto sources = SourcesOf(definition, definition.nodes()[at]);
+      at = *std::find_if(sources.begin(), sources.end(), [&](size_t source) { return missing[source]; });
+    }
+    if (round[at] != number) continue;
+    std::string text = Quoted(definition.nodes()[at].config.name);
+    for (size_t i = path.size(); i-- > 0;) {
+      text += " -> " + Quoted(definition.nodes()[path[i]].config.name);
+      if (path[i] == at) break;
+    }
+    faults.Add(OvmsCode::kPipelineCycleFound, "", text);
+  }
+  return false;
+}
+
+void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults) {
+  std::vector<bool> reached(definition.nodes().size());
+  std::vector<size_t> next;
+  auto reach = [&](size_t node) {
+    if (!reached[node]) next.push_back(node);
+    reached[node] = true;
+  };
+  for (const OvmsConnection& output : definition.config.outputs) {
+    if (const auto node = definition.FindNode(output.source.node_name)) reach(*node);
+  }
+  while (!next.empty()) {
+    const size_t node = next.back();
+    next.pop_back();
+    for (size_t source : SourcesOf(definition, definition.nodes()[node])) reach(source);
+  }
+  for (size_t i = 0; i < reached.size(); ++i) {
+    // A second one of a name has been reported as that.
+    if (reached[i] || definition.FindNode(definition.nodes()[i].config.name) != i) continue;
+    faults.Add(OvmsCode::kPipelineUnconnectedNodes, NodeText(definition.nodes()[i]), "");
+  }
+}
+
+void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faults) {
+  using Open = std::vector<std::string>;
+  // What is open behind each node; nothing where a fault has made that a guess.
+  std::vector<std::optional<Open>> open(definition.nodes().size());
+  const Open of_request(definition.config.demultiply_count ? 1 : 0, std::string(kRequestNode));
+
+  // What is open where `connections` come together.
+  auto meet = [&](const std::vector<OvmsConnection>& connections,
+                  const std::string& where) -> std::optional<Open> {
+    std::optional<Open> met;
+    const OvmsConnection* first = nullptr;
+    for (const OvmsConnection& connection : connections) {
+      const auto node = definition.FindNode(connection.source.node_name);
+      if (!node && connection.source.node_name != kRequestNode) return std::nullopt;
+      const std::optional<Open>& here = node ? open[*node] : std::optional(of_request);
+      if (!here) return std::nullopt;
+      if (!met) {
+        met = here;
+        first = &connection;
+      } else if (*met != *here) {
+        faults.Add(OvmsCode::kPipelineWrongDemultiplexerGatherOrder, where,
+                   "takes " + Quoted(first->source.data_item) + " of " + Quoted(first->source.node_name) +
+                       " from inside " + ListOf(*met) + " and " + Quoted(connection.source.data_item) +
+                       " of " + Quoted(connection.source.node_name) + " from inside " + ListOf(*here));
+        return std::nullopt;
+      }
+    }
+    return met ? met : Open();
+  };
+
+  for (size_t i : SourcesFirst(definition)) {
+    const PipelineNode& node = definition.nodes()[i];
+    open[i] = meet(node.config.inputs, NodeText(node));
+    if (!open[i]) continue;
+    if (const auto& from = node.config.gather_from_node) {
+      if (open[i]->empty() || open[i]->back() != *from) {
+        faults.Add(OvmsCode::kPipelineWrongDemultiplexerGatherOrder, NodeText(node),
+                   "gathers from " + Quoted(*from) + " inside " + ListOf(*open[i]));
+        open[i].reset();
+        continue;
+      }
+      open[i]->pop_back();
+    }
+    if (node.config.demultiply_count) open[i]->push_back(node.config.name);
+  }
+  meet(definition.config.outputs, "response");
+}
+
+// ---- the request ----
+
+void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& faults) {
+  struct Consumer {
+    std::string where;
+    DataType type;
+    Dimensions dimensions;
+  };
+  for (const std::string& name : definition.config.inputs) {
+    std::optional<Consumer> met;
+    for (const PipelineNode& node : definition.nodes()) {
+      if (!node.known) continue;
+      for (const OvmsConnection& input : node.config.inputs) {
+        if (input.source.node_name != kRequestNode || input.source.data_item != name) continue;
+        const TensorSpec* spec = FindSpec(node.inputs, input.name);
+        if (spec == nullptr) continue;
+        Dimensions dimensions = DimensionsOf(*spec);
+        const std::string where = InputText(node, input.name);
+        if (node.config.gather_from_node && !dimensions.empty()) dimensions.erase(dimensions.begin());
+        if (!met) {
+          met = Consumer{where, spec->type, std::move(dimensions)};
+          continue;
+        }
+        const auto both = Intersect(met->dimensions, dimensions);
+        if (!both) {
+          faults.Add(
+              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              ToString(met->dimensions) + " as " + met->where + ", " + ToString(dimensions) + " as " + where);
+        } else {
+          met->dimensions = *both;
+        }
+        const bool converted = definition.config.convert_precision && CanConvert(met->type, spec->type);
+        if (met->type != spec->type && !converted) {
+          faults.Add(
+              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              TypeText(met->type) + " as " + met->where + ", " + TypeText(spec->type) + " as " + where);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace braid

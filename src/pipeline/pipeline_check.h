@@ -1,0 +1,64 @@
+// The rules of pipeline definitions, each a function of plain data that adds the faults which it finds. The
+// order of CheckDefinition() is that in which the first fault's code is chosen.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "pipeline/pipeline_definition.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+
+// All that is wrong with one definition.
+class PipelineFaults {
+ public:
+  explicit PipelineFaults(std::string pipeline) : pipeline_(std::move(pipeline)) {}
+
+  // `where` is "node 'a', input 'x'", or empty for the pipeline itself.
+  void Add(OvmsCode code, std::string_view where, std::string_view text);
+  // An error that somebody else has found.
+  void Add(const Status& status, std::string_view where);
+
+  bool empty() const { return faults_.empty(); }
+  bool Has(OvmsCode code) const;
+  // OK, or the code of the first fault with a line for each.
+  Status ToStatus() const;
+
+ private:
+  const std::string pipeline_;
+  std::vector<Status> faults_;
+  std::vector<OvmsCode> codes_;
+};
+
+void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults);
+
+// ---- one rule each ----
+
+void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults);
+// There is something to answer with, and inputs are listed once.
+void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults);
+// A dynamic demultiplexer is the only one.
+void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& faults);
+void CheckNodeName(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
+void CheckModel(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
+// Used outputs of a demultiplexer can be cut into as many pieces.
+void CheckCut(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
+void CheckGatherTarget(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
+// Each input has one source, which exists and fits; none is left out.
+void CheckInputs(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
+// The same of the pipeline's outputs.
+void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults);
+// Returns whether there is none.
+bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults);
+// The response is reached from every node.
+void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults);
+// The innermost open demultiplexer is gathered first, and all paths into a node have the same ones open.
+// REQUIRES: no cycles.
+void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faults);
+// The consumers of an input of the pipeline agree on what it is.
+void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& faults);
+
+}  // namespace braid

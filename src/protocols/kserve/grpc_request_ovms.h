@@ -1,0 +1,16 @@
+// The rules for the contents of a ModelInferRequest to a servable of Dialect::kOvms.
+#pragma once
+
+#include "base/status.h"
+#include "protocols/kserve/grpc_request_reader.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// Checks, before any byte is copied, that contents are raw or typed, that there are as many raw ones as
+// inputs, that datatypes are known, and that typed ones have as many values as the shape says. A fault of the
+// shapes is reported before one of the values. Inputs in regions of shared memory have no contents. Errors:
+// as OvmsCode.
+Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed);
+
+}  // namespace braid

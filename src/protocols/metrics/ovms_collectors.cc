@@ -1,0 +1,230 @@
+#include "protocols/metrics/ovms_collectors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace braid {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+struct Model {
+  std::shared_ptr<Servable> servable;
+  StatisticsSnapshot statistics;
+
+  const ServableInfo& info() const { return servable->info(); }
+  bool is_model() const {
+    return info().kind == ServableKind::kModel || info().kind == ServableKind::kEnsemble;
+  }
+};
+
+// In the order of labels in the text: alphabetical. Graphs have no versions.
+Labels With(Labels labels, const ServableInfo& info) {
+  labels.push_back({"name", info.name});
+  if (info.kind != ServableKind::kGraph) labels.push_back({"version", std::to_string(info.version)});
+  return labels;
+}
+
+std::string InterfaceName(ApiInterface interface) {
+  return interface == ApiInterface::kGrpc ? "gRPC" : "REST";
+}
+
+std::string ProtocolName(ApiProtocol protocol) {
+  return protocol == ApiProtocol::kKServe ? "KServe" : "TensorFlowServing";
+}
+
+std::string MethodName(ApiMethod method) {
+  switch (method) {
+    case ApiMethod::kModelInfer:
+      return "ModelInfer";
+    case ApiMethod::kModelInferStream:
+      return "ModelInferStream";
+    case ApiMethod::kModelMetadata:
+      return "ModelMetadata";
+    case ApiMethod::kModelReady:
+      return "ModelReady";
+    case ApiMethod::kPredict:
+      return "Predict";
+    case ApiMethod::kGetModelStatus:
+      return "GetModelStatus";
+    case ApiMethod::kGetModelMetadata:
+      return "GetModelMetadata";
+  }
+  return "";
+}
+
+// Methods with their protocols; each comes by both interfaces.
+constexpr std::pair<ApiProtocol, ApiMethod> kMethods[] = {
+    {ApiProtocol::kKServe, ApiMethod::kModelInfer},
+    {ApiProtocol::kKServe, ApiMethod::kModelMetadata},
+    {ApiProtocol::kKServe, ApiMethod::kModelReady},
+    {ApiProtocol::kTensorFlowServing, ApiMethod::kPredict},
+    {ApiProtocol::kTensorFlowServing, ApiMethod::kGetModelStatus},
+    {ApiProtocol::kTensorFlowServing, ApiMethod::kGetModelMetadata},
+};
+constexpr ApiInterface kInterfaces[] = {ApiInterface::kGrpc, ApiInterface::kRest};
+constexpr ApiCall kStream = {ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
+
+void AddCount(MetricFamily& family, const ServableInfo& info, const ApiCall& call, uint64_t count) {
+  ClientMetric& metric = family.metric.emplace_back();
+  metric.label = With({{"api", ProtocolName(call.protocol)},
+                       {"interface", InterfaceName(call.interface)},
+                       {"method", MethodName(call.method)}},
+                      info);
+  metric.counter.value = static_cast<double>(count);
+}
+
+// One series for each API, those that nobody has called too; streams are shown when there were any.
+void AddCounts(MetricFamily& family, const Model& model, uint64_t (ApiCounters::*count)(ApiCall) const) {
+  const ApiCounters& counters = model.servable->api_counters();
+  for (const auto& [protocol, method] : kMethods) {
+    for (ApiInterface interface : kInterfaces) {
+      const ApiCall call{protocol, interface, method};
+      AddCount(family, model.info(), call, (counters.*count)(call));
+    }
+  }
+  if (const uint64_t streamed = (counters.*count)(kStream); streamed > 0) {
+    AddCount(family, model.info(), kStream, streamed);
+  }
+}
+
+void AddGauge(MetricFamily& family, const Model& model, double value) {
+  ClientMetric& metric = family.metric.emplace_back();
+  metric.label = With({}, model.info());
+  metric.gauge.value = value;
+}
+
+void AddHistogram(MetricFamily& family, Labels labels, const LatencyHistogram& latency) {
+  ClientMetric& metric = family.metric.emplace_back();
+  metric.label = std::move(labels);
+  metric.histogram = HistogramOf(latency);
+}
+
+// Requests that run in the model, or are on their way out of it.
+double ActiveRequests(const Model& model) {
+  const auto inside = static_cast<int64_t>(model.servable->gate().inside());
+  const int64_t active = inside - model.servable->pending_requests();
+  return static_cast<double>(std::clamp<int64_t>(active, 0, model.info().instance_count));
+}
+
+struct Metric {
+  std::string_view name;
+  std::string_view help;
+  MetricType type;
+  bool by_default;
+  // Null: of graphs.
+  void (*add)(MetricFamily& family, const Model& model);
+};
+
+constexpr Metric kMetrics[] = {
+    {"ovms_streams", "Executions that the device runs beside each other.", MetricType::Gauge, true,
+     [](MetricFamily& family, const Model& model) {
+       const ServableInfo& info = model.info();
+       if (model.is_model()) {
+         AddGauge(family, model, info.stream_count > 0 ? info.stream_count : info.instance_count);
+       }
+     }},
+    {"ovms_current_requests", "Requests that are being processed.", MetricType::Gauge, true,
+     [](MetricFamily& family, const Model& model) {
+       AddGauge(family, model, static_cast<double>(model.servable->gate().inside()));
+     }},
+    {"ovms_infer_req_queue_size", "Infer requests of the model, busy or idle.", MetricType::Gauge, false,
+     [](MetricFamily& family, const Model& model) {
+       if (model.is_model()) AddGauge(family, model, model.info().instance_count);
+     }},
+    {"ovms_infer_req_active", "Infer requests of the model that are in use.", MetricType::Gauge, false,
+     [](MetricFamily& family, const Model& model) {
+       if (model.is_model()) AddGauge(family, model, ActiveRequests(model));
+     }},
+    {"ovms_requests_success", "Calls that ended well.", MetricType::Counter, true,
+     [](MetricFamily& family, const Model& model) { AddCounts(family, model, &ApiCounters::success); }},
+    {"ovms_requests_fail", "Calls that failed.", MetricType::Counter, true,
+     [](MetricFamily& family, const Model& model) { AddCounts(family, model, &ApiCounters::fail); }},
+    {"ovms_request_time_us", "Time of inference requests in the server, in microseconds.",
+     MetricType::Histogram, true,
+     [](MetricFamily& family, const Model& model) {
+       const OvmsHistograms& histograms = model.statistics.ovms_us;
+       if (!histograms.on()) return;
+       for (ApiInterface interface : kInterfaces) {
+         AddHistogram(family, With({{"interface", InterfaceName(interface)}}, model.info()),
+                      histograms.request[static_cast<size_t>(interface)]);
+       }
+     }},
+    {"ovms_inference_time_us", "Time of inferences in the model, in microseconds.", MetricType::Histogram,
+     true,
+     [](MetricFamily& family, const Model& model) {
+       const OvmsHistograms& histograms = model.statistics.ovms_us;
+       if (model.is_model() && histograms.on())
+         AddHistogram(family, With({}, model.info()), histograms.inference);
+     }},
+    {"ovms_wait_for_infer_req_time_us", "Time that requests waited for an infer request, in microseconds.",
+     MetricType::Histogram, true,
+     [](MetricFamily& family, const Model& model) {
+       const OvmsHistograms& histograms = model.statistics.ovms_us;
+       if (model.is_model() && histograms.on()) AddHistogram(family, With({}, model.info()), histograms.wait);
+     }},
+    {"ovms_current_graphs", "", MetricType::Gauge, true, nullptr},
+    {"ovms_requests_accepted", "", MetricType::Counter, true, nullptr},
+    {"ovms_requests_rejected", "", MetricType::Counter, true, nullptr},
+    {"ovms_responses", "", MetricType::Counter, true, nullptr},
+    {"ovms_graph_error", "", MetricType::Counter, false, nullptr},
+    {"ovms_graph_processing_time_us", "", MetricType::Histogram, false, nullptr},
+    {"ovms_graph_request_latency_us", "", MetricType::Histogram, false, nullptr},
+};
+
+void Collect(const Catalog& catalog, std::span<const Metric* const> metrics, MetricFamilies& families) {
+  std::vector<Model> models;
+  for (auto& servable : catalog.All()) {
+    if (servable->info().dialect != Dialect::kOvms) continue;
+    models.push_back({servable, servable->statistics().Snapshot()});
+  }
+  for (const Metric* metric : metrics) {
+    if (metric->add == nullptr) continue;
+    MetricFamily family;
+    family.name = metric->name;
+    family.help = metric->help;
+    family.type = metric->type;
+    for (const Model& model : models) metric->add(family, model);
+    if (!family.metric.empty()) families.push_back(std::move(family));
+  }
+}
+
+}  // namespace
+
+Result<MetricsCollector> OvmsMetrics(const Catalog& catalog, const std::vector<std::string>& list) {
+  for (const std::string& name : list) {
+    const bool known = std::any_of(std::begin(kMetrics), std::end(kMetrics),
+                                   [&](const Metric& metric) { return metric.name == name; });
+    if (!known) return InvalidArgumentError("Invalid name in metrics_list - " + name);
+  }
+  std::vector<const Metric*> wanted;
+  for (const Metric& metric : kMetrics) {
+    const bool named = std::find(list.begin(), list.end(), metric.name) != list.end();
+    if (list.empty() ? metric.by_default : named) wanted.push_back(&metric);
+  }
+  return MetricsCollector([&catalog, wanted = std::move(wanted)](MetricFamilies& families) {
+    Collect(catalog, wanted, families);
+  });
+}
+
+LatencyOptions OvmsLatencyOptions() {
+  constexpr size_t kBuckets = 33;
+  LatencyOptions options;
+  double bound = 10;
+  for (size_t i = 0; i < kBuckets; ++i, bound *= 1.8) options.ovms_bounds_us.push_back(std::round(bound));
+  return options;
+}
+
+std::string OvmsMetricsText(const MetricsCollector& collect) {
+  MetricFamilies families;
+  collect(families);
+  return MetricsText(families);
+}
+
+}  // namespace braid

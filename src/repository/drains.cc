@@ -1,0 +1,116 @@
+#include "repository/drains.h"
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kMillisecondNs = 1000000;
+constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
+// How soon a thread that waits for requests to leave sees that the server exits.
+constexpr int64_t kDrainSliceNs = 100 * kMillisecondNs;
+// The part of the time to shut down that is kept for user code to finalize in, at most; requests get the
+// rest.
+constexpr int64_t kFinalizeNs = 5 * kSecondNs;
+
+}  // namespace
+
+Drains::~Drains() { BRAID_CHECK(drains_.empty() && ended_.empty()); }
+
+int64_t Drains::StopDeadline() const {
+  const int64_t usual_ns = SteadyNowNs() + std::max(exit_timeout_seconds_, 0) * kSecondNs;
+  std::lock_guard lock(mutex_);
+  return std::min(usual_ns, stop_deadline_ns_);
+}
+
+void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> stopped) {
+  servable->gate().Close();
+  try {
+    std::lock_guard lock(mutex_);
+    const uint64_t id = ++last_id_;
+    drains_.emplace(id, StartThread("brd-drain", [this, servable, stopped, id] {
+                      Drain(*servable);
+                      stopped();
+                      std::lock_guard relock(mutex_);
+                      auto self = drains_.find(id);
+                      ended_.push_back(std::move(self->second));
+                      drains_.erase(self);
+                      changed_.notify_all();
+                    }));
+    return;
+  } catch (const std::system_error&) {
+    // No thread is to be had; the caller waits.
+  }
+  Drain(*servable);
+  stopped();
+}
+
+void Drains::Drain(Servable& servable) {
+  for (;;) {
+    int64_t end_ns = 0;
+    {
+      std::lock_guard lock(mutex_);
+      end_ns = drain_deadline_ns_;
+    }
+    const int64_t now_ns = SteadyNowNs();
+    if (servable.gate().WaitUntilEmpty(std::min(now_ns + kDrainSliceNs, end_ns)) || now_ns >= end_ns) break;
+  }
+  servable.Stop(StopDeadline());
+}
+
+void Drains::Discard(Servable& servable) const {
+  servable.gate().Close();
+  servable.Stop(StopDeadline());
+}
+
+void Drains::Reap() {
+  std::vector<std::thread> ended;
+  {
+    std::lock_guard lock(mutex_);
+    ended.swap(ended_);
+  }
+  for (std::thread& thread : ended) thread.join();
+}
+
+void Drains::BeginShutdown(const Catalog& catalog, int64_t deadline_ns) {
+  const int64_t left_ns = std::max(deadline_ns - SteadyNowNs(), int64_t{0});
+  const int64_t drain_deadline_ns = deadline_ns - std::min(kFinalizeNs, left_ns / 4);
+  {
+    std::lock_guard lock(mutex_);
+    drain_deadline_ns_ = drain_deadline_ns;
+    stop_deadline_ns_ = deadline_ns;
+  }
+  const auto all = catalog.All();
+  auto at_rest = [&all] {
+    return std::all_of(all.begin(), all.end(),
+                       [](const auto& servable) { return servable->gate().inside() == 0; });
+  };
+  // Gates tell nobody while they are open.
+  while (!at_rest() && SteadyNowNs() < drain_deadline_ns) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+bool Drains::empty() const {
+  std::lock_guard lock(mutex_);
+  return drains_.empty();
+}
+
+bool Drains::WaitUntilEmpty(int64_t deadline_ns) {
+  std::unique_lock lock(mutex_);
+  while (!drains_.empty()) {
+    const int64_t left_ns = deadline_ns - SteadyNowNs();
+    if (left_ns <= 0) return false;
+    changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
+  }
+  return true;
+}
+
+}  // namespace braid

@@ -1,0 +1,64 @@
+// Drains: ends servables that have left the catalog, each when its last request has left.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "serving/catalog.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// All methods may be called from any thread.
+class Drains {
+ public:
+  // How long a stop may go on after its deadline before nobody waits for it any longer.
+  static constexpr int64_t kStopGraceNs = int64_t{2} * 1000000000;
+
+  // Instances of what is stopped may take `exit_timeout_seconds` to end.
+  explicit Drains(int exit_timeout_seconds) : exit_timeout_seconds_(exit_timeout_seconds) {}
+  // REQUIRES: empty().
+  ~Drains();
+  Drains(const Drains&) = delete;
+  Drains& operator=(const Drains&) = delete;
+
+  // Closes the servable to new requests at once, and stops it on a thread of its own when the last one has
+  // left; then calls `stopped` there. One thread each: every one may have to wait for another request, and
+  // there are no more of them than servables.
+  void Start(std::shared_ptr<Servable> servable, std::function<void()> stopped);
+  // Stops a servable that nobody has seen; blocks.
+  void Discard(Servable& servable) const;
+  // Joins the threads that have ended. Called now and then.
+  void Reap();
+
+  // From now on requests may run until a while before `deadline_ns` (SteadyNowNs() time), and everything ends
+  // by it. Returns when no request is in any servable of the catalog, or when it is too late to wait: one
+  // that answers may be waiting for another, so that none should close before all are at rest.
+  void BeginShutdown(const Catalog& catalog, int64_t deadline_ns);
+  bool empty() const;
+  // Whether all drains had ended before `deadline_ns`.
+  bool WaitUntilEmpty(int64_t deadline_ns);
+
+ private:
+  void Drain(Servable& servable);
+  int64_t StopDeadline() const;
+
+  const int exit_timeout_seconds_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // of anything below
+  // All guarded by mutex_.
+  int64_t drain_deadline_ns_ = std::numeric_limits<int64_t>::max();
+  int64_t stop_deadline_ns_ = std::numeric_limits<int64_t>::max();
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, std::thread> drains_;
+  std::vector<std::thread> ended_;
+};
+
+}  // namespace braid

@@ -1,0 +1,38 @@
+"""A server that is started as OpenVINO Model Server is: with a config.json."""
+
+import json
+import pathlib
+
+from harness.server import Server
+
+
+class OvmsServer(Server):
+    """`braid serve --config_path` on free ports. `config` is the file, or what it is to hold, which is written to `workdir`.
+
+    `ready=False` does not wait for readiness; `options` are further arguments.
+    """
+
+    def __init__(self, config, *options, workdir, **more):
+        self.config_path = pathlib.Path(workdir) / "config.json"
+        if isinstance(config, dict):
+            self.write_config(config)
+        else:
+            self.config_path = pathlib.Path(config)
+        super().__init__([], "--config_path", self.config_path, *options, workdir=workdir, **more)
+
+    def write_config(self, config):
+        """Replaces the file at once, as a careful operator does."""
+        new = self.config_path.with_suffix(".new")
+        new.write_text(json.dumps(config, indent=1), encoding="utf-8")
+        new.replace(self.config_path)
+
+    def reload(self):
+        """POST /v1/config/reload: (status, value)."""
+        return self.json("POST", "/v1/config/reload")
+
+    def states(self, name):
+        """{version: state} of a servable, from GET /v1/config."""
+        status, config = self.json("GET", "/v1/config")
+        assert status == 200, config
+        found = config.get(name, {"model_version_status": []})
+        return {int(each["version"]): each["state"] for each in found["model_version_status"]}
