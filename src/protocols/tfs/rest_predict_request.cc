@@ -54,7 +54,7 @@ class BodyReader {
     if (value.get_array().get(rows)) return OvmsError(OvmsCode::kRestInstancesNotAnArray);
     if (rows.begin() == rows.end()) return OvmsError(OvmsCode::kRestNoInstancesFound);
     if (IsNamed(*rows.begin())) return ReadNamedRows(rows);
-    BRAID_ASSIGN_OR_RETURN(NamedSource * only, TheOnlyInput());
+    BRAID_ASSIGN_OR_RETURN(auto* const only, TheOnlyInput());
     only->source.rows = true;
     for (element row : rows) {
       if (IsNamed(row)) return OvmsError(OvmsCode::kRestInstancesNotNamedOrNonamed);
@@ -96,7 +96,7 @@ class BodyReader {
       return sources_.empty() ? OvmsError(OvmsCode::kRestNoInputsFound) : OkStatus();
     }
     if (value.is_null()) return OvmsError(OvmsCode::kRestInputsNotAnObject);
-    BRAID_ASSIGN_OR_RETURN(NamedSource * only, TheOnlyInput());
+    BRAID_ASSIGN_OR_RETURN(auto* const only, TheOnlyInput());
     only->source.values.push_back(value);
     return OkStatus();
   }

@@ -497,6 +497,10 @@ TEST_F(OvmsTfsGrpcTest, PassesEncodedImagesOn) {
   ASSERT_TRUE(Predict(request, &response).ok());
   EXPECT_EQ(response.outputs().at("b").tensor_shape().dim(0).size(), 1);
   EXPECT_EQ(response.outputs().at("b").string_val(0), "not really a JPEG");
+  tensor.mutable_tensor_shape()->add_dim()->set_size(2);
+  ExpectError(request, grpc::StatusCode::INVALID_ARGUMENT,
+              "Invalid number of values in tensor proto container - Expected: 2 values; Actual: 1 values; "
+              "input name: b");
   tensor.set_string_val(0, "");
   ExpectError(request, grpc::StatusCode::INVALID_ARGUMENT, "String val is empty - input name: b");
 }
