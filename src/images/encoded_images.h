@@ -1,6 +1,6 @@
-// Encoded images (JPEG, PNG and what else OpenCV reads) in place of a tensor's numbers: BYTES of shape [N]
-// for an input of rank 4, or of rank 5 where a pipeline demultiplexes its request. They are decoded to the
-// shape, the layout (NHWC), the number of channels (BGR, or gray) and the precision of the input.
+// Encoded images (JPEG, PNG, BMP, WebP) in place of a tensor's numbers: BYTES of shape [N] for an input of
+// rank 4, or of rank 5 where a pipeline demultiplexes its request. They are decoded to the shape, the layout
+// (NHWC), the number of channels (BGR, or gray) and the precision of the input.
 //
 // OpenCV is loaded with the first image: a server that gets none does not carry it.
 #pragma once
@@ -18,13 +18,15 @@ namespace braid {
 // CheckRequest(). Cheap.
 bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request);
 
-// Decodes all of them in place; takes milliseconds. Errors, as OvmsCode: kImageParsingFailed,
-// kInvalidNoOfChannels, kBinaryImagesResolutionMismatch, kUnsupportedLayout, kBytesContentsEmpty,
-// kInvalidShape.
+// Decodes all of them in place; takes milliseconds. The memory comes from the request's servable, if it has
+// one. Errors, as OvmsCode: kImageParsingFailed, kInvalidNoOfChannels, kBinaryImagesResolutionMismatch,
+// kUnsupportedLayout, kBytesContentsEmpty, kInvalidBatchSize, kInvalidShape (also of images that are too
+// large together), kInvalidNoOfShapeDimensions, kInvalidValueCount, kInvalidContentSize, kInvalidPrecision.
 Status DecodeImages(const ServableInfo& info, InferenceRequest& request);
 
 // The same on threads that are made for it, as many as there are cores; `next` goes on with the request
-// there, or the request has been failed. Never blocks. The request's servable is in `request->servable`.
+// there, or the request has been refused: with these errors, when it was cancelled, or when too many wait.
+// Never blocks. REQUIRES: `request->servable` is set.
 void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
                       std::function<void(std::unique_ptr<InferenceRequest>)> next);
 

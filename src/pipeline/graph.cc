@@ -262,8 +262,8 @@ class Graph::Builder {
 
   Graph graph_;
   std::unordered_map<std::string, uint32_t> by_name_;
-  std::vector<uint32_t> producers_;  // of tensors; kNone for inputs of the graph
-  std::vector<uint32_t> order_;      // of nodes, producers first
+  std::vector<uint32_t> producers_;                             // of tensors; kNone for inputs of the graph
+  std::vector<uint32_t> order_;                                 // of nodes, producers first
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> gathered_;  // by tensor and scope
 };
 

@@ -22,13 +22,13 @@ Status CheckCut(const std::string& who, const Tensor& tensor) {
                      Describe(who, tensor) + " has fewer than 2 dimensions");
   }
   if (tensor.shape[0] > kMostPieces) {
-    return OvmsError(OvmsCode::kPipelineTooLargeDimensionSizeToDemultiply,
-                     Describe(who, tensor) + ", at most " + std::to_string(kMostPieces) +
-                         " pieces are possible");
+    return OvmsError(
+        OvmsCode::kPipelineTooLargeDimensionSizeToDemultiply,
+        Describe(who, tensor) + ", at most " + std::to_string(kMostPieces) + " pieces are possible");
   }
   if (ByteSize(tensor.type, tensor.shape) != tensor.data.size()) {
-    return OvmsError(OvmsCode::kInternalError, Describe(who, tensor) + " has " +
-                                                   std::to_string(tensor.data.size()) + " bytes");
+    return OvmsError(OvmsCode::kInternalError,
+                     Describe(who, tensor) + " has " + std::to_string(tensor.data.size()) + " bytes");
   }
   return OkStatus();
 }
@@ -81,9 +81,9 @@ Result<Pieces> Join(const std::string& who, std::vector<Pieces> parts) {
     joined.tensors.reserve(parts.size() * parts.front().tensors.size());
     for (Pieces& part : parts) {
       if (part.counts != joined.counts) {
-        return OvmsError(OvmsCode::kPipelineInconsistentShardDimensions,
-                         who + ": " + ShapeToString(joined.counts) + " and " + ShapeToString(part.counts) +
-                             " pieces");
+        return OvmsError(
+            OvmsCode::kPipelineInconsistentShardDimensions,
+            who + ": " + ShapeToString(joined.counts) + " and " + ShapeToString(part.counts) + " pieces");
       }
       for (Tensor& tensor : part.tensors) joined.tensors.push_back(std::move(tensor));
     }

@@ -39,8 +39,8 @@ Tensor Piece(const Tensor& tensor, uint32_t index, uint32_t count);
 Result<Pieces> Join(const std::string& who, std::vector<Pieces> parts);
 
 // One tensor, in memory of `allocator` when there is something to copy. Errors:
-// kPipelineInconsistentShardDimensions when they differ in shape or type, kInternalError when the result would
-// be larger than memory can be, and those of the allocator.
+// kPipelineInconsistentShardDimensions when they differ in shape or type, kInternalError when the result
+// would be larger than memory can be, and those of the allocator.
 Result<Tensor> Stack(const std::string& who, Pieces pieces, BufferAllocator& allocator);
 
 }  // namespace braid

@@ -37,12 +37,12 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
     faults.Add(OvmsCode::kPipelineMissingNode, where, "takes its data from node " + Quoted(source.node_name));
     return false;
   }
-  const PipelineNode& node = definition.nodes[*place];
+  const PipelineNode& node = definition.nodes()[*place];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   if (output == nullptr) {
-    faults.Add(OvmsCode::kPipelineMissingDataSource, where,
-               "takes " + Quoted(source.data_item) + ", which is no alias among the outputs of " +
-                   NodeText(node));
+    faults.Add(
+        OvmsCode::kPipelineMissingDataSource, where,
+        "takes " + Quoted(source.data_item) + ", which is no alias among the outputs of " + NodeText(node));
     return false;
   }
   if (!node.known) return true;
@@ -83,18 +83,6 @@ void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, co
     faults.Add(OvmsCode::kNotImplemented, where,
                "a string tensor between two models," + source + "; strings can only enter and leave");
   }
-}
-
-// The nodes that a node waits for.
-std::vector<size_t> Sources(const PipelineDefinition& definition, const PipelineNode& node) {
-  std::vector<size_t> sources;
-  for (const OvmsConnection& input : node.config.inputs) {
-    const auto place = definition.FindNode(input.source.node_name);
-    if (place && input.source.node_name != kRequestNode && input.source.node_name != kResponseNode) {
-      sources.push_back(*place);
-    }
-  }
-  return sources;
 }
 
 std::string ListOf(const std::vector<std::string>& open) {
@@ -141,7 +129,7 @@ void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& fault
   CheckLibraries(definition, faults);
   CheckEnds(definition, faults);
   CheckDemultiplexers(definition, faults);
-  for (size_t node = 0; node < definition.nodes.size(); ++node) {
+  for (size_t node = 0; node < definition.nodes().size(); ++node) {
     CheckNodeName(definition, node, faults);
     CheckModel(definition, node, faults);
     CheckCut(definition, node, faults);
@@ -159,7 +147,7 @@ void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& fault
 // ---- before the nodes ----
 
 void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults) {
-  for (const PipelineNode& node : definition.nodes) {
+  for (const PipelineNode& node : definition.nodes()) {
     if (!node.library.ok()) faults.Add(node.library, NodeText(node));
   }
 }
@@ -185,7 +173,7 @@ void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& f
     dynamic = dynamic || *count <= 0;
   };
   look(definition.config.demultiply_count, kRequestNode);
-  for (const PipelineNode& node : definition.nodes) look(node.config.demultiply_count, node.config.name);
+  for (const PipelineNode& node : definition.nodes()) look(node.config.demultiply_count, node.config.name);
   if (dynamic && all.size() > 1) {
     faults.Add(OvmsCode::kNotImplemented, "",
                "a dynamic demultiplexer has to be the only one; there are " + ListOf(all));
@@ -195,7 +183,7 @@ void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& f
 // ---- one node ----
 
 void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes[place];
+  const PipelineNode& node = definition.nodes()[place];
   if (node.config.name == kRequestNode || node.config.name == kResponseNode) {
     faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
                "the name stands for the pipeline's own inputs or outputs");
@@ -208,14 +196,14 @@ void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineF
     const OvmsNodeOutput& output = node.config.outputs[i];
     const OvmsNodeOutput& first = *FindAlias(node.config, output.alias);
     if (first.data_item == output.data_item) continue;
-    faults.Add(OvmsCode::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
-               "alias " + Quoted(output.alias) + " stands for output " + Quoted(first.data_item) +
-                   " already");
+    faults.Add(
+        OvmsCode::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
+        "alias " + Quoted(output.alias) + " stands for output " + Quoted(first.data_item) + " already");
   }
 }
 
 void CheckModel(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes[place];
+  const PipelineNode& node = definition.nodes()[place];
   if (!node.behind.ok()) faults.Add(node.behind, NodeText(node));
   if (!node.known) return;
   if (node.automatic_shape && !definition.config.allow_auto_shape) {
@@ -231,7 +219,7 @@ void CheckModel(const PipelineDefinition& definition, size_t place, PipelineFaul
 }
 
 void CheckCut(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes[place];
+  const PipelineNode& node = definition.nodes()[place];
   if (!node.config.demultiply_count || !node.known) return;
   for (const std::string& name : UsedOutputs(definition, node)) {
     const TensorSpec* output = FindSpec(node.outputs, name);
@@ -256,7 +244,7 @@ void CheckCut(const PipelineDefinition& definition, size_t place, PipelineFaults
 }
 
 void CheckGatherTarget(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes[place];
+  const PipelineNode& node = definition.nodes()[place];
   if (!node.config.gather_from_node) return;
   const std::string& from = *node.config.gather_from_node;
   const auto target = definition.FindNode(from);
@@ -265,14 +253,14 @@ void CheckGatherTarget(const PipelineDefinition& definition, size_t place, Pipel
     return;
   }
   const bool cuts = from == kRequestNode ? definition.config.demultiply_count.has_value()
-                                         : definition.nodes[*target].config.demultiply_count.has_value();
+                                         : definition.nodes()[*target].config.demultiply_count.has_value();
   if (cuts) return;
   faults.Add(OvmsCode::kPipelineGatherFromNotDemultiplexer, NodeText(node),
              "gathers from " + Quoted(from) + ", which has no demultiply_count");
 }
 
 void CheckInputs(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes[place];
+  const PipelineNode& node = definition.nodes()[place];
   std::set<std::string_view> fed;
   for (const OvmsConnection& input : node.config.inputs) {
     const std::string where = InputText(node, input.name);
@@ -287,7 +275,7 @@ void CheckInputs(const PipelineDefinition& definition, size_t place, PipelineFau
     if (spec == nullptr) {
       faults.Add(OvmsCode::kPipelineMissingModelInput, where, "there is none of that name");
     } else if (found && output != nullptr) {
-      const PipelineNode& from = definition.nodes[*definition.FindNode(input.source.node_name)];
+      const PipelineNode& from = definition.nodes()[*definition.FindNode(input.source.node_name)];
       CheckFit(definition, from, *output, node, *spec, where, faults);
     }
   }
@@ -313,41 +301,28 @@ void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) 
 // ---- the graph as a whole ----
 
 bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
-  const size_t count = definition.nodes.size();
-  std::vector<std::vector<size_t>> sources(count);
-  for (size_t i = 0; i < count; ++i) sources[i] = Sources(definition, definition.nodes[i]);
-  // What waits for nothing that is left is taken away until nothing changes; the rest are cycles and what
-  // lies behind them.
-  std::vector<size_t> missing(count);
-  std::vector<std::vector<size_t>> consumers(count);
-  std::vector<size_t> ready;
-  for (size_t i = 0; i < count; ++i) {
-    missing[i] = sources[i].size();
-    for (size_t source : sources[i]) consumers[source].push_back(i);
-    if (missing[i] == 0) ready.push_back(i);
-  }
-  for (size_t next = 0; next < ready.size(); ++next) {
-    for (size_t consumer : consumers[ready[next]]) {
-      if (--missing[consumer] == 0) ready.push_back(consumer);
-    }
-  }
-  if (ready.size() == count) return true;
+  const size_t count = definition.nodes().size();
+  const std::vector<size_t> order = SourcesFirst(definition);
+  if (order.size() == count) return true;
+  // The others are cycles and what lies behind them.
+  std::vector<bool> missing(count, true);
+  for (size_t place : order) missing[place] = false;
   // Backwards from any of them leads into a cycle; each cycle is told once.
   std::vector<size_t> round(count, 0);
   for (size_t start = 0, number = 1; start < count; ++start, ++number) {
-    if (missing[start] == 0 || round[start] != 0) continue;
+    if (!missing[start] || round[start] != 0) continue;
     std::vector<size_t> path;
     size_t at = start;
     while (round[at] == 0) {
       round[at] = number;
       path.push_back(at);
-      at = *std::find_if(sources[at].begin(), sources[at].end(),
-                         [&](size_t source) { return missing[source] > 0; });
+      const auto sources = SourcesOf(definition, definition.nodes()[at]);
+      at = *std::find_if(sources.begin(), sources.end(), [&](size_t source) { return missing[source]; });
     }
     if (round[at] != number) continue;
-    std::string text = Quoted(definition.nodes[at].config.name);
+    std::string text = Quoted(definition.nodes()[at].config.name);
     for (size_t i = path.size(); i-- > 0;) {
-      text += " -> " + Quoted(definition.nodes[path[i]].config.name);
+      text += " -> " + Quoted(definition.nodes()[path[i]].config.name);
       if (path[i] == at) break;
     }
     faults.Add(OvmsCode::kPipelineCycleFound, "", text);
@@ -356,7 +331,7 @@ bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
 }
 
 void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults) {
-  std::vector<bool> reached(definition.nodes.size());
+  std::vector<bool> reached(definition.nodes().size());
   std::vector<size_t> next;
   auto reach = [&](size_t node) {
     if (!reached[node]) next.push_back(node);
@@ -368,20 +343,19 @@ void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults
   while (!next.empty()) {
     const size_t node = next.back();
     next.pop_back();
-    for (size_t source : Sources(definition, definition.nodes[node])) reach(source);
+    for (size_t source : SourcesOf(definition, definition.nodes()[node])) reach(source);
   }
   for (size_t i = 0; i < reached.size(); ++i) {
     // A second one of a name has been reported as that.
-    if (reached[i] || definition.FindNode(definition.nodes[i].config.name) != i) continue;
-    faults.Add(OvmsCode::kPipelineUnconnectedNodes, NodeText(definition.nodes[i]), "");
+    if (reached[i] || definition.FindNode(definition.nodes()[i].config.name) != i) continue;
+    faults.Add(OvmsCode::kPipelineUnconnectedNodes, NodeText(definition.nodes()[i]), "");
   }
 }
 
 void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faults) {
   using Open = std::vector<std::string>;
   // What is open behind each node; nothing where a fault has made that a guess.
-  std::vector<std::optional<Open>> open(definition.nodes.size());
-  std::vector<bool> done(definition.nodes.size());
+  std::vector<std::optional<Open>> open(definition.nodes().size());
   const Open of_request(definition.config.demultiply_count ? 1 : 0, std::string(kRequestNode));
 
   // What is open where `connections` come together.
@@ -408,27 +382,20 @@ void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faul
     return met ? met : Open();
   };
 
-  for (bool more = true; more;) {
-    more = false;
-    for (size_t i = 0; i < definition.nodes.size(); ++i) {
-      const PipelineNode& node = definition.nodes[i];
-      if (done[i]) continue;
-      const std::vector<size_t> sources = Sources(definition, node);
-      if (!std::all_of(sources.begin(), sources.end(), [&](size_t source) { return done[source]; })) continue;
-      done[i] = more = true;
-      open[i] = meet(node.config.inputs, NodeText(node));
-      if (!open[i]) continue;
-      if (const auto& from = node.config.gather_from_node) {
-        if (open[i]->empty() || open[i]->back() != *from) {
-          faults.Add(OvmsCode::kPipelineWrongDemultiplexerGatherOrder, NodeText(node),
-                     "gathers from " + Quoted(*from) + " inside " + ListOf(*open[i]));
-          open[i].reset();
-          continue;
-        }
-        open[i]->pop_back();
+  for (size_t i : SourcesFirst(definition)) {
+    const PipelineNode& node = definition.nodes()[i];
+    open[i] = meet(node.config.inputs, NodeText(node));
+    if (!open[i]) continue;
+    if (const auto& from = node.config.gather_from_node) {
+      if (open[i]->empty() || open[i]->back() != *from) {
+        faults.Add(OvmsCode::kPipelineWrongDemultiplexerGatherOrder, NodeText(node),
+                   "gathers from " + Quoted(*from) + " inside " + ListOf(*open[i]));
+        open[i].reset();
+        continue;
       }
-      if (node.config.demultiply_count) open[i]->push_back(node.config.name);
+      open[i]->pop_back();
     }
+    if (node.config.demultiply_count) open[i]->push_back(node.config.name);
   }
   meet(definition.config.outputs, "response");
 }
@@ -443,7 +410,7 @@ void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& fa
   };
   for (const std::string& name : definition.config.inputs) {
     std::optional<Consumer> met;
-    for (const PipelineNode& node : definition.nodes) {
+    for (const PipelineNode& node : definition.nodes()) {
       if (!node.known) continue;
       for (const OvmsConnection& input : node.config.inputs) {
         if (input.source.node_name != kRequestNode || input.source.data_item != name) continue;
@@ -458,17 +425,17 @@ void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& fa
         }
         const auto both = Intersect(met->dimensions, dimensions);
         if (!both) {
-          faults.Add(OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
-                     ToString(met->dimensions) + " as " + met->where + ", " + ToString(dimensions) + " as " +
-                         where);
+          faults.Add(
+              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              ToString(met->dimensions) + " as " + met->where + ", " + ToString(dimensions) + " as " + where);
         } else {
           met->dimensions = *both;
         }
         const bool converted = definition.config.convert_precision && CanConvert(met->type, spec->type);
         if (met->type != spec->type && !converted) {
-          faults.Add(OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
-                     TypeText(met->type) + " as " + met->where + ", " + TypeText(spec->type) + " as " +
-                         where);
+          faults.Add(
+              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              TypeText(met->type) + " as " + met->where + ", " + TypeText(spec->type) + " as " + where);
         }
       }
     }

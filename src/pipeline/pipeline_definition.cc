@@ -10,7 +10,7 @@ namespace {
 // Calls `f` with each source that is named, of nodes' inputs and of the pipeline's outputs.
 template <class F>
 void ForEachSource(const PipelineDefinition& definition, const F& f) {
-  for (const PipelineNode& node : definition.nodes) {
+  for (const PipelineNode& node : definition.nodes()) {
     for (const OvmsConnection& input : node.config.inputs) f(input.source);
   }
   for (const OvmsConnection& output : definition.config.outputs) f(output.source);
@@ -19,7 +19,7 @@ void ForEachSource(const PipelineDefinition& definition, const F& f) {
 // How the graph names what a source stands for. Two aliases of one output are one tensor.
 std::string TensorName(const PipelineDefinition& definition, const OvmsDataSource& source) {
   if (source.node_name == kRequestNode) return source.data_item;
-  const PipelineNode& node = definition.nodes[*definition.FindNode(source.node_name)];
+  const PipelineNode& node = definition.nodes()[*definition.FindNode(source.node_name)];
   return source.node_name + "\n" + FindAlias(node.config, source.data_item)->data_item;
 }
 
@@ -37,11 +37,14 @@ Dimensions WantedOfRequest(const PipelineDefinition& definition, const PipelineN
 
 }  // namespace
 
+void PipelineDefinition::AddNode(PipelineNode node) {
+  places_.emplace(node.config.name, nodes_.size());
+  nodes_.push_back(std::move(node));
+}
+
 std::optional<size_t> PipelineDefinition::FindNode(std::string_view name) const {
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].config.name == name) return i;
-  }
-  return std::nullopt;
+  auto found = places_.find(name);
+  return found == places_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool PipelineDefinition::HasInput(std::string_view name) const {
@@ -62,7 +65,7 @@ const OvmsNodeOutput* FindAlias(const OvmsNodeConfig& node, std::string_view ali
 const TensorSpec* FindSource(const PipelineDefinition& definition, const OvmsDataSource& source) {
   const auto place = definition.FindNode(source.node_name);
   if (!place || source.node_name == kRequestNode) return nullptr;
-  const PipelineNode& node = definition.nodes[*place];
+  const PipelineNode& node = definition.nodes()[*place];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   return output == nullptr ? nullptr : FindSpec(node.outputs, output->data_item);
 }
@@ -78,9 +81,38 @@ DimensionRange PiecesOf(const PipelineDefinition& definition, std::string_view n
   if (node_name == kRequestNode) {
     count = definition.config.demultiply_count;
   } else if (const auto node = definition.FindNode(node_name)) {
-    count = definition.nodes[*node].config.demultiply_count;
+    count = definition.nodes()[*node].config.demultiply_count;
   }
   return count ? SizeOfPieces(*count) : kAnySize;
+}
+
+std::vector<size_t> SourcesOf(const PipelineDefinition& definition, const PipelineNode& node) {
+  std::vector<size_t> sources;
+  for (const OvmsConnection& input : node.config.inputs) {
+    const std::string& name = input.source.node_name;
+    const auto place = definition.FindNode(name);
+    if (place && name != kRequestNode && name != kResponseNode) sources.push_back(*place);
+  }
+  return sources;
+}
+
+std::vector<size_t> SourcesFirst(const PipelineDefinition& definition) {
+  const size_t count = definition.nodes().size();
+  std::vector<size_t> missing(count);
+  std::vector<std::vector<size_t>> consumers(count);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < count; ++i) {
+    const auto sources = SourcesOf(definition, definition.nodes()[i]);
+    missing[i] = sources.size();
+    for (size_t source : sources) consumers[source].push_back(i);
+    if (sources.empty()) order.push_back(i);
+  }
+  for (size_t next = 0; next < order.size(); ++next) {
+    for (size_t consumer : consumers[order[next]]) {
+      if (--missing[consumer] == 0) order.push_back(consumer);
+    }
+  }
+  return order;
 }
 
 bool IsUsed(const PipelineDefinition& definition, const OvmsDataSource& source) {
@@ -99,26 +131,18 @@ std::vector<std::string> UsedOutputs(const PipelineDefinition& definition, const
 }
 
 std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinition& definition) {
-  std::vector<std::vector<std::string>> open(definition.nodes.size());
-  std::vector<bool> done(definition.nodes.size());
+  std::vector<std::vector<std::string>> open(definition.nodes().size());
   const std::vector<std::string> of_request(definition.config.demultiply_count ? 1 : 0,
                                             std::string(kRequestNode));
-  // All inputs of a node agree, so one of them says it; nodes are found from their sources onwards.
-  for (bool more = true; more;) {
-    more = false;
-    for (size_t i = 0; i < definition.nodes.size(); ++i) {
-      const OvmsNodeConfig& node = definition.nodes[i].config;
-      if (done[i]) continue;
-      if (!node.inputs.empty()) {
-        const std::string& source = node.inputs.front().source.node_name;
-        const auto before = definition.FindNode(source);
-        if (before && !done[*before]) continue;
-        open[i] = before ? open[*before] : of_request;
-      }
-      if (node.gather_from_node && !open[i].empty()) open[i].pop_back();
-      if (node.demultiply_count) open[i].push_back(node.name);
-      done[i] = more = true;
+  for (size_t place : SourcesFirst(definition)) {
+    const OvmsNodeConfig& node = definition.nodes()[place].config;
+    // All inputs of a node agree, so one of them says it.
+    if (!node.inputs.empty()) {
+      const auto before = definition.FindNode(node.inputs.front().source.node_name);
+      open[place] = before ? open[*before] : of_request;
     }
+    if (node.gather_from_node && !open[place].empty()) open[place].pop_back();
+    if (node.demultiply_count) open[place].push_back(node.name);
   }
   return open;
 }
@@ -131,7 +155,7 @@ std::vector<TensorSpec> PipelineInputs(const PipelineDefinition& definition) {
     spec.name = name;
     Dimensions dimensions;
     bool consumed = false;
-    for (const PipelineNode& node : definition.nodes) {
+    for (const PipelineNode& node : definition.nodes()) {
       for (const OvmsConnection& input : node.config.inputs) {
         if (input.source.node_name != kRequestNode || input.source.data_item != name) continue;
         const TensorSpec& wanted = *FindSpec(node.inputs, input.name);
@@ -165,7 +189,7 @@ std::vector<TensorSpec> PipelineOutputs(const PipelineDefinition& definition) {
       const TensorSpec& source = *FindSource(definition, output.source);
       spec.type = source.type;
       if (open[place].empty()) spec.layout = source.layout;
-      Dimensions dimensions = SourceDimensions(definition.nodes[place], source);
+      Dimensions dimensions = SourceDimensions(definition.nodes()[place], source);
       for (size_t i = open[place].size(); i-- > 0;) {
         dimensions.insert(dimensions.begin(), PiecesOf(definition, open[place][i]));
       }
@@ -187,7 +211,7 @@ GraphSpec MakeGraphSpec(const PipelineDefinition& definition) {
   for (const OvmsConnection& output : definition.config.outputs) {
     spec.outputs.push_back({output.name, TensorName(definition, output.source), false});
   }
-  for (const PipelineNode& node : definition.nodes) {
+  for (const PipelineNode& node : definition.nodes()) {
     NodeSpec made;
     made.name = "node '" + node.config.name + "'";
     made.demultiply = node.config.demultiply_count.value_or(Graph::kWhole);
@@ -209,8 +233,8 @@ GraphSpec MakeGraphSpec(const PipelineDefinition& definition) {
 std::vector<PrecisionChange> PrecisionChanges(const PipelineDefinition& definition) {
   std::vector<PrecisionChange> changes;
   const std::vector<TensorSpec> of_request = PipelineInputs(definition);
-  for (size_t i = 0; i < definition.nodes.size(); ++i) {
-    const PipelineNode& node = definition.nodes[i];
+  for (size_t i = 0; i < definition.nodes().size(); ++i) {
+    const PipelineNode& node = definition.nodes()[i];
     for (const OvmsConnection& input : node.config.inputs) {
       const TensorSpec* from = input.source.node_name == kRequestNode
                                    ? FindSpec(of_request, input.source.data_item)

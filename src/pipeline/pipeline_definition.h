@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -37,13 +40,22 @@ struct PipelineNode {
   bool decoupled = false;
 };
 
-struct PipelineDefinition {
-  OvmsPipelineConfig config;
-  std::vector<PipelineNode> nodes;  // one for each of the configuration's, in order
+class PipelineDefinition {
+ public:
+  explicit PipelineDefinition(OvmsPipelineConfig config) : config(std::move(config)) {}
+
+  void AddNode(PipelineNode node);
 
   // The first node of that name.
   std::optional<size_t> FindNode(std::string_view name) const;
   bool HasInput(std::string_view name) const;
+  const std::vector<PipelineNode>& nodes() const { return nodes_; }
+
+  const OvmsPipelineConfig config;
+
+ private:
+  std::vector<PipelineNode> nodes_;  // one for each of the configuration's, in order
+  std::map<std::string, size_t, std::less<>> places_;
 };
 
 // By name; null when there is none.
@@ -58,6 +70,12 @@ const TensorSpec* FindSource(const PipelineDefinition& definition, const OvmsDat
 Dimensions SourceDimensions(const PipelineNode& node, const TensorSpec& output);
 // How many pieces of `node_name` ("request" too) there are, as a dimension; any number when it is none.
 DimensionRange PiecesOf(const PipelineDefinition& definition, std::string_view node_name);
+
+// The nodes that a node waits for; one that it waits for twice stands here twice.
+std::vector<size_t> SourcesOf(const PipelineDefinition& definition, const PipelineNode& node);
+// All nodes, sources before those that take from them; without those that wait for each other and those
+// behind them.
+std::vector<size_t> SourcesFirst(const PipelineDefinition& definition);
 
 // Whether any input or output of the pipeline or of a node takes it.
 bool IsUsed(const PipelineDefinition& definition, const OvmsDataSource& source);

@@ -40,8 +40,8 @@ struct Flow {
   Flow* parent = nullptr;
   std::list<Flow>::iterator self;  // in parent->flows; unset for the root
   uint32_t scope = Graph::kRoot;
-  uint32_t number = 0;                // of the piece
-  std::vector<Collected> collected;   // by place of the collection
+  uint32_t number = 0;               // of the piece
+  std::vector<Collected> collected;  // by place of the collection
   std::vector<Slot> slots;           // by place of the tensor
   std::vector<uint32_t> missing;     // inputs that are unknown yet, by place of the node
   std::vector<bool> blocked;         // a node that lacks an input which it needs

@@ -21,12 +21,16 @@ struct Execution {
   int64_t rows = 0;              // sum of the requests' batch sizes
   int64_t compute_start_ns = 0;  // when it left the queue
   uint32_t life = 0;             // the scheduler's own note: for which life of the instance it was meant
+  // The thread that calls Execute() may spend a few tens of microseconds in it: an instance whose user code
+  // takes no longer can run it at once, and call the listener from within.
+  bool on_callers_thread = false;
 };
 
 class Instance;
 
 // Hears what becomes of executions. Called by one thread of the instance at a time, with no lock of the
-// backend held, since it calls Execute() of this and other instances, and sinks. It does not block.
+// backend held, since it calls Execute() of this and other instances, and sinks. It does not block. The
+// thread may be one that is within Execute(), when the execution allows that.
 //
 // When an instance dies, these calls come in this order: OnAvailability(false), OnResponse for what user code
 // had begun, OnUnstarted for the rest, and once it runs again OnAvailability(true). There is no OnExecuted

@@ -6,6 +6,7 @@
 #include <deque>
 #include <mutex>
 
+#include "images/encoded_images.h"
 #include "model_config.pb.h"
 #include "scheduling/batcher.h"
 #include "scheduling/batching_policy.h"
@@ -28,6 +29,10 @@ constexpr int64_t kLongestOutageNs = 30'000'000'000;
 // A request that has been handed to dying instances this often may be what kills them, or the model dies
 // whatever it is given. It does not go round for ever.
 constexpr int kMostReturns = 3;
+
+// A thread that runs short executions itself does so this often before it leaves the rest to the instance's
+// own threads: a thread of the network has other clients to look after.
+constexpr int kMostOnCallersThread = 8;
 
 // Why a request ends without having run.
 enum class Why : unsigned char { kRefused, kTimeout, kCancelled, kOutage, kReturned, kStopping };
@@ -180,8 +185,9 @@ class Model final : public ScheduledModel,
   void EndAllQueuedLocked(Why why, Work& work);
   void ArmLocked(int64_t deadline_ns);
 
-  void Perform(Work& work);
-  void Send(Slot& slot, std::unique_ptr<Execution> execution);
+  // `here`: this thread may run executions itself.
+  void Perform(Work& work, bool here = false);
+  void Send(Slot& slot, std::unique_ptr<Execution> execution, bool here);
   void End(Ending& ending);
   Status StatusOf(Why why) const;
 
@@ -219,6 +225,12 @@ class Model final : public ScheduledModel,
 };
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
+  if (info_.dialect == Dialect::kOvms && HasEncodedImages(info_, *request)) {
+    // It comes back without.
+    DecodeImagesThen(std::move(request),
+                     [self = shared_from_this()](auto decoded) { self->Infer(std::move(decoded)); });
+    return;
+  }
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
     request->Refuse(std::move(status));
     return;
@@ -252,7 +264,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
       }
     }
   }
-  Perform(work);
+  Perform(work, true);
 }
 
 Status Model::EnterCallGraph(InferenceRequest& request) {
@@ -482,18 +494,20 @@ void Model::OnTimer() {
   Perform(work);
 }
 
-void Model::Perform(Work& work) {
+void Model::Perform(Work& work, bool here) {
   // An instance that stands still costs more than a client that hears of an error a little later.
-  for (Dispatch& dispatch : work.dispatches) Send(*dispatch.slot, std::move(dispatch.execution));
+  for (Dispatch& dispatch : work.dispatches) Send(*dispatch.slot, std::move(dispatch.execution), here);
   for (Ending& ending : work.endings) End(ending);
 }
 
-void Model::Send(Slot& slot, std::unique_ptr<Execution> execution) {
-  for (;;) {
+void Model::Send(Slot& slot, std::unique_ptr<Execution> execution, bool here) {
+  for (int sent = 0;; ++sent) {
     for (const auto& request : execution->requests) {
       if (request->cancellation != nullptr) request->cancellation->ClearListener();
       TraceDispatched(*request, execution->compute_start_ns);
     }
+    execution->on_callers_thread = here && sent < kMostOnCallersThread;
+    // The instance may answer before this returns; what that hands to it goes into the outbox.
     slot.instance->Execute(std::move(execution));
     std::lock_guard lock(mutex_);
     if (slot.outbox.empty()) {

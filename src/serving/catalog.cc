@@ -138,22 +138,30 @@ std::shared_ptr<const Catalog::Snapshot> Catalog::snapshot() const {
 }
 
 std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
-  std::vector<IndexEntry> index;
-  std::lock_guard lock(mutex_);
-  for (const auto& [name, versions] : models_) {
-    if (versions.empty() && !ready_only)
-      index.push_back({name, std::nullopt, VersionState::kUnavailable, ""});
-    for (const auto& [number, version] : versions) {
-      IndexEntry entry{name, number, version.state, version.reason, version.failure, version.kind};
-      if (version.servable) {
-        Readiness readiness = version.servable->readiness();
-        if (!readiness.ready) {
-          entry.state = VersionState::kUnavailable;
-          entry.reason = std::move(readiness.reason);
-        }
+  std::vector<std::pair<IndexEntry, std::shared_ptr<Servable>>> all;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, versions] : models_) {
+      if (versions.empty() && !ready_only) {
+        all.emplace_back(IndexEntry{name, std::nullopt, VersionState::kUnavailable, ""}, nullptr);
       }
-      if (!ready_only || entry.state == VersionState::kReady) index.push_back(std::move(entry));
+      for (const auto& [number, version] : versions) {
+        all.emplace_back(
+            IndexEntry{name, number, version.state, version.reason, version.failure, version.kind},
+            version.servable);
+      }
     }
+  }
+  std::vector<IndexEntry> index;
+  for (auto& [entry, servable] : all) {
+    if (servable) {
+      Readiness readiness = servable->readiness();
+      if (!readiness.ready) {
+        entry.state = VersionState::kUnavailable;
+        entry.reason = std::move(readiness.reason);
+      }
+    }
+    if (!ready_only || entry.state == VersionState::kReady) index.push_back(std::move(entry));
   }
   return index;
 }
@@ -228,15 +236,20 @@ Result<std::shared_ptr<Servable>> Catalog::Find(std::string_view name, int64_t v
 }
 
 bool Catalog::AllReady() const {
-  std::lock_guard lock(mutex_);
-  for (const auto& [name, versions] : models_) {
-    for (const auto& [number, version] : versions) {
-      const bool ready = version.servable != nullptr && version.servable->readiness().ready;
-      const bool unloaded = version.state == VersionState::kUnavailable && version.reason == kUnloadedReason;
-      if (!ready && !unloaded) return false;
+  std::vector<std::shared_ptr<Servable>> servables;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, versions] : models_) {
+      for (const auto& [number, version] : versions) {
+        const bool unloaded =
+            version.state == VersionState::kUnavailable && version.reason == kUnloadedReason;
+        if (version.servable == nullptr && !unloaded) return false;
+        if (version.servable != nullptr) servables.push_back(version.servable);
+      }
     }
   }
-  return true;
+  return std::all_of(servables.begin(), servables.end(),
+                     [](const auto& servable) { return servable->readiness().ready; });
 }
 
 Result<std::unique_ptr<ServableHandle>> CatalogReader::Find(std::string_view name, int64_t version) {

@@ -108,8 +108,8 @@ class Catalog {
   std::shared_ptr<const Snapshot> snapshot() const;
 
   const Dialect dialect_;
-  // Servables are asked with mutex_ held whether they are ready, and one that refers to others looks those
-  // up; so the snapshot has a lock of its own, which is taken last.
+  // Servables are asked without mutex_ whether they are ready, since one that refers to others looks those
+  // up. The snapshot has a lock of its own, which is taken last.
   mutable std::mutex mutex_;
   std::map<std::string, std::map<int64_t, Version>, std::less<>> models_;  // guarded by mutex_
   mutable std::mutex snapshot_mutex_;

@@ -77,6 +77,8 @@ struct ServableInfo {
   std::shared_ptr<const inference::ModelConfig> config;
   // What each instance runs before the version is ready.
   std::vector<WarmupSample> warmup;
+  // Its batch size or shapes follow the requests ("auto" in a config.json).
+  bool automatic_shape = false;
   // Extra labels on the metrics of this model.
   std::vector<std::pair<std::string, std::string>> metric_tags;
 

@@ -5,12 +5,15 @@
 
 #include <array>
 #include <atomic>
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "protocols/http/listener.h"
 #include "protocols/kserve/control_pool.h"
 #include "protocols/kserve/http_documents.h"
+#include "protocols/kserve/http_extension.h"
 #include "protocols/kserve/http_generate.h"
 #include "protocols/kserve/http_infer.h"
 #include "protocols/kserve/http_json.h"
@@ -28,7 +31,7 @@ constexpr size_t kMaxWaitingControlCalls = 256;
 
 }  // namespace
 
-class HttpServer::Service final : public HttpService {
+class HttpServer::Service final : public HttpService, private HttpExtensionHost {
  public:
   Service(KserveContext& context, Options options)
       : context_(context),
@@ -37,6 +40,7 @@ class HttpServer::Service final : public HttpService {
     for (int i = 0; i < std::max(1, options_.threads); ++i) {
       thread_states_.push_back(std::make_unique<ThreadState>(context_.catalog));
     }
+    for (HttpExtension* extension : options_.extensions) extension->Attach(*this);
   }
 
   Status Start() {
@@ -71,6 +75,14 @@ class HttpServer::Service final : public HttpService {
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
     const HttpHead& head = exchange->head();
+    for (HttpExtension* extension : options_.extensions) {
+      auto found = extension->Find(head);
+      if (!found) continue;
+      if (auto* response = std::get_if<HttpResponse>(&*found)) return std::move(*response);
+      auto& route = std::get<HttpExtensionRoute>(*found);
+      if (auto refusal = Refuse(head, route.api)) return std::move(*refusal);
+      return route.answer(exchange);
+    }
     HttpRouteMatch match = MatchHttpRoute(ToStd(head.method_string()), ToStd(head.target()));
     switch (match.kind) {
       case HttpRouteMatch::Kind::kFound:
@@ -82,16 +94,7 @@ class HttpServer::Service final : public HttpService {
       case HttpRouteMatch::Kind::kBadEscape:
         return ErrorResponse(400, "invalid percent-encoding in the path");
     }
-    if (const auto* restriction = context_.http_access.restriction(match.route->api)) {
-      const auto value = FindHeader(head, restriction->header);
-      if (!value || !AccessPolicy::SameSecret(*value, restriction->value)) {
-        return ErrorResponse(403, "This API is restricted, expecting header '" + restriction->header + "'");
-      }
-    }
-    if (match.route->api != Api::kHealth) {
-      if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
-      if (!context_.control.serving()) return ErrorResponse(UnavailableError("Server not ready"));
-    }
+    if (auto refusal = Refuse(head, match.route->api)) return std::move(*refusal);
     return Dispatch(exchange, match);
   }
 
@@ -105,6 +108,20 @@ class HttpServer::Service final : public HttpService {
 
   ThreadState& state(const HttpExchange& exchange) { return *thread_states_[exchange.io_thread()]; }
   bool exiting() const { return exiting_.load(std::memory_order_relaxed); }
+
+  // The one gate: why the request is not answered, if it is not.
+  std::optional<HttpResponse> Refuse(const HttpHead& head, Api api) const {
+    if (const auto* restriction = context_.http_access.restriction(api)) {
+      const auto value = FindHeader(head, restriction->header);
+      if (!value || !AccessPolicy::SameSecret(*value, restriction->value)) {
+        return ErrorResponse(403, "This API is restricted, expecting header '" + restriction->header + "'");
+      }
+    }
+    if (api == Api::kHealth) return std::nullopt;
+    if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
+    if (!context_.control.serving()) return ErrorResponse(UnavailableError("Server not ready"));
+    return std::nullopt;
+  }
 
   Answer Dispatch(const std::shared_ptr<HttpExchange>& exchange, HttpRouteMatch& match) {
     switch (match.route->action) {
@@ -223,7 +240,11 @@ class HttpServer::Service final : public HttpService {
     return std::make_shared<GenerateCall>(std::move(setup));
   }
 
-  Status ForwardHeaders(const HttpHead& head, Parameters& parameters) const {
+  size_t io_threads() const override { return thread_states_.size(); }
+
+  bool RunBlocking(std::function<void()> task) override { return control_pool_.Submit(std::move(task)); }
+
+  Status ForwardHeaders(const HttpHead& head, Parameters& parameters) const override {
     if (!header_pattern_) return OkStatus();
     for (const auto& field : head) {
       const std::string_view name = ToStd(field.name_string());

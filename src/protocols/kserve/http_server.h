@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "protocols/kserve/kserve_context.h"
@@ -25,6 +26,8 @@ class ModelConfig;
 }
 
 namespace braid {
+
+class HttpExtension;
 
 class HttpServer {
  public:
@@ -42,6 +45,8 @@ class HttpServer {
     std::function<std::string(const inference::ModelConfig&)> config_to_json;
     // Threads for calls of the model repository.
     int control_threads = 4;
+    // Other protocols on this port. Not owned; they outlive the server.
+    std::vector<HttpExtension*> extensions;
   };
 
   // Listens and serves. `context` outlives the server.

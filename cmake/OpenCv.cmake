@@ -1,0 +1,11 @@
+# OpenCV's core, imgproc and imgcodecs, as Debian packages them one by one (without OpenCV's own CMake files): target braid_opencv_libraries.
+find_path(OPENCV_INCLUDE_FOLDER opencv2/imgcodecs.hpp PATH_SUFFIXES opencv4)
+add_library(braid_opencv_libraries INTERFACE)
+target_include_directories(braid_opencv_libraries SYSTEM INTERFACE ${OPENCV_INCLUDE_FOLDER})
+foreach(part core imgproc imgcodecs)
+  find_library(OPENCV_${part}_LIBRARY opencv_${part})
+  if(NOT OPENCV_INCLUDE_FOLDER OR NOT OPENCV_${part}_LIBRARY)
+    message(FATAL_ERROR "OpenCV's ${part} is missing: run scripts/install-system-packages build")
+  endif()
+  target_link_libraries(braid_opencv_libraries INTERFACE ${OPENCV_${part}_LIBRARY})
+endforeach()

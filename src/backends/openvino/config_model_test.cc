@@ -1,0 +1,64 @@
+// Models of a config.json, run as the server runs them.
+#include <gmock/gmock.h>
+
+#include "backends/openvino/testing/harness.h"
+
+namespace braid {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ConfigModel : public OpenVinoHarness {};
+
+TEST_F(ConfigModel, StaticShapesRunInPlace) {
+  Save(models::Affine({1, 4}));
+  auto model = Start(Config());
+  ASSERT_NE(model, nullptr);
+  const ServableInfo& info = model->info();
+  EXPECT_EQ(info.dialect, Dialect::kOvms);
+  EXPECT_EQ(info.platform, "OpenVINO");
+  EXPECT_EQ(info.max_batch_size, 0);
+  ASSERT_EQ(info.inputs.size(), 1u);
+  EXPECT_EQ(info.inputs[0].name, "b");
+  EXPECT_EQ(info.inputs[0].type, DataType::kFp32);
+  EXPECT_THAT(Dims(info.inputs[0].shape), ElementsAre(1, 4));
+  EXPECT_TRUE(info.inputs[0].ranges.empty());
+  EXPECT_EQ(info.inputs[0].layout, "N...");
+  ASSERT_EQ(info.outputs.size(), 1u);
+  EXPECT_EQ(info.outputs[0].name, "a");
+
+  for (int i = 0; i < 50; ++i) {
+    const auto x = static_cast<float>(i);
+    const InferenceResponse response = Infer(model, {Floats("b", {1, 4}, {x, 1, 2, 3})});
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    ASSERT_EQ(response.outputs.size(), 1u);
+    EXPECT_EQ(response.outputs[0].name, "a");
+    EXPECT_THAT(Dims(response.outputs[0].shape), ElementsAre(1, 4));
+    EXPECT_THAT(ValuesOf<float>(response.outputs[0]), ElementsAre(2 * x + 1, 3, 5, 7));
+  }
+  Stop(model);
+}
+
+TEST_F(ConfigModel, DynamicShapesGiveEachClientItsOwnMemory) {
+  Save(models::Affine({-1, -1}));
+  auto model = Start(Config());
+  ASSERT_NE(model, nullptr);
+  EXPECT_THAT(Dims(model->info().inputs[0].shape), ElementsAre(-1, -1));
+  std::vector<InferenceResponse> kept;
+  for (int i = 1; i <= 20; ++i) {
+    std::vector<float> values(static_cast<size_t>(i) * 2, static_cast<float>(i));
+    kept.push_back(Infer(model, {Floats("b", {2, i}, values)}));
+  }
+  for (int i = 1; i <= 20; ++i) {
+    const InferenceResponse& response = kept[static_cast<size_t>(i - 1)];
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    EXPECT_THAT(Dims(response.outputs[0].shape), ElementsAre(2, i));
+    EXPECT_EQ(ValuesOf<float>(response.outputs[0]),
+              std::vector<float>(static_cast<size_t>(i) * 2, static_cast<float>(2 * i + 1)));
+  }
+  Stop(model);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,136 @@
+#include "backends/openvino/input_binding.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "tensor/bytes_elements.h"
+
+namespace braid {
+namespace {
+
+// What an empty tensor points at, since OpenVINO wants an address.
+alignas(64) std::byte no_bytes[64];
+
+const Tensor* FindInput(const InferenceRequest& request, const std::string& name, size_t hint) {
+  if (hint < request.inputs.size() && request.inputs[hint].name == name) return &request.inputs[hint];
+  for (const Tensor& input : request.inputs) {
+    if (input.name == name) return &input;
+  }
+  return nullptr;
+}
+
+Status Refused(const CompiledFacts& facts, const std::string& name, const std::string& what) {
+  return InvalidArgumentError("input '" + name + "' of model '" + facts.model_name + "' " + what);
+}
+
+// The strings of a tensor behind each other at `target`. REQUIRES: there are `count` of them.
+Status ReadStrings(const Tensor& tensor, std::string* target, int64_t count) {
+  BytesElements elements(tensor.data.text());
+  int64_t read = 0;
+  while (read < count && elements.Next()) target[read++].assign(elements.value());
+  if (read == count && !elements.Next() && !elements.truncated()) return OkStatus();
+  return InvalidArgumentError("the strings of input '" + tensor.name + "' are not as many as its shape says");
+}
+
+}  // namespace
+
+InputBinding::InputBinding(const CompiledFacts& facts, ov::InferRequest& request)
+    : facts_(facts), request_(request), bound_(facts.inputs.size()) {}
+
+size_t InputBinding::InputBytes(const Execution& execution) {
+  size_t bytes = 0;
+  for (const auto& request : execution.requests) {
+    for (const Tensor& input : request->inputs) bytes += input.data.size();
+  }
+  return bytes;
+}
+
+Status InputBinding::Bind(const Execution& execution) {
+  for (size_t i = 0; i < facts_.inputs.size(); ++i) BRAID_RETURN_IF_ERROR(BindOne(i, execution));
+  return OkStatus();
+}
+
+Status InputBinding::BindOne(size_t index, const Execution& execution) {
+  const CompiledTensor& expected = facts_.inputs[index];
+  parts_.clear();
+  int64_t rows = 0;
+  size_t bytes = 0;
+  for (const auto& request : execution.requests) {
+    const Tensor* tensor = FindInput(*request, expected.name, index);
+    if (tensor == nullptr) return Refused(facts_, expected.name, "is missing");
+    if (tensor->type != expected.type) {
+      return Refused(facts_, expected.name,
+                     "is of type " + std::string(WireName(tensor->type)) + ", not " +
+                         std::string(WireName(expected.type)));
+    }
+    const auto elements = ElementCount(tensor->shape);
+    if (!elements) return Refused(facts_, expected.name, "has the shape " + ShapeToString(tensor->shape));
+    if (expected.type != DataType::kBytes &&
+        ByteSize(tensor->type, tensor->shape) != std::optional<size_t>(tensor->data.size())) {
+      return Refused(facts_, expected.name,
+                     "has " + std::to_string(tensor->data.size()) + " bytes, which its shape " +
+                         ShapeToString(tensor->shape) + " does not");
+    }
+    if (!parts_.empty() || execution.requests.size() > 1) {
+      const Shape& first = parts_.empty() ? tensor->shape : parts_.front()->shape;
+      const bool joins = !first.empty() && tensor->shape.size() == first.size() &&
+                         std::equal(first.begin() + 1, first.end(), tensor->shape.begin() + 1);
+      if (!joins) return Refused(facts_, expected.name, "cannot join the batch: its shape differs");
+      rows += tensor->shape[0];
+    }
+    // What requests hold is in memory already, so the sum is far from the limits of its type.
+    bytes += tensor->data.size();
+    parts_.push_back(tensor);
+  }
+  if (parts_.empty()) return InternalError("an execution without requests");
+
+  const Tensor& first = *parts_.front();
+  ov::Shape shape(first.shape.begin(), first.shape.end());
+  if (parts_.size() > 1) shape[0] = static_cast<size_t>(rows);
+
+  if (expected.type == DataType::kBytes) {
+    ov::Tensor strings(ov::element::string, shape);
+    auto* target = strings.data<std::string>();
+    for (const Tensor* part : parts_) {
+      const int64_t count = *ElementCount(part->shape);
+      BRAID_RETURN_IF_ERROR(ReadStrings(*part, target, count));
+      target += count;
+    }
+    request_.set_input_tensor(index, strings);
+    return OkStatus();
+  }
+
+  Bound& bound = bound_[index];
+  const size_t alignment = ElementSize(expected.type);
+  // OpenVINO does not write to inputs; its interface says so nowhere but in words.
+  auto* data = const_cast<std::byte*>(first.data.data());
+  if (parts_.size() > 1 || reinterpret_cast<uintptr_t>(data) % alignment != 0) {
+    if (bound.scratch.size() < bytes) {
+      HeapAllocator heap;
+      BRAID_ASSIGN_OR_RETURN(bound.scratch, heap.Allocate(bytes));
+    }
+    data = bound.scratch.mutable_data();
+    std::byte* target = data;
+    for (const Tensor* part : parts_) {
+      if (part->data.empty()) continue;
+      std::memcpy(target, part->data.data(), part->data.size());
+      target += part->data.size();
+    }
+  }
+  Set(index, bytes == 0 ? no_bytes : data, shape);
+  return OkStatus();
+}
+
+void InputBinding::Set(size_t index, std::byte* data, const ov::Shape& shape) {
+  Bound& bound = bound_[index];
+  // The memory of requests is used again and again, so the infer request often has this very place.
+  if (bound.data == data && bound.shape == shape) return;
+  bound.data = nullptr;
+  request_.set_input_tensor(index, ov::Tensor(facts_.inputs[index].element, shape, data));
+  bound.data = data;
+  bound.shape = shape;
+}
+
+}  // namespace braid

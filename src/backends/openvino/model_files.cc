@@ -1,0 +1,143 @@
+#include "backends/openvino/model_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostEntries = 10'000;
+
+Status FileError(const std::string& text) { return OvmsError(OvmsCode::kFileInvalid, text); }
+
+bool IsFile(const fs::path& path) {
+  std::error_code fault;
+  return fs::is_regular_file(path, fault);
+}
+
+bool IsSavedModel(const fs::path& path) {
+  return IsFile(path / "saved_model.pb") || IsFile(path / "saved_model.pbtxt");
+}
+
+// A Paddle program in JSON; other JSON files that stand beside models are not.
+bool IsPaddleJson(const fs::path& path) {
+  return path.extension() == ".json" && IsFile(fs::path(path).replace_extension(".pdiparams"));
+}
+
+// Files that belong to a model named by another.
+Status CheckCompanions(const ModelFile& file) {
+  if (file.format != ModelFormat::kIr) return OkStatus();
+  const std::string weights = fs::path(file.path).replace_extension(".bin").string();
+  if (IsFile(weights)) return OkStatus();
+  return FileError("the weights '" + weights + "' are missing");
+}
+
+}  // namespace
+
+std::string_view FormatName(ModelFormat format) {
+  switch (format) {
+    case ModelFormat::kIr:
+      return "OpenVINO IR";
+    case ModelFormat::kOnnx:
+      return "ONNX";
+    case ModelFormat::kSavedModel:
+      return "TensorFlow SavedModel";
+    case ModelFormat::kFrozenGraph:
+      return "TensorFlow frozen graph";
+    case ModelFormat::kTflite:
+      return "TensorFlow Lite";
+    case ModelFormat::kPaddle:
+      return "PaddlePaddle";
+    case ModelFormat::kTorchScript:
+      return "TorchScript";
+    case ModelFormat::kTensorRt:
+      return "TensorRT";
+    case ModelFormat::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+ModelFormat FormatOf(const std::string& path) {
+  const fs::path file(path);
+  std::error_code fault;
+  if (fs::is_directory(file, fault))
+    return IsSavedModel(file) ? ModelFormat::kSavedModel : ModelFormat::kUnknown;
+  const std::string extension = file.extension().string();
+  constexpr std::pair<std::string_view, ModelFormat> kExtensions[] = {
+      {".xml", ModelFormat::kIr},         {".onnx", ModelFormat::kOnnx},
+      {".pb", ModelFormat::kFrozenGraph}, {".graphdef", ModelFormat::kFrozenGraph},
+      {".tflite", ModelFormat::kTflite},  {".pdmodel", ModelFormat::kPaddle},
+      {".pt", ModelFormat::kTorchScript}, {".pth", ModelFormat::kTorchScript},
+      {".plan", ModelFormat::kTensorRt},
+  };
+  for (const auto& [name, format] : kExtensions) {
+    if (extension == name) return format;
+  }
+  return IsPaddleJson(file) ? ModelFormat::kPaddle : ModelFormat::kUnknown;
+}
+
+Result<ModelFile> CheckModelFile(const std::string& path) {
+  std::error_code fault;
+  if (!fs::exists(path, fault)) return FileError("'" + path + "' is missing");
+  const ModelFile file{FormatOf(path), path};
+  switch (file.format) {
+    case ModelFormat::kTorchScript:
+      return UnsupportedError("'" + path +
+                              "' is a TorchScript model, which OpenVINO does not read: export it to ONNX "
+                              "(torch.onnx.export) or to OpenVINO IR (openvino.convert_model)");
+    case ModelFormat::kTensorRt:
+      return UnsupportedError(
+          "'" + path +
+          "' is a TensorRT plan, which runs on one kind of GPU alone: serve the ONNX file "
+          "that it was made from, or convert that to OpenVINO IR");
+    case ModelFormat::kUnknown:
+      return FileError("'" + path +
+                       "' is no model that OpenVINO reads: .xml with .bin, .onnx, .pb, .graphdef, .tflite, "
+                       ".pdmodel, or a folder with saved_model.pb");
+    default:
+      break;
+  }
+  BRAID_RETURN_IF_ERROR(CheckCompanions(file));
+  return file;
+}
+
+Result<ModelFile> FindModelFile(const std::string& version_path) {
+  std::error_code fault;
+  fs::directory_iterator entry(version_path, fault);
+  if (fault) return FileError("'" + version_path + "': " + fault.message());
+  // The folder itself: files of a SavedModel without a folder of their own.
+  std::vector<std::string> found;
+  if (IsSavedModel(version_path)) found.push_back(version_path);
+  size_t entries = 0;
+  for (; entry != fs::directory_iterator(); entry.increment(fault)) {
+    if (fault || ++entries > kMostEntries) break;
+    const fs::path& path = entry->path();
+    if (path.filename() == "saved_model.pb" || path.filename().string().starts_with('.')) continue;
+    if (FormatOf(path.string()) != ModelFormat::kUnknown) found.push_back(path.string());
+  }
+  if (fault) return FileError("'" + version_path + "': " + fault.message());
+  if (found.empty()) {
+    return FileError("'" + version_path +
+                     "' holds no model: .xml with .bin, .onnx, .pb, .tflite, .pdmodel, or a SavedModel");
+  }
+  if (found.size() > 1) {
+    std::sort(found.begin(), found.end());
+    std::string names;
+    for (const std::string& path : found) {
+      names += (names.empty() ? "" : ", ") +
+               (path == version_path ? "saved_model.pb" : fs::path(path).filename().string());
+    }
+    return FileError("'" + version_path + "' holds several models: " + names);
+  }
+  return CheckModelFile(found.front());
+}
+
+}  // namespace braid

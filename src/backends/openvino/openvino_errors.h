@@ -1,0 +1,30 @@
+// The border to OpenVINO, which throws: nothing that it throws gets past these.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace braid {
+
+// What an exception says, in one line: without the places in OpenVINO's sources that its texts begin with.
+std::string CleanOpenVinoText(std::string_view text);
+
+// The text of the exception that is being handled. REQUIRES: called within a catch block.
+std::string CurrentExceptionText();
+
+// Runs `function`; returns what it throws as a status that `to_status` makes of the text.
+//   BRAID_RETURN_IF_ERROR(Guarded([&] { request.infer(); }, [](std::string text) { return ...; }));
+template <class Function, class ToStatus>
+Status Guarded(const Function& function, const ToStatus& to_status) {
+  try {
+    function();
+    return OkStatus();
+  } catch (...) {
+    return to_status(CurrentExceptionText());
+  }
+}
+
+}  // namespace braid

@@ -1,0 +1,206 @@
+#include "backends/openvino/openvino_instance.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "backends/openvino/openvino_errors.h"
+#include "base/clock.h"
+
+namespace braid {
+
+OpenVinoInstance::OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts)
+    : name_(std::move(name)), passive_(passive), facts_(facts) {}
+
+OpenVinoInstance::~OpenVinoInstance() = default;
+
+Status OpenVinoInstance::Start(ov::CompiledModel& model, ExecutionListener& listener) {
+  listener_ = &listener;
+  return Guarded(
+      [&] {
+        request_ = model.create_infer_request();
+        inputs_ = std::make_unique<InputBinding>(facts_, request_);
+        outputs_ = std::make_unique<OutputBinding>(facts_, request_);
+      },
+      [this](const std::string& text) {
+        return InternalError("instance '" + name_ + "' could not be made: " + text);
+      });
+}
+
+void OpenVinoInstance::Stop(int64_t deadline_ns) {
+  std::unique_lock lock(mutex_);
+  const auto quiet = [this] { return !busy_ && !delivering_ && callbacks_ == 0; };
+  const int64_t left_ns = std::max<int64_t>(deadline_ns - SteadyNowNs(), 0);
+  if (!changed_.wait_for(lock, std::chrono::nanoseconds(left_ns), quiet)) {
+    const int64_t now = SteadyNowNs();
+    for (auto& execution : std::exchange(waiting_, {})) {
+      Done done{std::move(execution), {}, {}};
+      done.times = {done.execution->compute_start_ns, now, now, now};
+      done.responses.resize(done.execution->requests.size());
+      for (InferenceResponse& response : done.responses) {
+        response.status =
+            UnavailableError("model '" + facts_.model_name + "' stops: the request did not run in time");
+      }
+      done_.push_back(std::move(done));
+    }
+    lock.unlock();
+    Deliver();
+    // A device looks at this between two operations of the model, so what runs ends soon.
+    (void)Guarded([this] { request_.cancel(); }, [](const std::string& text) { return InternalError(text); });
+    lock.lock();
+    changed_.wait(lock, quiet);
+  }
+  lock.unlock();
+  outputs_ = nullptr;
+  inputs_ = nullptr;
+  // Waits for what OpenVINO does after a callback.
+  request_ = {};
+}
+
+void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
+  {
+    std::lock_guard lock(mutex_);
+    if (busy_) {
+      waiting_.push_back(std::move(execution));
+      return;
+    }
+    busy_ = true;
+  }
+  const bool here =
+      execution->on_callers_thread && RunsOnCaller(run_times_, InputBinding::InputBytes(*execution));
+  Run(std::move(execution), here);
+}
+
+void OpenVinoInstance::Run(std::unique_ptr<Execution> execution, bool here) {
+  while (execution != nullptr) {
+    Status status;
+    if (!Begin(std::move(execution), here, status)) break;
+    execution = Finish(std::move(status));
+    here = false;
+  }
+  Deliver();
+}
+
+bool OpenVinoInstance::Begin(std::unique_ptr<Execution> execution, bool here, Status& status) {
+  running_ = std::move(execution);
+  times_ = {};
+  times_.compute_start_ns = running_->compute_start_ns;
+  input_bytes_ = InputBinding::InputBytes(*running_);
+  bool begun = false;
+  const auto failed = [this](const std::string& text) { return InferenceError(facts_, text); };
+  Status bound;
+  status = Guarded(
+      [&] {
+        bound = inputs_->Bind(*running_);
+        if (bound.ok()) bound = outputs_->Prepare();
+        times_.input_end_ns = std::max(SteadyNowNs(), times_.compute_start_ns);
+        if (!bound.ok()) return;
+        asynchronous_ = !here;
+        if (here) {
+          request_.infer();
+          return;
+        }
+        // OpenVINO takes the callback out while it calls it and puts it back afterwards, when the next
+        // inference may have begun and even ended. So it is set each time.
+        request_.set_callback([this](std::exception_ptr exception) { OnCallback(std::move(exception)); });
+        {
+          std::lock_guard lock(mutex_);
+          ++callbacks_;
+        }
+        begun = true;
+        request_.start_async();
+      },
+      failed);
+  if (status.ok() && begun) return false;
+  if (begun) {
+    std::lock_guard lock(mutex_);
+    --callbacks_;
+  }
+  if (!bound.ok()) status = std::move(bound);
+  return true;
+}
+
+void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
+  // For the same reason it may be called at the end of an inference on a caller's thread.
+  if (!asynchronous_) return;
+  Status status;
+  if (exception != nullptr) {
+    status = Guarded([&] { std::rethrow_exception(exception); },
+                     [this](const std::string& text) { return InferenceError(facts_, text); });
+  }
+  Run(Finish(std::move(status)), false);
+  std::lock_guard lock(mutex_);
+  --callbacks_;
+  changed_.notify_all();
+}
+
+std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
+  Done done;
+  done.execution = std::move(running_);
+  if (times_.input_end_ns == 0) times_.input_end_ns = std::max(SteadyNowNs(), times_.compute_start_ns);
+  times_.infer_end_ns = std::max(SteadyNowNs(), times_.input_end_ns);
+  if (status.ok()) {
+    run_times_ = UpdateRunTimes(run_times_, times_.infer_end_ns - times_.input_end_ns, input_bytes_);
+  }
+  done.responses = MakeResponses(*done.execution, std::move(status));
+  times_.output_end_ns = std::max(SteadyNowNs(), times_.infer_end_ns);
+  done.times = times_;
+
+  std::unique_ptr<Execution> next;
+  std::lock_guard lock(mutex_);
+  done_.push_back(std::move(done));
+  if (waiting_.empty()) {
+    busy_ = false;
+  } else {
+    next = std::move(waiting_.front());
+    waiting_.pop_front();
+  }
+  return next;
+}
+
+std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& execution, Status status) {
+  std::vector<InferenceResponse> responses(execution.requests.size());
+  if (status.ok()) {
+    Status collected;
+    status = Guarded(
+        [&] {
+          auto outputs = outputs_->Collect(execution);
+          collected = outputs.status();
+          if (!outputs.ok()) return;
+          for (size_t i = 0; i < responses.size(); ++i) responses[i].outputs = std::move((*outputs)[i]);
+        },
+        [this](const std::string& text) { return InferenceError(facts_, text); });
+    if (status.ok()) status = std::move(collected);
+  }
+  if (!status.ok()) {
+    for (InferenceResponse& response : responses) response.status = status;
+  }
+  return responses;
+}
+
+void OpenVinoInstance::Deliver() {
+  std::unique_lock lock(mutex_);
+  if (delivering_) return;
+  delivering_ = true;
+  while (!done_.empty()) {
+    Done done = std::move(done_.front());
+    done_.pop_front();
+    lock.unlock();
+    Tell(done);
+    lock.lock();
+  }
+  delivering_ = false;
+  changed_.notify_all();
+}
+
+void OpenVinoInstance::Tell(Done& done) {
+  Execution& execution = *done.execution;
+  listener_->OnExecuted(*this, execution.rows, execution.requests.size(), done.times);
+  for (size_t i = 0; i < execution.requests.size(); ++i) {
+    listener_->OnResponse(*this, *execution.requests[i], std::move(done.responses[i]), true, done.times);
+    execution.requests[i] = nullptr;
+  }
+  listener_->OnDelivered(*this);
+}
+
+}  // namespace braid

@@ -1,0 +1,102 @@
+#include "backends/openvino/runtime.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/openvino/openvino_errors.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+// More than this is a slip of the pen: each has buffers of its own.
+constexpr uint32_t kMostInferRequests = 1024;
+
+std::string Join(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "none" : list;
+}
+
+// Devices that stand for others.
+bool IsVirtual(const std::string& device) {
+  return device == "AUTO" || device == "MULTI" || device == "HETERO" || device == "BATCH";
+}
+
+}  // namespace
+
+Result<ov::Core*> OpenVinoRuntime::Core() {
+  std::lock_guard lock(mutex_);
+  if (core_ != nullptr) return core_.get();
+  std::unique_ptr<ov::Core> core;
+  BRAID_RETURN_IF_ERROR(Guarded(
+      [&] { core = std::make_unique<ov::Core>(); },
+      [](const std::string& text) { return InternalError("OpenVINO could not be loaded: " + text); }));
+  if (!extension_.empty()) {
+    BRAID_RETURN_IF_ERROR(Guarded([&] { core->add_extension(extension_); },
+                                  [&](const std::string& text) {
+                                    return InvalidArgumentError("cpu_extension '" + extension_ +
+                                                                "' cannot be used: " + text);
+                                  }));
+  }
+  core_ = std::move(core);
+  return core_.get();
+}
+
+Status OpenVinoRuntime::Load() { return Core().status(); }
+
+Result<std::shared_ptr<ov::Model>> OpenVinoRuntime::Read(const ModelFile& file) {
+  BRAID_ASSIGN_OR_RETURN(ov::Core * core, Core());
+  std::shared_ptr<ov::Model> model;
+  BRAID_RETURN_IF_ERROR(Guarded([&] { model = core->read_model(file.path); },
+                                [&](const std::string& text) {
+                                  return OvmsError(OvmsCode::kFileInvalid,
+                                                   std::string(FormatName(file.format)) + " '" + file.path +
+                                                       "' cannot be read: " + text);
+                                }));
+  return model;
+}
+
+Status OpenVinoRuntime::CheckDevice(ov::Core& core, const std::string& device) {
+  const std::string first = device.substr(0, device.find(':'));
+  if (IsVirtual(first)) return OkStatus();
+  std::vector<std::string> devices;
+  BRAID_RETURN_IF_ERROR(
+      Guarded([&] { devices = core.get_available_devices(); },
+              [](const std::string& text) { return OvmsError(OvmsCode::kCannotCompileModel, text); }));
+  const bool known = std::any_of(devices.begin(), devices.end(), [&](const std::string& each) {
+    return each == first || each.starts_with(first + ".") || first == each + ".0";
+  });
+  if (known && first == device) return OkStatus();
+  return OvmsError(
+      OvmsCode::kCannotCompileModel,
+      "target_device '" + device + "' is not there; the devices of this machine are: " + Join(devices));
+}
+
+Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<const ov::Model>& model,
+                                          const CompileOptions& options) {
+  if (options.infer_requests > kMostInferRequests) {
+    return InvalidArgumentError("nireq: " + std::to_string(options.infer_requests) +
+                                " infer requests are too many; at most " +
+                                std::to_string(kMostInferRequests) + " are allowed");
+  }
+  BRAID_ASSIGN_OR_RETURN(ov::Core * core, Core());
+  BRAID_RETURN_IF_ERROR(CheckDevice(*core, options.device));
+  ov::AnyMap properties = options.properties;
+  if (options.use_cache && !cache_directory_.empty()) properties.emplace("CACHE_DIR", cache_directory_);
+  Compiled compiled;
+  BRAID_RETURN_IF_ERROR(Guarded(
+      [&] {
+        compiled.model = core->compile_model(model, options.device, properties);
+        compiled.infer_requests = options.infer_requests != 0
+                                      ? options.infer_requests
+                                      : compiled.model.get_property(ov::optimal_number_of_infer_requests);
+        compiled.infer_requests = std::clamp<uint32_t>(compiled.infer_requests, 1, kMostInferRequests);
+      },
+      [&](const std::string& text) {
+        return OvmsError(OvmsCode::kCannotCompileModel, "target_device '" + options.device + "': " + text);
+      }));
+  return compiled;
+}
+
+}  // namespace braid

@@ -1,0 +1,54 @@
+// OpenVinoRuntime: OpenVINO's core, which finds devices, reads and compiles models. Made with the first
+// model, since it loads libraries.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <openvino/openvino.hpp>
+
+#include "backends/openvino/model_files.h"
+#include "base/status.h"
+
+namespace braid {
+
+// What a model is compiled with.
+struct CompileOptions {
+  std::string device = "CPU";
+  ov::AnyMap properties;
+  bool use_cache = true;
+  uint32_t infer_requests = 0;  // 0: as many as the device finds best
+};
+
+struct Compiled {
+  ov::CompiledModel model;
+  uint32_t infer_requests = 1;
+};
+
+class OpenVinoRuntime {
+ public:
+  // `cache_directory`: where compiled models are kept; `extension`: a library with operators. Empty: none.
+  OpenVinoRuntime(std::string cache_directory, std::string extension)
+      : cache_directory_(std::move(cache_directory)), extension_(std::move(extension)) {}
+
+  // Makes the core, if there is none yet. Errors: INVALID_ARGUMENT for an extension that cannot be used.
+  Status Load();
+
+  // Any thread; blocks. Errors: OvmsCode::kFileInvalid.
+  Result<std::shared_ptr<ov::Model>> Read(const ModelFile& file);
+  // Any thread; blocks. Errors: OvmsCode::kCannotCompileModel, which names the devices that there are when
+  // the wanted one is not among them.
+  Result<Compiled> Compile(const std::shared_ptr<const ov::Model>& model, const CompileOptions& options);
+
+ private:
+  Result<ov::Core*> Core();
+  Status CheckDevice(ov::Core& core, const std::string& device);
+
+  const std::string cache_directory_;
+  const std::string extension_;
+  std::mutex mutex_;
+  std::unique_ptr<ov::Core> core_;  // made with mutex_ held; then constant
+};
+
+}  // namespace braid

@@ -1,0 +1,180 @@
+#include "images/encoded_images.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/elastic_threads.h"
+#include "images/image_codec.h"
+#include "images/image_size.h"
+#include "images/image_target.h"
+#include "images/pixels.h"
+#include "serving/ovms_status.h"
+#include "tensor/bytes_elements.h"
+
+namespace braid {
+namespace {
+
+// A file of some kilobytes can be a picture of gigabytes, and one input of any size can be made of small
+// pictures. More than these nobody means.
+constexpr int64_t kMostPixels = int64_t{64} << 20;
+constexpr uint64_t kMostBytes = uint64_t{2} << 30;
+// Requests whose images wait for a thread.
+constexpr size_t kMostWaiting = 4096;
+
+bool IsOfImages(const ServableInfo& info, const Tensor& input) {
+  if (input.type != DataType::kBytes) return false;
+  const TensorSpec* spec = info.FindInput(input.name);
+  if (spec == nullptr || spec->type == DataType::kBytes) return false;
+  const size_t rank = spec->shape.size();
+  return rank == 4 || (rank == 5 && info.kind == ServableKind::kPipeline);
+}
+
+// The images of an input, one a string. Looks at nothing inside them.
+Result<std::vector<std::string_view>> Split(const Tensor& input, const std::string& name) {
+  if (input.shape.size() != 1) {
+    return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
+                     "Expected number of dimensions of encoded images: 1; Actual: " +
+                         std::to_string(input.shape.size()) + name);
+  }
+  if (input.shape[0] <= 0) {
+    return OvmsError(OvmsCode::kInvalidShape, "Negative or zero dimension size is not acceptable: (" +
+                                                  std::to_string(input.shape[0]) + ")" + name);
+  }
+  std::vector<std::string_view> images;
+  BytesElements elements(input.data.text());
+  while (elements.Next()) images.push_back(elements.value());
+  if (elements.truncated()) {
+    return OvmsError(OvmsCode::kInvalidContentSize,
+                     "the data ends inside image " + std::to_string(images.size()) + name);
+  }
+  if (images.size() != static_cast<uint64_t>(input.shape[0])) {
+    return OvmsError(OvmsCode::kInvalidValueCount, "Expected: " + std::to_string(input.shape[0]) +
+                                                       " values; Actual: " + std::to_string(images.size()) +
+                                                       " values" + name);
+  }
+  return images;
+}
+
+class Decoder {
+ public:
+  Decoder(const TensorSpec& spec, BufferAllocator& allocator)
+      : spec_(spec), allocator_(allocator), name_("; input name: " + spec.name) {}
+
+  Status Decode(Tensor& input) {
+    BRAID_ASSIGN_OR_RETURN(const ImageTarget target, ImageTargetOf(spec_));
+    if (!HoldsPixels(spec_.type)) {
+      return OvmsError(OvmsCode::kInvalidPrecision,
+                       "images cannot be " + std::string(WireName(spec_.type)) + name_);
+    }
+    BRAID_ASSIGN_OR_RETURN(const std::vector<std::string_view> images, Split(input, name_));
+    const auto count = static_cast<int64_t>(images.size());
+    if (count < target.batch.min || (target.batch.max >= 0 && count > target.batch.max)) {
+      return OvmsError(OvmsCode::kInvalidBatchSize, "Expected: " + ShapeToString({spec_.shape[0]}) +
+                                                        "; Actual: " + std::to_string(count) + name_);
+    }
+
+    Tensor decoded{input.name, spec_.type, {}, {}};
+    ImageSize size;         // of all of them
+    size_t bytes_each = 0;  // of one in the tensor
+    std::vector<uint8_t> scratch;
+    for (size_t i = 0; i < images.size(); ++i) {
+      BRAID_ASSIGN_OR_RETURN(const DecodedImage image, DecodeOne(images[i], i, target.gray));
+      const ImageSize wanted = target.SizeFor({image.width(), image.height()});
+      if (i == 0) {
+        size = wanted;
+        decoded.shape = target.ShapeOf(count, size);
+        BRAID_ASSIGN_OR_RETURN(decoded.data, Allocate(decoded.shape));
+        bytes_each = decoded.data.size() / images.size();
+      } else if (wanted != size) {
+        return OvmsError(
+            OvmsCode::kBinaryImagesResolutionMismatch,
+            "image 0: " + Text(size) + "; image " + std::to_string(i) + ": " + Text(wanted) + name_);
+      }
+      std::byte* const to = decoded.data.mutable_data() + i * bytes_each;
+      if (spec_.type == DataType::kUint8) {
+        BRAID_RETURN_IF_ERROR(image.Write(size.width, size.height, reinterpret_cast<uint8_t*>(to)));
+        continue;
+      }
+      scratch.resize(bytes_each / ElementSize(spec_.type));
+      BRAID_RETURN_IF_ERROR(image.Write(size.width, size.height, scratch.data()));
+      ConvertPixels(scratch.data(), scratch.size(), spec_.type, to);
+    }
+    input = std::move(decoded);
+    return OkStatus();
+  }
+
+ private:
+  static std::string Text(ImageSize size) {
+    return std::to_string(size.width) + "x" + std::to_string(size.height);
+  }
+
+  Result<DecodedImage> DecodeOne(std::string_view encoded, size_t index, bool gray) const {
+    const std::string which = "image " + std::to_string(index) + name_;
+    if (encoded.empty()) return OvmsError(OvmsCode::kBytesContentsEmpty, which);
+    const std::optional<ImageSize> size = ReadImageSize(encoded);
+    if (!size) return OvmsError(OvmsCode::kImageParsingFailed, which);
+    // Neither side is of more than 32 bits.
+    if (size->width > kMostPixels / size->height) {
+      return OvmsError(OvmsCode::kImageParsingFailed,
+                       "more than " + std::to_string(kMostPixels) + " pixels: " + Text(*size) + ", " + which);
+    }
+    return DecodedImage::Decode(encoded, gray, which);
+  }
+
+  Result<Buffer> Allocate(const Shape& shape) const {
+    const std::optional<size_t> bytes = ByteSize(spec_.type, shape);
+    if (!bytes || *bytes > kMostBytes) {
+      return OvmsError(OvmsCode::kInvalidShape, "images of shape " + ShapeToString(shape) +
+                                                    " take more than " + std::to_string(kMostBytes) +
+                                                    " bytes" + name_);
+    }
+    return allocator_.Allocate(*bytes);
+  }
+
+  const TensorSpec& spec_;
+  BufferAllocator& allocator_;
+  const std::string name_;  // at the end of texts
+};
+
+}  // namespace
+
+bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request) {
+  return std::any_of(request.inputs.begin(), request.inputs.end(),
+                     [&](const Tensor& input) { return IsOfImages(info, input); });
+}
+
+Status DecodeImages(const ServableInfo& info, InferenceRequest& request) {
+  HeapAllocator heap;
+  BufferAllocator& allocator = request.servable == nullptr ? heap : request.servable->get().input_allocator();
+  for (Tensor& input : request.inputs) {
+    if (!IsOfImages(info, input)) continue;
+    BRAID_RETURN_IF_ERROR(Decoder(*info.FindInput(input.name), allocator).Decode(input));
+  }
+  return OkStatus();
+}
+
+void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
+                      std::function<void(std::unique_ptr<InferenceRequest>)> next) {
+  static ElasticThreads threads(
+      {.name = "brd-image", .most = std::max<size_t>(std::thread::hardware_concurrency(), 1)});
+  if (threads.waiting() >= kMostWaiting) {
+    request->Refuse(UnavailableError("too many requests wait for their images to be decoded"));
+    return;
+  }
+  // Shared since work is copyable.
+  auto shared = std::make_shared<std::unique_ptr<InferenceRequest>>(std::move(request));
+  threads.Run([shared, next = std::move(next)] {
+    std::unique_ptr<InferenceRequest> request = std::move(*shared);
+    Status status = request->cancelled() ? CancelledError("Request cancelled before its images were decoded")
+                                         : DecodeImages(request->servable->get().info(), *request);
+    if (status.ok()) {
+      next(std::move(request));
+    } else {
+      request->Refuse(std::move(status));
+    }
+  });
+}
+
+}  // namespace braid

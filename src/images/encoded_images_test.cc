@@ -1,0 +1,286 @@
+#include "images/encoded_images.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "images/image_codec.h"
+#include "images/testing/pictures.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+const bool kLibraryIsSet = [] {
+  SetImageLibrary(BRAID_OPENCV_LIBRARY);
+  return true;
+}();
+
+ServableInfo Info(DataType type, Shape shape, std::string layout = "NHWC",
+                  ServableKind kind = ServableKind::kModel) {
+  ServableInfo info;
+  info.kind = kind;
+  info.dialect = Dialect::kOvms;
+  TensorSpec& spec = info.inputs.emplace_back();
+  spec.name = "b";
+  spec.type = type;
+  spec.shape = std::move(shape);
+  spec.layout = std::move(layout);
+  return info;
+}
+
+Tensor Encoded(const std::vector<std::string>& images) {
+  std::string data;
+  for (const std::string& image : images) {
+    const auto size = static_cast<uint32_t>(image.size());
+    data.append(reinterpret_cast<const char*>(&size), sizeof(size)).append(image);
+  }
+  Tensor tensor{"b", DataType::kBytes, {static_cast<int64_t>(images.size())}, {}};
+  tensor.data = CopyToHeap(std::as_bytes(std::span(data)));
+  return tensor;
+}
+
+Result<Tensor> DecodeTensor(const ServableInfo& info, Tensor input) {
+  InferenceRequest request;
+  request.inputs.push_back(std::move(input));
+  EXPECT_TRUE(HasEncodedImages(info, request));
+  BRAID_RETURN_IF_ERROR(DecodeImages(info, request));
+  EXPECT_FALSE(HasEncodedImages(info, request));
+  return request.inputs[0];
+}
+Result<Tensor> Decode(const ServableInfo& info, const std::vector<std::string>& images) {
+  return DecodeTensor(info, Encoded(images));
+}
+
+template <class Number>
+std::vector<Number> Values(const Tensor& tensor) {
+  std::vector<Number> values(tensor.data.size() / sizeof(Number));
+  std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+  return values;
+}
+
+// Two pixels beside each other: red, green, blue of each.
+std::string TwoPixels() { return Png(2, 1, 3, {10, 20, 30, 110, 120, 130}); }
+
+TEST(EncodedImages, AreBytesForInputsOfImages) {
+  const auto has = [](const ServableInfo& info, Tensor input) {
+    InferenceRequest request;
+    request.inputs.push_back(std::move(input));
+    return HasEncodedImages(info, request);
+  };
+  EXPECT_TRUE(has(Info(DataType::kUint8, {1, 2, 2, 3}), Encoded({"x"})));
+  EXPECT_FALSE(has(Info(DataType::kBytes, {1, 2, 2, 3}), Encoded({"x"})));
+  EXPECT_FALSE(has(Info(DataType::kUint8, {1, 2, 3}), Encoded({"x"})));
+  EXPECT_FALSE(has(Info(DataType::kUint8, {1, 1, 2, 2, 3}), Encoded({"x"})));
+  EXPECT_TRUE(has(Info(DataType::kUint8, {1, 1, 2, 2, 3}, "", ServableKind::kPipeline), Encoded({"x"})));
+  Tensor numbers{"b", DataType::kUint8, {1, 2, 2, 3}, {}};
+  EXPECT_FALSE(has(Info(DataType::kUint8, {1, 2, 2, 3}), numbers));
+  Tensor other = Encoded({"x"});
+  other.name = "other";
+  EXPECT_FALSE(has(Info(DataType::kUint8, {1, 2, 2, 3}), other));
+}
+
+TEST(EncodedImages, BecomeBlueGreenRed) {
+  const auto decoded = Decode(Info(DataType::kUint8, {1, 1, 2, 3}), {TwoPixels()});
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->name, "b");
+  EXPECT_EQ(decoded->type, DataType::kUint8);
+  EXPECT_THAT(decoded->shape, ElementsAre(1, 1, 2, 3));
+  EXPECT_THAT(Values<uint8_t>(*decoded), ElementsAre(30, 20, 10, 130, 120, 110));
+}
+
+TEST(EncodedImages, HaveThePrecisionOfTheInput) {
+  EXPECT_THAT(Values<float>(*Decode(Info(DataType::kFp32, {1, 1, 2, 3}), {TwoPixels()})),
+              ElementsAre(30, 20, 10, 130, 120, 110));
+  EXPECT_THAT(Values<double>(*Decode(Info(DataType::kFp64, {1, 1, 2, 3}), {TwoPixels()})),
+              ElementsAre(30, 20, 10, 130, 120, 110));
+  EXPECT_THAT(Values<int32_t>(*Decode(Info(DataType::kInt32, {1, 1, 2, 3}), {TwoPixels()})),
+              ElementsAre(30, 20, 10, 130, 120, 110));
+  EXPECT_THAT(Values<uint16_t>(*Decode(Info(DataType::kFp16, {1, 1, 2, 3}), {TwoPixels()})),
+              ElementsAre(0x4f80, 0x4d00, 0x4900, 0x5810, 0x5780, 0x56e0));
+  EXPECT_EQ(Decode(Info(DataType::kBool, {1, 1, 2, 3}), {TwoPixels()}).status(),
+            OvmsError(OvmsCode::kInvalidPrecision, "images cannot be BOOL; input name: b"));
+}
+
+TEST(EncodedImages, AreGrayForOneChannel) {
+  const auto gray = Decode(Info(DataType::kUint8, {1, 1, 3, 1}), {Png(3, 1, 1, {0, 100, 255})});
+  ASSERT_TRUE(gray.ok()) << gray.status();
+  EXPECT_THAT(Values<uint8_t>(*gray), ElementsAre(0, 100, 255));
+  const auto coloured = Decode(Info(DataType::kUint8, {1, 1, 1, 1}), {Png(1, 1, 3, {50, 50, 50})});
+  EXPECT_THAT(Values<uint8_t>(*coloured), ElementsAre(50));
+  const auto from_gray = Decode(Info(DataType::kUint8, {1, 1, 1, 3}), {Png(1, 1, 1, {77})});
+  EXPECT_THAT(Values<uint8_t>(*from_gray), ElementsAre(77, 77, 77));
+  const auto alpha = Decode(Info(DataType::kUint8, {1, 1, 1, 3}), {Png(1, 1, 4, {1, 2, 3, 128})});
+  EXPECT_THAT(Values<uint8_t>(*alpha), ElementsAre(3, 2, 1));
+}
+
+TEST(EncodedImages, AreResizedBilinearly) {
+  const auto wide = Decode(Info(DataType::kUint8, {1, 1, 4, 1}), {Png(2, 1, 1, {0, 100})});
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_THAT(Values<uint8_t>(*wide), ElementsAre(0, 25, 75, 100));
+  const auto high = Decode(Info(DataType::kFp32, {1, 2, 1, 1}), {Png(1, 4, 1, {0, 10, 20, 40})});
+  EXPECT_THAT(Values<float>(*high), ElementsAre(5, 30));
+}
+
+TEST(EncodedImages, OfRangesGetTheNearestSize) {
+  ServableInfo info = Info(DataType::kUint8, {1, -1, -1, 1});
+  info.inputs[0].ranges = {{1, 1}, {2, 4}, {1, 2}, {1, 1}};
+  const auto decoded = Decode(info, {Png(4, 1, 1, {7, 7, 7, 7})});
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(decoded->shape, ElementsAre(1, 2, 2, 1));
+  EXPECT_THAT(Values<uint8_t>(*decoded), Each(7));
+}
+
+TEST(EncodedImages, OfAnySizeAreOfOneSize) {
+  const ServableInfo info = Info(DataType::kUint8, {-1, -1, -1, 1});
+  const auto two = Decode(info, {Png(2, 1, 1, {1, 2}), Png(2, 1, 1, {3, 4})});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_THAT(two->shape, ElementsAre(2, 1, 2, 1));
+  EXPECT_THAT(Values<uint8_t>(*two), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(
+      Decode(info, {Png(2, 1, 1, {1, 2}), Png(1, 2, 1, {3, 4})}).status(),
+      OvmsError(OvmsCode::kBinaryImagesResolutionMismatch, "image 0: 2x1; image 1: 1x2; input name: b"));
+}
+
+TEST(EncodedImages, OfAPipelineThatDemultipliesAreABatchEach) {
+  const ServableInfo info = Info(DataType::kUint8, {-1, 1, 1, 2, 1}, "N?HWC", ServableKind::kPipeline);
+  const auto decoded = Decode(info, {Png(2, 1, 1, {1, 2}), Png(2, 1, 1, {3, 4}), Png(2, 1, 1, {5, 6})});
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(decoded->shape, ElementsAre(3, 1, 1, 2, 1));
+  EXPECT_THAT(Values<uint8_t>(*decoded), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST(EncodedImages, MayBeJpegOrWebp) {
+  const auto jpeg = Decode(Info(DataType::kUint8, {1, -1, -1, 3}), {std::string(kJpeg)});
+  ASSERT_TRUE(jpeg.ok()) << jpeg.status();
+  EXPECT_THAT(jpeg->shape, ElementsAre(1, 6, 10, 3));
+  const auto values = Values<uint8_t>(*jpeg);
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], (i % 3 == 0 ? 200 : i % 3 == 1 ? 100 : 50), 3);
+  const auto webp = Decode(Info(DataType::kUint8, {1, 1, 1, 3}), {std::string(kWebp)});
+  ASSERT_TRUE(webp.ok()) << webp.status();
+  EXPECT_THAT(Values<uint8_t>(*webp), ElementsAre(200, 100, 50));
+}
+
+TEST(EncodedImages, ThatCannotBeReadAreNamed) {
+  const ServableInfo info = Info(DataType::kUint8, {-1, 1, 2, 3});
+  EXPECT_EQ(Decode(info, {TwoPixels(), "no image"}).status(),
+            OvmsError(OvmsCode::kImageParsingFailed, "image 1; input name: b"));
+  std::string broken = TwoPixels();
+  broken[broken.size() - 20] ^= 1;
+  EXPECT_EQ(Decode(info, {broken}).status(),
+            OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: b"));
+  EXPECT_EQ(Decode(info, {TwoPixels(), ""}).status(),
+            OvmsError(OvmsCode::kBytesContentsEmpty, "image 1; input name: b"));
+}
+
+TEST(EncodedImages, ThatWouldBeTooLargeAreNotDecoded) {
+  const ServableInfo info = Info(DataType::kUint8, {-1, -1, -1, 3});
+  EXPECT_EQ(Decode(info, {Png(100000, 100000, 3, {})}).status(),
+            OvmsError(OvmsCode::kImageParsingFailed,
+                      "more than 67108864 pixels: 100000x100000, image 0; input name: b"));
+  EXPECT_FALSE(Decode(info, {Png(0xffffffff, 0xffffffff, 3, {})}).ok());
+  EXPECT_EQ(Decode(Info(DataType::kFp32, {-1, 40000, 40000, 3}), {TwoPixels()}).status(),
+            OvmsError(OvmsCode::kInvalidShape,
+                      "images of shape [1,40000,40000,3] take more than 2147483648 bytes; input name: b"));
+}
+
+TEST(EncodedImages, OfAWrongNumberAreRefused) {
+  const ServableInfo info = Info(DataType::kUint8, {1, 1, 2, 3});
+  EXPECT_EQ(Decode(info, {TwoPixels(), TwoPixels()}).status(),
+            OvmsError(OvmsCode::kInvalidBatchSize, "Expected: [1]; Actual: 2; input name: b"));
+  EXPECT_EQ(Decode(info, std::vector<std::string>{}).status(),
+            OvmsError(OvmsCode::kInvalidShape,
+                      "Negative or zero dimension size is not acceptable: (0); input name: b"));
+  Tensor images = Encoded({TwoPixels()});
+  images.shape = {2};
+  EXPECT_EQ(DecodeTensor(info, images).status(),
+            OvmsError(OvmsCode::kInvalidValueCount, "Expected: 2 values; Actual: 1 values; input name: b"));
+  images.shape = {1, 1};
+  EXPECT_EQ(DecodeTensor(info, images).status(),
+            OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
+                      "Expected number of dimensions of encoded images: 1; Actual: 2; input name: b"));
+  images.shape = {1};
+  images.data = images.data.Slice(0, images.data.size() - 1);
+  EXPECT_EQ(DecodeTensor(info, images).status(),
+            OvmsError(OvmsCode::kInvalidContentSize, "the data ends inside image 0; input name: b"));
+}
+
+TEST(EncodedImages, OfOtherLayoutsAreRefused) {
+  EXPECT_EQ(Decode(Info(DataType::kUint8, {1, 3, 1, 2}, "NCHW"), {TwoPixels()}).status(),
+            OvmsError(OvmsCode::kUnsupportedLayout, "layout: NCHW; input name: b"));
+}
+
+// A servable that hands out memory and counts.
+class Images final : public Servable {
+ public:
+  using Servable::Servable;
+  BufferAllocator& input_allocator() override { return allocator; }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  void Stop(int64_t) override {}
+
+  struct Counting final : public BufferAllocator {
+    Result<Buffer> Allocate(size_t size) override {
+      ++allocations;
+      return heap.Allocate(size);
+    }
+    HeapAllocator heap;
+    int allocations = 0;
+  } allocator;
+};
+
+class Sink final : public ResponseSink {
+ public:
+  void Respond(std::optional<InferenceResponse> response, bool) override {
+    answer.set_value(response ? response->status : OkStatus());
+  }
+  std::promise<Status> answer;
+};
+
+class DecodeThen : public ::testing::Test {
+ protected:
+  std::unique_ptr<InferenceRequest> Request(Tensor input) {
+    auto request = std::make_unique<InferenceRequest>();
+    request->inputs.push_back(std::move(input));
+    request->servable = ServableHandle::Enter(servable_);
+    request->cancellation = std::make_shared<Cancellation>();
+    request->sink = &sink_;
+    return request;
+  }
+
+  const std::shared_ptr<Images> servable_ = std::make_shared<Images>(Info(DataType::kUint8, {1, 1, 2, 3}));
+  Sink sink_;
+};
+
+TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {
+  std::promise<std::vector<uint8_t>> decoded;
+  DecodeImagesThen(Request(Encoded({TwoPixels()})), [&](std::unique_ptr<InferenceRequest> request) {
+    auto values = Values<uint8_t>(request->inputs[0]);
+    request->Respond(InferenceResponse(), true);
+    request.reset();
+    decoded.set_value(std::move(values));
+  });
+  EXPECT_THAT(decoded.get_future().get(), ElementsAre(30, 20, 10, 130, 120, 110));
+  EXPECT_EQ(servable_->allocator.allocations, 1);
+}
+
+TEST_F(DecodeThen, RefusesWhatCannotBeDecoded) {
+  DecodeImagesThen(Request(Encoded({"x"})), [](std::unique_ptr<InferenceRequest>) { FAIL(); });
+  EXPECT_EQ(sink_.answer.get_future().get(),
+            OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: b"));
+}
+
+TEST_F(DecodeThen, RefusesWhatIsCancelled) {
+  auto request = Request(Encoded({TwoPixels()}));
+  request->cancellation->Cancel();
+  DecodeImagesThen(std::move(request), [](std::unique_ptr<InferenceRequest>) { FAIL(); });
+  EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,84 @@
+#include "images/image_codec.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+// One for the process: so is OpenCV, which is never unloaded.
+struct Library {
+  std::mutex mutex;
+  std::string path;                        // guarded by mutex; empty: beside the program
+  const BraidImageCodec* codec = nullptr;  // guarded by mutex
+};
+
+Library& TheLibrary() {
+  static Library library;
+  return library;
+}
+
+Result<std::string> FindLibrary() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return InternalError("cannot find the program's own path: " + error.message());
+  for (const char* place : {"lib", "../lib/braid"}) {
+    const std::filesystem::path candidate = program.parent_path() / place / "libbraid_opencv.so";
+    if (std::filesystem::exists(candidate, error)) return candidate.string();
+  }
+  return OvmsError(OvmsCode::kInternalError,
+                   "images cannot be decoded: there is no lib/libbraid_opencv.so beside the server");
+}
+
+Result<const BraidImageCodec*> GetCodec() {
+  Library& library = TheLibrary();
+  std::lock_guard lock(library.mutex);
+  if (library.codec != nullptr) return library.codec;
+  if (library.path.empty()) {
+    BRAID_ASSIGN_OR_RETURN(library.path, FindLibrary());
+  }
+  void* const handle = dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* failure = handle == nullptr ? dlerror() : nullptr;
+  const auto get = handle == nullptr
+                       ? nullptr
+                       : reinterpret_cast<decltype(&braid_image_codec)>(dlsym(handle, "braid_image_codec"));
+  if (get == nullptr) {
+    return OvmsError(OvmsCode::kInternalError,
+                     std::string("images cannot be decoded: ") +
+                         (failure == nullptr ? "no codec in the library" : failure));
+  }
+  library.codec = get();
+  return library.codec;
+}
+
+}  // namespace
+
+Result<DecodedImage> DecodedImage::Decode(std::string_view encoded, bool gray, const std::string& name) {
+  BRAID_ASSIGN_OR_RETURN(const BraidImageCodec* const codec, GetCodec());
+  int64_t width = 0;
+  int64_t height = 0;
+  void* const decoded =
+      codec->decode(reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size(), gray, &width, &height);
+  if (decoded == nullptr) return OvmsError(OvmsCode::kImageParsingFailed, name);
+  DecodedImage image(*codec, decoded);
+  image.width_ = width;
+  image.height_ = height;
+  return image;
+}
+
+Status DecodedImage::Write(int64_t width, int64_t height, uint8_t* pixels) const {
+  if (codec_->write(image_.get(), width, height, pixels) == 0) return OkStatus();
+  return OvmsError(OvmsCode::kInternalError, "an image could not be resized");
+}
+
+void SetImageLibrary(std::string path) {
+  Library& library = TheLibrary();
+  std::lock_guard lock(library.mutex);
+  library.path = std::move(path);
+}
+
+}  // namespace braid

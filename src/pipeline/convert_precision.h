@@ -1,0 +1,42 @@
+// Numbers of one precision as numbers of another, for pipelines with "convert_precision".
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "pipeline/node.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+// Between all types of numbers and BOOL; not BYTES.
+bool CanConvert(DataType from, DataType to);
+
+// What `to` can hold stays the same value. Fractions are cut off towards zero on the way to integers; what is
+// beyond the range of an integer becomes the nearest that is in it, NaN becomes 0. On the way to BOOL, all
+// but 0 is true. Floating-point numbers are rounded to the nearest, those beyond the range become infinite.
+// Errors: INVALID_ARGUMENT when it cannot be converted or its bytes do not fit its shape, and those of the
+// allocator.
+Result<Tensor> ConvertPrecision(const Tensor& tensor, DataType to, BufferAllocator& allocator);
+
+// A node whose inputs are converted before it gets them.
+class ConvertingNode final : public Node {
+ public:
+  // By input, the precision that the node takes.
+  using Precisions = std::vector<std::pair<std::string, DataType>>;
+
+  ConvertingNode(std::unique_ptr<const Node> node, Precisions precisions)
+      : node_(std::move(node)), precisions_(std::move(precisions)) {}
+
+  // The sessions use this node, which outlives them.
+  Result<std::unique_ptr<NodeSession>> Open() const override;
+
+ private:
+  const std::unique_ptr<const Node> node_;
+  const Precisions precisions_;
+};
+
+}  // namespace braid

@@ -1,0 +1,287 @@
+#include "pipeline/pipeline.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "images/encoded_images.h"
+#include "pipeline/convert_precision.h"
+#include "pipeline/graph_runner.h"
+#include "pipeline/pipeline_check.h"
+#include "pipeline/pipeline_definition.h"
+#include "pipeline/servable_node.h"
+#include "serving/ovms_status.h"
+#include "serving/request_check.h"
+
+namespace braid {
+namespace {
+
+class PipelinePlan final : public GraphPlan {
+ public:
+  explicit PipelinePlan(std::string name) : name_(std::move(name)) {}
+
+  std::string LacksVersion(const std::string& model) const override {
+    return "pipeline '" + name_ + "' needs model '" + model + "', of which no version is loaded";
+  }
+  std::string NotReady(const std::string& model, const std::string& reason) const override {
+    return "pipeline '" + name_ + "' needs model '" + model + "', which is not ready: " + reason;
+  }
+  Status Unavailable(uint32_t node, const Status& why) const override {
+    const ServableReference* servable = nodes[node].servable;
+    if (servable == nullptr) return Fault(why, node);
+    return OvmsError(OvmsCode::kPipelineNotLoadedYet, LacksVersion(servable->name()));
+  }
+  // The text begins as clients know it, and ends with where that was.
+  Status Fault(Status status, uint32_t node) const override {
+    if (status.code() == StatusCode::kCancelled) return status;
+    std::string text = status.message() + " (pipeline '" + name_ + "'";
+    if (node != Graph::kNone) text += ", " + graph->nodes()[node].name;
+    Status fault(status.code(), text + ")");
+    return status.http_status() > 0 ? fault.WithHttpStatus(status.http_status()) : fault;
+  }
+  Status MissingOutput(uint32_t node, const std::string& output) const override {
+    const bool custom = nodes[node].servable == nullptr;
+    return OvmsError(custom ? OvmsCode::kNodeLibraryMissingOutput : OvmsCode::kInternalError,
+                     custom ? "output '" + output + "'" : "the model did not give output '" + output + "'");
+  }
+
+ private:
+  const std::string name_;
+};
+
+// What a pipeline was made of, to see whether that has changed.
+struct Footing {
+  const ServableReference* reference;  // of the plan
+  std::weak_ptr<Servable> servable;
+};
+
+class RunningPipeline final : public Pipeline {
+ public:
+  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::vector<Footing> footing)
+      : Pipeline(std::move(info)), footing_(std::move(footing)), runner_(*this, std::move(plan)) {}
+
+  BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
+
+  void Infer(std::unique_ptr<InferenceRequest> request) override {
+    if (!HasEncodedImages(info_, *request)) {
+      Begin(std::move(request));
+      return;
+    }
+    // The request's place in the servable keeps this.
+    DecodeImagesThen(std::move(request), [this](auto decoded) { Begin(std::move(decoded)); });
+  }
+
+  void Begin(std::unique_ptr<InferenceRequest> request) {
+    if (Status status = CheckRequest(info_, *request); !status.ok()) {
+      request->Refuse(std::move(status));
+      return;
+    }
+    runner_.Run(std::move(request));
+  }
+
+  Readiness readiness() const override { return runner_.readiness(); }
+  void CheckReadiness(std::function<void(Readiness)> done) override {
+    runner_.CheckReadiness(std::move(done));
+  }
+  void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
+
+  bool UpToDate() const override {
+    return std::all_of(footing_.begin(), footing_.end(), [](const Footing& one) {
+      const auto now = one.reference->Get();
+      return now.ok() && one.servable.lock() == *now;
+    });
+  }
+
+  std::vector<std::string> Models() const {
+    std::vector<std::string> models;
+    for (const Footing& one : footing_) models.push_back(one.reference->name());
+    return models;
+  }
+
+ private:
+  const std::vector<Footing> footing_;
+  GraphRunner runner_;
+};
+
+// Whether a request to `model` can come to a pipeline named `name`: a reload can give a name that is in use
+// below to a pipeline above.
+bool LeadsTo(const Catalog& catalog, const std::string& model, const std::string& name) {
+  std::vector<std::string> next{model};
+  std::set<std::string> seen;
+  while (!next.empty()) {
+    const std::string at = std::move(next.back());
+    next.pop_back();
+    if (at == name) return true;
+    if (!seen.insert(at).second) continue;
+    const auto servable = catalog.Find(at, -1);
+    if (!servable.ok()) continue;
+    if (const auto* pipeline = dynamic_cast<const RunningPipeline*>(servable->get())) {
+      for (std::string& behind : pipeline->Models()) next.push_back(std::move(behind));
+    }
+  }
+  return false;
+}
+
+// Makes what runs the nodes, and finds out what there is to know of them.
+class Nodes {
+ public:
+  Nodes(const OvmsPipelineConfig& config, const Catalog& catalog, const CustomNodeLibraries& libraries,
+        CustomNodeThreads& threads)
+      : definition(config), catalog_(catalog), libraries_(libraries), threads_(threads) {
+    for (const OvmsNodeConfig& node : config.nodes) Add(node);
+  }
+
+  // REQUIRES: the definition has no fault.
+  void Finish(PipelinePlan& plan, std::vector<Footing>& footing) {
+    std::vector<ConvertingNode::Precisions> precisions(definition.nodes().size());
+    for (const PrecisionChange& change : PrecisionChanges(definition)) {
+      precisions[change.node].emplace_back(change.input, change.to);
+    }
+    for (size_t i = 0; i < definition.nodes().size(); ++i) {
+      const PipelineNode& node = definition.nodes()[i];
+      PlanNode made;
+      if (codes_[i]) {
+        made.node = std::make_unique<CustomNode>(codes_[i], threads_);
+      } else {
+        auto servable =
+            std::make_unique<ServableNode>(catalog_, node.config.model_name, node.config.version.value_or(-1),
+                                           UsedOutputs(definition, node));
+        made.servable = &servable->servable();
+        made.node = std::move(servable);
+        footing.push_back({made.servable, servables_[i]});
+      }
+      if (!precisions[i].empty()) {
+        made.node = std::make_unique<ConvertingNode>(std::move(made.node), std::move(precisions[i]));
+      }
+      plan.nodes.push_back(std::move(made));
+    }
+  }
+
+  PipelineDefinition definition;
+
+ private:
+  void Add(const OvmsNodeConfig& config) {
+    PipelineNode node;
+    node.config = config;
+    std::shared_ptr<const CustomNodeCode> code;
+    std::shared_ptr<Servable> servable;
+    if (config.type == OvmsNodeConfig::Type::kCustom) {
+      code = LookAtLibrary(node);
+    } else {
+      servable = LookAtModel(node);
+    }
+    definition.AddNode(std::move(node));
+    codes_.push_back(std::move(code));
+    servables_.push_back(std::move(servable));
+  }
+
+  std::shared_ptr<const CustomNodeCode> LookAtLibrary(PipelineNode& node) {
+    const auto library = libraries_.find(node.config.library_name);
+    if (library == libraries_.end()) {
+      node.library = OvmsError(
+          OvmsCode::kPipelineInvalidNodeLibrary,
+          "library '" + node.config.library_name + "' is not in the custom_node_library_config_list");
+      return nullptr;
+    }
+    if (!library->second.ok()) {
+      node.library =
+          OvmsError(OvmsCode::kPipelineInvalidNodeLibrary,
+                    "library '" + node.config.library_name + "': " + library->second.status().message());
+      return nullptr;
+    }
+    auto code = CustomNodeCode::Create(*library->second, node.config.name, node.config.params);
+    if (!code.ok()) {
+      node.library = code.status();
+      return nullptr;
+    }
+    auto inputs = (*code)->Inputs();
+    auto outputs = (*code)->Outputs();
+    if (!inputs.ok() || !outputs.ok()) {
+      node.behind = inputs.ok() ? outputs.status() : inputs.status();
+      return nullptr;
+    }
+    node.known = true;
+    node.inputs = std::move(*inputs);
+    node.outputs = std::move(*outputs);
+    // Custom nodes take images in any order of dimensions.
+    for (TensorSpec& input : node.inputs) {
+      if (input.layout.empty()) input.layout = "...";
+    }
+    return std::move(*code);
+  }
+
+  std::shared_ptr<Servable> LookAtModel(PipelineNode& node) {
+    const std::string& name = node.config.model_name;
+    const std::string& pipeline = definition.config.name;
+    if (LeadsTo(catalog_, name, pipeline)) {
+      node.behind =
+          OvmsError(OvmsCode::kPipelineCycleFound,
+                    name == pipeline ? "the pipeline is a node of itself"
+                                          : "pipeline '" + name + "' leads back to '" + pipeline + "'");
+      return nullptr;
+    }
+    const int64_t version = node.config.version.value_or(-1);
+    auto servable = catalog_.Find(name, version);
+    if (!servable.ok()) {
+      const std::string which = version > 0 ? ", version " + std::to_string(version) : "";
+      node.behind = OvmsError(OvmsCode::kPipelineMissingModel,
+                              "model '" + name + "'" + which + ": " + servable.status().message());
+      return nullptr;
+    }
+    const ServableInfo& info = (*servable)->info();
+    node.known = true;
+    node.inputs = info.inputs;
+    node.outputs = info.outputs;
+    node.config_model = info.kind == ServableKind::kModel && info.dialect == Dialect::kOvms;
+    node.automatic_shape = info.automatic_shape;
+    node.decoupled = info.decoupled;
+    return std::move(*servable);
+  }
+
+  const Catalog& catalog_;
+  const CustomNodeLibraries& libraries_;
+  CustomNodeThreads& threads_;
+  // One of the two for each node of which something is known.
+  std::vector<std::shared_ptr<const CustomNodeCode>> codes_;
+  std::vector<std::shared_ptr<Servable>> servables_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+                                                   const CustomNodeLibraries& libraries,
+                                                   CustomNodeThreads& threads) {
+  PipelineFaults faults(config.name);
+  const auto named = catalog.Find(config.name, -1);
+  if (named.ok() && (*named)->info().kind != ServableKind::kPipeline) {
+    faults.Add(OvmsCode::kPipelineNameOccupied, "", "");
+  }
+  Nodes nodes(config, catalog, libraries, threads);
+  const PipelineDefinition& definition = nodes.definition;
+  CheckDefinition(definition, faults);
+  if (!faults.empty()) return faults.ToStatus();
+
+  auto plan = std::make_shared<PipelinePlan>(config.name);
+  auto graph = Graph::Build(MakeGraphSpec(definition));
+  if (!graph.ok()) {
+    return OvmsError(OvmsCode::kInternalError, "pipeline '" + config.name + "': " + graph.status().message());
+  }
+  plan->graph = std::move(*graph);
+  std::vector<Footing> footing;
+  nodes.Finish(*plan, footing);
+
+  ServableInfo info;
+  info.name = config.name;
+  info.version = 1;
+  info.kind = ServableKind::kPipeline;
+  info.dialect = Dialect::kOvms;
+  info.platform = "OpenVINO";
+  info.instance_count = 0;
+  info.inputs = PipelineInputs(definition);
+  info.outputs = PipelineOutputs(definition);
+  return std::shared_ptr<Pipeline>(
+      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(footing)));
+}
+
+}  // namespace braid

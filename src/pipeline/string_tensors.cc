@@ -1,0 +1,94 @@
+#include "pipeline/string_tensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "serving/ovms_status.h"
+#include "tensor/bytes_elements.h"
+
+namespace braid {
+namespace {
+
+// One long text among many short ones makes a large matrix of zeros. This is as much as one may be.
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+
+}  // namespace
+
+bool TakesStrings(const TensorSpec& input) {
+  return input.type == DataType::kUint8 && input.shape.size() == 2;
+}
+
+bool GivesStrings(const Tensor& output) {
+  return output.type == DataType::kUint8 && output.shape.size() == 2 && output.name.ends_with("_string");
+}
+
+Result<Tensor> StringsToRows(const Tensor& strings, BufferAllocator& allocator) {
+  const std::string input = "input name: " + strings.name;
+  if (strings.shape.size() != 1) {
+    return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
+                     "Expected number of dimensions of strings: 1; Actual: " +
+                         std::to_string(strings.shape.size()) + "; " + input);
+  }
+  uint64_t count = 0;
+  uint64_t longest = 0;
+  BytesElements elements(strings.data.text());
+  for (; elements.Next(); ++count) longest = std::max<uint64_t>(longest, elements.value().size());
+  if (elements.truncated()) {
+    return OvmsError(OvmsCode::kInvalidStringInput,
+                     "the data ends inside string " + std::to_string(count) + "; " + input);
+  }
+  if (strings.shape[0] < 0 || count != static_cast<uint64_t>(strings.shape[0])) {
+    return OvmsError(OvmsCode::kInvalidValueCount, "Expected: " + std::to_string(strings.shape[0]) +
+                                                       " values; Actual: " + std::to_string(count) +
+                                                       " values; " + input);
+  }
+  // Lengths are of 32 bits, and each string takes at least four bytes.
+  const uint64_t width = longest + 1;
+  if (count > kMostBytes / width) {
+    return OvmsError(OvmsCode::kInvalidStringInput, std::to_string(count) + " rows of " +
+                                                        std::to_string(width) + " bytes are more than " +
+                                                        std::to_string(kMostBytes) + " bytes; " + input);
+  }
+
+  Tensor rows{strings.name, DataType::kUint8, {}, {}};
+  rows.shape = {static_cast<int64_t>(count), static_cast<int64_t>(width)};
+  BRAID_ASSIGN_OR_RETURN(rows.data, allocator.Allocate(count * width));
+  std::byte* to = rows.data.mutable_data();
+  BytesElements again(strings.data.text());
+  for (; again.Next(); to += width) {
+    const std::string_view value = again.value();
+    if (!value.empty()) std::memcpy(to, value.data(), value.size());
+    std::memset(to + value.size(), 0, width - value.size());
+  }
+  return rows;
+}
+
+Result<Tensor> RowsToStrings(const Tensor& rows, BufferAllocator& allocator) {
+  const auto count = static_cast<size_t>(rows.shape[0]);
+  const auto width = static_cast<size_t>(rows.shape[1]);
+  // Rows of no bytes cost nothing until each is a text.
+  if (count > kMostBytes / sizeof(uint32_t)) {
+    return OvmsError(OvmsCode::kInternalError,
+                     "too many strings in output '" + rows.name + "': " + std::to_string(count));
+  }
+  const char* from = rows.data.text().data();
+  const auto length = [&](size_t row) -> size_t {
+    return width == 0 ? 0 : strnlen(from + row * width, std::min<size_t>(width, UINT32_MAX));
+  };
+  size_t bytes = 0;
+  for (size_t row = 0; row < count; ++row) bytes += sizeof(uint32_t) + length(row);
+
+  Tensor strings{rows.name, DataType::kBytes, {rows.shape[0]}, {}};
+  BRAID_ASSIGN_OR_RETURN(strings.data, allocator.Allocate(bytes));
+  std::byte* to = strings.data.mutable_data();
+  for (size_t row = 0; row < count; ++row) {
+    const auto size = static_cast<uint32_t>(length(row));
+    std::memcpy(to, &size, sizeof(size));
+    if (size != 0) std::memcpy(to + sizeof(size), from + row * width, size);
+    to += sizeof(size) + size;
+  }
+  return strings;
+}
+
+}  // namespace braid

@@ -1,0 +1,92 @@
+#include "protocols/tfs/rest_predict.h"
+
+#include "base/clock.h"
+#include "protocols/kserve/tracing.h"
+#include "protocols/tfs/rest_predict_response.h"
+
+namespace braid {
+namespace {
+
+// Documents above this size get a parser of their own, so that the thread's does not grow for ever.
+constexpr size_t kMaxKeptParserBytes = size_t{1} << 20;
+// Outputs above this size become JSON on the io thread, not on the thread that brings the response.
+constexpr size_t kMaxInlineJsonBytes = size_t{64} * 1024;
+
+constexpr ApiCall kApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kRest, ApiMethod::kPredict};
+
+HttpResponse WriteAnswer(const InferenceResponse& response, TfsFormat format) {
+  if (!response.status.ok()) return ErrorResponse(response.status);
+  auto written = WriteRestPredictResponse(response, format);
+  return written.ok() ? JsonResponse(std::move(written).value()) : ErrorResponse(written.status());
+}
+
+}  // namespace
+
+TfsRestPredictCall::TfsRestPredictCall(Setup setup) : setup_(std::move(setup)) {
+  if (setup_.tracer != nullptr && setup_.tracer->enabled()) received_ns_ = SteadyNowNs();
+}
+
+std::optional<HttpResponse> TfsRestPredictCall::OnFront(std::string_view front, size_t,
+                                                        std::vector<std::span<std::byte>>&) {
+  Servable& servable = setup_.servable->get();
+  request_ = std::make_unique<InferenceRequest>();
+  request_->api = kApiCall;
+  request_->start_ns = SteadyNowNs();
+  simdjson::dom::parser own;
+  simdjson::dom::parser& parser = front.size() <= kMaxKeptParserBytes ? *setup_.parser : own;
+  auto format = ReadRestPredictRequest(front, servable, parser, *request_);
+  if (!format.ok()) {
+    servable.api_counters().Count(kApiCall, false);
+    return ErrorResponse(format.status());
+  }
+  format_ = *format;
+  return std::nullopt;
+}
+
+void TfsRestPredictCall::OnBody() {
+  std::unique_ptr<InferenceRequest> request = std::move(request_);
+  request->model_name = std::move(setup_.model_name);
+  request->model_version = setup_.model_version;
+  request->parameters = std::move(setup_.header_parameters);
+  request->cancellation = std::make_shared<Cancellation>();
+  setup_.exchange->SetCancellation(request->cancellation);
+  request->sink = this;
+  self_ = shared_from_this();
+  Servable& servable = setup_.servable->get();
+  request->servable = std::move(setup_.servable);
+  if (received_ns_ != 0) {
+    StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), received_ns_);
+    trace_ = request->trace;
+  }
+  servable.Infer(std::move(request));
+}
+
+void TfsRestPredictCall::Respond(std::optional<InferenceResponse> response, bool final) {
+  const std::shared_ptr<TfsRestPredictCall> self = final ? std::move(self_) : nullptr;
+  // The first response is the answer; a model that answers once has no more to say.
+  if (answered_) return;
+  answered_ = true;
+  if (!response) {
+    response.emplace();
+    response->status = InternalError("the model ended the request without a response");
+  }
+  const std::shared_ptr<HttpExchange> exchange = std::move(setup_.exchange);
+  const std::shared_ptr<RequestTrace> trace = std::move(trace_);
+  if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
+  size_t bytes = 0;
+  for (const Tensor& output : response->outputs) bytes += output.data.size();
+  if (bytes <= kMaxInlineJsonBytes) {
+    exchange->Respond(WriteAnswer(*response, format_));
+    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
+    return;
+  }
+  // std::function must be copyable, so what is moved travels in a shared pointer.
+  auto late = std::make_shared<InferenceResponse>(std::move(*response));
+  HttpExchange& target = *exchange;
+  target.RunOnIoThread([exchange, late, trace, format = format_] {
+    exchange->Respond(WriteAnswer(*late, format));
+    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
+  });
+}
+
+}  // namespace braid

@@ -1,0 +1,151 @@
+#include "protocols/tfs/tfs_routes.h"
+
+#include <simdjson.h>
+
+#include "protocols/tfs/http_paths.h"
+#include "protocols/tfs/lookup.h"
+#include "protocols/tfs/model_documents.h"
+#include "protocols/tfs/rest_predict.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+void CountCall(Servable& servable, ApiMethod method) {
+  servable.api_counters().Count({ApiProtocol::kTensorFlowServing, ApiInterface::kRest, method}, true);
+}
+
+HttpResponse Document(Result<std::string> json) {
+  return json.ok() ? JsonResponse(std::move(json).value()) : ErrorResponse(json.status());
+}
+
+}  // namespace
+
+struct TfsRoutes::ThreadState {
+  explicit ThreadState(const Catalog& catalog) : reader(catalog) {}
+  CatalogReader reader;
+  simdjson::dom::parser parser;
+};
+
+TfsRoutes::TfsRoutes(KserveContext& context, ConfigControl* config) : context_(context), config_(config) {}
+TfsRoutes::~TfsRoutes() = default;
+
+void TfsRoutes::Attach(HttpExtensionHost& host) {
+  host_ = &host;
+  threads_.clear();
+  for (size_t i = 0; i < host.io_threads(); ++i) {
+    threads_.push_back(std::make_unique<ThreadState>(context_.catalog));
+  }
+}
+
+std::optional<std::variant<HttpResponse, HttpExtensionRoute>> TfsRoutes::Find(const HttpHead& head) {
+  using Kind = TfsRouteMatch::Kind;
+  using Found = std::variant<HttpResponse, HttpExtensionRoute>;
+  TfsRouteMatch match = MatchTfsRoute(ToStd(head.method_string()), ToStd(head.target()));
+  switch (match.kind) {
+    case Kind::kFound:
+      break;
+    case Kind::kNotOurs:
+      return std::nullopt;
+    case Kind::kNoSuchPath:
+      return Found(ErrorResponse(OvmsError(OvmsCode::kRestInvalidUrl)));
+    case Kind::kWrongMethod:
+      return Found(ErrorResponse(OvmsError(OvmsCode::kRestUnsupportedMethod)));
+    case Kind::kBadPath:
+      return Found(ErrorResponse(OvmsError(OvmsCode::kPathInvalid)));
+    case Kind::kBadVersion:
+      return Found(ErrorResponse(OvmsError(OvmsCode::kRestCouldNotParseVersion)));
+  }
+  HttpExtensionRoute route{match.route->api, {}};
+  using Exchange = std::shared_ptr<HttpExchange>;
+  const int64_t version = match.version;
+  switch (match.route->action) {
+    case TfsAction::kPredict:
+      route.answer = [this, model = std::move(match.model), version](const Exchange& exchange) {
+        return Predict(exchange, model, version);
+      };
+      break;
+    case TfsAction::kNotServed:
+      route.answer = [](const Exchange&) { return ErrorResponse(OvmsError(OvmsCode::kRestNotFound)); };
+      break;
+    case TfsAction::kStatus:
+      route.answer = [this, model = std::move(match.model), version](const Exchange&) {
+        return Status(model, version);
+      };
+      break;
+    case TfsAction::kMetadata:
+      route.answer = [this, model = std::move(match.model), version](const Exchange& exchange) {
+        return Metadata(*exchange, model, version);
+      };
+      break;
+    case TfsAction::kConfig:
+      route.answer = [this](const Exchange&) { return Config(); };
+      break;
+    case TfsAction::kReload:
+      route.answer = [this](const Exchange& exchange) { return Reload(exchange); };
+      break;
+  }
+  return Found(std::move(route));
+}
+
+TfsRoutes::Answer TfsRoutes::Predict(const std::shared_ptr<HttpExchange>& exchange, const std::string& model,
+                                     int64_t version) {
+  ThreadState& thread = *threads_[exchange->io_thread()];
+  const int64_t catalog_version = version == 0 ? -1 : version;
+  auto servable = FindForPredict(thread.reader, context_.catalog.dialect(), model, catalog_version);
+  if (!servable.ok()) return ErrorResponse(servable.status());
+  TfsRestPredictCall::Setup setup;
+  if (braid::Status status = host_->ForwardHeaders(exchange->head(), setup.header_parameters); !status.ok()) {
+    return ErrorResponse(status);
+  }
+  setup.exchange = exchange;
+  setup.servable = std::move(servable).value();
+  setup.model_name = model;
+  setup.model_version = catalog_version;
+  setup.parser = &thread.parser;
+  setup.tracer = context_.tracer;
+  return std::make_shared<TfsRestPredictCall>(std::move(setup));
+}
+
+HttpResponse TfsRoutes::Status(const std::string& model, int64_t version) {
+  auto status = ModelStatus(context_.catalog, model, version);
+  if (!status.ok()) return ErrorResponse(status.status());
+  if (auto servable = context_.catalog.Find(model, version == 0 ? -1 : version); servable.ok()) {
+    CountCall(**servable, ApiMethod::kGetModelStatus);
+  }
+  return Document(ToPrettyJson(*status));
+}
+
+HttpResponse TfsRoutes::Metadata(const HttpExchange& exchange, const std::string& model, int64_t version) {
+  auto servable = threads_[exchange.io_thread()]->reader.Find(model, version == 0 ? -1 : version);
+  if (!servable.ok()) return ErrorResponse(servable.status());
+  const ServableInfo& info = (*servable)->get().info();
+  if (info.kind == ServableKind::kGraph) return ErrorResponse(OvmsError(OvmsCode::kModelNameMissing));
+  CountCall((*servable)->get(), ApiMethod::kGetModelMetadata);
+  return Document(ToPrettyJson(ModelMetadata(info)));
+}
+
+HttpResponse TfsRoutes::Config() { return Document(AllModelStatusesJson(context_.catalog)); }
+
+TfsRoutes::Answer TfsRoutes::Reload(const std::shared_ptr<HttpExchange>& exchange) {
+  if (config_ == nullptr) {
+    return ErrorResponse(FailedPreconditionError(
+        "the server was not started with a config.json, so that there is nothing to reload"));
+  }
+  // The body is of no interest.
+  return std::make_shared<WholeBodyCall>(
+      exchange, [this](const std::shared_ptr<HttpExchange>& exchange, std::string) {
+        const bool taken = host_->RunBlocking([this, exchange] {
+          const Result<bool> reloaded = config_->Reload();
+          if (!reloaded.ok()) return exchange->Respond(ErrorResponse(reloaded.status()));
+          HttpResponse response = Config();
+          if (*reloaded && response.status == 200) response.status = 201;
+          exchange->Respond(std::move(response));
+        });
+        if (!taken) {
+          exchange->Respond(ErrorResponse(UnavailableError("too many requests to reload are waiting")));
+        }
+      });
+}
+
+}  // namespace braid

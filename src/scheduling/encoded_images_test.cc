@@ -1,0 +1,64 @@
+// Encoded images in requests to a scheduled model: they are decoded before the request is checked.
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "model_config.pb.h"
+#include "scheduling/scheduled_model.h"
+#include "scheduling/testing/fake_backend.h"
+#include "scheduling/testing/manual_timers.h"
+#include "scheduling/testing/recording_sink.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+class EncodedImagesInRequests : public ::testing::Test {
+ protected:
+  // What a model of this dialect answers to a string that is no image.
+  Status Ask(Dialect dialect) {
+    ServableInfo info;
+    info.name = "m";
+    info.dialect = dialect;
+    TensorSpec& image = info.inputs.emplace_back();
+    image.name = "image";
+    image.type = DataType::kUint8;
+    image.shape.assign({1, 2, 2, 3});
+    info.config = std::make_shared<const inference::ModelConfig>();
+    auto model =
+        ScheduledModel::Start(std::move(info), std::make_unique<FakeBackendModel>(1), timers_, log_, {});
+    EXPECT_TRUE(model.ok()) << model.status();
+
+    auto request = std::make_unique<InferenceRequest>();
+    request->servable = ServableHandle::Enter(*model);
+    request->cancellation = std::make_shared<Cancellation>();
+    std::promise<void> answered;
+    RecordingSink sink;
+    sink.on_response = [&] { answered.set_value(); };
+    request->sink = &sink;
+    const std::string bytes("\1\0\0\0x", 5);
+    request->inputs.push_back(
+        {"image", DataType::kBytes, Shape(1, 1), CopyToHeap(std::as_bytes(std::span(bytes)))});
+    (*model)->Infer(std::move(request));
+    answered.get_future().wait();
+    (*model)->gate().Close();
+    (*model)->Stop(0);
+    return sink.status();
+  }
+
+  ManualTimers timers_;
+  Logger log_;
+};
+
+TEST_F(EncodedImagesInRequests, AreDecodedForModelsOfConfigJson) {
+  EXPECT_EQ(Ask(Dialect::kOvms), OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: image"));
+}
+
+TEST_F(EncodedImagesInRequests, AreStringsForOtherModels) {
+  EXPECT_EQ(Ask(Dialect::kTriton).message(),
+            "[request id: <id_unknown>] inference input 'image' data-type is 'BYTES', but model 'm' expects "
+            "'UINT8'");
+}
+
+}  // namespace
+}  // namespace braid
