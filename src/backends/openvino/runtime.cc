@@ -108,6 +108,10 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
                                       ? options.infer_requests
                                       : compiled.model.get_property(ov::optimal_number_of_infer_requests);
         compiled.infer_requests = std::clamp<uint32_t>(compiled.infer_requests, 1, kMostInferRequests);
+        const auto supported = compiled.model.get_property(ov::supported_properties);
+        if (std::find(supported.begin(), supported.end(), ov::num_streams.name()) != supported.end()) {
+          compiled.streams = compiled.model.get_property(ov::num_streams).num;
+        }
       },
       [&](const std::string& text) {
         return OvmsError(OvmsCode::kCannotCompileModel, "target_device '" + options.device + "': " + text);

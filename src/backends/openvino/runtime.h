@@ -25,6 +25,7 @@ struct CompileOptions {
 struct Compiled {
   ov::CompiledModel model;
   uint32_t infer_requests = 1;
+  int streams = 0;  // 0: the device does not tell
 };
 
 class OpenVinoRuntime {
