@@ -238,7 +238,10 @@ def test_one_model_on_the_command_line(files, tmp_path):
     [
         ('{"model_config_list": [}', "line 1, column 24"),
         ('{"model_config_list": [{"config": {"nme": "m"}}]}', "/model_config_list/0/config/name: is missing"),
-        ('{"model_config_list": [], "monitoring": {"metrics": {"enable": true, "metrics_list": ["x"]}}}', "metrics_list"),
+        (
+            '{"model_config_list": [], "monitoring": {"metrics": {"enable": true, "metrics_list": ["x"]}}}',
+            "metrics_list",
+        ),
         ('{"model_config_list": [], "custom_loader_config_list": [{}]}', "custom loaders are not available"),
     ],
 )
@@ -262,14 +265,16 @@ def test_graphs_are_known_and_not_available(files, start):
 
 def test_beside_a_triton_repository(files, repository, tmp_path):
     files.add("m")
-    repository.add(
-        "py",
-        "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n",
-    )
-    repository.add("m", "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n")
+    repository.add_identity("py")
+    repository.add_identity("m")
     (tmp_path / "config.json").write_text(json.dumps(files.config("m")))
     with Server(
-        [repository.path], "--config_path", tmp_path / "config.json", "--exit-on-error=false", workdir=tmp_path, ready=False
+        [repository.path],
+        "--config_path",
+        tmp_path / "config.json",
+        "--exit-on-error=false",
+        workdir=tmp_path,
+        ready=False,
     ) as server:
         status, index = server.json("POST", "/v2/repository/index")
         assert status == 200
