@@ -128,9 +128,9 @@ Result<OvmsLayout> ParseOvmsLayout(std::string_view text) {
 
 Result<std::string> ParseOvmsPrecision(std::string_view text) {
   static const std::set<std::string_view> known = {
-      "FP64", "FP32",   "FP16",   "BF16",   "F64",   "F32",  "F16",   "I64",   "I32",
-      "I16",  "I8",     "U64",    "U32",    "U16",   "U8",   "INT64", "INT32", "INT16",
-      "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "STRING"};
+      "FP64", "FP32",   "FP16",   "BF16",   "F64",   "F32",  "F16",     "I64",   "I32",
+      "I16",  "I8",     "U64",    "U32",    "U16",   "U8",   "INT64",   "INT32", "INT16",
+      "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BOOLEAN", "BYTES", "STRING"};
   std::string plain = Capitals(text);
   if (!known.contains(plain))
     return NoSuch("precision", text, "FP32, FP16, U8, I64 or another one of OpenVINO's");
@@ -138,14 +138,13 @@ Result<std::string> ParseOvmsPrecision(std::string_view text) {
 }
 
 Result<std::string> ParseOvmsColorFormat(std::string_view text) {
-  static const std::set<std::string_view> known = {"RGB",  "BGR",    "RGBX", "BGRX",  "GRAY",
-                                                   "NV12", "NV12_2", "I420", "I420_3"};
+  static const std::set<std::string_view> known = {"RGB", "BGR", "GRAY", "NV12", "I420"};
   std::string plain = Capitals(text);
   const auto parts = Split(plain, ':');
   if (parts.size() > 2 ||
       !std::all_of(parts.begin(), parts.end(), [](std::string_view part) { return known.contains(part); })) {
     return NoSuch("color format", text,
-                  "\"RGB\", \"BGR\", \"GRAY\" and the like, or two of them as in \"RGB:BGR\"");
+                  "\"RGB\", \"BGR\", \"GRAY\", \"NV12\" or \"I420\", or two of them as in \"RGB:BGR\"");
   }
   return plain;
 }

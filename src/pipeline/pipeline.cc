@@ -215,10 +215,9 @@ class Nodes {
     const std::string& name = node.config.model_name;
     const std::string& pipeline = definition.config.name;
     if (LeadsTo(catalog_, name, pipeline)) {
-      node.behind =
-          OvmsError(OvmsCode::kPipelineCycleFound,
-                    name == pipeline ? "the pipeline is a node of itself"
-                                          : "pipeline '" + name + "' leads back to '" + pipeline + "'");
+      node.behind = OvmsError(OvmsCode::kPipelineCycleFound,
+                              name == pipeline ? "the pipeline is a node of itself"
+                                               : "pipeline '" + name + "' leads back to '" + pipeline + "'");
       return nullptr;
     }
     const int64_t version = node.config.version.value_or(-1);
@@ -235,9 +234,16 @@ class Nodes {
     node.outputs = info.outputs;
     node.config_model = info.kind == ServableKind::kModel && info.dialect == Dialect::kOvms;
     node.automatic_shape = info.automatic_shape;
+    if (info.automatic_shape) {
+      for (TensorSpec& spec : node.inputs) Loosen(spec);
+      for (TensorSpec& spec : node.outputs) Loosen(spec);
+    }
     node.decoupled = info.decoupled;
     return std::move(*servable);
   }
+
+  // The shape of a model that follows its requests says how many dimensions there are, and no more.
+  static void Loosen(TensorSpec& spec) { SetDimensions(Dimensions(spec.shape.size(), kAnySize), spec); }
 
   const Catalog& catalog_;
   const CustomNodeLibraries& libraries_;

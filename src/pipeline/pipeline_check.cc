@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-std::string Quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+std::string Quoted(std::string_view name) { return std::string("'").append(name).append("'"); }
 std::string NodeText(const PipelineNode& node) { return "node " + Quoted(node.config.name); }
 std::string InputText(const PipelineNode& node, const std::string& input) {
   return NodeText(node) + ", input " + Quoted(input);
@@ -92,36 +92,6 @@ std::string ListOf(const std::vector<std::string>& open) {
 }
 
 }  // namespace
-
-// ---- faults ----
-
-void PipelineFaults::Add(OvmsCode code, std::string_view where, std::string_view text) {
-  std::string details = "pipeline " + Quoted(pipeline_);
-  if (!where.empty()) details.append(", ").append(where);
-  if (!text.empty()) details.append(": ").append(text);
-  faults_.push_back(OvmsError(code, details));
-  codes_.push_back(code);
-}
-
-void PipelineFaults::Add(const Status& status, std::string_view where) {
-  std::string text = status.message() + " (pipeline " + Quoted(pipeline_);
-  if (!where.empty()) text.append(", ").append(where);
-  Status fault(status.code(), text + ")");
-  faults_.push_back(status.http_status() > 0 ? fault.WithHttpStatus(status.http_status()) : fault);
-}
-
-bool PipelineFaults::Has(OvmsCode code) const {
-  return std::find(codes_.begin(), codes_.end(), code) != codes_.end();
-}
-
-Status PipelineFaults::ToStatus() const {
-  if (faults_.empty()) return OkStatus();
-  std::string text;
-  for (const Status& fault : faults_) text.append(text.empty() ? "" : "\n").append(fault.message());
-  const Status& first = faults_.front();
-  Status all(first.code(), std::move(text));
-  return first.http_status() > 0 ? all.WithHttpStatus(first.http_status()) : all;
-}
 
 // ---- the whole ----
 

@@ -2,36 +2,12 @@
 // order of CheckDefinition() is that in which the first fault's code is chosen.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include <cstddef>
 
-#include "base/status.h"
 #include "pipeline/pipeline_definition.h"
-#include "serving/ovms_status.h"
+#include "pipeline/pipeline_faults.h"
 
 namespace braid {
-
-// All that is wrong with one definition.
-class PipelineFaults {
- public:
-  explicit PipelineFaults(std::string pipeline) : pipeline_(std::move(pipeline)) {}
-
-  // `where` is "node 'a', input 'x'", or empty for the pipeline itself.
-  void Add(OvmsCode code, std::string_view where, std::string_view text);
-  // An error that somebody else has found.
-  void Add(const Status& status, std::string_view where);
-
-  bool empty() const { return faults_.empty(); }
-  bool Has(OvmsCode code) const;
-  // OK, or the code of the first fault with a line for each.
-  Status ToStatus() const;
-
- private:
-  const std::string pipeline_;
-  std::vector<Status> faults_;
-  std::vector<OvmsCode> codes_;
-};
 
 void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults);
 

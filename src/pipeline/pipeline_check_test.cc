@@ -111,6 +111,15 @@ TEST_F(PipelineCheck, Models) {
               "pipeline 'p', node 'a': model 'auto' (\"allow_auto_shape\": true of the pipeline allows it)");
   entry.allow_auto_shape = true;
   EXPECT_EQ(Fault(entry), "");
+  // It follows the node before it, whatever shape it has now.
+  automatic =
+      AddModel("auto", {Spec("IN", DataType::kInt32, {1, 2})}, {Spec("OUT", DataType::kInt32, {1, 2})});
+  const_cast<ServableInfo&>(automatic->info()).automatic_shape = true;
+  entry.nodes.push_back(Dl("b", "fixed", {"IN=request/x"}, {"OUT=y"}));
+  entry.nodes[0] = Dl("a", "auto", {"IN=b/y"}, {"OUT=y"});
+  auto p = Make(entry);
+  ASSERT_TRUE(p.ok()) << p.status();
+  EXPECT_EQ((*p)->info().outputs[0].shape, (Shape{-1, -1}));
 
   catalog_.Publish(
       std::make_shared<FakeStep>("stream", std::vector{Spec("IN")}, std::vector{Spec("OUT")}, true));

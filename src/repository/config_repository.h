@@ -2,15 +2,16 @@
 // command line) and the version folders of its models.
 //
 //   ConfigRepository repository(options, catalog, openvino, factory, log);
-//   BRAID_RETURN_IF_ERROR(repository.Start());   // reads, then loads what it can; the rest stays registered
-//   with its fault
+//   BRAID_RETURN_IF_ERROR(repository.Start());   // loads what it can; the rest is known with its fault
 //   ...
 //   Status stopped = repository.Shutdown(deadline_ns);
 //
-// Order of a load: custom node libraries, models (versions side by side), pipelines, graphs. A version is
+// Order of a load: models (versions side by side), custom node libraries, pipelines, graphs. A version is
 // built beside the one that it replaces and swapped in. A pipeline is made anew when something behind its
-// nodes has been replaced, becomes unavailable when a model goes, and comes back with it. Methods may be
-// called from any thread.
+// nodes has been replaced, becomes unavailable when a model goes, and comes back with it; also when that
+// model is another repository's of the same catalog. What has a fault is left as it runs, and does not keep
+// the rest from being applied. Methods may be called from any thread; a name belongs to whoever has brought
+// it to the catalog first.
 #pragma once
 
 #include <functional>
@@ -23,6 +24,7 @@
 #include "base/status.h"
 #include "config/ovms_config.h"
 #include "pipeline/custom_node.h"
+#include "repository/config_makers.h"
 #include "serving/catalog.h"
 #include "serving/config_control.h"
 #include "serving/servable.h"
@@ -42,14 +44,9 @@ struct ConfigRepositoryOptions {
 
 class ConfigRepository final : public ConfigControl {
  public:
-  // Makes the servable of a version and waits until it can serve; ScheduledModel::Start in the server.
-  using ServableFactory = std::function<Result<std::shared_ptr<Servable>>(
-      ServableInfo info, std::unique_ptr<BackendModel> model)>;
-
-  // Everything outlives the repository.
-  ConfigRepository(ConfigRepositoryOptions options, Catalog& catalog, OpenVinoBackend& openvino,
-                   CustomNodeThreads& custom_node_threads, ServableFactory factory, Logger& log);
-  // REQUIRES: Start() was never called, or Shutdown() has returned.
+  // `catalog` and `log` outlive the repository, and so does what the makers refer to.
+  ConfigRepository(ConfigRepositoryOptions options, Catalog& catalog, ConfigMakers makers, Logger& log);
+  // REQUIRES: Start() was never called, or Shutdown() has returned OK.
   ~ConfigRepository() override;
 
   // Blocks until every load has ended, then polls. Called once. Errors: only for what keeps a server from
@@ -58,7 +55,10 @@ class ConfigRepository final : public ConfigControl {
   Status Start();
   // The metrics section of the file, after Start().
   std::optional<OvmsMetricsConfig> metrics() const;
-  // Stops polling and unloads everything until `deadline_ns` (SteadyNowNs() time).
+  // Whether Start() has ended well and Shutdown() was not called.
+  bool serving() const;
+  // Stops polling and unloads everything until `deadline_ns` (SteadyNowNs() time). Errors: UNAVAILABLE when a
+  // load or a stop does not end: its thread cannot be ended, so the process has to leave by _exit().
   Status Shutdown(int64_t deadline_ns);
 
   Result<bool> Reload() override;

@@ -97,6 +97,8 @@ class ModelRepository::Impl {
   struct Model {
     bool busy = false;  // a load runs
     bool on_disk = false;
+    // Another repository of the same catalog has brought the name before.
+    bool foreign = false;
     std::map<int64_t, Served> served;
     // Unloaded versions whose requests have not all left, with the drain that will report them as unloaded.
     std::map<int64_t, uint64_t> draining;
@@ -167,6 +169,7 @@ class ModelRepository::Impl {
   Status UnloadModel(const std::string& name);
   void StartDrain(std::shared_ptr<Servable> servable, uint64_t ticket);
   void EndDrain(const std::string& name, int64_t version, uint64_t ticket);
+  Model& KnowLocked(const std::string& name);
   void ForgetIfGoneLocked(const std::string& name);
   void UpdateKnown(const std::map<std::string, int>& names);
   void PollLoop();
@@ -325,7 +328,7 @@ void ModelRepository::Impl::UpdateKnown(const std::map<std::string, int>& names)
   {
     std::lock_guard lock(mutex_);
     for (const auto& [name, count] : names) {
-      if (!std::exchange(models_[name].on_disk, true)) catalog_.AddModel(name);
+      if (!std::exchange(KnowLocked(name).on_disk, true)) catalog_.AddModel(name);
     }
     for (auto& [name, model] : models_) {
       if (!names.contains(name)) {
@@ -337,6 +340,12 @@ void ModelRepository::Impl::UpdateKnown(const std::map<std::string, int>& names)
   }
 }
 
+ModelRepository::Impl::Model& ModelRepository::Impl::KnowLocked(const std::string& name) {
+  const auto [model, added] = models_.try_emplace(name);
+  if (added) model->second.foreign = catalog_.Knows(name, -1);
+  return model->second;
+}
+
 // A model that is neither on disk nor in memory leaves no trace, so that names from requests cannot fill the
 // memory.
 void ModelRepository::Impl::ForgetIfGoneLocked(const std::string& name) {
@@ -344,8 +353,8 @@ void ModelRepository::Impl::ForgetIfGoneLocked(const std::string& name) {
   if (it == models_.end()) return;
   const Model& model = it->second;
   if (model.on_disk || model.busy || !model.served.empty() || !model.draining.empty()) return;
+  if (!model.foreign) catalog_.RemoveModel(name);
   models_.erase(it);
-  catalog_.RemoveModel(name);
 }
 
 void ModelRepository::Impl::PollLoop() {
@@ -457,7 +466,7 @@ Status ModelRepository::Impl::Claim(const std::map<std::string, LoadRequest>& re
     auto model = models_.find(name);
     if (model != models_.end() && model->second.busy) return Busy(name);
   }
-  for (const auto& [name, request] : requests) models_[name].busy = true;
+  for (const auto& [name, request] : requests) KnowLocked(name).busy = true;
   return OkStatus();
 }
 
@@ -560,6 +569,12 @@ std::string ModelRepository::Impl::WhyMissing(const std::string& name) const {
 
 Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request, const Dependencies& uses) {
   const std::string& name = request.model_name;
+  {
+    std::lock_guard lock(mutex_);
+    if (models_.at(name).foreign) {
+      return AlreadyExistsError("Given model name is already occupied - " + name);
+    }
+  }
   auto plan = MakePlan(request);
   {
     std::lock_guard lock(mutex_);

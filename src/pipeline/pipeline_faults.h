@@ -1,0 +1,34 @@
+// PipelineFaults: what is wrong with a pipeline's definition, all of it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+
+class PipelineFaults {
+ public:
+  explicit PipelineFaults(std::string pipeline) : pipeline_(std::move(pipeline)) {}
+
+  // `where` is "node 'a', input 'x'", or empty for the pipeline itself.
+  void Add(OvmsCode code, std::string_view where, std::string_view text);
+  // An error that somebody else has found.
+  void Add(const Status& status, std::string_view where);
+
+  bool empty() const { return faults_.empty(); }
+  bool Has(OvmsCode code) const;
+  // OK, or the code of the first fault with a line for each.
+  Status ToStatus() const;
+
+ private:
+  const std::string pipeline_;
+  std::vector<Status> faults_;
+  std::vector<OvmsCode> codes_;
+};
+
+}  // namespace braid

@@ -1,0 +1,228 @@
+#include "repository/config_models.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "base/clock.h"
+#include "config/folder.h"
+#include "repository/config_plan.h"
+#include "repository/model_folders.h"
+#include "repository/parallel.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kMillisecondNs = 1000000;
+
+// Which versions there are is no reason to load one again.
+OvmsModelConfig WithoutPolicy(OvmsModelConfig config) {
+  config.version_policy = {};
+  return config;
+}
+
+// Never 0.
+uint64_t FilesOf(const std::string& version_path) {
+  const auto folder = Folder::Open(version_path);
+  return (folder.ok() ? FingerprintOf(*folder).whole : 0) | 1;
+}
+
+bool HasFolder(const OvmsModelConfig& config, int64_t version) {
+  std::error_code fault;
+  return std::filesystem::is_directory(config.base_path + "/" + std::to_string(version), fault);
+}
+
+bool Contains(const std::vector<int64_t>& list, int64_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// Of `available`, which is ascending.
+std::vector<int64_t> Choose(const OvmsVersionPolicy& policy, const std::vector<int64_t>& available) {
+  std::vector<int64_t> chosen;
+  switch (policy.kind) {
+    case OvmsVersionPolicy::Kind::kAll:
+      return available;
+    case OvmsVersionPolicy::Kind::kSpecific:
+      std::copy_if(available.begin(), available.end(), std::back_inserter(chosen),
+                   [&policy](int64_t version) { return Contains(policy.specific, version); });
+      return chosen;
+    case OvmsVersionPolicy::Kind::kLatest:
+      break;
+  }
+  const size_t count = std::min(static_cast<size_t>(policy.latest), available.size());
+  chosen.assign(available.end() - static_cast<std::ptrdiff_t>(count), available.end());
+  return chosen;
+}
+
+}  // namespace
+
+ConfigOutcome ConfigModels::Sync(const std::vector<OvmsModelConfig>& wanted, bool retry) {
+  ConfigOutcome outcome;
+  for (auto& [name, model] : models_) model.wanted = false;
+  for (const OvmsModelConfig& config : wanted) models_[config.name].wanted = true;
+  std::vector<Build> builds;
+  for (const OvmsModelConfig& config : wanted) {
+    Model& model = models_.at(config.name);
+    const Status fault = Plan(config, model, retry, builds);
+    const bool known = fault == model.fault;
+    if (!fault.ok() && (!known || retry)) {
+      outcome.Add({false, fault});
+      const bool serves = std::any_of(model.versions.begin(), model.versions.end(),
+                                      [](const auto& version) { return version.second.serving.has_value(); });
+      BRAID_LOG_ERROR(log_, "{} model '{}': {}",
+                      serves ? "the new configuration is not applied to" : "failed to load", config.name,
+                      fault.message());
+    }
+    model.fault = fault;
+  }
+  ParallelFor(builds.size(), load_thread_count_, [&](size_t i) { RunBuild(builds[i]); });
+  for (const Build& build : builds) outcome.Add({build.status.ok(), build.status});
+  // Only now: what goes over to a new version finds it.
+  for (const OvmsModelConfig& config : wanted) {
+    if (RetireOthers(config.name, models_.at(config.name))) outcome.changed = true;
+  }
+  return outcome;
+}
+
+Status ConfigModels::Plan(const OvmsModelConfig& config, Model& model, bool retry,
+                          std::vector<Build>& builds) {
+  const std::string& name = config.name;
+  BRAID_RETURN_IF_ERROR(states_.Claim(name, ServableKind::kModel));
+  const auto available = ListVersionFolders(config.base_path);
+  if (available.ok()) {
+    const auto chosen = Choose(config.version_policy, *available);
+    for (const int64_t number : config.version_policy.specific) {
+      if (Contains(*available, number) || (*available == model.available && chosen == model.chosen)) continue;
+      BRAID_LOG_WARNING(log_, "model '{}': version {} of its policy has no folder", name, number);
+    }
+    model.available = *available;
+    model.chosen = chosen;
+  }
+  if (!config.fault.ok()) {
+    RefuseVersions(config, model);
+    return config.fault;
+  }
+  for (const auto& [number, version] : model.versions) {
+    if (version.serving && version.serving->stateful != config.stateful) {
+      return FailedPreconditionError(
+          "a loaded model cannot be made stateful or stateless by a reload; remove its entry first");
+    }
+  }
+  if (!available.ok()) return available.status();
+  if (available->empty()) return OvmsError(OvmsCode::kNoModelVersionAvailable, config.base_path);
+
+  const OvmsModelConfig made_of = WithoutPolicy(config);
+  for (const int64_t number : model.chosen) {
+    Version& version = model.versions[number];
+    if (version.serving == made_of) {
+      version.failure.reset();
+      continue;
+    }
+    // Before the load, so that what changes meanwhile is seen.
+    const uint64_t files = FilesOf(config.base_path + "/" + std::to_string(number));
+    const auto& failure = version.failure;
+    if (failure && failure->config == made_of && failure->files == files && !retry) continue;
+    if (!version.serving) states_.SetLoading(name, number, ServableKind::kModel);
+    builds.push_back({&config, number, files, &version, {}});
+  }
+  return OkStatus();
+}
+
+// An entry that is wrong in itself: its versions are known and not available. What serves stays.
+void ConfigModels::RefuseVersions(const OvmsModelConfig& config, Model& model) {
+  for (const int64_t number : model.chosen) {
+    Version& version = model.versions[number];
+    if (version.serving || (version.failure && version.failure->fault == config.fault)) continue;
+    version.failure = Failure{WithoutPolicy(config), 0, config.fault};
+    states_.Drain(states_.SetFailed(config.name, number, ServableKind::kModel, config.fault));
+  }
+}
+
+void ConfigModels::RunBuild(Build& build) {
+  const std::string& name = build.config->name;
+  build.status = UnavailableError("Server exiting");
+  if (states_.closed()) return;
+  BRAID_LOG_INFO(log_, "loading '{}' version {}", name, build.number);
+  const int64_t begin_ns = SteadyNowNs();
+  auto made = Make(*build.config, build.number);
+  const int64_t took_ns = SteadyNowNs() - begin_ns;
+  if (!made.ok()) {
+    build.status = made.status();
+    BRAID_LOG_ERROR(log_, "failed to load '{}' version {} after {} ms{}: {}", name, build.number,
+                    took_ns / kMillisecondNs, build.version->serving ? "; what was loaded before stays" : "",
+                    build.status.message());
+    build.version->failure = Failure{WithoutPolicy(*build.config), build.files, build.status};
+    if (!build.version->serving) {
+      states_.Drain(states_.SetFailed(name, build.number, ServableKind::kModel, build.status));
+    }
+    return;
+  }
+  (*made)->statistics().RecordLoad(took_ns);
+  ConfigStates::Leaving before;
+  if (!states_.Serve(*made, before)) {
+    drains_.Discard(**made);
+    return;
+  }
+  build.status = OkStatus();
+  build.version->serving = WithoutPolicy(*build.config);
+  build.version->failure.reset();
+  BRAID_LOG_INFO(log_, "loaded '{}' version {} in {} ms", name, build.number, took_ns / kMillisecondNs);
+  replaced_();
+  states_.Drain(std::move(before));
+}
+
+Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& config, int64_t version) const {
+  BRAID_ASSIGN_OR_RETURN(
+      auto loaded, makers_.load_model(config, version, config.base_path + "/" + std::to_string(version)));
+  loaded.info.name = config.name;
+  loaded.info.version = version;
+  return makers_.make_servable(std::move(loaded.info), std::move(loaded.model));
+}
+
+// Retires the versions that are not to be served; while one that is to be has failed, only those whose
+// folders are gone.
+bool ConfigModels::RetireOthers(const std::string& name, Model& model) {
+  const bool complete =
+      model.fault.ok() && std::all_of(model.chosen.begin(), model.chosen.end(), [&model](int64_t number) {
+        const auto version = model.versions.find(number);
+        return version != model.versions.end() && version->second.serving;
+      });
+  bool changed = false;
+  for (auto it = model.versions.begin(); it != model.versions.end();) {
+    const auto& [number, version] = *it;
+    const bool stays = Contains(model.chosen, number) ||
+                       (version.serving && !complete && HasFolder(*version.serving, number));
+    if (stays) {
+      ++it;
+      continue;
+    }
+    Retire(name, number);
+    changed = true;
+    it = model.versions.erase(it);
+  }
+  return changed;
+}
+
+void ConfigModels::RetireUnwanted() {
+  for (auto it = models_.begin(); it != models_.end();) {
+    auto& [name, model] = *it;
+    if (model.wanted) {
+      ++it;
+      continue;
+    }
+    for (const auto& [number, version] : model.versions) Retire(name, number);
+    it = models_.erase(it);
+  }
+}
+
+void ConfigModels::Retire(const std::string& name, int64_t version) {
+  auto leaving = states_.Retire(name, version, ServableKind::kModel);
+  replaced_();
+  states_.Drain(std::move(leaving));
+}
+
+}  // namespace braid

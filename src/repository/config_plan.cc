@@ -1,0 +1,171 @@
+#include "repository/config_plan.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "repository/version_policy.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{16} << 20;
+constexpr size_t kMostEntries = 100000;
+
+bool IsFile(const std::string& path) {
+  std::error_code fault;
+  return std::filesystem::is_regular_file(path, fault);
+}
+
+std::string FolderOf(const std::string& path) {
+  std::error_code fault;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, fault);
+  return (fault ? std::filesystem::path(path) : absolute).parent_path().string();
+}
+
+// The file that names a graph's models; empty when there is none.
+std::string SubconfigOf(const OvmsGraphConfig& graph, const std::string& config_path) {
+  if (IsFile(graph.subconfig)) return graph.subconfig;
+  const std::string other = graph.base_path + "config.json";
+  std::error_code fault;
+  if (!IsFile(other) || std::filesystem::equivalent(other, config_path, fault)) return {};
+  return other;
+}
+
+void AddSubconfigs(const std::string& config_path, ConfigPlan& plan, Logger& log) {
+  for (const OvmsGraphConfig& graph : plan.graphs) {
+    const std::string path = SubconfigOf(graph, config_path);
+    if (path.empty()) continue;
+    std::vector<std::string> warnings;
+    auto models = [&]() -> Result<std::vector<OvmsModelConfig>> {
+      BRAID_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(path));
+      return ParseOvmsSubconfig(text, FolderOf(path), warnings);
+    }();
+    if (!models.ok()) {
+      BRAID_LOG_ERROR(log, "the models of graph '{}' are not loaded: {}: {}", graph.name, path,
+                      models.status().message());
+      continue;
+    }
+    for (const std::string& warning : warnings) BRAID_LOG_WARNING(log, "{}: {}", path, warning);
+    for (OvmsModelConfig& model : *models) {
+      const bool known = std::any_of(plan.models.begin(), plan.models.end(),
+                                     [&model](const auto& other) { return other.name == model.name; });
+      if (known) {
+        BRAID_LOG_WARNING(log, "{}: the model '{}' is defined before; this entry is left out", path,
+                          model.name);
+      } else {
+        plan.models.push_back(std::move(model));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::string> ReadConfigFile(const std::string& path) {
+  const auto fail = [&path](const std::string& why) {
+    return OvmsError(OvmsCode::kFileInvalid, path + ": " + why);
+  };
+  // Without O_NONBLOCK a named pipe would hold this up for ever.
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat about = {};
+  if (file.get() < 0 || ::fstat(file.get(), &about) != 0) {
+    return fail(std::error_code(errno, std::generic_category()).message());
+  }
+  if (!S_ISREG(about.st_mode)) return fail("not a file");
+  std::string text;
+  for (;;) {
+    if (text.size() > kMaxBytes) return fail("larger than 16 MiB");
+    const size_t before = text.size();
+    text.resize(before + 65536);
+    const ssize_t got = ::read(file.get(), text.data() + before, text.size() - before);
+    if (got < 0 && errno == EINTR) {
+      text.resize(before);
+      continue;
+    }
+    if (got < 0) return fail(std::error_code(errno, std::generic_category()).message());
+    text.resize(before + static_cast<size_t>(got));
+    if (got == 0) return text;
+  }
+}
+
+Result<std::vector<int64_t>> ListVersionFolders(const std::string& path) {
+  std::vector<int64_t> versions;
+  std::error_code fault;
+  size_t entries = 0;
+  for (auto it = std::filesystem::directory_iterator(path, fault);
+       !fault && it != std::filesystem::directory_iterator(); it.increment(fault)) {
+    if (++entries > kMostEntries) return OvmsError(OvmsCode::kPathInvalid, path + ": too many entries");
+    const auto version = ParseVersion(it->path().filename().string());
+    std::error_code ignored;
+    if (version && it->is_directory(ignored)) versions.push_back(*version);
+  }
+  if (fault) return OvmsError(OvmsCode::kPathInvalid, path + ": " + fault.message());
+  std::sort(versions.begin(), versions.end());
+  return versions;
+}
+
+Result<ConfigPlan> ReadConfigPlan(const std::string& path, const std::string& text, Logger& log) {
+  BRAID_ASSIGN_OR_RETURN(OvmsConfig config, ParseOvmsConfig(text, FolderOf(path)));
+  for (const std::string& warning : config.warnings) BRAID_LOG_WARNING(log, "{}: {}", path, warning);
+  ConfigPlan plan;
+  plan.pipelines = std::move(config.pipelines);
+  plan.libraries = std::move(config.custom_node_libraries);
+  plan.graphs = std::move(config.graphs);
+  plan.metrics = std::move(config.metrics);
+  for (OvmsModelConfig& entry : config.models) {
+    OvmsGraphConfig graph = GraphOfModelEntry(entry);
+    if (!IsFile(graph.graph_path)) {
+      plan.models.push_back(std::move(entry));
+      continue;
+    }
+    const bool known = std::any_of(plan.graphs.begin(), plan.graphs.end(),
+                                   [&graph](const auto& other) { return other.name == graph.name; });
+    if (known) {
+      BRAID_LOG_WARNING(log, "{}: the graph '{}' is given twice; the entry of model_config_list is left out",
+                        path, graph.name);
+    } else {
+      plan.graphs.push_back(std::move(graph));
+    }
+  }
+  AddSubconfigs(path, plan, log);
+  return plan;
+}
+
+Result<ConfigPlan> PlanSingleModel(const OvmsModelConfig& model, Logger& log) {
+  OvmsModelConfig entry = model;
+  if (!IsFile(GraphOfModelEntry(entry).graph_path)) {
+    const auto versions = ListVersionFolders(model.base_path);
+    if (versions.ok() && !versions->empty()) {
+      entry.base_path = model.base_path + "/" + std::to_string(versions->back());
+    }
+  }
+  ConfigPlan plan;
+  OvmsGraphConfig graph = GraphOfModelEntry(entry);
+  if (!IsFile(graph.graph_path)) {
+    plan.models.push_back(model);
+    return plan;
+  }
+  OvmsModelConfig plain;
+  plain.name = model.name;
+  plain.base_path = model.base_path;
+  plain.plugin_config = model.plugin_config;
+  if (model != plain) {
+    return InvalidArgumentError("'" + model.name +
+                                "' is a graph: --model_name, --model_path and --plugin_config are the only "
+                                "options that it can have");
+  }
+  plan.graphs.push_back(std::move(graph));
+  AddSubconfigs("", plan, log);
+  return plan;
+}
+
+}  // namespace braid

@@ -1,0 +1,40 @@
+// What a config.json asks for, once the files that it points to have been looked at.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "config/ovms_config.h"
+
+namespace braid {
+
+struct ConfigPlan {
+  // Those of the graphs' subconfigs stand behind the file's own.
+  std::vector<OvmsModelConfig> models;
+  std::vector<OvmsPipelineConfig> pipelines;
+  std::vector<OvmsCustomNodeLibrary> libraries;
+  std::vector<OvmsGraphConfig> graphs;
+  std::optional<OvmsMetricsConfig> metrics;
+};
+
+// A whole file of at most 16 MiB. Errors: kFileInvalid.
+Result<std::string> ReadConfigFile(const std::string& path);
+
+// The versions in a model's folder, ascending: folders whose names are whole numbers from 1 on. Links are
+// followed, the folder is the operator's. Errors: kPathInvalid.
+Result<std::vector<int64_t>> ListVersionFolders(const std::string& path);
+
+// Parses the text of the file at `path`, takes the model entries whose folders hold a graph for graphs, and
+// reads the graphs' subconfigs. Warnings and what is wrong with a subconfig go to the log. Errors: as
+// ParseOvmsConfig().
+Result<ConfigPlan> ReadConfigPlan(const std::string& path, const std::string& text, Logger& log);
+
+// The same for one model of the command line; a folder that holds a graph, or whose newest version does, is a
+// graph. Errors: INVALID_ARGUMENT for a graph with options that only models have.
+Result<ConfigPlan> PlanSingleModel(const OvmsModelConfig& model, Logger& log);
+
+}  // namespace braid

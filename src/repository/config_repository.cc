@@ -1,0 +1,331 @@
+#include "repository/config_repository.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "repository/config_models.h"
+#include "repository/config_pipelines.h"
+#include "repository/config_plan.h"
+#include "repository/config_states.h"
+#include "repository/drains.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kMillisecondNs = 1000000;
+constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
+// How often a repository with pipelines looks whether the catalog has changed.
+constexpr int64_t kWatchNs = 100 * kMillisecondNs;
+
+// The texts of OpenVINO Model Server's REST API; the reasons are in the log.
+constexpr const char* kUnreadable = "Config file not found or cannot open.";
+constexpr const char* kConfigFailed = "Reloading config file failed. Check server logs for more info.";
+constexpr const char* kVersionsFailed = "Reloading models versions failed. Check server logs for more info.";
+
+// `fault` as a client is told of it: by its codes and another text.
+Status Told(const Status& fault, const char* text) {
+  const Status told(fault.code(), text);
+  return fault.http_status() == 0 ? told : told.WithHttpStatus(fault.http_status());
+}
+
+}  // namespace
+
+class ConfigRepository::Impl {
+ public:
+  Impl(ConfigRepositoryOptions options, Catalog& catalog, ConfigMakers makers, Logger& log)
+      : options_(std::move(options)),
+        catalog_(catalog),
+        makers_(std::move(makers)),
+        log_(log),
+        drains_(options_.exit_timeout_seconds),
+        states_(catalog, drains_, log),
+        pipelines_(makers_, catalog, states_, drains_, log),
+        models_(
+            makers_, states_, drains_, [this] { pipelines_.Refresh(); }, options_.load_thread_count, log) {}
+  ~Impl() { BRAID_CHECK(!poller_.joinable()); }
+
+  Status Start();
+  Status Shutdown(int64_t deadline_ns);
+  Result<bool> Reload();
+  bool serving() const {
+    std::lock_guard lock(mutex_);
+    return phase_ == Phase::kServing;
+  }
+  std::optional<OvmsMetricsConfig> metrics() const {
+    std::lock_guard lock(mutex_);
+    return metrics_;
+  }
+
+ private:
+  enum class Phase : unsigned char { kStarting, kServing, kExiting };
+
+  // Counts work that Shutdown() has to wait for.
+  class Activity {
+   public:
+    explicit Activity(Impl& impl) : impl_(impl) {
+      std::lock_guard lock(impl_.mutex_);
+      begun_ = impl_.phase_ != Phase::kExiting;
+      if (begun_) ++impl_.activities_;
+    }
+    ~Activity() {
+      if (!begun_) return;
+      std::lock_guard lock(impl_.mutex_);
+      --impl_.activities_;
+      impl_.changed_.notify_all();
+    }
+    Activity(const Activity&) = delete;
+    Activity& operator=(const Activity&) = delete;
+    // False while the server exits.
+    bool begun() const { return begun_; }
+
+   private:
+    Impl& impl_;
+    bool begun_ = false;
+  };
+
+  // What one look at everything has brought.
+  struct Findings {
+    bool changed = false;
+    Status unreadable;  // the file
+    Status config;      // the file's text, or what of a new text could not be applied
+    Status versions;    // what else could not be loaded
+  };
+
+  Findings Round(bool retry);
+  bool ReadFile(bool retry, Findings& findings);
+  void Apply(bool fresh, bool retry, Findings& findings);
+  void SyncGraphs(ConfigOutcome& outcome);
+  void PollLoop();
+  // Waits on changed_.
+  template <class Condition>
+  bool WaitLocked(std::unique_lock<std::mutex>& lock, int64_t deadline_ns, Condition condition);
+
+  const ConfigRepositoryOptions options_;
+  Catalog& catalog_;
+  const ConfigMakers makers_;
+  Logger& log_;
+  Drains drains_;
+  ConfigStates states_;
+  ConfigPipelines pipelines_;
+
+  std::mutex round_mutex_;  // held while everything is looked at and loaded
+  // All guarded by round_mutex_.
+  ConfigModels models_;
+  ConfigPlan plan_;
+  std::map<std::string, OvmsGraphConfig> graphs_;
+  std::optional<std::string> text_;  // of the file, when it was last read
+  Status text_fault_;                // what is wrong with it
+  Status read_fault_;                // why it cannot be read now
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // of anything below
+  // All guarded by mutex_.
+  Phase phase_ = Phase::kStarting;
+  int activities_ = 0;
+  bool watches_ = false;  // there are pipelines
+  std::optional<OvmsMetricsConfig> metrics_;
+  std::thread poller_;
+};
+
+Status ConfigRepository::Impl::Start() {
+  const Activity activity(*this);
+  if (!activity.begun()) return UnavailableError("Server exiting");
+  {
+    std::lock_guard round(round_mutex_);
+    Findings findings;
+    if (!options_.config_path.empty()) {
+      ReadFile(false, findings);
+      BRAID_RETURN_IF_ERROR(findings.unreadable);
+      BRAID_RETURN_IF_ERROR(findings.config);
+    } else if (options_.single_model) {
+      BRAID_ASSIGN_OR_RETURN(plan_, PlanSingleModel(*options_.single_model, log_));
+    } else {
+      return InvalidArgumentError("neither a config.json nor a model is given");
+    }
+    {
+      std::lock_guard lock(mutex_);
+      metrics_ = plan_.metrics;
+    }
+    Apply(true, true, findings);
+  }
+  std::lock_guard lock(mutex_);
+  if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
+  try {
+    poller_ = StartThread("brd-config", [this] { PollLoop(); });
+  } catch (const std::system_error& fault) {
+    return InternalError(std::string("failed to start the thread that polls: ") + fault.what());
+  }
+  phase_ = Phase::kServing;
+  return OkStatus();
+}
+
+template <class Condition>
+bool ConfigRepository::Impl::WaitLocked(std::unique_lock<std::mutex>& lock, int64_t deadline_ns,
+                                        Condition condition) {
+  while (!condition()) {
+    const int64_t left_ns = deadline_ns - SteadyNowNs();
+    if (left_ns <= 0) return false;
+    changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
+  }
+  return true;
+}
+
+Status ConfigRepository::Impl::Shutdown(int64_t deadline_ns) {
+  {
+    std::lock_guard lock(mutex_);
+    phase_ = Phase::kExiting;
+    changed_.notify_all();
+  }
+  states_.Close();
+  drains_.BeginShutdown(catalog_, deadline_ns);
+  states_.RetireAll();
+  const int64_t end_ns = deadline_ns + Drains::kStopGraceNs;
+  std::unique_lock lock(mutex_);
+  if (!WaitLocked(lock, end_ns, [this] { return activities_ == 0; })) {
+    return UnavailableError("a model or a pipeline is still being loaded");
+  }
+  std::thread poller = std::move(poller_);
+  lock.unlock();
+  if (poller.joinable()) poller.join();
+  if (!drains_.WaitUntilEmpty(end_ns)) return UnavailableError("a model does not stop");
+  drains_.Reap();
+  return OkStatus();
+}
+
+Result<bool> ConfigRepository::Impl::Reload() {
+  const Activity activity(*this);
+  if (!activity.begun()) return UnavailableError("Server exiting");
+  if (!serving()) return UnavailableError("Server is not ready");
+  const Findings findings = Round(true);
+  if (!findings.unreadable.ok()) return Told(findings.unreadable, kUnreadable);
+  if (!findings.config.ok()) return Told(findings.config, kConfigFailed);
+  if (!findings.versions.ok()) return Told(findings.versions, kVersionsFailed);
+  return findings.changed;
+}
+
+ConfigRepository::Impl::Findings ConfigRepository::Impl::Round(bool retry) {
+  std::lock_guard round(round_mutex_);
+  Findings findings;
+  const bool fresh = !options_.config_path.empty() && ReadFile(retry, findings);
+  Apply(fresh, retry, findings);
+  drains_.Reap();
+  return findings;
+}
+
+// True when there is a new plan. The file is known by its content.
+bool ConfigRepository::Impl::ReadFile(bool retry, Findings& findings) {
+  auto text = ReadConfigFile(options_.config_path);
+  if (!text.ok()) {
+    findings.unreadable = text.status();
+    if (read_fault_ != text.status()) BRAID_LOG_ERROR(log_, "{}", text.status().message());
+    read_fault_ = text.status();
+    return false;
+  }
+  read_fault_ = OkStatus();
+  if (text_ == *text && (text_fault_.ok() || !retry)) return false;
+  text_ = *text;
+  auto plan = ReadConfigPlan(options_.config_path, *text, log_);
+  text_fault_ = plan.status();
+  if (!plan.ok()) {
+    BRAID_LOG_ERROR(log_, "{}: nothing of the file is applied: {}", options_.config_path,
+                    plan.status().message());
+    findings.config = plan.status();
+    return false;
+  }
+  plan_ = std::move(plan).value();
+  findings.changed = true;
+  return true;
+}
+
+void ConfigRepository::Impl::Apply(bool fresh, bool retry, Findings& findings) {
+  if (fresh) {
+    std::set<std::pair<std::string, ServableKind>> wanted;
+    for (const auto& model : plan_.models) wanted.emplace(model.name, ServableKind::kModel);
+    for (const auto& pipeline : plan_.pipelines) wanted.emplace(pipeline.name, ServableKind::kPipeline);
+    for (const auto& graph : plan_.graphs) wanted.emplace(graph.name, ServableKind::kGraph);
+    states_.Want(wanted);
+  }
+  ConfigOutcome outcome = models_.Sync(plan_.models, retry);
+  if (fresh || retry) outcome.Add(pipelines_.Sync(plan_.pipelines, plan_.libraries, retry));
+  // Behind the pipelines: a new definition may no longer need them.
+  models_.RetireUnwanted();
+  if (fresh) SyncGraphs(outcome);
+  findings.changed = findings.changed || outcome.changed;
+  (fresh ? findings.config : findings.versions) = outcome.fault;
+  std::lock_guard lock(mutex_);
+  watches_ = !plan_.pipelines.empty();
+  changed_.notify_all();
+}
+
+void ConfigRepository::Impl::SyncGraphs(ConfigOutcome& outcome) {
+  std::map<std::string, OvmsGraphConfig> wanted;
+  for (const OvmsGraphConfig& graph : plan_.graphs) wanted.emplace(graph.name, graph);
+  std::erase_if(graphs_, [&](const auto& graph) {
+    if (wanted.contains(graph.first)) return false;
+    states_.Drain(states_.Retire(graph.first, 1, ServableKind::kGraph));
+    return true;
+  });
+  for (const auto& [name, graph] : wanted) {
+    const auto before = graphs_.find(name);
+    if (before != graphs_.end() && before->second == graph) continue;
+    if (const Status claimed = states_.Claim(name, ServableKind::kGraph); !claimed.ok()) {
+      BRAID_LOG_ERROR(log_, "graph '{}' is not served: {}", name, claimed.message());
+      outcome.Add({false, claimed});
+      continue;
+    }
+    graphs_[name] = graph;
+    const Status reason = FailedPreconditionError("graphs are not served by this version of the server");
+    BRAID_LOG_WARNING(log_, "graph '{}': {}", name, reason.message());
+    states_.Drain(states_.SetFailed(name, 1, ServableKind::kGraph, reason));
+  }
+}
+
+void ConfigRepository::Impl::PollLoop() {
+  const int64_t poll_ns =
+      options_.poll_seconds > 0 ? options_.poll_seconds * kSecondNs : std::numeric_limits<int64_t>::max() / 2;
+  int64_t next_ns = SteadyNowNs() + poll_ns;
+  uint64_t seen = 0;  // of the catalog's generations
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      const int64_t now_ns = SteadyNowNs();
+      const int64_t wake_ns = watches_ ? std::min(next_ns, now_ns + kWatchNs) : next_ns;
+      const bool watches = watches_;
+      WaitLocked(lock, wake_ns, [this, watches] { return phase_ == Phase::kExiting || watches_ != watches; });
+    }
+    const Activity activity(*this);
+    if (!activity.begun()) return;
+    if (const uint64_t now = catalog_.generation(); now != seen) {
+      pipelines_.Refresh();
+      seen = now;
+    }
+    if (SteadyNowNs() >= next_ns) {
+      Round(false);
+      next_ns = SteadyNowNs() + poll_ns;
+    }
+  }
+}
+
+ConfigRepository::ConfigRepository(ConfigRepositoryOptions options, Catalog& catalog, ConfigMakers makers,
+                                   Logger& log)
+    : impl_(std::make_unique<Impl>(std::move(options), catalog, std::move(makers), log)) {}
+ConfigRepository::~ConfigRepository() = default;
+
+Status ConfigRepository::Start() { return impl_->Start(); }
+Status ConfigRepository::Shutdown(int64_t deadline_ns) { return impl_->Shutdown(deadline_ns); }
+bool ConfigRepository::serving() const { return impl_->serving(); }
+std::optional<OvmsMetricsConfig> ConfigRepository::metrics() const { return impl_->metrics(); }
+Result<bool> ConfigRepository::Reload() { return impl_->Reload(); }
+
+}  // namespace braid

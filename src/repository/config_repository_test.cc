@@ -1,0 +1,723 @@
+#include "repository/config_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "base/clock.h"
+#include "config/testing/scratch_folder.h"
+#include "repository/model_repository.h"
+#include "repository/testing/fake_config.h"
+
+namespace braid {
+namespace {
+
+using testing::FakeBackend;
+using testing::FakeConfigMakers;
+using testing::FakeFactory;
+using testing::FakePipeline;
+using testing::FakeServable;
+using ::testing::HasSubstr;
+using testing::ScratchFolder;
+
+constexpr int64_t kSecondNs = 1000000000;
+
+std::string Model(const std::string& name, const std::string& more = "") {
+  return R"({"config": {"name": ")" + name + R"(", "base_path": ")" + name + "\"" +
+         (more.empty() ? "" : ", ") + more + "}}";
+}
+// A pipeline over models; those that begin with "lib" are libraries.
+std::string Pipeline(const std::string& name, const std::vector<std::string>& uses,
+                     const std::string& more = "") {
+  std::string nodes;
+  for (const std::string& used : uses) {
+    nodes += std::string(nodes.empty() ? "" : ", ") + R"({"name": "n_)" + used + R"(", "type": ")" +
+             (used.starts_with("lib") ? R"(custom", "library_name": ")" : R"(DL model", "model_name": ")") +
+             used + R"(", "inputs": [], "outputs": []})";
+  }
+  return R"({"name": ")" + name + R"(", "inputs": [], "outputs": [], "nodes": [)" + nodes + "]" + more + "}";
+}
+struct File {
+  std::vector<std::string> models = {};
+  std::vector<std::string> pipelines = {};
+  std::vector<std::string> libraries = {};
+  std::vector<std::string> graphs = {};
+};
+std::string Join(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+std::string Text(const File& file) {
+  return R"({"model_config_list": [)" + Join(file.models) + R"(], "pipeline_config_list": [)" +
+         Join(file.pipelines) + R"(], "custom_node_library_config_list": [)" + Join(file.libraries) +
+         R"(], "mediapipe_config_list": [)" + Join(file.graphs) + "]}";
+}
+
+// A door that a load waits at.
+class Door {
+ public:
+  void Pass() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+  }
+  void Open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void WaitForVisitor() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;  // guarded by mutex_
+  int waiting_ = 0;    // guarded by mutex_
+};
+
+class ConfigRepositoryTest : public ::testing::Test {
+ protected:
+  ConfigRepositoryTest() : makers_(catalog_) {
+    options_.config_path = scratch_ / "config.json";
+    options_.poll_seconds = 0;
+    options_.exit_timeout_seconds = 5;
+    log_.set_enabled(LogLevel::kInfo, false);
+    log_.set_enabled(LogLevel::kWarning, false);
+    log_.set_enabled(LogLevel::kError, false);
+  }
+  ~ConfigRepositoryTest() override {
+    if (repository_ == nullptr) return;
+    EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  }
+
+  void AddVersion(const std::string& model, const std::string& version, std::string_view text = "net") {
+    scratch_.Write(model + "/" + version + "/model.xml", text);
+  }
+  void Write(const File& file) { scratch_.Write("config.json", Text(file)); }
+  Status Start() {
+    repository_ = std::make_unique<ConfigRepository>(options_, catalog_, makers_.Makers(), log_);
+    return repository_->Start();
+  }
+  void StartWith(const File& file) {
+    Write(file);
+    const Status started = Start();
+    EXPECT_TRUE(started.ok()) << started;
+  }
+  // Writes the file and reloads it.
+  Result<bool> Reload(const File& file) {
+    Write(file);
+    return repository_->Reload();
+  }
+
+  // "a:1 READY, a:2 UNAVAILABLE(unloaded), p:1 READY, b".
+  std::string Index() const {
+    std::ostringstream text;
+    for (const IndexEntry& entry : catalog_.Index(false)) {
+      text << (text.tellp() > 0 ? ", " : "") << entry.name;
+      if (!entry.version) continue;
+      text << ':' << *entry.version << ' ' << VersionStateName(entry.state);
+      if (entry.failure != StatusCode::kOk) text << " failed";
+    }
+    return text.str();
+  }
+  // Drains end on threads of the repository.
+  void AwaitIndex(const std::string& expected) {
+    const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
+    while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
+    EXPECT_EQ(Index(), expected);
+  }
+  void AwaitCount(const std::string& line, int count) {
+    const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
+    while (makers_.journal.Count(line) < count && SteadyNowNs() < deadline) std::this_thread::yield();
+    EXPECT_EQ(makers_.journal.Count(line), count);
+  }
+  int Starts(const std::string& who) const { return makers_.journal.Count("start " + who); }
+  std::shared_ptr<Servable> Find(const std::string& name, int64_t version = -1) const {
+    auto found = catalog_.Find(name, version);
+    return found.ok() ? *found : nullptr;
+  }
+  std::string ReasonOf(const std::string& name) const {
+    for (const IndexEntry& entry : catalog_.Index(false)) {
+      if (entry.name == name) return entry.reason;
+    }
+    return "nothing";
+  }
+  StatusCode FailureOf(const std::string& name) const {
+    for (const IndexEntry& entry : catalog_.Index(false)) {
+      if (entry.name == name) return entry.failure;
+    }
+    return StatusCode::kOk;
+  }
+
+  ScratchFolder scratch_;
+  Logger log_;
+  Catalog catalog_{Dialect::kOvms};
+  FakeConfigMakers makers_;
+  ConfigRepositoryOptions options_;
+  std::unique_ptr<ConfigRepository> repository_;
+};
+
+TEST_F(ConfigRepositoryTest, LoadsTheNewestVersionOfEachModel) {
+  AddVersion("a", "1");
+  AddVersion("a", "3");
+  AddVersion("a", "0");
+  AddVersion("a", "x5");
+  AddVersion("b", "1");
+  StartWith({.models = {Model("a"), Model("b")}});
+  EXPECT_EQ(Index(), "a:3 READY, b:1 READY");
+  EXPECT_TRUE(repository_->serving());
+  const auto servable = Find("a");
+  EXPECT_EQ(static_cast<FakeServable&>(*servable).location().version_path, scratch_ / "a/3");
+  EXPECT_EQ(servable->info().name, "a");
+  EXPECT_EQ(servable->info().version, 3);
+}
+
+TEST_F(ConfigRepositoryTest, AVersionFolderMayBeALink) {
+  scratch_.Write("elsewhere/model.xml", "net");
+  std::filesystem::create_directories(scratch_ / "a");
+  std::filesystem::create_directory_symlink(scratch_ / "elsewhere", scratch_ / "a/2");
+  StartWith({.models = {Model("a")}});
+  EXPECT_EQ(Index(), "a:2 READY");
+}
+
+TEST_F(ConfigRepositoryTest, FollowsTheVersionPolicy) {
+  for (const char* version : {"1", "2", "3"}) AddVersion("a", version);
+  StartWith({.models = {Model("a", R"("model_version_policy": {"all": {}})")}});
+  EXPECT_EQ(Index(), "a:1 READY, a:2 READY, a:3 READY");
+
+  auto reloaded =
+      Reload({.models = {Model("a", R"("model_version_policy": {"latest": {"num_versions": 2}})")}});
+  EXPECT_TRUE(reloaded.ok() && *reloaded) << reloaded.status();
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY, a:3 READY");
+  EXPECT_EQ(ReasonOf("a"), "unloaded");
+  reloaded =
+      Reload({.models = {Model("a", R"("model_version_policy": {"specific": {"versions": [1, 9]}})")}});
+  EXPECT_TRUE(reloaded.ok()) << reloaded.status();
+  AwaitIndex("a:1 READY, a:2 UNAVAILABLE, a:3 UNAVAILABLE");
+  // A version that stays is not loaded again.
+  EXPECT_EQ(Starts("a:1"), 2);
+  EXPECT_EQ(Starts("a:2"), 1);
+  EXPECT_EQ(Starts("a:3"), 1);
+}
+
+TEST_F(ConfigRepositoryTest, AReloadTouchesWhatHasChangedAlone) {
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  StartWith({.models = {Model("a"), Model("b")}});
+  const auto a = Find("a");
+  const auto b = Find("b");
+  EXPECT_FALSE(*repository_->Reload());
+  auto reloaded = Reload({.models = {Model("a"), Model("b", R"("nireq": 2)")}});
+  ASSERT_TRUE(reloaded.ok()) << reloaded.status();
+  EXPECT_TRUE(*reloaded);
+  EXPECT_EQ(Find("a"), a);
+  EXPECT_NE(Find("b"), b);
+  EXPECT_TRUE(b->gate().closed());
+  AwaitCount("stop b:1", 1);
+  EXPECT_EQ(Index(), "a:1 READY, b:1 READY");
+  EXPECT_FALSE(*repository_->Reload());
+}
+
+TEST_F(ConfigRepositoryTest, VersionFoldersComeAndGo) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}});
+  AddVersion("a", "2");
+  EXPECT_TRUE(*repository_->Reload());
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
+  EXPECT_EQ(catalog_.WhyNotFound("a", 1).message(), "Model with requested version is retired");
+  scratch_.Remove("a/2");
+  EXPECT_TRUE(*repository_->Reload());
+  AwaitIndex("a:1 READY, a:2 UNAVAILABLE");
+  scratch_.Remove("a/1");
+  const auto empty = repository_->Reload();
+  EXPECT_EQ(empty.status().message(), "Reloading models versions failed. Check server logs for more info.");
+  EXPECT_EQ(empty.status().http_status(), 500);
+  AwaitIndex("a:1 UNAVAILABLE, a:2 UNAVAILABLE");
+}
+
+TEST_F(ConfigRepositoryTest, ARemovedModelStaysKnownAsRetired) {
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  StartWith({.models = {Model("a"), Model("b")}});
+  EXPECT_TRUE(*Reload({.models = {Model("b")}}));
+  AwaitIndex("a:1 UNAVAILABLE, b:1 READY");
+  AwaitCount("stop a:1", 1);
+  EXPECT_EQ(catalog_.WhyNotFound("a", -1).message(), "Model with requested version is retired");
+  EXPECT_TRUE(*Reload({.models = {Model("a"), Model("b")}}));
+  EXPECT_EQ(Index(), "a:1 READY, b:1 READY");
+}
+
+TEST_F(ConfigRepositoryTest, AModelThatDoesNotLoadDoesNotStopOthers) {
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  makers_.set_before([](const OvmsModelConfig& config, int64_t) {
+    return config.name == "a" ? OvmsError(OvmsCode::kFileInvalid, "broken") : OkStatus();
+  });
+  StartWith({.models = {Model("a"), Model("b"), Model("missing"), Model("c", R"j("shape": "(x)")j")}});
+  EXPECT_EQ(Index(), "a:1 UNAVAILABLE failed, b:1 READY, c, missing");
+  EXPECT_EQ(ReasonOf("a"), "File not found or cannot open - broken");
+  EXPECT_EQ(FailureOf("a"), StatusCode::kUnknown);
+  EXPECT_EQ(catalog_.WhyNotFound("a", -1).message(), "Model with requested version is not loaded yet");
+  // A reload tries again what has failed.
+  const auto failed = repository_->Reload();
+  EXPECT_EQ(failed.status().message(), "Reloading models versions failed. Check server logs for more info.");
+  EXPECT_EQ(Starts("a:1"), 2);
+  makers_.set_before(nullptr);
+  AddVersion("missing", "1");
+  AddVersion("c", "1");
+  (void)repository_->Reload();
+  EXPECT_EQ(Index(), "a:1 READY, b:1 READY, c:1 UNAVAILABLE failed, missing:1 READY");
+  EXPECT_THAT(ReasonOf("c"), HasSubstr("/model_config_list/3/config/shape: '(x)' is no shape"));
+}
+
+TEST_F(ConfigRepositoryTest, AFailedReloadOfAModelKeepsWhatServes) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}});
+  const auto before = Find("a");
+  makers_.set_before([](const OvmsModelConfig& config, int64_t) {
+    return config.nireq == 2 ? OvmsError(OvmsCode::kCannotCompileModel) : OkStatus();
+  });
+  const auto failed = Reload({.models = {Model("a", R"("nireq": 2)")}});
+  EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
+  EXPECT_EQ(failed.status().http_status(), 412);
+  EXPECT_EQ(Find("a"), before);
+  EXPECT_FALSE(before->gate().closed());
+  EXPECT_EQ(Index(), "a:1 READY");
+  // An entry that is wrong in itself, too; and back.
+  EXPECT_FALSE(Reload({.models = {Model("a", R"j("shape": "(x)")j")}}).ok());
+  EXPECT_EQ(Find("a"), before);
+  EXPECT_TRUE(Reload({.models = {Model("a")}}).ok());
+  EXPECT_EQ(Find("a"), before);
+  EXPECT_EQ(Starts("a:1"), 2);
+}
+
+TEST_F(ConfigRepositoryTest, ABrokenNewVersionKeepsTheOldOneServing) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}});
+  makers_.set_before([](const OvmsModelConfig&, int64_t version) {
+    return version == 2 ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
+  });
+  AddVersion("a", "2");
+  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_EQ(Index(), "a:1 READY, a:2 UNAVAILABLE failed");
+  makers_.set_before(nullptr);
+  EXPECT_TRUE(*repository_->Reload());
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
+}
+
+TEST_F(ConfigRepositoryTest, AFolderElsewhereTakesOverWhenItsVersionsAreLoaded) {
+  AddVersion("a", "1");
+  AddVersion("new", "2");
+  StartWith({.models = {Model("a")}});
+  const std::string moved = R"({"config": {"name": "a", "base_path": "new"}})";
+  makers_.set_before([](const OvmsModelConfig&, int64_t version) {
+    return version == 2 ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
+  });
+  EXPECT_FALSE(Reload({.models = {moved}}).ok());
+  EXPECT_EQ(Index(), "a:1 READY, a:2 UNAVAILABLE failed");
+  EXPECT_FALSE(Reload({.models = {R"({"config": {"name": "a", "base_path": "nothing"}})"}}).ok());
+  EXPECT_EQ(Find("a", 1)->gate().closed(), false);
+  makers_.set_before(nullptr);
+  EXPECT_TRUE(Reload({.models = {moved}}).ok());
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
+}
+
+TEST_F(ConfigRepositoryTest, AFileThatIsWrongChangesNothing) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}});
+  const auto before = Find("a");
+  scratch_.Write("config.json", R"({"model_config_list": [], "x": 1})");
+  auto failed = repository_->Reload();
+  EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
+  EXPECT_EQ(failed.status().http_status(), 412);
+  EXPECT_FALSE(repository_->Reload().ok());
+  scratch_.Remove("config.json");
+  failed = repository_->Reload();
+  EXPECT_EQ(failed.status().message(), "Config file not found or cannot open.");
+  EXPECT_EQ(failed.status().http_status(), 500);
+  EXPECT_EQ(Find("a"), before);
+  EXPECT_TRUE(Reload({.models = {Model("a")}}).ok());
+  EXPECT_EQ(Find("a"), before);
+}
+
+TEST_F(ConfigRepositoryTest, StartIsRefusedForAFileThatCannotBeUsed) {
+  EXPECT_THAT(Start().message(), HasSubstr("File not found or cannot open - "));
+  scratch_.Write("config.json", "{");
+  EXPECT_EQ(Start().http_status(), 412);
+  EXPECT_FALSE(repository_->serving());
+  std::filesystem::remove(scratch_ / "config.json");
+  ASSERT_EQ(::mkfifo((scratch_ / "config.json").c_str(), 0600), 0);
+  EXPECT_THAT(Start().message(), HasSubstr("not a file"));
+}
+
+TEST_F(ConfigRepositoryTest, TellsTheMetricsSection) {
+  scratch_.Write("config.json", R"({"model_config_list": [], "monitoring": {"metrics": {"enable": true}}})");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(repository_->metrics()->enable);
+}
+
+TEST_F(ConfigRepositoryTest, ALoadedModelKeepsItsTypeOfStatefulness) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}});
+  const auto before = Find("a");
+  EXPECT_EQ(Reload({.models = {Model("a", R"("stateful": true)")}}).status().http_status(), 0);
+  EXPECT_EQ(Find("a"), before);
+  EXPECT_EQ(Starts("a:1"), 1);
+  EXPECT_TRUE(Reload({.models = {}}).ok());
+  EXPECT_TRUE(Reload({.models = {Model("a", R"("stateful": true)")}}).ok());
+  EXPECT_EQ(Index(), "a:1 READY");
+}
+
+TEST_F(ConfigRepositoryTest, PollingSeesTheFileAndTheFolders) {
+  AddVersion("a", "1");
+  options_.poll_seconds = 1;
+  StartWith({.models = {Model("a")}});
+  AddVersion("a", "2");
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
+  AddVersion("b", "1");
+  Write({.models = {Model("a"), Model("b")}});
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY, b:1 READY");
+  EXPECT_FALSE(*repository_->Reload());
+}
+
+TEST_F(ConfigRepositoryTest, PollingTriesAFailedVersionAgainWhenItsFilesHaveChanged) {
+  AddVersion("a", "1", "half a n");
+  options_.poll_seconds = 1;
+  std::atomic<bool> broken = true;
+  makers_.set_before([&broken](const OvmsModelConfig&, int64_t) {
+    return broken ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
+  });
+  StartWith({.models = {Model("a")}});
+  EXPECT_EQ(Index(), "a:1 UNAVAILABLE failed");
+  std::this_thread::sleep_for(std::chrono::milliseconds(2300));
+  EXPECT_EQ(Starts("a:1"), 1);
+  broken = false;
+  AddVersion("a", "1", "half a network");
+  AwaitIndex("a:1 READY");
+}
+
+TEST_F(ConfigRepositoryTest, ASingleModelNeedsNoFile) {
+  AddVersion("m", "1");
+  options_.config_path.clear();
+  options_.single_model = *ModelConfigFromOptions({{"model_name", "x"}, {"model_path", scratch_ / "m"}}, "/");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "x:1 READY");
+  AddVersion("m", "2");
+  EXPECT_TRUE(*repository_->Reload());
+  AwaitIndex("x:1 UNAVAILABLE, x:2 READY");
+}
+
+TEST_F(ConfigRepositoryTest, GraphsAreKnownAndNotAvailable) {
+  scratch_.Write("g/graph.pbtxt", "node {}");
+  scratch_.Write("g/subconfig.json",
+                 R"({"model_config_list": [)" + Model("inside") + ", " + Model("a") + "]}");
+  AddVersion("g/inside", "1");
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a"), Model("g")}, .graphs = {R"({"name": "h"})", R"({"name": "a"})"}});
+  EXPECT_EQ(Index(), "a:1 READY, g:1 UNAVAILABLE failed, h:1 UNAVAILABLE failed, inside:1 READY");
+  EXPECT_EQ(catalog_.WhyNotFound("g", -1).message(), "Mediapipe is not loaded yet");
+  EXPECT_EQ(FailureOf("g"), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf("h"), "graphs are not served by this version of the server");
+  EXPECT_EQ(static_cast<FakeServable&>(*Find("a")).location().version_path, scratch_ / "a/1");
+  EXPECT_TRUE(Reload({.models = {Model("a")}}).ok());
+  AwaitIndex("a:1 READY, g:1 UNAVAILABLE, h:1 UNAVAILABLE, inside:1 UNAVAILABLE");
+  EXPECT_EQ(catalog_.WhyNotFound("h", -1).message(), "Mediapipe is retired");
+}
+
+TEST_F(ConfigRepositoryTest, ASingleGraphTakesNoOptionsOfModels) {
+  scratch_.Write("m/1/graph.pbtxt", "node {}");
+  options_.config_path.clear();
+  options_.single_model =
+      *ModelConfigFromOptions({{"model_name", "x"}, {"model_path", scratch_ / "m"}, {"nireq", "2"}}, "/");
+  EXPECT_THAT(Start().message(), HasSubstr("'x' is a graph"));
+  options_.single_model->nireq = 0;
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "x:1 UNAVAILABLE failed");
+}
+
+TEST_F(ConfigRepositoryTest, PipelinesAreMadeAfterTheModels) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")},
+             .pipelines = {Pipeline("outer", {"p"}), Pipeline("p", {"a", "lib"}), Pipeline("q", {"b"}),
+                           Pipeline("r", {"libbad"})},
+             .libraries = {R"({"name": "lib", "base_path": "x.so"})",
+                           R"({"name": "libbad", "base_path": "missing.so"})"}});
+  EXPECT_EQ(Index(), "a:1 READY, outer:1 READY, p:1 READY, q:1 UNAVAILABLE failed, r:1 UNAVAILABLE failed");
+  EXPECT_EQ(FailureOf("q"), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(catalog_.WhyNotFound("q", -1).message(), "Pipeline is not loaded yet");
+  EXPECT_THAT(ReasonOf("r"), HasSubstr("libbad"));
+}
+
+TEST_F(ConfigRepositoryTest, APipelineFollowsItsModels) {
+  AddVersion("a", "1");
+  const File with = {.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"}), Pipeline("outer", {"p"})}};
+  StartWith(with);
+  const auto first = Find("p");
+  const auto outer = Find("outer");
+  AddVersion("a", "2");
+  EXPECT_TRUE(*repository_->Reload());
+  const auto second = Find("p");
+  EXPECT_NE(first, second);
+  EXPECT_NE(Find("outer"), outer);
+  EXPECT_TRUE(first->gate().closed());
+  AwaitCount("stop p", 1);
+  // Without its model it is not available, and comes back with it.
+  EXPECT_TRUE(Reload({.models = {}, .pipelines = with.pipelines}).ok());
+  AwaitIndex("a:1 UNAVAILABLE, a:2 UNAVAILABLE, outer:1 UNAVAILABLE failed, p:1 UNAVAILABLE failed");
+  EXPECT_EQ(catalog_.WhyNotFound("p", -1).code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(Reload(with).ok());
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY, outer:1 READY, p:1 READY");
+}
+
+TEST_F(ConfigRepositoryTest, APipelineThatChangesIsMadeAnewAndOthersAreNot) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"}), Pipeline("q", {"a"})}});
+  const auto p = Find("p");
+  const auto q = Find("q");
+  const std::string changed = Pipeline("p", {"a"}, R"(, "convert_precision": true)");
+  EXPECT_TRUE(*Reload({.models = {Model("a")}, .pipelines = {changed, Pipeline("q", {"a"})}}));
+  EXPECT_NE(Find("p"), p);
+  EXPECT_EQ(Find("q"), q);
+  // One that is not valid is not applied.
+  const auto second = Find("p");
+  const auto failed = Reload({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a", "b"})}});
+  EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
+  EXPECT_EQ(Find("p"), second);
+  AwaitIndex("a:1 READY, p:1 READY, q:1 UNAVAILABLE");
+  EXPECT_EQ(catalog_.WhyNotFound("q", -1).message(), "Pipeline is retired");
+  // What it ran before is made of the newer model too.
+  AddVersion("a", "2");
+  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_NE(Find("p"), second);
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY, p:1 READY, q:1 UNAVAILABLE");
+}
+
+TEST_F(ConfigRepositoryTest, APipelineIsMadeAnewWithAnotherLibrary) {
+  const std::vector<std::string> pipelines = {Pipeline("p", {"lib"}), Pipeline("q", {"libbad"})};
+  const std::string bad = R"({"name": "libbad", "base_path": "missing.so"})";
+  StartWith({.pipelines = pipelines, .libraries = {R"({"name": "lib", "base_path": "x.so"})", bad}});
+  const auto before = Find("p");
+  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_EQ(Find("p"), before);
+  EXPECT_EQ(makers_.journal.Count("open lib"), 1);
+  EXPECT_EQ(makers_.journal.Count("open libbad"), 2);
+  EXPECT_FALSE(
+      Reload({.pipelines = pipelines, .libraries = {R"({"name": "lib", "base_path": "y.so"})", bad}}).ok());
+  EXPECT_NE(Find("p"), before);
+  EXPECT_TRUE(Reload({.pipelines = pipelines,
+                      .libraries = {R"({"name": "lib", "base_path": "y.so"})",
+                                    R"({"name": "libbad", "base_path": "z.so"})"}})
+                  .ok());
+  EXPECT_EQ(Index(), "p:1 READY, q:1 READY");
+}
+
+TEST_F(ConfigRepositoryTest, ANameBelongsToOneKind) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")},
+             .pipelines = {Pipeline("a", {}), Pipeline("p", {"a"})},
+             .graphs = {R"({"name": "p"})"}});
+  EXPECT_EQ(Index(), "a:1 READY, p:1 READY");
+  EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
+  EXPECT_EQ(Find("p")->info().kind, ServableKind::kPipeline);
+  // A name that is given up may be another kind's.
+  EXPECT_TRUE(Reload({.pipelines = {Pipeline("a", {})}, .graphs = {R"({"name": "p"})"}}).ok());
+  AwaitIndex("a:1 READY, p:1 UNAVAILABLE failed");
+  EXPECT_EQ(Find("a")->info().kind, ServableKind::kPipeline);
+  AwaitCount("stop a:1", 1);
+  EXPECT_TRUE(Reload({.models = {Model("a"), Model("p")}}).status().http_status() == 400);
+  AwaitIndex("a:1 READY, p");
+  EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
+}
+
+// Requests enter all the time, while models and pipelines are reloaded.
+TEST_F(ConfigRepositoryTest, NoRequestIsLostToAReload) {
+  AddVersion("a", "1");
+  const std::vector<std::string> pipelines = {Pipeline("p", {"a"})};
+  StartWith({.models = {Model("a")}, .pipelines = pipelines});
+  std::atomic<bool> done = false;
+  std::atomic<int> lost = 0;
+  std::atomic<int> served = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&] {
+      CatalogReader reader(catalog_);
+      while (!done) {
+        auto model = reader.Find("a", -1);
+        auto pipeline = reader.Find("p", -1);
+        if (!model.ok() || !pipeline.ok()) {
+          ++lost;
+          continue;
+        }
+        ++served;
+        // What a pipeline's request enters is open, or a newer pipeline is there already.
+        if (!dynamic_cast<FakePipeline&>((*pipeline)->get()).CanRun() &&
+            Find("p").get() == &(*pipeline)->get()) {
+          ++lost;
+        }
+      }
+    });
+  }
+  for (int i = 1; i <= 30; ++i) {
+    EXPECT_TRUE(
+        Reload({.models = {Model("a", R"("nireq": )" + std::to_string(i))}, .pipelines = pipelines}).ok());
+    if (i % 10 == 0) {
+      AddVersion("a", std::to_string(i));
+      EXPECT_TRUE(repository_->Reload().ok());
+    }
+  }
+  while (served < 100) std::this_thread::yield();
+  done = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(lost, 0);
+  AwaitCount("stop p", 33);
+}
+
+TEST_F(ConfigRepositoryTest, AVersionStopsWhenItsLastRequestHasLeft) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}});
+  CatalogReader reader(catalog_);
+  auto handle = reader.Find("a", -1);
+  ASSERT_TRUE(handle.ok());
+  EXPECT_TRUE(*Reload({}));
+  EXPECT_EQ(Index(), "a:1 UNLOADING");
+  EXPECT_EQ(makers_.journal.Count("stop a:1"), 0);
+  handle = NotFoundError("left");
+  AwaitIndex("a:1 UNAVAILABLE");
+  AwaitCount("stop a:1", 1);
+}
+
+TEST_F(ConfigRepositoryTest, ShutdownStopsEverythingOnce) {
+  AddVersion("a", "1");
+  StartWith({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"})}});
+  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  EXPECT_EQ(makers_.journal.Count("stop a:1"), 1);
+  EXPECT_EQ(makers_.journal.Count("stop p"), 1);
+  EXPECT_EQ(Index(), "a:1 UNAVAILABLE, p:1 UNAVAILABLE");
+  EXPECT_EQ(repository_->Reload().status().message(), "Server exiting");
+  EXPECT_FALSE(repository_->serving());
+}
+
+TEST_F(ConfigRepositoryTest, ShutdownWhileAModelIsLoading) {
+  AddVersion("a", "1");
+  AddVersion("b", "1");
+  StartWith({.models = {Model("a")}});
+  Door door;
+  makers_.set_before([&door](const OvmsModelConfig&, int64_t) {
+    door.Pass();
+    return OkStatus();
+  });
+  Write({.models = {Model("a"), Model("b")}});
+  std::thread reload([this] { EXPECT_FALSE(repository_->Reload().ok()); });
+  door.WaitForVisitor();
+  EXPECT_EQ(Index(), "a:1 READY, b:1 LOADING");
+  const int64_t begin = SteadyNowNs();
+  const Status stuck = repository_->Shutdown(SteadyNowNs() + kSecondNs / 10);
+  EXPECT_EQ(stuck.code(), StatusCode::kUnavailable);
+  EXPECT_LT(SteadyNowNs() - begin, 4 * kSecondNs);
+  EXPECT_EQ(makers_.journal.Count("stop a:1"), 1);
+  door.Open();
+  reload.join();
+  // What came too late is stopped and never served.
+  EXPECT_EQ(makers_.journal.Count("stop b:1"), 1);
+  EXPECT_EQ(Find("b"), nullptr);
+}
+
+TEST_F(ConfigRepositoryTest, ReloadsFromManyThreadsTakeTurns) {
+  AddVersion("a", "1");
+  options_.poll_seconds = 1;
+  StartWith({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"})}});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      for (int k = 0; k < 20; ++k) {
+        AddVersion("a", std::to_string(2 + i * 20 + k));
+        EXPECT_TRUE(repository_->Reload().ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(Find("a", 81), nullptr);
+  EXPECT_TRUE(static_cast<FakePipeline&>(*Find("p")).UpToDate());
+}
+
+// With a repository of model folders in the same catalog.
+class TwoRepositoriesTest : public ConfigRepositoryTest {
+ protected:
+  TwoRepositoriesTest() {
+    std::filesystem::create_directories(scratch_ / "models");
+    std::filesystem::create_directories(scratch_ / "tmp");
+    RepositoryOptions options;
+    options.model_repositories = {scratch_ / "models"};
+    options.control_mode = ControlMode::kExplicit;
+    options.temporary_directory = scratch_ / "tmp";
+    folders_ = std::make_unique<ModelRepository>(
+        options, catalog_, std::vector<Backend*>{&backend_},
+        [this](ServableInfo info, std::unique_ptr<BackendModel> model,
+               const FakeFactory::Progress& progress) {
+          return factory_(std::move(info), std::move(model), progress);
+        },
+        [this](ServableInfo info, const std::function<std::string(const std::string&)>& why_missing) {
+          return factory_.MakeEnsemble(std::move(info), catalog_, why_missing);
+        },
+        log_);
+  }
+  ~TwoRepositoriesTest() override { EXPECT_TRUE(folders_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok()); }
+  void AddFolder(const std::string& name) {
+    scratch_.Write("models/" + name + "/config.pbtxt",
+                   "backend: 'python' input { name: 'IN' data_type: TYPE_FP32 dims: [4] }");
+    scratch_.Write("models/" + name + "/1/model.py", "pass");
+  }
+
+  FakeBackend backend_;
+  FakeFactory factory_;
+  std::unique_ptr<ModelRepository> folders_;
+};
+
+TEST_F(TwoRepositoriesTest, APipelineFollowsAModelOfTheOtherRepository) {
+  AddFolder("py");
+  ASSERT_TRUE(folders_->Start().ok());
+  StartWith({.pipelines = {Pipeline("p", {"py"})}});
+  EXPECT_EQ(Index(), "p:1 UNAVAILABLE failed, py");
+  ASSERT_TRUE(folders_->Load({"py", {}, {}}).ok());
+  AwaitIndex("p:1 READY, py:1 READY");
+  ASSERT_TRUE(folders_->Unload("py", false).ok());
+  AwaitIndex("p:1 UNAVAILABLE failed, py:1 UNAVAILABLE");
+  ASSERT_TRUE(folders_->Load({"py", {}, {}}).ok());
+  AwaitIndex("p:1 READY, py:1 READY");
+}
+
+TEST_F(TwoRepositoriesTest, ANameIsThatOfWhoCameFirst) {
+  AddFolder("both");
+  AddVersion("both", "7");
+  ASSERT_TRUE(folders_->Start().ok());
+  StartWith({.models = {Model("both")}, .pipelines = {Pipeline("both", {})}});
+  EXPECT_EQ(Index(), "both");
+  ASSERT_TRUE(folders_->Load({"both", {}, {}}).ok());
+  EXPECT_EQ(Index(), "both:1 READY");
+  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_EQ(Index(), "both:1 READY");
+
+  AddVersion("mine", "1");
+  EXPECT_TRUE(Reload({.models = {Model("mine")}}).ok());
+  AddFolder("mine");
+  EXPECT_EQ(folders_->Load({"mine", {}, {}}).message(), "Given model name is already occupied - mine");
+  EXPECT_TRUE(folders_->Unload("mine", false).ok());
+  scratch_.Remove("models/mine");
+  (void)folders_->Load({"mine", {}, {}});
+  EXPECT_EQ(Index(), "both:1 READY, mine:1 READY");
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,150 @@
+// Fakes for tests of the repository of a config.json: models, libraries and pipelines that are objects of
+// this process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/pipeline.h"
+#include "repository/config_makers.h"
+#include "repository/testing/fake_backend.h"
+#include "serving/ovms_status.h"
+
+namespace braid::testing {
+
+class FakeLibrary : public CustomNodeLibrary {
+ public:
+  explicit FakeLibrary(std::string name) : name_(std::move(name)) {}
+  const std::string& name() const override { return name_; }
+
+ private:
+  const std::string name_;
+};
+
+// Needs all that its nodes name; knows what it was made of.
+class FakePipeline : public Pipeline {
+ public:
+  static Result<std::shared_ptr<Pipeline>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+                                                  const CustomNodeLibraries& libraries, Journal& journal) {
+    journal.Add("start " + config.name);
+    std::vector<std::weak_ptr<Servable>> uses;
+    for (const OvmsNodeConfig& node : config.nodes) {
+      if (node.type == OvmsNodeConfig::Type::kCustom) {
+        const auto library = libraries.find(node.library_name);
+        if (library == libraries.end() || !library->second.ok()) {
+          return OvmsError(OvmsCode::kPipelineInvalidNodeLibrary, node.library_name);
+        }
+        continue;
+      }
+      auto found = catalog.Find(node.model_name, node.version.value_or(-1));
+      if (!found.ok()) return OvmsError(OvmsCode::kPipelineMissingModel, node.model_name);
+      uses.push_back(*found);
+    }
+    ServableInfo info;
+    info.name = config.name;
+    info.kind = ServableKind::kPipeline;
+    info.dialect = Dialect::kOvms;
+    return std::shared_ptr<Pipeline>(
+        std::make_shared<FakePipeline>(std::move(info), config, catalog, std::move(uses), journal));
+  }
+
+  FakePipeline(ServableInfo info, OvmsPipelineConfig config, const Catalog& catalog,
+               std::vector<std::weak_ptr<Servable>> uses, Journal& journal)
+      : Pipeline(std::move(info)),
+        config_(std::move(config)),
+        catalog_(catalog),
+        uses_(std::move(uses)),
+        journal_(journal) {}
+
+  BufferAllocator& input_allocator() override { return allocator_; }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  void Stop(int64_t) override { journal_.Add("stop " + info_.name); }
+  bool UpToDate() const override {
+    size_t i = 0;
+    for (const OvmsNodeConfig& node : config_.nodes) {
+      if (node.type == OvmsNodeConfig::Type::kCustom) continue;
+      auto found = catalog_.Find(node.model_name, node.version.value_or(-1));
+      if (!found.ok() || *found != uses_[i++].lock()) return false;
+    }
+    return true;
+  }
+  // What is behind its model nodes is still open to requests.
+  bool CanRun() const {
+    for (const auto& one : uses_) {
+      const auto servable = one.lock();
+      if (servable == nullptr || servable->gate().closed()) return false;
+    }
+    return true;
+  }
+
+ private:
+  const OvmsPipelineConfig config_;
+  const Catalog& catalog_;
+  const std::vector<std::weak_ptr<Servable>> uses_;
+  Journal& journal_;
+  HeapAllocator allocator_;
+};
+
+// Loads every version folder as a FakeServable; `before` is asked first and can refuse or wait.
+class FakeConfigMakers {
+ public:
+  using Before = std::function<Status(const OvmsModelConfig& config, int64_t version)>;
+
+  explicit FakeConfigMakers(const Catalog& catalog) : catalog_(catalog) {}
+
+  ConfigMakers Makers() {
+    ConfigMakers makers;
+    makers.load_model = [this](const OvmsModelConfig& config, int64_t version,
+                               const std::string& path) -> Result<OpenVinoBackend::LoadedModel> {
+      journal.Add("start " + config.name + ":" + std::to_string(version));
+      Before before;
+      {
+        std::lock_guard lock(mutex_);
+        before = before_;
+      }
+      if (before) BRAID_RETURN_IF_ERROR(before(config, version));
+      OpenVinoBackend::LoadedModel loaded;
+      loaded.info.dialect = Dialect::kOvms;
+      loaded.info.platform = "OpenVINO";
+      ModelLocation location;
+      location.version_path = path;
+      loaded.model = std::make_unique<FakeModel>(location);
+      return loaded;
+    };
+    makers.make_servable = [this](ServableInfo info,
+                                  std::unique_ptr<BackendModel> model) -> Result<std::shared_ptr<Servable>> {
+      return std::shared_ptr<Servable>(
+          std::make_shared<FakeServable>(std::move(info), std::move(model), journal));
+    };
+    makers.open_library = [this](
+                              const std::string& name,
+                              const std::string& path) -> Result<std::shared_ptr<const CustomNodeLibrary>> {
+      journal.Add("open " + name);
+      if (path.ends_with("missing.so")) return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen, path);
+      return std::shared_ptr<const CustomNodeLibrary>(std::make_shared<FakeLibrary>(name));
+    };
+    makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
+      return FakePipeline::Create(config, catalog_, libraries, journal);
+    };
+    return makers;
+  }
+
+  void set_before(Before before) {
+    std::lock_guard lock(mutex_);
+    before_ = std::move(before);
+  }
+
+  Journal journal;
+
+ private:
+  const Catalog& catalog_;
+  std::mutex mutex_;
+  Before before_;  // guarded by mutex_
+};
+
+}  // namespace braid::testing
