@@ -13,6 +13,7 @@ import pytest
 from harness import openvino_models as models
 from harness.ovms import OvmsServer
 from harness.repository import config, per_request
+from harness.waiting import wait_until
 from ovmsclient.tfs_compat.base.errors import InvalidInputError, ModelNotFoundError
 from ovmsclient.tfs_compat.protos.tensorflow.core.framework import tensor_pb2, types_pb2
 from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import (
@@ -315,7 +316,7 @@ def test_reload(tmp_path):
         config["model_config_list"].pop()
         server.write_config(config)
         assert server.reload()[0] == 201
-        assert server.states("other") == {1: "END"}
+        wait_until(lambda: server.states("other") == {1: "END"}, 10, "the end of the model")
         status, value = predict(server, "other", {"inputs": X.tolist()})
         assert (status, value) == (404, {"error": "Model with requested version is retired"})
 
