@@ -106,6 +106,28 @@ TEST_F(PipelineTest, OneOutputHasSeveralNames) {
   EXPECT_THAT(Int32Values(outputs[2]), ElementsAre(12));
 }
 
+TEST_F(PipelineTest, TextsAreRowsOnTheWay) {
+  AddModel("echo", {Spec("IN", DataType::kUint8, {-1, -1})}, {Spec("OUT", DataType::kUint8, {-1, -1})},
+           [](const std::vector<Tensor>& inputs) {
+             EXPECT_EQ(inputs[0].shape, (Shape{2, 4}));
+             EXPECT_EQ(inputs[0].data.text(), std::string_view("abc\0z\0\0\0", 8));
+             Tensor output = inputs[0];
+             output.name = "OUT";
+             return std::vector{output};
+           });
+  auto p =
+      Serve(Entry({"x"}, {"out_string=a/y", "rows=a/y"}, {Dl("a", "echo", {"IN=request/x"}, {"OUT=y"})}));
+  constexpr std::string_view kTexts("\3\0\0\0abc\1\0\0\0z", 12);
+  const auto outputs =
+      Run(p, {Tensor{"x", DataType::kBytes, {2}, CopyToHeap(std::as_bytes(std::span(kTexts)))}});
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].type, DataType::kBytes);
+  EXPECT_EQ(outputs[0].shape, (Shape{2}));
+  EXPECT_EQ(outputs[0].data.text(), kTexts);
+  EXPECT_EQ(outputs[1].type, DataType::kUint8);
+  EXPECT_EQ(outputs[1].shape, (Shape{2, 4}));
+}
+
 TEST_F(PipelineTest, WhatGoesStraightThroughIsNotCopied) {
   AddPlus("m", {-1}, 1);
   auto p = Serve(Entry({"x"}, {"out=a/y", "same=request/x"}, {Dl("a", "m", {"IN=request/x"}, {"OUT=y"})}));
