@@ -8,8 +8,8 @@ detector  image [1,3,64,64] -> detections [1,1,16,7]
           [image, label, confidence, x_min, y_min, x_max, y_max], as detection networks give it, coordinates from 0 to 1.
 ages      image [1,3,16,16] -> age [1,1]
 emotions  image [1,3,16,16] -> probabilities [1,4]
-letters   image [1,3,16,16] -> scores [1,4,11]
-          For each quarter of the image, how much it looks like each of eleven letters.
+letters   image [1,3,16,16] -> scores [4,11]
+          For each quarter of the image, row by row, how much it looks like each of eleven letters.
 """
 
 import pathlib
@@ -78,7 +78,7 @@ def letters(rng):
     half = CROP // 2
     kernel = op.constant(weights(rng, LETTERS, 3, half, half))
     scores = op.convolution(x, kernel, [half, half], [0, 0], [0, 0], [1, 1])  # [1,11,2,2]
-    rows = op.reshape(op.transpose(scores, op.constant([0, 2, 3, 1])), op.constant([1, 4, LETTERS]), False)
+    rows = op.reshape(op.transpose(scores, op.constant([0, 2, 3, 1])), op.constant([4, LETTERS]), False)
     return model(named(rows, "scores"), x, "letters")
 
 

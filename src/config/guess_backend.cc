@@ -7,8 +7,9 @@ namespace braid {
 namespace {
 
 constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
-    {"model.onnx", "onnxruntime"}, {"model.xml", "openvino"}, {"model.pt", "pytorch"},
-    {"model.plan", "tensorrt"},    {"model.py", "python"},
+    {"model.onnx", "onnxruntime"},    {"model.xml", "openvino"},  {"model.savedmodel", "tensorflow"},
+    {"model.graphdef", "tensorflow"}, {"model.tflite", "tflite"}, {"model.pdmodel", "openvino"},
+    {"model.pt", "pytorch"},          {"model.plan", "tensorrt"}, {"model.py", "python"},
 };
 
 constexpr std::pair<std::string_view, std::string_view> kPlatforms[] = {

@@ -31,26 +31,48 @@ bool IsOfImages(const ServableInfo& info, const Tensor& input) {
   return rank == 4 || (rank == 5 && info.kind == ServableKind::kPipeline);
 }
 
-// The images of an input, one a string. Looks at nothing inside them.
-Result<std::vector<std::string_view>> Split(const Tensor& input, const std::string& name) {
+// How many images an input says that it has.
+Result<int64_t> CountOf(const Tensor& input, const DimensionRange& batch, const std::string& name) {
   if (input.shape.size() != 1) {
     return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
                      "Expected number of dimensions of encoded images: 1; Actual: " +
                          std::to_string(input.shape.size()) + name);
   }
-  if (input.shape[0] <= 0) {
+  const int64_t count = input.shape[0];
+  if (count <= 0) {
     return OvmsError(OvmsCode::kInvalidShape, "Negative or zero dimension size is not acceptable: (" +
-                                                  std::to_string(input.shape[0]) + ")" + name);
+                                                  std::to_string(count) + ")" + name);
   }
+  if (count < batch.min || (batch.max >= 0 && count > batch.max)) {
+    std::string expected = std::to_string(batch.min);
+    if (batch.min != batch.max) expected.append("~").append(std::to_string(batch.max));
+    return OvmsError(OvmsCode::kInvalidBatchSize,
+                     "Expected: " + expected + "; Actual: " + std::to_string(count) + name);
+  }
+  return count;
+}
+
+// The images of an input, one a string. Looks at nothing inside them.
+Result<std::vector<std::string_view>> Split(const Tensor& input, int64_t count, const std::string& name) {
   std::vector<std::string_view> images;
   BytesElements elements(input.data.text());
-  while (elements.Next()) images.push_back(elements.value());
+  while (elements.Next()) {
+    const auto index = static_cast<int64_t>(images.size());
+    if (index == count) {
+      return OvmsError(OvmsCode::kInvalidValueCount,
+                       "Expected: " + std::to_string(count) + " values; Actual: more" + name);
+    }
+    if (elements.value().empty()) {
+      return OvmsError(OvmsCode::kBytesContentsEmpty, "image " + std::to_string(index) + name);
+    }
+    images.push_back(elements.value());
+  }
   if (elements.truncated()) {
     return OvmsError(OvmsCode::kInvalidContentSize,
                      "the data ends inside image " + std::to_string(images.size()) + name);
   }
-  if (images.size() != static_cast<uint64_t>(input.shape[0])) {
-    return OvmsError(OvmsCode::kInvalidValueCount, "Expected: " + std::to_string(input.shape[0]) +
+  if (images.size() != static_cast<uint64_t>(count)) {
+    return OvmsError(OvmsCode::kInvalidValueCount, "Expected: " + std::to_string(count) +
                                                        " values; Actual: " + std::to_string(images.size()) +
                                                        " values" + name);
   }
@@ -68,12 +90,8 @@ class Decoder {
       return OvmsError(OvmsCode::kInvalidPrecision,
                        "images cannot be " + std::string(WireName(spec_.type)) + name_);
     }
-    BRAID_ASSIGN_OR_RETURN(const std::vector<std::string_view> images, Split(input, name_));
-    const auto count = static_cast<int64_t>(images.size());
-    if (count < target.batch.min || (target.batch.max >= 0 && count > target.batch.max)) {
-      return OvmsError(OvmsCode::kInvalidBatchSize, "Expected: " + ShapeToString({spec_.shape[0]}) +
-                                                        "; Actual: " + std::to_string(count) + name_);
-    }
+    BRAID_ASSIGN_OR_RETURN(const int64_t count, CountOf(input, target.batch, name_));
+    BRAID_ASSIGN_OR_RETURN(const std::vector<std::string_view> images, Split(input, count, name_));
 
     Tensor decoded{input.name, spec_.type, {}, {}};
     ImageSize size;         // of all of them
@@ -112,7 +130,6 @@ class Decoder {
 
   Result<DecodedImage> DecodeOne(std::string_view encoded, size_t index, bool gray) const {
     const std::string which = "image " + std::to_string(index) + name_;
-    if (encoded.empty()) return OvmsError(OvmsCode::kBytesContentsEmpty, which);
     const std::optional<ImageSize> size = ReadImageSize(encoded);
     if (!size) return OvmsError(OvmsCode::kImageParsingFailed, which);
     // Neither side is of more than 32 bits.

@@ -192,13 +192,21 @@ TEST(EncodedImages, ThatWouldBeTooLargeAreNotDecoded) {
 TEST(EncodedImages, OfAWrongNumberAreRefused) {
   const ServableInfo info = Info(DataType::kUint8, {1, 1, 2, 3});
   EXPECT_EQ(Decode(info, {TwoPixels(), TwoPixels()}).status(),
-            OvmsError(OvmsCode::kInvalidBatchSize, "Expected: [1]; Actual: 2; input name: b"));
+            OvmsError(OvmsCode::kInvalidBatchSize, "Expected: 1; Actual: 2; input name: b"));
   EXPECT_EQ(Decode(info, std::vector<std::string>{}).status(),
             OvmsError(OvmsCode::kInvalidShape,
                       "Negative or zero dimension size is not acceptable: (0); input name: b"));
+  ServableInfo ranges = Info(DataType::kUint8, {-1, 1, 2, 3});
+  ranges.inputs[0].ranges = {{2, 4}, {1, 1}, {2, 2}, {3, 3}};
+  EXPECT_EQ(Decode(ranges, {TwoPixels()}).status(),
+            OvmsError(OvmsCode::kInvalidBatchSize, "Expected: 2~4; Actual: 1; input name: b"));
+  Tensor two = Encoded({TwoPixels(), TwoPixels()});
+  two.shape = {1};
+  EXPECT_EQ(DecodeTensor(info, two).status(),
+            OvmsError(OvmsCode::kInvalidValueCount, "Expected: 1 values; Actual: more; input name: b"));
   Tensor images = Encoded({TwoPixels()});
   images.shape = {2};
-  EXPECT_EQ(DecodeTensor(info, images).status(),
+  EXPECT_EQ(DecodeTensor(Info(DataType::kUint8, {-1, 1, 2, 3}), images).status(),
             OvmsError(OvmsCode::kInvalidValueCount, "Expected: 2 values; Actual: 1 values; input name: b"));
   images.shape = {1, 1};
   EXPECT_EQ(DecodeTensor(info, images).status(),

@@ -1,5 +1,6 @@
 #include "pipeline/custom_node_tensors.h"
 
+#include <cstring>
 #include <limits>
 
 #include "serving/ovms_status.h"
@@ -119,9 +120,12 @@ CustomNodeTensorPrecision PrecisionOf(DataType type) {
   }
 }
 
-DataType TypeOf(CustomNodeTensorPrecision precision) {
-  // Any number can stand in the library's memory.
-  switch (static_cast<int>(precision)) {
+DataType TypeOf(const CustomNodeTensorPrecision& precision) {
+  // Read as what it is for sure: an enumeration is never to hold another number than its own.
+  int number = 0;
+  static_assert(sizeof(number) == sizeof(precision));
+  std::memcpy(&number, &precision, sizeof(number));
+  switch (number) {
     case FP32:
       return DataType::kFp32;
     case FP16:

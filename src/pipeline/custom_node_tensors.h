@@ -14,8 +14,8 @@ namespace braid {
 
 // UNSPECIFIED for types that the interface has no number for.
 CustomNodeTensorPrecision PrecisionOf(DataType type);
-// kInvalid for UNSPECIFIED and for numbers that mean nothing.
-DataType TypeOf(CustomNodeTensorPrecision precision);
+// kInvalid for UNSPECIFIED and for numbers that mean nothing: any may stand in a library's memory.
+DataType TypeOf(const CustomNodeTensorPrecision& precision);
 
 // Tensors as a library sees them; they outlive this.
 class NodeInputs {

@@ -1,24 +1,18 @@
 #include "repository/config_makers.h"
 
-#include <utility>
-
-#include "repository/config_repository.h"
-
 namespace braid {
 
-ConfigRepository::ConfigRepository(ConfigRepositoryOptions options, Catalog& catalog,
-                                   OpenVinoBackend& openvino, CustomNodeThreads& custom_node_threads,
-                                   ServableFactory factory, Logger& log)
-    : ConfigRepository(
-          std::move(options), catalog,
-          ConfigMakers{[&openvino](const OvmsModelConfig& config, int64_t version, const std::string& path) {
-                         return openvino.Load(config, version, path);
-                       },
-                       std::move(factory), &CustomNodeLibrary::Open,
-                       [&catalog, &custom_node_threads](const OvmsPipelineConfig& config,
-                                                        const CustomNodeLibraries& libraries) {
-                         return Pipeline::Create(config, catalog, libraries, custom_node_threads);
-                       }},
-          log) {}
+ConfigMakers MakersOfServables(OpenVinoBackend& openvino, const Catalog& catalog, CustomNodeThreads& threads) {
+  ConfigMakers makers;
+  makers.load_model = [&openvino](const OvmsModelConfig& config, int64_t version, const std::string& path) {
+    return openvino.Load(config, version, path);
+  };
+  makers.open_library = &CustomNodeLibrary::Open;
+  makers.make_pipeline = [&catalog, &threads](const OvmsPipelineConfig& config,
+                                              const CustomNodeLibraries& libraries) {
+    return Pipeline::Create(config, catalog, libraries, threads);
+  };
+  return makers;
+}
 
 }  // namespace braid

@@ -32,4 +32,7 @@ struct ConfigMakers {
       make_pipeline;
 };
 
+// Those that do the real thing, but for make_servable, which is the server's. All outlive what they make.
+ConfigMakers MakersOfServables(OpenVinoBackend& openvino, const Catalog& catalog, CustomNodeThreads& threads);
+
 }  // namespace braid

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
@@ -27,6 +29,11 @@ OvmsModelConfig WithoutPolicy(OvmsModelConfig config) {
 uint64_t FilesOf(const std::string& version_path) {
   const auto folder = Folder::Open(version_path);
   return (folder.ok() ? FingerprintOf(*folder).whole : 0) | 1;
+}
+
+bool HasFolder(const OvmsModelConfig& config, int64_t version) {
+  std::error_code fault;
+  return std::filesystem::is_directory(config.base_path + "/" + std::to_string(version), fault);
 }
 
 bool Contains(const std::vector<int64_t>& list, int64_t value) {
@@ -187,8 +194,8 @@ bool ConfigModels::RetireOthers(const std::string& name, Model& model) {
   bool changed = false;
   for (auto it = model.versions.begin(); it != model.versions.end();) {
     const auto& [number, version] = *it;
-    const bool stays =
-        Contains(model.chosen, number) || (version.serving && !complete && Contains(model.available, number));
+    const bool stays = Contains(model.chosen, number) ||
+                       (version.serving && !complete && HasFolder(*version.serving, number));
     if (stays) {
       ++it;
       continue;

@@ -44,14 +44,7 @@ struct ConfigRepositoryOptions {
 
 class ConfigRepository final : public ConfigControl {
  public:
-  // Makes the servable of a version and waits until it can serve; ScheduledModel::Start in the server.
-  using ServableFactory = std::function<Result<std::shared_ptr<Servable>>(
-      ServableInfo info, std::unique_ptr<BackendModel> model)>;
-
-  // Everything outlives the repository.
-  ConfigRepository(ConfigRepositoryOptions options, Catalog& catalog, OpenVinoBackend& openvino,
-                   CustomNodeThreads& custom_node_threads, ServableFactory factory, Logger& log);
-  // The same with other makers, for tests.
+  // `catalog` and `log` outlive the repository, and so does what the makers refer to.
   ConfigRepository(ConfigRepositoryOptions options, Catalog& catalog, ConfigMakers makers, Logger& log);
   // REQUIRES: Start() was never called, or Shutdown() has returned OK.
   ~ConfigRepository() override;

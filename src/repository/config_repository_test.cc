@@ -317,6 +317,23 @@ TEST_F(ConfigRepositoryTest, ABrokenNewVersionKeepsTheOldOneServing) {
   AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
 }
 
+TEST_F(ConfigRepositoryTest, AFolderElsewhereTakesOverWhenItsVersionsAreLoaded) {
+  AddVersion("a", "1");
+  AddVersion("new", "2");
+  StartWith({.models = {Model("a")}});
+  const std::string moved = R"({"config": {"name": "a", "base_path": "new"}})";
+  makers_.set_before([](const OvmsModelConfig&, int64_t version) {
+    return version == 2 ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
+  });
+  EXPECT_FALSE(Reload({.models = {moved}}).ok());
+  EXPECT_EQ(Index(), "a:1 READY, a:2 UNAVAILABLE failed");
+  EXPECT_FALSE(Reload({.models = {R"({"config": {"name": "a", "base_path": "nothing"}})"}}).ok());
+  EXPECT_EQ(Find("a", 1)->gate().closed(), false);
+  makers_.set_before(nullptr);
+  EXPECT_TRUE(Reload({.models = {moved}}).ok());
+  AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
+}
+
 TEST_F(ConfigRepositoryTest, AFileThatIsWrongChangesNothing) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});

@@ -569,11 +569,14 @@ std::string ModelRepository::Impl::WhyMissing(const std::string& name) const {
 
 Status ModelRepository::Impl::LoadClaimed(const LoadRequest& request, const Dependencies& uses) {
   const std::string& name = request.model_name;
+  bool foreign = false;
   {
     std::lock_guard lock(mutex_);
-    if (models_.at(name).foreign) {
-      return AlreadyExistsError("Given model name is already occupied - " + name);
-    }
+    foreign = models_.at(name).foreign;
+  }
+  if (foreign) {
+    BRAID_LOG_ERROR(log_, "failed to load '{}': Given model name is already occupied", name);
+    return AlreadyExistsError("Given model name is already occupied - " + name);
   }
   auto plan = MakePlan(request);
   {

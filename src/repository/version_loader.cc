@@ -40,16 +40,21 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
                            [&](Backend* backend) { return backend->name() == wanted; });
     return it == backends_.end() ? nullptr : *it;
   };
-  if (Backend* backend = find(name)) {
+  const auto settle = [&](Backend* backend) {
     const std::string& file = config.default_model_filename();
-    location.model_file = location.version_path + "/" + (file.empty() ? "model.py" : file);
+    location.model_file = location.version_path + "/" +
+                          (file.empty() ? backend->DefaultFile(config, location.version_path) : file);
     return backend;
-  }
+  };
+  if (Backend* backend = find(name)) return settle(backend);
   // A Python-based backend is a folder with a model.py that every model of that backend runs.
   Backend* python = find("python");
   if (python != nullptr && IsPlainName(name)) {
     location.model_file = options_.backend_directory + "/" + name + "/model.py";
     if (IsFile(location.model_file)) return python;
+  }
+  for (Backend* backend : backends_) {
+    if (backend->StandsInFor(name)) return settle(backend);
   }
   return InvalidArgumentError("unable to find backend library for backend '" + name +
                               "', try specifying runtime on the model configuration.");
@@ -98,7 +103,8 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   location.temporary_files = source.temporary_files;
   BRAID_ASSIGN_OR_RETURN(Backend * backend, FindBackend(*config, location));
   BRAID_RETURN_IF_ERROR(ValidateModelFile(*config));
-  if (!IsFile(location.model_file)) {
+  // What others run may be a folder; they look for it themselves.
+  if (backend->name() == "python" && !IsFile(location.model_file)) {
     return InternalError("Failed to preinitialize Python stub: Python model file not found in '" +
                          location.model_file + "'");
   }

@@ -25,7 +25,7 @@ struct ModelLocation {
   std::string model_path;    // absolute path of the model's folder
   std::string version_path;  // {model_path}/{version}
   int64_t version = 1;
-  // Absolute path of the file that runs: {version_path}/{default_model_filename or model.py}; for a
+  // Absolute path of what runs: {version_path}/{default_model_filename or Backend::DefaultFile()}; for a
   // Python-based backend {backend directory}/{backend}/model.py.
   std::string model_file;
   // Set when the files came with a load request: keeps their temporary folder until nobody needs it.
@@ -65,6 +65,16 @@ class Backend {
 
   // The value of `backend` in a model's configuration, e.g. "python".
   virtual std::string_view name() const = 0;
+
+  // Whether it also runs models of another backend, whose files it can read. Asked when nothing has the name
+  // `backend` itself.
+  virtual bool StandsInFor(std::string_view /*backend*/) const { return false; }
+
+  // The file or folder of a version's folder that runs when the configuration names none.
+  virtual std::string DefaultFile(const inference::ModelConfig& /*config*/,
+                                  const std::string& /*version_path*/) const {
+    return "model.py";
+  }
 
   // Makes ready what the model needs before its code can run, e.g. unpacks its environment, and leaves it in
   // location.preparation. Called first, once for each load of a version; may take minutes. `progress` is told

@@ -17,6 +17,7 @@
 #include "scheduling/trace_points.h"
 #include "scheduling/warmup_listener.h"
 #include "serving/request_check.h"
+#include "serving/string_tensors.h"
 
 namespace braid {
 namespace {
@@ -225,11 +226,17 @@ class Model final : public ScheduledModel,
 };
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
-  if (info_.dialect == Dialect::kOvms && HasEncodedImages(info_, *request)) {
-    // It comes back without.
-    DecodeImagesThen(std::move(request),
-                     [self = shared_from_this()](auto decoded) { self->Infer(std::move(decoded)); });
-    return;
+  if (info_.dialect == Dialect::kOvms) {
+    if (HasEncodedImages(info_, *request)) {
+      // It comes back without.
+      DecodeImagesThen(std::move(request),
+                       [self = shared_from_this()](auto decoded) { self->Infer(std::move(decoded)); });
+      return;
+    }
+    if (Status status = StringsToRows(info_, *request); !status.ok()) {
+      request->Refuse(std::move(status));
+      return;
+    }
   }
   if (Status status = CheckRequest(info_, *request); !status.ok()) {
     request->Refuse(std::move(status));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -97,6 +98,59 @@ class ScheduledModelTest : public ::testing::Test {
   FakeBackendModel* backend_ = nullptr;
   std::shared_ptr<ScheduledModel> model_;
 };
+
+TEST_F(ScheduledModelTest, AnInstanceMayAnswerWithinExecute) {
+  Start(1);
+  instance().runs_here_ = true;
+  Client client;
+  Infer(client);
+  EXPECT_TRUE(client.sink.ended);
+  EXPECT_EQ(instance().inside(), 0u);
+  EXPECT_EQ(stats().success.count, 1u);
+}
+
+// A client that sends its next request as soon as it has an answer does not keep the thread for ever.
+TEST_F(ScheduledModelTest, AThreadRunsAFewExecutionsItselfAndLeavesTheRest) {
+  Start(1);
+  instance().runs_here_ = true;
+  std::deque<Client> clients(1);
+  int depth = 0;
+  int deepest = 0;
+  std::function<void()> next = [&] {
+    deepest = std::max(deepest, ++depth);
+    Client& client = clients.emplace_back();
+    client.sink.on_response = next;
+    Infer(client);
+    --depth;
+  };
+  clients.front().sink.on_response = next;
+  Infer(clients.front());
+  EXPECT_EQ(clients.size(), 9u);
+  EXPECT_EQ(deepest, 1);
+  EXPECT_FALSE(clients.back().sink.ended);
+  ASSERT_EQ(instance().inside(), 1u);
+  EXPECT_FALSE(instance().running().on_callers_thread);
+  clients.back().sink.on_response = nullptr;
+  Finish();
+  EXPECT_TRUE(clients.back().sink.ended);
+}
+
+// The thread on which an execution ended has its responses to send.
+TEST_F(ScheduledModelTest, WhatWaitedDoesNotRunWithinTheEndOfAnother) {
+  Start(1);
+  Client first;
+  Client second;
+  Infer(first);
+  Infer(second);
+  ASSERT_EQ(model_->pending_requests(), 1);
+  instance().runs_here_ = true;
+  Finish();
+  EXPECT_TRUE(first.sink.ended);
+  ASSERT_EQ(instance().inside(), 1u);
+  EXPECT_FALSE(instance().running().on_callers_thread);
+  Finish();
+  EXPECT_TRUE(second.sink.ended);
+}
 
 TEST_F(ScheduledModelTest, RunsARequestAtOnceOnAnIdleInstance) {
   Start(1);

@@ -1,5 +1,7 @@
 #include "server/options.h"
 
+#include <sysexits.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
@@ -8,6 +10,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/status.h"
+#include "server/options_ovms.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
 
@@ -101,9 +104,11 @@ void NoteBackendSettings(CommandLine& line) {
 
 // What no single option can be blamed for.
 Status CheckTogether(const ServerOptions& options) {
-  if (options.model_repositories.empty()) {
+  if (options.model_repositories.empty() && !options.serves_config()) {
     return InvalidArgumentError(
-        "no model repository is given; name a folder of models: braid serve MODELS_DIR");
+        "no model repository is given; name a folder of models: braid serve MODELS_DIR, or a config.json: "
+        "braid "
+        "serve --config_path FILE");
   }
   const auto& startup = options.startup_models;
   if (!startup.empty() && options.model_control_mode != ControlMode::kExplicit) {
@@ -195,7 +200,13 @@ CommandLine ParseServe(int argc, const char* const* argv) {
       if (Status taken = Take(*spec, text, line); !taken.ok()) return FailToServe(taken.message());
     }
   }
-  if (Status together = CheckTogether(line.options); !together.ok()) return FailToServe(together.message());
+  Status together = CompleteOvmsOptions(line.options);
+  if (together.ok()) together = CheckTogether(line.options);
+  if (!together.ok()) {
+    CommandLine failed = FailToServe(together.message());
+    if (line.options.serves_config()) failed.exit_code = EX_USAGE;
+    return failed;
+  }
   NoteBackendSettings(line);
   if (print_config) return Print(ConfigText(line.options));
   return line;

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/python/worker_spawner.h"
@@ -70,6 +71,17 @@ struct ServerOptions {
   std::string backend_directory = "/opt/tritonserver/backends";
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
   int64_t stub_timeout_seconds = 30;             // --backend-config=python,stub-timeout-seconds=N
+
+  // OpenVINO Model Server's way to name models
+  std::string config_path;
+  // Settings of the one model that the command line names, by option; empty: none.
+  std::map<std::string, std::string> model_settings;
+  int64_t file_system_poll_wait_seconds = 1;
+  std::string cache_dir;
+  std::string cpu_extension;
+  bool metrics_enable = false;
+  std::vector<std::string> metrics_list;
+  std::vector<std::pair<std::string, std::string>> grpc_channel_arguments;
 
   // HTTP
   bool allow_http = true;
@@ -138,6 +150,9 @@ struct ServerOptions {
 
   // By option name without dashes. Options that are not here have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;
+
+  // Whether there is a config.json, or one model in its place.
+  bool serves_config() const { return !config_path.empty() || !model_settings.empty(); }
 
   OptionOrigin origin(std::string_view option) const {
     auto found = origins.find(option);

@@ -6,113 +6,19 @@
 #include <charconv>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <spdlog/fmt/fmt.h>
 
 #include "server/latency_options.h"
+#include "server/option_lines.h"
+#include "server/options_ovms.h"
 #include "server/options_trace.h"
 
 namespace braid {
 namespace {
 
-// ---- from text to a field and back
-// ---------------------------------------------------------------------------------------
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower;
-}
-
-Result<bool> ToBool(std::string_view text) {
-  std::string lower = Lower(text);
-  if (lower == "true" || lower == "1") return true;
-  if (lower == "false" || lower == "0") return false;
-  return InvalidArgumentError(fmt::format("'{}' is no boolean (true, false, 1 or 0)", text));
-}
-
-template <class T>
-Result<T> ToNumber(std::string_view text, T low, T high) {
-  T number{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
-    return InvalidArgumentError(fmt::format("'{}' is no whole number", text));
-  }
-  if (error != std::errc() || number < low || number > high) {
-    return InvalidArgumentError(high == std::numeric_limits<T>::max()
-                                    ? fmt::format("{} is out of range, the least is {}", text, low)
-                                    : fmt::format("{} is out of range {} to {}", text, low, high));
-  }
-  return number;
-}
-
-// How a kind of value goes into a field and comes out: the `set` and `show` of a line of the table.
-struct Access {
-  Status (*set)(ServerOptions&, std::string_view);
-  std::string (*show)(const ServerOptions&);
-};
-
-template <auto kField>
-constexpr Access Bool() {
-  return {[](ServerOptions& options, std::string_view text) {
-            BRAID_ASSIGN_OR_RETURN(options.*kField, ToBool(text));
-            return OkStatus();
-          },
-          [](const ServerOptions& options) { return std::string(options.*kField ? "true" : "false"); }};
-}
-
-// A boolean option whose field says the opposite.
-template <auto kField>
-constexpr Access Not() {
-  return {[](ServerOptions& options, std::string_view text) {
-            BRAID_ASSIGN_OR_RETURN(bool value, ToBool(text));
-            options.*kField = !value;
-            return OkStatus();
-          },
-          [](const ServerOptions& options) { return std::string(options.*kField ? "false" : "true"); }};
-}
-
-template <auto kField, int64_t kLow, int64_t kHigh = std::numeric_limits<int64_t>::max()>
-constexpr Access Int() {
-  return {[](ServerOptions& options, std::string_view text) {
-            BRAID_ASSIGN_OR_RETURN(options.*kField, ToNumber<int64_t>(text, kLow, kHigh));
-            return OkStatus();
-          },
-          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
-}
-
-template <auto kField>
-constexpr Access Bytes() {
-  return {[](ServerOptions& options, std::string_view text) {
-            BRAID_ASSIGN_OR_RETURN(options.*kField,
-                                   ToNumber<uint64_t>(text, 0, std::numeric_limits<uint64_t>::max()));
-            return OkStatus();
-          },
-          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
-}
-
-template <auto kField>
-constexpr Access Text() {
-  return {[](ServerOptions& options, std::string_view text) {
-            options.*kField = std::string(text);
-            return OkStatus();
-          },
-          [](const ServerOptions& options) { return options.*kField; }};
-}
-
-// One more element for each time that the option is given.
-template <auto kField>
-constexpr Access List() {
-  return {[](ServerOptions& options, std::string_view text) {
-            (options.*kField).emplace_back(text);
-            return OkStatus();
-          },
-          [](const ServerOptions& options) { return fmt::format("{}", fmt::join(options.*kField, ",")); }};
-}
-
-template <class T>
-using Choices =
-    std::array<std::pair<std::string_view, T>, 4>;  // as many as the longest has; the rest is unnamed
+using namespace option_lines;
 
 constexpr Choices<ControlMode> kControlModes = {
     {{"none", ControlMode::kNone}, {"poll", ControlMode::kPoll}, {"explicit", ControlMode::kExplicit}}};
@@ -127,28 +33,6 @@ constexpr Choices<GrpcCompression> kGrpcCompressions = {{{"none", GrpcCompressio
 
 constexpr Choices<RateLimitMode> kRateLimitModes = {
     {{"off", RateLimitMode::kOff}, {"execution_count", RateLimitMode::kExecutionCount}}};
-
-template <auto kField, const auto& kChoices>
-constexpr Access OneOf() {
-  return {[](ServerOptions& options, std::string_view text) {
-            std::string names;
-            for (const auto& [name, value] : kChoices) {
-              if (name.empty()) continue;
-              if (name == text) {
-                options.*kField = value;
-                return OkStatus();
-              }
-              names += (names.empty() ? "" : ", ") + std::string(name);
-            }
-            return InvalidArgumentError(fmt::format("'{}' is not one of {}", text, names));
-          },
-          [](const ServerOptions& options) {
-            for (const auto& [name, value] : kChoices) {
-              if (value == options.*kField && !name.empty()) return std::string(name);
-            }
-            return std::string();
-          }};
-}
 
 // ---- options with a form of their own
 // ------------------------------------------------------------------------------------
@@ -310,48 +194,6 @@ Status SetHost(ServerOptions& options, std::string_view text) {
 
 std::string ShowHost(const ServerOptions& options) {
   return options.origin("http-address") == OptionOrigin::kImplied ? options.http_address : "";
-}
-
-// ---- options without a field: their texts are still checked
-// ----------------------------------------------------------------
-
-Status CheckBool(ServerOptions&, std::string_view text) { return ToBool(text).status(); }
-Status CheckInt(ServerOptions&, std::string_view text) {
-  return ToNumber<int64_t>(text, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())
-      .status();
-}
-Status CheckNothing(ServerOptions&, std::string_view) { return OkStatus(); }
-
-// ---- lines of the table
-// ----------------------------------------------------------------------------------------------------
-
-using Group = OptionGroup;
-constexpr OptionSupport kWorks = OptionSupport::kWorks;
-using O = ServerOptions;
-
-constexpr OptionSpec Works(std::string_view name, std::string_view value, Group group, Access access,
-                           std::string_view help) {
-  return {name, value, group, kWorks, false, help, "", "", "", access.set, access.show};
-}
-constexpr OptionSpec WorksMany(std::string_view name, std::string_view value, Group group, Access access,
-                               std::string_view help) {
-  OptionSpec spec = Works(name, value, group, access, help);
-  spec.repeatable = true;
-  return spec;
-}
-
-using Check = Status (*)(ServerOptions&, std::string_view);
-
-constexpr OptionSpec Ignored(std::string_view name, std::string_view value, Group group, Check check,
-                             std::string_view fixed_default, std::string_view help, std::string_view reason) {
-  // Without a field, giving one of them twice does no harm.
-  return {name, value, group, OptionSupport::kIgnored, true, help, reason, "", fixed_default, check, nullptr};
-}
-constexpr OptionSpec Refused(std::string_view name, std::string_view value, Group group, Check check,
-                             std::string_view fixed_default, std::string_view inert, std::string_view help,
-                             std::string_view reason) {
-  return {name,          value, group,  OptionSupport::kRefused, true, help, reason, inert,
-          fixed_default, check, nullptr};
 }
 
 constexpr std::string_view kNoGpu = "Braid runs on the CPU";
@@ -583,12 +425,21 @@ std::string OptionSpec::DefaultText() const {
   return show ? show(ServerOptions{}) : std::string(fixed_default);
 }
 
-std::span<const OptionSpec> OptionTable() { return kTable; }
+std::span<const OptionSpec> OptionTable() {
+  static const std::vector<OptionSpec> table = [] {
+    std::vector<OptionSpec> all(std::begin(kTable), std::end(kTable));
+    const std::span<const OptionSpec> more = OvmsOptionTable();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
+  return table;
+}
 
 const OptionSpec* FindOption(std::string_view name) {
   if (name == "model-store") name = "model-repository";
-  auto found = std::ranges::find(kTable, name, &OptionSpec::name);
-  return found == std::end(kTable) ? nullptr : found;
+  const std::span<const OptionSpec> table = OptionTable();
+  const auto found = std::ranges::find(table, name, &OptionSpec::name);
+  return found == table.end() ? nullptr : &*found;
 }
 
 std::string_view OptionGroupTitle(OptionGroup group) {
@@ -613,6 +464,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Devices";
     case OptionGroup::kHosting:
       return "Other services' routes";
+    case OptionGroup::kOvms:
+      return "As OpenVINO Model Server has them";
   }
   return "";
 }

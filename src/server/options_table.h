@@ -21,7 +21,8 @@ enum class OptionGroup : unsigned char {
   kTrace,
   kCache,
   kDevices,
-  kHosting
+  kHosting,
+  kOvms
 };
 
 // How far Braid goes with an option.

@@ -98,6 +98,7 @@ std::string ProgramHelp() {
          "\n"
          "usage:\n"
          "  braid serve MODELS_DIR ...     serve the models of a folder over HTTP and gRPC\n"
+         "  braid serve --config_path F    serve the models and pipelines of a config.json\n"
          "  braid serve --help             list the options of serve\n"
          "  braid --version                print the version\n"
          "  braid --help                   print this\n"

@@ -4,24 +4,31 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
+#include "backends/openvino/openvino_backend.h"
 #include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
-#include "config/config_json.h"
+#include "pipeline/custom_node.h"
 #include "pipeline/ensemble.h"
 #include "protocols/kserve/grpc_server.h"
 #include "protocols/kserve/http_server.h"
 #include "protocols/kserve/kserve_context.h"
 #include "protocols/metrics/metrics_server.h"
+#include "protocols/metrics/ovms_collectors.h"
+#include "protocols/tfs/tfs_routes.h"
+#include "protocols/tfs/tfs_services.h"
+#include "repository/config_repository.h"
 #include "repository/model_repository.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/sequence_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
+#include "server/metrics_route.h"
 #include "server/options_python.h"
+#include "server/part_options.h"
+#include "server/server_control.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -51,92 +58,6 @@ std::string Endpoint(const std::string& address, int port) {
   return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
 }
 
-std::vector<std::string> Extensions() {
-  return {"classification",
-          "sequence",
-          "model_repository",
-          "schedule_policy",
-          "model_configuration",
-          "system_shared_memory",
-          "cuda_shared_memory",
-          "binary_tensor_data",
-          "parameters",
-          "statistics",
-          "logging",
-          "trace"};
-}
-
-RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
-  RepositoryOptions repository;
-  repository.temporary_directory = TemporaryDirectory(ProcessEnvironment());
-  repository.model_repositories = options.model_repositories;
-  repository.control_mode = options.model_control_mode;
-  repository.startup_models = options.startup_models;
-  repository.poll_seconds = static_cast<int>(options.repository_poll_secs);
-  repository.model_config_name = options.model_config_name;
-  repository.auto_complete = options.auto_complete_config;
-  repository.strict_readiness = options.strict_readiness;
-  repository.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
-  repository.load_thread_count = static_cast<int>(options.model_load_thread_count);
-  repository.load_retry_count = static_cast<int>(options.model_load_retry_count);
-  repository.backend_directory = options.backend_directory;
-  return repository;
-}
-
-GrpcServer::Options MakeGrpcOptions(const ServerOptions& options) {
-  GrpcServer::Options grpc;
-  grpc.address = options.grpc_address;
-  grpc.port = static_cast<int>(options.grpc_port);
-  grpc.reuse_port = options.reuse_grpc_port;
-  // Two that wait on the queues of one small machine wake each other up for every call.
-  grpc.infer_threads = options.grpc_infer_thread_count > 0
-                           ? static_cast<int>(options.grpc_infer_thread_count)
-                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency() / 2));
-  grpc.load_threads = static_cast<int>(options.model_load_thread_count);
-  grpc.use_ssl = options.grpc_use_ssl;
-  grpc.ssl_mutual = options.grpc_use_ssl_mutual;
-  grpc.server_cert_file = options.grpc_server_cert;
-  grpc.server_key_file = options.grpc_server_key;
-  grpc.root_cert_file = options.grpc_root_cert;
-  switch (options.grpc_infer_response_compression_level) {
-    case GrpcCompression::kNone:
-      grpc.infer_response_compression = GrpcServer::Compression::kNone;
-      break;
-    case GrpcCompression::kLow:
-      grpc.infer_response_compression = GrpcServer::Compression::kLow;
-      break;
-    case GrpcCompression::kMedium:
-      grpc.infer_response_compression = GrpcServer::Compression::kMedium;
-      break;
-    case GrpcCompression::kHigh:
-      grpc.infer_response_compression = GrpcServer::Compression::kHigh;
-      break;
-  }
-  grpc.keepalive_time_ms = static_cast<int>(options.grpc_keepalive_time_ms);
-  grpc.keepalive_timeout_ms = static_cast<int>(options.grpc_keepalive_timeout_ms);
-  grpc.keepalive_permit_without_calls = options.grpc_keepalive_permit_without_calls;
-  grpc.http2_max_pings_without_data = static_cast<int>(options.grpc_http2_max_pings_without_data);
-  grpc.http2_min_recv_ping_interval_without_data_ms =
-      static_cast<int>(options.grpc_http2_min_recv_ping_interval_without_data_ms);
-  grpc.http2_max_ping_strikes = static_cast<int>(options.grpc_http2_max_ping_strikes);
-  grpc.max_connection_age_ms = static_cast<int>(options.grpc_max_connection_age_ms);
-  grpc.max_connection_age_grace_ms = static_cast<int>(options.grpc_max_connection_age_grace_ms);
-  grpc.header_forward_pattern = options.grpc_header_forward_pattern;
-  return grpc;
-}
-
-HttpServer::Options MakeHttpOptions(const ServerOptions& options) {
-  HttpServer::Options http;
-  http.address = options.http_address;
-  http.port = static_cast<uint16_t>(options.http_port);
-  http.reuse_port = options.reuse_http_port;
-  http.threads = static_cast<int>(options.http_thread_count);
-  http.max_input_bytes = options.http_max_input_size;
-  http.header_forward_pattern = options.http_header_forward_pattern;
-  http.config_to_json = ConfigToJson;
-  return http;
-}
-
 }  // namespace
 
 // In the order in which the parts depend on one another; they go in the reverse order.
@@ -146,6 +67,47 @@ class Server::Parts {
       : options_(options), log_(log), heap_trimmer_(options.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
+    if (options_.response_cache_bytes > 0) {
+      cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
+    }
+    if (options_.rate_limit == RateLimitMode::kExecutionCount) {
+      limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
+    }
+    BRAID_ASSIGN_OR_RETURN(openvino_,
+                           OpenVinoBackend::Create({options_.cache_dir, options_.cpu_extension}, log_));
+    if (!options_.model_repositories.empty()) BRAID_RETURN_IF_ERROR(MakeModelRepository());
+    if (options_.serves_config()) BRAID_RETURN_IF_ERROR(MakeConfigRepository());
+    control_ = std::make_unique<ServerControl>(models_.get());
+    BRAID_RETURN_IF_ERROR(Listen());
+    if (models_) load_status = models_->Start();
+    if (config_) BRAID_RETURN_IF_ERROR(StartConfig());
+    control_->set_serving(true);
+    return OkStatus();
+  }
+
+  Status Stop() {
+    const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecond;
+    // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
+    // so that every answer still finds its client.
+    control_->set_serving(false);
+    if (grpc_) grpc_->Drain();
+    Status stopped = config_ ? config_->Shutdown(deadline) : OkStatus();
+    if (models_) {
+      if (Status models = models_->Shutdown(deadline); !models.ok()) stopped = std::move(models);
+    }
+    const int64_t protocol_deadline = std::max(deadline, SteadyNowNs()) + kProtocolGraceNs;
+    if (grpc_) grpc_->Shutdown(protocol_deadline);
+    if (http_) http_->Shutdown(protocol_deadline);
+    if (metrics_) metrics_->Shutdown(protocol_deadline);
+    return stopped;
+  }
+
+  const ServerAddresses& addresses() const { return addresses_; }
+  const Catalog& catalog() const { return catalog_; }
+
+ private:
+  // The models of model repositories, and the Python that they need.
+  Status MakeModelRepository() {
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_, ProcessEnvironment()));
     PythonBackend::Options backend;
     backend.python = python.path;
@@ -158,32 +120,11 @@ class Server::Parts {
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
-    if (options_.response_cache_bytes > 0) {
-      cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
-    }
-    if (options_.rate_limit == RateLimitMode::kExecutionCount) {
-      limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
-    }
-    repository_ = std::make_unique<ModelRepository>(
-        MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get()},
+    models_ = std::make_unique<ModelRepository>(
+        MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get(), openvino_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
-               const std::function<void(const std::string&)>& progress) -> Result<std::shared_ptr<Servable>> {
-          BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
-          if (info.config->has_sequence_batching()) {
-            SequenceModel::Options sequences;
-            sequences.limits_rate = limiter_ != nullptr;
-            BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model),
-                                                                       timers_, log_, progress, sequences));
-            servable->statistics().Configure(latency);
-            return std::shared_ptr<Servable>(std::move(servable));
-          }
-          ScheduledModel::Options scheduling;
-          scheduling.cache = cache_.get();
-          scheduling.limiter = limiter_.get();
-          BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model),
-                                                                      timers_, log_, progress, scheduling));
-          servable->statistics().Configure(latency);
-          return std::shared_ptr<Servable>(std::move(servable));
+               const std::function<void(const std::string&)>& progress) {
+          return CreateModel(std::move(info), std::move(model), progress);
         },
         [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
           return CreateEnsemble(std::move(info), why_missing);
@@ -191,12 +132,88 @@ class Server::Parts {
         log_);
     worker_services_.catalog = &catalog_;
     worker_services_.custom_metrics = &custom_metrics_;
-    model_asks_ = std::make_unique<ModelAsks>(catalog_, *repository_);
+    model_asks_ = std::make_unique<ModelAsks>(catalog_, *models_);
     model_asks_->AddTo(worker_services_);
+    return OkStatus();
+  }
+
+  Status MakeConfigRepository() {
+    BRAID_ASSIGN_OR_RETURN(ConfigRepositoryOptions config, MakeConfigOptions(options_));
+    ConfigMakers makers = MakersOfServables(*openvino_, catalog_, custom_node_threads_);
+    makers.make_servable = [this](ServableInfo info, std::unique_ptr<BackendModel> model) {
+      return CreateModel(std::move(info), std::move(model), [](const std::string&) {});
+    };
+    makers.make_pipeline = [this, make = std::move(makers.make_pipeline)](
+                               const OvmsPipelineConfig& config,
+                               const CustomNodeLibraries& libraries) -> Result<std::shared_ptr<Pipeline>> {
+      BRAID_ASSIGN_OR_RETURN(auto pipeline, make(config, libraries));
+      BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(pipeline->info()));
+      pipeline->statistics().Configure(latency);
+      return pipeline;
+    };
+    config_ = std::make_unique<ConfigRepository>(std::move(config), catalog_, std::move(makers), log_);
+    return OkStatus();
+  }
+
+  // The metrics that the command line asks for, else those of the config.json; nothing when they are off.
+  std::optional<OvmsMetricsConfig> OvmsMetricsWanted() const {
+    if (options_.metrics_enable) return OvmsMetricsConfig{true, options_.metrics_list};
+    std::optional<OvmsMetricsConfig> metrics = config_ ? config_->metrics() : std::nullopt;
+    return metrics && metrics->enable ? metrics : std::nullopt;
+  }
+
+  Result<LatencyOptions> LatencyOf(const ServableInfo& info) const {
+    BRAID_ASSIGN_OR_RETURN(LatencyOptions latency, LatencyOptionsFor(info, options_));
+    if (info.dialect == Dialect::kOvms && OvmsMetricsWanted()) {
+      latency.ovms_bounds_us = OvmsLatencyOptions().ovms_bounds_us;
+    }
+    return latency;
+  }
+
+  Status StartConfig() {
+    BRAID_RETURN_IF_ERROR(config_->Start());
+    const std::optional<OvmsMetricsConfig> metrics = OvmsMetricsWanted();
+    if (!metrics) return OkStatus();
+    if (!options_.allow_http) return InvalidArgumentError("Missing rest_port parameter in server CLI");
+    BRAID_ASSIGN_OR_RETURN(MetricsCollector collect, OvmsMetrics(catalog_, metrics->list));
+    metrics_route_.Enable(std::move(collect));
+    return OkStatus();
+  }
+
+  Result<std::shared_ptr<Servable>> CreateModel(ServableInfo info, std::unique_ptr<BackendModel> model,
+                                                const std::function<void(const std::string&)>& progress) {
+    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
+    if (info.config->has_sequence_batching()) {
+      SequenceModel::Options sequences;
+      sequences.limits_rate = limiter_ != nullptr;
+      BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model), timers_,
+                                                                 log_, progress, sequences));
+      servable->statistics().Configure(latency);
+      return std::shared_ptr<Servable>(std::move(servable));
+    }
+    ScheduledModel::Options scheduling;
+    scheduling.cache = cache_.get();
+    scheduling.limiter = limiter_.get();
+    BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model), timers_,
+                                                                log_, progress, scheduling));
+    servable->statistics().Configure(latency);
+    return std::shared_ptr<Servable>(std::move(servable));
+  }
+
+  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
+                                                   const Ensemble::WhyMissing& why_missing) {
+    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
+    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, why_missing));
+    servable->statistics().Configure(latency);
+    return servable;
+  }
+
+  // Opens the ports; what is asked before the loads have ended is answered as not ready.
+  Status Listen() {
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
-    context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *repository_, log_, options_.id,
-                                                             BRAID_VERSION, Extensions(), AccessPolicy(),
-                                                             AccessPolicy()});
+    context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *control_, log_, options_.id,
+                                                             BRAID_VERSION, ExtensionNames(options_),
+                                                             AccessPolicy(), AccessPolicy()});
     context_->client_memory->set_allowed(options_.allow_client_shm);
     context_->tracer = tracer_.get();
     for (const std::string& flag : options_.http_restricted_apis) {
@@ -206,69 +223,58 @@ class Server::Parts {
       BRAID_RETURN_IF_ERROR(context_->grpc_access.AddRestriction(flag, "protocol"));
     }
     if (options_.allow_http) {
-      BRAID_ASSIGN_OR_RETURN(http_, HttpServer::Start(*context_, MakeHttpOptions(options_)));
+      tfs_routes_ = std::make_unique<TfsRoutes>(*context_, config_.get());
+      HttpServer::Options http = MakeHttpOptions(options_);
+      http.extensions = {&metrics_route_, tfs_routes_.get()};
+      BRAID_ASSIGN_OR_RETURN(http_, HttpServer::Start(*context_, std::move(http)));
       addresses_.http = Endpoint(options_.http_address, http_->bound_port());
     }
     if (options_.allow_grpc) {
-      BRAID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(*context_, MakeGrpcOptions(options_)));
+      GrpcServer::Options grpc = MakeGrpcOptions(options_);
+      grpc.extensions = {&tfs_services_};
+      BRAID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(*context_, grpc));
       addresses_.grpc = Endpoint(options_.grpc_address, grpc_->bound_port());
     }
-    if (options_.allow_metrics) {
-      MetricsServer::Options metrics;
-      metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
-      metrics.port = static_cast<uint16_t>(options_.metrics_port);
-      metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
-      metrics.collectors.push_back(UserMetrics(custom_metrics_));
-      if (options_.allow_cpu_metrics) {
-        metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
-      }
-      const std::string address = metrics.address;
-      BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
-      addresses_.metrics = Endpoint(address, metrics_->bound_port());
+    return options_.allow_metrics ? ListenForMetrics() : OkStatus();
+  }
+
+  Status ListenForMetrics() {
+    MetricsServer::Options metrics;
+    metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
+    metrics.port = static_cast<uint16_t>(options_.metrics_port);
+    metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
+    metrics.collectors.push_back(UserMetrics(custom_metrics_));
+    if (options_.allow_cpu_metrics) {
+      metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
     }
-    load_status = repository_->Start();
+    const std::string address = metrics.address;
+    BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
+    addresses_.metrics = Endpoint(address, metrics_->bound_port());
     return OkStatus();
-  }
-
-  Status Stop() {
-    const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecond;
-    // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
-    // so that every answer still finds its client.
-    if (grpc_) grpc_->Drain();
-    Status stopped = repository_->Shutdown(deadline);
-    const int64_t protocol_deadline = std::max(deadline, SteadyNowNs()) + kProtocolGraceNs;
-    if (grpc_) grpc_->Shutdown(protocol_deadline);
-    if (http_) http_->Shutdown(protocol_deadline);
-    if (metrics_) metrics_->Shutdown(protocol_deadline);
-    return stopped;
-  }
-
-  const ServerAddresses& addresses() const { return addresses_; }
-  const Catalog& catalog() const { return catalog_; }
-
- private:
-  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
-                                                   const Ensemble::WhyMissing& why_missing) {
-    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
-    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, why_missing));
-    servable->statistics().Configure(latency);
-    return servable;
   }
 
   const ServerOptions options_;
   Logger& log_;
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
-  Catalog catalog_;
+  // For what is not found, the server's own start decides how it is told.
+  Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton};
   TimerService timers_;
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
-  std::unique_ptr<PythonBackend> python_;
-  std::unique_ptr<ModelRepository> repository_;
-  std::unique_ptr<ModelAsks> model_asks_;
+  CustomNodeThreads custom_node_threads_;
+  std::unique_ptr<OpenVinoBackend> openvino_;
+  std::unique_ptr<PythonBackend> python_;     // null without model repositories
+  std::unique_ptr<ModelRepository> models_;   // likewise
+  std::unique_ptr<ModelAsks> model_asks_;     // likewise
+  std::unique_ptr<ConfigRepository> config_;  // null without a config.json or a model in its place
+  std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
   std::unique_ptr<KserveContext> context_;
+  MetricsRoute metrics_route_;
+  TfsServices tfs_services_;
+  std::unique_ptr<TfsRoutes> tfs_routes_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<MetricsServer> metrics_;

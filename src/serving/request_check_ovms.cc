@@ -88,6 +88,7 @@ Status CheckShape(const TensorSpec& spec, const Tensor& input) {
   return OkStatus();
 }
 
+// BYTES pass where `images` are taken.
 Status CheckSpec(const TensorSpec& spec, const Tensor& input, bool images, ApiProtocol protocol) {
   if (std::any_of(input.shape.begin(), input.shape.end(), [](int64_t size) { return size < 0; })) {
     return OvmsError(
@@ -96,7 +97,7 @@ Status CheckSpec(const TensorSpec& spec, const Tensor& input, bool images, ApiPr
   }
   // An input of a pipeline that no node takes: anything is right.
   if (spec.type == DataType::kInvalid) return OkStatus();
-  if (images && input.type == DataType::kBytes && TakesEncodedImages(spec)) return OkStatus();
+  if (images && input.type == DataType::kBytes) return OkStatus();
   if (input.type != spec.type) return OvmsPrecisionError(spec, PrecisionName(input.type, protocol), protocol);
   return CheckShape(spec, input);
 }
@@ -160,7 +161,8 @@ Status CheckInputs(const ServableInfo& info, const InferenceRequest& request, bo
       return OvmsError(OvmsCode::kInvalidMissingInput, "Required input: " + spec.name);
     }
     ++found;
-    BRAID_RETURN_IF_ERROR(CheckSpec(spec, *input, !with_bytes, request.protocol()));
+    const bool images = !with_bytes && TakesEncodedImages(spec, info.kind);
+    BRAID_RETURN_IF_ERROR(CheckSpec(spec, *input, images, request.protocol()));
     if (with_bytes) BRAID_RETURN_IF_ERROR(CheckBytes(*input));
   }
   return found == request.inputs.size() ? OkStatus() : UnexpectedInput(info, request);
@@ -206,9 +208,10 @@ std::string_view TensorFlowPrecisionName(DataType type) {
 
 }  // namespace
 
-bool TakesEncodedImages(const TensorSpec& spec) {
+bool TakesEncodedImages(const TensorSpec& spec, ServableKind kind) {
+  const size_t rank = spec.shape.size();
   return spec.type != DataType::kBytes && spec.type != DataType::kInvalid &&
-         (spec.shape.size() == 4 || spec.shape.size() == 5);
+         (rank == 4 || (rank == 5 && kind == ServableKind::kPipeline));
 }
 
 std::string_view PrecisionName(DataType type, ApiProtocol protocol) {

@@ -21,8 +21,8 @@ Status CheckOvmsInputCount(const ServableInfo& info, size_t count);
 // an input that can be an encoded image pass.
 Status CheckOvmsTensors(const ServableInfo& info, const InferenceRequest& request);
 
-// Whether BYTES are encoded images to this input.
-bool TakesEncodedImages(const TensorSpec& spec);
+// Whether BYTES are encoded images to this input of such a servable.
+bool TakesEncodedImages(const TensorSpec& spec, ServableKind kind);
 
 // The precision as the protocol spells it: "INT32" to clients of KServe, "I32" to those of TensorFlow
 // Serving.

@@ -8,6 +8,17 @@
 namespace braid {
 namespace {
 
+// False when there cannot be so much memory.
+bool SetShape(const ov::PartialShape& shape, CompiledTensor& tensor) {
+  tensor.is_static = shape.is_static();
+  // Of an output of no known rank the first guess is as good as any.
+  tensor.shape = shape.rank().is_static() ? shape.get_min_shape() : ov::Shape{0};
+  if (!tensor.is_static || tensor.type == DataType::kBytes) return true;
+  const auto bytes = ByteSize(tensor.type, Shape(tensor.shape.begin(), tensor.shape.end()));
+  tensor.bytes = bytes.value_or(0);
+  return bytes.has_value();
+}
+
 template <class Port>
 Result<CompiledTensor> MakeTensor(const std::string& model_name, const std::string& name, const Port& port) {
   CompiledTensor tensor;
@@ -20,16 +31,8 @@ Result<CompiledTensor> MakeTensor(const std::string& model_name, const std::stri
         ", which no protocol has; convert it within the model, or by the setting 'precision'");
   }
   tensor.type = *type;
-  const ov::PartialShape& shape = port.get_partial_shape();
-  tensor.is_static = shape.is_static();
-  if (shape.rank().is_static()) tensor.shape = shape.get_min_shape();
-  // Of an output of no known rank the first guess is as good as any.
-  if (shape.rank().is_dynamic()) tensor.shape = {0};
-  if (tensor.is_static && tensor.type != DataType::kBytes) {
-    const auto bytes = ByteSize(tensor.type, Shape(tensor.shape.begin(), tensor.shape.end()));
-    if (!bytes)
-      return InvalidArgumentError("tensor '" + name + "' of model '" + model_name + "' is too large");
-    tensor.bytes = *bytes;
+  if (!SetShape(port.get_partial_shape(), tensor)) {
+    return InvalidArgumentError("tensor '" + name + "' of model '" + model_name + "' is too large");
   }
   return tensor;
 }
@@ -50,6 +53,13 @@ Result<CompiledFacts> MakeFacts(std::string model_name, const ov::Model& model, 
     facts.outputs.push_back(std::move(tensor));
   }
   return facts;
+}
+
+void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts) {
+  for (size_t i = 0; i < facts.outputs.size(); ++i) {
+    const ov::PartialShape& shape = compiled.output(i).get_partial_shape();
+    if (!facts.outputs[i].is_static && shape.is_static()) SetShape(shape, facts.outputs[i]);
+  }
 }
 
 Status InferenceError(const CompiledFacts& facts, const std::string& text) {

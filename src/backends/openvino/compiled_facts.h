@@ -31,8 +31,6 @@ struct CompiledFacts {
   Dialect dialect = Dialect::kTriton;
   // A shape or batch size of the configuration is "auto": any shape is tried.
   bool automatic = false;
-  // Whether the first dimension of every tensor is that of the batch, so that requests can run together.
-  bool batching = false;
   // In the order of the compiled model's ports.
   std::vector<CompiledTensor> inputs;
   std::vector<CompiledTensor> outputs;
@@ -41,6 +39,10 @@ struct CompiledFacts {
 // From a model that is ready to be compiled, and the names that clients know. Errors: UNSUPPORTED for a
 // tensor of a type that no client can send or receive.
 Result<CompiledFacts> MakeFacts(std::string model_name, const ov::Model& model, const ModelNames& names);
+
+// Compiling a model may find out shapes that were not known before, and the device then insists on them.
+// Throws what OpenVINO throws.
+void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts);
 
 // What a client hears of an inference that OpenVINO refused or broke off.
 Status InferenceError(const CompiledFacts& facts, const std::string& text);

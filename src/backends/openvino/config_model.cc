@@ -112,7 +112,9 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
       AddSpecs(facts, facts.outputs, model->outputs(), applied.output_layouts, info.outputs));
 
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, OptionsOf(config)));
+  TakeShapes(compiled.model, facts);
   info.instance_count = static_cast<int>(compiled.infer_requests);
+  info.stream_count = compiled.streams;
   info.config = MakeModelConfig(info);
   std::vector<OpenVinoModel::InstanceName> instances;
   for (const InstanceSpec& instance : ListInstances(*info.config))

@@ -7,7 +7,6 @@ namespace braid {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class ConfigModel : public OpenVinoHarness {};
 
@@ -56,6 +55,29 @@ TEST_F(ConfigModel, DynamicShapesGiveEachClientItsOwnMemory) {
     EXPECT_THAT(Dims(response.outputs[0].shape), ElementsAre(2, i));
     EXPECT_EQ(ValuesOf<float>(response.outputs[0]),
               std::vector<float>(static_cast<size_t>(i) * 2, static_cast<float>(2 * i + 1)));
+  }
+  Stop(model);
+}
+
+// The device itself would read past the end of such an input.
+TEST_F(ConfigModel, AProductWithAMatrixLooksAtTheNumberOfColumns) {
+  auto b = models::Input("b", ov::element::f32, ov::PartialShape{-1, -1, -1});
+  auto weights = ov::opset13::Constant::create(ov::element::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  auto product = std::make_shared<ov::opset13::MatMul>(b, weights, false, true);
+  Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("a", product->output(0))},
+                                   ov::ParameterVector{b}));
+  auto model = Start(Config());
+  ASSERT_NE(model, nullptr);
+  for (int i = 0; i < 3; ++i) {
+    const auto good = Infer(model, {Floats("b", {1, 2, 3}, {1, 0, 0, 0, 1, 1})});
+    ASSERT_TRUE(good.status.ok()) << good.status;
+    EXPECT_THAT(Dims(good.outputs.at(0).shape), ElementsAre(1, 2, 2));
+    EXPECT_THAT(ValuesOf<float>(good.outputs[0]), ElementsAre(1, 4, 5, 11));
+    for (int64_t columns : {1, 2, 4, 6}) {
+      const auto bad =
+          Infer(model, {Floats("b", {1, 1, columns}, std::vector<float>(static_cast<size_t>(columns)))});
+      EXPECT_EQ(bad.status.code(), StatusCode::kInternal) << columns;
+    }
   }
   Stop(model);
 }

@@ -1,14 +1,31 @@
 #include "backends/openvino/openvino_backend.h"
 
 #include <openvino/openvino.hpp>
+#include <optional>
 #include <utility>
 
 #include "backends/openvino/config_model.h"
 #include "backends/openvino/model_files.h"
+#include "backends/openvino/openvino_errors.h"
 #include "backends/openvino/openvino_model.h"
 #include "backends/openvino/runtime.h"
+#include "backends/openvino/triton_files.h"
+#include "backends/openvino/triton_model.h"
 
 namespace braid {
+namespace {
+
+// What OpenVINO throws where nobody expects it to.
+Status Unexpected(const std::string& text) { return InternalError("OpenVINO: " + text); }
+
+template <class T, class Function>
+Result<T> GuardedResult(const Function& function) {
+  std::optional<Result<T>> result;
+  BRAID_RETURN_IF_ERROR(Guarded([&] { result.emplace(function()); }, Unexpected));
+  return *std::move(result);
+}
+
+}  // namespace
 
 class OpenVinoBackend::Impl {
  public:
@@ -31,17 +48,32 @@ OpenVinoBackend::~OpenVinoBackend() = default;
 
 Result<OpenVinoBackend::LoadedModel> OpenVinoBackend::Load(const OvmsModelConfig& config, int64_t version,
                                                            const std::string& version_path) {
-  LoadedModel loaded;
-  BRAID_ASSIGN_OR_RETURN(
-      loaded.model, LoadConfigModel(config, version, version_path, impl_->runtime, impl_->log, loaded.info));
-  return loaded;
+  return GuardedResult<LoadedModel>([&]() -> Result<LoadedModel> {
+    LoadedModel loaded;
+    BRAID_ASSIGN_OR_RETURN(loaded.model, LoadConfigModel(config, version, version_path, impl_->runtime,
+                                                         impl_->log, loaded.info));
+    return loaded;
+  });
 }
 
-Status OpenVinoBackend::AutoComplete(const ModelLocation&, inference::ModelConfig&) { return OkStatus(); }
+bool OpenVinoBackend::StandsInFor(std::string_view backend) const { return IsOtherRuntime(backend); }
 
-Result<std::unique_ptr<BackendModel>> OpenVinoBackend::Create(const ModelLocation&,
-                                                              std::shared_ptr<const inference::ModelConfig>) {
-  return UnsupportedError("models of a Triton repository are not run by OpenVINO");
+std::string OpenVinoBackend::DefaultFile(const inference::ModelConfig& config,
+                                         const std::string& version_path) const {
+  return DefaultTritonFile(config, version_path);
+}
+
+Status OpenVinoBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
+  Status status;
+  BRAID_RETURN_IF_ERROR(
+      Guarded([&] { status = AutoCompleteTritonModel(location, impl_->runtime, config); }, Unexpected));
+  return status;
+}
+
+Result<std::unique_ptr<BackendModel>> OpenVinoBackend::Create(
+    const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
+  return GuardedResult<std::unique_ptr<BackendModel>>(
+      [&] { return CreateTritonModel(location, *config, impl_->runtime, impl_->log); });
 }
 
 }  // namespace braid

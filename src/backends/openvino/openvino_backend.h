@@ -33,6 +33,10 @@ class OpenVinoBackend final : public Backend {
   ~OpenVinoBackend() override;
 
   std::string_view name() const override { return "openvino"; }
+  // Backends of runtimes whose models OpenVINO reads, and those whose models are refused with what to do.
+  bool StandsInFor(std::string_view backend) const override;
+  std::string DefaultFile(const inference::ModelConfig& config,
+                          const std::string& version_path) const override;
   Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override;
   Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
                                                std::shared_ptr<const inference::ModelConfig> config) override;

@@ -86,6 +86,12 @@ bool OpenVinoInstance::Begin(std::unique_ptr<Execution> execution, bool here, St
   times_ = {};
   times_.compute_start_ns = running_->compute_start_ns;
   input_bytes_ = InputBinding::InputBytes(*running_);
+  const bool unwanted = std::all_of(running_->requests.begin(), running_->requests.end(),
+                                    [](const auto& request) { return request->cancelled(); });
+  if (unwanted) {
+    status = CancelledError("Request cancelled before model '" + facts_.model_name + "' ran it");
+    return true;
+  }
   bool begun = false;
   const auto failed = [this](const std::string& text) { return InferenceError(facts_, text); };
   Status bound;

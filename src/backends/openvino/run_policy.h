@@ -37,11 +37,7 @@ inline RunTimes UpdateRunTimes(RunTimes times, int64_t ns, size_t input_bytes) {
     times.typical_ns += (counted - times.typical_ns) / 8;
     if (times.typical_ns < 1) times.typical_ns = 1;
   }
-  if (ns <= kLongestRunOnCaller) {
-    if (input_bytes > times.most_bytes) times.most_bytes = input_bytes;
-  } else if (ns > 4 * kLongestRunOnCaller && input_bytes <= times.most_bytes) {
-    times.most_bytes = input_bytes / 2;
-  }
+  if (ns <= kLongestRunOnCaller && input_bytes > times.most_bytes) times.most_bytes = input_bytes;
   return times;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/openvino/matrix_guard.h"
 #include "backends/openvino/openvino_errors.h"
 #include "serving/ovms_status.h"
 
@@ -73,7 +74,21 @@ Status OpenVinoRuntime::CheckDevice(ov::Core& core, const std::string& device) {
       "target_device '" + device + "' is not there; the devices of this machine are: " + Join(devices));
 }
 
-Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<const ov::Model>& model,
+Result<std::vector<std::string>> OpenVinoRuntime::Properties(const std::string& device) {
+  BRAID_ASSIGN_OR_RETURN(ov::Core * core, Core());
+  std::vector<std::string> names;
+  BRAID_RETURN_IF_ERROR(Guarded(
+      [&] {
+        for (const ov::PropertyName& property : core->get_property(device, ov::supported_properties)) {
+          if (property.is_mutable()) names.push_back(property);
+        }
+      },
+      [](const std::string& text) { return InternalError(text); }));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& model,
                                           const CompileOptions& options) {
   if (options.infer_requests > kMostInferRequests) {
     return InvalidArgumentError("nireq: " + std::to_string(options.infer_requests) +
@@ -87,11 +102,16 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<const ov::Model>
   Compiled compiled;
   BRAID_RETURN_IF_ERROR(Guarded(
       [&] {
+        GuardMatrixProducts(*model);
         compiled.model = core->compile_model(model, options.device, properties);
         compiled.infer_requests = options.infer_requests != 0
                                       ? options.infer_requests
                                       : compiled.model.get_property(ov::optimal_number_of_infer_requests);
         compiled.infer_requests = std::clamp<uint32_t>(compiled.infer_requests, 1, kMostInferRequests);
+        const auto supported = compiled.model.get_property(ov::supported_properties);
+        if (std::find(supported.begin(), supported.end(), ov::num_streams.name()) != supported.end()) {
+          compiled.streams = compiled.model.get_property(ov::num_streams).num;
+        }
       },
       [&](const std::string& text) {
         return OvmsError(OvmsCode::kCannotCompileModel, "target_device '" + options.device + "': " + text);

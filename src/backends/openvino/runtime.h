@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <openvino/openvino.hpp>
 
@@ -24,6 +25,7 @@ struct CompileOptions {
 struct Compiled {
   ov::CompiledModel model;
   uint32_t infer_requests = 1;
+  int streams = 0;  // 0: the device does not tell
 };
 
 class OpenVinoRuntime {
@@ -37,9 +39,11 @@ class OpenVinoRuntime {
 
   // Any thread; blocks. Errors: OvmsCode::kFileInvalid.
   Result<std::shared_ptr<ov::Model>> Read(const ModelFile& file);
-  // Any thread; blocks. Errors: OvmsCode::kCannotCompileModel, which names the devices that there are when
-  // the wanted one is not among them.
-  Result<Compiled> Compile(const std::shared_ptr<const ov::Model>& model, const CompileOptions& options);
+  // Any thread; blocks; changes `model` (GuardMatrixProducts()). Errors: OvmsCode::kCannotCompileModel, which
+  // names the devices that there are when the wanted one is not among them.
+  Result<Compiled> Compile(const std::shared_ptr<ov::Model>& model, const CompileOptions& options);
+  // The names of what can be set for a device.
+  Result<std::vector<std::string>> Properties(const std::string& device);
 
  private:
   Result<ov::Core*> Core();

@@ -73,26 +73,21 @@ Status FirstFault(const ServableInfo& info, const ParsedRequest& parsed, Status 
 }
 
 Status CheckDatatypes(const ServableInfo& info, const ParsedRequest& parsed) {
-  const bool known = std::all_of(parsed.inputs.begin(), parsed.inputs.end(), [](const ParsedInput& input) {
-    return DataTypeFromWireName(input.datatype).has_value();
+  const auto unknown = std::find_if(parsed.inputs.begin(), parsed.inputs.end(), [](const ParsedInput& input) {
+    return !DataTypeFromWireName(input.datatype).has_value();
   });
-  if (known) return OkStatus();
+  if (unknown == parsed.inputs.end()) return OkStatus();
   for (const TensorSpec& spec : info.inputs) {
-    const ParsedInput* input = FindInput(parsed, spec.name);
-    if (input == nullptr && !spec.optional) {
+    if (!spec.optional && FindInput(parsed, spec.name) == nullptr) {
       return OvmsError(OvmsCode::kInvalidMissingInput, "Required input: " + spec.name);
     }
-    if (input != nullptr && !DataTypeFromWireName(input->datatype)) {
-      return OvmsPrecisionError(spec, input->datatype, ApiProtocol::kKServe);
-    }
   }
-  return OkStatus();
+  const TensorSpec* spec = info.FindInput(unknown->name);
+  if (spec != nullptr) return OvmsPrecisionError(*spec, unknown->datatype, ApiProtocol::kKServe);
+  return OvmsError(OvmsCode::kInvalidUnexpectedInput, unknown->name + " is unexpected");
 }
 
-}  // namespace
-
-Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed) {
-  BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size()));
+Status CheckContents(const ServableInfo& info, const ParsedRequest& parsed) {
   BRAID_RETURN_IF_ERROR(CheckStructure(parsed));
   BRAID_RETURN_IF_ERROR(CheckDatatypes(info, parsed));
   if (!parsed.raw.empty()) return OkStatus();
@@ -103,6 +98,15 @@ Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed) 
     if (!status.ok()) return FirstFault(info, parsed, std::move(status));
   }
   return OkStatus();
+}
+
+}  // namespace
+
+Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed) {
+  Status fault = CheckContents(info, parsed);
+  // Whether the number of inputs is right is for the servable to say, but first among all faults.
+  if (!fault.ok()) BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size()));
+  return fault;
 }
 
 }  // namespace braid

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -41,6 +42,8 @@ class GrpcServer {
     // Bytes of one message; -1 is gRPC's own limit of 2 GiB - 1.
     int max_receive_bytes = -1;
     int max_send_bytes = -1;
+    // Further arguments of the channels, as gRPC names them; a value that is a whole number is given as one.
+    std::vector<std::pair<std::string, std::string>> channel_arguments;
 
     bool use_ssl = false;
     bool ssl_mutual = false;  // clients must show a certificate that root_cert_file signed

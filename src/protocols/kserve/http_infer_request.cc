@@ -380,7 +380,7 @@ class RequestReader {
       } else if (plan.source == PlannedInput::Source::kJson) {
         const Status filled = FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,
                                            tensor.data.mutable_data());
-        if (ovms_ && filled == JsonCountError(JsonForm::kNested)) return CheckValues(i);
+        if (ovms_ && filled == JsonCountError(JsonForm::kNested)) BRAID_RETURN_IF_ERROR(CheckValues(i));
         BRAID_RETURN_IF_ERROR(filled);
       }
     }

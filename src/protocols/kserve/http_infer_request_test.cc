@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "serving/request_check.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -302,6 +303,7 @@ TEST_F(Reading, SurvivesRandomMutations) {
       "null", "true", "\\", "0", "[[", "\\u0000", "\xff", "99", "INT64", "\"data\":[1]"};
   std::mt19937 random(1);
   for (int i = 0; i < 60'000; ++i) {
+    info_.dialect = i % 2 == 0 ? Dialect::kTriton : Dialect::kOvms;
     std::string json = seeds[random() % 2];
     for (unsigned edits = 1 + random() % 4; edits > 0 && !json.empty(); --edits) {
       const size_t at = random() % json.size();
@@ -328,6 +330,7 @@ TEST_F(Reading, SurvivesRandomMutations) {
       sum += span.size();
     }
     ASSERT_EQ(sum, binary) << json;
+    static_cast<void>(CheckRequest(info_, *read->request));
   }
 }
 

@@ -146,6 +146,11 @@ TEST_F(OvmsServers, SaysWhatIsWrongWithTensors) {
             "3: Invalid input precision - Expected: FP32; Actual: INT32; input name: b");
   EXPECT_EQ(Fault(Request({1, 10}, 40, "STRANGE")),
             "3: Invalid input precision - Expected: FP32; Actual: STRANGE; input name: b");
+  request = Request({1, 10}, 40, "STRANGE");
+  request.mutable_inputs(0)->set_name("c");
+  EXPECT_EQ(Fault(request), "3: Missing input with specific name - Required input: b");
+  AddInput(request, "d", {1}, "STRANGER");
+  EXPECT_EQ(Fault(request), "3: Invalid number of inputs - Expected: 1; Actual: 2");
   EXPECT_EQ(Fault(Request({1, 2, 5})),
             "3: Invalid number of shape dimensions - Expected: (1,10); Actual: (1,2,5); input name: b");
   EXPECT_EQ(Fault(Request({2, 10}, 80)),
@@ -157,7 +162,7 @@ TEST_F(OvmsServers, SaysWhatIsWrongWithTensors) {
   request = Request();
   request.add_outputs()->set_name("x");
   EXPECT_EQ(Fault(request), "3: requested output 'x' is not an output of 'dummy'");
-  EXPECT_EQ(Bad(ApiInterface::kGrpc, ApiMethod::kModelInfer), 10u);
+  EXPECT_EQ(Bad(ApiInterface::kGrpc, ApiMethod::kModelInfer), 12u);
 }
 
 TEST_F(OvmsServers, SaysWhatIsWrongWithContents) {

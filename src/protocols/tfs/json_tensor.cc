@@ -278,8 +278,8 @@ bool IsBase64Object(element value) {
   return (*object.begin()).key == "b64";
 }
 
-Status ReadJsonTensor(const JsonTensorSource& source, DataType type, size_t json_bytes, OvmsCode fault,
-                      BufferAllocator& allocator, Tensor& tensor) {
+Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, size_t json_bytes,
+                      OvmsCode fault, BufferAllocator& allocator, Tensor& tensor) {
   const auto failed = [&](std::string_view text) {
     return OvmsError(fault, std::string(text) + "; input name: " + tensor.name);
   };
@@ -296,13 +296,11 @@ Status ReadJsonTensor(const JsonTensorSource& source, DataType type, size_t json
     shape.push_back(static_cast<int64_t>(size));
     leaf = size > 0 ? std::optional<element>(*array.begin()) : std::nullopt;
   }
-  tensor.type = type;
-  if (leaf) {
-    const bool text = leaf->type() == element_type::STRING || IsBase64Object(*leaf);
-    if (text) tensor.type = DataType::kBytes;
-    if (type == DataType::kInvalid) tensor.type = TypeOf(*leaf);
-  } else if (type == DataType::kInvalid) {
-    tensor.type = DataType::kFp32;
+  tensor.type = wanted.type;
+  if (wanted.type == DataType::kInvalid) {
+    tensor.type = leaf ? TypeOf(*leaf) : DataType::kFp32;
+  } else if (wanted.images && leaf && (leaf->type() == element_type::STRING || IsBase64Object(*leaf))) {
+    tensor.type = DataType::kBytes;
   }
   // Each value takes a character at least, so no memory is taken for what cannot be there.
   const std::optional<int64_t> count = ElementCount(shape);

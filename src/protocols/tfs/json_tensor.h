@@ -25,12 +25,19 @@ struct JsonTensorSource {
 // Whether it is an object of the one key "b64".
 bool IsBase64Object(simdjson::dom::element value);
 
-// Fills type, shape and data of `tensor`, whose name is set. Numbers become what `type` is; kInvalid stands
-// for what the first value suggests. Strings for a type of numbers, which may be encoded images, make the
-// tensor one of BYTES. The data is written once, to memory of `allocator`; `json_bytes`, the size of the
-// document, bounds it. Errors: `fault` with what is wrong, for ragged arrays, values of another kind or out
-// of the type's range, and base64 that is none; those of the allocator.
-Status ReadJsonTensor(const JsonTensorSource& source, DataType type, size_t json_bytes, OvmsCode fault,
-                      BufferAllocator& allocator, Tensor& tensor);
+// What the values of a tensor are to become.
+struct JsonTensorType {
+  // kInvalid stands for what the first value suggests.
+  DataType type = DataType::kInvalid;
+  // Strings, which are encoded images, in place of numbers make the tensor one of BYTES.
+  bool images = false;
+};
+
+// Fills type, shape and data of `tensor`, whose name is set. Numbers are cast to `wanted`. The data is
+// written once, to memory of `allocator`; `json_bytes`, the size of the document, bounds it. Errors: `fault`
+// with what is wrong, for ragged arrays, values of another kind or out of the type's range, and base64 that
+// is none; those of the allocator.
+Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, size_t json_bytes,
+                      OvmsCode fault, BufferAllocator& allocator, Tensor& tensor);
 
 }  // namespace braid

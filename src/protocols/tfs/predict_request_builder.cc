@@ -87,7 +87,8 @@ class Builder {
     source.kind = InputSource::Kind::kValues;
     source.size = RawValuesSize(input, tensor.type);
     const uint64_t given = input.values[ValueField(tensor.type)];
-    if (strings && spec != nullptr && spec->type != DataType::kBytes && TakesEncodedImages(*spec)) {
+    const bool images = strings && spec != nullptr && TakesEncodedImages(*spec);
+    if (images) {
       if (given == 0 || input.has_empty_string) {
         return OvmsError(OvmsCode::kStringValEmpty, "input name: " + tensor.name);
       }
@@ -97,7 +98,7 @@ class Builder {
     const std::optional<int64_t> wanted = ElementCount(tensor.shape);
     // What else is wrong with the shape, and elements that are not there at all, is CheckRequest()'s to say.
     if (!wanted || given == static_cast<uint64_t>(*wanted) || given == 0) return source;
-    if (given != 1) return OvmsValueCountError(*wanted, given, tensor.name);
+    if (given != 1 || images) return OvmsValueCountError(*wanted, given, tensor.name);
     source.times = static_cast<uint64_t>(*wanted);
     if (source.times > (kMaxFilledBytes - filled_) / std::max<size_t>(source.size, 1)) {
       return OvmsError(OvmsCode::kInvalidValueCount, "One value fills at most " +

@@ -54,7 +54,7 @@ class BodyReader {
     if (value.get_array().get(rows)) return OvmsError(OvmsCode::kRestInstancesNotAnArray);
     if (rows.begin() == rows.end()) return OvmsError(OvmsCode::kRestNoInstancesFound);
     if (IsNamed(*rows.begin())) return ReadNamedRows(rows);
-    BRAID_ASSIGN_OR_RETURN(NamedSource * only, TheOnlyInput());
+    BRAID_ASSIGN_OR_RETURN(auto* const only, TheOnlyInput());
     only->source.rows = true;
     for (element row : rows) {
       if (IsNamed(row)) return OvmsError(OvmsCode::kRestInstancesNotNamedOrNonamed);
@@ -96,7 +96,7 @@ class BodyReader {
       return sources_.empty() ? OvmsError(OvmsCode::kRestNoInputsFound) : OkStatus();
     }
     if (value.is_null()) return OvmsError(OvmsCode::kRestInputsNotAnObject);
-    BRAID_ASSIGN_OR_RETURN(NamedSource * only, TheOnlyInput());
+    BRAID_ASSIGN_OR_RETURN(auto* const only, TheOnlyInput());
     only->source.values.push_back(value);
     return OkStatus();
   }
@@ -138,20 +138,20 @@ class BodyReader {
       Tensor& tensor = request_.inputs.emplace_back();
       tensor.name = std::move(source.name);
       const TensorSpec* spec = info_.FindInput(tensor.name);
-      DataType type = spec != nullptr ? spec->type : DataType::kInvalid;
-      if (spec == nullptr) {
-        if (tensor.name == kSequenceId) {
-          type = DataType::kUint64;
-        } else if (tensor.name == kSequenceControl) {
-          type = DataType::kUint32;
-        } else {
-          continue;
-        }
+      JsonTensorType wanted;
+      if (spec != nullptr) {
+        wanted = {spec->type, TakesEncodedImages(*spec)};
+      } else if (tensor.name == kSequenceId) {
+        wanted.type = DataType::kUint64;
+      } else if (tensor.name == kSequenceControl) {
+        wanted.type = DataType::kUint32;
+      } else {
+        continue;
       }
       BRAID_RETURN_IF_ERROR(
-          ReadJsonTensor(source.source, type, json_bytes_, fault, servable_.input_allocator(), tensor));
+          ReadJsonTensor(source.source, wanted, json_bytes_, fault, servable_.input_allocator(), tensor));
       // One image may come without an array around it.
-      const bool image = type != DataType::kBytes && tensor.type == DataType::kBytes;
+      const bool image = wanted.images && tensor.type == DataType::kBytes;
       if (image && tensor.shape.empty()) tensor.shape.push_back(1);
     }
     return OkStatus();

@@ -1,6 +1,8 @@
 #include "protocols/tfs/tfs_services.h"
 
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -31,7 +33,9 @@ constexpr ApiCall kPredict{ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc,
 
 template <class T>
 std::string BytesOf(std::initializer_list<T> values) {
-  return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T)};
+  std::string bytes(values.size() * sizeof(T), '\0');
+  std::memcpy(bytes.data(), values.begin(), bytes.size());
+  return bytes;
 }
 
 class TfsGrpcTest : public ::testing::Test {
@@ -175,6 +179,362 @@ TEST_F(TfsGrpcTest, SaysWhyARequestIsRefused) {
   PredictResponse response;
   EXPECT_TRUE(Predict(request, &response).ok());
   EXPECT_EQ(response.outputs_size(), 1);
+}
+
+// ---- Values ----
+
+TEST_F(TfsGrpcTest, TakesValueFieldsOfAllTypes) {
+  auto model = Add(FakeServable::EchoInfo("echo"));
+  model->set_check(false);
+  StartServer();
+  PredictRequest request;
+  request.mutable_model_spec()->set_name("echo");
+  const auto add = [&](tensorflow::DataType dtype, int64_t elements) -> TensorProto& {
+    TensorProto& tensor = (*request.mutable_inputs())[tensorflow::DataType_Name(dtype)];
+    tensor.set_dtype(dtype);
+    tensor.mutable_tensor_shape()->add_dim()->set_size(elements);
+    return tensor;
+  };
+  const auto fill = [](auto* field, auto... values) { (field->Add(values), ...); };
+  fill(add(tensorflow::DT_FLOAT, 2).mutable_float_val(), 1.5f, -2.0f);
+  fill(add(tensorflow::DT_DOUBLE, 2).mutable_double_val(), 1.5, -2.0);
+  fill(add(tensorflow::DT_INT32, 2).mutable_int_val(), -5, 7);
+  fill(add(tensorflow::DT_UINT8, 2).mutable_int_val(), 255, 1);
+  fill(add(tensorflow::DT_INT8, 2).mutable_int_val(), -128, 127);
+  fill(add(tensorflow::DT_UINT16, 2).mutable_int_val(), 65535, 1);
+  fill(add(tensorflow::DT_INT16, 2).mutable_int_val(), -32768, 1);
+  fill(add(tensorflow::DT_INT64, 2).mutable_int64_val(), int64_t{-1} << 62, int64_t{3});
+  fill(add(tensorflow::DT_UINT32, 2).mutable_uint32_val(), 4000000000U, 1U);
+  fill(add(tensorflow::DT_UINT64, 2).mutable_uint64_val(), ~uint64_t{0}, uint64_t{1});
+  fill(add(tensorflow::DT_BOOL, 2).mutable_bool_val(), true, false);
+  fill(add(tensorflow::DT_HALF, 2).mutable_half_val(), 0x3c00, 0xc000);
+  fill(add(tensorflow::DT_BFLOAT16, 2).mutable_half_val(), 0x3f80, 0xc000);
+  add(tensorflow::DT_STRING, 2).add_string_val("ab");
+  (*request.mutable_inputs())["DT_STRING"].add_string_val(std::string(5000, 'x'));
+  PredictResponse response;
+  const grpc::Status status = Predict(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.outputs_size(), 14);
+  const auto content = [&](const char* name) { return response.outputs().at(name).tensor_content(); };
+  for (const auto& [name, tensor] : response.outputs()) {
+    EXPECT_EQ(tensorflow::DataType_Name(tensor.dtype()), name);
+    EXPECT_EQ(tensor.tensor_shape().dim(0).size(), 2);
+  }
+  EXPECT_EQ(content("DT_FLOAT"), BytesOf({1.5f, -2.0f}));
+  EXPECT_EQ(content("DT_DOUBLE"), BytesOf({1.5, -2.0}));
+  EXPECT_EQ(content("DT_INT32"), BytesOf<int32_t>({-5, 7}));
+  EXPECT_EQ(content("DT_UINT8"), BytesOf<uint8_t>({255, 1}));
+  EXPECT_EQ(content("DT_INT8"), BytesOf<int8_t>({-128, 127}));
+  EXPECT_EQ(content("DT_UINT16"), BytesOf<uint16_t>({65535, 1}));
+  EXPECT_EQ(content("DT_INT16"), BytesOf<int16_t>({-32768, 1}));
+  EXPECT_EQ(content("DT_INT64"), BytesOf<int64_t>({int64_t{-1} << 62, 3}));
+  EXPECT_EQ(content("DT_UINT32"), BytesOf<uint32_t>({4000000000U, 1}));
+  EXPECT_EQ(content("DT_UINT64"), BytesOf<uint64_t>({~uint64_t{0}, 1}));
+  EXPECT_EQ(content("DT_BOOL"), std::string("\1\0", 2));
+  EXPECT_EQ(content("DT_HALF"), BytesOf<uint16_t>({0x3c00, 0xc000}));
+  EXPECT_EQ(content("DT_BFLOAT16"), BytesOf<uint16_t>({0x3f80, 0xc000}));
+  const TensorProto& strings = response.outputs().at("DT_STRING");
+  EXPECT_EQ(strings.tensor_content(), "");
+  ASSERT_EQ(strings.string_val_size(), 2);
+  EXPECT_EQ(strings.string_val(0), "ab");
+  EXPECT_EQ(strings.string_val(1), std::string(5000, 'x'));
+}
+
+TEST_F(TfsGrpcTest, OneValueFillsATensor) {
+  auto model = Add(FakeServable::EchoInfo("echo"));
+  model->set_check(false);
+  StartServer();
+  PredictRequest request;
+  request.mutable_model_spec()->set_name("echo");
+  TensorProto& numbers = (*request.mutable_inputs())["numbers"];
+  numbers.set_dtype(tensorflow::DT_INT16);
+  numbers.mutable_tensor_shape()->add_dim()->set_size(3);
+  numbers.mutable_tensor_shape()->add_dim()->set_size(5);
+  numbers.add_int_val(-7);
+  TensorProto& text = (*request.mutable_inputs())["text"];
+  text.set_dtype(tensorflow::DT_STRING);
+  text.mutable_tensor_shape()->add_dim()->set_size(3);
+  text.add_string_val("ab");
+  TensorProto& none = (*request.mutable_inputs())["none"];
+  none.set_dtype(tensorflow::DT_FLOAT);
+  none.mutable_tensor_shape()->add_dim()->set_size(0);
+  none.add_float_val(1);
+  PredictResponse response;
+  const grpc::Status status = Predict(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  std::string expected;
+  for (int i = 0; i < 15; ++i) expected += BytesOf<int16_t>({-7});
+  EXPECT_EQ(response.outputs().at("numbers").tensor_content(), expected);
+  ASSERT_EQ(response.outputs().at("text").string_val_size(), 3);
+  for (const std::string& element : response.outputs().at("text").string_val()) EXPECT_EQ(element, "ab");
+  EXPECT_EQ(response.outputs().at("none").tensor_content(), "");
+
+  numbers.mutable_tensor_shape()->mutable_dim(0)->set_size(int64_t{1} << 40);
+  ExpectError(
+      request, grpc::StatusCode::INVALID_ARGUMENT,
+      "Invalid number of values in tensor proto container - One value fills at most 67108864 bytes of "
+      "a request; input name: numbers");
+}
+
+TEST_F(TfsGrpcTest, RefusesTensorsItCannotRead) {
+  Add(FakeServable::EchoInfo("echo"));
+  StartServer();
+  using grpc::StatusCode;
+  const auto with = [](auto change) {
+    PredictRequest request = EchoRequest("echo", {1});
+    change((*request.mutable_inputs())["INPUT0"]);
+    return request;
+  };
+  ExpectError(with([](TensorProto& t) { t.set_dtype(tensorflow::DT_COMPLEX64); }),
+              StatusCode::INVALID_ARGUMENT,
+              "Invalid input precision - Expected: FP32; Actual: DT_COMPLEX64; input name: INPUT0");
+  ExpectError(with([](TensorProto& t) { t.set_dtype(static_cast<tensorflow::DataType>(77)); }),
+              StatusCode::INVALID_ARGUMENT,
+              "Invalid input precision - Expected: FP32; Actual: type 77; input name: INPUT0");
+  ExpectError(with([](TensorProto& t) { t.mutable_tensor_shape()->set_unknown_rank(true); }),
+              StatusCode::INVALID_ARGUMENT,
+              "Invalid input shape - The rank must be known; input name: INPUT0");
+  ExpectError(with([](TensorProto& t) { t.set_dtype(tensorflow::DT_STRING); }), StatusCode::INVALID_ARGUMENT,
+              "Invalid string input - Strings are taken from string_val; input name: INPUT0");
+  ExpectError(with([](TensorProto& t) {
+                t.clear_tensor_content();
+                t.mutable_tensor_shape()->mutable_dim(0)->set_size(3);
+                t.add_float_val(1);
+                t.add_float_val(2);
+              }),
+              StatusCode::INVALID_ARGUMENT,
+              "Invalid number of values in tensor proto container - Expected: 3 values; Actual: 2 values; "
+              "input name: INPUT0");
+  EXPECT_TRUE(Predict(EchoRequest("echo", {1})).ok());
+}
+
+TEST_F(TfsGrpcTest, SendsTheOutputsThatWereAskedFor) {
+  ServableInfo info = FakeServable::EchoInfo("two");
+  info.inputs.push_back(TensorSpec{.name = "INPUT1", .type = DataType::kFp32, .shape = {-1}, .labels = {}});
+  info.outputs.push_back(TensorSpec{.name = "OUTPUT1", .type = DataType::kFp32, .shape = {-1}, .labels = {}});
+  Add(info);
+  StartServer();
+  PredictRequest request = EchoRequest("two", {1});
+  (*request.mutable_inputs())["INPUT1"] = (*request.mutable_inputs())["INPUT0"];
+  request.add_output_filter("OUTPUT1");
+  PredictResponse response;
+  ASSERT_TRUE(Predict(request, &response).ok());
+  EXPECT_EQ(response.outputs_size(), 1);
+  EXPECT_TRUE(response.outputs().contains("OUTPUT1"));
+}
+
+TEST_F(TfsGrpcTest, ACancelledCallCancelsItsRequest) {
+  auto model = Add(FakeServable::EchoInfo("echo"));
+  StartServer();
+  model->Hold();
+  ClientContext context;
+  PredictResponse response;
+  auto call = std::async(std::launch::async,
+                         [&] { return prediction_->Predict(&context, EchoRequest("echo", {1}), &response); });
+  model->WaitForHeld(1);
+  context.TryCancel();
+  EXPECT_EQ(call.get().error_code(), grpc::StatusCode::CANCELLED);
+  model->WaitForCancelled(1);
+  model->ReleaseAll();
+  EXPECT_TRUE(Predict(EchoRequest("echo", {1})).ok());
+}
+
+TEST_F(TfsGrpcTest, OtherMethodsAreNotServed) {
+  StartServer();
+  ClientContext context;
+  tensorflow::serving::ClassificationResponse classification;
+  EXPECT_EQ(prediction_->Classify(&context, {}, &classification).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  ClientContext second;
+  tensorflow::serving::RegressionResponse regression;
+  EXPECT_EQ(prediction_->Regress(&second, {}, &regression).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  ClientContext third;
+  tensorflow::serving::MultiInferenceResponse multi;
+  const grpc::Status status = prediction_->MultiInference(&third, {}, &multi);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(status.error_message(),
+            "MultiInferenceRequest is not supported: Predict is what this server answers");
+  ClientContext fourth;
+  tensorflow::serving::ReloadConfigResponse reload;
+  EXPECT_TRUE(model_->HandleReloadConfigRequest(&fourth, {}, &reload).ok());
+  EXPECT_EQ(reload.status().error_code(), tensorflow::error::OK);
+}
+
+TEST_F(TfsGrpcTest, TellsMetadata) {
+  ServableInfo info = FakeServable::EchoInfo("echo", DataType::kBf16, 3);
+  info.inputs[0].shape = {-1, 4};
+  Add(info);
+  StartServer();
+  GetModelMetadataRequest request;
+  const auto ask = [&](GetModelMetadataResponse& response) {
+    ClientContext context;
+    return prediction_->GetModelMetadata(&context, request, &response);
+  };
+  GetModelMetadataResponse response;
+  EXPECT_EQ(ask(response).error_message(), "model_spec missing in request");
+  request.mutable_model_spec()->set_name("echo");
+  EXPECT_EQ(ask(response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.add_metadata_field("signature_def");
+  const grpc::Status status = ask(response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.model_spec().name(), "echo");
+  EXPECT_EQ(response.model_spec().version().value(), 3);
+  tensorflow::serving::SignatureDefMap signatures;
+  ASSERT_TRUE(response.metadata().at("signature_def").UnpackTo(&signatures));
+  const auto& input = signatures.signature_def().at("serving_default").inputs().at("INPUT0");
+  EXPECT_EQ(input.name(), "INPUT0");
+  EXPECT_EQ(input.dtype(), tensorflow::DT_BFLOAT16);
+  ASSERT_EQ(input.tensor_shape().dim_size(), 2);
+  EXPECT_EQ(input.tensor_shape().dim(0).size(), -1);
+  EXPECT_EQ(input.tensor_shape().dim(1).size(), 4);
+  EXPECT_TRUE(signatures.signature_def().at("serving_default").outputs().contains("OUTPUT0"));
+  request.mutable_model_spec()->mutable_version()->set_value(9);
+  EXPECT_EQ(ask(response).error_code(), grpc::StatusCode::NOT_FOUND);
+  request.add_metadata_field("other");
+  EXPECT_EQ(ask(response).error_message(),
+            "Invalid signature name - metadata_field must be exactly [signature_def]");
+}
+
+TEST_F(OvmsTfsGrpcTest, TellsTheStatesOfVersions) {
+  catalog_.SetState("m", 1, VersionState::kUnavailable, "", StatusCode::kOk, ServableKind::kModel);
+  catalog_.SetState("m", 2, VersionState::kUnavailable, "x", StatusCode::kInternal, ServableKind::kModel);
+  ServableInfo info = OvmsInfo("m");
+  info.version = 3;
+  Add(info);
+  catalog_.SetState("m", 4, VersionState::kLoading, "", StatusCode::kOk, ServableKind::kModel);
+  catalog_.SetState("p", 1, VersionState::kUnavailable, "x", StatusCode::kFailedPrecondition,
+                    ServableKind::kPipeline);
+  StartServer();
+  const auto ask = [&](const std::string& name, int64_t version, GetModelStatusResponse& response) {
+    ClientContext context;
+    GetModelStatusRequest request;
+    request.mutable_model_spec()->set_name(name);
+    if (version != 0) request.mutable_model_spec()->mutable_version()->set_value(version);
+    return model_->GetModelStatus(&context, request, &response);
+  };
+  GetModelStatusResponse response;
+  ASSERT_TRUE(ask("m", 0, response).ok());
+  ASSERT_EQ(response.model_version_status_size(), 4);
+  const auto expect = [&](int index, int64_t version, ModelVersionStatus::State state, const char* text) {
+    const ModelVersionStatus& one = response.model_version_status(index);
+    EXPECT_EQ(one.version(), version);
+    EXPECT_EQ(one.state(), state);
+    EXPECT_EQ(one.status().error_message(), text);
+    EXPECT_EQ(tensorflow::error::Code_Name(one.status().error_code()), text);
+  };
+  expect(0, 1, ModelVersionStatus::END, "OK");
+  expect(1, 2, ModelVersionStatus::LOADING, "UNKNOWN");
+  expect(2, 3, ModelVersionStatus::AVAILABLE, "OK");
+  expect(3, 4, ModelVersionStatus::LOADING, "OK");
+  ASSERT_TRUE(ask("m", 2, response).ok());
+  ASSERT_EQ(response.model_version_status_size(), 1);
+  expect(0, 2, ModelVersionStatus::LOADING, "UNKNOWN");
+  ASSERT_TRUE(ask("p", 8, response).ok());
+  expect(0, 1, ModelVersionStatus::LOADING, "FAILED_PRECONDITION");
+  grpc::Status status = ask("m", 9, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "Model with requested version is not found");
+  status = ask("nope", 0, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "Model with requested name is not found");
+}
+
+TEST_F(OvmsTfsGrpcTest, AnswersWithTheTextsOfOpenVinoModelServer) {
+  auto model = Add(OvmsInfo("m"));
+  ServableInfo graph = OvmsInfo("graph");
+  graph.kind = ServableKind::kGraph;
+  Add(graph);
+  StartServer();
+  using grpc::StatusCode;
+  const auto request = [](const std::string& name, const std::vector<int64_t>& shape, size_t floats) {
+    PredictRequest made;
+    made.mutable_model_spec()->set_name(name);
+    TensorProto& tensor = (*made.mutable_inputs())["b"];
+    tensor.set_dtype(tensorflow::DT_FLOAT);
+    for (int64_t size : shape) tensor.mutable_tensor_shape()->add_dim()->set_size(size);
+    tensor.set_tensor_content(std::string(floats * 4, '\0'));
+    return made;
+  };
+  EXPECT_TRUE(Predict(request("m", {1, 10}, 10)).ok());
+  ExpectError(request("nope", {1, 10}, 10), StatusCode::NOT_FOUND,
+              "Pipeline with requested name is not found");
+  ExpectError(request("graph", {1, 10}, 10), StatusCode::NOT_FOUND,
+              "Pipeline with requested name is not found");
+  PredictRequest bad = request("m", {1, 10}, 10);
+  bad.mutable_model_spec()->mutable_version()->set_value(2);
+  ExpectError(bad, StatusCode::NOT_FOUND, "Model with requested version is not found");
+  ExpectError(request("m", {1, 10}, 0), StatusCode::INVALID_ARGUMENT,
+              "Invalid content size of tensor proto - Expected: 40 bytes; Actual: 0 bytes; input name: b");
+  ExpectError(request("m", {1, 9}, 9), StatusCode::INVALID_ARGUMENT,
+              "Invalid input shape - Expected: (1,10); Actual: (1,9); input name: b");
+  bad = request("m", {1, 10}, 10);
+  (*bad.mutable_inputs())["b"].set_dtype(tensorflow::DT_INT32);
+  ExpectError(bad, StatusCode::INVALID_ARGUMENT,
+              "Invalid input precision - Expected: FP32; Actual: I32; input name: b");
+  // What is wrong with the request as a whole comes before what is wrong with the bytes of a tensor.
+  bad = request("m", {1, 10}, 0);
+  (*bad.mutable_inputs())["b"].add_float_val(1);
+  (*bad.mutable_inputs())["b"].add_float_val(2);
+  ExpectError(bad, StatusCode::INVALID_ARGUMENT,
+              "Invalid number of values in tensor proto container - Expected: 10 values; Actual: 2 values; "
+              "input name: b");
+  (*bad.mutable_inputs())["c"] = (*bad.mutable_inputs())["b"];
+  ExpectError(bad, StatusCode::INVALID_ARGUMENT, "Invalid number of inputs - Expected: 1; Actual: 2");
+  EXPECT_EQ(model->api_counters().success(kPredict), 1u);
+  EXPECT_EQ(model->api_counters().fail(kPredict), 5u);
+}
+
+TEST_F(OvmsTfsGrpcTest, PassesEncodedImagesOn) {
+  auto model = Add(OvmsInfo("m", {1, 8, 8, 3}));
+  model->set_check(false);
+  StartServer();
+  PredictRequest request;
+  request.mutable_model_spec()->set_name("m");
+  TensorProto& tensor = (*request.mutable_inputs())["b"];
+  tensor.set_dtype(tensorflow::DT_STRING);
+  tensor.add_string_val("not really a JPEG");
+  PredictResponse response;
+  ASSERT_TRUE(Predict(request, &response).ok());
+  EXPECT_EQ(response.outputs().at("b").tensor_shape().dim(0).size(), 1);
+  EXPECT_EQ(response.outputs().at("b").string_val(0), "not really a JPEG");
+  tensor.mutable_tensor_shape()->add_dim()->set_size(2);
+  ExpectError(request, grpc::StatusCode::INVALID_ARGUMENT,
+              "Invalid number of values in tensor proto container - Expected: 2 values; Actual: 1 values; "
+              "input name: b");
+  tensor.set_string_val(0, "");
+  ExpectError(request, grpc::StatusCode::INVALID_ARGUMENT, "String val is empty - input name: b");
+}
+
+TEST_F(TfsGrpcTest, EveryMethodPassesTheAccessPolicy) {
+  for (int api = 0; api < kApiCount; ++api) {
+    ASSERT_TRUE(context_.grpc_access
+                    .AddRestriction(std::string(ApiName(static_cast<Api>(api))) + ":key=x", "protocol")
+                    .ok());
+  }
+  Add(FakeServable::EchoInfo("echo"));
+  StartServer();
+  const auto* pool = google::protobuf::DescriptorPool::generated_pool();
+  int methods = 0;
+  for (const char* name : {"tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"}) {
+    const auto* service = pool->FindServiceByName(name);
+    ASSERT_NE(service, nullptr);
+    for (int i = 0; i < service->method_count(); ++i, ++methods) {
+      std::string path = "/";
+      path.append(name).append("/").append(service->method(i)->name());
+      grpc::internal::RpcMethod method(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
+      ClientContext context;
+      const grpc::Slice nothing("");
+      const grpc::ByteBuffer request(&nothing, 1);
+      grpc::ByteBuffer response;
+      const grpc::Status status =
+          grpc::internal::BlockingUnaryCall(channel_.get(), method, &context, request, &response);
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << path;
+      EXPECT_EQ(status.error_message(),
+                "This protocol is restricted, expecting header 'triton-grpc-protocol-key'")
+          << path;
+    }
+  }
+  EXPECT_EQ(methods, 7);
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ class FakeInstance final : public Instance {
   bool makes_calls() const override { return makes_calls_; }
   void Execute(std::unique_ptr<Execution> execution) override {
     ++executed_;
+    const bool here = runs_here_ && execution->on_callers_thread;
     inside_.push_back(std::move(execution));
+    if (here) Finish(inside_.back()->compute_start_ns, 0);
   }
 
   // How many executions are inside, and the first, which is the running one.
@@ -57,6 +59,8 @@ class FakeInstance final : public Instance {
 
   ExecutionListener* listener_ = nullptr;
   bool makes_calls_ = false;
+  // Executions end within Execute() when they may.
+  bool runs_here_ = false;
 
  private:
   void Bury(std::deque<std::unique_ptr<Execution>> inside) {

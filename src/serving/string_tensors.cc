@@ -1,8 +1,7 @@
-#include "pipeline/string_tensors.h"
+#include "serving/string_tensors.h"
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "serving/ovms_status.h"
 #include "tensor/bytes_elements.h"
@@ -11,19 +10,9 @@ namespace braid {
 namespace {
 
 // One long text among many short ones makes a large matrix of zeros. This is as much as one may be.
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
-}  // namespace
-
-bool TakesStrings(const TensorSpec& input) {
-  return input.type == DataType::kUint8 && input.shape.size() == 2;
-}
-
-bool GivesStrings(const Tensor& output) {
-  return output.type == DataType::kUint8 && output.shape.size() == 2 && output.name.ends_with("_string");
-}
-
-Result<Tensor> StringsToRows(const Tensor& strings, BufferAllocator& allocator) {
+Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
   const std::string input = "input name: " + strings.name;
   if (strings.shape.size() != 1) {
     return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
@@ -64,7 +53,7 @@ Result<Tensor> StringsToRows(const Tensor& strings, BufferAllocator& allocator) 
   return rows;
 }
 
-Result<Tensor> RowsToStrings(const Tensor& rows, BufferAllocator& allocator) {
+Result<Tensor> ToStrings(const Tensor& rows, BufferAllocator& allocator) {
   const auto count = static_cast<size_t>(rows.shape[0]);
   const auto width = static_cast<size_t>(rows.shape[1]);
   // Rows of no bytes cost nothing until each is a text.
@@ -89,6 +78,31 @@ Result<Tensor> RowsToStrings(const Tensor& rows, BufferAllocator& allocator) {
     to += sizeof(size) + size;
   }
   return strings;
+}
+
+}  // namespace
+
+Status StringsToRows(const ServableInfo& info, InferenceRequest& request) {
+  HeapAllocator heap;
+  for (Tensor& input : request.inputs) {
+    if (input.type != DataType::kBytes) continue;
+    const TensorSpec* spec = info.FindInput(input.name);
+    if (spec == nullptr || spec->type != DataType::kUint8 || spec->shape.size() != 2) continue;
+    BufferAllocator& allocator =
+        request.servable == nullptr ? heap : request.servable->get().input_allocator();
+    BRAID_ASSIGN_OR_RETURN(input, ToRows(input, allocator));
+  }
+  return OkStatus();
+}
+
+Status RowsToStrings(std::vector<Tensor>& outputs) {
+  HeapAllocator heap;
+  for (Tensor& output : outputs) {
+    if (output.type != DataType::kUint8 || output.shape.size() != 2) continue;
+    if (!output.name.ends_with("_string")) continue;
+    BRAID_ASSIGN_OR_RETURN(output, ToStrings(output, heap));
+  }
+  return OkStatus();
 }
 
 }  // namespace braid

@@ -1,0 +1,82 @@
+#include "backends/openvino/triton_model.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "backends/openvino/compiled_facts.h"
+#include "backends/openvino/model_files.h"
+#include "backends/openvino/openvino_model.h"
+#include "backends/openvino/tensor_names.h"
+#include "backends/openvino/triton_config.h"
+#include "backends/openvino/triton_files.h"
+#include "config/model_config.h"
+
+namespace braid {
+namespace {
+
+// A parameter that the server itself knows, of any model.
+constexpr std::string_view kServersParameter = "FORCE_CPU_ONLY_INPUT_TENSORS";
+
+Result<std::shared_ptr<ov::Model>> ReadModel(const ModelLocation& location,
+                                             const inference::ModelConfig& config, OpenVinoRuntime& runtime) {
+  BRAID_RETURN_IF_ERROR(CheckTritonBackend(config));
+  BRAID_ASSIGN_OR_RETURN(const ModelFile file, CheckModelFile(location.model_file));
+  return runtime.Read(file);
+}
+
+Result<ov::AnyMap> PropertiesOf(const inference::ModelConfig& config, OpenVinoRuntime& runtime,
+                                const std::string& device) {
+  ov::AnyMap properties;
+  if (config.parameters().empty()) return properties;
+  BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> known, runtime.Properties(device));
+  for (const auto& [name, value] : config.parameters()) {
+    if (name == kServersParameter) continue;
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      std::string list;
+      for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
+      return InvalidArgumentError("model '" + config.name() + "': parameter '" + name +
+                                  "' is none of OpenVINO's for device " + device + ", which are: " + list);
+    }
+    properties.emplace(name, value.string_value());
+  }
+  return properties;
+}
+
+}  // namespace
+
+Status AutoCompleteTritonModel(const ModelLocation& location, OpenVinoRuntime& runtime,
+                               inference::ModelConfig& config) {
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<ov::Model> model, ReadModel(location, config, runtime));
+  return CompleteTritonConfig(*model, NamesOf(*model), config);
+}
+
+Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& location,
+                                                        const inference::ModelConfig& config,
+                                                        OpenVinoRuntime& runtime, Logger& log) {
+  if (config.model_transaction_policy().decoupled()) {
+    return InvalidArgumentError("model '" + config.name() +
+                                "' cannot be decoupled: OpenVINO answers each request once");
+  }
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<ov::Model> model, ReadModel(location, config, runtime));
+  ModelNames names = NamesOf(*model);
+  BRAID_RETURN_IF_ERROR(FitTritonModel(config, *model, names));
+  BRAID_ASSIGN_OR_RETURN(CompiledFacts facts, MakeFacts(config.name(), *model, names));
+  facts.dialect = Dialect::kTriton;
+
+  std::vector<OpenVinoModel::InstanceName> instances;
+  for (const InstanceSpec& instance : ListInstances(config))
+    instances.push_back({instance.name, instance.passive});
+  CompileOptions options;
+  BRAID_ASSIGN_OR_RETURN(options.properties, PropertiesOf(config, runtime, options.device));
+  options.infer_requests = static_cast<uint32_t>(instances.size());
+  BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));
+  TakeShapes(compiled.model, facts);
+  if (config.backend() != "openvino") {
+    BRAID_LOG_INFO(log, "model '{}' is for {}; OpenVINO runs it", config.name(), config.backend());
+  }
+  return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
+      std::move(compiled.model), std::move(facts), instances, location.temporary_files));
+}
+
+}  // namespace braid

@@ -1,0 +1,227 @@
+// Models of a Triton repository: the configuration completed and checked, and batches.
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+
+#include "backends/openvino/testing/harness.h"
+#include "config/folder.h"
+#include "config/model_config.h"
+#include "config/servable_info.h"
+
+namespace braid {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class TritonModel : public OpenVinoHarness {
+ protected:
+  ModelLocation Location(const inference::ModelConfig& config) {
+    ModelLocation location;
+    location.model_path = folder_->path() + "/" + config.name();
+    location.version_path = location.model_path + "/1";
+    const std::string& file = config.default_model_filename();
+    location.model_file = location.version_path + "/" +
+                          (file.empty() ? backend_->DefaultFile(config, location.version_path) : file);
+    return location;
+  }
+  // As the repository loads a model.
+  Result<std::shared_ptr<ScheduledModel>> Serve(const std::string& text, bool complete = true) {
+    auto config = std::make_shared<inference::ModelConfig>();
+    BRAID_ASSIGN_OR_RETURN(*config, ParseConfigText("name: 'm' " + text, "config.pbtxt"));
+    const ModelLocation location = Location(*config);
+    if (complete) BRAID_RETURN_IF_ERROR(backend_->AutoComplete(location, *config));
+    NormalizeConfig(*config);
+    BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
+    BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(location.model_path));
+    BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, 1, folder));
+    BRAID_ASSIGN_OR_RETURN(auto model, backend_->Create(location, config));
+    return ScheduledModel::Start(std::move(info), std::move(model), timers_, log_, [](const std::string&) {});
+  }
+  std::string Refusal(const std::string& text, bool complete = true) {
+    auto model = Serve(text, complete);
+    if (!model.ok()) return model.status().message();
+    Stop(*model);
+    return "no error";
+  }
+};
+
+TEST_F(TritonModel, IsCompletedFromItsFile) {
+  Save(models::Affine({-1, 3}));
+  inference::ModelConfig config;
+  config.set_name("m");
+  config.set_backend("openvino");
+  ASSERT_TRUE(backend_->AutoComplete(Location(config), config).ok());
+  EXPECT_EQ(config.max_batch_size(), 0);
+  ASSERT_EQ(config.input_size(), 1);
+  EXPECT_EQ(config.input(0).name(), "b");
+  EXPECT_EQ(config.input(0).data_type(), inference::TYPE_FP32);
+  EXPECT_THAT(config.input(0).dims(), ElementsAre(-1, 3));
+  ASSERT_EQ(config.output_size(), 1);
+  EXPECT_THAT(config.output(0).dims(), ElementsAre(-1, 3));
+
+  config.clear_input();
+  config.clear_output();
+  config.set_max_batch_size(8);
+  config.add_output()->set_name("a");
+  ASSERT_TRUE(backend_->AutoComplete(Location(config), config).ok());
+  EXPECT_THAT(config.input(0).dims(), ElementsAre(3));
+  EXPECT_EQ(config.output(0).data_type(), inference::TYPE_FP32);
+  EXPECT_THAT(config.output(0).dims(), ElementsAre(3));
+}
+
+TEST_F(TritonModel, ATensorWithoutDimensionsOfItsOwnIsReshaped) {
+  Save(models::Affine({-1}));
+  auto model = Serve("backend: 'openvino' max_batch_size: 4");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(Dims((*model)->info().inputs[0].shape), ElementsAre(-1, 1));
+  const auto response = Infer(*model, {Floats("b", {2, 1}, {1, 2})});
+  ASSERT_TRUE(response.status.ok()) << response.status;
+  EXPECT_THAT(Dims(response.outputs.at(0).shape), ElementsAre(2, 1));
+  EXPECT_THAT(ValuesOf<float>(response.outputs[0]), ElementsAre(3, 5));
+  Stop(*model);
+}
+
+TEST_F(TritonModel, RequestsAreBatchedAndTheirAnswersAreSlices) {
+  // The file has a batch of one; the configuration lets it be up to eight.
+  Save(models::Affine({1, 2}));
+  auto model = Serve(
+      "backend: 'openvino' max_batch_size: 8 dynamic_batching { preferred_batch_size: [8] "
+      "max_queue_delay_microseconds: 10000000 }");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->info().dialect, Dialect::kTriton);
+  WaitingSink sinks[3];
+  Send(*model, {Floats("b", {1, 2}, {1, 2})}, sinks[0]);
+  Send(*model, {Floats("b", {4, 2}, {3, 4, 5, 6, 7, 8, 9, 10})}, sinks[1]);
+  Send(*model, {Floats("b", {3, 2}, {0, 0, 0, 0, 0, 1})}, sinks[2]);
+  InferenceResponse responses[] = {sinks[0].Wait(), sinks[1].Wait(), sinks[2].Wait()};
+  for (const auto& response : responses) ASSERT_TRUE(response.status.ok()) << response.status;
+  EXPECT_THAT(ValuesOf<float>(responses[0].outputs.at(0)), ElementsAre(3, 5));
+  EXPECT_THAT(ValuesOf<float>(responses[1].outputs.at(0)), ElementsAre(7, 9, 11, 13, 15, 17, 19, 21));
+  EXPECT_THAT(Dims(responses[1].outputs[0].shape), ElementsAre(4, 2));
+  EXPECT_THAT(ValuesOf<float>(responses[2].outputs.at(0)), ElementsAre(1, 1, 1, 1, 1, 3));
+  EXPECT_EQ((*model)->statistics().Snapshot().execution_count, 1u);
+  EXPECT_EQ((*model)->statistics().Snapshot().inference_count, 8u);
+  // One execution, one piece of memory.
+  EXPECT_EQ(responses[0].outputs[0].data.owner(), responses[2].outputs[0].data.owner());
+  Stop(*model);
+}
+
+TEST_F(TritonModel, StringsAreBatchedToo) {
+  auto in = models::Input("in", ov::element::string, ov::PartialShape{-1, 2});
+  auto same = std::make_shared<ov::opset13::Reshape>(
+      in, ov::opset13::Constant::create(ov::element::i64, {2}, {-1, 2}), false);
+  Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("out", same->output(0))},
+                                   ov::ParameterVector{in}));
+  auto model = Serve(
+      "backend: 'openvino' max_batch_size: 3 dynamic_batching { preferred_batch_size: [3] "
+      "max_queue_delay_microseconds: 10000000 }");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Tensor one = Strings("in", {1, 2}, {"a", "bc"});
+  const Tensor two = Strings("in", {2, 2}, {"", "d", "efg", "h"});
+  WaitingSink sinks[2];
+  Send(*model, {one}, sinks[0]);
+  Send(*model, {two}, sinks[1]);
+  EXPECT_EQ(sinks[0].Wait().outputs.at(0).data.text(), one.data.text());
+  EXPECT_EQ(sinks[1].Wait().outputs.at(0).data.text(), two.data.text());
+  Stop(*model);
+}
+
+TEST_F(TritonModel, InstancesAreInferRequestsAndParametersAreProperties) {
+  Save(models::Affine({-1, 2}));
+  auto model = Serve(
+      "backend: 'openvino' instance_group { count: 3 } "
+      "parameters { key: 'INFERENCE_NUM_THREADS' value { string_value: '1' } } "
+      "parameters { key: 'PERFORMANCE_HINT' value { string_value: 'THROUGHPUT' } }");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->info().instance_count, 3);
+  EXPECT_TRUE(Infer(*model, {Floats("b", {1, 2}, {1, 2})}).status.ok());
+  Stop(*model);
+  EXPECT_THAT(Refusal("backend: 'openvino' parameters { key: 'NO_SUCH' value { string_value: '1' } }"),
+              HasSubstr("parameter 'NO_SUCH' is none of OpenVINO's for device CPU, which are: "));
+  EXPECT_THAT(Refusal("backend: 'openvino' parameters { key: 'NUM_STREAMS' value { string_value: 'many' } }"),
+              HasSubstr("Cannot compile model into target device"));
+}
+
+TEST_F(TritonModel, ConfigurationsThatAreNotTheModelsAreRefused) {
+  Save(models::Affine({-1, 3}));
+  const std::string head = "backend: 'openvino' ";
+  const std::string output = "output { name: 'a' data_type: TYPE_FP32 dims: [-1, 3] }";
+  EXPECT_THAT(Refusal(head + "input { name: 'x' data_type: TYPE_FP32 dims: [3] }"),
+              HasSubstr("the model has no input 'x'; its inputs are: b"));
+  EXPECT_THAT(Refusal(head + output, false), HasSubstr("the configuration lacks input 'b'"));
+  EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_INT64 dims: [-1, 3] }"),
+              HasSubstr("tensor 'b' is TYPE_INT64 in the configuration and f32 in the model"));
+  EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_FP32 dims: [-1, 4] }"),
+              HasSubstr("tensor 'b' has the shape (-1,4) in the configuration and (-1,3) in the model"));
+  EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_FP32 dims: [-1, 3] optional: true }"),
+              HasSubstr("input 'b' cannot be optional"));
+  EXPECT_THAT(Refusal(head + "model_transaction_policy { decoupled: true }"),
+              HasSubstr("cannot be decoupled"));
+}
+
+TEST_F(TritonModel, AModelThatCannotTakeBatchesSaysSo) {
+  auto b = models::Input("b", ov::element::f32, ov::PartialShape{1, 4});
+  auto sum = std::make_shared<ov::opset13::ReduceSum>(
+      b, ov::opset13::Constant::create(ov::element::i64, {1}, {0}), true);
+  Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("a", sum->output(0))},
+                                   ov::ParameterVector{b}));
+  EXPECT_THAT(
+      Refusal("backend: 'openvino' max_batch_size: 4"),
+      HasSubstr("batches up to 4 need the first dimension of every tensor to be that of the batch, else "
+                "max_batch_size must be 0"));
+}
+
+TEST_F(TritonModel, FilesAreFoundByTheirDefaultNamesOrByTheConfiguration) {
+  Save(models::Affine({1, 2}), "m", "other.xml");
+  EXPECT_THAT(Refusal("backend: 'openvino'"), HasSubstr("model.xml' is missing"));
+  auto model = Serve("backend: 'openvino' default_model_filename: 'other.xml'");
+  ASSERT_TRUE(model.ok()) << model.status();
+  Stop(*model);
+  inference::ModelConfig config;
+  config.set_backend("onnxruntime");
+  EXPECT_EQ(backend_->DefaultFile(config, VersionPath()), "model.onnx");
+  config.set_backend("tensorflow");
+  config.set_platform("tensorflow_graphdef");
+  EXPECT_EQ(backend_->DefaultFile(config, VersionPath()), "model.graphdef");
+  config.set_platform("");
+  EXPECT_EQ(backend_->DefaultFile(config, VersionPath()), "model.savedmodel");
+  Write(VersionPath() + "/model.graphdef", "");
+  EXPECT_EQ(backend_->DefaultFile(config, VersionPath()), "model.graphdef");
+  config.set_backend("openvino");
+  Write(VersionPath() + "/model.onnx", "");
+  EXPECT_EQ(backend_->DefaultFile(config, VersionPath()), "model.onnx");
+}
+
+TEST_F(TritonModel, OtherRuntimesAreStoodInForOrRefused) {
+  VersionPath();
+  for (const char* name : {"onnxruntime", "tensorflow", "tflite", "pytorch", "tensorrt"}) {
+    EXPECT_TRUE(backend_->StandsInFor(name)) << name;
+  }
+  EXPECT_FALSE(backend_->StandsInFor("python"));
+  EXPECT_FALSE(backend_->StandsInFor("vllm"));
+  EXPECT_THAT(Refusal("backend: 'pytorch'"),
+              HasSubstr("TorchScript models are not run here: export the model to ONNX"));
+  EXPECT_THAT(Refusal("backend: 'tensorrt'"), HasSubstr("TensorRT plans are not run here"));
+}
+
+TEST_F(TritonModel, AnErrorOfTheInferenceIsTritons) {
+  // The client says what shape the values are to have.
+  auto shape = models::Input("shape", ov::element::i64, ov::PartialShape{2});
+  auto values_in = models::Input("values", ov::element::f32, ov::PartialShape{-1});
+  auto reshape = std::make_shared<ov::opset13::Reshape>(values_in, shape, false);
+  Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("out", reshape->output(0))},
+                                   ov::ParameterVector{shape, values_in}));
+  auto model = Serve("backend: 'openvino'");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Tensor values = Floats("values", {2}, {1, 2});
+  const auto bad = Infer(*model, {MakeTensor<int64_t>("shape", DataType::kInt64, {2}, {3, 5}), values});
+  EXPECT_EQ(bad.status.code(), StatusCode::kInternal);
+  EXPECT_THAT(bad.status.message(), HasSubstr("inference of model 'm' failed: "));
+  const auto good = Infer(*model, {MakeTensor<int64_t>("shape", DataType::kInt64, {2}, {1, 2}), values});
+  ASSERT_TRUE(good.status.ok()) << good.status;
+  EXPECT_THAT(ValuesOf<float>(good.outputs.at(0)), ElementsAre(1, 2));
+  Stop(*model);
+}
+
+}  // namespace
+}  // namespace braid

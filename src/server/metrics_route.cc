@@ -1,0 +1,34 @@
+#include "server/metrics_route.h"
+
+#include <string_view>
+
+#include "protocols/metrics/ovms_collectors.h"
+
+namespace braid {
+
+void MetricsRoute::Enable(MetricsCollector collect) {
+  std::lock_guard lock(mutex_);
+  collect_ = std::move(collect);
+}
+
+std::optional<std::variant<HttpResponse, HttpExtensionRoute>> MetricsRoute::Find(const HttpHead& head) {
+  const std::string_view target = ToStd(head.target());
+  if (target.substr(0, target.find('?')) != "/metrics") return std::nullopt;
+  {
+    std::lock_guard lock(mutex_);
+    if (!collect_) return std::nullopt;
+  }
+  if (head.method() != boost::beast::http::verb::get) return ErrorResponse(405, "Method Not Allowed");
+  return HttpExtensionRoute{Api::kStatistics,
+                            [this](const std::shared_ptr<HttpExchange>&) { return HttpService::Answer(Answer()); }};
+}
+
+HttpResponse MetricsRoute::Answer() {
+  HttpResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  std::lock_guard lock(mutex_);
+  response.body = OvmsMetricsText(collect_);
+  return response;
+}
+
+}  // namespace braid

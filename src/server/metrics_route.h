@@ -1,0 +1,28 @@
+// MetricsRoute: GET /metrics on the REST port, where OpenVINO Model Server has it.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <variant>
+
+#include "protocols/kserve/http_extension.h"
+#include "protocols/metrics/collectors.h"
+
+namespace braid {
+
+class MetricsRoute final : public HttpExtension {
+ public:
+  // From here on there is such a route; before, the path is as unknown as any. Any thread.
+  void Enable(MetricsCollector collect);
+
+  void Attach(HttpExtensionHost&) override {}
+  std::optional<std::variant<HttpResponse, HttpExtensionRoute>> Find(const HttpHead& head) override;
+
+ private:
+  HttpResponse Answer();
+
+  std::mutex mutex_;          // keeps scrapes apart
+  MetricsCollector collect_;  // guarded by mutex_; empty until it is enabled
+};
+
+}  // namespace braid

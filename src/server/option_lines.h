@@ -1,0 +1,177 @@
+// How a line of the option table takes a text into its field and shows the field as text, by the kind of the
+// value; shared by the files that hold lines.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "base/status.h"
+#include "server/options.h"
+#include "server/options_table.h"
+
+namespace braid::option_lines {
+
+inline std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+inline Result<bool> ToBool(std::string_view text) {
+  std::string lower = Lower(text);
+  if (lower == "true" || lower == "1") return true;
+  if (lower == "false" || lower == "0") return false;
+  return InvalidArgumentError(fmt::format("'{}' is no boolean (true, false, 1 or 0)", text));
+}
+
+template <class T>
+Result<T> ToNumber(std::string_view text, T low, T high) {
+  T number{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return InvalidArgumentError(fmt::format("'{}' is no whole number", text));
+  }
+  if (error != std::errc() || number < low || number > high) {
+    return InvalidArgumentError(high == std::numeric_limits<T>::max()
+                                    ? fmt::format("{} is out of range, the least is {}", text, low)
+                                    : fmt::format("{} is out of range {} to {}", text, low, high));
+  }
+  return number;
+}
+
+// How a kind of value goes into a field and comes out: the `set` and `show` of a line of the table.
+struct Access {
+  Status (*set)(ServerOptions&, std::string_view);
+  std::string (*show)(const ServerOptions&);
+};
+
+template <auto kField>
+constexpr Access Bool() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(options.*kField, ToBool(text));
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::string(options.*kField ? "true" : "false"); }};
+}
+
+// A boolean option whose field says the opposite.
+template <auto kField>
+constexpr Access Not() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(bool value, ToBool(text));
+            options.*kField = !value;
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::string(options.*kField ? "false" : "true"); }};
+}
+
+template <auto kField, int64_t kLow, int64_t kHigh = std::numeric_limits<int64_t>::max()>
+constexpr Access Int() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(options.*kField, ToNumber<int64_t>(text, kLow, kHigh));
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
+}
+
+template <auto kField>
+constexpr Access Bytes() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(options.*kField,
+                                   ToNumber<uint64_t>(text, 0, std::numeric_limits<uint64_t>::max()));
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
+}
+
+template <auto kField>
+constexpr Access Text() {
+  return {[](ServerOptions& options, std::string_view text) {
+            options.*kField = std::string(text);
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return options.*kField; }};
+}
+
+// One more element for each time that the option is given.
+template <auto kField>
+constexpr Access List() {
+  return {[](ServerOptions& options, std::string_view text) {
+            (options.*kField).emplace_back(text);
+            return OkStatus();
+          },
+          [](const ServerOptions& options) { return fmt::format("{}", fmt::join(options.*kField, ",")); }};
+}
+
+template <class T>
+using Choices =
+    std::array<std::pair<std::string_view, T>, 4>;  // as many as the longest has; the rest is unnamed
+
+template <auto kField, const auto& kChoices>
+constexpr Access OneOf() {
+  return {[](ServerOptions& options, std::string_view text) {
+            std::string names;
+            for (const auto& [name, value] : kChoices) {
+              if (name.empty()) continue;
+              if (name == text) {
+                options.*kField = value;
+                return OkStatus();
+              }
+              names += (names.empty() ? "" : ", ") + std::string(name);
+            }
+            return InvalidArgumentError(fmt::format("'{}' is not one of {}", text, names));
+          },
+          [](const ServerOptions& options) {
+            for (const auto& [name, value] : kChoices) {
+              if (value == options.*kField && !name.empty()) return std::string(name);
+            }
+            return std::string();
+          }};
+}
+
+// Of options without a field, whose texts are still checked.
+inline Status CheckBool(ServerOptions&, std::string_view text) { return ToBool(text).status(); }
+inline Status CheckInt(ServerOptions&, std::string_view text) {
+  return ToNumber<int64_t>(text, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())
+      .status();
+}
+inline Status CheckNothing(ServerOptions&, std::string_view) { return OkStatus(); }
+
+using Group = OptionGroup;
+constexpr OptionSupport kWorks = OptionSupport::kWorks;
+using O = ServerOptions;
+
+constexpr OptionSpec Works(std::string_view name, std::string_view value, Group group, Access access,
+                           std::string_view help) {
+  return {name, value, group, kWorks, false, help, "", "", "", access.set, access.show};
+}
+constexpr OptionSpec WorksMany(std::string_view name, std::string_view value, Group group, Access access,
+                               std::string_view help) {
+  OptionSpec spec = Works(name, value, group, access, help);
+  spec.repeatable = true;
+  return spec;
+}
+
+using Check = Status (*)(ServerOptions&, std::string_view);
+
+constexpr OptionSpec Ignored(std::string_view name, std::string_view value, Group group, Check check,
+                             std::string_view fixed_default, std::string_view help, std::string_view reason) {
+  // Without a field, giving one of them twice does no harm.
+  return {name, value, group, OptionSupport::kIgnored, true, help, reason, "", fixed_default, check, nullptr};
+}
+constexpr OptionSpec Refused(std::string_view name, std::string_view value, Group group, Check check,
+                             std::string_view fixed_default, std::string_view inert, std::string_view help,
+                             std::string_view reason) {
+  return {name,          value, group,  OptionSupport::kRefused, true, help, reason, inert,
+          fixed_default, check, nullptr};
+}
+
+}  // namespace braid::option_lines

@@ -1,0 +1,257 @@
+#include "server/options_ovms.h"
+
+#include <string>
+
+#include "config/ovms_config.h"
+#include "server/option_lines.h"
+
+namespace braid {
+namespace {
+
+using namespace option_lines;
+
+// ---- options with a form of their own
+// ------------------------------------------------------------------------------------
+
+// A name that can be an argument of a template.
+template <size_t kSize>
+struct Name {
+  constexpr Name(const char (&text)[kSize]) {
+    std::copy_n(text, kSize, value);
+  }  // NOLINT: a literal is a name
+  char value[kSize] = {};
+};
+
+// A setting of the one model that the command line names. Its text is understood together with the others, by
+// ModelConfigFromOptions().
+template <Name kName>
+constexpr Access ModelSetting() {
+  return {[](ServerOptions& options, std::string_view text) {
+            options.model_settings[kName.value] = std::string(text);
+            return OkStatus();
+          },
+          [](const ServerOptions& options) {
+            const auto found = options.model_settings.find(kName.value);
+            return found == options.model_settings.end() ? std::string() : found->second;
+          }};
+}
+
+// A port of which 0 means that the protocol is off.
+template <auto kPort, auto kAllow, Name kOtherName>
+constexpr Access PortOrOff() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_ASSIGN_OR_RETURN(const int64_t port, ToNumber<int64_t>(text, 0, 65535));
+            options.*kAllow = port != 0;
+            if (port != 0) options.*kPort = port;
+            options.origins[kOtherName.value] = OptionOrigin::kImplied;
+            return OkStatus();
+          },
+          [](const ServerOptions& options) {
+            return options.origin(kOtherName.value) == OptionOrigin::kImplied && options.*kAllow
+                       ? std::to_string(options.*kPort)
+                       : std::string("0");
+          }};
+}
+
+// An address under its second name.
+template <auto kAddress, Name kOtherName>
+constexpr Access Address() {
+  return {[](ServerOptions& options, std::string_view text) {
+            options.*kAddress = std::string(text);
+            options.origins[kOtherName.value] = OptionOrigin::kCommandLine;
+            return OkStatus();
+          },
+          Text<kAddress>().show};
+}
+
+Status SetLogLevel(ServerOptions& options, std::string_view text) {
+  static constexpr std::string_view kLevels[] = {"ERROR", "WARNING", "INFO", "DEBUG", "TRACE"};
+  const auto found = std::ranges::find(kLevels, text);
+  if (found == std::end(kLevels)) {
+    return InvalidArgumentError(fmt::format("'{}' is not one of {}", text, fmt::join(kLevels, ", ")));
+  }
+  const auto level = found - std::begin(kLevels);
+  options.log_warning = level >= 1;
+  options.log_info = level >= 2;
+  options.log_verbose = level >= 4 ? 2 : level >= 3 ? 1 : 0;
+  return OkStatus();
+}
+
+std::string ShowLogLevel(const ServerOptions& options) {
+  if (options.log_verbose > 0) return options.log_verbose > 1 ? "TRACE" : "DEBUG";
+  if (options.log_info) return "INFO";
+  return options.log_warning ? "WARNING" : "ERROR";
+}
+
+Status SetChannelArguments(ServerOptions& options, std::string_view text) {
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view one = text.substr(0, comma);
+    const size_t equals = one.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+      return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", one));
+    }
+    options.grpc_channel_arguments.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return OkStatus();
+}
+
+std::string ShowChannelArguments(const ServerOptions& options) {
+  std::string text;
+  for (const auto& [key, value] : options.grpc_channel_arguments) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
+  }
+  return text;
+}
+
+Status SetMetricsList(ServerOptions& options, std::string_view text) {
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) options.metrics_list.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return OkStatus();
+}
+
+constexpr std::string_view kEditConfig = "edit the config.json, which is read again when it changes";
+constexpr std::string_view kNoCors = "put a proxy in front that adds the headers";
+
+constexpr OptionSpec kTable[] = {
+    Works("config_path", "FILE", Group::kOvms, Text<&O::config_path>(),
+          "A config.json of models, pipelines and custom node libraries"),
+    Works("model_name", "NAME", Group::kOvms, ModelSetting<"model_name">(),
+          "In place of a config.json: the name of one model"),
+    Works("model_path", "DIR", Group::kOvms, ModelSetting<"model_path">(),
+          "The folder of its version folders"),
+    Works("port", "PORT", Group::kOvms, PortOrOff<&O::grpc_port, &O::allow_grpc, "grpc-port">(),
+          "The port that gRPC listens on; 0 is no gRPC"),
+    Works("rest_port", "PORT", Group::kOvms, PortOrOff<&O::http_port, &O::allow_http, "http-port">(),
+          "The port that REST listens on; 0 is no REST"),
+    Works("grpc_bind_address", "ADDR", Group::kOvms, Address<&O::grpc_address, "grpc-address">(),
+          "The same as --grpc-address"),
+    Works("rest_bind_address", "ADDR", Group::kOvms, Address<&O::http_address, "http-address">(),
+          "The same as --http-address"),
+    Works("rest_workers", "N", Group::kOvms, Int<&O::http_thread_count, 1, 256>(),
+          "The same as --http-thread-count"),
+    Works("grpc_channel_arguments", "K=V,...", Group::kOvms, {SetChannelArguments, ShowChannelArguments},
+          "Arguments of the gRPC server's channels"),
+    Works("file_system_poll_wait_seconds", "N", Group::kOvms,
+          Int<&O::file_system_poll_wait_seconds, 0, 1000000000>(),
+          "Seconds between two looks at the config.json and the version folders; 0 for none"),
+    Works("batch_size", "N", Group::kOvms, ModelSetting<"batch_size">(),
+          "Of the one model: N, 'auto', a range N:M, -1 for any, 0 as the model says"),
+    Works("shape", "SHAPE", Group::kOvms, ModelSetting<"shape">(),
+          "Of the one model: (1,3,224,224), 'auto', ranges N:M and -1 for dimensions, or JSON by input"),
+    Works("layout", "LAYOUT", Group::kOvms, ModelSetting<"layout">(),
+          "Of the one model: CLIENT:MODEL as NHWC:NCHW, or JSON by tensor"),
+    Works("precision", "TYPE", Group::kOvms, ModelSetting<"precision">(),
+          "Of the one model: the type of its inputs, FP32, or JSON by tensor"),
+    Works("mean", "M", Group::kOvms, ModelSetting<"mean">(),
+          "Of the one model: what is subtracted from its input, one number or [r,g,b]"),
+    Works("scale", "S", Group::kOvms, ModelSetting<"scale">(),
+          "Of the one model: what its input is divided by, one number or [r,g,b]"),
+    Works("color_format", "C:M", Group::kOvms, ModelSetting<"color_format">(),
+          "Of the one model: the client's order of colors and the model's, BGR:RGB"),
+    Works(
+        "model_version_policy", "JSON", Group::kOvms, ModelSetting<"model_version_policy">(),
+        R"(Of the one model: {"latest": {"num_versions": 1}}, {"all": {}} or {"specific": {"versions": [1]}})"),
+    Works("nireq", "N", Group::kOvms, ModelSetting<"nireq">(),
+          "Of the one model: inferences at the same time; 0 as the device finds best"),
+    Works("target_device", "DEVICE", Group::kOvms, ModelSetting<"target_device">(),
+          "Of the one model: what it runs on, CPU if not given"),
+    Works("plugin_config", "JSON", Group::kOvms, ModelSetting<"plugin_config">(),
+          R"(Of the one model: properties of the device, {"PERFORMANCE_HINT": "LATENCY"})"),
+    Works("stateful", "", Group::kOvms, ModelSetting<"stateful">(), "Of the one model: it has state"),
+    Works("idle_sequence_cleanup", "", Group::kOvms, ModelSetting<"idle_sequence_cleanup">(),
+          "Of the one stateful model: idle sequences end by themselves"),
+    Works("low_latency_transformation", "", Group::kOvms, ModelSetting<"low_latency_transformation">(),
+          "Of the one stateful model: its loops are taken apart"),
+    Works("max_sequence_number", "N", Group::kOvms, ModelSetting<"max_sequence_number">(),
+          "Of the one stateful model: sequences at the same time"),
+    Works("cache_dir", "DIR", Group::kOvms, Text<&O::cache_dir>(), "Where compiled models are kept"),
+    Works("cpu_extension", "FILE", Group::kOvms, Text<&O::cpu_extension>(),
+          "A library with operators for OpenVINO's CPU device"),
+    Works("metrics_enable", "", Group::kOvms, Bool<&O::metrics_enable>(), "Serve /metrics on the REST port"),
+    Works("metrics_list", "NAMES", Group::kOvms, {SetMetricsList, List<&O::metrics_list>().show},
+          "Which of them, by name; if not given a usual set"),
+    Works("log_level", "LEVEL", Group::kOvms, {SetLogLevel, ShowLogLevel},
+          "ERROR, WARNING, INFO, DEBUG or TRACE"),
+    Works("log_path", "FILE", Group::kOvms, Text<&O::log_file>(), "The same as --log-file"),
+    Ignored("grpc_workers", "N", Group::kOvms, CheckInt, "1", "gRPC servers",
+            "one server with several queues does it, see --grpc-infer-thread-count"),
+    Ignored("grpc_max_threads", "N", Group::kOvms, CheckInt, "", "Threads of gRPC's pool",
+            "calls take no threads of a pool, see --grpc-infer-thread-count"),
+    Ignored("grpc_memory_quota", "BYTES", Group::kOvms, CheckInt, "", "Memory of gRPC's pool",
+            "tensors are read into memory of the models"),
+    Ignored("custom_node_resources_cleaner_interval_seconds", "N", Group::kOvms, CheckInt, "",
+            "Seconds between two looks for unused nodes",
+            "a node's resources go with the last request that uses them"),
+    Ignored("sequence_cleaner_poll_wait_minutes", "N", Group::kOvms, CheckInt, "",
+            "Minutes between two looks for idle sequences", "stateful models are not served yet"),
+    Refused("model_repository_path", "DIR", Group::kOvms, CheckNothing, "", "",
+            "A folder to pull models into",
+            "models are not pulled; name a folder of models by --model-repository"),
+    Refused("list_models", "", Group::kOvms, CheckBool, "false", "false|0", "List a folder's models",
+            "a running server tells what it serves: GET /v1/config"),
+    Refused("add_to_config", "", Group::kOvms, CheckNothing, "", "false|0", "Add a model to a config.json",
+            kEditConfig),
+    Refused("remove_from_config", "", Group::kOvms, CheckNothing, "", "false|0",
+            "Take a model out of a config.json", kEditConfig),
+    Refused("allow_credentials", "", Group::kOvms, CheckBool, "false", "false|0",
+            "Allow credentials of other origins", kNoCors),
+    Refused("allowed_origins", "LIST", Group::kOvms, CheckNothing, "*", "*", "Origins of browsers' requests",
+            kNoCors),
+    Refused("allowed_methods", "LIST", Group::kOvms, CheckNothing, "*", "*", "Methods of browsers' requests",
+            kNoCors),
+    Refused("allowed_headers", "LIST", Group::kOvms, CheckNothing, "*", "*", "Headers of browsers' requests",
+            kNoCors),
+};
+
+bool IsGiven(const ServerOptions& options, std::string_view name) {
+  return options.origin(name) != OptionOrigin::kDefault;
+}
+
+}  // namespace
+
+std::span<const OptionSpec> OvmsOptionTable() { return kTable; }
+
+Status CompleteOvmsOptions(ServerOptions& options) {
+  if (!options.model_settings.empty()) {
+    if (!options.config_path.empty()) {
+      return InvalidArgumentError(
+          fmt::format("--{} is a setting of one model and cannot stand beside --config_path",
+                      options.model_settings.begin()->first));
+    }
+    for (const char* name : {"model_name", "model_path"}) {
+      if (!options.model_settings.contains(name)) {
+        return InvalidArgumentError(
+            fmt::format("--{} needs --{}", options.model_settings.begin()->first, name));
+      }
+    }
+    // Their texts are judged here; the paths are made absolute by whoever loads the model.
+    BRAID_RETURN_IF_ERROR(ModelConfigFromOptions(options.model_settings, "/").status());
+  }
+  if (!options.serves_config()) return OkStatus();
+  // Who names the port of one protocol alone wants that one alone, as long as it is by OpenVINO Model
+  // Server's names.
+  if (IsGiven(options, "port") != IsGiven(options, "rest_port")) {
+    if (!IsGiven(options, "port") && !IsGiven(options, "grpc-port")) options.allow_grpc = false;
+    if (!IsGiven(options, "rest_port") && !IsGiven(options, "http-port")) options.allow_http = false;
+  }
+  if (!options.allow_grpc && !options.allow_http) {
+    return InvalidArgumentError("--port and --rest_port are both off; at least one is needed");
+  }
+  if (options.metrics_enable && !options.allow_http) {
+    return InvalidArgumentError("Missing rest_port parameter in server CLI: --metrics_enable needs it");
+  }
+  // Its metrics are those of the REST port.
+  if (options.model_repositories.empty() && !IsGiven(options, "allow-metrics") &&
+      !IsGiven(options, "metrics-port")) {
+    options.allow_metrics = false;
+  }
+  if (options.model_repositories.empty() && !IsGiven(options, "id")) options.id = "OpenVINO Model Server";
+  return OkStatus();
+}
+
+}  // namespace braid

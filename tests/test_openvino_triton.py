@@ -1,0 +1,89 @@
+"""OpenVINO models in a Triton repository: found, completed, batched, and refused with what to do."""
+
+import threading
+
+import numpy as np
+import openvino
+import pytest
+from harness.repository import config
+from onnx import TensorProto, helper
+from openvino import opset13 as ops
+
+
+def save_ir(folder, shape, name="line"):
+    """y = 2 x + 1"""
+    x = ops.parameter(shape, np.float32, name="x")
+    y = ops.add(ops.multiply(x, np.float32(2)), np.float32(1))
+    y.output(0).set_names({"y"})
+    path = folder / "1" / "model.xml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    openvino.save_model(openvino.Model([y], [x], name), path, compress_to_fp16=False)
+
+
+def onnx_bytes():
+    """y = x + x"""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "twice", tensors[:1], tensors[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def server(module_repository, module_serve):
+    add = module_repository.add
+    save_ir(add("plain", None, None, versions=()), [-1, 3])
+    batched = config(
+        None, backend="openvino", max_batch_size=8, extra="dynamic_batching { max_queue_delay_microseconds: 1000 }"
+    )
+    save_ir(add("batched", None, batched, versions=()), [1, 3])
+    add("exported", None, 'platform: "onnxruntime_onnx"', files={"1/model.onnx": onnx_bytes()})
+    add("found", None, None, files={"1/model.onnx": onnx_bytes()})
+    add("torch", None, 'platform: "pytorch_libtorch"', files={"1/model.pt": b"x"})
+    save_ir(add("wrong", None, config(None, [("z", "FP32", [3])], backend="openvino"), versions=()), [-1, 3])
+    return module_serve(module_repository, "--exit-on-error=false", "--strict-readiness=false")
+
+
+@pytest.mark.parametrize("model, factor, offset", [("plain", 2, 1), ("exported", 2, 0), ("found", 2, 0)])
+def test_a_model_without_a_configuration_answers(server, client, model, factor, offset):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(client.infer(model, {"x": x}).as_numpy("y"), factor * x + offset)
+
+
+def test_the_log_says_who_runs_models_of_other_runtimes(server):
+    server.wait_for_log(r"model 'exported' is for onnxruntime; OpenVINO runs it")
+
+
+def test_the_configuration_is_completed(server):
+    _, body = server.json("GET", "/v2/models/plain/config")
+    assert body["input"][0]["name"] == "x" and body["input"][0]["dims"] == [-1, 3]
+    _, body = server.json("GET", "/v2/models/batched/config")
+    assert body["input"][0]["dims"] == [3] and body["max_batch_size"] == 8
+    _, body = server.json("GET", "/v2/models/batched")
+    assert body["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 3]}]
+
+
+def test_requests_of_many_clients_are_batched(server, connect):
+    wrong = []
+
+    def run(number):
+        with_own = connect("grpc", server)
+        for i in range(50):
+            x = np.full((1 + i % 3, 3), number * 100 + i, dtype=np.float32)
+            if not np.array_equal(with_own.infer("batched", {"x": x}).as_numpy("y"), 2 * x + 1):
+                wrong.append((number, i))
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    _, body = server.json("GET", "/v2/models/batched/stats")
+    stats = body["model_stats"][0]
+    assert stats["execution_count"] < stats["inference_stats"]["success"]["count"]
+
+
+def test_what_cannot_run_says_why(server):
+    _, body = server.json("POST", "/v2/repository/index")
+    reasons = {model["name"]: model.get("reason", "") for model in body}
+    assert "export the model to ONNX" in reasons["torch"]
+    assert "the model has no input 'z'; its inputs are: x" in reasons["wrong"]
