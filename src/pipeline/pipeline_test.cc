@@ -601,19 +601,16 @@ TEST_F(PipelineTest, RunsCustomNodes) {
   auto p = Serve(Entry({"x", "z"}, {"out=a/y"}, {node}));
   ASSERT_NE(p, nullptr);
   EXPECT_EQ(p->info().inputs[0].type, DataType::kFp32);
-  Tensor x;
-  x.name = "x";
-  x.type = DataType::kFp32;
-  x.shape = Shape(p->info().inputs[0].shape.size(), 1);
-  const std::vector<float> values{1.5f};
-  x.data = CopyToHeap(std::as_bytes(std::span(values)));
+  EXPECT_EQ(p->info().inputs[0].shape, (Shape{-1, 10}));
+  std::vector<float> values(10, 1.5f);
+  Tensor x{"x", DataType::kFp32, {1, 10}, CopyToHeap(std::as_bytes(std::span(values)))};
   // Nothing is known of the library's other input, so it takes whatever is sent.
   auto outputs = Run(p, {x, Ints("z", {1, 1}, {7})});
   ASSERT_EQ(outputs.size(), 1u);
-  float sum = 0;
-  ASSERT_EQ(outputs[0].data.size(), sizeof(sum));
-  std::memcpy(&sum, outputs[0].data.data(), sizeof(sum));
-  EXPECT_EQ(sum, 3.5f);
+  EXPECT_EQ(outputs[0].shape, (Shape{1, 10}));
+  ASSERT_EQ(outputs[0].data.size(), values.size() * sizeof(float));
+  std::memcpy(values.data(), outputs[0].data.data(), outputs[0].data.size());
+  EXPECT_THAT(values, ::testing::Each(3.5f));
 }
 
 }  // namespace
