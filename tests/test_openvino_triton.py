@@ -42,7 +42,7 @@ def server(module_repository, module_serve):
     return module_serve(module_repository, "--exit-on-error=false", "--strict-readiness=false")
 
 
-@pytest.mark.parametrize("model, factor, offset", [("plain", 2, 1), ("exported", 2, 0), ("found", 2, 0)])
+@pytest.mark.parametrize(("model", "factor", "offset"), [("plain", 2, 1), ("exported", 2, 0), ("found", 2, 0)])
 def test_a_model_without_a_configuration_answers(server, client, model, factor, offset):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(client.infer(model, {"x": x}).as_numpy("y"), factor * x + offset)
@@ -54,9 +54,11 @@ def test_the_log_says_who_runs_models_of_other_runtimes(server):
 
 def test_the_configuration_is_completed(server):
     _, body = server.json("GET", "/v2/models/plain/config")
-    assert body["input"][0]["name"] == "x" and body["input"][0]["dims"] == [-1, 3]
+    assert body["input"][0]["name"] == "x"
+    assert body["input"][0]["dims"] == [-1, 3]
     _, body = server.json("GET", "/v2/models/batched/config")
-    assert body["input"][0]["dims"] == [3] and body["max_batch_size"] == 8
+    assert body["input"][0]["dims"] == [3]
+    assert body["max_batch_size"] == 8
     _, body = server.json("GET", "/v2/models/batched")
     assert body["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 3]}]
 

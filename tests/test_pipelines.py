@@ -121,7 +121,8 @@ def infer(client, name, value):
 
 def shapes(client, name):
     answer = client.get_model_metadata(name)
-    assert answer.versions == ["1"] and answer.platform == "OpenVINO"
+    assert answer.versions == ["1"]
+    assert answer.platform == "OpenVINO"
     return {each.name: list(each.shape) for each in [*answer.inputs, *answer.outputs]}
 
 
@@ -202,9 +203,10 @@ def test_a_model_goes_away_and_comes_back(tmp_path, config):
     models.save(models.scale((-1, -1)), base)
     entry = models.entry("double", base)
     chain = pipeline("p", ["in"], {"out": "a/y"}, [double("a", "request/in")])
-    with OvmsServer(
-        {"model_config_list": [entry], "pipeline_config_list": [chain]}, workdir=tmp_path
-    ) as server, InferenceServerClient(server.grpc) as client:
+    with (
+        OvmsServer({"model_config_list": [entry], "pipeline_config_list": [chain]}, workdir=tmp_path) as server,
+        InferenceServerClient(server.grpc) as client,
+    ):
         np.testing.assert_array_equal(infer(client, "p", [[2.0]])["out"], [[4.0]])
         server.write_config({"model_config_list": [], "pipeline_config_list": [chain]})
         server.reload()

@@ -41,6 +41,11 @@ class GraphRunner::Client final : public SessionClient {
       if (response) held_ = std::move(response);
       if (!final) return;
       response = std::move(held_);
+      Status finished = response ? plan_->FinishOutputs(response->outputs) : OkStatus();
+      if (!finished.ok()) {
+        Fail(std::move(finished), Graph::kNone);
+        return;
+      }
     }
     if (final) Leave();
     if (servable_.info().decoupled) Count(response ? ResponseKind::kSuccess : ResponseKind::kEmpty);

@@ -46,6 +46,11 @@ class GraphPlan {
     static_cast<void>(node), static_cast<void>(output);
     return OkStatus();
   }
+  // The last touch to the outputs of the one response of a servable that is not decoupled.
+  virtual Status FinishOutputs(std::vector<Tensor>& outputs) const {
+    static_cast<void>(outputs);
+    return OkStatus();
+  }
 };
 
 class GraphRunner {

@@ -68,5 +68,56 @@ TEST(Graph, RefusesToJoinStreamsThatAreNotOneWithinTheOther) {
           .ok());
 }
 
+TEST(Graph, GathersFromTheScopeOfADemultiplexer) {
+  GraphSpec spec{
+      .inputs = {"x"},
+      .outputs = {{"out", "b", false}, {"whole", "g", false}},
+      .nodes = {MakeNode("a", {"x"}, {"a"}), MakeNode("b", {"a"}, {"b"}), MakeNode("g", {"b"}, {"g"})},
+      .gather_outputs = true};
+  spec.nodes[0].demultiply = 3;
+  spec.nodes[2].gather_from = 0;
+  auto graph = Graph::Build(spec);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ASSERT_EQ((*graph)->scopes().size(), 2u);
+  EXPECT_EQ((*graph)->nodes()[1].scope, 1u);
+  EXPECT_EQ((*graph)->nodes()[2].scope, Graph::kRoot);
+  // The node and the response share what is gathered.
+  ASSERT_EQ((*graph)->gathers().size(), 1u);
+  const Graph::Gather& gather = (*graph)->gathers()[0];
+  EXPECT_EQ((*graph)->nodes()[2].inputs[0].tensor, gather.to);
+  EXPECT_EQ((*graph)->outputs()[0], gather.to);
+  EXPECT_EQ((*graph)->tensors()[gather.from].scope, 1u);
+  EXPECT_EQ((*graph)->tensors()[gather.to].scope, Graph::kRoot);
+  EXPECT_EQ((*graph)->output_names()[1], "whole");
+
+  spec.nodes[2].gather_from = 1;
+  EXPECT_EQ(Graph::Build(spec).status().message(),
+            "step 'g' gathers its input 'b' where that is not a piece");
+  // Nobody knows how many answers there will be.
+  spec.nodes[0] = MakeNode("a", {"x"}, {"a"}, true);
+  spec.nodes[2].gather_from = 0;
+  EXPECT_EQ(Graph::Build(spec).status().message(),
+            "step 'g' gathers its input 'b' where that is not a piece");
+  spec.nodes[2].gather_from = Graph::kNone;
+  EXPECT_EQ(Graph::Build(spec).status().message(), "the response cannot gather the responses of step 'a'");
+}
+
+TEST(Graph, InputsThatAreCutAreInAScope) {
+  GraphSpec spec{.inputs = {"x"},
+                 .outputs = {{"out", "a", false}},
+                 .nodes = {MakeNode("a", {"x"}, {"a"})},
+                 .demultiply = Graph::kDynamic,
+                 .gather_outputs = true};
+  auto graph = Graph::Build(spec);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ((*graph)->input_scope(), 1u);
+  EXPECT_EQ((*graph)->scopes()[1].opener, Graph::kRequest);
+  EXPECT_EQ((*graph)->nodes()[0].scope, 1u);
+  spec.nodes[0].gather_from = Graph::kRequest;
+  graph = Graph::Build(spec);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ((*graph)->nodes()[0].scope, Graph::kRoot);
+}
+
 }  // namespace
 }  // namespace braid

@@ -13,6 +13,7 @@
 #include "pipeline/servable_node.h"
 #include "serving/ovms_status.h"
 #include "serving/request_check.h"
+#include "serving/string_tensors.h"
 
 namespace braid {
 namespace {
@@ -45,6 +46,7 @@ class PipelinePlan final : public GraphPlan {
     return OvmsError(custom ? OvmsCode::kNodeLibraryMissingOutput : OvmsCode::kInternalError,
                      custom ? "output '" + output + "'" : "the model did not give output '" + output + "'");
   }
+  Status FinishOutputs(std::vector<Tensor>& outputs) const override { return RowsToStrings(outputs); }
 
  private:
   const std::string name_;
@@ -73,7 +75,9 @@ class RunningPipeline final : public Pipeline {
   }
 
   void Begin(std::unique_ptr<InferenceRequest> request) {
-    if (Status status = CheckRequest(info_, *request); !status.ok()) {
+    Status status = StringsToRows(info_, *request);
+    if (status.ok()) status = CheckRequest(info_, *request);
+    if (!status.ok()) {
       request->Refuse(std::move(status));
       return;
     }

@@ -106,6 +106,28 @@ TEST_F(PipelineTest, OneOutputHasSeveralNames) {
   EXPECT_THAT(Int32Values(outputs[2]), ElementsAre(12));
 }
 
+TEST_F(PipelineTest, TextsAreRowsOnTheWay) {
+  AddModel("echo", {Spec("IN", DataType::kUint8, {-1, -1})}, {Spec("OUT", DataType::kUint8, {-1, -1})},
+           [](const std::vector<Tensor>& inputs) {
+             EXPECT_EQ(inputs[0].shape, (Shape{2, 4}));
+             EXPECT_EQ(inputs[0].data.text(), std::string_view("abc\0z\0\0\0", 8));
+             Tensor output = inputs[0];
+             output.name = "OUT";
+             return std::vector{output};
+           });
+  auto p =
+      Serve(Entry({"x"}, {"out_string=a/y", "rows=a/y"}, {Dl("a", "echo", {"IN=request/x"}, {"OUT=y"})}));
+  constexpr std::string_view kTexts("\3\0\0\0abc\1\0\0\0z", 12);
+  const auto outputs =
+      Run(p, {Tensor{"x", DataType::kBytes, {2}, CopyToHeap(std::as_bytes(std::span(kTexts)))}});
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].type, DataType::kBytes);
+  EXPECT_EQ(outputs[0].shape, (Shape{2}));
+  EXPECT_EQ(outputs[0].data.text(), kTexts);
+  EXPECT_EQ(outputs[1].type, DataType::kUint8);
+  EXPECT_EQ(outputs[1].shape, (Shape{2, 4}));
+}
+
 TEST_F(PipelineTest, WhatGoesStraightThroughIsNotCopied) {
   AddPlus("m", {-1}, 1);
   auto p = Serve(Entry({"x"}, {"out=a/y", "same=request/x"}, {Dl("a", "m", {"IN=request/x"}, {"OUT=y"})}));
@@ -579,19 +601,16 @@ TEST_F(PipelineTest, RunsCustomNodes) {
   auto p = Serve(Entry({"x", "z"}, {"out=a/y"}, {node}));
   ASSERT_NE(p, nullptr);
   EXPECT_EQ(p->info().inputs[0].type, DataType::kFp32);
-  Tensor x;
-  x.name = "x";
-  x.type = DataType::kFp32;
-  x.shape = Shape(p->info().inputs[0].shape.size(), 1);
-  const std::vector<float> values{1.5f};
-  x.data = CopyToHeap(std::as_bytes(std::span(values)));
+  EXPECT_EQ(p->info().inputs[0].shape, (Shape{-1, 10}));
+  std::vector<float> values(10, 1.5f);
+  Tensor x{"x", DataType::kFp32, {1, 10}, CopyToHeap(std::as_bytes(std::span(values)))};
   // Nothing is known of the library's other input, so it takes whatever is sent.
   auto outputs = Run(p, {x, Ints("z", {1, 1}, {7})});
   ASSERT_EQ(outputs.size(), 1u);
-  float sum = 0;
-  ASSERT_EQ(outputs[0].data.size(), sizeof(sum));
-  std::memcpy(&sum, outputs[0].data.data(), sizeof(sum));
-  EXPECT_EQ(sum, 3.5f);
+  EXPECT_EQ(outputs[0].shape, (Shape{1, 10}));
+  ASSERT_EQ(outputs[0].data.size(), values.size() * sizeof(float));
+  std::memcpy(values.data(), outputs[0].data.data(), outputs[0].data.size());
+  EXPECT_THAT(values, ::testing::Each(3.5f));
 }
 
 }  // namespace

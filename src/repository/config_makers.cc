@@ -2,7 +2,8 @@
 
 namespace braid {
 
-ConfigMakers MakersOfServables(OpenVinoBackend& openvino, const Catalog& catalog, CustomNodeThreads& threads) {
+ConfigMakers MakersOfServables(OpenVinoBackend& openvino, const Catalog& catalog,
+                               CustomNodeThreads& threads) {
   ConfigMakers makers;
   makers.load_model = [&openvino](const OvmsModelConfig& config, int64_t version, const std::string& path) {
     return openvino.Load(config, version, path);

@@ -19,8 +19,9 @@ std::optional<std::variant<HttpResponse, HttpExtensionRoute>> MetricsRoute::Find
     if (!collect_) return std::nullopt;
   }
   if (head.method() != boost::beast::http::verb::get) return ErrorResponse(405, "Method Not Allowed");
-  return HttpExtensionRoute{Api::kStatistics,
-                            [this](const std::shared_ptr<HttpExchange>&) { return HttpService::Answer(Answer()); }};
+  return HttpExtensionRoute{Api::kStatistics, [this](const std::shared_ptr<HttpExchange>&) {
+                              return HttpService::Answer(Answer());
+                            }};
 }
 
 HttpResponse MetricsRoute::Answer() {

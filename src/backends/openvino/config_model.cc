@@ -107,6 +107,7 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   info.version = version;
   info.dialect = Dialect::kOvms;
   info.platform = "OpenVINO";
+  info.automatic_shape = applied.automatic;
   BRAID_RETURN_IF_ERROR(AddSpecs(facts, facts.inputs, model->inputs(), applied.input_layouts, info.inputs));
   BRAID_RETURN_IF_ERROR(
       AddSpecs(facts, facts.outputs, model->outputs(), applied.output_layouts, info.outputs));

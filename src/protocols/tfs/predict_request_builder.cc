@@ -87,7 +87,7 @@ class Builder {
     source.kind = InputSource::Kind::kValues;
     source.size = RawValuesSize(input, tensor.type);
     const uint64_t given = input.values[ValueField(tensor.type)];
-    const bool images = strings && spec != nullptr && TakesEncodedImages(*spec);
+    const bool images = strings && spec != nullptr && TakesEncodedImages(*spec, info_.kind);
     if (images) {
       if (given == 0 || input.has_empty_string) {
         return OvmsError(OvmsCode::kStringValEmpty, "input name: " + tensor.name);

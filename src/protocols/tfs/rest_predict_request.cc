@@ -140,7 +140,7 @@ class BodyReader {
       const TensorSpec* spec = info_.FindInput(tensor.name);
       JsonTensorType wanted;
       if (spec != nullptr) {
-        wanted = {spec->type, TakesEncodedImages(*spec)};
+        wanted = {spec->type, TakesEncodedImages(*spec, info_.kind)};
       } else if (tensor.name == kSequenceId) {
         wanted.type = DataType::kUint64;
       } else if (tensor.name == kSequenceControl) {
