@@ -2,9 +2,11 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
-from harness.server import ROOT
+from harness.server import ROOT, Server
 
 PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CURL = re.compile(r"curl -s localhost:8000(\S+)(?: -d '([^']*)')?")
@@ -17,7 +19,7 @@ def server(module_serve):
 
 
 def requests_of(page):
-    return [m.groups() for m in CURL.finditer(page.read_text()) if "/hello/" not in m.group(1)]
+    return [m.groups() for m in CURL.finditer(page.read_text()) if not re.search("/(hello|triple)/", m.group(1))]
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if requests_of(p)], ids=lambda p: str(p.relative_to(ROOT)))
@@ -51,6 +53,34 @@ def test_model_of_the_quickstart(repository, serve):
     status, _, answer = serve(repository).request("POST", path, body)
     assert status == 200, answer
     assert json.loads(answer)["outputs"][0]["data"] == ["Hello, world!"]
+
+
+FILE = re.compile(r"^`([^`\n/]+)`:\n\n```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ASK = re.compile(r"curl -s localhost:(\d+)(\S+)(?: -d '([^']*)')?(?:\n```\n\n```json\n(.*?)\n```)?", re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["pipelines", "config-json", "openvino-models", "custom-nodes"])
+def test_what_a_page_on_config_json_starts_with(page, tmp_path):
+    """Files are made as the page shows them, its commands are run, and the server that it starts is asked."""
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    start = text[: text.index("```", ASK.search(text).end()) + 3]
+    for name, content in FILE.findall(start):
+        (tmp_path / name).write_text(content)
+    commands = "".join(SHELL.findall(start)).replace("/tmp/faces", str(tmp_path / "faces"))
+    commands = commands.replace(".venv/bin/python", sys.executable).replace("examples/", f"{ROOT}/examples/")
+    commands = commands.replace("-I include", f"-I {ROOT}/include")
+    before, _, serve = commands.partition("build/braid serve ")
+    subprocess.run(["bash", "-euc", before], cwd=tmp_path, check=True, timeout=120)
+    options = re.sub(r"--(rest_)?port \d+", "", serve.splitlines()[0]).split()
+    _, path, body, shown = ASK.search(text).groups()
+    with Server([], *options, workdir=tmp_path) as server:
+        status, _, answer = server.request("POST" if body else "GET", path, body)
+        assert status == 200, answer
+        if shown:
+            assert json.loads(answer) == json.loads(shown)
+        if page == "custom-nodes":
+            assert json.loads(answer)["outputs"][0]["data"] == [3, 6, 9]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -33,7 +33,7 @@ def custom_node(name, fault="", library="faulty", **more):
         "name": name,
         "library_name": library,
         "type": "custom",
-        "params": {"fault": fault, "addend": "1"},
+        "params": {"fault": fault, "addend": "1", "items": "1"},
         "inputs": [{"in": {"node_name": "request", "data_item": "x"}}],
         "outputs": [{"data_item": "sum", "alias": "y"}],
         **more,
@@ -62,7 +62,7 @@ def definitions():
     twice = changed(first, inputs=first["inputs"] * 2)
     wide = model_node("b", "wide", "a", "y")
     precise = model_node("b", "precise", "a", "y")
-    cut = changed(first, demultiply_count=1)
+    flat = model_node("a", "flat", "request", "x", demultiply_count=10)
     deep = model_node("a", "deep", "request", "x", demultiply_count=3)
     return {
         "duplicate_node": (pipeline("", [first, changed(second, name="a")]), "more than one node with the same name"),
@@ -81,7 +81,7 @@ def definitions():
         "unused": (pipeline("", [first, second], source="a"), "whose results nobody uses"),
         "shape": (pipeline("", [first, wide]), "Invalid input shape"),
         "precision": (pipeline("", [first, precise]), "Invalid input precision"),
-        "few_dimensions": (pipeline("", [cut]), "Not enough dimensions"),
+        "few_dimensions": (pipeline("", [flat]), "Not enough dimensions"),
         "other_count": (pipeline("", [deep]), "Demultiply count does not match"),
         "gather_nobody": (
             pipeline("", [first, changed(second, gather_from_node="z")]), "gathers from a node that does not exist"
@@ -120,6 +120,7 @@ def server(tmp_path_factory):
         "m": models.scale((1, 10)),
         "wide": models.scale((1, 12)),
         "precise": models.scale((1, 10), dtype=np.float64),
+        "flat": models.scale((10,)),
         "deep": models.identity((2, 1, 10)),
     }
     entries = [models.entry(name, models.save(model, folder / name)) for name, model in made.items()]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sends one picture, as a PNG file, to the pipelines `faces` and `reader`, and prints what they found.
+"""Sends one picture, as a PNG file, to the pipelines `faces`, `mood` and `reader`, and prints what they found.
 
 client.py [--api kserve-grpc|kserve-rest|tfs-grpc|tfs-rest] [--grpc HOST:PORT] [--rest HOST:PORT] [--picture FILE]
 """
@@ -15,7 +15,8 @@ import zlib
 
 import numpy as np
 
-FACES = ("boxes", "confidences", "ages", "emotions", "strongest")
+FACES = ("boxes", "confidences", "ages", "emotions")
+MOOD = ("emotions", "face")
 READER = ("boxes", "letters")
 EMOTIONS = ("calm", "glad", "sad", "angry")
 
@@ -101,16 +102,18 @@ def main():
     ask = APIS[arguments.api]
     try:
         faces = ask(arguments, "faces", FACES, file)
+        mood = ask(arguments, "mood", MOOD, file)
         words = ask(arguments, "reader", READER, file)
     except urllib.error.HTTPError as error:
         sys.exit(f"client: {error}: {error.read().decode(errors='replace')}")
     print(f"{len(faces['boxes'])} faces")
     for index, box in enumerate(faces["boxes"]):
-        mood = EMOTIONS[int(np.argmax(faces["emotions"][index]))]
+        feeling = EMOTIONS[int(np.argmax(faces["emotions"][index]))]
         age = float(np.ravel(faces["ages"][index])[0])
         confidence = float(np.ravel(faces["confidences"][index])[0])
-        print(f"  at {np.ravel(box).tolist()}: {age:.1f} years, {mood}, confidence {confidence:.3f}")
-    print(f"  the strongest emotion has face {int(np.ravel(faces['strongest'])[0])}")
+        print(f"  at {np.ravel(box).tolist()}: {age:.1f} years, {feeling}, confidence {confidence:.3f}")
+    strongest = EMOTIONS[int(np.argmax(mood["emotions"]))]
+    print(f"  the strongest emotion has face {int(np.ravel(mood['face'])[0])}: {strongest}")
     print(f"{len(words['boxes'])} words")
     for box, letters in zip(words["boxes"], words["letters"], strict=True):
         print(f"  at {np.ravel(box).tolist()}: {''.join('abcdefghijk'[int(letter)] for letter in np.ravel(letters))}")

@@ -213,6 +213,12 @@ TEST(Messages, HelloAndLoadedKeepEveryField) {
   EXPECT_EQ(loaded.error, "it failed");
   EXPECT_EQ(loaded.auto_completed_config, "{}");
   EXPECT_TRUE(loaded.has_readiness_hook);
+
+  // Codes that user code does not know.
+  for (const StatusCode code : {StatusCode::kFailedPrecondition, StatusCode::kAborted}) {
+    ASSERT_TRUE(Decode(Encoding(LoadedMessage{code, "it failed", "{}", true}), loaded));
+    EXPECT_EQ(loaded.code, StatusCode::kInternal);
+  }
 }
 
 TEST(Messages, ResponseKeepsEveryField) {
@@ -551,8 +557,8 @@ TEST(Messages, WrongNumbersAreRefused) {
     return !Decode(out, message);
   };
   EXPECT_TRUE(refused(LoadMessage{.mode = static_cast<LoadMode>(2)}));
-  EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(9)}));
-  EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(9)}));
+  EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(11)}));
+  EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(11)}));
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));
   EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.type = static_cast<DataType>(kDataTypeCount)}}}));
   EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.place = static_cast<Place>(4)}}}));

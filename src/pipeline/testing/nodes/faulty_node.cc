@@ -2,7 +2,7 @@
 //
 // Input "in": FP32. Outputs "first", "sum" and "last", each FP32 of the input's shape, with the input's
 // values plus the param "addend"; a fault of an output is one of "sum". Without "in" the outputs have shape
-// [1].
+// [1]. It tells of a second input and output "other", of no precision, unless the param "items" is "1".
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -90,7 +90,10 @@ void Spoil(CustomNodeTensor& output, const std::string& fault) {
   if (fault == "empty_no_data") Free(std::exchange(output.data, nullptr));
 }
 
-int Describe(const char* name, CustomNodeTensorInfo** info, int* count, const std::string& fault) {
+int Describe(const char* name, CustomNodeTensorInfo** info, int* count, const CustomNodeParam* params,
+             int params_count) {
+  const std::string fault = Param(params, params_count, "fault");
+  const int items = Param(params, params_count, "items") == "1" ? 1 : 2;
   if (fault == "info_fail") return 3;
   if (fault == "info_throw") throw std::runtime_error("no idea");
   if (fault == "info_null") {
@@ -98,9 +101,9 @@ int Describe(const char* name, CustomNodeTensorInfo** info, int* count, const st
     return 0;
   }
   *info = Allocate<CustomNodeTensorInfo>(2);
-  *count = fault == "info_zero" ? 0 : fault == "info_absurd" ? 1 << 30 : 2;
+  *count = fault == "info_zero" ? 0 : fault == "info_absurd" ? 1 << 30 : items;
   if (fault == "info_zero" || fault == "info_absurd") return 0;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < items; ++i) {
     CustomNodeTensorInfo& item = (*info)[i];
     item.name = i == 0 ? name : fault == "info_no_name" ? nullptr : "other";
     item.dims = Allocate<uint64_t>(2);
@@ -169,12 +172,12 @@ int execute(const CustomNodeTensor* inputs, int inputs_count, CustomNodeTensor**
 
 int getInputsInfo(CustomNodeTensorInfo** info, int* count, const CustomNodeParam* params, int params_count,
                   void* manager) {
-  return Good(manager) ? Describe("in", info, count, Param(params, params_count, "fault")) : 8;
+  return Good(manager) ? Describe("in", info, count, params, params_count) : 8;
 }
 
 int getOutputsInfo(CustomNodeTensorInfo** info, int* count, const CustomNodeParam* params, int params_count,
                    void* manager) {
-  return Good(manager) ? Describe("sum", info, count, Param(params, params_count, "fault")) : 8;
+  return Good(manager) ? Describe("sum", info, count, params, params_count) : 8;
 }
 
 int release(void* memory, void* manager) {
