@@ -66,7 +66,7 @@ def post(body, *headers, path=PATH, length=True):
 # ---- routes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/nope", "/v2/models/echo/versions/abc", "/v2/models/echo/nope"])
+@pytest.mark.parametrize("path", ["/", "/v2/nope", "/v2/models/echo/versions/abc", "/v2/models/echo/nope"])
 def test_unknown_path(server, path):
     assert server.json("GET", path) == (404, {"error": "Not Found"})
 
