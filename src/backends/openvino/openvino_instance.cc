@@ -8,6 +8,14 @@
 #include "base/clock.h"
 
 namespace braid {
+namespace {
+
+// So many short inferences run one after the other on a thread that has something else to do, and on one of
+// OpenVINO's at the end of an inference; then others that wait for the thread have their turn.
+constexpr int kMostOnCallersThread = 4;
+constexpr int kMostOnCallbackThread = 8;
+
+}  // namespace
 
 OpenVinoInstance::OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts)
     : name_(std::move(name)), passive_(passive), facts_(facts) {}
@@ -60,23 +68,22 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
 void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
   {
     std::lock_guard lock(mutex_);
-    if (busy_) {
+    if (busy_ || callback_thread_ == std::this_thread::get_id()) {
       waiting_.push_back(std::move(execution));
       return;
     }
     busy_ = true;
   }
-  const bool here =
-      execution->on_callers_thread && RunsOnCaller(run_times_, InputBinding::InputBytes(*execution));
-  Run(std::move(execution), here);
+  const int most = execution->on_callers_thread ? kMostOnCallersThread : 0;
+  Run(std::move(execution), most);
 }
 
-void OpenVinoInstance::Run(std::unique_ptr<Execution> execution, bool here) {
-  while (execution != nullptr) {
+void OpenVinoInstance::Run(std::unique_ptr<Execution> execution, int most_here) {
+  for (int run = 0; execution != nullptr; ++run) {
+    const bool here = run < most_here && RunsOnCaller(run_times_, InputBinding::InputBytes(*execution));
     Status status;
     if (!Begin(std::move(execution), here, status)) break;
     execution = Finish(std::move(status));
-    here = false;
   }
   Deliver();
 }
@@ -134,8 +141,21 @@ void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
     status = Guarded([&] { std::rethrow_exception(exception); },
                      [this](const std::string& text) { return InferenceError(facts_, text); });
   }
-  Run(Finish(std::move(status)), false);
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  const std::thread::id me = std::this_thread::get_id();
+  callback_thread_ = me;
+  lock.unlock();
+  Run(Finish(std::move(status)), kMostOnCallbackThread);
+  lock.lock();
+  for (int rounds = 1; !busy_ && !waiting_.empty(); ++rounds) {
+    std::unique_ptr<Execution> next = std::move(waiting_.front());
+    waiting_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    Run(std::move(next), rounds < kMostOnCallbackThread ? 1 : 0);
+    lock.lock();
+  }
+  if (callback_thread_ == me) callback_thread_ = {};
   --callbacks_;
   changed_.notify_all();
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <openvino/openvino.hpp>
@@ -47,9 +48,9 @@ class OpenVinoInstance final : public Instance {
     std::vector<InferenceResponse> responses;
   };
 
-  // Runs an execution, and those that have waited for it if it ends at once. REQUIRES: the caller has the
-  // infer request.
-  void Run(std::unique_ptr<Execution> execution, bool here);
+  // Runs an execution, and those that have waited for it if it ends at once; at most `most_here` of them on
+  // this thread, if they are short. REQUIRES: the caller has the infer request.
+  void Run(std::unique_ptr<Execution> execution, int most_here);
   // Begins with an execution; returns true when it has ended already, with its result in `status`.
   bool Begin(std::unique_ptr<Execution> execution, bool here, Status& status);
   void OnCallback(std::exception_ptr exception);
@@ -82,6 +83,9 @@ class OpenVinoInstance final : public Instance {
   bool busy_ = false;                // somebody has the infer request
   bool delivering_ = false;          // somebody talks to the listener
   int callbacks_ = 0;                // inferences begun whose callback has not returned
+  // Of OpenVINO, while it is in OnCallback(): what it is handed meanwhile waits until it has told of what has
+  // ended, and runs on it if it is short, which spares another thread's being woken for each inference.
+  std::thread::id callback_thread_;
   std::deque<std::unique_ptr<Execution>> waiting_;
   std::deque<Done> done_;
 };
