@@ -5,20 +5,20 @@
 #include <sys/stat.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
 #include "repository/model_repository.h"
+#include "repository/testing/door.h"
 #include "repository/testing/fake_config.h"
 
 namespace braid {
 namespace {
 
+using testing::Door;
 using testing::FakeBackend;
 using testing::FakeConfigMakers;
 using testing::FakeFactory;
@@ -60,32 +60,6 @@ std::string Text(const File& file) {
          Join(file.pipelines) + R"(], "custom_node_library_config_list": [)" + Join(file.libraries) +
          R"(], "mediapipe_config_list": [)" + Join(file.graphs) + "]}";
 }
-
-// A door that a load waits at.
-class Door {
- public:
-  void Pass() {
-    std::unique_lock lock(mutex_);
-    ++waiting_;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return open_; });
-  }
-  void Open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void WaitForVisitor() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return waiting_ > 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;  // guarded by mutex_
-  int waiting_ = 0;    // guarded by mutex_
-};
 
 class ConfigRepositoryTest : public ::testing::Test {
  protected:

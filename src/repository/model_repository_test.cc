@@ -5,21 +5,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <optional>
 #include <sstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
+#include "repository/testing/door.h"
 #include "repository/testing/fake_backend.h"
 
 namespace braid {
 namespace {
 
+using testing::Door;
 using testing::FakeBackend;
 using testing::FakeFactory;
 using testing::FakeServable;
@@ -28,32 +28,6 @@ using testing::ScratchFolder;
 constexpr int64_t kSecondNs = 1000000000;
 constexpr std::string_view kConfig =
     "backend: 'python' max_batch_size: 4 input { name: 'IN' data_type: TYPE_FP32 dims: [4] }";
-
-// A door that a load waits at, so that a test can look at what happens meanwhile.
-class Door {
- public:
-  void Pass() {
-    std::unique_lock lock(mutex_);
-    ++waiting_;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return open_; });
-  }
-  void Open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void WaitForVisitor() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return waiting_ > 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;  // guarded by mutex_
-  int waiting_ = 0;    // guarded by mutex_
-};
 
 class ModelRepositoryTest : public ::testing::Test {
  protected:
