@@ -10,7 +10,7 @@ import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from harness import openvino_models as models
 from harness.ovms import OvmsServer
-from harness.server import BINARY, Server
+from harness.server import BINARY, Server, children
 
 
 @pytest.fixture
@@ -175,6 +175,30 @@ def test_a_config_with_a_fault_keeps_the_server_from_starting(tmp_path, text, me
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert message in ended.stderr
+
+
+def test_no_python_is_needed(start, tmp_path):
+    models.save(models.add(), tmp_path / "add")
+    config = {"model_config_list": [models.entry("add", "add")]}
+    server = start(config, "--python", "/nowhere/python3", env={"PATH": "/nowhere", "VIRTUAL_ENV": ""})
+    x = np.zeros((1, 10), np.float32)
+    assert_serves(server, "add", "b", x, "a", x + 1)
+    assert children(server.process.pid) == []
+
+
+def test_routes_that_do_not_exist(start, tmp_path):
+    models.save(models.add(), tmp_path / "add")
+    server = start({"model_config_list": [models.entry("add", "add")]})
+    for method, path, code, text in (
+        ("GET", "/nowhere", 400, "Invalid request URL"),
+        ("GET", "/metrics", 400, "Invalid request URL"),
+        ("GET", "/v1/nowhere", 400, "Invalid request URL"),
+        ("GET", "/v2/models/add/infer", 406, "Unsupported method"),
+        ("GET", "/v1/models/add:predict", 406, "Unsupported method"),
+        ("GET", "/v1/config/reload", 406, "Unsupported method"),
+        ("POST", "/v1/models/add:classify", 404, "Requested REST resource not found"),
+    ):
+        assert server.json(method, path) == (code, {"error": text}), path
 
 
 def test_a_faulty_servable_does_not_stop_the_others(start, tmp_path):

@@ -23,6 +23,7 @@
 #include "protocols/kserve/tracing.h"
 
 #include "protocols/kserve/reserved_parameters.h"
+#include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
@@ -88,9 +89,10 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
       case HttpRouteMatch::Kind::kFound:
         break;
       case HttpRouteMatch::Kind::kNoSuchPath:
-        return ErrorResponse(404, "Not Found");
+        return ovms() ? ErrorResponse(OvmsError(OvmsCode::kRestInvalidUrl)) : ErrorResponse(404, "Not Found");
       case HttpRouteMatch::Kind::kWrongMethod:
-        return ErrorResponse(405, "Method Not Allowed");
+        return ovms() ? ErrorResponse(OvmsError(OvmsCode::kRestUnsupportedMethod))
+                      : ErrorResponse(405, "Method Not Allowed");
       case HttpRouteMatch::Kind::kBadEscape:
         return ErrorResponse(400, "invalid percent-encoding in the path");
     }
@@ -107,6 +109,8 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
   };
 
   ThreadState& state(const HttpExchange& exchange) { return *thread_states_[exchange.io_thread()]; }
+  // Whether routes that do not exist are told as OpenVINO Model Server tells them.
+  bool ovms() const { return context_.catalog.dialect() == Dialect::kOvms; }
   bool exiting() const { return exiting_.load(std::memory_order_relaxed); }
 
   // The one gate: why the request is not answered, if it is not.
