@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import numpy as np
 import ovmsclient
@@ -172,6 +173,27 @@ def test_a_config_with_a_fault_keeps_the_server_from_starting(tmp_path, text, me
     path = tmp_path / "config.json"
     path.write_text(text)
     command = [BINARY, "serve", "--config_path", path, "--grpc-port", "0", "--http-port", "0", "--host", "127.0.0.1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert message in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("{", [], "not valid json"),
+        ('{"model_config_list": []}', ["--metrics_enable", "--metrics_list", "nope"], "Invalid name in metrics_list"),
+    ],
+)
+def test_a_start_that_fails_beside_loaded_models_ends(tmp_path, text, options, message):
+    folder = tmp_path / "models" / "negate" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(NEGATE)
+    (folder.parent / "config.pbtxt").write_text(python_model("negate"))
+    (tmp_path / "config.json").write_text(text)
+    command = [BINARY, "serve", tmp_path / "models", "--python", sys.executable, "--host", "127.0.0.1", *options]
+    command += ["--config_path", tmp_path / "config.json"]
+    command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert message in ended.stderr

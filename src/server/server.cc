@@ -80,7 +80,13 @@ class Server::Parts {
     control_ = std::make_unique<ServerControl>(models_.get());
     BRAID_RETURN_IF_ERROR(Listen());
     if (models_) load_status = models_->Start();
-    if (config_) BRAID_RETURN_IF_ERROR(StartConfig());
+    if (config_) {
+      if (Status started = StartConfig(); !started.ok()) {
+        // What has been loaded ends as at any stop; what does not end by then has said so in the log.
+        static_cast<void>(Stop());
+        return started;
+      }
+    }
     control_->set_serving(true);
     return OkStatus();
   }
