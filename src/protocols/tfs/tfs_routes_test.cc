@@ -396,7 +396,7 @@ TEST_F(TfsRest, RefusesWhatIsNoRoute) {
   EXPECT_EQ(Get("/v1/models/%2e%2e/m").body,
             R"({"error":"The provided base path is invalid or doesn't exists"})");
   EXPECT_EQ(Get("/v2/health/live").status, 200);
-  EXPECT_EQ(Get("/elsewhere").status, 404);
+  EXPECT_EQ(Get("/elsewhere").status, 400);
 }
 
 TEST_F(TfsRest, EveryRoutePassesTheAccessPolicy) {

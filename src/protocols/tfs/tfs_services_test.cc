@@ -34,7 +34,7 @@ constexpr ApiCall kPredict{ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc,
 template <class T>
 std::string BytesOf(std::initializer_list<T> values) {
   std::string bytes(values.size() * sizeof(T), '\0');
-  std::memcpy(bytes.data(), values.begin(), bytes.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.begin(), bytes.size());
   return bytes;
 }
 
