@@ -1,7 +1,7 @@
 // ConfigRepository: keeps what the catalog serves in step with a config.json (or with one model named on the
 // command line) and the version folders of its models.
 //
-//   ConfigRepository repository(options, catalog, openvino, factory, log);
+//   ConfigRepository repository(options, catalog, makers, log);
 //   BRAID_RETURN_IF_ERROR(repository.Start());   // loads what it can; the rest is known with its fault
 //   ...
 //   Status stopped = repository.Shutdown(deadline_ns);
@@ -14,20 +14,16 @@
 // it to the catalog first.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "backends/openvino/openvino_backend.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "config/ovms_config.h"
-#include "pipeline/custom_node.h"
 #include "repository/config_makers.h"
 #include "serving/catalog.h"
 #include "serving/config_control.h"
-#include "serving/servable.h"
 
 namespace braid {
 

@@ -76,10 +76,6 @@ constexpr Row kTable[] = {
     {OvmsCode::kPipelineNameOccupied, StatusCode::kAlreadyExists, 409, "Pipeline has the same name as model"},
     {OvmsCode::kPipelineInvalidNodeLibrary, StatusCode::kFailedPrecondition, 412,
      "Pipeline refers to a custom node library that could not be loaded"},
-    {OvmsCode::kPipelineMultipleEntryNodes, StatusCode::kFailedPrecondition, 412,
-     "Pipeline definition has more than one request node"},
-    {OvmsCode::kPipelineMultipleExitNodes, StatusCode::kFailedPrecondition, 412,
-     "Pipeline definition has more than one response node"},
     {OvmsCode::kPipelineMissingEntryOrExit, StatusCode::kFailedPrecondition, 412,
      "Pipeline definition lacks a request or a response node"},
     {OvmsCode::kPipelineNodeNameDuplicate, StatusCode::kFailedPrecondition, 412,
@@ -130,7 +126,6 @@ constexpr Row kTable[] = {
      "Pipeline definition has nodes whose results nobody uses"},
     {OvmsCode::kPipelineAmbiguousInputMetadata, StatusCode::kFailedPrecondition, 412,
      "Pipeline input is used by nodes that need different shapes or precisions"},
-    {OvmsCode::kNodeLibraryMissing, StatusCode::kFailedPrecondition, 412, "Custom node library is not known"},
     {OvmsCode::kNodeLibraryLoadFailedOpen, StatusCode::kFailedPrecondition, 412,
      "Custom node library could not be opened"},
     {OvmsCode::kNodeLibraryLoadFailedSymbol, StatusCode::kFailedPrecondition, 412,
@@ -196,14 +191,13 @@ constexpr Row kTable[] = {
      "Inference-Header-Content-Length header is invalid and couldn't be parsed"},
     {OvmsCode::kRestContentsFieldNotEmpty, StatusCode::kInvalidArgument, 400,
      "Request contains values both in binary data and in content value"},
-    {OvmsCode::kServerNotReady, StatusCode::kUnavailable, 503, "Server is not ready"},
 };
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < std::size(kTable); ++i) {
     if (static_cast<size_t>(kTable[i].code) != i) return false;
   }
-  return kTable[std::size(kTable) - 1].code == OvmsCode::kServerNotReady;
+  return kTable[std::size(kTable) - 1].code == OvmsCode::kRestContentsFieldNotEmpty;
 }
 static_assert(InOrder());
 

@@ -58,8 +58,6 @@ enum class OvmsCode : unsigned char {
   // Pipelines
   kPipelineNameOccupied,
   kPipelineInvalidNodeLibrary,
-  kPipelineMultipleEntryNodes,
-  kPipelineMultipleExitNodes,
   kPipelineMissingEntryOrExit,
   kPipelineNodeNameDuplicate,
   kPipelineMissingModel,
@@ -86,7 +84,6 @@ enum class OvmsCode : unsigned char {
   kPipelineUnconnectedNodes,
   kPipelineAmbiguousInputMetadata,
   // Custom nodes
-  kNodeLibraryMissing,
   kNodeLibraryLoadFailedOpen,
   kNodeLibraryLoadFailedSymbol,
   kNodeLibraryInitializeFailed,
@@ -123,7 +120,6 @@ enum class OvmsCode : unsigned char {
   kRestHeaderLengthExceeded,
   kRestHeaderLengthInvalid,
   kRestContentsFieldNotEmpty,
-  kServerNotReady,
 };
 
 // "{base text}", or "{base text} - {details}".
