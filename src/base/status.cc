@@ -28,6 +28,8 @@ std::string_view StatusCodeName(StatusCode code) {
       return "Failed precondition";
     case StatusCode::kAborted:
       return "Aborted";
+    case StatusCode::kResourceExhausted:
+      return "Resource exhausted";
   }
   return "Unknown";
 }

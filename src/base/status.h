@@ -30,6 +30,7 @@ enum class StatusCode : unsigned char {
   // These are never user code's own.
   kFailedPrecondition = 9,
   kAborted = 10,
+  kResourceExhausted = 11,
 };
 
 // "OK", "Internal", "Not found", "Invalid argument", ...: as it stands before a reason in logs and in the
@@ -91,6 +92,9 @@ inline Status FailedPreconditionError(std::string message) {
   return {StatusCode::kFailedPrecondition, std::move(message)};
 }
 inline Status CancelledError(std::string message) { return {StatusCode::kCancelled, std::move(message)}; }
+inline Status ResourceExhaustedError(std::string message) {
+  return {StatusCode::kResourceExhausted, std::move(message)};
+}
 // Internal error from errno: "{what}: {strerror}".
 Status ErrnoError(std::string_view what, int error_number);
 

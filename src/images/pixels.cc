@@ -67,6 +67,7 @@ void ConvertPixels(const uint8_t* pixels, size_t count, DataType type, std::byte
       return Look(pixels, count, Brain, to);
     case DataType::kInvalid:
     case DataType::kBool:
+    case DataType::kCustom:
     case DataType::kBytes:
       break;
   }

@@ -28,8 +28,7 @@ DataType GetDataType(WireReader& in) {
 
 // User code knows those that TritonError has; what only the server's own parts say is internal to it.
 void PutStatusCode(WireWriter& out, StatusCode code) {
-  const bool unknown = code == StatusCode::kFailedPrecondition || code == StatusCode::kAborted;
-  out.Put(unknown ? StatusCode::kInternal : code);
+  out.Put(code > StatusCode::kCancelled ? StatusCode::kInternal : code);
 }
 
 StatusCode GetStatusCode(WireReader& in) {
@@ -137,6 +136,7 @@ void EncodeTensor(WireWriter& out, const TensorMessage& tensor) {
   out.Put(static_cast<uint8_t>(tensor.shape.size()));
   for (int64_t dim : tensor.shape) out.Put(dim);
   out.Put(tensor.place);
+  if (tensor.type == DataType::kCustom) out.PutText(tensor.custom_type);
   if (tensor.place == Place::kInline) {
     out.PutBytes(tensor.bytes);
   } else {
@@ -156,6 +156,7 @@ TensorMessage DecodeTensor(WireReader& in) {
   const auto place = in.Get<uint8_t>();
   if (place > static_cast<uint8_t>(Place::kSharedMemory)) in.Fail();
   tensor.place = static_cast<Place>(place);
+  if (tensor.type == DataType::kCustom) tensor.custom_type = in.GetText();
   if (tensor.place == Place::kInline) {
     tensor.bytes = in.GetBytes();
   } else {
@@ -181,7 +182,7 @@ void Encode(std::vector<std::byte>& out, const LoadMessage& message) {
 bool Decode(std::span<const std::byte> in, LoadMessage& message) {
   WireReader reader = Open(in, MessageType::kLoad);
   const auto mode = reader.Get<uint8_t>();
-  if (mode > static_cast<uint8_t>(LoadMode::kAutoComplete)) reader.Fail();
+  if (mode > static_cast<uint8_t>(LoadMode::kNodes)) reader.Fail();
   message.mode = static_cast<LoadMode>(mode);
   for (std::string_view* text :
        {&message.model_file, &message.module_name, &message.model_path, &message.version_path,
@@ -358,6 +359,7 @@ void Encode(std::vector<std::byte>& out, const LoadedMessage& message) {
   writer.PutText(message.error);
   writer.PutText(message.auto_completed_config);
   PutFlag(writer, message.has_readiness_hook);
+  PutFlag(writer, message.wants_sessions);
 }
 
 bool Decode(std::span<const std::byte> in, LoadedMessage& message) {
@@ -366,6 +368,7 @@ bool Decode(std::span<const std::byte> in, LoadedMessage& message) {
   message.error = reader.GetText();
   message.auto_completed_config = reader.GetText();
   message.has_readiness_hook = GetFlag(reader);
+  message.wants_sessions = GetFlag(reader);
   return Complete(reader);
 }
 

@@ -27,6 +27,12 @@ enum class MessageType : uint8_t {
   kCheckReady = 4,    // CheckReadyMessage: ask the model's is_ready(); may come during an execution
   kAnswer = 5,        // AnswerMessage: the answer to kAsk
   kCallResponse = 6,  // ResponseMessage: one response to a kCall; its request_id is the call's id
+  // The same, to a worker that runs the Python nodes of a graph; see node_messages.h.
+  kNodeExecute = 7,
+  kNodeResume = 8,
+  kNodeClose = 9,
+  kNodeSession = 10,
+  kNodeDrop = 11,
   // Worker to server.
   kHello = 16,       // HelloMessage: the channel is open
   kLoaded = 17,      // LoadedMessage: the answer to kLoad
@@ -38,6 +44,7 @@ enum class MessageType : uint8_t {
   kCancelCall = 23,  // CancelCallMessage
   kAsk = 24,         // AskMessage: user code asks something of the server
   kReadiness = 25,   // ReadinessMessage: the answer to kCheckReady
+  kNodeStep = 26,    // see node_messages.h
   // Both ways.
   kRelease = 32,        // ReleaseMessage: memory of the receiver that the sender needs no more
   kRetireSegment = 33,  // u32: a segment of the sender that will be named no more
@@ -60,8 +67,9 @@ struct TensorMessage {
   DataType type = DataType::kInvalid;
   Shape shape;
   Place place = Place::kInline;
-  std::span<const std::byte> bytes;  // kInline
-  MemoryHandle handle;               // else
+  std::span<const std::byte> bytes;   // kInline
+  MemoryHandle handle;                // else
+  std::string_view custom_type = {};  // of DataType::kCustom
 };
 void EncodeTensor(WireWriter& out, const TensorMessage& tensor);
 TensorMessage DecodeTensor(WireReader& in);
@@ -69,6 +77,7 @@ TensorMessage DecodeTensor(WireReader& in);
 enum class LoadMode : uint8_t {
   kInstance = 0,      // import, construct, initialize; then wait for executions
   kAutoComplete = 1,  // import, call auto_complete_config, answer, exit
+  kNodes = 2,         // the Python nodes of a graph: model_config is what node_messages.h says
 };
 
 struct LoadMessage {
@@ -124,6 +133,7 @@ struct LoadedMessage {
   std::string_view
       auto_completed_config;        // kAutoComplete: JSON text; empty when the model has no such function
   bool has_readiness_hook = false;  // the model has is_ready()
+  bool wants_sessions = false;      // kNodes: some node keeps state of its own for each run of the graph
 };
 void Encode(std::vector<std::byte>& out, const LoadedMessage& message);
 bool Decode(std::span<const std::byte> in, LoadedMessage& message);

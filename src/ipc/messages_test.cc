@@ -215,7 +215,8 @@ TEST(Messages, HelloAndLoadedKeepEveryField) {
   EXPECT_TRUE(loaded.has_readiness_hook);
 
   // Codes that user code does not know.
-  for (const StatusCode code : {StatusCode::kFailedPrecondition, StatusCode::kAborted}) {
+  for (const StatusCode code :
+       {StatusCode::kFailedPrecondition, StatusCode::kAborted, StatusCode::kResourceExhausted}) {
     ASSERT_TRUE(Decode(Encoding(LoadedMessage{code, "it failed", "{}", true}), loaded));
     EXPECT_EQ(loaded.code, StatusCode::kInternal);
   }
@@ -556,7 +557,7 @@ TEST(Messages, WrongNumbersAreRefused) {
     Encode(out, message);
     return !Decode(out, message);
   };
-  EXPECT_TRUE(refused(LoadMessage{.mode = static_cast<LoadMode>(2)}));
+  EXPECT_TRUE(refused(LoadMessage{.mode = static_cast<LoadMode>(3)}));
   EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(11)}));
   EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(11)}));
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));

@@ -140,6 +140,7 @@ bool WithType(DataType type, const F& f) {
     case DataType::kBf16:
       return f(Bf16{}), true;
     case DataType::kInvalid:
+    case DataType::kCustom:
     case DataType::kBytes:
       return false;
   }

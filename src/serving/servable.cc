@@ -3,6 +3,10 @@
 #include <algorithm>
 
 namespace braid {
+
+Result<std::shared_ptr<ServableStream>> Servable::OpenStream(InferenceRequest&, StreamSink&) {
+  return UnsupportedError("'" + info_.name + "' does not take streams");
+}
 namespace {
 
 const TensorSpec* Find(const std::vector<TensorSpec>& specs, std::string_view name) {

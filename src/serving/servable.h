@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "serving/api_counters.h"
 #include "serving/request.h"
+#include "serving/servable_stream.h"
 #include "serving/statistics.h"
 #include "serving/warmup.h"
 #include "tensor/buffer.h"
@@ -113,6 +114,15 @@ class Servable {
   // Checks and runs a request; never blocks. All results, errors too, arrive at the request's sink, perhaps
   // before this returns. REQUIRES: request->sink is set, request->servable holds this servable.
   virtual void Infer(std::unique_ptr<InferenceRequest> request) = 0;
+
+  // Whether a client's stream to it is one conversation (OpenStream()); else each of its messages is a
+  // request of its own.
+  virtual bool takes_streams() const { return false; }
+  // Begins a conversation; `first` has what its first message says (model name, parameters), and a handle
+  // that the stream takes over. Its inputs are to be pushed as those of every later message. `sink` outlives
+  // the stream's End(). Errors: why there is no such conversation; the sink is not called then. Does not
+  // block.
+  virtual Result<std::shared_ptr<ServableStream>> OpenStream(InferenceRequest& first, StreamSink& sink);
 
   // May be asked often; does not block.
   virtual Readiness readiness() const = 0;

@@ -28,6 +28,7 @@ constexpr std::array<TypeInfo, kDataTypeCount> kTypes = {{
     {"FP64", "TYPE_FP64", 8},
     {"BYTES", "TYPE_STRING", 0},
     {"BF16", "TYPE_BF16", 2},
+    {"CUSTOM", "TYPE_CUSTOM", 0},
 }};
 
 const TypeInfo& Info(DataType type) {
@@ -42,7 +43,7 @@ std::string_view WireName(DataType type) { return Info(type).wire_name; }
 std::string_view ConfigName(DataType type) { return Info(type).config_name; }
 
 std::optional<DataType> DataTypeFromWireName(std::string_view name) {
-  for (size_t i = 1; i < kTypes.size(); ++i) {
+  for (size_t i = 1; i < static_cast<size_t>(DataType::kCustom); ++i) {
     if (kTypes[i].wire_name == name) return static_cast<DataType>(i);
   }
   return std::nullopt;

@@ -25,14 +25,16 @@ enum class DataType : uint8_t {
   kFp64 = 12,
   kBytes = 13,  // TYPE_STRING; each element is a little-endian uint32 length and that many bytes
   kBf16 = 14,
+  // A type of users' own, for graphs alone: named by Tensor::custom_type, its bytes of no known form.
+  kCustom = 15,
 };
-inline constexpr uint8_t kDataTypeCount = 15;
+inline constexpr uint8_t kDataTypeCount = 16;
 
-// Bytes of one element; 0 for kBytes (variable) and kInvalid.
+// Bytes of one element; 0 for kBytes and kCustom (variable) and kInvalid.
 size_t ElementSize(DataType type);
-// "BOOL", "UINT8", ..., "BYTES", "BF16"; "INVALID".
+// "BOOL", "UINT8", ..., "BYTES", "BF16"; "INVALID"; "CUSTOM" (a tensor's own name: TypeName()).
 std::string_view WireName(DataType type);
-// The inverse; nothing for an unknown name and for "INVALID".
+// The inverse; nothing for an unknown name, for "INVALID" and for "CUSTOM".
 std::optional<DataType> DataTypeFromWireName(std::string_view name);
 // "TYPE_BOOL", ..., "TYPE_STRING".
 std::string_view ConfigName(DataType type);

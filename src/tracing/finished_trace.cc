@@ -121,6 +121,7 @@ std::string TensorText(const TracedTensor& tensor) {
       AppendTexts(tensor, text);
       break;
     case DataType::kInvalid:
+    case DataType::kCustom:
       break;
   }
   return text;

@@ -63,6 +63,7 @@ bool CodeOf(DataType type, uint8_t& code) {
     case DataType::kBf16:
       code = kDlBfloat;
       return true;
+    case DataType::kCustom:
     case DataType::kBytes:
     case DataType::kInvalid:
       return false;

@@ -157,7 +157,8 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return InternalError(DescribeDeath("its answer cannot be read"));
       if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
-      return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook};
+      return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook,
+                    loaded.wants_sessions};
     }
     if (dead_now) return InternalError(DescribeDeath(""));
     BRAID_RETURN_IF_ERROR(still_loading((SteadyNowNs() - start) / kSecond));

@@ -58,6 +58,7 @@ class WorkerProcess {
   struct Answer {
     std::string completed_config;  // of kAutoComplete, if any
     bool has_readiness_hook = false;
+    bool wants_sessions = false;
   };
 
   // Has the model imported and, by `mode`, initialised or completed. Waits as long as user code needs.

@@ -110,6 +110,8 @@ unsigned HttpStatusOf(StatusCode code) {
       return 412;
     case StatusCode::kAborted:
       return 409;
+    case StatusCode::kResourceExhausted:
+      return 429;
   }
   return 500;
 }

@@ -92,6 +92,7 @@ RowFunction RowFunctionOf(DataType type) {
     case DataType::kBool:
     case DataType::kBytes:
     case DataType::kFp16:
+    case DataType::kCustom:
     case DataType::kBf16:
       return nullptr;
   }

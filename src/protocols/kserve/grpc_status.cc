@@ -27,6 +27,8 @@ grpc::StatusCode ToGrpcCode(StatusCode code) {
       return grpc::StatusCode::FAILED_PRECONDITION;
     case StatusCode::kAborted:
       return grpc::StatusCode::ABORTED;
+    case StatusCode::kResourceExhausted:
+      return grpc::StatusCode::RESOURCE_EXHAUSTED;
   }
   return grpc::StatusCode::UNKNOWN;
 }

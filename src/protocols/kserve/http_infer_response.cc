@@ -124,8 +124,9 @@ Status AppendTensorValues(std::string& out, const Tensor& tensor) {
     }
     case DataType::kFp16:
     case DataType::kBf16:
+    case DataType::kCustom:
       return InvalidArgumentError(
-          "sending " + std::string(WireName(tensor.type)) +
+          "sending " + std::string(TypeName(tensor)) +
           " data via JSON is not supported. Please use the binary data format for output");
     case DataType::kInvalid:
       break;

@@ -149,6 +149,7 @@ Status FillFromJson(element data, JsonForm form, DataType type, size_t count, st
       });
     case DataType::kInvalid:
     case DataType::kFp16:
+    case DataType::kCustom:
     case DataType::kBf16:
       break;
   }

@@ -186,6 +186,7 @@ Fault FillNumbers(const JsonTensorSource& source, DataType type, std::span<const
       return Fill<float, ToFloat>(source, shape, to);
     case DataType::kFp64:
       return Fill<double, ToDouble>(source, shape, to);
+    case DataType::kCustom:
     case DataType::kBytes:
     case DataType::kInvalid:
       break;

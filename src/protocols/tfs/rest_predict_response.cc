@@ -152,6 +152,7 @@ class OutputWriter {
         }
         return;
       case DataType::kInvalid:
+      case DataType::kCustom:
         return;
     }
   }

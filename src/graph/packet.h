@@ -1,0 +1,77 @@
+// Packet: a value of any type with a timestamp, shared by whoever it goes to. The value never changes.
+//
+//   Packet packet = Packet::Of(std::string("text"), Timestamp(3));
+//   if (const auto* text = packet.GetIf<std::string>()) ...
+#pragma once
+
+#include <memory>
+#include <string>
+#include <typeindex>
+#include <typeinfo>
+#include <utility>
+
+#include "base/check.h"
+#include "graph/timestamp.h"
+
+namespace braid::graph {
+
+// The C++ type of a packet's value. Compared by name, so that it means the same in a library of users.
+class ValueType {
+ public:
+  template <class T>
+  static ValueType Of() {
+    return ValueType(typeid(T));
+  }
+  bool operator==(const ValueType& other) const { return type_ == other.type_; }
+  // As messages name it, e.g. "bool", "std::string", "braid::PythonTensor".
+  std::string name() const;
+
+ private:
+  explicit ValueType(const std::type_info& type) : type_(type) {}
+  std::type_index type_;
+};
+
+class Packet {
+ public:
+  // Empty: no value; what a node finds where nothing has come.
+  Packet() = default;
+  template <class T>
+  static Packet Of(T value, Timestamp at = Timestamp::Unset()) {
+    Packet packet;
+    packet.value_ = std::make_shared<const T>(std::move(value));
+    packet.type_ = &typeid(T);
+    packet.timestamp_ = at;
+    return packet;
+  }
+
+  bool empty() const { return value_ == nullptr; }
+  Timestamp timestamp() const { return timestamp_; }
+  // The same value at another time.
+  Packet At(Timestamp timestamp) const {
+    Packet packet = *this;
+    packet.timestamp_ = timestamp;
+    return packet;
+  }
+
+  // Null when the packet is empty or of another type.
+  template <class T>
+  const T* GetIf() const {
+    return !empty() && *type_ == typeid(T) ? static_cast<const T*>(value_.get()) : nullptr;
+  }
+  // REQUIRES: GetIf<T>() is not null.
+  template <class T>
+  const T& Get() const {
+    const T* value = GetIf<T>();
+    BRAID_CHECK(value != nullptr);
+    return *value;
+  }
+  // REQUIRES: !empty()
+  const std::type_info& type() const { return *type_; }
+
+ private:
+  std::shared_ptr<const void> value_;  // shared with the packet's copies
+  const std::type_info* type_ = nullptr;
+  Timestamp timestamp_;
+};
+
+}  // namespace braid::graph

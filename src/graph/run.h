@@ -1,0 +1,79 @@
+// Run: one life of a graph: the nodes' calculators, what waits on their inputs, and who is running.
+//
+//   auto run = Run::Create(topology, std::move(options), observer);
+//   BRAID_RETURN_IF_ERROR(run->Start());           // opens the nodes; packets may flow from here on
+//   BRAID_RETURN_IF_ERROR(run->AddPacket(0, Packet::Of(1, Timestamp(0))));
+//   run->CloseAllInputs();                          // observer.OnEnd() follows when all nodes are closed
+//
+// A run has no thread. Nodes that are quick run on the thread that makes them ready (a client's, a worker's),
+// one after the other; a second node that is ready meanwhile, and all that are not quick, run on the
+// executor. No method blocks, and any thread may call any of them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "graph/packet.h"
+#include "graph/topology.h"
+
+namespace braid::graph {
+
+// Calls are never made with a lock held. Those of one output come one at a time, in the order of time.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  // A packet on an output of the graph (its number in Topology::outputs()).
+  virtual void OnPacket(int output, Packet packet) = 0;
+  // Run::wants_input() has become true again.
+  virtual void OnWantsInput() {}
+  // All nodes are closed, and nothing is called any more. What the run failed with, or OK. Once; not when
+  // Start() has failed.
+  virtual void OnEnd(Status status) = 0;
+};
+
+class Run {
+ public:
+  // Where nodes run that are not quick; must not run the work before it returns.
+  using Executor = std::function<void(std::function<void()> work)>;
+  struct Options {
+    Executor executor;
+    // By name; for calculators (Context::Service()), not for graphs.
+    std::map<std::string, Packet, std::less<>> services;
+    // The graph's input side packets, and those provided.
+    std::map<std::string, Packet, std::less<>> side_packets;
+  };
+
+  static std::shared_ptr<Run> Create(std::shared_ptr<const Topology> topology, Options options,
+                                     std::shared_ptr<RunObserver> observer);
+  // A run that is let go of before its end is cancelled first, by whoever has created it.
+  ~Run();
+
+  // Opens the nodes on this thread. Errors: a side packet that is missing or of another type
+  // (FAILED_PRECONDITION); what an Open() failed with, as the end of a run would say it.
+  Status Start();
+
+  // Errors: FAILED_PRECONDITION when the input is closed or the run has ended; INVALID_ARGUMENT for a packet
+  // of the wrong type. A time below the input's bound fails the run, not the call, as in MediaPipe.
+  Status AddPacket(int input, Packet packet);
+  // Nothing more will come at an input; a second time is no error.
+  void CloseInput(int input);
+  void CloseAllInputs();
+  // Ends the run with `why`; what is deferred is cancelled. Nothing when it has ended.
+  void Cancel(Status why);
+
+  // While paused, no node is started; what runs goes on.
+  void SetPaused(bool paused);
+  // False while a stream of the graph's inputs has max_queue_size packets (100 without one) and the run has
+  // something to do. More are taken, but whoever feeds it should wait for OnWantsInput().
+  bool wants_input() const;
+
+ private:
+  class Impl;
+  explicit Run(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace braid::graph

@@ -1,0 +1,47 @@
+// What the packets of a served graph carry. Each is a type of its own, so that a graph which joins streams of
+// different kinds is refused when it is loaded.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/python/python_nodes.h"
+#include "serving/request.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+// Streams tagged OVMS_PY_TENSOR at the graph's boundary, and all streams of Python nodes but LOOPBACK.
+struct PythonTensor {
+  NodeTensor value;
+};
+
+// OVTENSOR, and streams without a tag or with an unknown one.
+struct OvTensor {
+  Tensor tensor;
+};
+using OvTensors = std::vector<OvTensor>;
+
+// TENSOR, TFTENSOR and IMAGE (one image, height, width, channels): tensors whose packets are not to be mixed.
+struct MediaTensor {
+  Tensor tensor;
+};
+struct TfTensor {
+  Tensor tensor;
+};
+struct ImageFrame {
+  Tensor tensor;
+};
+
+// REQUEST and RESPONSE: all that one message carries. Tensors as the client sent them.
+struct GraphRequest {
+  std::string id;
+  Parameters parameters;
+  std::vector<Tensor> inputs;
+};
+struct GraphResponse {
+  Parameters parameters;
+  std::vector<Tensor> outputs;
+};
+
+}  // namespace braid
