@@ -47,9 +47,11 @@ struct HandlerStep {
     kWait,     // nothing before `timestamp` will be processed any more
     kProcess,  // the node is to be called for `timestamp`, with what was given
     kClose,    // nothing more will be processed
+    kFail,     // what has come is wrong: `error`
   };
   Kind kind = Kind::kWait;
   Timestamp timestamp;
+  Status error = {};
 };
 
 class InputHandler {

@@ -150,6 +150,9 @@ void Run::Impl::Evaluate(NodeState& node) {
     case HandlerStep::Kind::kClose:
       MakeReady(node, true);
       break;
+    case HandlerStep::Kind::kFail:
+      Fail(NodeError(node, "Process", step.error));
+      break;
   }
 }
 

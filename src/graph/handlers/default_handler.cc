@@ -2,7 +2,6 @@
 // as many calls are ready, and then as many times.
 #include <cstdint>
 #include <deque>
-#include <numeric>
 
 #include "graph/handlers/handler_kinds.h"
 #include "graph/handlers/sync_set.h"
@@ -11,15 +10,9 @@
 namespace braid::graph {
 namespace {
 
-std::vector<int> AllInputs(int count) {
-  std::vector<int> inputs(static_cast<size_t>(count));
-  std::iota(inputs.begin(), inputs.end(), 0);
-  return inputs;
-}
-
 class DefaultHandler final : public InputHandler {
  public:
-  DefaultHandler(int inputs, bool bounds) : set_(AllInputs(inputs), bounds) {}
+  explicit DefaultHandler(SyncSet set) : set_(std::move(set)) {}
 
   HandlerStep Next(NodeInputs& inputs) override {
     const HandlerStep step = set_.Look(inputs);
@@ -33,8 +26,7 @@ class DefaultHandler final : public InputHandler {
 
 class BatchHandler final : public InputHandler {
  public:
-  BatchHandler(int inputs, bool bounds, size_t batch_size)
-      : set_(AllInputs(inputs), bounds), batch_size_(batch_size) {}
+  BatchHandler(SyncSet set, size_t batch_size) : set_(std::move(set)), batch_size_(batch_size) {}
 
   HandlerStep Next(NodeInputs& inputs) override {
     HandlerStep step = set_.Look(inputs);
@@ -83,16 +75,14 @@ class BatchHandler final : public InputHandler {
 
 class DefaultPlan final : public InputHandlerPlan {
  public:
-  DefaultPlan(int inputs, bool bounds, size_t batch_size)
-      : inputs_(inputs), bounds_(bounds), batch_size_(batch_size) {}
+  DefaultPlan(SyncSet set, size_t batch_size) : set_(std::move(set)), batch_size_(batch_size) {}
   std::unique_ptr<InputHandler> Make() const override {
-    if (batch_size_ > 1) return std::make_unique<BatchHandler>(inputs_, bounds_, batch_size_);
-    return std::make_unique<DefaultHandler>(inputs_, bounds_);
+    if (batch_size_ > 1) return std::make_unique<BatchHandler>(set_, batch_size_);
+    return std::make_unique<DefaultHandler>(set_);
   }
 
  private:
-  int inputs_;
-  bool bounds_;
+  SyncSet set_;
   size_t batch_size_;
 };
 
@@ -105,8 +95,8 @@ HandlerPlan PlanDefaultHandler(const ::mediapipe::MediaPipeOptions& options, con
     return InvalidArgumentError("batch_size of DefaultInputStreamHandler is " + std::to_string(batch_size) +
                                 "; expected 1 or more");
   }
-  return HandlerPlan(std::make_shared<const DefaultPlan>(
-      contract.inputs().size(), contract.process_timestamp_bounds(), static_cast<size_t>(batch_size)));
+  return HandlerPlan(
+      std::make_shared<const DefaultPlan>(SyncSet::Of(contract), static_cast<size_t>(batch_size)));
 }
 
 }  // namespace braid::graph

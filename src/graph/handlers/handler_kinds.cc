@@ -17,6 +17,12 @@ struct Kind {
 constexpr std::array kKinds = {
     Kind{"DefaultInputStreamHandler", PlanDefaultHandler},
     Kind{"SyncSetInputStreamHandler", PlanSyncSetHandler},
+    Kind{"ImmediateInputStreamHandler", PlanImmediateHandler},
+    Kind{"BarrierInputStreamHandler", PlanBarrierHandler},
+    Kind{"EarlyCloseInputStreamHandler", PlanEarlyCloseHandler},
+    Kind{"FixedSizeInputStreamHandler", PlanFixedSizeHandler},
+    Kind{"MuxInputStreamHandler", PlanMuxHandler},
+    Kind{"TimestampAlignInputStreamHandler", PlanTimestampAlignHandler},
 };
 
 }  // namespace

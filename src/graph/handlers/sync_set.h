@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,12 @@ class SyncSet {
   // `bounds`: a time is processed when it is settled, even if no packet has it.
   SyncSet(std::vector<int> inputs, bool bounds) : inputs_(std::move(inputs)), bounds_(bounds) {}
 
-  const std::vector<int>& inputs() const { return inputs_; }
+  // All inputs of a node.
+  static SyncSet Of(const Contract& contract) {
+    std::vector<int> inputs(static_cast<size_t>(contract.inputs().size()));
+    std::iota(inputs.begin(), inputs.end(), 0);
+    return SyncSet(std::move(inputs), contract.process_timestamp_bounds());
+  }
 
   // What could be done now; takes nothing.
   HandlerStep Look(const NodeInputs& inputs) const {
