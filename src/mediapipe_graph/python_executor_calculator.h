@@ -11,23 +11,23 @@
 //   }
 //
 // With LOOPBACK on both sides the code may be a generator: list k goes out at the time of the input plus k,
-// and the next one is asked for when the LOOPBACK packet, a bool, has come round. A node that works on one
-// takes no further input.
+// and the next one is asked for when the LOOPBACK packet, a bool, has come round. A node whose generator has
+// more to give takes no further input.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "graph/calculator.h"
 
 namespace braid {
 
+class PythonNodes;
+
 class PythonExecutorCalculator final : public graph::Calculator {
  public:
-  PythonExecutorCalculator();
-  ~PythonExecutorCalculator() override;
-
-  // Options and names are not looked at here, but by ListPythonNodes().
+  // Names and options are not looked at here, but by ListPythonNodes().
   static Status FillContract(graph::Contract& contract);
 
   Status Open(graph::Context& context) override;
@@ -38,9 +38,14 @@ class PythonExecutorCalculator final : public graph::Calculator {
  private:
   class Execution;
 
-  uint64_t session_ = 0;
+  // Its code, as Open() has found it.
+  std::shared_ptr<PythonNodes> nodes_;
   size_t node_ = 0;
-  std::shared_ptr<Execution> execution_;  // shared with its call
+  uint64_t session_ = 0;
+
+  std::mutex mutex_;  // a leaf lock
+  // Set by the graph's thread, read by Cancel(). The last one; it may have ended.
+  std::shared_ptr<Execution> execution_;  // guarded by mutex_; shared with its call
 };
 
 }  // namespace braid

@@ -233,7 +233,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
     // The worker may have died meanwhile, and the listener know of it.
     if (calls_.erase(id) == 0) return id;
   }
-  listener->OnStep({NodeStep::Kind::kError, std::move(refused), {}});
+  listener->OnStep(id, {NodeStep::Kind::kError, std::move(refused), {}});
   return id;
 }
 
@@ -368,7 +368,7 @@ void NodeCalls::Deliver(uint64_t id, const std::shared_ptr<Call>& call) {
     call->awaited = false;
     if (step.kind != NodeStep::Kind::kItem) calls_.erase(id);
     lock.unlock();
-    call->listener->OnStep(std::move(step));
+    call->listener->OnStep(id, std::move(step));
     lock.lock();
   }
   call->delivering = false;

@@ -23,7 +23,8 @@ constexpr int64_t kSecond = 1'000'000'000;
 
 class Listener final : public NodeCallListener {
  public:
-  void OnStep(NodeStep step) override {
+  void OnStep(uint64_t call, NodeStep step) override {
+    EXPECT_NE(call, 0u);
     EXPECT_EQ(inside_.fetch_add(1), 0) << "two steps at the same time";
     std::function<void()> then;
     {

@@ -59,8 +59,9 @@ struct NodeStep {
 class NodeCallListener {
  public:
   virtual ~NodeCallListener() = default;
-  // On any thread, perhaps within Execute() or Resume(), never twice at the same time.
-  virtual void OnStep(NodeStep step) = 0;
+  // On any thread, perhaps within Execute() or Resume(), never twice at the same time. `call` is the number
+  // that Execute() returns.
+  virtual void OnStep(uint64_t call, NodeStep step) = 0;
 };
 
 class PythonNodes {
