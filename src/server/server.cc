@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 
 #include "backends/openvino/openvino_backend.h"
 #include "backends/python/model_asks.h"
@@ -67,6 +68,8 @@ class Server::Parts {
       : options_(options), log_(log), heap_trimmer_(options.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
+    worker_services_.catalog = &catalog_;
+    worker_services_.custom_metrics = &custom_metrics_;
     if (options_.response_cache_bytes > 0) {
       cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
     }
@@ -112,8 +115,11 @@ class Server::Parts {
   const Catalog& catalog() const { return catalog_; }
 
  private:
-  // The models of model repositories, and the Python that they need.
-  Status MakeModelRepository() {
+  // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
+  // without any needs no interpreter. Any thread.
+  Result<PythonBackend*> Python() {
+    std::lock_guard lock(python_mutex_);
+    if (python_) return python_.get();
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_, ProcessEnvironment()));
     PythonBackend::Options backend;
     backend.python = python.path;
@@ -126,8 +132,14 @@ class Server::Parts {
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
+    return python_.get();
+  }
+
+  // The models of model repositories.
+  Status MakeModelRepository() {
+    BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
     models_ = std::make_unique<ModelRepository>(
-        MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get(), openvino_.get()},
+        MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python, openvino_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) {
           return CreateModel(std::move(info), std::move(model), progress);
@@ -136,8 +148,6 @@ class Server::Parts {
           return CreateEnsemble(std::move(info), why_missing);
         },
         log_);
-    worker_services_.catalog = &catalog_;
-    worker_services_.custom_metrics = &custom_metrics_;
     model_asks_ = std::make_unique<ModelAsks>(catalog_, *models_);
     model_asks_->AddTo(worker_services_);
     return OkStatus();
@@ -271,8 +281,9 @@ class Server::Parts {
   WorkerServices worker_services_;
   CustomNodeThreads custom_node_threads_;
   std::unique_ptr<OpenVinoBackend> openvino_;
-  std::unique_ptr<PythonBackend> python_;     // null without model repositories
-  std::unique_ptr<ModelRepository> models_;   // likewise
+  std::mutex python_mutex_;
+  std::unique_ptr<PythonBackend> python_;     // guarded by python_mutex_
+  std::unique_ptr<ModelRepository> models_;   // null without model repositories
   std::unique_ptr<ModelAsks> model_asks_;     // likewise
   std::unique_ptr<ConfigRepository> config_;  // null without a config.json or a model in its place
   std::unique_ptr<ServerControl> control_;
