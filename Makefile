@@ -45,6 +45,7 @@ bench:  ## Measure (see bench/)
 	@scripts/python-env build test
 	@bench/run $(ARGS)
 	@.venv/bin/python bench/run-openvino
+	@bench/run-graphs
 
 format:  ## Format the C++ and Python files
 	@scripts/python-env check
