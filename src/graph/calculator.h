@@ -200,7 +200,8 @@ class Context {
  public:
   virtual const Contract& contract() const = 0;
 
-  // The time of the packets that are being processed; Unstarted() in Open(), Done() in Close().
+  // The time of the packets that are being processed; Unstarted() in Open(), Done() in Close(), Unset() in a
+  // node without input streams.
   virtual Timestamp input_timestamp() const = 0;
   // Empty when nothing has come there at this time.
   virtual const Packet& Input(int port) const = 0;
@@ -210,11 +211,12 @@ class Context {
 
   // Packets leave when the call returns (or the deferral is finished), in the order in which they were given.
   // What is wrong with one (its time is too early, the stream is closed, the type is another) fails the node.
+  // Nothing leaves when the call has failed.
   virtual void Output(int port, Packet packet) = 0;
   // No packet before `bound` will come. Going back is ignored.
   virtual void SetNextTimestampBound(int port, Timestamp bound) = 0;
   virtual void CloseOutput(int port) = 0;
-  // In Open() only, or in Process() of a node without input streams.
+  // In Open() only.
   virtual void SetOutputSidePacket(int port, Packet packet) = 0;
 
   // What the run was given under that name (Run::Options::services); empty when there is none.
@@ -237,15 +239,18 @@ class Calculator {
     return OkStatus();
   }
   // For each set of inputs. A node without input streams is called again and again until it returns
-  // StopStatus().
+  // StopStatus(), one without any streams not at all. Returned by another node, StopStatus() closes that
+  // node, all inputs of the graph and all nodes without input streams.
   virtual Status Process(Context& context) = 0;
-  // Once, after the last Process(), if Open() was called; also when the run has failed or was cancelled.
+  // Once, after the last Process(), if Open() was called and was OK; also when the run has failed or was
+  // cancelled, and then no output leaves any more.
   virtual Status Close(Context& context) {
     static_cast<void>(context);
     return OkStatus();
   }
-  // The run has failed or was cancelled while a deferral is out: it is to be finished soon. Any thread, at
-  // any time between Defer() and the end of Finish().
+  // The run has failed or was cancelled while a deferral is out: it is to be finished soon. Once at most, on
+  // any thread, after Process() has returned and before Close(); Finish() may be called meanwhile, and
+  // within.
   virtual void Cancel() {}
 };
 

@@ -22,12 +22,12 @@ class ValueType {
   static ValueType Of() {
     return ValueType(typeid(T));
   }
+  explicit ValueType(const std::type_info& type) : type_(type) {}
   bool operator==(const ValueType& other) const { return type_ == other.type_; }
   // As messages name it, e.g. "bool", "std::string", "braid::PythonTensor".
   std::string name() const;
 
  private:
-  explicit ValueType(const std::type_info& type) : type_(type) {}
   std::type_index type_;
 };
 
@@ -66,7 +66,7 @@ class Packet {
     return *value;
   }
   // REQUIRES: !empty()
-  const std::type_info& type() const { return *type_; }
+  ValueType type() const { return ValueType(*type_); }
 
  private:
   std::shared_ptr<const void> value_;  // shared with the packet's copies

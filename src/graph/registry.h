@@ -34,10 +34,13 @@ class CalculatorRegistry {
   }
   // A leading "mediapipe." or "::mediapipe::" of `name` counts for nothing. Null when there is none.
   const CalculatorKind* Find(std::string_view name) const;
+  // The name as it was added; `name` itself when there is none.
+  std::string FullName(std::string_view name) const;
   // The nearest known name, for messages; "" when none is near.
   std::string Nearest(std::string_view name) const;
 
  private:
+  std::map<std::string, CalculatorKind, std::less<>>::const_iterator At(std::string_view name) const;
   std::map<std::string, CalculatorKind, std::less<>> kinds_;
 };
 

@@ -6,8 +6,9 @@
 //   run->CloseAllInputs();                          // observer.OnEnd() follows when all nodes are closed
 //
 // A run has no thread. Nodes that are quick run on the thread that makes them ready (a client's, a worker's),
-// one after the other; a second node that is ready meanwhile, and all that are not quick, run on the
-// executor. No method blocks, and any thread may call any of them.
+// one after the other; the others run on the executor. What a node or the observer does to the run while it
+// is called goes on when the call has returned, so no stack grows. No method blocks, and any thread may call
+// any of them.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@
 
 namespace braid::graph {
 
-// Calls are never made with a lock held. Those of one output come one at a time, in the order of time.
+// Calls are never made with a lock held, and come one at a time; those of one output in the order of time.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
@@ -36,7 +37,8 @@ class RunObserver {
 
 class Run {
  public:
-  // Where nodes run that are not quick; must not run the work before it returns.
+  // Where nodes run that are not quick; must not run the work before it returns. Without one, they run as
+  // those that are quick.
   using Executor = std::function<void(std::function<void()> work)>;
   struct Options {
     Executor executor;
@@ -48,15 +50,17 @@ class Run {
 
   static std::shared_ptr<Run> Create(std::shared_ptr<const Topology> topology, Options options,
                                      std::shared_ptr<RunObserver> observer);
-  // A run that is let go of before its end is cancelled first, by whoever has created it.
+  // Cancels the run, if it has not ended.
   ~Run();
 
   // Opens the nodes on this thread. Errors: a side packet that is missing or of another type
-  // (FAILED_PRECONDITION); what an Open() failed with, as the end of a run would say it.
+  // (FAILED_PRECONDITION); what an Open() failed with, as the end of a run would say it. Packets that are
+  // added meanwhile wait.
   Status Start();
 
-  // Errors: FAILED_PRECONDITION when the input is closed or the run has ended; INVALID_ARGUMENT for a packet
-  // of the wrong type. A time below the input's bound fails the run, not the call, as in MediaPipe.
+  // Errors: FAILED_PRECONDITION when the input is closed or the run has failed or ended; INVALID_ARGUMENT for
+  // a packet that is empty, of the wrong type, or at a time that no packet may have. A time below the input's
+  // bound fails the run, not the call, as in MediaPipe.
   Status AddPacket(int input, Packet packet);
   // Nothing more will come at an input; a second time is no error.
   void CloseInput(int input);
@@ -66,12 +70,13 @@ class Run {
 
   // While paused, no node is started; what runs goes on.
   void SetPaused(bool paused);
-  // False while a stream of the graph's inputs has max_queue_size packets (100 without one) and the run has
+  // False while max_queue_size packets (100 without one) wait at some input of a node and the run has
   // something to do. More are taken, but whoever feeds it should wait for OnWantsInput().
   bool wants_input() const;
 
+  class Impl;  // see run_impl.h
+
  private:
-  class Impl;
   explicit Run(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };

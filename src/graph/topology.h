@@ -16,9 +16,6 @@ namespace braid::graph {
 // the types of options that the registry's calculators have. Errors: INVALID_ARGUMENT, with line and column.
 Result<::mediapipe::CalculatorGraphConfig> ParseGraphConfig(std::string_view text);
 
-struct TopologyNode;  // see topology_parts.h
-struct TopologyStream;
-
 class Topology {
  public:
   // Checks everything that can be checked without a run: names, indices, producers, types, cycles, handlers
@@ -28,6 +25,8 @@ class Topology {
       ::mediapipe::CalculatorGraphConfig config, std::shared_ptr<const CalculatorRegistry> registry,
       const std::vector<std::string>& provided_side_packets = {});
   ~Topology();
+  Topology(const Topology&) = delete;
+  Topology& operator=(const Topology&) = delete;
 
   const ::mediapipe::CalculatorGraphConfig& config() const;
   // Of the graph itself, in the order of the configuration.
@@ -52,9 +51,10 @@ class Topology {
   };
   Readers readers(std::string_view stream) const;
 
+  struct Parts;  // see topology_parts.h
+  const Parts& parts() const { return *parts_; }
+
  private:
-  friend class Run;
-  struct Parts;
   explicit Topology(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;
 };

@@ -1,0 +1,22 @@
+// The kinds of input handlers, each in a file of its own; what they do is in docs/graphs.md.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "graph/input_handler.h"
+
+namespace braid::graph {
+
+using HandlerPlan = Result<std::shared_ptr<const InputHandlerPlan>>;
+
+HandlerPlan PlanDefaultHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+HandlerPlan PlanSyncSetHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+HandlerPlan PlanImmediateHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+HandlerPlan PlanBarrierHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+HandlerPlan PlanEarlyCloseHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+HandlerPlan PlanFixedSizeHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+HandlerPlan PlanMuxHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+HandlerPlan PlanTimestampAlignHandler(const ::mediapipe::MediaPipeOptions& options, const Contract& contract);
+
+}  // namespace braid::graph

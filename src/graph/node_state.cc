@@ -1,0 +1,99 @@
+#include "graph/node_state.h"
+
+#include <utility>
+
+#include "graph/run_impl.h"
+
+namespace braid::graph {
+namespace {
+
+const Packet& EmptyPacket() {
+  static const Packet empty;
+  return empty;
+}
+
+}  // namespace
+
+void NodeState::Init(Run::Impl& of_run, int of_number, std::span<Packet> packets,
+                     std::span<Timestamp> bounds) {
+  run = &of_run;
+  number = of_number;
+  node = &of_run.parts_.nodes[static_cast<size_t>(of_number)];
+  packets_ = packets;
+  bounds_ = bounds;
+  calculator = node->kind->make();
+  if (node->handler) handler = node->handler->Make();
+}
+
+void NodeState::DropPackets() {
+  for (Packet& packet : packets_) packet = Packet();
+}
+
+const Packet& NodeState::InputSidePacket(int port) const {
+  return run->side_packets_[static_cast<size_t>(node->input_side_packets[static_cast<size_t>(port)])];
+}
+
+void NodeState::Output(int port, Packet packet) {
+  given.push_back({Given::Kind::kPacket, port, std::move(packet), Timestamp()});
+}
+
+void NodeState::SetNextTimestampBound(int port, Timestamp next) {
+  given.push_back({Given::Kind::kBound, port, Packet(), next});
+}
+
+void NodeState::CloseOutput(int port) { given.push_back({Given::Kind::kClose, port, Packet(), Timestamp()}); }
+
+void NodeState::SetOutputSidePacket(int port, Packet packet) {
+  given.push_back({Given::Kind::kSidePacket, port, std::move(packet), Timestamp()});
+}
+
+const Packet& NodeState::Service(std::string_view name) const {
+  const auto found = run->services_.find(name);
+  return found == run->services_.end() ? EmptyPacket() : found->second;
+}
+
+Deferral NodeState::Defer() {
+  BRAID_CHECK(phase == Phase::kRunning && !closing && !deferred);
+  deferred = true;
+  // The run lives as long as somebody may finish it.
+  return Deferral(std::shared_ptr<Deferral::Target>(run->shared_from_this(), this));
+}
+
+void NodeState::FinishDeferred(Status status) {
+  const std::shared_ptr<Run::Impl> keep = run->shared_from_this();
+  DropPackets();
+  run->FinishNode(*this, std::move(status));
+}
+
+const PacketQueue& NodeState::queue(int input) const {
+  return run->queues_[static_cast<size_t>(node->first_input + input)];
+}
+
+Timestamp NodeState::bound(int input) const {
+  return run->streams_[static_cast<size_t>(node->inputs[static_cast<size_t>(input)])].bound;
+}
+
+Packet NodeState::Pop(int input) {
+  PacketQueue& queue = run->queues_[static_cast<size_t>(node->first_input + input)];
+  const size_t size = queue.size();
+  Packet packet = queue.Pop();
+  run->CountTaken(size, size - 1);
+  return packet;
+}
+
+void NodeState::Drop(int input) { run->garbage_.packets.push_back(Pop(input)); }
+
+void NodeState::NoteBounds() {
+  for (int input = 0; input < size(); ++input) bounds_[static_cast<size_t>(input)] = Next(input);
+}
+
+void NodeState::Discard() {
+  for (Packet& packet : packets_) {
+    if (!packet.empty()) run->garbage_.packets.push_back(std::exchange(packet, Packet()));
+  }
+  for (int input = 0; input < size(); ++input) {
+    while (!queue(input).empty()) Drop(input);
+  }
+}
+
+}  // namespace braid::graph

@@ -1,0 +1,336 @@
+// Who runs, and what follows when a node's call has ended.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "graph/run_impl.h"
+
+namespace braid::graph {
+namespace {
+
+// The runs that this thread drives, the innermost first.
+struct Driving {
+  const void* run;
+  const Driving* outer;
+};
+thread_local const Driving* driving = nullptr;
+
+bool Drives(const void* run) {
+  for (const Driving* at = driving; at != nullptr; at = at->outer) {
+    if (at->run == run) return true;
+  }
+  return false;
+}
+
+template <class Call>
+Status Guarded(Call call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    return InternalError(std::string("An exception was thrown: ") + error.what());
+  } catch (...) {
+    return InternalError("An exception of an unknown type was thrown.");
+  }
+}
+
+}  // namespace
+
+Status NodeError(const NodeState& node, std::string_view call, const Status& status) {
+  return status.WithPrefix(std::string("Calculator::")
+                               .append(call)
+                               .append("() for node \"")
+                               .append(node.contract().node_name())
+                               .append("\" failed: "));
+}
+
+Status CallOpen(NodeState& node) {
+  return Guarded([&node] { return node.calculator->Open(node); });
+}
+Status CallProcess(NodeState& node) {
+  return Guarded([&node] { return node.calculator->Process(node); });
+}
+Status CallClose(NodeState& node) {
+  return Guarded([&node] { return node.calculator->Close(node); });
+}
+
+void Run::Impl::Drive(Lock& lock) {
+  if (!started_ || Drives(this)) return;
+  const Driving mark{this, driving};
+  driving = &mark;
+  while (Step(lock)) {
+  }
+  driving = mark.outer;
+}
+
+// One thing that can be done; false when there is none.
+bool Run::Impl::Step(Lock& lock) {
+  if (!garbage_.empty()) {
+    // What packets carry may do anything when it is let go of.
+    Garbage garbage = std::exchange(garbage_, Garbage());
+    lock.unlock();
+    garbage = Garbage();
+    lock.lock();
+    return true;
+  }
+  if (!cancels_.empty()) {
+    CallCancel(lock);
+    return true;
+  }
+  if (!events_.empty() && !delivering_) {
+    DeliverEvents(lock);
+    return true;
+  }
+  if (NodeState* node = PickReady()) {
+    Begin(lock, *node);
+    return true;
+  }
+  return CloseWhatIsLeft() || NoteWants();
+}
+
+void Run::Impl::DeliverEvents(Lock& lock) {
+  delivering_ = true;
+  std::swap(events_, delivered_);
+  const std::shared_ptr<RunObserver> observer =
+      delivered_.back().kind == Event::Kind::kEnd ? std::move(observer_) : observer_;
+  lock.unlock();
+  for (Event& event : delivered_) {
+    switch (event.kind) {
+      case Event::Kind::kPacket:
+        observer->OnPacket(event.output, std::move(event.packet));
+        break;
+      case Event::Kind::kWantsInput:
+        observer->OnWantsInput();
+        break;
+      case Event::Kind::kEnd:
+        observer->OnEnd(std::move(event.status));
+        break;
+    }
+  }
+  delivered_.clear();
+  lock.lock();
+  delivering_ = false;
+}
+
+void Run::Impl::CallCancel(Lock& lock) {
+  NodeState& node = nodes_[static_cast<size_t>(cancels_.back())];
+  cancels_.pop_back();
+  if (node.phase != NodeState::Phase::kRunning || !node.returned || !node.deferred || node.finished ||
+      node.cancelled) {
+    return;
+  }
+  node.cancelled = true;
+  node.cancelling = true;
+  lock.unlock();
+  node.calculator->Cancel();
+  lock.lock();
+  node.cancelling = false;
+  if (node.finished) EndCall(node, std::move(node.finish_status));
+}
+
+// Nodes nearer to the outputs come first, so that little waits in between; nodes without inputs come last.
+NodeState* Run::Impl::PickReady() {
+  if (paused_ && !failed_) return nullptr;
+  if (!ready_.empty()) {
+    std::ranges::pop_heap(ready_);
+    const int number = parts_.order[static_cast<size_t>(ready_.back())];
+    ready_.pop_back();
+    return &nodes_[static_cast<size_t>(number)];
+  }
+  if (ready_sources_.empty() || (full_ > 0 && running_ > 0)) return nullptr;
+  for (auto at = ready_sources_.begin(); at != ready_sources_.end(); ++at) {
+    NodeState& source = nodes_[static_cast<size_t>(*at)];
+    if (!MayRun(source)) continue;
+    ready_sources_.erase(at);
+    return &source;
+  }
+  return nullptr;
+}
+
+// Those of a layer run when all of the layers below are closed.
+bool Run::Impl::MayRun(const NodeState& source) const {
+  const int layer = source.contract().config().source_layer();
+  return std::ranges::none_of(nodes_, [layer](const NodeState& other) {
+    return other.node->source() && other.phase != NodeState::Phase::kClosed &&
+           other.contract().config().source_layer() < layer;
+  });
+}
+
+void Run::Impl::MakeReady(NodeState& node, bool closing) {
+  node.phase = NodeState::Phase::kReady;
+  node.closing = closing;
+  if (node.node->source() && !closing) {
+    node.at = Timestamp::Unset();
+    ready_sources_.push_back(node.number);
+    return;
+  }
+  ready_.push_back(node.node->rank);
+  std::ranges::push_heap(ready_);
+}
+
+void Run::Impl::Begin(Lock& lock, NodeState& node) {
+  node.phase = NodeState::Phase::kRunning;
+  node.returned = false;
+  node.finished = false;
+  node.cancelled = false;
+  node.deferred = false;
+  ++running_;
+  if (node.node->contract.quick() || !executor_) {
+    CallNode(lock, node);
+    return;
+  }
+  lock.unlock();
+  executor_([self = shared_from_this(), &node] {
+    Lock own(self->mutex_);
+    self->CallNode(own, node);
+    self->Drive(own);
+  });
+  lock.lock();
+}
+
+void Run::Impl::CallNode(Lock& lock, NodeState& node) {
+  const bool closing = node.closing;
+  lock.unlock();
+  if (closing) node.at = Timestamp::Done();
+  Status status = closing ? CallClose(node) : CallProcess(node);
+  if (!node.deferred) node.DropPackets();
+  lock.lock();
+  node.returned = true;
+  if (!node.deferred) {
+    EndCall(node, std::move(status));
+  } else if (node.finished) {
+    EndCall(node, status.ok() ? std::move(node.finish_status) : std::move(status));
+  } else {
+    if (!status.ok()) Fail(NodeError(node, "Process", status));
+    if (failed_) cancels_.push_back(node.number);
+  }
+}
+
+void Run::Impl::FinishNode(NodeState& node, Status status) {
+  Lock lock(mutex_);
+  node.finished = true;
+  node.finish_status = std::move(status);
+  if (node.returned && !node.cancelling) {
+    EndCall(node, std::move(node.finish_status));
+    Drive(lock);
+  }
+}
+
+void Run::Impl::EndCall(NodeState& node, Status status) {
+  const bool closing = node.closing;
+  const bool stop = !closing && IsStop(status);
+  if (stop) status = OkStatus();
+  for (NodeState::Given& given : node.given) {
+    if (!status.ok() || failed_) break;
+    status = Give(node, given);
+  }
+  if (!status.ok()) Fail(NodeError(node, closing ? "Close" : "Process", status));
+  for (NodeState::Given& given : node.given) {
+    if (!given.packet.empty()) garbage_.given.push_back(std::move(given));
+  }
+  node.given.clear();
+  --running_;
+  if (closing) {
+    EndClose(node);
+    return;
+  }
+  if (!failed_ && node.node->contract.timestamp_offset() && node.at.IsRangeValue()) {
+    PassBounds(node, node.at.NextAllowedInStream());
+  }
+  if (failed_ || stop) {
+    MakeReady(node, true);
+    if (stop && !node.node->source()) StopInputs();
+    return;
+  }
+  node.phase = NodeState::Phase::kIdle;
+  MarkDirty(node.number);
+  Settle();
+}
+
+void Run::Impl::EndClose(NodeState& node) {
+  node.phase = NodeState::Phase::kClosed;
+  node.Discard();
+  if (!failed_) {
+    for (const int stream : node.node->outputs) {
+      RaiseBound(stream, Timestamp::Done());
+      Settle();
+    }
+  }
+  if (--open_nodes_ > 0) return;
+  ended_ = true;
+  events_.push_back({Event::Kind::kEnd, 0, Packet(), FinalStatus()});
+}
+
+// A node that is no source has said that the run is to end early.
+void Run::Impl::StopInputs() {
+  stopping_ = true;
+  for (const int number : std::exchange(ready_sources_, {})) {
+    MakeReady(nodes_[static_cast<size_t>(number)], true);
+  }
+  for (const int stream : parts_.input_streams) RaiseBound(stream, Timestamp::Done());
+  Settle();
+}
+
+// When nothing runs any more and nothing will come from outside, what still waits does so for a cycle.
+bool Run::Impl::CloseWhatIsLeft() {
+  if (failed_ || ended_ || !idle()) return false;
+  for (const int stream : parts_.input_streams) {
+    if (streams_[static_cast<size_t>(stream)].bound != Timestamp::Done()) return false;
+  }
+  if (!cut_) {
+    cut_ = true;
+    for (const TopologyNode& node : parts_.nodes) {
+      for (size_t input = 0; input < node.inputs.size(); ++input) {
+        if (!node.back_edges[input]) continue;
+        streams_[static_cast<size_t>(node.inputs[input])].cut = true;
+        RaiseBound(node.inputs[input], Timestamp::Done());
+      }
+    }
+    Settle();
+    return true;
+  }
+  // A handler that waits for something which cannot come: the first such node in order is closed.
+  for (const int number : parts_.order) {
+    NodeState& node = nodes_[static_cast<size_t>(number)];
+    if (node.phase != NodeState::Phase::kIdle) continue;
+    MakeReady(node, true);
+    return true;
+  }
+  return false;
+}
+
+void Run::Impl::Fail(Status error) {
+  errors_.push_back(std::move(error));
+  if (failed_) return;
+  failed_ = true;
+  if (started_) CloseAll();
+}
+
+void Run::Impl::CloseAll() {
+  ready_.clear();
+  ready_sources_.clear();
+  for (NodeState& node : nodes_) {
+    switch (node.phase) {
+      case NodeState::Phase::kIdle:
+      case NodeState::Phase::kReady:
+        node.Discard();
+        MakeReady(node, true);
+        break;
+      case NodeState::Phase::kRunning:
+        if (node.returned) cancels_.push_back(node.number);
+        break;
+      case NodeState::Phase::kNew:
+      case NodeState::Phase::kClosed:
+        break;
+    }
+  }
+}
+
+bool Run::Impl::NoteWants() {
+  const bool now = wants();
+  const bool again = now && !wanted_ && !ended_;
+  wanted_ = now;
+  if (again) events_.push_back({Event::Kind::kWantsInput, 0, Packet(), OkStatus()});
+  return again;
+}
+
+}  // namespace braid::graph
