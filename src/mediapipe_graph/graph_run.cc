@@ -77,6 +77,7 @@ void GraphRun::Begin(SidePackets side_packets, Parameters parameters) {
 
 void GraphRun::OnSlot() {
   begun_ns_ = SteadyNowNs();
+  servable_.api_counters().GraphBegan();
   Status why;
   {
     std::lock_guard lock(mutex_);
@@ -142,8 +143,22 @@ void GraphRun::Over(Status status, bool had_slot) {
   }
   if (in_session_) host_->python->EndSession(session_);
   host_->Remove(*this);
-  if (had_slot) host_->slots.Give();
+  if (had_slot) {
+    CountEnd(status);
+    host_->slots.Give();
+  }
   OnOver(std::move(status));
+}
+
+// What others have ended is no fault of the graph.
+void GraphRun::CountEnd(const Status& status) {
+  bool stopped = false;
+  {
+    std::lock_guard lock(mutex_);
+    stopped = !stop_.ok();
+  }
+  servable_.api_counters().GraphEnded(status.ok() || stopped);
+  servable_.statistics().RecordGraphRun(method_, SteadyNowNs() - begun_ns_);
 }
 
 std::shared_ptr<graph::Run> GraphRun::run() const {

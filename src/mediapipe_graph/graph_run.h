@@ -18,6 +18,7 @@
 #include "mediapipe_graph/graph_slots.h"
 #include "mediapipe_graph/python_node_resources.h"
 #include "scheduling/timer_service.h"
+#include "serving/servable.h"
 
 namespace braid {
 
@@ -66,8 +67,9 @@ class GraphRun : public graph::RunObserver,
   void Stop(Status why);
 
  protected:
-  GraphRun(std::shared_ptr<GraphHost> host, GraphCall call)
-      : host_(std::move(host)), call_(std::move(call)) {}
+  // `servable` is counted at; whoever derives from this holds a place in it until the end of OnOver().
+  GraphRun(std::shared_ptr<GraphHost> host, GraphCall call, Servable& servable, ApiMethod method)
+      : host_(std::move(host)), call_(std::move(call)), servable_(servable), method_(method) {}
 
   // Gets a slot, now or later, and then opens the graph. `parameters` are the client's, for nodes that keep
   // state. Called once.
@@ -79,7 +81,7 @@ class GraphRun : public graph::RunObserver,
   virtual void OnOver(Status status) = 0;
 
   GraphHost& host() const { return *host_; }
-  const GraphCall& call() const { return call_; }
+  Servable& servable() const { return servable_; }
   // SteadyNowNs() when it got its slot; 0 before.
   int64_t begun_ns() const { return begun_ns_; }
   // Null before it has begun and when it is over.
@@ -89,9 +91,12 @@ class GraphRun : public graph::RunObserver,
   void OnSlot() final;
   void OnEnd(Status status) final;
   void Over(Status status, bool had_slot);
+  void CountEnd(const Status& status);
 
   const std::shared_ptr<GraphHost> host_;  // shared with the servable and other runs
   const GraphCall call_;
+  Servable& servable_;
+  const ApiMethod method_;
   SidePackets side_packets_;  // until it begins
   Parameters parameters_;     // until it begins
   int64_t begun_ns_ = 0;      // written by the thread that begins it, before the graph is open

@@ -15,12 +15,11 @@ Status WithEnding(const Status& status, std::string_view ending) {
 
 GraphStreamRun::GraphStreamRun(std::shared_ptr<GraphHost> host, GraphCall call, InferenceRequest& first,
                                StreamSink& sink)
-    : GraphRun(std::move(host), std::move(call)),
+    : GraphRun(std::move(host), std::move(call), first.servable->get(), ApiMethod::kModelInferStream),
       model_name_(first.model_name),
-      api_(first.api),
       start_ns_(SteadyNowNs()),
       deliveries_(sink),
-      servable_(std::move(first.servable)) {}
+      place_(std::move(first.servable)) {}
 
 Status GraphStreamRun::Open(SidePackets side_packets, Parameters parameters) {
   Begin(std::move(side_packets), std::move(parameters));
@@ -43,7 +42,6 @@ Status GraphStreamRun::Push(InferenceRequest& message) {
     status = WithEnding(status, first ? "partial deserialization of first request"
                                       : "partial deserialization of subsequent requests");
   }
-  Count(status.ok());
   return status;
 }
 
@@ -188,7 +186,7 @@ void GraphStreamRun::OnWantsInput() {
 }
 
 void GraphStreamRun::OnOver(Status status) {
-  ModelStatistics& statistics = servable_->get().statistics();
+  ModelStatistics& statistics = servable().statistics();
   const int64_t now_ns = SteadyNowNs();
   if (status.ok()) {
     const ExecutionTimes times{begun_ns(), begun_ns(), now_ns, now_ns};
@@ -198,7 +196,6 @@ void GraphStreamRun::OnOver(Status status) {
     const bool cancelled = status.code() == StatusCode::kCancelled;
     statistics.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend, start_ns_,
                              now_ns);
-    if (!cancelled) Count(false);
   }
   {
     std::lock_guard lock(mutex_);
@@ -214,14 +211,8 @@ void GraphStreamRun::OnOver(Status status) {
   deliveries_.End(std::move(status), [this] {
     std::unique_ptr<ServableHandle> leaving;
     std::lock_guard lock(mutex_);
-    leaving = std::move(servable_);
+    leaving = std::move(place_);
   });
-}
-
-void GraphStreamRun::Count(bool good) {
-  if (!api_) return;
-  std::lock_guard lock(mutex_);
-  if (servable_ != nullptr) servable_->get().api_counters().Count(*api_, good);
 }
 
 }  // namespace braid

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -41,7 +40,6 @@ class GraphStreamRun final : public GraphRun {
   Result<graph::Timestamp> NextTimestamp(const InferenceRequest& message);
   Status AddInput(int input, graph::Packet packet);
   void ApplyPause(graph::Run& run);
-  void Count(bool good);
 
   void OnBegun(graph::Run& run) override;
   void OnPacket(int output, graph::Packet packet) override;
@@ -49,13 +47,12 @@ class GraphStreamRun final : public GraphRun {
   void OnOver(Status status) override;
 
   const std::string model_name_;  // as the first message has it
-  const std::optional<ApiCall> api_;
   const int64_t start_ns_;
   StreamDeliveries deliveries_;
 
   mutable std::mutex mutex_;
   // All guarded by mutex_.
-  std::unique_ptr<ServableHandle> servable_;  // until the end is delivered
+  std::unique_ptr<ServableHandle> place_;  // until the end is delivered
   bool opening_ = true;
   Status refused_;            // what it ended with while it was opened
   bool first_ = true;         // no message has come yet

@@ -24,6 +24,10 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& request) {
   return call;
 }
 
+ApiMethod MethodOf(const InferenceRequest& request) {
+  return request.api ? request.api->method : ApiMethod::kModelInfer;
+}
+
 }  // namespace
 
 void UnaryGraphCall::Start(std::shared_ptr<GraphHost> host, std::unique_ptr<InferenceRequest> request) {
@@ -46,7 +50,7 @@ void UnaryGraphCall::Start(std::shared_ptr<GraphHost> host, std::unique_ptr<Infe
 
 UnaryGraphCall::UnaryGraphCall(std::shared_ptr<GraphHost> host, GraphCall call,
                                std::unique_ptr<InferenceRequest> request)
-    : GraphRun(std::move(host), std::move(call)),
+    : GraphRun(std::move(host), std::move(call), request->servable->get(), MethodOf(*request)),
       request_(std::move(request)),
       outputs_(this->host().definition.outputs.size()),
       missing_(outputs_.size()) {}
@@ -157,11 +161,10 @@ Status UnaryGraphCall::MakeResponse(InferenceResponse& response) const {
 }
 
 void UnaryGraphCall::Succeed(InferenceResponse response) {
-  Servable& servable = request_->servable->get();
   const int64_t now_ns = SteadyNowNs();
   const ExecutionTimes times{begun_ns(), begun_ns(), now_ns, now_ns};
-  servable.statistics().RecordExecution(1, times);
-  servable.statistics().RecordSuccess(1, request_->start_ns, request_->queue_start_ns, times);
+  servable().statistics().RecordExecution(1, times);
+  servable().statistics().RecordSuccess(1, request_->start_ns, request_->queue_start_ns, times);
   request_->Respond(std::move(response), true);
 }
 
@@ -170,7 +173,7 @@ void UnaryGraphCall::Fail(Status status) {
   const FailureReason reason = cancelled         ? FailureReason::kCanceled
                                : begun_ns() == 0 ? FailureReason::kOther
                                                  : FailureReason::kBackend;
-  request_->servable->get().statistics().RecordFailure(reason, request_->start_ns, SteadyNowNs());
+  servable().statistics().RecordFailure(reason, request_->start_ns, SteadyNowNs());
   request_->Fail(std::move(status));
 }
 

@@ -3,13 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <string_view>
+#include <thread>
 
 #include "backends/openvino/openvino_backend.h"
 #include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
+#include "base/elastic_threads.h"
+#include "mediapipe_graph/calculator_library.h"
+#include "mediapipe_graph/graph_servable.h"
+#include "mediapipe_graph/ovms_calculators.h"
 #include "pipeline/custom_node.h"
 #include "pipeline/ensemble.h"
 #include "protocols/kserve/grpc_server.h"
@@ -167,6 +174,10 @@ class Server::Parts {
       pipeline->statistics().Configure(latency);
       return pipeline;
     };
+    BRAID_RETURN_IF_ERROR(MakeCalculators());
+    makers.make_graph = [this](const OvmsGraphConfig& graph, std::vector<std::string>& files) {
+      return CreateGraph(graph, files);
+    };
     config_ = std::make_unique<ConfigRepository>(std::move(config), catalog_, std::move(makers), log_);
     return OkStatus();
   }
@@ -222,6 +233,36 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, why_missing));
     servable->statistics().Configure(latency);
     return servable;
+  }
+
+  Status MakeCalculators() {
+    auto calculators = std::make_shared<graph::CalculatorRegistry>();
+    graph::AddCoreCalculators(*calculators);
+    AddOvmsCalculators(*calculators);
+    for (const std::string& library : options_.calculator_libraries) {
+      BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(library, *calculators));
+    }
+    calculators_ = std::move(calculators);
+    return OkStatus();
+  }
+
+  Result<std::shared_ptr<Servable>> CreateGraph(const OvmsGraphConfig& config,
+                                                std::vector<std::string>& files) {
+    GraphDeps deps{catalog_, calculators_, timers_, graph_threads_};
+    deps.start_python = [this, &files](
+                            const std::string& graph,
+                            std::vector<PythonNodeSpec> nodes) -> Result<std::unique_ptr<PythonNodes>> {
+      for (const PythonNodeSpec& node : nodes) files.push_back(node.handler_path);
+      BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
+      return python->StartNodes(graph, std::move(nodes));
+    };
+    deps.cores = std::max(1u, std::thread::hardware_concurrency());
+    const char* queue_off = std::getenv("OVMS_GRAPH_QUEUE_OFF");
+    deps.no_queue = queue_off != nullptr && std::string_view(queue_off) == "1";
+    BRAID_ASSIGN_OR_RETURN(auto servable, GraphServable::Create(config, deps));
+    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
+    servable->statistics().Configure(latency);
+    return std::shared_ptr<Servable>(std::move(servable));
   }
 
   // Opens the ports; what is asked before the loads have ended is answered as not ready.
@@ -280,6 +321,9 @@ class Server::Parts {
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
   CustomNodeThreads custom_node_threads_;
+  std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
+  // As many as users' calculators may block at once.
+  ElasticThreads graph_threads_{{.name = "brd-graph", .most = 64}};
   std::unique_ptr<OpenVinoBackend> openvino_;
   std::mutex python_mutex_;
   std::unique_ptr<PythonBackend> python_;     // guarded by python_mutex_
