@@ -1,5 +1,7 @@
 #include "mediapipe_graph/graph_stream_run.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "serving/ovms_status.h"
 
@@ -176,6 +178,10 @@ void GraphStreamRun::OnPacket(int output, graph::Packet packet) {
   {
     std::lock_guard lock(mutex_);
     id = ids_.Find(at);
+    // A node that has answered one message by many packets takes the next only at a time after them.
+    if (packet.timestamp().IsRangeValue()) {
+      next_ = std::max(next_, packet.timestamp().NextAllowedInStream());
+    }
   }
   deliveries_.Respond(std::move(response), std::move(id));
 }

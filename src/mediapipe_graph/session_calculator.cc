@@ -14,7 +14,7 @@ using Options = ::mediapipe::OpenVINOModelServerSessionCalculatorOptions;
 int64_t ParseVersion(const std::string& text) {
   uint32_t version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-  return error == std::errc() && end == text.data() + text.size() && version > 0 ? version : -1;
+  return error == std::errc() && end == text.data() + text.size() && version > 0 ? int64_t{version} : -1;
 }
 
 }  // namespace

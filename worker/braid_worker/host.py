@@ -27,6 +27,7 @@ class Host:
         self._model = None
         self._model_file = ""
         self._nodes = None
+        self._node_threads = []
         self._loop = None
         self._tasks = set()
         _braid_worker.set_futures(futures.CallFuture, futures.settle)
@@ -85,7 +86,13 @@ class Host:
 
     def start_node_thread(self, number: int) -> None:
         """Starts a thread that runs nodes until the conversation ends. It does not keep the process."""
-        threading.Thread(target=_braid_worker.serve_nodes, args=(number,), name=f"node-{number}", daemon=True).start()
+        thread = threading.Thread(target=_braid_worker.serve_nodes, args=(number,), name=f"node-{number}", daemon=True)
+        thread.start()
+        self._node_threads.append(thread)
+
+    def has_threads(self) -> bool:
+        """Whether nodes are still in user code, which cannot be ended."""
+        return any(thread.is_alive() for thread in self._node_threads)
 
     def make_session(self, session: int, parameters_json: str):
         return nodes.make_session(session, parameters_json)
@@ -190,6 +197,7 @@ class Host:
         """Ends the model. What it raises is logged and has no further effect."""
         if self._nodes is not None:
             self._nodes.finalize()
+            self._nodes = None
         try:
             if hasattr(self._model, "finalize"):
                 result = self._model.finalize()

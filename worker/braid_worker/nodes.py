@@ -1,5 +1,7 @@
 """The Python nodes of a graph: their objects, from the load to the unload."""
 
+import contextlib
+import importlib.machinery
 import inspect
 import json
 import os
@@ -105,7 +107,8 @@ class Nodes:
         if module is None:
             self._prefer_folder(os.path.dirname(file))
             stem = os.path.splitext(os.path.basename(file))[0].replace(".", "_")
-            module = model_file.load(file, f"node_file_{len(self._modules)}_{stem}")
+            with _hidden(self._neighbours_of_others(os.path.dirname(file))):
+                module = model_file.load(file, f"node_file_{len(self._modules)}_{stem}")
             self._modules[file] = module
         return module
 
@@ -117,6 +120,34 @@ class Nodes:
         place = len(sys.path) - len(self._folders)
         sys.path.insert(place, folder)
         self._folders.insert(0, folder)
+
+    def _neighbours_of_others(self, folder: str) -> list[str]:
+        """Modules from beside other handlers that have a namesake in this folder, which is meant here."""
+        names = {}
+        for name in sys.modules:
+            top = name.partition(".")[0]
+            if top not in names:
+                others = _folder_of(sys.modules.get(top)) in self._folders[1:]
+                names[top] = others and importlib.machinery.PathFinder.find_spec(top, [folder]) is not None
+        return [name for name in sys.modules if names[name.partition(".")[0]]]
+
+
+def _folder_of(module) -> str | None:
+    """Where the import system has found a module."""
+    path = getattr(module, "__path__", None)
+    try:
+        return os.path.dirname(next(iter(path)) if path else module.__file__)
+    except (AttributeError, StopIteration, TypeError):
+        return None
+
+
+@contextlib.contextmanager
+def _hidden(names: list[str]):
+    hidden = {name: sys.modules.pop(name) for name in names}
+    try:
+        yield
+    finally:
+        sys.modules.update(hidden)
 
 
 def _node(name: str, file: str) -> str:

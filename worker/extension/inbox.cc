@@ -262,6 +262,7 @@ Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
     }
     if (!leading) TakeLeadLocked();
     leading = true;
+    main_reader_ = &waiter;
     const int64_t left = deadline - SteadyNowNs();
     if (left <= 0) {
       outcome = Outcome::kTimeout;
@@ -270,7 +271,10 @@ Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
     if (ReceiveLocked(lock, message, left) == Outcome::kReady) SortLocked(message);
   }
   if (!waiter.summoned) --awaiting_;
-  if (leading) lead_ = Lead::kNobody;
+  if (leading) {
+    lead_ = Lead::kNobody;
+    main_reader_ = nullptr;
+  }
   PassLeadLocked();
   return outcome;
 }
@@ -284,7 +288,7 @@ bool Inbox::TakeMain(std::vector<std::byte>& message) {
   return true;
 }
 
-bool Inbox::Summon() {
+bool Inbox::Summon(bool reader_too) {
   std::lock_guard lock(mutex_);
   for (auto waiter = main_waiters_.rbegin(); waiter != main_waiters_.rend(); ++waiter) {
     if ((*waiter)->summoned) continue;
@@ -293,7 +297,11 @@ bool Inbox::Summon() {
     --awaiting_;
     return true;
   }
-  return false;
+  if (!reader_too || main_reader_ == nullptr || main_reader_->summoned) return false;
+  main_reader_->summoned = true;
+  channel_.Interrupt();
+  --awaiting_;
+  return true;
 }
 
 size_t Inbox::awaiting() const {

@@ -89,8 +89,9 @@ class Inbox {
   Outcome Await(int64_t timeout_ns);
   // Takes a message that is there. False when there is none.
   bool TakeMain(std::vector<std::byte>& message);
-  // Sends a thread back that is in Await() and does not read. False when there is none.
-  bool Summon();
+  // Sends a thread back that is in Await(): one that does not read; or else, if wanted, the one that does.
+  // False when there is none.
+  bool Summon(bool reader_too);
   // So many threads are in Await(), and were not sent back; one of them reads, if no other thread does.
   size_t awaiting() const;
 
@@ -181,6 +182,7 @@ class Inbox {
   std::deque<std::vector<std::byte>> main_;
   Waiter* main_waiter_ = nullptr;      // in Next()
   std::vector<Waiter*> main_waiters_;  // in Await(), but for the one that reads
+  Waiter* main_reader_ = nullptr;      // in Await(), and reads
   size_t awaiting_ = 0;
   bool claimed_ = false;  // a thread is on its way for what is in main_
   std::vector<Waiter*> followers_;

@@ -70,36 +70,35 @@ void NodeRunner::Leave() {
     if (left <= 0) return;
     WaitForMain(left);
   }
+  // User code may run when the last references go, while there is an interpreter for it.
+  objects_.clear();
+  nodes_.clear();
 }
 
 // --- Threads
 
 bool NodeRunner::StartThread() {
+  if (threads_ >= kMaxThreads) return false;
   ++threads_;
-  ++coming_;
   Ref started = Ref::Steal(PyObject_CallMethod(worker_.host(), "start_node_thread", "i", ++started_));
   if (started) return true;
   PyErr_WriteUnraisable(worker_.host());
   --threads_;
-  --coming_;
   return false;
 }
 
 // Before user code is run: others are to take what else there is to do, and to read.
 void NodeRunner::ProvideThreads() {
-  const Inbox& inbox = worker_.inbox();
-  while (static_cast<size_t>(coming_) < ready_.size()) {
-    if (worker_.inbox().Summon()) {
-      ++coming_;
-    } else if (threads_ >= kMaxThreads || !StartThread()) {
-      break;
-    }
+  Inbox& inbox = worker_.inbox();
+  // Whoever neither runs user code nor waits is on the way, and takes what there is.
+  const auto coming = [&] { return threads_ - busy_ - static_cast<int>(inbox.awaiting()); };
+  while (coming() < static_cast<int>(std::min(ready_.size(), size_t{kMaxThreads}))) {
+    if (!inbox.Summon(false) && !StartThread() && !inbox.Summon(true)) break;
   }
-  if (coming_ == 0 && inbox.awaiting() == 0 && threads_ < kMaxThreads) StartThread();
+  if (threads_ == busy_) StartThread();
 }
 
 void NodeRunner::RunThread() {
-  --coming_;
   while (!ended_) {
     worker_.DoChores();
     // With all threads in user code nobody reads.
@@ -133,8 +132,7 @@ void NodeRunner::Idle() {
   Inbox& inbox = worker_.inbox();
   Inbox::Outcome outcome = Inbox::Outcome::kReady;
   Py_BEGIN_ALLOW_THREADS outcome = inbox.Await(wait_ns);
-  Py_END_ALLOW_THREADS if (outcome == Inbox::Outcome::kSummoned)-- coming_;
-  if (outcome == Inbox::Outcome::kTimeout) connection.Trim();
+  Py_END_ALLOW_THREADS if (outcome == Inbox::Outcome::kTimeout) connection.Trim();
   if (outcome != Inbox::Outcome::kEnded) return;
   ended_ = true;
   WakeMain();

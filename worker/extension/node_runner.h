@@ -62,7 +62,8 @@ class NodeRunner {
   // The main thread: runs executions until the server says to end, then closes what is under way. False with
   // an exception set when the conversation is broken.
   bool Serve();
-  // The main thread, when the conversation has ended: waits for the other threads, for a short while.
+  // The main thread, when the conversation has ended: waits for the other threads, for a short while, and
+  // lets go of all objects, unless some are in use.
   void Leave();
   // What each of the other threads does.
   void RunThread();
@@ -130,8 +131,7 @@ class NodeRunner {
   std::vector<Ref> dropped_;  // objects that nobody needs; user code may run when they go
 
   int threads_ = 0;
-  int coming_ = 0;  // of them are on their way for work
-  int busy_ = 0;    // of them run user code
+  int busy_ = 0;  // of them run user code
   int started_ = 0;
   bool ended_ = false;  // the conversation is over
 

@@ -206,12 +206,12 @@ int GetBuffer(PyObject* self, Py_buffer* view, int flags) {
   view->len = static_cast<Py_ssize_t>(tensor->size);
   view->itemsize = static_cast<Py_ssize_t>(tensor->itemsize);
   view->readonly = 1;
-  view->ndim = static_cast<int>(tensor->dims.size());
-  view->format = (flags & PyBUF_FORMAT) != 0 ? tensor->format.data() : nullptr;
-  view->shape = (flags & PyBUF_ND) != 0 ? tensor->dims.data() : nullptr;
-  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? tensor->strides.data() : nullptr;
+  const bool shaped = (flags & PyBUF_ND) != 0;
   // Without its shape a buffer is one row of bytes.
-  if (view->shape == nullptr) view->ndim = 1;
+  view->ndim = shaped ? static_cast<int>(tensor->dims.size()) : 1;
+  view->format = (flags & PyBUF_FORMAT) != 0 ? tensor->format.data() : nullptr;
+  view->shape = shaped ? tensor->dims.data() : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? tensor->strides.data() : nullptr;
   view->suboffsets = nullptr;
   view->internal = nullptr;
   view->obj = Ref::Share(self).Release();

@@ -611,6 +611,33 @@ PyObject* Bench(PyObject*, PyObject* args) {
   return PyFloat_FromDouble(static_cast<double>(SteadyNowNs() - start) / count);
 }
 
+// The same for executions of the first node.
+PyObject* NodeBench(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  int count = 0;
+  PyObject* inputs = nullptr;
+  int depth = 1;
+  if (!PyArg_ParseTuple(args, "OiO!|i", &capsule, &count, &PyList_Type, &inputs, &depth)) return nullptr;
+  Standin& standin = *Get(capsule);
+  NodeExecuteMessage execute;
+  for (Py_ssize_t i = 0; i < PyList_Size(inputs); ++i) {
+    if (!FillTensor(standin, PyList_GetItem(inputs, i), execute.inputs.emplace_back().tensor)) return nullptr;
+  }
+  std::vector<std::byte> message;
+  const int64_t start = SteadyNowNs();
+  int sent = 0;
+  for (int done = 0; done < count;) {
+    for (; sent < count && sent - done < depth; ++sent) {
+      execute.call_id = static_cast<uint64_t>(sent) + 1;
+      Encode(message, execute);
+      if (!Check(standin.channel->Send(message))) return nullptr;
+    }
+    if (standin.channel->Receive(message, 1'000'000'000) != Channel::Outcome::kMessage) continue;
+    if (TypeOf(message) == MessageType::kNodeStep) ++done;
+  }
+  return PyFloat_FromDouble(static_cast<double>(SteadyNowNs() - start) / count);
+}
+
 PyMethodDef functions[] = {
     {"create", Create, METH_NOARGS, nullptr},
     {"load", Load, METH_VARARGS, nullptr},
@@ -630,6 +657,7 @@ PyMethodDef functions[] = {
     {"lent_blocks", LentBlocks, METH_O, nullptr},
     {"lent_bytes", LentBytes, METH_O, nullptr},
     {"bench", Bench, METH_VARARGS, nullptr},
+    {"node_bench", NodeBench, METH_VARARGS, nullptr},
     {"keep_outputs", KeepOutputs, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -40,33 +40,34 @@ GrpcGraphStream::GrpcGraphStream(Setup setup)
       draining_(setup.draining) {}
 
 void GrpcGraphStream::Begin(std::unique_ptr<ServableHandle> handle) {
-  Servable& servable = handle->get();
+  // The servable may end the conversation before this thread is done with it.
+  const std::shared_ptr<Servable> servable = handle->share();
   InferenceRequest request;
   name_ = queue_.scratch().parsed.model_name;
-  Status fault = BuildMessage(servable, request);
+  Status fault = BuildMessage(*servable, request);
   if (!fault.ok()) fault = WithSuffix(fault, kOfFirst);
   queue_.ForgetMessage();
   request.model_name = name_;
   request.servable = std::move(handle);
-  // The servable may end the conversation before this thread is done with it.
-  const std::shared_ptr<ServableHandle> kept = request.servable->Another();
   {
     std::lock_guard lock(mutex_);
     self_ = shared_from_this();
-    handle_ = kept;
+    servable_ = servable;
   }
-  auto opened = servable.OpenStream(request, *this);
+  auto opened = servable->OpenStream(request, *this);
   if (opened.ok()) {
     {
       std::lock_guard lock(mutex_);
       stream_ = *opened;
     }
-    Take(**opened, servable, request, std::move(fault));
+    Take(**opened, *servable, request, std::move(fault));
   } else {
-    servable.api_counters().CountRefused(kApiCall);
+    servable->api_counters().CountRefused(kApiCall);
+    // Before the client can hear of it, so that one which then unloads the servable never waits for us.
+    request.servable.reset();
     std::lock_guard lock(mutex_);
     self_.reset();
-    handle_.reset();
+    servable_.reset();
     stream_ended_ = true;
     EndLocked(ToGrpcStatus(opened.status()));
   }
@@ -96,20 +97,20 @@ void GrpcGraphStream::OnRead(bool ok) {
 }
 
 void GrpcGraphStream::HandleMessage() {
-  std::shared_ptr<ServableHandle> handle;
+  std::shared_ptr<Servable> servable;
   std::shared_ptr<ServableStream> stream;
   {
     std::lock_guard lock(mutex_);
-    handle = handle_;
+    servable = servable_;
     stream = stream_;
   }
-  if (!handle) return;
+  if (!servable) return;
   queue_.Spread(message_);
   InferenceRequest request;
-  Status fault = ReadMessage(handle->get(), request);
+  Status fault = ReadMessage(*servable, request);
   queue_.ForgetMessage();
   message_.Clear();
-  Take(*stream, handle->get(), request, std::move(fault));
+  Take(*stream, *servable, request, std::move(fault));
 }
 
 Status GrpcGraphStream::ReadMessage(Servable& servable, InferenceRequest& request) {
@@ -173,10 +174,9 @@ void GrpcGraphStream::Respond(InferenceResponse response, const std::string& req
     // Nobody sees it, so it need not be made.
     if (dead_ || end_) return;
     // The servable does not end the conversation while it is in here.
-    Servable& servable = handle_->get();
-    servable.api_counters().CountResponse(kApiCall);
+    servable_->api_counters().CountResponse(kApiCall);
     if (!std::exchange(responded_, true)) {
-      servable.statistics().RecordGraphLatency(kApiCall.method, SteadyNowNs() - start_ns_);
+      servable_->statistics().RecordGraphLatency(kApiCall.method, SteadyNowNs() - start_ns_);
     }
   }
   EncodedMessage message = response.status.ok()
@@ -202,20 +202,17 @@ void GrpcGraphStream::OnWantsInput() {
 
 void GrpcGraphStream::End(Status status) {
   std::shared_ptr<GrpcGraphStream> self;
-  std::shared_ptr<ServableHandle> handle;
-  Next next;
+  std::shared_ptr<Servable> servable;
   {
     std::lock_guard lock(mutex_);
     self = std::move(self_);
-    handle = std::move(handle_);
+    servable = std::move(servable_);
     stream_ended_ = true;
-    handle->get().api_counters().Count(kApiCall, status.ok());
+    servable->api_counters().Count(kApiCall, status.ok());
     const bool cut_short = status.ok() && draining_ && !half_closed_;
     EndLocked(cut_short ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "Server exiting")
                         : ToGrpcStatus(status));
   }
-  // Before the client can hear the end, so that one which then unloads the servable never waits for us.
-  handle.reset();
   Advance();
 }
 

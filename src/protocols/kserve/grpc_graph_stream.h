@@ -126,7 +126,7 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   std::mutex mutex_;
   // Guarded by mutex_:
   std::shared_ptr<GrpcGraphStream> self_;   // the servable's share, until End()
-  std::shared_ptr<ServableHandle> handle_;  // until End(); shared with a message that is being read
+  std::shared_ptr<Servable> servable_;      // until End(); shared with a message that is being read
   std::shared_ptr<ServableStream> stream_;  // null until it is open
   int operations_ = 0;                      // reads, writes and the finish that gRPC has not returned
   bool reading_ = false;
@@ -144,8 +144,9 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   bool wants_input_ = true;
   uint64_t wants_changes_ = 0;  // calls of OnWantsInput()
   bool pause_ = false;
-  // What the conversation was told, and whether a thread is telling it something.
-  bool told_pause_ = false;
+  // What the conversation was told, and whether a thread is telling it something. It is told at the beginning
+  // that it is not paused: one may wait for the first word before it gives any.
+  std::optional<bool> told_pause_;
   bool told_close_ = false;
   bool told_cancel_ = false;
   bool telling_ = false;

@@ -401,10 +401,9 @@ TEST_F(GraphStreamTest, ReadsNoFurtherThanTheGraphWants) {
   ASSERT_TRUE(conversation && conversation->WaitForMessages(1));
   conversation->SetWantsInput(false);
   for (int i = 1; i <= 20; ++i) ASSERT_TRUE(stream->Write(Message(std::to_string(i), "x")));
-  // One read was under way.
-  ASSERT_TRUE(conversation->WaitForMessages(2));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(conversation->pushed(), 2u);
+  // One read may have been under way.
+  EXPECT_LE(conversation->pushed(), 2u);
   conversation->SetWantsInput(true);
   ASSERT_TRUE(conversation->WaitForMessages(21));
   const auto messages = conversation->messages();
