@@ -479,7 +479,7 @@ def test_graphs_that_do_not_load(tmp_path):
         boundary(["in"], ["out"]) + python_node("n", ["IN:in"], ["OUT:mid"]) + python_node("n", ["IN:mid"], ["OUT:out"])
     )
     entries.append(write_graph(folder, "same_name", two, model=ECHO))
-    entries.append(write_graph(folder, "unknown", missing.replace('PythonExecutorCalculator"', 'PythonExecutor"', 1)))
+    entries.append(write_graph(folder, "unknown", missing.replace("PythonExecutorC", "PythonExecuterC", 1)))
     entries.append(write_graph(folder, "empty", ""))
     entries.append(single(folder, "good", ECHO))
     with OvmsServer(config(*entries), workdir=tmp_path) as server:
@@ -500,6 +500,6 @@ def test_graphs_that_do_not_load(tmp_path):
         assert "The Python Node file path does not exist" in log
         assert "The Python Node is missing name definition" in log
         assert "The Python Node name is already present in nodes list" in log
-        assert "PythonExecutorCalculator" in log  # the nearest name to the unknown one
+        assert "'PythonExecutorCalculator'" in log  # the nearest name to the unknown one
         assert "Failed to read protobuf graph configuration file" in log
         assert log.count("finalized bad_initialize") == 1
