@@ -86,8 +86,11 @@ Inbox::Outcome Inbox::WaitLocked(std::unique_lock<std::mutex>& lock, Waiter& wai
       std::erase(followers_, &waiter);
       continue;
     }
-    if (!leading) TakeLeadLocked();
-    leading = true;
+    if (!leading) {
+      TakeLeadLocked();
+      leading = true;
+      continue;  // whoever had the lead may have left a chore
+    }
     if (ReceiveLocked(lock, message, left) == Outcome::kReady) SortLocked(message);
   }
   if (leading) lead_ = Lead::kNobody;
@@ -227,6 +230,11 @@ Inbox::Outcome Inbox::Next(std::vector<std::byte>& message, int64_t timeout_ns) 
 
 // --- Several threads in its place
 
+void Inbox::WillAwait() {
+  std::lock_guard lock(mutex_);
+  ++awaiting_;
+}
+
 Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
   std::unique_lock lock(mutex_);
   Waiter waiter;
@@ -234,9 +242,8 @@ Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
   const int64_t deadline = SteadyNowNs() + timeout_ns;
   bool leading = false;
   Outcome outcome = Outcome::kReady;
-  ++awaiting_;
   while (true) {
-    if (waiter.summoned) {
+    if (summoned_ != 0) {
       outcome = Outcome::kSummoned;
       break;
     }
@@ -260,9 +267,11 @@ Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
       std::erase(followers_, &waiter);
       continue;
     }
-    if (!leading) TakeLeadLocked();
-    leading = true;
-    main_reader_ = &waiter;
+    if (!leading) {
+      TakeLeadLocked();
+      leading = main_reads_ = true;
+      continue;  // whoever had the lead may have left a chore
+    }
     const int64_t left = deadline - SteadyNowNs();
     if (left <= 0) {
       outcome = Outcome::kTimeout;
@@ -270,10 +279,10 @@ Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
     }
     if (ReceiveLocked(lock, message, left) == Outcome::kReady) SortLocked(message);
   }
-  if (!waiter.summoned) --awaiting_;
+  --(outcome == Outcome::kSummoned ? summoned_ : awaiting_);
   if (leading) {
     lead_ = Lead::kNobody;
-    main_reader_ = nullptr;
+    main_reads_ = false;
   }
   PassLeadLocked();
   return outcome;
@@ -290,17 +299,14 @@ bool Inbox::TakeMain(std::vector<std::byte>& message) {
 
 bool Inbox::Summon(bool reader_too) {
   std::lock_guard lock(mutex_);
-  for (auto waiter = main_waiters_.rbegin(); waiter != main_waiters_.rend(); ++waiter) {
-    if ((*waiter)->summoned) continue;
-    (*waiter)->summoned = true;
-    (*waiter)->wake.notify_one();
-    --awaiting_;
-    return true;
-  }
-  if (!reader_too || main_reader_ == nullptr || main_reader_->summoned) return false;
-  main_reader_->summoned = true;
-  channel_.Interrupt();
+  if (awaiting_ <= (main_reads_ && !reader_too ? 1u : 0u)) return false;
   --awaiting_;
+  ++summoned_;
+  if (!main_waiters_.empty()) {
+    main_waiters_.back()->wake.notify_one();
+  } else if (main_reads_) {
+    channel_.Interrupt();
+  }
   return true;
 }
 

@@ -49,7 +49,6 @@ class Exchange {
   bool has_message() const { return taken_ < messages_.size(); }
   struct Waiter {
     std::condition_variable wake;
-    bool summoned = false;
   };
 
   const uint64_t id_;
@@ -81,18 +80,23 @@ class Inbox {
 
   // Takes the next, waiting for it up to `timeout_ns`; 0 does not wait, and is allowed with the GIL.
   Outcome Next(std::vector<std::byte>& message, int64_t timeout_ns);
+
   // --- The same for several threads that share them.
 
   // Waits until there are messages and none of the threads that have come back for them is still to take
   // them, or until Summon(); takes nothing. What is there is to be taken with the GIL, so that the messages
   // are handled in their order. kTimeout and kAttend come to the thread that reads alone.
+  // REQUIRES: WillAwait() was called, once for each time; with the GIL, so that whoever has it next can count
+  // on this thread.
   Outcome Await(int64_t timeout_ns);
+  void WillAwait();
   // Takes a message that is there. False when there is none.
   bool TakeMain(std::vector<std::byte>& message);
-  // Sends a thread back that is in Await(): one that does not read; or else, if wanted, the one that does.
-  // False when there is none.
+  // Sends a thread back that is in Await(), or about to be: one besides that which reads; or else, if wanted,
+  // that one. False when there is none.
   bool Summon(bool reader_too);
-  // So many threads are in Await(), and were not sent back; one of them reads, if no other thread does.
+  // So many threads are in Await(), or about to be, and were not sent back; one of them reads, if no other
+  // thread does.
   size_t awaiting() const;
 
   // --- The event loop.
@@ -182,8 +186,10 @@ class Inbox {
   std::deque<std::vector<std::byte>> main_;
   Waiter* main_waiter_ = nullptr;      // in Next()
   std::vector<Waiter*> main_waiters_;  // in Await(), but for the one that reads
-  Waiter* main_reader_ = nullptr;      // in Await(), and reads
+  bool main_reads_ = false;            // a thread in Await() does
+  // Of the threads that are in Await(), or about to be: so many may stay, and so many are to come back.
   size_t awaiting_ = 0;
+  size_t summoned_ = 0;
   bool claimed_ = false;  // a thread is on its way for what is in main_
   std::vector<Waiter*> followers_;
   uint64_t next_id_ = 1;

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "ipc/messages.h"
 
@@ -63,6 +65,10 @@ class InboxTest : public testing::Test {
       if (outcome == Outcome::kEnded) return false;
     }
     return true;
+  }
+  Outcome Await(int64_t timeout_ns = kLong) {
+    inbox_->WillAwait();
+    return inbox_->Await(timeout_ns);
   }
   static uint64_t ExecutionId(const Message& message) {
     ExecuteMessage execute;
@@ -241,6 +247,133 @@ TEST_F(InboxTest, ASegmentThatIsGoneIsLetGoOfByAThreadThatOnlyWaits) {
   const Inbox::Chores chores = inbox_->TakeChores();
   ASSERT_EQ(chores.housekeeping.size(), 1u);
   EXPECT_EQ(chores.housekeeping[0], retired);
+}
+
+// --- Several threads that share the main thread's messages
+
+// Waits until so many threads are in Await().
+void WaitForAwaiting(const Inbox& inbox, size_t count) {
+  while (inbox.awaiting() != count) std::this_thread::yield();
+}
+
+TEST_F(InboxTest, OneThreadComesBackForWhatIsThere) {
+  std::atomic<int> back{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      if (Await() == Outcome::kReady) ++back;
+    });
+  }
+  WaitForAwaiting(*inbox_, 3);
+  Execute(1);
+  Execute(2);
+  WaitForAwaiting(*inbox_, 2);
+  // It is still to take them, so the next one brings nobody back.
+  auto exchange = inbox_->Begin(Exchange::Notice::kNone, false);
+  Execute(3);
+  Respond(exchange->id());
+  EXPECT_TRUE(WaitFor(*exchange));
+  EXPECT_EQ(inbox_->awaiting(), 2u);
+  while (back != 1) std::this_thread::yield();
+  Message message;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(inbox_->TakeMain(message));
+    EXPECT_EQ(ExecutionId(message), id);
+  }
+  EXPECT_FALSE(inbox_->TakeMain(message));
+  Execute(4);
+  WaitForAwaiting(*inbox_, 1);
+  inbox_->End("over");
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(back, 2);
+  EXPECT_EQ(inbox_->awaiting(), 0u);
+}
+
+TEST_F(InboxTest, ThreadsAreSummonedTheOneThatReadsLast) {
+  EXPECT_FALSE(inbox_->Summon(true));
+  std::atomic<int> summoned{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      if (Await() == Outcome::kSummoned) ++summoned;
+    });
+  }
+  WaitForAwaiting(*inbox_, 2);
+  EXPECT_TRUE(inbox_->Summon(false));
+  EXPECT_EQ(inbox_->awaiting(), 1u);
+  while (summoned != 1) std::this_thread::yield();
+  EXPECT_TRUE(inbox_->Summon(true));
+  EXPECT_EQ(inbox_->awaiting(), 0u);
+  EXPECT_FALSE(inbox_->Summon(true));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(summoned, 2);
+}
+
+TEST_F(InboxTest, AThreadThatIsAboutToWaitCanBeSummoned) {
+  inbox_->WillAwait();
+  EXPECT_TRUE(inbox_->Summon(false));
+  EXPECT_EQ(inbox_->awaiting(), 0u);
+  EXPECT_EQ(inbox_->Await(kLong), Outcome::kSummoned);
+  EXPECT_FALSE(inbox_->Summon(true));
+}
+
+TEST_F(InboxTest, AwaitingHasAnEnd) {
+  EXPECT_EQ(Await(1'000'000), Outcome::kTimeout);
+  Message retired;
+  EncodeRetireSegment(retired, 7);
+  ASSERT_TRUE(server_->Send(retired).ok());
+  EXPECT_EQ(Await(), Outcome::kAttend);
+  EXPECT_EQ(inbox_->TakeChores().housekeeping.size(), 1u);
+  // Also when somebody else has read it.
+  ASSERT_TRUE(server_->Send(retired).ok());
+  inbox_->Poll();
+  EXPECT_EQ(Await(), Outcome::kAttend);
+  EXPECT_EQ(inbox_->TakeChores().housekeeping.size(), 1u);
+  inbox_->Break("enough");
+  EXPECT_EQ(Await(), Outcome::kEnded);
+}
+
+TEST_F(InboxTest, ThreadsShareMessagesInTheirOrderBesideCalls) {
+  constexpr int kThreads = 4;
+  constexpr uint64_t kExecutions = 3000;
+  std::thread answering = Answer(kExecutions / 10);
+  // In place of the GIL.
+  std::mutex turn;
+  uint64_t last = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      while (true) {
+        const Outcome outcome = Await();
+        if (outcome == Outcome::kEnded) return;
+        std::vector<uint64_t> mine;
+        {
+          std::lock_guard lock(turn);
+          Message message;
+          while (inbox_->TakeMain(message)) {
+            mine.push_back(ExecutionId(message));
+            EXPECT_EQ(mine.back(), ++last);
+          }
+          if (mine.size() > 1) inbox_->Summon(last % 2 == 0);
+        }
+        for (uint64_t id : mine) {
+          if (id % 10 != 0) continue;
+          auto exchange = inbox_->Begin(Exchange::Notice::kNone, false);
+          Call(*exchange);
+          EXPECT_TRUE(WaitFor(*exchange));
+        }
+      }
+    });
+  }
+  for (uint64_t id = 1; id <= kExecutions; ++id) Execute(id);
+  answering.join();
+  while (true) {
+    std::lock_guard lock(turn);
+    if (last == kExecutions) break;
+  }
+  WaitForAwaiting(*inbox_, kThreads);
+  inbox_->End("over");
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ bool NodeRunner::Serve() {
   if (!ended_) {
     CloseAll();
     const int64_t deadline = SteadyNowNs() + kCloseNs;
-    while (!ended_ && (!calls_.empty() || !sessions_.empty())) {
+    while (!ended_ && (busy_ != 0 || !calls_.empty() || !sessions_.empty())) {
       const int64_t left = deadline - SteadyNowNs();
       if (left <= 0) break;
       WaitForMain(std::min(left, kSignalsNs));
@@ -87,24 +87,26 @@ bool NodeRunner::StartThread() {
   return false;
 }
 
-// Before user code is run: others are to take what else there is to do, and to read.
+// Before user code is run: another thread is to take what else there is to do, or to read. It brings the next
+// one in turn, so there are no more than can have the GIL.
 void NodeRunner::ProvideThreads() {
   Inbox& inbox = worker_.inbox();
   // Whoever neither runs user code nor waits is on the way, and takes what there is.
-  const auto coming = [&] { return threads_ - busy_ - static_cast<int>(inbox.awaiting()); };
-  while (coming() < static_cast<int>(std::min(ready_.size(), size_t{kMaxThreads}))) {
-    if (!inbox.Summon(false) && !StartThread() && !inbox.Summon(true)) break;
+  if (threads_ - busy_ - static_cast<int>(inbox.awaiting()) > 0) return;
+  if (!ready_.empty()) {
+    if (!inbox.Summon(false) && !StartThread()) inbox.Summon(true);
+  } else if (threads_ == busy_) {
+    StartThread();
   }
-  if (threads_ == busy_) StartThread();
 }
 
 void NodeRunner::RunThread() {
   while (!ended_) {
-    worker_.DoChores();
     // With all threads in user code nobody reads.
     if (worker_.inbox().awaiting() == 0) worker_.inbox().Poll();
+    worker_.DoChores();
     TakeMessages();
-    dropped_.clear();
+    LetGo();
     if (ready_.empty()) {
       Idle();
       continue;
@@ -116,11 +118,18 @@ void NodeRunner::RunThread() {
     ProvideThreads();
     Run(work);
     --busy_;
+    if (stopping_) WakeMain();
     // A child of user code that comes back here has nothing to do.
     if (worker_.forked()) return;
   }
   --threads_;
   WakeMain();
+}
+
+// Drops the objects that the server needs no more. User code may run then, and more may be dropped.
+void NodeRunner::LetGo() {
+  std::vector<Ref> dropped;
+  dropped.swap(dropped_);
 }
 
 void NodeRunner::Idle() {
@@ -131,6 +140,7 @@ void NodeRunner::Idle() {
   const int64_t wait_ns = connection.wait_ns();
   Inbox& inbox = worker_.inbox();
   Inbox::Outcome outcome = Inbox::Outcome::kReady;
+  inbox.WillAwait();
   Py_BEGIN_ALLOW_THREADS outcome = inbox.Await(wait_ns);
   Py_END_ALLOW_THREADS if (outcome == Inbox::Outcome::kTimeout) connection.Trim();
   if (outcome != Inbox::Outcome::kEnded) return;

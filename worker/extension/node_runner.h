@@ -81,6 +81,7 @@ class NodeRunner {
   // --- Threads
   void ProvideThreads();
   bool StartThread();
+  void LetGo();
   void Idle();
   void WakeMain();
   bool WaitForMain(int64_t timeout_ns);

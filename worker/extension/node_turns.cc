@@ -196,7 +196,6 @@ void NodeRunner::EndSession(uint64_t id) {
     Ref done = Ref::Steal(PyObject_CallMethod(node.object.get(), "end_session", "O", state.get()));
     if (!done) LogException(node);
   }
-  if (stopping_) WakeMain();
 }
 
 // --- Answers
@@ -249,10 +248,7 @@ std::string NodeRunner::AddOutput(const NodeFacts& node, PyObject* item, Step& s
 // Sends a step; with any but an item, the call is over.
 void NodeRunner::SendStep(Call& call, Step& step) {
   step.message.call_id = call.execute.call_id;
-  if (step.message.kind != NodeStepMessage::Kind::kItem) {
-    calls_.erase(call.execute.call_id);
-    if (stopping_) WakeMain();
-  }
+  if (step.message.kind != NodeStepMessage::Kind::kItem) calls_.erase(call.execute.call_id);
   std::vector<std::byte> encoded;
   Encode(encoded, step.message);
   const Status sent = worker_.Send(encoded);

@@ -421,6 +421,27 @@ def test_a_session_that_no_node_has_seen_ends_silently(graph):
     assert running.worker.text("stdout") == "end of 2 after 1\n"
 
 
+def test_sessions_end_before_the_nodes(graph):
+    running = graph(
+        """
+        import time
+        class OvmsPythonModel:
+            def execute(self, inputs, session):
+                return []
+            def end_session(self, session):
+                time.sleep(0.3)
+                print("end of", session.id, flush=True)
+            def finalize(self):
+                print("finalize", flush=True)
+        """
+    )
+    running.begin(1)
+    running.run(session=1)
+    running.worker.finalize()
+    assert running.worker.wait() == 0
+    assert running.worker.text("stdout") == "end of 1\nfinalize\n"
+
+
 def test_end_session_alone_wants_sessions(graph):
     running = graph(
         """

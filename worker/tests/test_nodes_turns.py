@@ -270,11 +270,9 @@ def test_generators_that_run_for_long_are_fair(graph):
     assert running.step(late)["kind"] == "item"
     for call in (*calls[1:], late):
         running.close_call(call)
-    ended = set()
-    while len(ended) < len(calls) + 1:
-        ended |= {message["call"] for message in (running.any_step(),) if message["kind"] == "end"} | {
-            call for call in calls[:1] if any(step["kind"] == "end" for step in running._steps[call])
-        }
+    for call in (*calls, late):
+        while running.step(call)["kind"] != "end":
+            pass
 
 
 # --- Beside each other
@@ -400,3 +398,42 @@ def test_calls_are_for_executions(graph):
     running.worker.finalize()
     assert running.worker.wait() == 0
     assert any("only supported during the 'execute' function" in log["text"] for log in running.worker.logs)
+
+
+def test_a_handler_awaits_calls_in_a_loop_of_its_own(graph):
+    running = graph(
+        """
+        import asyncio
+        import numpy as np
+        import triton_python_backend_utils as pb_utils
+        class OvmsPythonModel:
+            def execute(self, inputs):
+                return [Tensor("out", asyncio.run(self.both(np.array(inputs[0]))))]
+            async def both(self, array):
+                requests = [
+                    pb_utils.InferenceRequest(model_name="other", requested_output_names=["OUT"],
+                                              inputs=[pb_utils.Tensor("IN", array + k)])
+                    for k in range(2)
+                ]
+                responses = await asyncio.gather(*(request.async_exec() for request in requests))
+                return np.concatenate([response.output_tensors()[0].as_numpy() for response in responses])
+        """
+    )
+    for value in (5, 6):
+        call = running.execute([fp32("in", [value])])
+        for asked in reversed([running.worker.receive("call") for _ in range(2)]):
+            number = np.frombuffer(asked["inputs"]["IN"][2], np.float32)
+            standin.respond(running.worker.channel, asked["id"], {"outputs": [fp32("OUT", number * 10)]})
+        assert array_of(running.step(call)["outputs"][0]) == [10 * value, 10 * value + 10]
+
+
+def test_a_call_to_its_own_graph_is_run_by_another_thread(graph):
+    running = graph(CALLS)
+    outer = running.execute([fp32("in", [1])])
+    asked = running.worker.receive("call")
+    inner = running.execute([fp32("in", [2])])
+    deeper = running.worker.receive("call")
+    standin.respond(running.worker.channel, deeper["id"], {"outputs": [fp32("OUT", [3])]})
+    assert array_of(running.step(inner)["outputs"][0]) == [3]
+    standin.respond(running.worker.channel, asked["id"], {"outputs": [fp32("OUT", [4])]})
+    assert array_of(running.step(outer)["outputs"][0]) == [4]

@@ -1,0 +1,10 @@
+// The functions of _braid_worker for braid_worker/nodes.py.
+#pragma once
+
+#include "worker/extension/py.h"
+
+namespace braid {
+
+bool AddNodeFunctions(PyObject* module);
+
+}  // namespace braid
