@@ -156,10 +156,6 @@ Result<GraphDefinition> DefineGraph(std::string name, std::string_view pbtxt,
     faults.Add(OvmsCode::kGraphConfigFileInvalid, config.status().message());
     return faults.ToStatus();
   }
-  if (pbtxt.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    faults.Add(OvmsCode::kGraphConfigFileInvalid, "the file is empty");
-    return faults.ToStatus();
-  }
   if (!options.no_queue) {
     BRAID_ASSIGN_OR_RETURN(graph.queue_size, ParseQueueDirective(pbtxt, options.cores));
   }

@@ -212,6 +212,8 @@ void GraphStreamRun::OnOver(Status status) {
       return;
     }
   }
+  // A client that has said nothing yet hears of a fault all the same.
+  const bool failed = !status.ok();
   // The handle goes before the client can hear the end, so that a client which then unloads never waits for
   // us.
   deliveries_.End(std::move(status), [this] {
@@ -219,6 +221,7 @@ void GraphStreamRun::OnOver(Status status) {
     std::lock_guard lock(mutex_);
     leaving = std::move(place_);
   });
+  if (failed) deliveries_.Release();
 }
 
 }  // namespace braid

@@ -21,6 +21,8 @@ void StreamDeliveries::Release() {
 
 void StreamDeliveries::Add(Delivery delivery) {
   std::unique_lock lock(mutex_);
+  if (ended_) return;
+  ended_ = std::holds_alternative<TheEnd>(delivery);
   waiting_.push_back(std::move(delivery));
   Deliver(std::move(lock));
 }

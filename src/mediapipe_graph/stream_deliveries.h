@@ -22,7 +22,8 @@ class StreamDeliveries {
 
   void Respond(InferenceResponse response, std::string request_id);
   void WantsInput();
-  // The last delivery. `before` is called just before the sink hears of it.
+  // The last delivery; what is added behind it is dropped. `before` is called just before the sink hears of
+  // it.
   void End(Status status, std::function<void()> before);
   void Release();
 
@@ -48,6 +49,7 @@ class StreamDeliveries {
   std::deque<Delivery> waiting_;
   bool delivering_ = false;
   bool released_ = false;
+  bool ended_ = false;  // End() was called
 };
 
 }  // namespace braid

@@ -115,29 +115,23 @@ void UnaryGraphCall::OnBegun(graph::Run& run) {
 }
 
 void UnaryGraphCall::OnPacket(int output, graph::Packet packet) {
-  {
-    std::lock_guard lock(mutex_);
-    graph::Packet& first = outputs_[static_cast<size_t>(output)];
-    if (first.empty()) {
-      first = std::move(packet);
-      --missing_;
-      return;
-    }
-    // Nobody waits for the rest of what a generator makes, which may have no end.
-    if (missing_ > 0 || answered_) return;
-    answered_ = true;
+  graph::Packet& first = outputs_[static_cast<size_t>(output)];
+  if (first.empty()) {
+    first = std::move(packet);
+    --missing_;
+    return;
   }
+  // Nobody waits for the rest of what a generator makes, which may have no end.
+  if (missing_ > 0 || answered_) return;
+  answered_ = true;
   Stop(CancelledError("the response is complete"));
 }
 
 void UnaryGraphCall::OnOver(Status status) {
   if (timer_) host().timers.Withdraw(timer_);
+  if (answered_) status = OkStatus();
   InferenceResponse response;
-  {
-    std::lock_guard lock(mutex_);
-    if (answered_) status = OkStatus();
-    if (status.ok()) status = MakeResponse(response);
-  }
+  if (status.ok()) status = MakeResponse(response);
   if (!status.ok()) {
     Fail(std::move(status));
   } else {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -41,8 +40,7 @@ class UnaryGraphCall final : public GraphRun {
   std::vector<std::pair<int, graph::Packet>> inputs_;  // until it has begun
   TimerId timer_;
 
-  mutable std::mutex mutex_;
-  // Guarded by mutex_, but for OnOver(), when nobody else calls any more.
+  // The run's, which calls once at a time.
   std::vector<graph::Packet> outputs_;  // one for each output, empty before its first packet
   size_t missing_;
   bool answered_ = false;  // all outputs are there, and more than that is not waited for

@@ -115,9 +115,10 @@ class KeptStream final : public StreamSink {
     std::vector<std::string> texts;
     for (const Said& said : said_) {
       const Tensor& output = said.response.outputs.at(0);
-      std::string text = output.name + "@" + std::to_string(TimeOf(said.response)) + "=";
+      std::string text = output.name;
+      text.append("@").append(std::to_string(TimeOf(said.response))).append("=");
       for (const int32_t value : Int32Values(output)) text.append(std::to_string(value)).append(" ");
-      texts.push_back(text + said.id);
+      texts.push_back(text.append(said.id));
     }
     return texts;
   }
@@ -252,6 +253,32 @@ class HeldCalls {
   int cancelled_ = 0;
 };
 
+// A clock that the test moves, for several threads. Callbacks must not come back here.
+class LockedTimers final : public Timers {
+ public:
+  int64_t NowNs() const override {
+    std::lock_guard lock(mutex_);
+    return timers_.NowNs();
+  }
+  TimerId At(int64_t deadline_ns, std::function<void()> callback) override {
+    std::lock_guard lock(mutex_);
+    return timers_.At(deadline_ns, std::move(callback));
+  }
+  bool Withdraw(TimerId id) override {
+    std::lock_guard lock(mutex_);
+    return timers_.Withdraw(id);
+  }
+  void Cancel(TimerId id) override { Withdraw(id); }
+  void Advance(int64_t duration_ns) {
+    std::lock_guard lock(mutex_);
+    timers_.Advance(duration_ns);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  ManualTimers timers_;  // guarded by mutex_
+};
+
 class GraphFixture : public ::testing::Test {
  protected:
   GraphFixture() {
@@ -260,7 +287,8 @@ class GraphFixture : public ::testing::Test {
     registry_->Add<TestCalculator>("TestCalculator");
     registry_->Add<MessageCalculator>("MessageCalculator");
   }
-  ~GraphFixture() override {
+  // Before what the tests have of their own goes.
+  void TearDown() override {
     for (const auto& graph : served_) {
       graph->gate().Close();
       graph->Stop(SteadyNowNs() + std::chrono::nanoseconds(kPatience).count());
@@ -352,7 +380,7 @@ class GraphFixture : public ::testing::Test {
                      Parameters parameters = {}) {
     InferenceRequest message;
     message.id = id;
-    message.model_name = "g";
+    message.model_name = std::string("g");
     message.inputs = std::move(inputs);
     message.parameters = std::move(parameters);
     return stream.Push(message);
@@ -363,7 +391,7 @@ class GraphFixture : public ::testing::Test {
       std::move(TemporaryFolder::Create(::testing::TempDir(), "braid-graph-test-")).value();
   Catalog catalog_{Dialect::kOvms};
   std::shared_ptr<graph::CalculatorRegistry> registry_ = std::make_shared<graph::CalculatorRegistry>();
-  ManualTimers timers_;
+  LockedTimers timers_;
   ElasticThreads threads_{{.name = "test-graph", .most = 4}};
   bool no_queue_ = false;
   decltype(GraphDeps::start_python) start_python_;
