@@ -132,7 +132,9 @@ std::shared_ptr<const CalculatorRegistry> MakeRegistry(bool slow) {
 }
 
 Packet PacketOf(const Json& value, Timestamp at) {
-  const auto& [type, plain] = *value.items().begin();
+  const auto entry = value.begin();
+  const std::string& type = entry.key();
+  const Json& plain = entry.value();
   if (type == "int") return Packet::Of(plain.get<int>(), at);
   if (type == "bool") return Packet::Of(plain.get<bool>(), at);
   if (type == "string") return Packet::Of(plain.get<std::string>(), at);
