@@ -1,6 +1,6 @@
 """Streams to graphs with Python nodes: times, missing inputs, generators, faults, and many of them at once."""
 
-import concurrent.futures
+import asyncio
 import os
 import signal
 import threading
@@ -110,7 +110,7 @@ BLOB = """
         def execute(self, inputs):
             for i in range(int(np.array(inputs[0])[0])):
                 print("made", i)
-                yield [Tensor("out", np.full(1 << 18, i, np.uint8))]
+                yield [Tensor("out", np.full(1 << 18, i % 256, np.uint8))]
 """
 
 IMMEDIATE = 'input_stream_handler { input_stream_handler: "ImmediateInputStreamHandler" }'
@@ -162,6 +162,9 @@ def worker_of(server, graph):
             if graph in file.read().decode(errors="replace") + comm.read():
                 return pid
     raise AssertionError(f"no process of graph {graph}")
+
+
+STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 
 
 # --- Times
@@ -290,7 +293,7 @@ def test_an_unknown_graph_ends_the_stream(server):
 def test_a_stream_without_a_message(server):
     with grpc.insecure_channel(server.grpc) as channel:
         call = channel.stream_stream(
-            "/inference.GRPCInferenceService/ModelStreamInfer",
+            STREAM,
             request_serializer=service_pb2.ModelInferRequest.SerializeToString,
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )(iter(()))
@@ -375,7 +378,7 @@ def test_an_input_while_a_generator_runs(server):
     stream = Stream(server.grpc, "count")
     stream.send(**counts(1000, 3, 1))
     assert stream.receive()[1] == [0]
-    stream.send(timestamp=10**6, **counts(1))
+    stream.send(**counts(1))
     while True:
         result, error = stream.next()
         if error is not None:
@@ -383,6 +386,15 @@ def test_an_input_while_a_generator_runs(server):
     assert "Node is already processing data. Create new stream for another request." in error.message()
     assert error.status() == "StatusCode.INVALID_ARGUMENT"
     stream.finish()
+
+
+def test_an_input_of_a_later_time_waits_for_the_generator(server):
+    stream = Stream(server.grpc, "count")
+    stream.send(**counts(20, 3, 1))
+    assert stream.receive()[1] == [0]
+    stream.send(timestamp=10**6, **counts(2))
+    left = [result.get_response() for result, _ in stream.finish()]
+    assert [each.parameters[TIMESTAMP].int64_param for each in left] == [*range(1, 20), 10**6, 10**6 + 1]
 
 
 def test_a_single_request_to_a_generator_ends(server):
@@ -418,7 +430,7 @@ def test_a_slow_client_slows_its_generator(server):
 
     with grpc.insecure_channel(server.grpc, options=credentials) as channel:
         call = channel.stream_stream(
-            "/inference.GRPCInferenceService/ModelStreamInfer",
+            STREAM,
             request_serializer=service_pb2.ModelInferRequest.SerializeToString,
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )(requests())
@@ -458,40 +470,65 @@ def test_streams_are_inside_execute_together(server):
         stream.finish()
 
 
-def generate(stub, count):
-    """All that a generator gives to one stream."""
+def count_request(*values):
     request = service_pb2.ModelInferRequest(model_name="count")
-    given = tensor("in", np.array([count, 0, 0], np.int64))
+    given = tensor("in", np.array(values, np.int64))
     request.inputs.append(given._get_tensor())
     request.raw_input_contents.append(given._get_content())
-    return [np.frombuffer(each.infer_response.raw_output_contents[0], np.int64)[0] for each in stub(iter([request]))]
+    return request
 
 
+def item(message):
+    return np.frombuffer(message.infer_response.raw_output_contents[0], np.int64)[0]
+
+
+def generate(stub, count):
+    """All that a generator gives to one stream."""
+    return [item(each) for each in stub(iter([count_request(count, 0, 0)]))]
+
+
+@pytest.mark.timeout(300)
 def test_a_thousand_streams(server):
-    with grpc.insecure_channel(server.grpc) as channel, concurrent.futures.ThreadPoolExecutor(1000) as pool:
-        stub = channel.stream_stream(
-            "/inference.GRPCInferenceService/ModelStreamInfer",
-            request_serializer=service_pb2.ModelInferRequest.SerializeToString,
-            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
-        )
-        for answer in pool.map(lambda _: generate(stub, 20), range(1000)):
-            assert answer == list(range(20))
+    """All are open before the first may end: the clients read the first item each, then the rest."""
+
+    async def all_of(call):
+        messages = []
+        while (message := await call.read()) is not grpc.aio.EOF:
+            messages.append(message)
+        return messages
+
+    async def run():
+        async with grpc.aio.insecure_channel(server.grpc) as channel:
+            stub = channel.stream_stream(
+                STREAM,
+                request_serializer=service_pb2.ModelInferRequest.SerializeToString,
+                response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+            )
+            calls = [stub() for _ in range(1000)]
+            for call in calls:
+                await call.write(count_request(20, 0, 0))
+            firsts = [item(await call.read()) for call in calls]
+            for call in calls:
+                await call.done_writing()
+            rest = [[item(message) for message in await all_of(call)] for call in calls]
+            return firsts, rest, [await call.code() for call in calls]
+
+    firsts, rest, codes = asyncio.run(run())
+    assert firsts == [0] * 1000
+    assert rest == [list(range(1, 20))] * 1000
+    assert codes == [grpc.StatusCode.OK] * 1000
 
 
 def test_clients_that_vanish(server):
     """Some cancel before an answer, some in the middle, some after all; the others never notice."""
     with grpc.insecure_channel(server.grpc) as channel:
         stub = channel.stream_stream(
-            "/inference.GRPCInferenceService/ModelStreamInfer",
+            STREAM,
             request_serializer=service_pb2.ModelInferRequest.SerializeToString,
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
-        request = service_pb2.ModelInferRequest(model_name="count")
-        given = tensor("in", np.array([10**9, 0, 0], np.int64))
-        request.inputs.append(given._get_tensor())
-        request.raw_input_contents.append(given._get_content())
         for reads in [0, 1, 5, 50] * 10:
-            call = stub(iter([request]))
+            call = stub(iter([count_request(10**9, 0, 0)]))
             for _ in range(reads):
                 next(call)
             call.cancel()

@@ -122,7 +122,10 @@ def make_graphs(folder):
         write_graph(
             folder,
             "side",
-            boundary(["in"], ["out"], ["wanted"]) + python_node("side", ["IN:in"], ["OUT:out"]),
+            boundary(["in"], ["out"], ["wanted"])
+            + python_node("side", ["IN:in"], ["OUT:out"])
+            + 'node { calculator: "SidePacketToStreamCalculator" input_stream: "TICK:in" input_side_packet: "wanted" '
+            + 'output_stream: "AT_TICK:seen" }\n',
             model=ECHO,
         ),
         *(single(folder, name, WRONG_SOURCE.format(body=body)) for name, (body, _) in WRONG.items()),
@@ -200,7 +203,7 @@ def test_strings_keep_their_lengths(client, rest):
     for chosen, module in ((client, grpcclient), (rest, httpclient)):
         [seen] = json.loads(text_of(infer(chosen, "describe", tensor("in", strings, module=module))))
         assert bytes.fromhex(seen["hex"]) == expected
-        assert (seen["datatype"], seen["format"], seen["shape"], seen["data_shape"]) == ("BYTES", "B", [3], [17])
+        assert (seen["datatype"], seen["format"], seen["shape"], seen["data_shape"]) == ("BYTES", "B", [3], [16])
 
 
 @pytest.mark.parametrize("datatype", ["BYTES", "my_string", "BF16"])
@@ -392,7 +395,7 @@ def test_metadata(client, rest, server):
 
 def test_rest_with_json(server):
     def ask(graph, *inputs, **more):
-        return server.json("POST", f"/v2/models/{graph}/infer", json.dumps({"inputs": inputs, **more}))
+        return server.json("POST", f"/v2/models/{graph}/infer", {"inputs": inputs, **more})
 
     floats = {"name": "in", "shape": [2, 2], "datatype": "FP32", "data": [[1, 2], [3, 4.5]]}
     status, told = ask("echo", floats)
@@ -454,8 +457,9 @@ BAD = {
     "no_class": ("x = 1", "OvmsPythonModel"),
     "no_execute": ("class OvmsPythonModel:\n    pass\n", "execute"),
     "bad_import": ("import not_there_at_all\n", "not_there_at_all"),
-    "bad_init": ("class OvmsPythonModel:\n    def __init__(self):\n        raise RuntimeError('in the constructor')\n", "in the constructor"),
-    "wants_more": ("class OvmsPythonModel:\n    def __init__(self, more):\n        pass\n", "more"),
+    "bad_init": ("class OvmsPythonModel:\n    def __init__(self):\n        raise RuntimeError('in the constructor')\n"
+        "    def execute(self, inputs):\n        return []\n", "in the constructor"),
+    "wants_more": ("class OvmsPythonModel:\n    def __init__(self, more):\n        pass\n    def execute(self, inputs):\n        return []\n", "more"),
     "bad_initialize": (
         "class OvmsPythonModel:\n    def initialize(self, kwargs):\n        raise RuntimeError('not today')\n"
         "    def execute(self, inputs):\n        return []\n    def finalize(self):\n        print('finalized bad_initialize')\n",
@@ -475,7 +479,7 @@ def test_graphs_that_do_not_load(tmp_path):
         boundary(["in"], ["out"]) + python_node("n", ["IN:in"], ["OUT:mid"]) + python_node("n", ["IN:mid"], ["OUT:out"])
     )
     entries.append(write_graph(folder, "same_name", two, model=ECHO))
-    entries.append(write_graph(folder, "unknown", missing.replace('PythonExecutorCalculator"', 'PythonExecutor"', 1)))
+    entries.append(write_graph(folder, "unknown", missing.replace("PythonExecutorC", "PythonExecuterC", 1)))
     entries.append(write_graph(folder, "empty", ""))
     entries.append(single(folder, "good", ECHO))
     with OvmsServer(config(*entries), workdir=tmp_path) as server:
@@ -496,6 +500,6 @@ def test_graphs_that_do_not_load(tmp_path):
         assert "The Python Node file path does not exist" in log
         assert "The Python Node is missing name definition" in log
         assert "The Python Node name is already present in nodes list" in log
-        assert "PythonExecutorCalculator" in log  # the nearest name to the unknown one
+        assert "'PythonExecutorCalculator'" in log  # the nearest name to the unknown one
         assert "Failed to read protobuf graph configuration file" in log
         assert log.count("finalized bad_initialize") == 1
