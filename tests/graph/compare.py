@@ -54,6 +54,11 @@ def meaning(answer, waits=True):
     return {"end": end, "outputs": outputs}
 
 
+def signature(difference):
+    """What stays the same while a case is made smaller."""
+    return [answer and [answer["end"].get("where"), answer["end"]["kind"]] for answer in difference]
+
+
 def waits_of(case):
     return ["idle"] in case["steps"]
 

@@ -10,7 +10,7 @@ import pathlib
 import sys
 import time
 
-from compare import Runner, describe, meaning, minimise, waits_of
+from compare import Runner, describe, meaning, minimise, signature, waits_of
 from generator import for_runners, generate
 
 HERE = pathlib.Path(__file__).parent
@@ -46,6 +46,13 @@ class Sides:
                     return real, ours
                 return "unstable"
         return None
+
+    def still_differs(self, found):
+        def differs(case):
+            again = self.difference(case, retries=1)
+            return isinstance(again, tuple) and signature(again) == signature(found)
+
+        return differs
 
     def close(self):
         for runner in [self.real, *self.ours]:
@@ -91,7 +98,7 @@ def main():
             counts["unstable"] += 1
         else:
             counts["differ"] += 1
-            small = minimise(case, lambda attempt: isinstance(sides.difference(attempt, retries=1), tuple))
+            small = minimise(case, sides.still_differs(found))
             print("\n" + describe(small, *(sides.difference(small) or found)), flush=True)
             if counts["differ"] >= arguments.stop_after:
                 break
