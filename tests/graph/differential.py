@@ -22,9 +22,10 @@ class Sides:
         self.ours = [Runner([arguments.replay]), Runner([arguments.replay, "--threads"])]
 
     def real_answer(self, case):
-        """The framework's answer; None when it differs from one time to the next."""
+        """The framework's answer; None when it differs from one time to the next, or is not to be compared."""
         answers = [self.real.ask(for_runners(case, num_threads=threads)) for threads in (1, 4, 2)]
-        if answers[0] is None:
+        # A packet at PostStream behind others is a fault there, and none here.
+        if answers[0] is None or answers[0]["end"]["kind"] == "not alone":
             return None
         waits = waits_of(case)
         stable = all(meaning(answer, waits) == meaning(answers[0], waits) for answer in answers)

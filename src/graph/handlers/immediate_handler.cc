@@ -38,9 +38,10 @@ class ImmediateHandler final : public InputHandler {
       return {HandlerStep::Kind::kProcess, first};
     }
     if (one_ended) return {HandlerStep::Kind::kProcess, Timestamp::Done()};
-    // The last time that is settled at all inputs.
-    if (moved && next.IsRangeValue() && next > Timestamp::Min()) {
-      return {HandlerStep::Kind::kProcess, Timestamp(next.value() - 1)};
+    if (moved && !all_done) {
+      // For the last time that is settled at all inputs, if there is one.
+      const bool settled = next.IsRangeValue() && next > Timestamp::Min();
+      return {HandlerStep::Kind::kProcess, settled ? Timestamp(next.value() - 1) : Timestamp::Unstarted()};
     }
     return {all_done ? HandlerStep::Kind::kClose : HandlerStep::Kind::kWait, next};
   }
