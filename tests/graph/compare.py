@@ -73,6 +73,9 @@ def minimise(case, differs):
         for key in ("nodes", "steps", "inputs", "outputs", "input_side_packets"):
             index = len(case[key]) - 1
             while index >= 0:
+                if case[key][index] == ["idle"]:
+                    index -= 1
+                    continue
                 attempt = copy.deepcopy(case)
                 # A step goes with the wait behind it.
                 behind = 2 if key == "steps" and attempt[key][index + 1 : index + 2] == [["idle"]] else 1

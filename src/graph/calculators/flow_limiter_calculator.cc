@@ -83,6 +83,10 @@ class FlowLimiterCalculator final : public Calculator {
       Decide(context, false);
     }
     SettleBound(context, 0);
+    const Timestamp bound = context.InputBound(0);
+    if (allow_ >= 0 && Queue(0).empty() && bound != Timestamp::Done()) {
+      context.SetNextTimestampBound(allow_, bound);
+    }
     for (int i = 1; i < Streams(); ++i) FollowDecisions(context, i);
     ForgetDecisions(context);
     return OkStatus();
