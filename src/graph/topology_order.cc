@@ -37,19 +37,6 @@ std::vector<bool> Reachable(const Topology::Parts& parts, int from) {
   return reached;
 }
 
-void CheckBackEdges(const Topology::Parts& parts, int index, const std::vector<bool>& reached,
-                    Faults& faults) {
-  const TopologyNode& node = parts.nodes[static_cast<size_t>(index)];
-  for (size_t input = 0; input < node.inputs.size(); ++input) {
-    if (!node.back_edges[input] || node.inputs[input] < 0) continue;
-    const int producer = parts.streams[static_cast<size_t>(node.inputs[input])].producer;
-    if (producer >= 0 && reached[static_cast<size_t>(producer)]) continue;
-    const Port& port = node.contract.inputs()[static_cast<int>(input)];
-    faults.push_back(NodeText(node) + ": " + PortText("input stream", port) +
-                     " is marked as a back edge, but closes no cycle");
-  }
-}
-
 }  // namespace
 
 void OrderNodes(Topology::Parts& parts, Faults& faults) {
@@ -99,7 +86,6 @@ void OrderNodes(Topology::Parts& parts, Faults& faults) {
   for (size_t i = 0; i < parts.nodes.size(); ++i) {
     TopologyNode& node = parts.nodes[i];
     const std::vector<bool> reached = Reachable(parts, static_cast<int>(i));
-    CheckBackEdges(parts, static_cast<int>(i), reached, faults);
     // Bounds that grow with each turn of a cycle would never end.
     const std::optional<int64_t> offset = node.contract.timestamp_offset();
     node.passes_bounds = offset && !(*offset > 0 && reached[i]);

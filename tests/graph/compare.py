@@ -46,12 +46,19 @@ def meaning(answer, waits=True):
         return {"end": {"kind": "no answer"}, "outputs": {}}
     fields = ("where", "kind", "failed_in") if waits else ("where", "kind")
     end = {key: answer["end"][key] for key in fields if key in answer["end"]}
+    if end["kind"] == "type":
+        del end["where"]  # whether a type is known before the run is left to each side
     before = answer["end"].get("failed_in", sys.maxsize) if waits or end["kind"] == "ok" else 0
     outputs = {
         name: [packet[: 3 if waits else 2] for packet in packets if packet[2] < before]
         for name, packets in answer["outputs"].items()
     }
     return {"end": end, "outputs": outputs}
+
+
+def signature(difference):
+    """What stays the same while a case is made smaller."""
+    return [answer and [answer["end"].get("where"), answer["end"]["kind"]] for answer in difference]
 
 
 def waits_of(case):
@@ -66,9 +73,14 @@ def minimise(case, differs):
         for key in ("nodes", "steps", "inputs", "outputs", "input_side_packets"):
             index = len(case[key]) - 1
             while index >= 0:
+                if case[key][index] == ["idle"]:
+                    index -= 1
+                    continue
                 attempt = copy.deepcopy(case)
-                del attempt[key][index]
-                if differs(attempt):
+                # A step goes with the wait behind it.
+                behind = 2 if key == "steps" and attempt[key][index + 1 : index + 2] == [["idle"]] else 1
+                del attempt[key][index : index + behind]
+                if attempt["nodes"] and differs(attempt):
                     case = attempt
                     smaller = True
                 index -= 1

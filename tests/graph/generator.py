@@ -52,6 +52,7 @@ class Generator:
         self.streams = {}  # name -> "int" or "bool"
         self.side = {}
         self.side_packets = {}
+        self.inputs = []
         self.later = []  # (node, index of its input, tag): back edges that get their stream at the end
         # Whether each packet is followed by a wait; without it only what cannot depend on threads is asked for.
         self.idle_each = self.random.random() < 0.85
@@ -69,10 +70,13 @@ class Generator:
         self.streams[name] = kind
         return name
 
-    def handler(self):
+    # The immediate handler's calls depend on what comes first when two inputs have one origin.
+    def handler(self, inputs):
         if not self.idle_each or self.chance(0.8):
             return ""
         which = self.random.choice(["Default", "FixedSize", "FixedSize", "Immediate"])
+        if which == "Immediate" and (len(set(inputs)) < len(inputs) or not set(inputs) <= set(self.inputs)):
+            return ""
         fields = ""
         if which == "FixedSize" and self.chance(0.7):
             target = self.random.randint(1, 3)
@@ -97,7 +101,7 @@ class Generator:
             "PassThroughCalculator",
             input_stream=[f"T:{i}:{name}" if tagged else name for i, name in enumerate(inputs)],
             output_stream=[f"T:{i}:{outputs[i]}" if tagged else outputs[i] for i in order],
-            handler=self.handler(),
+            handler=self.handler(inputs),
         )
 
     def gate(self):
@@ -106,10 +110,12 @@ class Generator:
         tag = self.random.choice(["ALLOW", "DISALLOW"])
         side_packets = []
         fields = []
+        controls = []
         how = self.random.choice(["stream", "stream", "stream", "side", "option"])
         control = self.stream("bool")
         if how == "stream" and control:
             streams.append(f"{tag}:{control}")
+            controls = [control]
         elif how == "side":
             side_packets.append(f"{tag}:{self.side_packet('bool')}")
         if self.chance(0.3):
@@ -128,7 +134,7 @@ class Generator:
             output_stream=outputs,
             input_side_packet=side_packets,
             options=options_text("GateCalculatorOptions", " ".join(fields)),
-            handler=self.handler(),
+            handler=self.handler(inputs + controls),
         )
 
     def merge(self):
@@ -138,7 +144,7 @@ class Generator:
             "MergeCalculator",
             input_stream=inputs,
             output_stream=[self.new_stream(kind)],
-            handler=self.handler(),
+            handler=self.handler(inputs),
         )
 
     def presence(self):
@@ -269,7 +275,7 @@ class Generator:
         return steps
 
     def case(self):
-        inputs = []
+        inputs = self.inputs
         for i in range(self.random.randint(1, 3)):
             inputs.append(f"in{i}")
             self.streams[f"in{i}"] = "int"
@@ -288,7 +294,7 @@ class Generator:
         ]
         for _ in range(self.random.randint(1, 7)):
             self.random.choice(makers)()
-        if self.later:
+        if self.later or not self.nodes:
             self.pass_through()
         self.resolve_loops()
         steps = self.steps(inputs)

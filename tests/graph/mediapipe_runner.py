@@ -18,6 +18,7 @@ KINDS = [
     (r"Current minimum expected timestamp", "timestamp"),
     (r"is required but was not provided", "missing side packet"),
     (r"was requested", "type"),
+    (r"must be the only Packet", "not alone"),
 ]
 
 

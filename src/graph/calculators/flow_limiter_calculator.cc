@@ -40,6 +40,7 @@ class FlowLimiterCalculator final : public Calculator {
       contract.SetInputSidePacket(port, PortType::Any(), /*optional=*/true);
     }
     contract.SetInputStreamHandler("ImmediateInputStreamHandler");
+    contract.SetProcessTimestampBounds();
     contract.SetQuick();
     return OkStatus();
   }
@@ -61,7 +62,8 @@ class FlowLimiterCalculator final : public Calculator {
     } else if (const int64_t* wide = packet.GetIf<int64_t>()) {
       max_in_flight_ = *wide;
     } else {
-      return InvalidArgumentError("the side packet MAX_IN_FLIGHT must be an integer");
+      return InvalidArgumentError("the side packet MAX_IN_FLIGHT has type " + packet.type().name() +
+                                  "; expected int or int64");
     }
     return OkStatus();
   }
@@ -81,6 +83,10 @@ class FlowLimiterCalculator final : public Calculator {
       Decide(context, false);
     }
     SettleBound(context, 0);
+    const Timestamp bound = context.InputBound(0);
+    if (allow_ >= 0 && Queue(0).empty() && bound != Timestamp::Done()) {
+      context.SetNextTimestampBound(allow_, bound);
+    }
     for (int i = 1; i < Streams(); ++i) FollowDecisions(context, i);
     ForgetDecisions(context);
     return OkStatus();
@@ -101,12 +107,11 @@ class FlowLimiterCalculator final : public Calculator {
       while (!in_flight_.empty() && in_flight_.front() <= finished.timestamp()) in_flight_.pop_front();
       return;
     }
-    if (context.InputBound(finished_) != Timestamp::Done()) return;
     for (int i = 0; i < Streams(); ++i) {
       if (!context.Input(i).empty()) return;
     }
-    // The call that tells of an input's end: nothing will tell of what is in flight.
-    in_flight_.clear();
+    // A call that tells of bounds: what FINISHED has passed without a packet will not come any more.
+    while (!in_flight_.empty() && in_flight_.front() < context.InputBound(finished_)) in_flight_.pop_front();
   }
 
   void ForgetOverdue(Timestamp now) {

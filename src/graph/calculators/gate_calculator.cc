@@ -58,6 +58,7 @@ class GateCalculator final : public Calculator {
     for (const char* tag : {"ALLOW", "DISALLOW"}) {
       const int port = contract.input_side_packets().Find(tag);
       if (port < 0 || context.InputSidePacket(port).empty()) continue;
+      by_side_packet_ = true;
       constant_ = context.InputSidePacket(port).Get<bool>() == (std::string_view(tag) == "ALLOW");
     }
     return OkStatus();
@@ -70,7 +71,11 @@ class GateCalculator final : public Calculator {
       context.Output(state_change_, Packet::Of(allow, context.input_timestamp()));
     }
     state_ = state;
-    if (!allow) return OkStatus();
+    if (!allow) {
+      // A side packet says the same for ever.
+      for (int i = 0; by_side_packet_ && i < streams_; ++i) context.CloseOutput(i);
+      return OkStatus();
+    }
     for (int i = 0; i < streams_; ++i) {
       if (!context.Input(i).empty()) context.Output(i, context.Input(i));
     }
@@ -96,6 +101,7 @@ class GateCalculator final : public Calculator {
   int state_change_ = -1;
   bool without_packet_ = false;
   bool constant_ = false;
+  bool by_side_packet_ = false;
   Options::GateState state_ = Options::GATE_UNINITIALIZED;
 };
 

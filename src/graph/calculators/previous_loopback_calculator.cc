@@ -32,39 +32,45 @@ class PreviousLoopbackCalculator final : public Calculator {
   }
 
   Status Process(Context& context) override {
-    if (!context.Input(main_).empty()) Enter(context.Input(main_).timestamp());
-    if (context.InputBound(main_) == Timestamp::Done()) Enter(Timestamp::Done());
+    if (!context.Input(main_).empty()) {
+      const Timestamp at = context.Input(main_).timestamp();
+      turns_.push_back({at, last_main_});
+      last_main_ = at;
+    }
     if (!context.Input(loop_).empty()) loops_.push_back(context.Input(loop_));
 
-    while (!turns_.empty()) {
+    while (!turns_.empty() && SettledInLoop(context, turns_.front().previous)) {
       const Turn turn = turns_.front();
+      turns_.pop_front();
       while (!loops_.empty() && loops_.front().timestamp() < turn.previous) loops_.pop_front();
       if (!loops_.empty() && loops_.front().timestamp() == turn.previous) {
-        if (turn.at != Timestamp::Done()) context.Output(0, loops_.front().At(turn.at));
+        context.Output(0, loops_.front().At(turn.at));
         loops_.pop_front();
-      } else if (!loops_.empty() || context.InputBound(loop_) > turn.previous) {
-        // LOOP has nothing at that time.
-        if (turn.at != Timestamp::Done()) context.SetNextTimestampBound(0, turn.at.NextAllowedInStream());
       } else {
-        break;
+        context.SetNextTimestampBound(0, turn.at.NextAllowedInStream());
       }
-      if (turn.at == Timestamp::Done()) context.CloseOutput(0);
-      turns_.pop_front();
+    }
+    if (turns_.empty() && SettledInLoop(context, last_main_)) {
+      const Timestamp bound = context.InputBound(main_);
+      if (bound == Timestamp::Done()) {
+        context.CloseOutput(0);
+      } else {
+        context.SetNextTimestampBound(0, bound);
+      }
     }
     return OkStatus();
   }
 
  private:
-  // A packet of MAIN (or its end) that waits for what LOOP has at the time of the one before.
+  // A packet of MAIN that waits for what LOOP has at the time of the one before.
   struct Turn {
     Timestamp at;
     Timestamp previous;  // Unset() for the first
   };
 
-  void Enter(Timestamp at) {
-    if (last_main_ == Timestamp::Done()) return;
-    turns_.push_back({at, last_main_});
-    last_main_ = at;
+  // Whether it is known what LOOP has at that time.
+  bool SettledInLoop(const Context& context, Timestamp at) const {
+    return context.InputBound(loop_) > at || (!loops_.empty() && loops_.back().timestamp() >= at);
   }
 
   int main_ = 0;

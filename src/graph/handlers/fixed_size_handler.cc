@@ -39,7 +39,8 @@ class FixedSizeHandler final : public InputHandler {
       }
       const Timestamp kept = queue[queue.size() - std::min(queue.size(), size_.target)].timestamp();
       oldest = std::min(oldest, kept);
-      newest = std::max(newest, kept);
+      // One that has not too much says nothing of the others.
+      if (queue.size() > size_.target) newest = std::max(newest, kept);
     }
     if (size_.all) {
       if (all) kept_from_ = std::max(kept_from_, oldest);

@@ -19,7 +19,6 @@ class ImmediateHandler final : public InputHandler {
     Timestamp first = Timestamp::Done();  // of the packets that are there
     Timestamp next = Timestamp::Done();
     bool all_done = true;
-    bool one_ended = false;
     for (int input = 0; input < inputs.size(); ++input) {
       next = std::min(next, inputs.Next(input));
       if (!inputs.queue(input).empty()) first = std::min(first, inputs.queue(input).front().timestamp());
@@ -27,37 +26,39 @@ class ImmediateHandler final : public InputHandler {
         all_done = false;
       } else if (!ended_[static_cast<size_t>(input)]) {
         ended_[static_cast<size_t>(input)] = true;
-        one_ended = true;
+        told_ = false;
       }
     }
-    const bool moved = NoteBounds(inputs);
+    NoteBounds(inputs);
     if (first < Timestamp::Done()) {
       for (int input = 0; input < inputs.size(); ++input) {
         if (!inputs.queue(input).empty()) inputs.Take(input);
       }
       return {HandlerStep::Kind::kProcess, first};
     }
-    if (one_ended) return {HandlerStep::Kind::kProcess, Timestamp::Done()};
-    // The last time that is settled at all inputs.
-    if (moved && next.IsRangeValue() && next > Timestamp::Min()) {
-      return {HandlerStep::Kind::kProcess, Timestamp(next.value() - 1)};
+    if (!told_) {
+      told_ = true;
+      if (bounds_.empty()) return {HandlerStep::Kind::kProcess, Timestamp::Done()};
+      // For the last time that is settled at all inputs, if there is one.
+      Timestamp settled = next == Timestamp::Done() ? next : Timestamp::Unstarted();
+      if (next.IsRangeValue() && next > Timestamp::Min()) settled = Timestamp(next.value() - 1);
+      return {HandlerStep::Kind::kProcess, settled};
     }
     return {all_done ? HandlerStep::Kind::kClose : HandlerStep::Kind::kWait, next};
   }
 
  private:
-  // Whether the bound of an input has moved since the last call.
-  bool NoteBounds(const NodeInputs& inputs) {
-    bool moved = false;
+  // A bound that has moved by itself, not with a packet, is something to tell of.
+  void NoteBounds(const NodeInputs& inputs) {
     for (size_t input = 0; input < bounds_.size(); ++input) {
       const Timestamp bound = inputs.bound(static_cast<int>(input));
-      moved = moved || bound > bounds_[input];
+      if (bound > bounds_[input] && inputs.queue(static_cast<int>(input)).empty()) told_ = false;
       bounds_[input] = bound;
     }
-    return moved;
   }
 
-  std::vector<bool> ended_;        // by input: the node has run for its end
+  bool told_ = true;               // false: the node is still to run for an end or a bound
+  std::vector<bool> ended_;        // by input: its end has been seen
   std::vector<Timestamp> bounds_;  // by input: what the node knows; empty when it does not process them
 };
 

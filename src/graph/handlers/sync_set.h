@@ -37,7 +37,7 @@ class SyncSet {
     const Timestamp next = std::min(packet, bound);
     if (next == Timestamp::Done()) return {HandlerStep::Kind::kClose, next};
     if (packet < bound) return {HandlerStep::Kind::kProcess, packet};
-    if (bounds_) {
+    if (bounds_ && bound.IsRangeValue()) {
       const Timestamp settled = LastBefore(bound);
       if (settled > processed_) return {HandlerStep::Kind::kProcess, settled};
     }
@@ -57,7 +57,6 @@ class SyncSet {
   // The greatest time that is settled when nothing before `bound` will come; Unstarted() when there is none.
   static Timestamp LastBefore(Timestamp bound) {
     if (bound <= Timestamp::Min()) return Timestamp::Unstarted();
-    if (bound >= Timestamp::OneOverPostStream()) return Timestamp::PostStream();
     return Timestamp(bound.value() - 1);
   }
 
