@@ -16,12 +16,12 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build serve test bench format check docs clean
+.PHONY: help build serve test test-mediapipe bench format check docs clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | while read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | while read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
 build:  ## Build build/braid; installs missing system packages first
 	@scripts/install-system-packages build
@@ -40,11 +40,19 @@ test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
 	@scripts/test $(ARGS)
 
+test-mediapipe:  ## Compare graphs with MediaPipe itself on random cases (ARGS="--cases 5000 --seed 1")
+	@scripts/install-system-packages build test
+	@scripts/python-env build test
+	@$(TESTS_ARE_ON) || $(CONFIGURE_TESTS)
+	@cmake --build $(BUILD_FOLDER) -j $(JOBS) --target graph_replay
+	@scripts/test-mediapipe $(ARGS)
+
 bench:  ## Measure (see bench/)
 	@scripts/install-system-packages build bench
 	@scripts/python-env build test
 	@bench/run $(ARGS)
 	@.venv/bin/python bench/run-openvino
+	@bench/run-graphs
 
 format:  ## Format the C++ and Python files
 	@scripts/python-env check

@@ -22,7 +22,7 @@ bool Complete(const WireReader& reader) { return reader.ok() && reader.at_end();
 
 DataType GetDataType(WireReader& in) {
   const auto number = in.Get<uint8_t>();
-  if (number >= kDataTypeCount) in.Fail();
+  if (number > static_cast<uint8_t>(DataType::kCustom)) in.Fail();
   return static_cast<DataType>(number);
 }
 

@@ -561,7 +561,8 @@ TEST(Messages, WrongNumbersAreRefused) {
   EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(11)}));
   EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(11)}));
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));
-  EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.type = static_cast<DataType>(kDataTypeCount)}}}));
+  EXPECT_TRUE(refused(ResponseMessage{
+      .outputs = {{.type = static_cast<DataType>(static_cast<int>(DataType::kCustom) + 1)}}}));
   EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.place = static_cast<Place>(4)}}}));
   EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.shape = Shape(65, 1)}}}));
   EXPECT_FALSE(refused(ResponseMessage{.outputs = {{.shape = Shape(64, 1)}}}));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/openvino/openvino_backend.h"
 #include "base/status.h"
@@ -30,9 +31,15 @@ struct ConfigMakers {
   std::function<Result<std::shared_ptr<Pipeline>>(const OvmsPipelineConfig& config,
                                                   const CustomNodeLibraries& libraries)>
       make_pipeline;
+  // Makes the servable of a graph and waits until it can serve. `files` gets what it was made of beside its
+  // graph.pbtxt, also when it fails.
+  std::function<Result<std::shared_ptr<Servable>>(const OvmsGraphConfig& config,
+                                                  std::vector<std::string>& files)>
+      make_graph;
 };
 
-// Those that do the real thing, but for make_servable, which is the server's. All outlive what they make.
+// Those that do the real thing, but for make_servable and make_graph, which are the server's. All outlive
+// what they make.
 ConfigMakers MakersOfServables(OpenVinoBackend& openvino, const Catalog& catalog, CustomNodeThreads& threads);
 
 }  // namespace braid

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -14,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "repository/config_graphs.h"
 #include "repository/config_models.h"
 #include "repository/config_pipelines.h"
 #include "repository/config_plan.h"
@@ -52,7 +52,8 @@ class ConfigRepository::Impl {
         states_(catalog, drains_, log),
         pipelines_(makers_, catalog, states_, drains_, log),
         models_(
-            makers_, states_, drains_, [this] { pipelines_.Refresh(); }, options_.load_thread_count, log) {}
+            makers_, states_, drains_, [this] { pipelines_.Refresh(); }, options_.load_thread_count, log),
+        graphs_(makers_, states_, drains_, options_.load_thread_count, log) {}
   ~Impl() { BRAID_CHECK(!poller_.joinable()); }
 
   Status Start();
@@ -105,7 +106,6 @@ class ConfigRepository::Impl {
   Findings Round(bool retry);
   bool ReadFile(bool retry, Findings& findings);
   void Apply(bool fresh, bool retry, Findings& findings);
-  void SyncGraphs(ConfigOutcome& outcome);
   void PollLoop();
   // Waits on changed_.
   template <class Condition>
@@ -123,7 +123,7 @@ class ConfigRepository::Impl {
   // All guarded by round_mutex_.
   ConfigModels models_;
   ConfigPlan plan_;
-  std::map<std::string, OvmsGraphConfig> graphs_;
+  ConfigGraphs graphs_;
   std::optional<std::string> text_;  // of the file, when it was last read
   Status text_fault_;                // what is wrong with it
   Status read_fault_;                // why it cannot be read now
@@ -260,35 +260,12 @@ void ConfigRepository::Impl::Apply(bool fresh, bool retry, Findings& findings) {
   if (fresh || retry) outcome.Add(pipelines_.Sync(plan_.pipelines, plan_.libraries, retry));
   // Behind the pipelines: a new definition may no longer need them.
   models_.RetireUnwanted();
-  if (fresh) SyncGraphs(outcome);
+  if (fresh || retry || options_.watch_graph_files) outcome.Add(graphs_.Sync(plan_.graphs, fresh || retry));
   findings.changed = findings.changed || outcome.changed;
   (fresh ? findings.config : findings.versions) = outcome.fault;
   std::lock_guard lock(mutex_);
   watches_ = !plan_.pipelines.empty();
   changed_.notify_all();
-}
-
-void ConfigRepository::Impl::SyncGraphs(ConfigOutcome& outcome) {
-  std::map<std::string, OvmsGraphConfig> wanted;
-  for (const OvmsGraphConfig& graph : plan_.graphs) wanted.emplace(graph.name, graph);
-  std::erase_if(graphs_, [&](const auto& graph) {
-    if (wanted.contains(graph.first)) return false;
-    states_.Drain(states_.Retire(graph.first, 1, ServableKind::kGraph));
-    return true;
-  });
-  for (const auto& [name, graph] : wanted) {
-    const auto before = graphs_.find(name);
-    if (before != graphs_.end() && before->second == graph) continue;
-    if (const Status claimed = states_.Claim(name, ServableKind::kGraph); !claimed.ok()) {
-      BRAID_LOG_ERROR(log_, "graph '{}' is not served: {}", name, claimed.message());
-      outcome.Add({false, claimed});
-      continue;
-    }
-    graphs_[name] = graph;
-    const Status reason = FailedPreconditionError("graphs are not served by this version of the server");
-    BRAID_LOG_WARNING(log_, "graph '{}': {}", name, reason.message());
-    states_.Drain(states_.SetFailed(name, 1, ServableKind::kGraph, reason));
-  }
 }
 
 void ConfigRepository::Impl::PollLoop() {

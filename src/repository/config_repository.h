@@ -33,6 +33,8 @@ struct ConfigRepositoryOptions {
   std::optional<OvmsModelConfig> single_model;
   // How often the file and the version folders are looked at; 0: only on demand.
   int poll_seconds = 1;
+  // Whether the files of graphs are looked at then, too; else they are at reloads alone.
+  bool watch_graph_files = false;
   // How long the instances of what is unloaded may take to end.
   int exit_timeout_seconds = 30;
   int load_thread_count = 4;

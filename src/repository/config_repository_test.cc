@@ -393,21 +393,60 @@ TEST_F(ConfigRepositoryTest, ASingleModelNeedsNoFile) {
   AwaitIndex("x:1 UNAVAILABLE, x:2 READY");
 }
 
-TEST_F(ConfigRepositoryTest, GraphsAreKnownAndNotAvailable) {
+TEST_F(ConfigRepositoryTest, GraphsBringTheirModels) {
   scratch_.Write("g/graph.pbtxt", "node {}");
   scratch_.Write("g/subconfig.json",
                  R"({"model_config_list": [)" + Model("inside") + ", " + Model("a") + "]}");
   AddVersion("g/inside", "1");
   AddVersion("a", "1");
   StartWith({.models = {Model("a"), Model("g")}, .graphs = {R"({"name": "h"})", R"({"name": "a"})"}});
-  EXPECT_EQ(Index(), "a:1 READY, g:1 UNAVAILABLE failed, h:1 UNAVAILABLE failed, inside:1 READY");
-  EXPECT_EQ(catalog_.WhyNotFound("g", -1).message(), "Mediapipe is not loaded yet");
-  EXPECT_EQ(FailureOf("g"), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(ReasonOf("h"), "graphs are not served by this version of the server");
+  EXPECT_EQ(Index(), "a:1 READY, g:1 READY, h:1 UNAVAILABLE failed, inside:1 READY");
+  EXPECT_EQ(catalog_.WhyNotFound("h", -1).message(), "Mediapipe is not loaded yet");
+  EXPECT_EQ(FailureOf("h"), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(ReasonOf("h"), HasSubstr("File not found or cannot open - "));
   EXPECT_EQ(static_cast<FakeServable&>(*Find("a")).location().version_path, scratch_ / "a/1");
   EXPECT_TRUE(Reload({.models = {Model("a")}}).ok());
   AwaitIndex("a:1 READY, g:1 UNAVAILABLE, h:1 UNAVAILABLE, inside:1 UNAVAILABLE");
-  EXPECT_EQ(catalog_.WhyNotFound("h", -1).message(), "Mediapipe is retired");
+  EXPECT_EQ(catalog_.WhyNotFound("g", -1).message(), "Mediapipe is retired");
+}
+
+TEST_F(ConfigRepositoryTest, AGraphIsMadeAnewWhenItsFilesHaveChanged) {
+  scratch_.Write("g/graph.pbtxt", "node {}");
+  scratch_.Write("g/model.py", "1");
+  StartWith({.graphs = {R"({"name": "g"})"}});
+  const auto first = Find("g");
+  EXPECT_FALSE(*repository_->Reload());
+  EXPECT_EQ(Find("g"), first);
+
+  scratch_.Write("g/graph.pbtxt", "node { }");
+  EXPECT_TRUE(*repository_->Reload());
+  const auto second = Find("g");
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(first->gate().closed());
+
+  scratch_.Write("g/model.py", "2");
+  EXPECT_TRUE(*repository_->Reload());
+  const auto third = Find("g");
+  EXPECT_NE(third, second);
+
+  // What runs goes on when its successor does not load; and is replaced once that does.
+  scratch_.Write("g/graph.pbtxt", "broken");
+  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_EQ(Find("g"), third);
+  EXPECT_FALSE(third->gate().closed());
+  scratch_.Write("g/graph.pbtxt", "node {}");
+  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_NE(Find("g"), third);
+}
+
+TEST_F(ConfigRepositoryTest, FilesOfGraphsAreWatchedOnDemand) {
+  scratch_.Write("g/graph.pbtxt", "broken");
+  options_.watch_graph_files = true;
+  options_.poll_seconds = 1;
+  StartWith({.graphs = {R"({"name": "g"})"}});
+  EXPECT_EQ(Index(), "g:1 UNAVAILABLE failed");
+  scratch_.Write("g/graph.pbtxt", "node {}");
+  AwaitIndex("g:1 READY");
 }
 
 TEST_F(ConfigRepositoryTest, ASingleGraphTakesNoOptionsOfModels) {
@@ -418,7 +457,7 @@ TEST_F(ConfigRepositoryTest, ASingleGraphTakesNoOptionsOfModels) {
   EXPECT_THAT(Start().message(), HasSubstr("'x' is a graph"));
   options_.single_model->nireq = 0;
   ASSERT_TRUE(Start().ok());
-  EXPECT_EQ(Index(), "x:1 UNAVAILABLE failed");
+  EXPECT_EQ(Index(), "x:1 READY");
 }
 
 TEST_F(ConfigRepositoryTest, PipelinesAreMadeAfterTheModels) {
@@ -506,11 +545,14 @@ TEST_F(ConfigRepositoryTest, ANameBelongsToOneKind) {
   EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
   EXPECT_EQ(Find("p")->info().kind, ServableKind::kPipeline);
   // A name that is given up may be another kind's.
+  scratch_.Write("p/graph.pbtxt", "node {}");
   EXPECT_TRUE(Reload({.pipelines = {Pipeline("a", {})}, .graphs = {R"({"name": "p"})"}}).ok());
-  AwaitIndex("a:1 READY, p:1 UNAVAILABLE failed");
+  AwaitIndex("a:1 READY, p:1 READY");
   EXPECT_EQ(Find("a")->info().kind, ServableKind::kPipeline);
+  EXPECT_EQ(Find("p")->info().kind, ServableKind::kGraph);
   AwaitCount("stop a:1", 1);
-  EXPECT_TRUE(Reload({.models = {Model("a"), Model("p")}}).status().http_status() == 400);
+  std::filesystem::remove(scratch_ / "p/graph.pbtxt");
+  EXPECT_EQ(Reload({.models = {Model("a"), Model("p")}}).status().http_status(), 500);
   AwaitIndex("a:1 READY, p");
   EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
 }

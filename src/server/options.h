@@ -77,6 +77,8 @@ struct ServerOptions {
   // Settings of the one model that the command line names, by option; empty: none.
   std::map<std::string, std::string> model_settings;
   int64_t file_system_poll_wait_seconds = 1;
+  bool watch_graph_files = false;
+  std::vector<std::string> calculator_libraries;
   std::string cache_dir;
   std::string cpu_extension;
   bool metrics_enable = false;

@@ -54,6 +54,7 @@ Result<ConfigRepositoryOptions> MakeConfigOptions(const ServerOptions& options) 
     config.config_path = options.config_path;
   }
   config.poll_seconds = static_cast<int>(options.file_system_poll_wait_seconds);
+  config.watch_graph_files = options.watch_graph_files;
   config.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
   config.load_thread_count = static_cast<int>(options.model_load_thread_count);
   return config;

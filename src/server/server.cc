@@ -3,12 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <string_view>
+#include <thread>
 
 #include "backends/openvino/openvino_backend.h"
 #include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
+#include "base/elastic_threads.h"
+#include "mediapipe_graph/calculator_library.h"
+#include "mediapipe_graph/graph_servable.h"
+#include "mediapipe_graph/ovms_calculators.h"
 #include "pipeline/custom_node.h"
 #include "pipeline/ensemble.h"
 #include "protocols/kserve/grpc_server.h"
@@ -67,6 +75,8 @@ class Server::Parts {
       : options_(options), log_(log), heap_trimmer_(options.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
+    worker_services_.catalog = &catalog_;
+    worker_services_.custom_metrics = &custom_metrics_;
     if (options_.response_cache_bytes > 0) {
       cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
     }
@@ -112,8 +122,11 @@ class Server::Parts {
   const Catalog& catalog() const { return catalog_; }
 
  private:
-  // The models of model repositories, and the Python that they need.
-  Status MakeModelRepository() {
+  // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
+  // without any needs no interpreter. Any thread.
+  Result<PythonBackend*> Python() {
+    std::lock_guard lock(python_mutex_);
+    if (python_) return python_.get();
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_, ProcessEnvironment()));
     PythonBackend::Options backend;
     backend.python = python.path;
@@ -126,8 +139,14 @@ class Server::Parts {
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
+    return python_.get();
+  }
+
+  // The models of model repositories.
+  Status MakeModelRepository() {
+    BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
     models_ = std::make_unique<ModelRepository>(
-        MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python_.get(), openvino_.get()},
+        MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python, openvino_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) {
           return CreateModel(std::move(info), std::move(model), progress);
@@ -136,8 +155,6 @@ class Server::Parts {
           return CreateEnsemble(std::move(info), why_missing);
         },
         log_);
-    worker_services_.catalog = &catalog_;
-    worker_services_.custom_metrics = &custom_metrics_;
     model_asks_ = std::make_unique<ModelAsks>(catalog_, *models_);
     model_asks_->AddTo(worker_services_);
     return OkStatus();
@@ -156,6 +173,10 @@ class Server::Parts {
       BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(pipeline->info()));
       pipeline->statistics().Configure(latency);
       return pipeline;
+    };
+    BRAID_RETURN_IF_ERROR(MakeCalculators());
+    makers.make_graph = [this](const OvmsGraphConfig& graph, std::vector<std::string>& files) {
+      return CreateGraph(graph, files);
     };
     config_ = std::make_unique<ConfigRepository>(std::move(config), catalog_, std::move(makers), log_);
     return OkStatus();
@@ -214,6 +235,36 @@ class Server::Parts {
     return servable;
   }
 
+  Status MakeCalculators() {
+    auto calculators = std::make_shared<graph::CalculatorRegistry>();
+    graph::AddCoreCalculators(*calculators);
+    AddOvmsCalculators(*calculators);
+    for (const std::string& library : options_.calculator_libraries) {
+      BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(library, *calculators));
+    }
+    calculators_ = std::move(calculators);
+    return OkStatus();
+  }
+
+  Result<std::shared_ptr<Servable>> CreateGraph(const OvmsGraphConfig& config,
+                                                std::vector<std::string>& files) {
+    GraphDeps deps{catalog_, calculators_, timers_, graph_threads_};
+    deps.start_python = [this, &files](
+                            const std::string& graph,
+                            std::vector<PythonNodeSpec> nodes) -> Result<std::unique_ptr<PythonNodes>> {
+      for (const PythonNodeSpec& node : nodes) files.push_back(node.handler_path);
+      BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
+      return python->StartNodes(graph, std::move(nodes));
+    };
+    deps.cores = std::max(1u, std::thread::hardware_concurrency());
+    const char* queue_off = std::getenv("OVMS_GRAPH_QUEUE_OFF");
+    deps.no_queue = queue_off != nullptr && std::string_view(queue_off) == "1";
+    BRAID_ASSIGN_OR_RETURN(auto servable, GraphServable::Create(config, deps));
+    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
+    servable->statistics().Configure(latency);
+    return std::shared_ptr<Servable>(std::move(servable));
+  }
+
   // Opens the ports; what is asked before the loads have ended is answered as not ready.
   Status Listen() {
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
@@ -270,9 +321,13 @@ class Server::Parts {
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
   CustomNodeThreads custom_node_threads_;
+  std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
+  // As many as users' calculators may block at once.
+  ElasticThreads graph_threads_{{.name = "brd-graph", .most = 64}};
   std::unique_ptr<OpenVinoBackend> openvino_;
-  std::unique_ptr<PythonBackend> python_;     // null without model repositories
-  std::unique_ptr<ModelRepository> models_;   // likewise
+  std::mutex python_mutex_;
+  std::unique_ptr<PythonBackend> python_;     // guarded by python_mutex_
+  std::unique_ptr<ModelRepository> models_;   // null without model repositories
   std::unique_ptr<ModelAsks> model_asks_;     // likewise
   std::unique_ptr<ConfigRepository> config_;  // null without a config.json or a model in its place
   std::unique_ptr<ServerControl> control_;

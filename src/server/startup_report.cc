@@ -34,7 +34,10 @@ nlohmann::ordered_json SampleInput(const TensorSpec& spec, bool& possible) {
     count *= size;
     if (count > kMostElements) possible = false;
   }
-  if (spec.type == DataType::kFp16 || spec.type == DataType::kBf16) possible = false;  // not through JSON
+  // Not through JSON; and a graph takes what its nodes make of it.
+  if (spec.type == DataType::kFp16 || spec.type == DataType::kBf16 || spec.type == DataType::kInvalid) {
+    possible = false;
+  }
   nlohmann::ordered_json data = nlohmann::ordered_json::array();
   for (int64_t i = 0; possible && i < count; ++i) {
     if (spec.type == DataType::kBytes) {

@@ -41,12 +41,43 @@ class ApiCounters {
   void Count(ApiCall call, bool good) {
     (good ? success_ : fail_)[call.index()].fetch_add(1, std::memory_order_relaxed);
   }
+  // A call that a protocol refused before the servable saw it.
+  void CountRefused(ApiCall call) {
+    Count(call, false);
+    CountRequest(call, false);
+  }
   uint64_t success(ApiCall call) const { return success_[call.index()].load(std::memory_order_relaxed); }
   uint64_t fail(ApiCall call) const { return fail_[call.index()].load(std::memory_order_relaxed); }
 
+  // Of graphs, where a call can have many requests and responses. Whether a request was taken into a run, and
+  // what came of it: counted with the requests' answers, not by servables.
+  void CountRequest(ApiCall call, bool accepted) {
+    (accepted ? accepted_ : rejected_)[call.index()].fetch_add(1, std::memory_order_relaxed);
+  }
+  void CountResponse(ApiCall call) { responses_[call.index()].fetch_add(1, std::memory_order_relaxed); }
+  uint64_t accepted(ApiCall call) const { return accepted_[call.index()].load(std::memory_order_relaxed); }
+  uint64_t rejected(ApiCall call) const { return rejected_[call.index()].load(std::memory_order_relaxed); }
+  uint64_t responses(ApiCall call) const { return responses_[call.index()].load(std::memory_order_relaxed); }
+
+  // By the servable: a run of a graph has begun, and has ended, well or by a fault of the graph. See also
+  // ModelStatistics::RecordGraphRun().
+  void GraphBegan() { current_graphs_.fetch_add(1, std::memory_order_relaxed); }
+  void GraphEnded(bool good) {
+    current_graphs_.fetch_sub(1, std::memory_order_relaxed);
+    if (!good) graph_errors_.fetch_add(1, std::memory_order_relaxed);
+  }
+  int64_t current_graphs() const { return current_graphs_.load(std::memory_order_relaxed); }
+  uint64_t graph_errors() const { return graph_errors_.load(std::memory_order_relaxed); }
+
  private:
-  std::array<std::atomic<uint64_t>, ApiCall::kCount> success_{};
-  std::array<std::atomic<uint64_t>, ApiCall::kCount> fail_{};
+  using Counters = std::array<std::atomic<uint64_t>, ApiCall::kCount>;
+  Counters success_{};
+  Counters fail_{};
+  Counters accepted_{};
+  Counters rejected_{};
+  Counters responses_{};
+  std::atomic<int64_t> current_graphs_{0};
+  std::atomic<uint64_t> graph_errors_{0};
 };
 
 }  // namespace braid

@@ -5,6 +5,22 @@
 #include "serving/servable.h"
 
 namespace braid {
+namespace {
+
+// The request has ended with `response`.
+void CountAnswer(Servable& servable, const ApiCall& call, const std::optional<InferenceResponse>& response,
+                 int64_t duration_ns) {
+  const bool good = !response || response->status.ok();
+  servable.api_counters().Count(call, good);
+  servable.statistics().RecordApiRequest(call.interface, duration_ns);
+  if (servable.info().kind != ServableKind::kGraph) return;
+  // A refusal names no model.
+  servable.api_counters().CountRequest(call, good || !response->model_name.empty());
+  if (good) servable.api_counters().CountResponse(call);
+  servable.statistics().RecordGraphLatency(call.method, duration_ns);
+}
+
+}  // namespace
 
 InferenceRequest::InferenceRequest() = default;
 
@@ -16,11 +32,7 @@ void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool f
   if (final) {
     sink = nullptr;
     if (trace != nullptr) trace->Record(TraceActivity::kRequestEnd, SteadyNowNs());
-    if (api && servable) {
-      Servable& counted = servable->get();
-      counted.api_counters().Count(*api, !response || response->status.ok());
-      counted.statistics().RecordApiRequest(api->interface, SteadyNowNs() - start_ns);
-    }
+    if (api && servable) CountAnswer(servable->get(), *api, response, SteadyNowNs() - start_ns);
     // The handle goes before the client can hear the end, so that a client which then unloads never waits for
     // us.
     servable.reset();

@@ -165,6 +165,8 @@ class ServableHandle {
 
   Servable& get() const { return *servable_; }
   Servable* operator->() const { return servable_.get(); }
+  // For who needs the object, but no place: it may be stopped meanwhile.
+  const std::shared_ptr<Servable>& share() const { return servable_; }
 
  private:
   explicit ServableHandle(std::shared_ptr<Servable> servable) : servable_(std::move(servable)) {}

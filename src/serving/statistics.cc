@@ -34,6 +34,10 @@ void ModelStatistics::Configure(const LatencyOptions& options) {
     for (LatencyHistogram& histogram : totals_.ovms_us.request) histogram.Start(options.ovms_bounds_us);
     totals_.ovms_us.inference.Start(options.ovms_bounds_us);
     totals_.ovms_us.wait.Start(options.ovms_bounds_us);
+    for (LatencyHistogram& histogram : totals_.ovms_us.graph_processing) {
+      histogram.Start(options.ovms_bounds_us);
+    }
+    for (LatencyHistogram& histogram : totals_.ovms_us.graph_latency) histogram.Start(options.ovms_bounds_us);
   }
   if (first_response_histogram_) totals_.first_response_ms.Start(options.first_response_bounds_ms);
 }
@@ -53,6 +57,18 @@ void ModelStatistics::RecordApiRequest(ApiInterface interface, int64_t duration_
   if (!ovms_histograms_) return;
   std::lock_guard lock(mutex_);
   totals_.ovms_us.request[static_cast<size_t>(interface)].Observe(Microseconds(duration_ns));
+}
+
+void ModelStatistics::RecordGraphRun(ApiMethod method, int64_t duration_ns) {
+  if (!ovms_histograms_) return;
+  std::lock_guard lock(mutex_);
+  totals_.ovms_us.graph_processing[GraphCallIndex(method)].Observe(Microseconds(duration_ns));
+}
+
+void ModelStatistics::RecordGraphLatency(ApiMethod method, int64_t duration_ns) {
+  if (!ovms_histograms_) return;
+  std::lock_guard lock(mutex_);
+  totals_.ovms_us.graph_latency[GraphCallIndex(method)].Observe(Microseconds(duration_ns));
 }
 
 std::optional<LatencySummariesSnapshot> ModelStatistics::Summaries() const {

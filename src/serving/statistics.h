@@ -53,9 +53,15 @@ struct OvmsHistograms {
   std::array<LatencyHistogram, kApiInterfaceCount> request;  // by ApiInterface, from reading to the answer
   LatencyHistogram inference;                                // what the model took
   LatencyHistogram wait;                                     // for an instance
+  // Of graphs, by GraphCallIndex(): how long runs took, and how long the first response to a call.
+  std::array<LatencyHistogram, 2> graph_processing;
+  std::array<LatencyHistogram, 2> graph_latency;
 
   bool on() const { return !inference.counts.empty(); }
 };
+
+// 1 for streams, 0 for all other calls.
+inline size_t GraphCallIndex(ApiMethod method) { return method == ApiMethod::kModelInferStream ? 1 : 0; }
 
 struct StatisticsSnapshot {
   uint64_t last_inference_ms = 0;  // since 1970
@@ -114,6 +120,10 @@ class ModelStatistics {
   void RecordFirstResponse(int64_t duration_ns);
   // A request that came by this interface has ended, well or not.
   void RecordApiRequest(ApiInterface interface, int64_t duration_ns);
+  // A run of a graph for a call of this method has ended; by the servable.
+  void RecordGraphRun(ApiMethod method, int64_t duration_ns);
+  // A call of a graph got its first response so long after its first message; by the protocols.
+  void RecordGraphLatency(ApiMethod method, int64_t duration_ns);
 
   StatisticsSnapshot Snapshot() const;
   // Nothing when there are none.

@@ -12,7 +12,7 @@ struct TypeInfo {
 };
 
 // Indexed by DataType.
-constexpr std::array<TypeInfo, kDataTypeCount> kTypes = {{
+constexpr std::array<TypeInfo, kDataTypeCount + 1> kTypes = {{
     {"INVALID", "TYPE_INVALID", 0},
     {"BOOL", "TYPE_BOOL", 1},
     {"UINT8", "TYPE_UINT8", 1},
@@ -43,7 +43,7 @@ std::string_view WireName(DataType type) { return Info(type).wire_name; }
 std::string_view ConfigName(DataType type) { return Info(type).config_name; }
 
 std::optional<DataType> DataTypeFromWireName(std::string_view name) {
-  for (size_t i = 1; i < static_cast<size_t>(DataType::kCustom); ++i) {
+  for (size_t i = 1; i < kDataTypeCount; ++i) {
     if (kTypes[i].wire_name == name) return static_cast<DataType>(i);
   }
   return std::nullopt;

@@ -28,7 +28,8 @@ enum class DataType : uint8_t {
   // A type of users' own, for graphs alone: named by Tensor::custom_type, its bytes of no known form.
   kCustom = 15,
 };
-inline constexpr uint8_t kDataTypeCount = 16;
+// Those with a form of their own, kCustom not among them.
+inline constexpr uint8_t kDataTypeCount = 15;
 
 // Bytes of one element; 0 for kBytes and kCustom (variable) and kInvalid.
 size_t ElementSize(DataType type);

@@ -10,7 +10,7 @@ import traceback
 
 import _braid_worker
 
-from braid_worker import errors, futures, model_file
+from braid_worker import errors, futures, model_file, nodes
 
 _OK = 0
 _INTERNAL = 2
@@ -26,6 +26,8 @@ class Host:
     def __init__(self):
         self._model = None
         self._model_file = ""
+        self._nodes = None
+        self._node_threads = []
         self._loop = None
         self._tasks = set()
         _braid_worker.set_futures(futures.CallFuture, futures.settle)
@@ -68,6 +70,32 @@ class Host:
         except BaseException as error:
             return _INTERNAL, errors.describe(error), "", False
         return _OK, "", "", hasattr(self._model, "is_ready")
+
+    def load_nodes(self, message: dict) -> tuple[int, str, str, bool]:
+        """Imports, constructs and initializes the Python nodes of a graph. Returns as load() does, with whether
+        nodes keep state for each run of the graph."""
+        _braid_worker.set_process_name(message["model_name"])
+        model_file.leave_front()
+        self._nodes = nodes.Nodes(json.loads(message["model_config"]))
+        try:
+            wants_sessions = self._nodes.load()
+        except nodes.NodeError as error:
+            self._nodes.finalize()
+            return _INTERNAL, str(error), "", False
+        return _OK, "", "", wants_sessions
+
+    def start_node_thread(self, number: int) -> None:
+        """Starts a thread that runs nodes until the conversation ends. It does not keep the process."""
+        thread = threading.Thread(target=_braid_worker.serve_nodes, args=(number,), name=f"node-{number}", daemon=True)
+        thread.start()
+        self._node_threads.append(thread)
+
+    def has_threads(self) -> bool:
+        """Whether nodes are still in user code, which cannot be ended."""
+        return any(thread.is_alive() for thread in self._node_threads)
+
+    def make_session(self, session: int, parameters_json: str):
+        return nodes.make_session(session, parameters_json)
 
     def auto_complete(self, message: dict) -> tuple[int, str, str, bool]:
         """Lets a model complete its own configuration. Returns as load() does, with the configuration as
@@ -162,8 +190,14 @@ class Host:
     def describe(self, exception: BaseException) -> str:
         return errors.describe(exception)
 
+    def message_of(self, exception: BaseException) -> str:
+        return errors.message_of(exception)
+
     def finalize(self) -> None:
         """Ends the model. What it raises is logged and has no further effect."""
+        if self._nodes is not None:
+            self._nodes.finalize()
+            self._nodes = None
         try:
             if hasattr(self._model, "finalize"):
                 result = self._model.finalize()

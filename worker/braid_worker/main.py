@@ -6,6 +6,7 @@ spawner:
     python main.py MEMORY_FD SOCKET_FD WAKE_FD
 """
 
+import atexit
 import faulthandler
 import os
 import platform
@@ -63,17 +64,28 @@ def run(memory: int, socket: int, wake: int) -> None:
     """Opens the channel and answers the server. Returns when the process is to exit."""
     try:
         _braid_worker.connect(memory, socket, wake, platform.python_version(), numpy.__version__)
-        _braid_worker.run(host.Host())
+        conversation = host.Host()
+        _braid_worker.run(conversation)
     except BaseException as error:
         errors.die(errors.message_of(error))
+    if conversation.has_threads():
+        # They hold what an interpreter that is going away cannot take from them.
+        atexit._run_exitfuncs()
+        _end_process()
     sys.stdout.flush()
     sys.stderr.flush()
-    watchdog = threading.Thread(target=_end_process, name="brd-exit", daemon=True)
+    watchdog = threading.Thread(target=_end_process_later, name="brd-exit", daemon=True)
     watchdog.start()
 
 
-def _end_process() -> None:
+def _end_process_later() -> None:
     time.sleep(EXIT_SECONDS)
+    os._exit(0)
+
+
+def _end_process() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(0)
 
 

@@ -20,11 +20,17 @@ def extend_path(model_file: str) -> None:
     """Appends what models import from: the file's folder, the one around it, and that of the two modules
     which are the API."""
     folder = os.path.dirname(model_file)
+    leave_front()
+    here = sys.path.pop()
+    sys.path += [folder, os.path.dirname(folder), here]
+
+
+def leave_front() -> None:
+    """The folder of this package was needed in front, to find it; from now on it comes last."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    # The last one was needed in front until here, to find this package.
     while here in sys.path:
         sys.path.remove(here)
-    sys.path += [folder, os.path.dirname(folder), here]
+    sys.path.append(here)
 
 
 def load(model_file: str, module_name: str) -> ModuleType:

@@ -161,6 +161,7 @@ void Inbox::NoticeLocked(const std::shared_ptr<Exchange>& exchange) {
 void Inbox::GiveToMainLocked(std::vector<std::byte>& message) {
   main_.push_back(std::move(message));
   if (main_waiter_ != nullptr) main_waiter_->wake.notify_one();
+  if (!main_waiters_.empty() && !claimed_) main_waiters_.back()->wake.notify_one();
   if (in_loop_) WakeLoop();
 }
 
@@ -222,6 +223,90 @@ Inbox::Outcome Inbox::Next(std::vector<std::byte>& message, int64_t timeout_ns) 
   if (leading) lead_ = Lead::kNobody;
   PassLeadLocked();
   return outcome;
+}
+
+// --- Several threads in its place
+
+Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  Waiter waiter;
+  std::vector<std::byte> message;
+  const int64_t deadline = SteadyNowNs() + timeout_ns;
+  bool leading = false;
+  Outcome outcome = Outcome::kReady;
+  ++awaiting_;
+  while (true) {
+    if (waiter.summoned) {
+      outcome = Outcome::kSummoned;
+      break;
+    }
+    if (!main_.empty() && !claimed_) {
+      claimed_ = true;
+      break;
+    }
+    if (ended_ || broken_) {
+      outcome = Outcome::kEnded;
+      break;
+    }
+    if (leading && urgent_) {
+      outcome = Outcome::kAttend;
+      break;
+    }
+    if (!leading && lead_ == Lead::kThread) {
+      followers_.push_back(&waiter);
+      main_waiters_.push_back(&waiter);
+      waiter.wake.wait_for(lock, std::chrono::nanoseconds(kForeverNs));
+      std::erase(main_waiters_, &waiter);
+      std::erase(followers_, &waiter);
+      continue;
+    }
+    if (!leading) TakeLeadLocked();
+    leading = true;
+    main_reader_ = &waiter;
+    const int64_t left = deadline - SteadyNowNs();
+    if (left <= 0) {
+      outcome = Outcome::kTimeout;
+      break;
+    }
+    if (ReceiveLocked(lock, message, left) == Outcome::kReady) SortLocked(message);
+  }
+  if (!waiter.summoned) --awaiting_;
+  if (leading) {
+    lead_ = Lead::kNobody;
+    main_reader_ = nullptr;
+  }
+  PassLeadLocked();
+  return outcome;
+}
+
+bool Inbox::TakeMain(std::vector<std::byte>& message) {
+  std::lock_guard lock(mutex_);
+  claimed_ = false;
+  if (main_.empty()) return false;
+  message = std::move(main_.front());
+  main_.pop_front();
+  return true;
+}
+
+bool Inbox::Summon(bool reader_too) {
+  std::lock_guard lock(mutex_);
+  for (auto waiter = main_waiters_.rbegin(); waiter != main_waiters_.rend(); ++waiter) {
+    if ((*waiter)->summoned) continue;
+    (*waiter)->summoned = true;
+    (*waiter)->wake.notify_one();
+    --awaiting_;
+    return true;
+  }
+  if (!reader_too || main_reader_ == nullptr || main_reader_->summoned) return false;
+  main_reader_->summoned = true;
+  channel_.Interrupt();
+  --awaiting_;
+  return true;
+}
+
+size_t Inbox::awaiting() const {
+  std::lock_guard lock(mutex_);
+  return awaiting_;
 }
 
 void Inbox::EnterLoop() {

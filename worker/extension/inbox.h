@@ -49,6 +49,7 @@ class Exchange {
   bool has_message() const { return taken_ < messages_.size(); }
   struct Waiter {
     std::condition_variable wake;
+    bool summoned = false;
   };
 
   const uint64_t id_;
@@ -66,8 +67,9 @@ class Inbox {
   enum class Outcome : uint8_t {
     kReady,
     kTimeout,
-    kAttend,  // there are chores; then wait again
-    kEnded,   // the conversation is over, see why()
+    kAttend,    // there are chores; then wait again
+    kSummoned,  // by Summon()
+    kEnded,     // the conversation is over, see why()
   };
 
   // `attend` does the chores; called by the reader, without the GIL.
@@ -79,6 +81,22 @@ class Inbox {
 
   // Takes the next, waiting for it up to `timeout_ns`; 0 does not wait, and is allowed with the GIL.
   Outcome Next(std::vector<std::byte>& message, int64_t timeout_ns);
+  // --- The same for several threads that share them.
+
+  // Waits until there are messages and none of the threads that have come back for them is still to take
+  // them, or until Summon(); takes nothing. What is there is to be taken with the GIL, so that the messages
+  // are handled in their order. kTimeout and kAttend come to the thread that reads alone.
+  Outcome Await(int64_t timeout_ns);
+  // Takes a message that is there. False when there is none.
+  bool TakeMain(std::vector<std::byte>& message);
+  // Sends a thread back that is in Await(): one that does not read; or else, if wanted, the one that does.
+  // False when there is none.
+  bool Summon(bool reader_too);
+  // So many threads are in Await(), and were not sent back; one of them reads, if no other thread does.
+  size_t awaiting() const;
+
+  // --- The event loop.
+
   // The main thread goes into its event loop, which polls Channel::wake_fd(), and comes back. When that is
   // readable, Next() is to be called until there is nothing more.
   void EnterLoop();
@@ -162,7 +180,11 @@ class Inbox {
   Lead lead_ = Lead::kNobody;
   bool in_loop_ = false;
   std::deque<std::vector<std::byte>> main_;
-  Waiter* main_waiter_ = nullptr;
+  Waiter* main_waiter_ = nullptr;      // in Next()
+  std::vector<Waiter*> main_waiters_;  // in Await(), but for the one that reads
+  Waiter* main_reader_ = nullptr;      // in Await(), and reads
+  size_t awaiting_ = 0;
+  bool claimed_ = false;  // a thread is on its way for what is in main_
   std::vector<Waiter*> followers_;
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, std::shared_ptr<Exchange>> open_;  // shared with those who wait

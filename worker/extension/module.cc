@@ -7,6 +7,8 @@
 #include "base/thread.h"
 #include "worker/extension/bytes_arrays.h"
 #include "worker/extension/memory.h"
+#include "worker/extension/node_runner.h"
+#include "worker/extension/ovms_tensor.h"
 #include "worker/extension/python_state.h"
 #include "worker/extension/request_object.h"
 #include "worker/extension/response_iterator.h"
@@ -95,6 +97,72 @@ PyObject* SetModel(PyObject*, PyObject* args, PyObject* kwargs) {
   }
   worker->SetModel({Ref::Share(model), Ref::Share(outputs), model_file, instance_name, decoupled != 0,
                     iterative != 0, coroutine != 0});
+  Py_RETURN_NONE;
+}
+
+// Adds what a set of str has to the outputs of a node.
+bool MarkOutputs(PyObject* names, NodeFacts& node, bool NodeFacts::Output::*mark) {
+  Ref list = Ref::Steal(PySequence_List(names));
+  if (!list) return false;
+  for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
+    std::string_view name;
+    if (!TextOf(PyList_GetItem(list.get(), i), name)) return false;
+    auto found = node.outputs.find(name);
+    if (found != node.outputs.end()) found->second.*mark = true;
+  }
+  return true;
+}
+
+PyObject* AddNode(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"node",     "name", "file",          "outputs",         "loopback",
+                                "exported", "kept", "takes_session", "has_end_session", "loops",
+                                nullptr};
+  PyObject* object = nullptr;
+  const char* name = nullptr;
+  const char* file = nullptr;
+  PyObject* outputs = nullptr;
+  PyObject* loopback = nullptr;
+  PyObject* exported = nullptr;
+  PyObject* kept = nullptr;
+  int takes_session = 0;
+  int has_end_session = 0;
+  int loops = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OssOOOOppp:add_node", const_cast<char**>(names), &object,
+                                   &name, &file, &outputs, &loopback, &exported, &kept, &takes_session,
+                                   &has_end_session, &loops)) {
+    return nullptr;
+  }
+  Worker* worker = TheWorker();
+  if (worker == nullptr) return nullptr;
+  NodeFacts node;
+  node.object = Ref::Share(object);
+  node.name = name;
+  node.file = file;
+  node.takes_session = takes_session != 0;
+  node.has_end_session = has_end_session != 0;
+  node.loops = loops != 0;
+  Ref list = Ref::Steal(PySequence_List(outputs));
+  if (!list) return nullptr;
+  for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
+    std::string_view output;
+    if (!TextOf(PyList_GetItem(list.get(), i), output)) return nullptr;
+    node.outputs[std::string(output)].place = static_cast<size_t>(i);
+  }
+  if (!MarkOutputs(loopback, node, &NodeFacts::Output::loopback) ||
+      !MarkOutputs(exported, node, &NodeFacts::Output::exported) ||
+      !MarkOutputs(kept, node, &NodeFacts::Output::kept)) {
+    return nullptr;
+  }
+  worker->nodes().Add(std::move(node));
+  Py_RETURN_NONE;
+}
+
+PyObject* ServeNodes(PyObject*, PyObject* number) {
+  const long which = PyLong_AsLong(number);
+  Worker* worker = TheWorker();
+  if (worker == nullptr || PyErr_Occurred()) return nullptr;
+  SetThreadName("brd-node-" + std::to_string(which));
+  worker->nodes().RunThread();
   Py_RETURN_NONE;
 }
 
@@ -343,6 +411,11 @@ PyMethodDef functions[] = {
      "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine): what "
      "executions "
      "go to."},
+    {"add_node", WithKeywords(AddNode), METH_VARARGS | METH_KEYWORDS,
+     "add_node(*, node, name, file, outputs, loopback, exported, kept, takes_session, has_end_session, "
+     "loops): the "
+     "next node of the graph that this worker runs; see NodeFacts."},
+    {"serve_nodes", ServeNodes, METH_O, "serve_nodes(number): what a thread does that runs nodes."},
     {"set_loop", SetLoop, METH_O, "set_loop(loop): the model's event loop, which polls wake_fd()."},
     {"instance_name", InstanceName, METH_NOARGS, "The name of the model's instance."},
     {"wake_fd", WakeFd, METH_NOARGS, "The descriptor that is readable when the server wakes an event loop."},
@@ -411,7 +484,8 @@ bool LoadOwnFunctions(PyObject* module) {
 int Exec(PyObject* module) {
   const bool ok = LoadHelpers() && LoadOwnFunctions(module) && LoadNumpy() && AddModelException(module) &&
                   AddMemoryType(module) && AddTensorType(module) && AddRequestType(module) &&
-                  AddResponseTypes(module) && AddSenderType(module) && AddIteratorType(module);
+                  AddResponseTypes(module) && AddSenderType(module) && AddIteratorType(module) &&
+                  AddOvmsTensorType(module);
   return ok ? 0 : -1;
 }
 

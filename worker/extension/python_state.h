@@ -22,6 +22,7 @@ struct PythonState {
   PyTypeObject* error_type = nullptr;
   PyTypeObject* sender_type = nullptr;
   PyTypeObject* iterator_type = nullptr;
+  PyTypeObject* ovms_tensor_type = nullptr;
   PyObject* model_exception = nullptr;  // TritonModelException
   PyObject* error_code_type = nullptr;  // TritonError's enum
   std::array<PyObject*, 8> error_codes{};

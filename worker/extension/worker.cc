@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "worker/extension/memory.h"
+#include "worker/extension/node_runner.h"
 #include "worker/extension/python_state.h"
 #include "worker/extension/turn.h"
 
@@ -67,6 +68,13 @@ Worker::Worker(std::unique_ptr<Connection> connection)
       calls_(*this),
       main_thread_(std::this_thread::get_id()) {}
 
+Worker::~Worker() = default;
+
+NodeRunner& Worker::nodes() {
+  if (!nodes_) nodes_ = std::make_unique<NodeRunner>(*this);
+  return *nodes_;
+}
+
 std::unique_ptr<Inbox> Worker::MakeInbox() {
   return std::make_unique<Inbox>(connection_->channel(), [this] {
     WithGil gil;
@@ -81,14 +89,15 @@ bool Worker::Run(PyObject* host) {
   main_thread_ = std::this_thread::get_id();
   while (Advance()) {
     if (ended_) return true;
-    if (!Idle()) return false;
+    if (!(nodes_ ? ServeNodes() : Idle())) return false;
   }
   return false;
 }
 
 // Handles what is there. In the event loop, stops at what has to be done outside of it.
 bool Worker::Advance() {
-  while (!ended_) {
+  // The messages of nodes are not for this thread.
+  while (!ended_ && !nodes_) {
     DoChores();
     if (!turn_ && !held_.empty()) {
       received_ = std::move(held_.front());
@@ -221,22 +230,24 @@ bool Worker::HandleLoad() {
     if (!value || PyDict_SetItemString(fields.get(), key, value.get()) != 0) return false;
   }
   const bool auto_complete = load.mode == LoadMode::kAutoComplete;
-  Ref answer = Ref::Steal(
-      PyObject_CallMethod(host_.get(), auto_complete ? "auto_complete" : "load", "O", fields.get()));
+  const bool nodes = load.mode == LoadMode::kNodes;
+  const char* method = nodes ? "load_nodes" : auto_complete ? "auto_complete" : "load";
+  Ref answer = Ref::Steal(PyObject_CallMethod(host_.get(), method, "O", fields.get()));
   if (!answer) return false;
   int code = 0;
   const char* error = nullptr;
   const char* config = nullptr;
   Py_ssize_t error_size = 0;
   Py_ssize_t config_size = 0;
-  int has_hook = 0;
-  if (!PyArg_ParseTuple(answer.get(), "is#s#p", &code, &error, &error_size, &config, &config_size, &has_hook))
+  int flag = 0;
+  if (!PyArg_ParseTuple(answer.get(), "is#s#p", &code, &error, &error_size, &config, &config_size, &flag))
     return false;
   LoadedMessage loaded;
   loaded.code = static_cast<StatusCode>(code);
   loaded.error = {error, static_cast<size_t>(error_size)};
   loaded.auto_completed_config = {config, static_cast<size_t>(config_size)};
-  loaded.has_readiness_hook = has_hook != 0;
+  loaded.has_readiness_hook = flag != 0 && !nodes;
+  loaded.wants_sessions = flag != 0 && nodes;
   serving_ = loaded.code == StatusCode::kOk && !auto_complete;
   ended_ = !serving_;
   if (serving_ && loaded.has_readiness_hook) inbox_->WatchForChecks();
@@ -244,6 +255,11 @@ bool Worker::HandleLoad() {
   const Status sent = connection_->Send(outgoing_);
   if (!sent.ok()) RaiseBroken(sent.message());
   return sent.ok();
+}
+
+bool Worker::ServeNodes() {
+  ended_ = true;
+  return nodes_->Serve() && HandleFinalize();
 }
 
 bool Worker::HandleFinalize() {
@@ -258,6 +274,7 @@ bool Worker::HandleFinalize() {
   Py_BEGIN_ALLOW_THREADS inbox_->End("The model is being unloaded.");
   Py_END_ALLOW_THREADS connection_->Drain(1'000'000'000);
   model_.model = {};
+  if (nodes_) nodes_->Leave();
   if (!sent.ok()) RaiseBroken(sent.message());
   return sent.ok();
 }
@@ -306,36 +323,40 @@ uint64_t Worker::BlockedExecution() const {
   return std::this_thread::get_id() == main_thread_ ? current_execution_ : 0;
 }
 
-PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shared_ptr<Lending>>* lendings) {
-  PyTensor tensor;
+PyObject* Worker::TakeMemory(const TensorMessage& message, std::byte*& data, size_t& size,
+                             std::vector<std::shared_ptr<Lending>>* lendings) {
   if (message.place == Place::kInline) {
-    tensor.size = message.bytes.size();
-    tensor.memory = Ref::Steal(NewOwnMemory(tensor.size, &tensor.data));
-    if (!tensor.memory) return nullptr;
-    if (tensor.size != 0) std::memcpy(tensor.data, message.bytes.data(), tensor.size);
-  } else if (Connection::IsBorrowed(message)) {
+    size = message.bytes.size();
+    PyObject* memory = NewOwnMemory(size, &data);
+    if (memory != nullptr && size != 0) std::memcpy(data, message.bytes.data(), size);
+    return memory;
+  }
+  if (Connection::IsBorrowed(message)) {
     Result<std::shared_ptr<Lending>> lending = connection_->Borrow(message);
     if (!lending.ok()) {
       RaiseBroken(lending.status().message());
       return nullptr;
     }
-    tensor.data = lending.value()->data();
-    tensor.size = message.handle.size;
-    tensor.memory = Ref::Steal(NewForeignMemory(tensor.data, tensor.size, lending.value()));
-    if (lendings != nullptr) lendings->push_back(std::move(lending).value());
-    if (!tensor.memory) return nullptr;
-  } else {
-    Result<Buffer> buffer = connection_->TakeOwn(message);
-    if (!buffer.ok()) {
-      RaiseBroken(buffer.status().message());
-      return nullptr;
-    }
-    auto keeper = std::make_shared<Buffer>(std::move(buffer).value());
-    tensor.data = keeper->mutable_data();
-    tensor.size = keeper->size();
-    tensor.memory = Ref::Steal(NewForeignMemory(tensor.data, tensor.size, std::move(keeper)));
-    if (!tensor.memory) return nullptr;
+    data = lending.value()->data();
+    size = message.handle.size;
+    if (lendings != nullptr) lendings->push_back(lending.value());
+    return NewForeignMemory(data, size, std::move(lending).value());
   }
+  Result<Buffer> buffer = connection_->TakeOwn(message);
+  if (!buffer.ok()) {
+    RaiseBroken(buffer.status().message());
+    return nullptr;
+  }
+  auto keeper = std::make_shared<Buffer>(std::move(buffer).value());
+  data = keeper->mutable_data();
+  size = keeper->size();
+  return NewForeignMemory(data, size, std::move(keeper));
+}
+
+PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shared_ptr<Lending>>* lendings) {
+  PyTensor tensor;
+  tensor.memory = Ref::Steal(TakeMemory(message, tensor.data, tensor.size, lendings));
+  if (!tensor.memory) return nullptr;
   tensor.type = message.type;
   tensor.shape = message.shape;
   if (message.type != DataType::kBytes) {

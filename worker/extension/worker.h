@@ -28,6 +28,8 @@
 
 namespace braid {
 
+class NodeRunner;
+
 // A response on its way to the server. The texts in its message are views of what it holds.
 struct OutgoingResponse {
   ResponseMessage message;
@@ -48,10 +50,12 @@ struct ModelFacts {
 class Worker {
  public:
   explicit Worker(std::unique_ptr<Connection> connection);
+  ~Worker();
 
   Connection& connection() { return *connection_; }
   Inbox& inbox() { return *inbox_; }
   Calls& calls() { return calls_; }
+  PyObject* host() const { return host_.get(); }
   const ModelFacts& model() const { return model_; }
   // Between a model's initialize() and its finalize().
   bool serving() const { return serving_; }
@@ -67,6 +71,8 @@ class Worker {
 
   // Called by the host before it answers a load.
   void SetModel(ModelFacts facts) { model_ = std::move(facts); }
+  // Of a worker that runs the nodes of a graph. Made when first asked for.
+  NodeRunner& nodes();
   // The model's event loop, as soon as there is one.
   void SetLoop(PyObject* loop) { loop_ = Ref::Share(loop); }
 
@@ -96,6 +102,9 @@ class Worker {
   // with an exception set.
   PyObject* Ask(AskMessage& message, bool wait);
 
+  // Memory with the bytes of a tensor in a message, and what keeps it. Null with an exception set.
+  PyObject* TakeMemory(const TensorMessage& message, std::byte*& data, size_t& size,
+                       std::vector<std::shared_ptr<Lending>>* lendings);
   // A tensor without a name, from a message. Memory that the server lends is added to `lendings`, if given.
   // Null with an exception set.
   PyObject* MakeTensor(const TensorMessage& message, std::vector<std::shared_ptr<Lending>>* lendings);
@@ -129,6 +138,7 @@ class Worker {
   bool HandleMessage();
   bool HandleLoad();
   bool HandleFinalize();
+  bool ServeNodes();
 
   // --- Executions
   bool HandleExecute();
@@ -155,6 +165,7 @@ class Worker {
   size_t arena_keep_bytes_ = 0;   // 0: the arena's own default
   Calls calls_;
   ModelFacts model_;
+  std::unique_ptr<NodeRunner> nodes_;
   Ref host_;
   Ref loop_;
   std::thread::id main_thread_;

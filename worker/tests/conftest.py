@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from nodes_harness import Graph, node, write_handler
 from worker_harness import Worker, Zygote
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -65,3 +66,28 @@ def model(worker, tmp_path):
         return made
 
     return make
+
+
+@pytest.fixture
+def graph(worker, tmp_path):
+    """Writes one handler and loads it as the only node: graph(source) -> Graph. Its execute() sees `inputs`."""
+
+    def make(source, expect_ok=True, **options):
+        path = write_handler(tmp_path / "graph", source)
+        return load_graph(worker, tmp_path, [node(path, **options)], expect_ok)
+
+    return make
+
+
+@pytest.fixture
+def graph_of(worker, tmp_path):
+    """Loads nodes: graph_of([node(...), ...]) -> Graph."""
+    return lambda nodes, expect_ok=True: load_graph(worker, tmp_path, nodes, expect_ok)
+
+
+def load_graph(worker, folder, nodes, expect_ok):
+    made = Graph(worker(name="graph"), folder, nodes)
+    made.load()
+    if expect_ok:
+        assert made.loaded["code"] == 0, made.loaded["error"]
+    return made

@@ -8,6 +8,7 @@
 #include "ipc/arena.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
+#include "ipc/node_messages.h"
 #include "ipc/segment_map.h"
 #include "worker/extension/py.h"
 
@@ -63,11 +64,11 @@ uint64_t Number(PyObject* dict, const char* key, uint64_t otherwise) {
 
 PyObject* Load(PyObject*, PyObject* args) {
   PyObject* capsule = nullptr;
-  int auto_complete = 0;
+  int mode = 0;
   PyObject* fields = nullptr;
-  if (!PyArg_ParseTuple(args, "OpO", &capsule, &auto_complete, &fields)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OiO", &capsule, &mode, &fields)) return nullptr;
   LoadMessage load;
-  load.mode = auto_complete ? LoadMode::kAutoComplete : LoadMode::kInstance;
+  load.mode = static_cast<LoadMode>(mode);
   load.model_file = Text(fields, "model_file");
   load.module_name = Text(fields, "module_name");
   load.model_path = Text(fields, "model_path");
@@ -85,18 +86,23 @@ PyObject* Load(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-bool AddInput(Standin& standin, PyObject* tuple, RequestMessage& request) {
+// Fills a tensor of (name, type, shape, bytes, shared=False), where the type may be a name of users' own.
+bool FillTensor(Standin& standin, PyObject* tuple, TensorMessage& tensor) {
   const char* name = nullptr;
-  int type = 0;
+  PyObject* type = nullptr;
   PyObject* shape = nullptr;
   const char* bytes = nullptr;
   Py_ssize_t size = 0;
   int shared = 0;
-  if (!PyArg_ParseTuple(tuple, "siO!y#|p", &name, &type, &PyTuple_Type, &shape, &bytes, &size, &shared))
+  if (!PyArg_ParseTuple(tuple, "sOO!y#|p", &name, &type, &PyTuple_Type, &shape, &bytes, &size, &shared))
     return false;
-  TensorMessage& tensor = request.inputs.emplace_back();
   tensor.name = name;
-  tensor.type = static_cast<DataType>(type);
+  if (PyUnicode_Check(type)) {
+    tensor.type = DataType::kCustom;
+    if (!TextOf(type, tensor.custom_type)) return false;
+  } else {
+    tensor.type = static_cast<DataType>(PyLong_AsLong(type));
+  }
   for (Py_ssize_t i = 0; i < PyTuple_Size(shape); ++i) {
     tensor.shape.push_back(PyLong_AsLongLong(PyTuple_GetItem(shape, i)));
   }
@@ -116,6 +122,10 @@ bool AddInput(Standin& standin, PyObject* tuple, RequestMessage& request) {
                    static_cast<uint64_t>(size)};
   standin.lent[{tensor.handle.segment, tensor.handle.offset}] = std::move(block).value();
   return true;
+}
+
+bool AddInput(Standin& standin, PyObject* tuple, RequestMessage& request) {
+  return FillTensor(standin, tuple, request.inputs.emplace_back());
 }
 
 bool BuildExecute(Standin& standin, uint64_t id, PyObject* requests, ExecuteMessage& execute) {
@@ -217,6 +227,78 @@ PyObject* CheckReady(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// node_execute(channel, call, node, session, credit, [tensor or number of an object, ...])
+PyObject* NodeExecute(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long call = 0;
+  unsigned long long session = 0;
+  unsigned int node = 0;
+  unsigned int credit = 0;
+  PyObject* inputs = nullptr;
+  if (!PyArg_ParseTuple(args, "OKIKIO!", &capsule, &call, &node, &session, &credit, &PyList_Type, &inputs)) {
+    return nullptr;
+  }
+  NodeExecuteMessage execute{
+      .call_id = call, .node = node, .session = session, .credit = credit, .inputs = {}};
+  for (Py_ssize_t i = 0; i < PyList_Size(inputs); ++i) {
+    PyObject* input = PyList_GetItem(inputs, i);
+    NodeTensorMessage& message = execute.inputs.emplace_back();
+    if (PyLong_Check(input)) {
+      message.object = PyLong_AsUnsignedLongLong(input);
+      message.has_bytes = false;
+    } else if (!FillTensor(*Get(capsule), input, message.tensor)) {
+      return nullptr;
+    }
+  }
+  std::vector<std::byte> message;
+  Encode(message, execute);
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* NodeResume(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long call = 0;
+  unsigned int credit = 1;
+  if (!PyArg_ParseTuple(args, "OK|I", &capsule, &call, &credit)) return nullptr;
+  std::vector<std::byte> message;
+  Encode(message, NodeResumeMessage{call, credit});
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* NodeClose(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long call = 0;
+  if (!PyArg_ParseTuple(args, "OK", &capsule, &call)) return nullptr;
+  std::vector<std::byte> message;
+  Encode(message, NodeCloseMessage{call});
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* NodeSession(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long session = 0;
+  int end = 0;
+  const char* parameters = "";
+  if (!PyArg_ParseTuple(args, "OKp|s", &capsule, &session, &end, &parameters)) return nullptr;
+  std::vector<std::byte> message;
+  Encode(message, NodeSessionMessage{session, end != 0, parameters});
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* NodeDrop(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  unsigned long long object = 0;
+  if (!PyArg_ParseTuple(args, "OK", &capsule, &object)) return nullptr;
+  std::vector<std::byte> message;
+  Encode(message, NodeDropMessage{{object}});
+  if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
+  Py_RETURN_NONE;
+}
+
 PyObject* Finalize(PyObject*, PyObject* capsule) {
   std::vector<std::byte> message;
   EncodeBare(message, MessageType::kFinalize);
@@ -272,16 +354,21 @@ bool TakeBytes(Standin& standin, const TensorMessage& tensor, std::string& out) 
   return false;
 }
 
+PyObject* ShapeOf(const TensorMessage& tensor) {
+  PyObject* shape = PyTuple_New(static_cast<Py_ssize_t>(tensor.shape.size()));
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    PyTuple_SetItem(shape, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(tensor.shape[i]));
+  }
+  return shape;
+}
+
 // {name: (type, shape, bytes, place)}
 PyObject* TensorsDict(Standin& standin, const std::vector<TensorMessage>& tensors) {
   Ref dict = Ref::Steal(PyDict_New());
   for (const TensorMessage& tensor : tensors) {
     std::string bytes;
     if (!TakeBytes(standin, tensor, bytes)) return nullptr;
-    Ref shape = Ref::Steal(PyTuple_New(static_cast<Py_ssize_t>(tensor.shape.size())));
-    for (size_t i = 0; i < tensor.shape.size(); ++i) {
-      PyTuple_SetItem(shape.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(tensor.shape[i]));
-    }
+    Ref shape = Ref::Steal(ShapeOf(tensor));
     Ref value =
         Ref::Steal(Py_BuildValue("(iOy#i)", static_cast<int>(tensor.type), shape.get(), bytes.data(),
                                  static_cast<Py_ssize_t>(bytes.size()), static_cast<int>(tensor.place)));
@@ -327,6 +414,32 @@ PyObject* CallDict(Standin& standin, const CallMessage& call) {
                        text(request.parameters_json).get(), "outputs", outputs.get(), "inputs", inputs.get());
 }
 
+// {"call", "kind", "error", "outputs": [(name, type, shape, bytes or None, object), ...]}
+PyObject* StepDict(Standin& standin, std::span<const std::byte> message) {
+  NodeStepMessage step;
+  if (!Decode(message, step)) return Raise("bad step");
+  Ref outputs = Ref::Steal(PyList_New(0));
+  for (const NodeTensorMessage& output : step.outputs) {
+    const TensorMessage& tensor = output.tensor;
+    std::string bytes;
+    if (output.has_bytes && !TakeBytes(standin, tensor, bytes)) return nullptr;
+    Ref data = output.has_bytes ? Ref::Steal(PyBytes_FromStringAndSize(bytes.data(), std::ssize(bytes)))
+                                : Ref::Share(Py_None);
+    Ref shape = Ref::Steal(ShapeOf(tensor));
+    const std::string_view type =
+        tensor.type == DataType::kCustom ? tensor.custom_type : WireName(tensor.type);
+    Ref item = Ref::Steal(Py_BuildValue("(s#s#OOK)", tensor.name.data(), std::ssize(tensor.name), type.data(),
+                                        std::ssize(type), shape.get(), data.get(),
+                                        static_cast<unsigned long long>(output.object)));
+    if (!item || PyList_Append(outputs.get(), item.get()) != 0) return nullptr;
+  }
+  static constexpr const char* kKinds[] = {"list", "item", "end", "error"};
+  return Py_BuildValue("{s:s,s:K,s:s,s:s#,s:O}", "type", "step", "call",
+                       static_cast<unsigned long long>(step.call_id), "kind",
+                       kKinds[static_cast<size_t>(step.kind)], "error", step.error.data(),
+                       std::ssize(step.error), "outputs", outputs.get());
+}
+
 PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
   switch (TypeOf(message)) {
     case MessageType::kHello: {
@@ -340,7 +453,8 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return Raise("bad loaded");
       return Py_BuildValue(
-          "{s:s,s:O,s:i,s:s#,s:s#}", "type", "loaded", "has_hook",
+          "{s:s,s:O,s:O,s:i,s:s#,s:s#}", "type", "loaded", "wants_sessions",
+          loaded.wants_sessions ? Py_True : Py_False, "has_hook",
           loaded.has_readiness_hook ? Py_True : Py_False, "code", static_cast<int>(loaded.code), "error",
           loaded.error.data(), static_cast<Py_ssize_t>(loaded.error.size()), "config",
           loaded.auto_completed_config.data(), static_cast<Py_ssize_t>(loaded.auto_completed_config.size()));
@@ -412,6 +526,8 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
                            readiness.ready ? Py_True : Py_False, "reason", readiness.reason.data(),
                            static_cast<Py_ssize_t>(readiness.reason.size()));
     }
+    case MessageType::kNodeStep:
+      return StepDict(standin, message);
     case MessageType::kFinalized:
       return Py_BuildValue("{s:s}", "type", "finalized");
     case MessageType::kRelease: {
@@ -495,6 +611,33 @@ PyObject* Bench(PyObject*, PyObject* args) {
   return PyFloat_FromDouble(static_cast<double>(SteadyNowNs() - start) / count);
 }
 
+// The same for executions of the first node.
+PyObject* NodeBench(PyObject*, PyObject* args) {
+  PyObject* capsule = nullptr;
+  int count = 0;
+  PyObject* inputs = nullptr;
+  int depth = 1;
+  if (!PyArg_ParseTuple(args, "OiO!|i", &capsule, &count, &PyList_Type, &inputs, &depth)) return nullptr;
+  Standin& standin = *Get(capsule);
+  NodeExecuteMessage execute;
+  for (Py_ssize_t i = 0; i < PyList_Size(inputs); ++i) {
+    if (!FillTensor(standin, PyList_GetItem(inputs, i), execute.inputs.emplace_back().tensor)) return nullptr;
+  }
+  std::vector<std::byte> message;
+  const int64_t start = SteadyNowNs();
+  int sent = 0;
+  for (int done = 0; done < count;) {
+    for (; sent < count && sent - done < depth; ++sent) {
+      execute.call_id = static_cast<uint64_t>(sent) + 1;
+      Encode(message, execute);
+      if (!Check(standin.channel->Send(message))) return nullptr;
+    }
+    if (standin.channel->Receive(message, 1'000'000'000) != Channel::Outcome::kMessage) continue;
+    if (TypeOf(message) == MessageType::kNodeStep) ++done;
+  }
+  return PyFloat_FromDouble(static_cast<double>(SteadyNowNs() - start) / count);
+}
+
 PyMethodDef functions[] = {
     {"create", Create, METH_NOARGS, nullptr},
     {"load", Load, METH_VARARGS, nullptr},
@@ -502,6 +645,11 @@ PyMethodDef functions[] = {
     {"respond", Respond, METH_VARARGS, nullptr},
     {"answer", Answer, METH_VARARGS, nullptr},
     {"check_ready", CheckReady, METH_VARARGS, nullptr},
+    {"node_execute", NodeExecute, METH_VARARGS, nullptr},
+    {"node_resume", NodeResume, METH_VARARGS, nullptr},
+    {"node_close", NodeClose, METH_VARARGS, nullptr},
+    {"node_session", NodeSession, METH_VARARGS, nullptr},
+    {"node_drop", NodeDrop, METH_VARARGS, nullptr},
     {"finalize", Finalize, METH_O, nullptr},
     {"garbage", Garbage, METH_O, nullptr},
     {"cancel", Cancel, METH_VARARGS, nullptr},
@@ -509,6 +657,7 @@ PyMethodDef functions[] = {
     {"lent_blocks", LentBlocks, METH_O, nullptr},
     {"lent_bytes", LentBytes, METH_O, nullptr},
     {"bench", Bench, METH_VARARGS, nullptr},
+    {"node_bench", NodeBench, METH_VARARGS, nullptr},
     {"keep_outputs", KeepOutputs, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -125,7 +125,7 @@ class Worker:
             "instance_device_id": "0",
             **fields,
         }
-        standin.load(self.channel, auto_complete, message)
+        standin.load(self.channel, int(auto_complete), message)
 
     def send(self, *requests):
         """Starts an execution."""

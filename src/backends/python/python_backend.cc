@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/python/auto_complete.h"
+#include "backends/python/node_worker.h"
 #include "backends/python/python_model.h"
 #include "config/config_json.h"
 #include "config/model_config.h"
@@ -120,10 +121,6 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
 Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
-  Arena::Options arena;
-  arena.keep_bytes = options_.memory_keep_bytes;
-  arena.max_bytes = options_.memory_max_bytes;
-  arena.max_bytes_option = "--memory-max-bytes";
   std::vector<PythonInstanceSpec> instances;
   for (const InstanceSpec& spec : ListInstances(*config)) {
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
@@ -133,8 +130,25 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   kept.preparation.reset();  // the model lets go of its environment before its location
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
       std::move(kept), Facts(location, *config, options_.memory_keep_bytes), std::move(instances),
-      segment_ids_, arena, *options_.services, std::move(environment), *reaper_, log_,
+      segment_ids_, ArenaOptions(), *options_.services, std::move(environment), *reaper_, log_,
       options_.stub_timeout_seconds * 1'000'000'000));
+}
+
+Arena::Options PythonBackend::ArenaOptions() const {
+  Arena::Options arena;
+  arena.keep_bytes = options_.memory_keep_bytes;
+  arena.max_bytes = options_.memory_max_bytes;
+  arena.max_bytes_option = "--memory-max-bytes";
+  return arena;
+}
+
+Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string& graph_name,
+                                                               std::vector<PythonNodeSpec> nodes) {
+  auto worker = std::make_unique<NodeWorker>(graph_name, nodes, segment_ids_, ArenaOptions(),
+                                             *options_.services, default_environment_, *reaper_, log_,
+                                             options_.stub_timeout_seconds * 1'000'000'000);
+  BRAID_RETURN_IF_ERROR(worker->Start());
+  return std::unique_ptr<PythonNodes>(std::move(worker));
 }
 
 }  // namespace braid

@@ -8,9 +8,11 @@
 #include "backends/python/child_reaper.h"
 #include "backends/python/environment_store.h"
 #include "backends/python/output_pump.h"
+#include "backends/python/python_nodes.h"
 #include "backends/python/worker_services.h"
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
+#include "ipc/arena.h"
 #include "scheduling/backend.h"
 
 namespace braid {
@@ -47,10 +49,17 @@ class PythonBackend final : public Backend {
   Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
                                                std::shared_ptr<const inference::ModelConfig> config) override;
 
+  // Starts a worker in the server's environment for the Python nodes of a graph; blocks until it has loaded
+  // them all, as long as user code needs. Stop() is to be called before the last share goes. Errors: what
+  // kept it from that, for users.
+  Result<std::unique_ptr<PythonNodes>> StartNodes(const std::string& graph_name,
+                                                  std::vector<PythonNodeSpec> nodes);
+
  private:
   PythonBackend(Options options, std::unique_ptr<ChildReaper> reaper, std::unique_ptr<OutputPump> pump,
                 Logger& log);
   WorkerSpawner::Options SpawnerOptions() const;
+  Arena::Options ArenaOptions() const;
 
   const Options options_;
   Logger& log_;

@@ -2,75 +2,43 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
-#include <chrono>
+#include <utility>
 
 #include "backends/python/parameters_json.h"
-#include "backends/python/worker_asks.h"
 #include "base/clock.h"
-#include "base/thread.h"
 
 namespace braid {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kFirstPauseNs = kSecond;
-constexpr int64_t kLongestPauseNs = 30 * kSecond;
-// A worker that has lived so long has not failed "in a row" with the one before it.
-constexpr int64_t kStableNs = 60 * kSecond;
-// The thread looks around so often when nothing happens.
-constexpr int64_t kIdleNs = kSecond;
-constexpr int64_t kProgressSeconds = 10;
 uint64_t RequestName(uint32_t slot, uint32_t generation) { return uint64_t{generation} << 32 | slot; }
 
 }  // namespace
-
-int64_t RestartPauseNs(int failures) {
-  const int doublings = std::clamp(failures - 1, 0, 10);
-  return std::min(kFirstPauseNs << doublings, kLongestPauseNs);
-}
 
 PythonInstance::PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts,
                                const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
                                Arena& arena, Logger& log, int64_t sign_in_timeout_ns)
     : spec_(std::move(spec)),
       facts_(facts),
-      services_(services),
-      spawner_(spawner),
-      reaper_(reaper),
-      arena_(arena),
-      log_(log),
-      sign_in_timeout_ns_(sign_in_timeout_ns),
-      readiness_hook_(spec_.name) {}
+      readiness_hook_(spec_.name),
+      host_({.mode = LoadMode::kInstance,
+             .thread_name = "brd-py",
+             .title = "instance '" + spec_.name + "'",
+             .noun = "instance",
+             .sign_in_timeout_ns = sign_in_timeout_ns},
+            spec_, facts_, services, spawner, reaper, arena, log, *this) {}
 
-PythonInstance::~PythonInstance() { BRAID_CHECK(!thread_.joinable()); }
+PythonInstance::~PythonInstance() = default;
 
 void PythonInstance::Start(ExecutionListener& listener, std::function<void(Status)> on_started,
                            std::function<void()> on_idle) {
   listener_ = &listener;
-  on_started_ = std::move(on_started);
   on_idle_ = std::move(on_idle);
-  SetState(false, "instance '" + spec_.name + "' is starting");
-  thread_ = StartThread("brd-py", [this] { Run(); });
+  host_.Start(std::move(on_started));
 }
 
-void PythonInstance::BeginStop(int64_t deadline_ns) {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    stop_deadline_ns_ = deadline_ns;
-  }
-  Wake();
-}
+void PythonInstance::BeginStop(int64_t deadline_ns) { host_.BeginStop(deadline_ns); }
 
-void PythonInstance::Join() {
-  if (thread_.joinable()) thread_.join();
-}
-
-void PythonInstance::Wake() {
-  std::lock_guard lock(mutex_);
-  if (worker_) worker_->channel()->Interrupt();
-  stop_changed_.notify_all();
-}
+void PythonInstance::Join() { host_.Join(); }
 
 std::optional<std::string> PythonInstance::NotReadyReason() const {
   std::lock_guard lock(mutex_);
@@ -86,25 +54,9 @@ void PythonInstance::CheckReadiness(std::function<void(Readiness)> done) {
   }
 }
 
-std::string PythonInstance::Progress() const {
-  std::lock_guard lock(mutex_);
-  return progress_;
-}
+std::string PythonInstance::Progress() const { return host_.Progress(); }
 
-void PythonInstance::SetState(bool ready, std::string reason) {
-  std::lock_guard lock(mutex_);
-  accepting_ = ready;
-  reason_ = std::move(reason);
-}
-
-void PythonInstance::RetireSegment(uint32_t segment) {
-  std::shared_ptr<WorkerMemory> memory;
-  {
-    std::lock_guard lock(mutex_);
-    memory = memory_;
-  }
-  if (memory) memory->RetireOwn(segment);
-}
+void PythonInstance::RetireSegment(uint32_t segment) { host_.RetireSegment(segment); }
 
 // --- Requests in
 // -----------------------------------------------------------------------------------------------------
@@ -127,7 +79,7 @@ void PythonInstance::FreeSlotLocked(uint32_t slot) {
 
 Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution_id,
                                   const std::vector<uint32_t>& slots) {
-  ChannelHeader& header = worker_->channel()->header();
+  ChannelHeader& header = link_.channel->header();
   outgoing_.execution_id = execution_id;
   outgoing_.requests.resize(execution.requests.size());
   std::vector<std::string> parameter_texts(execution.requests.size());
@@ -172,11 +124,11 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
       tensor.name = input.name;
       tensor.type = input.type;
       tensor.shape = input.shape;
-      BRAID_RETURN_IF_ERROR(memory_->Lend(input.data, sole[k], tensor));
+      BRAID_RETURN_IF_ERROR(link_.memory->Lend(input.data, sole[k], tensor));
     }
   }
   Encode(encoded_, outgoing_);
-  return worker_->channel()->Send(encoded_);
+  return link_.channel->Send(encoded_);
 }
 
 void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
@@ -211,7 +163,7 @@ void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
       refused_.push_back({std::move(execution), OkStatus()});
     }
   }
-  Wake();
+  host_.Wake();
 }
 
 void PythonInstance::ReturnRefused() {
@@ -252,7 +204,7 @@ Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory
     tensor.name = output.name;
     tensor.type = output.type;
     tensor.shape = output.shape;
-    BRAID_ASSIGN_OR_RETURN(tensor.data, memory_->Take(output, returned));
+    BRAID_ASSIGN_OR_RETURN(tensor.data, link_.memory->Take(output, returned));
     if (output.type == DataType::kInvalid)
       return InvalidArgumentError("the worker sent a tensor without a type");
     const auto bytes = ByteSize(output.type, output.shape);
@@ -383,42 +335,29 @@ std::shared_ptr<const CallChain> PythonInstance::BlockingChainLocked(const Block
   return chain;
 }
 
-Status PythonInstance::HandleCall(const CallMessage& message) {
+WorkerUser::Origin PythonInstance::OriginOf(const CallMessage& call) {
   makes_calls_.store(true, std::memory_order_relaxed);
-  std::shared_ptr<const CallChain> chain;
-  std::shared_ptr<RequestTrace> trace;
-  {
-    std::lock_guard lock(mutex_);
-    chain = ChainLocked(message.blocked_execution);
-    const auto index = static_cast<uint32_t>(message.traced_request);
-    if (message.traced_request != 0 && index < slots_.size() && slots_[index].request &&
-        slots_[index].generation == static_cast<uint32_t>(message.traced_request >> 32)) {
-      trace = slots_[index].request->trace;
-    }
+  Origin origin;
+  std::lock_guard lock(mutex_);
+  origin.chain = ChainLocked(call.blocked_execution);
+  const auto index = static_cast<uint32_t>(call.traced_request);
+  if (call.traced_request != 0 && index < slots_.size() && slots_[index].request &&
+      slots_[index].generation == static_cast<uint32_t>(call.traced_request >> 32)) {
+    origin.trace = slots_[index].request->trace;
   }
-  return calls_->Begin(message, std::move(chain), trace.get());
+  return origin;
 }
 
-Status PythonInstance::HandleKnock() {
+std::shared_ptr<const CallChain> PythonInstance::ForkedChain() {
   makes_calls_.store(true, std::memory_order_relaxed);
-  // Their sockets come among the worker's segments.
-  BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
-  for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
-    if (!forks_) {
-      std::shared_ptr<const CallChain> chain;
-      {
-        std::lock_guard lock(mutex_);
-        chain = ChainLocked(0);
-      }
-      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, std::move(chain));
-    }
-    forks_->Admit(std::move(knocker));
-  }
-  return OkStatus();
+  std::lock_guard lock(mutex_);
+  return ChainLocked(0);
 }
 
-Status PythonInstance::Handle(const std::vector<std::byte>& message) {
+Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
   const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
+  // One that has not loaded its model has nothing to answer.
+  if (link_.channel == nullptr) return malformed();
   switch (TypeOf(message)) {
     case MessageType::kExecuted: {
       ExecutedMessage executed;
@@ -429,47 +368,12 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
       WorkerMemory::Returned returned;
       return Decode(message, response) ? HandleResponse(response, returned) : malformed();
     }
-    case MessageType::kRelease: {
-      ReleaseMessage release;
-      return Decode(message, release) ? memory_->OnRelease(release) : malformed();
-    }
-    case MessageType::kRetireSegment: {
-      uint32_t segment = 0;
-      if (!DecodeRetireSegment(message, segment)) return malformed();
-      memory_->OnRetire(segment);
-      return OkStatus();
-    }
-    case MessageType::kCall: {
-      CallMessage call;
-      return Decode(message, call) ? HandleCall(call) : malformed();
-    }
-    case MessageType::kCancelCall: {
-      CancelCallMessage cancel;
-      if (!Decode(message, cancel)) return malformed();
-      calls_->Cancel(cancel);
-      return OkStatus();
-    }
     case MessageType::kReadiness: {
       ReadinessMessage readiness;
       if (!Decode(message, readiness)) return malformed();
       readiness_hook_.OnAnswer(readiness);
       return OkStatus();
     }
-    case MessageType::kLog: {
-      LogMessage log;
-      if (!Decode(message, log)) return malformed();
-      WriteWorkerLog(log_, log);
-      return OkStatus();
-    }
-    case MessageType::kAsk: {
-      AskMessage ask;
-      if (!Decode(message, ask)) return malformed();
-      HandleAsk(services_, ask, worker_->channel(), metrics_.get());
-      return OkStatus();
-    }
-    case MessageType::kFinalized:
-      finalized_ = true;
-      return OkStatus();
     default:
       return malformed();
   }
@@ -478,115 +382,40 @@ Status PythonInstance::Handle(const std::vector<std::byte>& message) {
 // --- The worker's life
 // -----------------------------------------------------------------------------------------------
 
-Status PythonInstance::StartWorker() {
-  finalized_ = false;
-  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, spawner_, reaper_, log_));
+void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+  if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
   {
     std::lock_guard lock(mutex_);
-    memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);
-    calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
-    worker_ = std::move(worker);
+    link_ = link;
     next_execution_id_ = 1;
+    accepting_ = true;
+    reason_.clear();
   }
-  if (services_.custom_metrics != nullptr) {
-    metrics_ = services_.custom_metrics->Open();
-  }
-  const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
-  int64_t next_report = kProgressSeconds;
-  const auto still_loading = [&](int64_t seconds) {
-    if (seconds >= next_report) {
-      next_report += kProgressSeconds;
-      std::string text = fmt::format("instance '{}' has been initialising for {} s", spec_.name, seconds);
-      BRAID_LOG_INFO(log_, "{}", text);
-      std::lock_guard lock(mutex_);
-      progress_ = std::move(text);
-    }
-    if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
-    std::lock_guard lock(mutex_);
-    if (!stopping_ || SteadyNowNs() < stop_deadline_ns_) return OkStatus();
-    return UnavailableError("the server stopped while instance '" + spec_.name + "' was initialising");
-  };
-  Status status = worker_->AwaitSignIn(sign_in_timeout_ns_, other);
-  if (status.ok()) {
-    auto loaded = worker_->Load(LoadMode::kInstance, facts_, spec_, other, still_loading);
-    status = loaded.status();
-    if (loaded.ok() && loaded->has_readiness_hook) readiness_hook_.Open(worker_->channel());
-  }
-  if (!status.ok()) {
-    worker_->EnsureDead();
-    BuryWorker(status.message());
-  }
-  return status;
+  available_ = true;
+  listener_->OnAvailability(*this, true);
 }
 
-std::string PythonInstance::Serve() {
-  std::vector<std::byte> message;
-  bool asked_to_finalize = false;
-  bool killed = false;
-  int64_t next_idle = 0;
-  while (true) {
-    ReturnRefused();
-    bool stopping = false;
-    int64_t deadline = 0;
-    {
-      std::lock_guard lock(mutex_);
-      stopping = stopping_;
-      deadline = stop_deadline_ns_;
-      if (stopping) accepting_ = false;
-    }
-    const int64_t now = SteadyNowNs();
-    int64_t timeout = kIdleNs;
-    if (stopping) {
-      if (!asked_to_finalize) {
-        asked_to_finalize = true;
-        std::vector<std::byte> finalize;
-        EncodeBare(finalize, MessageType::kFinalize);
-        // A worker that cannot be told is killed at the deadline.
-        (void)worker_->channel()->Send(finalize);
-      }
-      if (now >= deadline && !killed) {
-        killed = true;
-        if (!finalized_)
-          BRAID_LOG_WARNING(log_, "instance '{}' did not end in time and is killed", spec_.name);
-        worker_->Kill();
-      }
-      timeout = std::clamp(deadline - now, int64_t{1'000'000}, kIdleNs);
-    }
-    if (now >= next_idle) {
-      next_idle = now + kIdleNs;
-      on_idle_();
-    }
-    const int64_t check_deadline = readiness_hook_.next_deadline_ns();
-    if (check_deadline <= now) {
-      readiness_hook_.Expire(now);
-    } else {
-      timeout = std::min(timeout, check_deadline - now);
-    }
-    if (worker_->channel()->TakeKnock()) {
-      if (Status handled = HandleKnock(); !handled.ok()) return handled.message();
-    }
-    if (calls_->stuck()) return "it does not read the responses to its calls";
-    const bool dead = worker_->dead();
-    switch (worker_->channel()->Receive(message, dead ? 0 : timeout)) {
-      case Channel::Outcome::kMessage:
-        if (Status handled = Handle(message); !handled.ok()) return handled.message();
-        break;
-      case Channel::Outcome::kCorrupted:
-        return "it wrote nonsense into its channel";
-      case Channel::Outcome::kTimeout:
-        if (dead) return "";
-        break;
-    }
-  }
+void PythonInstance::OnDown(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  accepting_ = false;
+  reason_ = reason;
 }
 
-void PythonInstance::BuryWorker(const std::string& reason) {
-  const uint64_t begun = worker_->channel()->header().begun_execution.load(std::memory_order_acquire);
-  std::vector<Slot> failed;
-  std::vector<std::unique_ptr<Execution>> unstarted;
+int64_t PythonInstance::OnRound(int64_t now_ns) {
+  ReturnRefused();
+  const int64_t deadline = readiness_hook_.next_deadline_ns();
+  if (deadline > now_ns) return deadline;
+  readiness_hook_.Expire(now_ns);
+  return readiness_hook_.next_deadline_ns();
+}
+
+void PythonInstance::OnDead() {
+  if (std::exchange(available_, false)) listener_->OnAvailability(*this, false);
+  if (link_.channel == nullptr) return;
+  const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
+  WorkerLink gone;
   {
     std::lock_guard lock(mutex_);
-    accepting_ = false;
     for (Running& running : running_) {
       if (running.id <= begun) continue;
       auto execution = std::make_unique<Execution>();
@@ -596,113 +425,38 @@ void PythonInstance::BuryWorker(const std::string& reason) {
         execution->requests.push_back(std::move(slots_[slot].request));
         FreeSlotLocked(slot);
       }
-      unstarted.push_back(std::move(execution));
+      unstarted_.push_back(std::move(execution));
     }
     running_.clear();
     for (uint32_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].request == nullptr) continue;
-      failed.push_back(std::move(slots_[i]));
-      slots_[i].generation = failed.back().generation;
+      failed_.push_back(std::move(slots_[i]));
+      slots_[i].generation = failed_.back().generation;
       FreeSlotLocked(i);
     }
+    std::swap(gone, link_);
   }
   // The flags that cancellations write to go with the channel.
   const auto forget = [](InferenceRequest& request) {
     if (request.cancellation) request.cancellation->ClearListener();
   };
-  for (Slot& slot : failed) forget(*slot.request);
-  for (auto& execution : unstarted) {
+  for (Slot& slot : failed_) forget(*slot.request);
+  for (auto& execution : unstarted_) {
     for (auto& request : execution->requests) forget(*request);
   }
-  metrics_.reset();
-  // Calls first: what their responses would lend has no taker any more.
-  forks_.reset();
-  calls_->Abandon();
-  memory_->Abandon();
+}
+
+void PythonInstance::OnGone(const std::string& reason) {
   readiness_hook_.Close(reason);
-  {
-    std::unique_ptr<WorkerProcess> gone;
-    std::lock_guard lock(mutex_);
-    gone = std::move(worker_);
-    memory_.reset();
-    calls_.reset();
-  }
   const int64_t now = SteadyNowNs();
-  for (Slot& slot : failed) {
+  for (Slot& slot : std::exchange(failed_, {})) {
     InferenceResponse response;
     response.status = InternalError(reason);
     const ExecutionTimes times{slot.request->queue_start_ns, now, now, now};
     listener_->OnResponse(*this, *slot.request, std::move(response), true, times);
   }
-  if (!unstarted.empty()) listener_->OnUnstarted(*this, std::move(unstarted));
-}
-
-void PythonInstance::Run() {
-  const auto stopping = [this] {
-    std::lock_guard lock(mutex_);
-    return stopping_;
-  };
-  Status started = StartWorker();
-  SetState(started.ok(), started.message());
-  // Before the model is announced as started: its first request may come at once.
-  if (started.ok()) listener_->OnAvailability(*this, true);
-  on_started_(started);
-  if (!started.ok()) return;
-  int failures = 0;
-  while (true) {
-    const int64_t ready_since = SteadyNowNs();
-    const std::string broken_rule = Serve();
-    const bool in_order = stopping() && broken_rule.empty();
-    worker_->EnsureDead();
-    const std::string death = worker_->DescribeDeath(broken_rule);
-    SetState(false, death);
-    listener_->OnAvailability(*this, false);
-    BuryWorker(death);
-    if (stopping()) {
-      if (!in_order || !finalized_)
-        BRAID_LOG_WARNING(log_, "instance '{}' ended without finalize: {}", spec_.name, death);
-      break;
-    }
-    BRAID_LOG_ERROR(log_, "{}", death);
-    if (SteadyNowNs() - ready_since > kStableNs) failures = 0;
-    std::string cause = death;
-    while (true) {
-      ++failures;
-      const int64_t until = SteadyNowNs() + RestartPauseNs(failures);
-      SetState(false, failures == 1
-                          ? cause + " The instance is being restarted."
-                          : fmt::format("{} The instance has failed {} times in a row; next try in {} s.",
-                                        cause, failures, RestartPauseNs(failures) / kSecond));
-      {
-        std::unique_lock lock(mutex_);
-        while (!stopping_ && SteadyNowNs() < until) {
-          if (!refused_.empty()) {
-            lock.unlock();
-            ReturnRefused();
-            lock.lock();
-            continue;
-          }
-          stop_changed_.wait_for(lock, std::chrono::nanoseconds(until - SteadyNowNs()));
-        }
-      }
-      if (stopping()) break;
-      Status restarted = StartWorker();
-      if (restarted.ok()) break;
-      cause = restarted.message();
-      BRAID_LOG_ERROR(log_, "instance '{}' could not be restarted: {}", spec_.name, cause);
-    }
-    if (stopping()) {
-      if (worker_) {
-        worker_->EnsureDead();
-        BuryWorker(death);
-      }
-      break;
-    }
-    SetState(true, "");
-    listener_->OnAvailability(*this, true);
-    BRAID_LOG_INFO(log_, "instance '{}' is back", spec_.name);
-  }
-  ReturnRefused();
+  if (auto unstarted = std::exchange(unstarted_, {}); !unstarted.empty())
+    listener_->OnUnstarted(*this, std::move(unstarted));
 }
 
 }  // namespace braid

@@ -2,12 +2,10 @@
 // receives from it, and starts it anew when it has died.
 //
 // A worker that dies fails the requests that its user code had begun; those it was only handed come back to
-// the scheduler. It is started again after a pause that doubles with each failure. Requests are answered on
-// the instance's thread.
+// the scheduler. Requests are answered on the instance's thread.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -15,15 +13,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "backends/python/forked_children.h"
 #include "backends/python/readiness_hook.h"
-#include "backends/python/worker_calls.h"
-#include "backends/python/worker_memory.h"
-#include "backends/python/worker_process.h"
-#include "backends/python/worker_services.h"
+#include "backends/python/worker_host.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "ipc/channel.h"
@@ -32,12 +25,7 @@
 
 namespace braid {
 
-// The pause before a worker is started again after it has died `failures` times in a row.
-// It begins with one second, so that a monitor which polls each second sees the model not ready, and ends
-// with 30.
-int64_t RestartPauseNs(int failures);
-
-class PythonInstance final : public Instance {
+class PythonInstance final : public Instance, private WorkerUser {
  public:
   // All references outlive the instance. `sign_in_timeout_ns` bounds the time from the start of the process
   // to its first message; user code's `initialize` is not bounded.
@@ -87,17 +75,16 @@ class PythonInstance final : public Instance {
     std::shared_ptr<const CallChain> chain;  // of the calls that block it; made with the first
   };
 
-  void Run();
-  // Starts a worker and waits until it is initialised.
-  Status StartWorker();
-  // Serves until the worker dies or the stop has been carried out. Returns why the worker is no good any
-  // more, if it was ended for breaking the rules.
-  std::string Serve();
-  // Handles one message. Errors: the worker broke the rules.
-  Status Handle(const std::vector<std::byte>& message);
-  Status HandleCall(const CallMessage& message);
-  // Forked processes of the worker ask for channels.
-  Status HandleKnock();
+  void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
+  void OnDown(const std::string& reason) override;
+  void OnDead() override;
+  void OnGone(const std::string& reason) override;
+  Status OnMessage(const std::vector<std::byte>& message) override;
+  int64_t OnRound(int64_t now_ns) override;
+  void OnIdle() override { on_idle_(); }
+  Origin OriginOf(const CallMessage& call) override;
+  std::shared_ptr<const CallChain> ForkedChain() override;
+
   // The chain of a call that blocks an execution, or of one that blocks none.
   std::shared_ptr<const CallChain> ChainLocked(uint64_t blocked_execution);
   // The chain of a call that holds up the requests in the slots for which `blocked` is true.
@@ -109,49 +96,30 @@ class PythonInstance final : public Instance {
   Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
   Status MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                       InferenceResponse& response);
-  // Ends the requests of a worker that is gone, and closes its channel.
-  void BuryWorker(const std::string& reason);
-  void SetState(bool ready, std::string reason);
   uint32_t TakeSlotLocked();
   void FreeSlotLocked(uint32_t slot);
   // Sends an execution whose requests get `slots`.
   Status SendLocked(const Execution& execution, uint64_t execution_id, const std::vector<uint32_t>& slots);
   // Sends back what Execute() could not pass on.
   void ReturnRefused();
-  void Wake();
 
   const PythonInstanceSpec spec_;
   const PythonModelFacts& facts_;
-  const WorkerServices& services_;
-  WorkerSpawner& spawner_;
-  ChildReaper& reaper_;
-  Arena& arena_;
-  Logger& log_;
-  const int64_t sign_in_timeout_ns_;
   ExecutionListener* listener_ = nullptr;  // constant after Start()
-  std::function<void(Status)> on_started_;
-  std::function<void()> on_idle_;
-  std::thread thread_;
+  std::function<void()> on_idle_;          // constant after Start()
 
-  // Owned by the thread; `worker_` and `memory_` are changed with mutex_ held, so that others may look at it
-  // with mutex_ held.
-  std::unique_ptr<WorkerProcess> worker_;
-  std::shared_ptr<WorkerMemory> memory_;   // shared with the buffers that the worker lends
-  std::shared_ptr<WorkerCalls> calls_;     // shared with the calls that have not ended
-  std::unique_ptr<ForkedChildren> forks_;  // made with the first
-  bool finalized_ = false;
-  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to; the thread's alone
+  // The host's thread's own.
+  bool available_ = false;    // as the listener knows it
+  std::vector<Slot> failed_;  // of a worker that is dead
+  std::vector<std::unique_ptr<Execution>> unstarted_;
   ReadinessHook readiness_hook_;
   std::atomic<bool> makes_calls_{false};
 
   mutable std::mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
   // Guarded by mutex_.
-  std::condition_variable stop_changed_;
+  WorkerLink link_;         // changed by the host's thread, which reads it without the lock
   bool accepting_ = false;  // the worker is initialised and alive
-  bool stopping_ = false;
-  int64_t stop_deadline_ns_ = 0;
-  std::string reason_;    // why not accepting
-  std::string progress_;  // while starting
+  std::string reason_;      // why not accepting
   uint64_t next_execution_id_ = 1;
   std::deque<Running> running_;                   // in the order of their ids
   std::shared_ptr<const CallChain> loose_chain_;  // of all calls that block no execution
@@ -164,6 +132,7 @@ class PythonInstance final : public Instance {
   std::vector<Refused> refused_;  // handed over and not passed on; the thread sends them back
   std::vector<std::byte> encoded_;
   ExecuteMessage outgoing_;
+  WorkerHost host_;
 };
 
 }  // namespace braid

@@ -59,8 +59,9 @@ struct NodeStep {
 class NodeCallListener {
  public:
   virtual ~NodeCallListener() = default;
-  // On any thread, perhaps within Execute() or Resume(), never twice at the same time.
-  virtual void OnStep(NodeStep step) = 0;
+  // On any thread, perhaps within Execute() or Resume(), never twice at the same time. `call` is the number
+  // that Execute() returns.
+  virtual void OnStep(uint64_t call, NodeStep step) = 0;
 };
 
 class PythonNodes {
@@ -71,10 +72,12 @@ class PythonNodes {
   // to. Returns the call's number. Never blocks.
   virtual uint64_t Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
                            std::shared_ptr<NodeCallListener> listener) = 0;
-  // Asks for the next item of a call whose last step was kItem. Never blocks.
-  virtual void Resume(uint64_t call) = 0;
-  // Nobody wants more of a call: its generator is closed. If a step is awaited, kEnd or kError comes soon;
-  // else nothing.
+  // Asks for the next item of a call whose last step was kItem. Never blocks. False when the call was closed
+  // before and is over: no step comes then.
+  virtual bool Resume(uint64_t call) = 0;
+  // Nobody wants more of a call: its generator is closed. If a step is awaited, kEnd or kError comes as soon
+  // as the code is out of what it is in; else nothing. A call whose last step was kItem is to be resumed or
+  // closed. Never blocks.
   virtual void Close(uint64_t call) = 0;
 
   // A run of the graph begins, or ends: nodes that keep state for it are told.

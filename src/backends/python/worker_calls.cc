@@ -18,6 +18,20 @@ Status NotAccepted(const CallMessage& message, const Status& status) {
   return status.WithPrefix("Model " + std::string(message.model_name) + " - Error when running inference: ");
 }
 
+// The outputs of graphs are what user code says they are; Python models get what they can make arrays of.
+Status CheckOutput(const Tensor& output) {
+  if (output.type == DataType::kCustom || output.type == DataType::kInvalid) {
+    return InvalidArgumentError(std::string("output '").append(output.name) + "' has the datatype '" +
+                                std::string(TypeName(output)) + "', which Python models do not know");
+  }
+  if (output.type != DataType::kBytes && ByteSize(output.type, output.shape) != output.data.size()) {
+    return InternalError(std::string("output '").append(output.name) + "' has " +
+                         std::to_string(output.data.size()) + " bytes, which do not fit its datatype " +
+                         std::string(WireName(output.type)) + " and shape " + ShapeToString(output.shape));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 // One call, as the sink of its request's responses.
@@ -193,6 +207,7 @@ Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& re
     if (!response->parameters.empty()) parameters = ParametersToJson(response->parameters);
     message.parameters_json = parameters;
     const std::vector<Tensor>& outputs = response->outputs;
+    for (const Tensor& output : outputs) BRAID_RETURN_IF_ERROR(CheckOutput(output));
     // Found out before the first is lent, which takes a further share in its owner.
     boost::container::small_vector<bool, 16> sole(outputs.size(), true);
     for (size_t i = 0; i < outputs.size(); ++i) {

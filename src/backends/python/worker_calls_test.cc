@@ -185,6 +185,23 @@ TEST_F(WorkerCallsTest, ErrorsOfTheCalleeComeAsTheyAre) {
   EXPECT_EQ(response.error, "Request timeout expired");
 }
 
+TEST_F(WorkerCallsTest, RefusesOutputsThatAreNoArrays) {
+  const auto error_of = [this](Tensor output) {
+    EXPECT_TRUE(Begin(Call(1)).ok());
+    std::vector<Tensor> outputs;
+    outputs.push_back(std::move(output));
+    callee_->Answer(std::move(outputs));
+    return std::string(Receive().error);
+  };
+  const std::vector<std::byte> bytes(6);
+  EXPECT_EQ(error_of({"X", DataType::kFp32, {2}, CopyToHeap(bytes)}),
+            "output 'X' has 6 bytes, which do not fit its datatype FP32 and shape [2]");
+  EXPECT_EQ(error_of({"X", DataType::kInt8, {-6}, CopyToHeap(bytes)}),
+            "output 'X' has 6 bytes, which do not fit its datatype INT8 and shape [-6]");
+  EXPECT_EQ(error_of({"X", DataType::kCustom, {6}, CopyToHeap(bytes), "pickle"}),
+            "output 'X' has the datatype 'pickle', which Python models do not know");
+}
+
 TEST_F(WorkerCallsTest, AnyNumberOfResponsesInOrder) {
   CallMessage call = Call(1, "stream");
   call.decoupled = true;

@@ -105,7 +105,7 @@ Result<Tensor> Classify(const Tensor& output, uint32_t k, bool batching, const T
   const RowFunction classify_row = RowFunctionOf(output.type);
   if (classify_row == nullptr) {
     return InvalidArgumentError("class result not available for output due to unsupported type '" +
-                                std::string(WireName(output.type)) + "'");
+                                std::string(TypeName(output)) + "'");
   }
   const auto bytes = ByteSize(output.type, output.shape);
   if (!bytes || *bytes != output.data.size()) {

@@ -98,7 +98,7 @@ void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
   // error. OpenVINO Model Server makes one of names that it does not know.
   auto handle = CatalogReader(context_.catalog).Find(request.name(), *version);
   if (handle.ok()) {
-    CountCall((*handle)->get(), ApiInterface::kGrpc, ApiMethod::kModelReady, true);
+    CountCall((*handle)->get(), ApiInterface::kGrpc, ApiMethod::kModelReady);
     (*handle)->get().CheckReadiness(answer);
   } else {
     answer({false, ""});
@@ -138,7 +138,7 @@ Status GrpcControl::ModelMetadata(const inference::ModelMetadataRequest& request
   response.set_platform(info.platform);
   WriteTensors(info.inputs, *response.mutable_inputs());
   WriteTensors(info.outputs, *response.mutable_outputs());
-  CountCall(handle->get(), ApiInterface::kGrpc, ApiMethod::kModelMetadata, true);
+  CountCall(handle->get(), ApiInterface::kGrpc, ApiMethod::kModelMetadata);
   return OkStatus();
 }
 

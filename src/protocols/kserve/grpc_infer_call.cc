@@ -57,7 +57,7 @@ void GrpcInferCall::Handle() {
   queue().ForgetMessage();
   message().Clear();
   if (!status.ok()) {
-    if (request->api) request->servable->get().api_counters().Count(*request->api, false);
+    if (request->api) request->servable->get().api_counters().CountRefused(*request->api);
     FinishWithError(status);
     return;
   }

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "protocols/kserve/graph_inputs.h"
+#include "protocols/kserve/grpc_request_graph.h"
 #include "protocols/kserve/grpc_request_ovms.h"
 #include "serving/ovms_status.h"
 
@@ -208,27 +210,37 @@ size_t Aligned(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1)
 
 Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servable,
                   const ClientSharedMemory& client_memory, InferenceRequest& request) {
-  if (servable.info().dialect == Dialect::kOvms) {
+  const bool graph = servable.info().kind == ServableKind::kGraph;
+  if (graph) {
+    BRAID_RETURN_IF_ERROR(CheckGraphContents(parsed));
+  } else if (servable.info().dialect == Dialect::kOvms) {
     BRAID_RETURN_IF_ERROR(CheckOvmsContents(servable.info(), parsed));
   }
   BufferAllocator& allocator = servable.input_allocator();
   boost::container::small_vector<InputSource, 8> sources;
   size_t shared = 0;
   size_t next_raw = 0;
-  // Refused by the checks that follow; too much could be copied from regions before.
+  // Refused by the checks that follow, but not by all graphs; too much could be copied from regions before.
   const bool too_many = parsed.inputs.size() > servable.info().inputs.size();
   request.inputs.reserve(parsed.inputs.size());
   for (size_t i = 0; i < parsed.inputs.size(); ++i) {
     ParsedInput& input = parsed.inputs[i];
-    const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
-    if (!type) return InvalidArgumentError("invalid datatype for input " + input.name);
-    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(),
-                           FindSource(parsed, i, *type, servable.info().dialect, client_memory, next_raw));
-    if (too_many && sources.back().part.region) sources.back().size = 0;
-    if (sources.back().size <= kSharedAllocation) shared += Aligned(sources.back().size);
     Tensor& tensor = request.inputs.emplace_back();
-    tensor.type = *type;
+    if (graph) {
+      BRAID_RETURN_IF_ERROR(SetGraphType(input.datatype, input.name, tensor));
+    } else if (const auto type = DataTypeFromWireName(input.datatype)) {
+      tensor.type = *type;
+    } else {
+      return InvalidArgumentError("invalid datatype for input " + input.name);
+    }
     tensor.shape = std::move(input.shape);
+    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(), FindSource(parsed, i, tensor.type, servable.info().dialect,
+                                                              client_memory, next_raw));
+    if (too_many && sources.back().part.region) {
+      if (graph) return TooManyRegions(servable.info());
+      sources.back().size = 0;
+    }
+    if (sources.back().size <= kSharedAllocation) shared += Aligned(sources.back().size);
   }
   if (next_raw < parsed.raw.size()) {
     return InvalidArgumentError("unexpected additional input data for model '" + parsed.model_name + "'");
@@ -280,7 +292,8 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
         wish.k = static_cast<uint32_t>(std::min<int64_t>(*k, std::numeric_limits<uint32_t>::max()));
       }
     }
-    request.requested_outputs.push_back(std::move(output.name));
+    // A graph sends what it makes.
+    if (info.kind != ServableKind::kGraph) request.requested_outputs.push_back(std::move(output.name));
   }
   return OkStatus();
 }
@@ -306,8 +319,12 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
                              InferenceRequest& request, AnswerOptions& answer) {
   const ServableInfo& info = servable.info();
   request.start_ns = SteadyNowNs();
+  answer.request_id = parsed.id;
+  request.id = std::move(parsed.id);
   for (auto& [key, value] : parsed.parameters) {
-    BRAID_RETURN_IF_ERROR(TakeParameter(key, value, request, answer));
+    BRAID_RETURN_IF_ERROR(info.kind == ServableKind::kGraph
+                              ? TakeGraphParameter(key, value, request.parameters)
+                              : TakeParameter(key, value, request, answer));
   }
   // What the client says in the request itself goes before its headers.
   const size_t own = request.parameters.size();
@@ -321,8 +338,6 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
   answer.batching = info.max_batch_size > 0;
   BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, client_memory, request, answer));
   BRAID_RETURN_IF_ERROR(TakeInputs(segments, parsed, servable, client_memory, request));
-  answer.request_id = parsed.id;
-  request.id = std::move(parsed.id);
   request.model_name = std::move(parsed.model_name);
   return OkStatus();
 }

@@ -8,33 +8,10 @@
 namespace braid {
 namespace {
 
-bool InRegion(const ParsedInput& input) {
-  return FindParameter(input.parameters, "shared_memory_region") != nullptr;
-}
-
 const ParsedInput* FindInput(const ParsedRequest& parsed, std::string_view name) {
   const auto found = std::find_if(parsed.inputs.begin(), parsed.inputs.end(),
                                   [&](const ParsedInput& input) { return input.name == name; });
   return found == parsed.inputs.end() ? nullptr : &*found;
-}
-
-Status CheckStructure(const ParsedRequest& parsed) {
-  if (parsed.raw.empty()) return OkStatus();
-  const auto in_message = static_cast<size_t>(std::count_if(
-      parsed.inputs.begin(), parsed.inputs.end(), [](const ParsedInput& input) { return !InRegion(input); }));
-  if (parsed.raw.size() != in_message) {
-    return OvmsError(OvmsCode::kInvalidMessageStructure,
-                     "Size of raw_input_contents: " + std::to_string(parsed.raw.size()) +
-                         " is different than number of inputs: " + std::to_string(in_message));
-  }
-  for (const ParsedInput& input : parsed.inputs) {
-    if (!input.contents.present()) continue;
-    return OvmsError(OvmsCode::kInvalidMessageStructure,
-                     "Passing buffers both in InferInputTensor contents and in raw_input_contents is not "
-                     "allowed. Detected buffer in InferInputTensor contents for input: " +
-                         input.name);
-  }
-  return OkStatus();
 }
 
 // REQUIRES: the datatype is known.
@@ -88,12 +65,12 @@ Status CheckDatatypes(const ServableInfo& info, const ParsedRequest& parsed) {
 }
 
 Status CheckContents(const ServableInfo& info, const ParsedRequest& parsed) {
-  BRAID_RETURN_IF_ERROR(CheckStructure(parsed));
+  BRAID_RETURN_IF_ERROR(CheckOvmsStructure(parsed));
   BRAID_RETURN_IF_ERROR(CheckDatatypes(info, parsed));
   if (!parsed.raw.empty()) return OkStatus();
   for (const ParsedInput& input : parsed.inputs) {
     const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
-    if (!type || InRegion(input)) continue;
+    if (!type || LiesInRegion(input)) continue;
     Status status = CheckValues(input, *type);
     if (!status.ok()) return FirstFault(info, parsed, std::move(status));
   }
@@ -101,6 +78,30 @@ Status CheckContents(const ServableInfo& info, const ParsedRequest& parsed) {
 }
 
 }  // namespace
+
+bool LiesInRegion(const ParsedInput& input) {
+  return FindParameter(input.parameters, "shared_memory_region") != nullptr;
+}
+
+Status CheckOvmsStructure(const ParsedRequest& parsed) {
+  if (parsed.raw.empty()) return OkStatus();
+  const auto in_message =
+      static_cast<size_t>(std::count_if(parsed.inputs.begin(), parsed.inputs.end(),
+                                        [](const ParsedInput& input) { return !LiesInRegion(input); }));
+  if (parsed.raw.size() != in_message) {
+    return OvmsError(OvmsCode::kInvalidMessageStructure,
+                     "Size of raw_input_contents: " + std::to_string(parsed.raw.size()) +
+                         " is different than number of inputs: " + std::to_string(in_message));
+  }
+  for (const ParsedInput& input : parsed.inputs) {
+    if (!input.contents.present()) continue;
+    return OvmsError(OvmsCode::kInvalidMessageStructure,
+                     "Passing buffers both in InferInputTensor contents and in raw_input_contents is not "
+                     "allowed. Detected buffer in InferInputTensor contents for input: " +
+                         input.name);
+  }
+  return OkStatus();
+}
 
 Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed) {
   Status fault = CheckContents(info, parsed);

@@ -84,7 +84,7 @@ void WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor, std::span<const 
   }
   size_t shape_size = 0;
   for (int64_t dimension : tensor.shape) shape_size += VarintSize(static_cast<uint64_t>(dimension));
-  const std::string_view datatype = WireName(tensor.type);
+  const std::string_view datatype = TypeName(tensor);
   const size_t packed_size = tensor.shape.empty() ? 0 : 1 + VarintSize(shape_size) + shape_size;
   out.Length(kOutputs,
              TextFieldSize(tensor.name) + TextFieldSize(datatype) + packed_size + parameters.size());
@@ -115,8 +115,8 @@ EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse&
   return out.Build();
 }
 
-EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response, bool final,
-                                    std::span<const SharedOutput> shared) {
+EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response,
+                                    std::optional<bool> final, std::span<const SharedOutput> shared) {
   GrpcMessageBuilder out;
   WriteResponse(out, id, response, final, shared);
   out.Wrap({}, kInferResponse);

@@ -3,6 +3,7 @@
 // buffers let go when gRPC has sent them.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -19,9 +20,10 @@ namespace braid {
 EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse& response,
                                    std::span<const SharedOutput> shared = {});
 
-// A good response on a stream; `final` is its triton_final_response. REQUIRES: response.status.ok()
-EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response, bool final,
-                                    std::span<const SharedOutput> shared = {});
+// A good response on a stream; `final` is its triton_final_response, which those of graphs have not.
+// REQUIRES: response.status.ok()
+EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response,
+                                    std::optional<bool> final, std::span<const SharedOutput> shared = {});
 
 // An error on a stream. `response` gives model name and version; null when the request never got so far, and
 // then neither these nor the final flag are written.

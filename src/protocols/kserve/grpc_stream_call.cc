@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocols/kserve/grpc_answer.h"
+#include "protocols/kserve/grpc_graph_stream.h"
 #include "protocols/kserve/grpc_status.h"
 #include "protocols/kserve/ovms_dialect.h"
 #include "protocols/kserve/tracing.h"
@@ -125,12 +126,15 @@ void GrpcStreamCall::OnCalled(bool ok) {
 
 void GrpcStreamCall::Drain() {
   Next next;
+  std::shared_ptr<GrpcGraphStream> graph;
   {
     std::lock_guard lock(mutex_);
     draining_ = true;
+    graph = graph_;
     AdvanceLocked(next);
   }
   Run(next);
+  if (graph) graph->Drain();
 }
 
 void GrpcStreamCall::OnRead(bool ok) {
@@ -142,6 +146,9 @@ void GrpcStreamCall::OnRead(bool ok) {
       ok = handling_;
     } else {
       half_closed_ = true;
+      if (first_message_ && ovms_server()) {
+        EndLocked(ToGrpcStatus(OvmsError(OvmsCode::kGraphUninitializedStreamClosure)));
+      }
     }
   }
   if (ok) HandleMessage();
@@ -162,11 +169,22 @@ void GrpcStreamCall::HandleMessage() {
   queue_.Spread(message_);
   auto request = std::make_unique<InferenceRequest>();
   auto sink = std::make_unique<Sink>(*this);
-  const Status status = Begin(*request, *sink);
+  const bool first = std::exchange(first_message_, false);
+  Status status = FindServable(*request, *sink);
+  const bool found = status.ok();
+  if (first && found && request->servable->get().takes_streams()) {
+    HandOver(std::move(request->servable));
+    return;
+  }
+  if (found) status = Begin(*request, *sink);
   queue_.ForgetMessage();
   message_.Clear();
+  if (first && !found && ovms_server()) {
+    EndWith(status);
+    return;
+  }
   if (!status.ok()) {
-    if (request->api) request->servable->get().api_counters().Count(*request->api, false);
+    if (request->api) request->servable->get().api_counters().CountRefused(*request->api);
     Refuse(status, sink->answer.request_id);
     return;
   }
@@ -193,7 +211,25 @@ void GrpcStreamCall::HandleMessage() {
   servable.Infer(std::move(request));
 }
 
-Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
+bool GrpcStreamCall::ovms_server() const {
+  return queue_.state().context.catalog.dialect() == Dialect::kOvms;
+}
+
+void GrpcStreamCall::EndWith(const Status& status) {
+  std::lock_guard lock(mutex_);
+  EndLocked(ToGrpcStatus(status));
+}
+
+void GrpcStreamCall::HandOver(std::unique_ptr<ServableHandle> servable) {
+  {
+    std::lock_guard lock(mutex_);
+    graph_ = std::make_shared<GrpcGraphStream>(
+        GrpcGraphStream::Setup{queue_, *stream_, forwarded_, grpc_errors_, draining_, [this] { Leave(); }});
+  }
+  graph_->Begin(std::move(servable));
+}
+
+Status GrpcStreamCall::FindServable(InferenceRequest& request, Sink& sink) {
   GrpcQueue::Scratch& scratch = queue_.scratch();
   const Status parsed = ParseInferRequest(scratch.segments, scratch.parsed);
   sink.answer.request_id = scratch.parsed.id;
@@ -205,6 +241,11 @@ Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
   auto found = queue_.catalog().Find(scratch.parsed.model_name, request.model_version);
   if (!found.ok()) return InferNotFound(catalog, scratch.parsed.model_name, found.status());
   request.servable = std::move(*found);
+  return OkStatus();
+}
+
+Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
+  GrpcQueue::Scratch& scratch = queue_.scratch();
   Servable& servable = request.servable->get();
   if (servable.info().dialect == Dialect::kOvms) {
     request.api = ApiCall{ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
@@ -331,8 +372,7 @@ void GrpcStreamCall::CancelSinksLocked(Next& next) {
 
 void GrpcStreamCall::AdvanceLocked(Next& next) {
   if (dead_ || end_) CancelSinksLocked(next);
-  if (dead_) return;
-  if (finishing_) return;
+  if (dead_ || finishing_ || graph_) return;
   if (!writing_ && !waiting_.empty()) {
     writing_ = true;
     ++operations_;
@@ -408,6 +448,10 @@ void GrpcStreamCall::OnFinished(bool) { OperationEnded(); }
 
 void GrpcStreamCall::OnDone(bool) {
   registry_.Remove(this);
+  if (graph_) {
+    graph_->OnDone();
+    return;
+  }
   Next next;
   {
     std::lock_guard lock(mutex_);
@@ -428,6 +472,10 @@ void GrpcStreamCall::OperationEnded() {
     std::lock_guard lock(mutex_);
     if (--operations_ > 0 || !done_) return;
   }
+  Leave();
+}
+
+void GrpcStreamCall::Leave() {
   stream_.reset();
   context_.reset();
   GrpcQueue& queue = queue_;

@@ -1,5 +1,10 @@
 // ModelStreamInfer: any number of requests on one call, run at the same time.
 //
+// The first message decides. Where it names a servable that takes streams, the call is one conversation with
+// it, and GrpcGraphStream's from there on. Where it names nothing that can be found, the call ends with the
+// reason if the server speaks Dialect::kOvms; so it does when there is no message at all. All below is of
+// other calls.
+//
 // Order. Requests to models that answer once are answered in the order in which they came: a response that is
 // ready early waits in its slot. Errors of requests that reached no model take their place in that order too.
 // Responses of decoupled models go out as they come.
@@ -36,6 +41,8 @@
 #include "serving/request.h"
 
 namespace braid {
+
+class GrpcGraphStream;
 
 class GrpcStreamCall {
  public:
@@ -91,10 +98,19 @@ class GrpcStreamCall {
   void OnFinished(bool ok);
   void OnDone(bool ok);
   void OperationEnded();
+  // gRPC's side is over.
+  void Leave();
 
   // Reads message_ and starts its request; on the queue's thread.
   void HandleMessage();
+  // Finds the servable that the message in the queue's scratch names; parses it first.
+  Status FindServable(InferenceRequest& request, Sink& sink);
   Status Begin(InferenceRequest& request, Sink& sink);
+  // The call goes to the servable of its first message.
+  void HandOver(std::unique_ptr<ServableHandle> servable);
+  // The call ends with the status.
+  void EndWith(const Status& status);
+  bool ovms_server() const;
   // Answers a request that reached no model.
   void Refuse(const Status& status, const std::string& id);
 
@@ -127,12 +143,15 @@ class GrpcStreamCall {
   grpc::ByteBuffer message_;
   Parameters forwarded_;
   bool grpc_errors_ = false;
+  bool first_message_ = true;  // none was read yet
   bool done_ = false;
 
   // Set with dead_ and end_, for skipping the work of making an answer that nobody gets.
   std::atomic<bool> closed_{false};
 
   std::mutex mutex_;
+  // Guarded by mutex_, and set by the queue's thread alone:
+  std::shared_ptr<GrpcGraphStream> graph_;  // whose call it is; null: ours
   // Guarded by mutex_:
   int operations_ = 0;  // reads, writes and the finish that gRPC has not returned
   bool reading_ = false;

@@ -79,7 +79,10 @@ Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
     return RangeError(front.size(), std::to_string(*setup_.json_size));
   }
   if (front.empty()) {
-    if (ovms && !setup_.json_size) return OvmsError(OvmsCode::kJsonInvalid, "The document is empty.");
+    // What the bytes are is known of models alone.
+    const bool graph = target.info.kind == ServableKind::kGraph;
+    if (graph || (ovms && !setup_.json_size))
+      return OvmsError(OvmsCode::kJsonInvalid, "The document is empty.");
     return ReadRawInferRequest(rest, target);
   }
   if (front.size() <= kMaxKeptParserBytes) {
@@ -93,7 +96,7 @@ std::optional<HttpResponse> InferCall::OnFront(std::string_view front, size_t re
                                                std::vector<std::span<std::byte>>& destinations) {
   auto read = Read(front, rest);
   if (!read.ok()) {
-    CountCall(setup_.servable->get(), ApiInterface::kRest, ApiMethod::kModelInfer, false);
+    CountRefused(setup_.servable->get(), ApiInterface::kRest, ApiMethod::kModelInfer);
     return ErrorResponse(read.status());
   }
   destinations = std::move(read->destinations);

@@ -13,7 +13,8 @@
 namespace braid {
 
 // How many of the `left` bytes behind the JSON part belong to an input that has neither data nor a
-// binary_data_size: as many as its shape says, or all of them when it is the only input, and one string.
+// binary_data_size: as many as its shape says, or all of them when it is the only input, and one string (or
+// one element of a user's own type).
 // Nothing when none are left. Errors: as OvmsCode, where that cannot be said.
 Result<std::optional<uint64_t>> ImpliedBinarySize(const Tensor& tensor, size_t left, bool only_input);
 
@@ -21,5 +22,9 @@ Result<std::optional<uint64_t>> ImpliedBinarySize(const Tensor& tensor, size_t l
 // the shapes of the request is reported before one of the values. Errors: as OvmsCode.
 Status CheckJsonValueCount(const ServableInfo& info, const InferenceRequest& request, size_t index,
                            const simdjson::dom::element* data);
+
+// Adds a parameter of a request to those that the graph sees. Errors: INVALID_ARGUMENT for one that is no
+// string, boolean or integer.
+Status ReadGraphParameter(std::string_view name, simdjson::dom::element value, Parameters& parameters);
 
 }  // namespace braid

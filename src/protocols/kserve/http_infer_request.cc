@@ -3,6 +3,7 @@
 #include <boost/container/small_vector.hpp>
 #include <limits>
 
+#include "protocols/kserve/graph_inputs.h"
 #include "protocols/kserve/http_infer_ovms.h"
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_json_data.h"
@@ -47,7 +48,8 @@ class RequestReader {
         binary_left_(binary_bytes),
         has_binary_header_(has_binary_header),
         target_(target),
-        ovms_(target.info.dialect == Dialect::kOvms) {
+        ovms_(target.info.dialect == Dialect::kOvms),
+        graph_(target.info.kind == ServableKind::kGraph) {
     out_.request = std::make_unique<InferenceRequest>();
     out_.format.batching = target.info.max_batch_size > 0;
     out_.format.dialect = target.info.dialect;
@@ -97,6 +99,8 @@ class RequestReader {
       const std::string_view name = field.key;
       if (name == "binary_data_output") {
         BRAID_ASSIGN_OR_RETURN(out_.format.binary_default, JsonBool(name, field.value));
+      } else if (graph_) {
+        BRAID_RETURN_IF_ERROR(ReadGraphParameter(name, field.value, out_.request->parameters));
       } else {
         BRAID_RETURN_IF_ERROR(ReadRequestParameter(name, field.value, *out_.request));
       }
@@ -145,7 +149,8 @@ class RequestReader {
       if (choice.classification > 0) {
         if (const TensorSpec* spec = target_.info.FindOutput(choice.name)) choice.spec = *spec;
       }
-      out_.request->requested_outputs.push_back(choice.name);
+      // A graph sends what it makes.
+      if (!graph_) out_.request->requested_outputs.push_back(choice.name);
       out_.format.choices.push_back(std::move(choice));
     }
     return OkStatus();
@@ -159,7 +164,7 @@ class RequestReader {
     const std::string text = "unexpected additional input data for model '" + target_.info.name + "'";
     if (!ovms_) return InvalidArgumentError(text);
     // A wrong shape is the likely cause.
-    BRAID_RETURN_IF_ERROR(CheckOvmsTensors(target_.info, *out_.request));
+    if (!graph_) BRAID_RETURN_IF_ERROR(CheckOvmsTensors(target_.info, *out_.request));
     return OvmsError(OvmsCode::kInvalidContentSize, text);
   }
 
@@ -202,12 +207,14 @@ class RequestReader {
     if (!has_name) return MissingMember("name");
     if (!has_shape) return MissingMember("shape");
     if (!datatype) return MissingMember("datatype");
-    const auto type = DataTypeFromWireName(*datatype);
-    if (!type) {
+    if (graph_) {
+      BRAID_RETURN_IF_ERROR(SetGraphType(*datatype, tensor.name, tensor));
+    } else if (const auto type = DataTypeFromWireName(*datatype)) {
+      tensor.type = *type;
+    } else {
       return Worded(OvmsCode::kRestUnsupportedPrecision,
                     InvalidArgumentError("invalid datatype for input " + tensor.name));
     }
-    tensor.type = *type;
     plan.has_data = has_data;
 
     if (ovms_ && !has_data && !binary_size && !wish.region) {
@@ -314,11 +321,12 @@ class RequestReader {
   }
 
   Status PlanJson(const Tensor& tensor, PlannedInput& plan) {
-    if (tensor.type == DataType::kFp16 || tensor.type == DataType::kBf16) {
+    if (tensor.type == DataType::kFp16 || tensor.type == DataType::kBf16 ||
+        tensor.type == DataType::kCustom) {
       return Worded(
           OvmsCode::kRestUnsupportedPrecision,
           InvalidArgumentError(
-              "receiving " + std::string(WireName(tensor.type)) +
+              "receiving " + std::string(TypeName(tensor)) +
               " data via JSON is not supported. Please use the binary data format for input " + tensor.name));
     }
     const auto count = ElementCount(tensor.shape);
@@ -347,10 +355,12 @@ class RequestReader {
     for (size_t i = 0; ovms_ && i < plans_.size(); ++i) {
       if (plans_[i].source == PlannedInput::Source::kNone) BRAID_RETURN_IF_ERROR(CheckValues(i));
     }
-    // Refused by the checks that follow; too much could be copied before.
+    // Refused by the checks that follow, but not by all graphs; too much could be copied before.
     if (out_.request->inputs.size() > target_.info.inputs.size()) {
       for (PlannedInput& plan : plans_) {
-        if (plan.source == PlannedInput::Source::kRegion) plan.bytes = 0;
+        if (plan.source != PlannedInput::Source::kRegion) continue;
+        if (graph_) return TooManyRegions(target_.info);
+        plan.bytes = 0;
       }
     }
     size_t total = 0;
@@ -397,6 +407,7 @@ class RequestReader {
   const bool has_binary_header_;
   const HttpInferTarget& target_;
   const bool ovms_;
+  const bool graph_;
   bool only_input_ = false;
   HttpInferRequest out_;
   boost::container::small_vector<PlannedInput, 8> plans_;

@@ -74,6 +74,12 @@ bool IsBinary(const HttpOutputFormat& format, const std::string& name) {
 }  // namespace
 
 Status AppendTensorValues(std::string& out, const Tensor& tensor) {
+  // The outputs of graphs are what user code says they are.
+  if (ElementSize(tensor.type) > 0 && ByteSize(tensor.type, tensor.shape) != tensor.data.size()) {
+    return InternalError("output '" + tensor.name + "' has " + std::to_string(tensor.data.size()) +
+                         " bytes, which do not fit its datatype " + std::string(WireName(tensor.type)) +
+                         " and shape " + ShapeToString(tensor.shape));
+  }
   switch (tensor.type) {
     case DataType::kBool:
       AppendValues<uint8_t>(out, tensor.data,
@@ -199,9 +205,9 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
     first = false;
     json += "{\"name\":";
     AppendJsonString(json, tensor.name);
-    json += ",\"datatype\":\"";
-    json += WireName(tensor.type);
-    json += "\",\"shape\":[";
+    json += ",\"datatype\":";
+    AppendJsonString(json, TypeName(tensor));
+    json += ",\"shape\":[";
     for (size_t i = 0; i < tensor.shape.size(); ++i) {
       if (i != 0) json += ',';
       AppendInteger(json, tensor.shape[i]);
@@ -227,6 +233,9 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
       Status appended = AppendTensorValues(json, tensor);
       if (format.dialect == Dialect::kOvms && appended.code() == StatusCode::kInvalidArgument) {
         return OvmsError(OvmsCode::kRestUnsupportedPrecision, appended.message() + " " + tensor.name);
+      }
+      if (format.dialect == Dialect::kOvms && !appended.ok()) {
+        return OvmsError(OvmsCode::kInternalError, appended.message());
       }
       BRAID_RETURN_IF_ERROR(appended);
       json += "]}";

@@ -40,12 +40,13 @@ void PutOutputs(const HttpOutputFormat& format, InferenceResponse& response);
 size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat& format);
 
 // Binary outputs keep their memory and are not copied. REQUIRES: response.status is OK.
-// Errors: those of Classify(), types that JSON cannot carry, and INTERNAL for BYTES data that is cut off.
+// Errors: those of Classify(), and those of AppendTensorValues() as the dialect words them.
 Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response,
                                         const HttpOutputFormat& format);
 
-// Appends the JSON text of a tensor's values, with commas between them. Errors: types that JSON cannot carry,
-// and INTERNAL for BYTES data that is cut off.
+// Appends the JSON text of a tensor's values, with commas between them. Errors: INVALID_ARGUMENT
+// for types that JSON cannot carry; INTERNAL for bytes that do not fit datatype and shape, and for BYTES that
+// are cut off.
 Status AppendTensorValues(std::string& out, const Tensor& tensor);
 
 // Appends the JSON text of numbers: what reads back as the same value; with a point or an exponent, or NaN,

@@ -205,7 +205,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     }
     auto json_size = InferCall::JsonSize(*exchange, dialect);
     if (!json_size.ok()) {
-      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelInfer, false);
+      CountRefused((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelInfer);
       return ErrorResponse(json_size.status());
     }
     InferCall::Setup setup;
@@ -229,6 +229,11 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     ThreadState& thread = state(*exchange);
     auto servable = thread.reader.Find(match.model, match.version);
     if (!servable.ok()) return ErrorResponse(servable.status());
+    if ((*servable)->get().info().kind == ServableKind::kGraph) {
+      return ErrorResponse(UnsupportedError("'" + match.model +
+                                            "' is a graph, whose inputs have no schema: generate does not "
+                                            "support it, infer does"));
+    }
     GenerateCall::Setup setup;
     if (Status status = ForwardHeaders(exchange->head(), setup.header_parameters); !status.ok())
       return ErrorResponse(status);
@@ -269,7 +274,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     if (!ready.ok()) return ErrorResponse(ready.status());
     std::vector<int64_t> versions;
     for (const auto& version : *ready) versions.push_back(version->info().version);
-    CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelMetadata, true);
+    CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelMetadata);
     return JsonResponse(ModelMetadataJson((*servable)->get().info(), versions));
   }
 
@@ -306,7 +311,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     } else if (exiting() || !servable.ok()) {
       answer({false, ""});
     } else {
-      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady, true);
+      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady);
       (*servable)->get().CheckReadiness(answer);
     }
   }

@@ -29,9 +29,14 @@ Status NoModelConfig(const ServableInfo& info) {
                           "' comes from a config.json and has no model configuration; ask for its metadata");
 }
 
-void CountCall(Servable& servable, ApiInterface interface, ApiMethod method, bool good) {
+void CountCall(Servable& servable, ApiInterface interface, ApiMethod method) {
   if (servable.info().dialect != Dialect::kOvms) return;
-  servable.api_counters().Count({ApiProtocol::kKServe, interface, method}, good);
+  servable.api_counters().Count({ApiProtocol::kKServe, interface, method}, true);
+}
+
+void CountRefused(Servable& servable, ApiInterface interface, ApiMethod method) {
+  if (servable.info().dialect != Dialect::kOvms) return;
+  servable.api_counters().CountRefused({ApiProtocol::kKServe, interface, method});
 }
 
 }  // namespace braid

@@ -31,7 +31,9 @@ void CheckServerReady(const KserveContext& context, std::function<void(bool)> do
 // Why ModelConfig has no answer: what runs such a servable is not a client's business. UNSUPPORTED.
 Status NoModelConfig(const ServableInfo& info);
 
-// Counts a call that ended here; nothing for servables of Triton's dialect.
-void CountCall(Servable& servable, ApiInterface interface, ApiMethod method, bool good);
+// Counts a call that ended here, or an inference that was refused here; nothing for servables of Triton's
+// dialect.
+void CountCall(Servable& servable, ApiInterface interface, ApiMethod method);
+void CountRefused(Servable& servable, ApiInterface interface, ApiMethod method);
 
 }  // namespace braid

@@ -19,6 +19,7 @@ struct Model {
   StatisticsSnapshot statistics;
 
   const ServableInfo& info() const { return servable->info(); }
+  bool is_graph() const { return info().kind == ServableKind::kGraph; }
   bool is_model() const {
     return info().kind == ServableKind::kModel || info().kind == ServableKind::kEnsemble;
   }
@@ -94,6 +95,20 @@ void AddCounts(MetricFamily& family, const Model& model, uint64_t (ApiCounters::
   }
 }
 
+// The calls that a graph answers.
+constexpr ApiCall kGraphCalls[] = {
+    {ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInfer},
+    {ApiProtocol::kKServe, ApiInterface::kRest, ApiMethod::kModelInfer},
+    kStream,
+};
+
+void AddGraphCounts(MetricFamily& family, const Model& model, uint64_t (ApiCounters::*count)(ApiCall) const) {
+  if (!model.is_graph()) return;
+  for (const ApiCall& call : kGraphCalls) {
+    AddCount(family, model.info(), call, (model.servable->api_counters().*count)(call));
+  }
+}
+
 void AddGauge(MetricFamily& family, const Model& model, double value) {
   ClientMetric& metric = family.metric.emplace_back();
   metric.label = With({}, model.info());
@@ -104,6 +119,15 @@ void AddHistogram(MetricFamily& family, Labels labels, const LatencyHistogram& l
   ClientMetric& metric = family.metric.emplace_back();
   metric.label = std::move(labels);
   metric.histogram = HistogramOf(latency);
+}
+
+void AddGraphHistograms(MetricFamily& family, const Model& model,
+                        const std::array<LatencyHistogram, 2>& histograms) {
+  if (!model.is_graph() || !model.statistics.ovms_us.on()) return;
+  for (ApiMethod method : {ApiMethod::kModelInfer, ApiMethod::kModelInferStream}) {
+    AddHistogram(family, With({{"method", MethodName(method)}}, model.info()),
+                 histograms[GraphCallIndex(method)]);
+  }
 }
 
 // Requests that run in the model, or are on their way out of it.
@@ -118,7 +142,6 @@ struct Metric {
   std::string_view help;
   MetricType type;
   bool by_default;
-  // Null: of graphs.
   void (*add)(MetricFamily& family, const Model& model);
 };
 
@@ -169,13 +192,39 @@ constexpr Metric kMetrics[] = {
        const OvmsHistograms& histograms = model.statistics.ovms_us;
        if (model.is_model() && histograms.on()) AddHistogram(family, With({}, model.info()), histograms.wait);
      }},
-    {"ovms_current_graphs", "", MetricType::Gauge, true, nullptr},
-    {"ovms_requests_accepted", "", MetricType::Counter, true, nullptr},
-    {"ovms_requests_rejected", "", MetricType::Counter, true, nullptr},
-    {"ovms_responses", "", MetricType::Counter, true, nullptr},
-    {"ovms_graph_error", "", MetricType::Counter, false, nullptr},
-    {"ovms_graph_processing_time_us", "", MetricType::Histogram, false, nullptr},
-    {"ovms_graph_request_latency_us", "", MetricType::Histogram, false, nullptr},
+    {"ovms_current_graphs", "Runs of the graph that have not ended.", MetricType::Gauge, true,
+     [](MetricFamily& family, const Model& model) {
+       if (model.is_graph()) {
+         AddGauge(family, model, static_cast<double>(model.servable->api_counters().current_graphs()));
+       }
+     }},
+    {"ovms_requests_accepted", "Requests that were taken into a run of the graph.", MetricType::Counter, true,
+     [](MetricFamily& family, const Model& model) { AddGraphCounts(family, model, &ApiCounters::accepted); }},
+    {"ovms_requests_rejected", "Requests that were not taken into a run of the graph.", MetricType::Counter,
+     true,
+     [](MetricFamily& family, const Model& model) { AddGraphCounts(family, model, &ApiCounters::rejected); }},
+    {"ovms_responses", "Responses of the graph; a request can have any number of them.", MetricType::Counter,
+     true,
+     [](MetricFamily& family, const Model& model) {
+       AddGraphCounts(family, model, &ApiCounters::responses);
+     }},
+    {"ovms_graph_error", "Runs that ended by a fault of the graph.", MetricType::Counter, false,
+     [](MetricFamily& family, const Model& model) {
+       if (!model.is_graph()) return;
+       ClientMetric& metric = family.metric.emplace_back();
+       metric.label = With({}, model.info());
+       metric.counter.value = static_cast<double>(model.servable->api_counters().graph_errors());
+     }},
+    {"ovms_graph_processing_time_us", "Time of runs of the graph, in microseconds.", MetricType::Histogram,
+     false,
+     [](MetricFamily& family, const Model& model) {
+       AddGraphHistograms(family, model, model.statistics.ovms_us.graph_processing);
+     }},
+    {"ovms_graph_request_latency_us", "Time to the first response to a call, in microseconds.",
+     MetricType::Histogram, false,
+     [](MetricFamily& family, const Model& model) {
+       AddGraphHistograms(family, model, model.statistics.ovms_us.graph_latency);
+     }},
 };
 
 void Collect(const Catalog& catalog, std::span<const Metric* const> metrics, MetricFamilies& families) {
@@ -185,7 +234,6 @@ void Collect(const Catalog& catalog, std::span<const Metric* const> metrics, Met
     models.push_back({servable, servable->statistics().Snapshot()});
   }
   for (const Metric* metric : metrics) {
-    if (metric->add == nullptr) continue;
     MetricFamily family;
     family.name = metric->name;
     family.help = metric->help;

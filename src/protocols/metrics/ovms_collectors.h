@@ -16,10 +16,9 @@
 namespace braid {
 
 // Collects the families named in `list`; of an empty list, the default ones: all but
-// ovms_infer_req_queue_size and ovms_infer_req_active. Names of metrics of graphs are known; there are none
-// of servables that are no graphs. May be called by any thread. `catalog` outlives the collector. Errors:
-// INVALID_ARGUMENT "Invalid name in metrics_list
-// - x".
+// ovms_infer_req_queue_size, ovms_infer_req_active and those that begin with ovms_graph_. Each servable has
+// the families of its kind. May be called by any thread. `catalog` outlives the collector. Errors:
+// INVALID_ARGUMENT "Invalid name in metrics_list - x".
 Result<MetricsCollector> OvmsMetrics(const Catalog& catalog, const std::vector<std::string>& list);
 
 // What the statistics of a servable have to keep for its histograms: 33 buckets from 10 us on, each bound 1.8

@@ -158,6 +158,68 @@ TEST_F(OvmsMetricsTest, PipelinesHaveNoInstances) {
   EXPECT_EQ(Value(text, R"(ovms_request_time_us_count{interface="gRPC",name="pipeline",version="1"})"), "0");
 }
 
+TEST_F(OvmsMetricsTest, GraphsHaveTheirOwnFamilies) {
+  auto graph = Publish("graph", ServableKind::kGraph);
+  ApiCounters& counters = graph->api_counters();
+  const ApiCall stream{ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
+  counters.CountRequest(stream, true);
+  counters.CountRequest(stream, true);
+  counters.CountRequest(stream, false);
+  for (int i = 0; i < 5; ++i) counters.CountResponse(stream);
+  for (int i = 0; i < 3; ++i) counters.GraphBegan();
+  counters.GraphEnded(true);
+  counters.GraphEnded(false);
+  graph->statistics().RecordGraphRun(ApiMethod::kModelInferStream, 15'000);
+  graph->statistics().RecordGraphLatency(ApiMethod::kModelInfer, 40'000);
+
+  const std::string text = Text();
+  EXPECT_EQ(Value(text, R"(ovms_current_graphs{name="graph"})"), "1");
+  const std::string streamed = R"({api="KServe",interface="gRPC",method="ModelInferStream",name="graph"})";
+  EXPECT_EQ(Value(text, "ovms_requests_accepted" + streamed), "2");
+  EXPECT_EQ(Value(text, "ovms_requests_rejected" + streamed), "1");
+  EXPECT_EQ(Value(text, "ovms_responses" + streamed), "5");
+  EXPECT_EQ(
+      Value(text,
+            R"(ovms_requests_accepted{api="KServe",interface="REST",method="ModelInfer",name="graph"})"),
+      "0");
+  EXPECT_EQ(
+      Value(text, R"(ovms_requests_success{api="KServe",interface="gRPC",method="ModelReady",name="graph"})"),
+      "0");
+  EXPECT_EQ(text.find("ovms_graph_"), std::string::npos);
+  EXPECT_EQ(text.find("ovms_requests_accepted{api=\"KServe\",interface=\"gRPC\",method=\"ModelInfer\",name="
+                      "\"dummy\""),
+            std::string::npos);
+
+  const std::string optional =
+      Text({"ovms_graph_error", "ovms_graph_processing_time_us", "ovms_graph_request_latency_us"});
+  EXPECT_EQ(Value(optional, R"(ovms_graph_error{name="graph"})"), "1");
+  EXPECT_EQ(Value(optional, R"(ovms_graph_processing_time_us_sum{method="ModelInferStream",name="graph"})"),
+            "15");
+  EXPECT_EQ(Value(optional, R"(ovms_graph_processing_time_us_count{method="ModelInfer",name="graph"})"), "0");
+  EXPECT_EQ(Value(optional, R"(ovms_graph_request_latency_us_sum{method="ModelInfer",name="graph"})"), "40");
+}
+
+TEST_F(OvmsMetricsTest, CountsWhatBecameOfRequestsToGraphs) {
+  auto graph = Publish("graph", ServableKind::kGraph);
+  Sink sink;
+  const ApiCall call{ApiProtocol::kKServe, ApiInterface::kRest, ApiMethod::kModelInfer};
+  const auto request = [&] {
+    auto made = std::make_unique<InferenceRequest>();
+    made->api = call;
+    made->sink = &sink;
+    made->servable = ServableHandle::Enter(graph);
+    return made;
+  };
+  request()->Respond(InferenceResponse(), true);
+  request()->Fail(InvalidArgumentError("a node"));
+  request()->Refuse(InvalidArgumentError("an input"));
+  EXPECT_EQ(graph->api_counters().success(call), 1u);
+  EXPECT_EQ(graph->api_counters().fail(call), 2u);
+  EXPECT_EQ(graph->api_counters().accepted(call), 2u);
+  EXPECT_EQ(graph->api_counters().rejected(call), 1u);
+  EXPECT_EQ(graph->api_counters().responses(call), 1u);
+}
+
 TEST_F(OvmsMetricsTest, LeavesTritonsModelsOut) {
   Publish("triton", ServableKind::kModel, Dialect::kTriton);
   EXPECT_EQ(Text().find("triton"), std::string::npos);

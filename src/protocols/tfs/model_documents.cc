@@ -23,6 +23,10 @@ void SetState(ModelVersionStatus& status, ModelVersionStatus::State state, tenso
   status.mutable_status()->set_error_message(tensorflow::error::Code_Name(code));
 }
 
+bool HasVersions(ServableKind kind) {
+  return kind == ServableKind::kModel || kind == ServableKind::kEnsemble;
+}
+
 // `published`: the version is served, and only not ready at the moment.
 void Describe(const IndexEntry& entry, bool published, ModelVersionStatus& status) {
   using tensorflow::error::Code;
@@ -44,7 +48,9 @@ void Describe(const IndexEntry& entry, bool published, ModelVersionStatus& statu
     case StatusCode::kFailedPrecondition:
       return SetState(status, ModelVersionStatus::LOADING, Code::FAILED_PRECONDITION);
     default:
-      return SetState(status, ModelVersionStatus::LOADING, Code::UNKNOWN);
+      // A definition fails by what it says or lacks, whatever that is.
+      return SetState(status, ModelVersionStatus::LOADING,
+                      HasVersions(entry.kind) ? Code::UNKNOWN : Code::FAILED_PRECONDITION);
   }
 }
 
@@ -55,10 +61,6 @@ std::set<int64_t> Published(const Catalog& catalog, const std::string& name) {
     for (const auto& servable : *servables) versions.insert(servable->info().version);
   }
   return versions;
-}
-
-bool HasVersions(ServableKind kind) {
-  return kind == ServableKind::kModel || kind == ServableKind::kEnsemble;
 }
 
 void AddTensors(const std::vector<TensorSpec>& specs,

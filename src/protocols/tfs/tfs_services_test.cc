@@ -404,6 +404,11 @@ TEST_F(OvmsTfsGrpcTest, TellsTheStatesOfVersions) {
   catalog_.SetState("m", 4, VersionState::kLoading, "", StatusCode::kOk, ServableKind::kModel);
   catalog_.SetState("p", 1, VersionState::kUnavailable, "x", StatusCode::kFailedPrecondition,
                     ServableKind::kPipeline);
+  catalog_.SetState("failed", 1, VersionState::kUnavailable, "x", StatusCode::kUnknown, ServableKind::kGraph);
+  catalog_.SetState("retired", 1, VersionState::kUnavailable, "", StatusCode::kOk, ServableKind::kGraph);
+  ServableInfo graph = OvmsInfo("graph");
+  graph.kind = ServableKind::kGraph;
+  Add(graph);
   StartServer();
   const auto ask = [&](const std::string& name, int64_t version, GetModelStatusResponse& response) {
     ClientContext context;
@@ -431,6 +436,13 @@ TEST_F(OvmsTfsGrpcTest, TellsTheStatesOfVersions) {
   expect(0, 2, ModelVersionStatus::LOADING, "UNKNOWN");
   ASSERT_TRUE(ask("p", 8, response).ok());
   expect(0, 1, ModelVersionStatus::LOADING, "FAILED_PRECONDITION");
+  // Graphs have one version, whatever is asked for.
+  ASSERT_TRUE(ask("graph", 7, response).ok());
+  expect(0, 1, ModelVersionStatus::AVAILABLE, "OK");
+  ASSERT_TRUE(ask("failed", 0, response).ok());
+  expect(0, 1, ModelVersionStatus::LOADING, "FAILED_PRECONDITION");
+  ASSERT_TRUE(ask("retired", 0, response).ok());
+  expect(0, 1, ModelVersionStatus::END, "OK");
   grpc::Status status = ask("m", 9, response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(status.error_message(), "Model with requested version is not found");

@@ -11,6 +11,7 @@
 
 #include "pipeline/pipeline.h"
 #include "repository/config_makers.h"
+#include "repository/config_plan.h"
 #include "repository/testing/fake_backend.h"
 #include "serving/ovms_status.h"
 
@@ -130,6 +131,20 @@ class FakeConfigMakers {
     };
     makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
       return FakePipeline::Create(config, catalog_, libraries, journal);
+    };
+    makers.make_graph = [this](const OvmsGraphConfig& config,
+                               std::vector<std::string>& files) -> Result<std::shared_ptr<Servable>> {
+      journal.Add("start " + config.name);
+      auto text = ReadConfigFile(config.graph_path);
+      if (!text.ok()) return text.status();
+      if (*text == "broken") return OvmsError(OvmsCode::kGraphConfigFileInvalid);
+      files.push_back(config.base_path + "model.py");
+      ServableInfo info;
+      info.name = config.name;
+      info.kind = ServableKind::kGraph;
+      info.dialect = Dialect::kOvms;
+      return std::shared_ptr<Servable>(std::make_shared<FakeServable>(
+          std::move(info), std::make_unique<FakeModel>(ModelLocation()), journal));
     };
     return makers;
   }

@@ -1,0 +1,37 @@
+"""A text model small enough to read: how likely a word is after the two before it, counted in corpus.txt."""
+
+import collections
+import pathlib
+import random
+
+from pyovms import Tensor
+
+LONGEST = 40
+
+
+class OvmsPythonModel:
+    def initialize(self, kwargs):
+        words = (pathlib.Path(kwargs["base_path"]) / "corpus.txt").read_text(encoding="utf-8").split()
+        self.after = collections.defaultdict(list)
+        for first, second, third in zip(words, words[1:], words[2:], strict=False):
+            self.after[first, second].append(third)
+            self.after[(second,)].append(third)
+        self.words = words
+
+    def execute(self, inputs):
+        prompt = bytes(inputs[0])[4:].decode()
+        # What is yielded is on its way to the client before the next token is thought of.
+        for token in self.tokens(prompt):
+            yield [Tensor("token", token.encode())]
+
+    def tokens(self, prompt):
+        """The same tokens for the same prompt."""
+        chance = random.Random(prompt)
+        context = prompt.split()
+        for _ in range(LONGEST):
+            choices = self.after.get(tuple(context[-2:])) or self.after.get(tuple(context[-1:])) or self.words
+            token = chance.choice(choices)
+            context.append(token)
+            yield token
+            if token.endswith("."):
+                return

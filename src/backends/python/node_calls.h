@@ -1,0 +1,95 @@
+// NodeCalls: the executions under way in the worker of a graph's Python nodes, and the sessions that it
+// knows, across the worker's lives.
+//
+// A generator may run ahead of its listener by a window of items, which wait here, so that the next one is
+// there when it is asked for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "backends/python/python_nodes.h"
+#include "backends/python/worker_host.h"
+#include "base/status.h"
+#include "ipc/node_messages.h"
+
+namespace braid {
+
+// Any thread, but for what belongs to the thread that receives from the worker. Listeners are called without
+// a lock.
+class NodeCalls {
+ public:
+  // Items of one generator that the worker may have sent and that nobody has asked for yet.
+  static constexpr uint32_t kWindow = 8;
+
+  NodeCalls();
+  ~NodeCalls();
+
+  // --- The worker's life; the receiving thread.
+
+  // A worker is up.
+  void Open(const WorkerLink& link, bool wants_sessions);
+  // It takes nothing new; `reason` is what executions are refused with.
+  void Refuse(const std::string& reason);
+  // It is dead: what its sessions knew is lost.
+  void Forget();
+  // Fails all that it had.
+  void Fail(const std::string& reason);
+  // Errors: the worker broke the rules.
+  Status OnStep(const NodeStepMessage& message);
+
+  // --- As PythonNodes has them.
+  uint64_t Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
+                   std::shared_ptr<NodeCallListener> listener);
+  bool Resume(uint64_t call);
+  void Close(uint64_t call);
+  uint64_t BeginSession(const Parameters& parameters);
+  void EndSession(uint64_t session);
+  Readiness readiness() const;
+
+  // Calls that have not ended.
+  size_t pending() const;
+
+ private:
+  class Life;
+  class Object;
+  struct Call {
+    std::shared_ptr<NodeCallListener> listener;
+    std::shared_ptr<Life> life;  // shared with the calls and objects of the same worker
+    std::deque<NodeStep> ahead;  // came, and wait for Resume(); the last one may be the end
+    uint32_t credit = kWindow;   // items that the worker may still send
+    uint32_t consumed = 0;       // items asked for since the worker was last given credit
+    bool awaited = true;         // the listener is to get the next step
+    bool delivering = false;     // some thread is calling the listener, and goes on with what comes
+    bool closed = false;
+    bool ended = false;  // the last step has come
+  };
+
+  Status SendExecute(const std::shared_ptr<Life>& life, uint64_t call, size_t node, uint64_t session,
+                     const std::vector<NodeTensor>& inputs);
+  Result<NodeStep> MakeStep(const NodeStepMessage& message, const std::shared_ptr<Life>& life);
+  // Hands the listener what it waits for, if that is there.
+  void Deliver(uint64_t id, const std::shared_ptr<Call>& call);
+  void SendSessionLocked(uint64_t session, bool end, const std::string& parameters_json);
+
+  mutable std::mutex mutex_;  // a leaf lock
+  // Guarded by mutex_.
+  std::shared_ptr<Life> life_;  // null while nothing new is taken
+  std::string reason_;          // why not
+  uint64_t next_call_ = 1;
+  uint64_t next_session_ = 1;
+  std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_;  // shared with the threads that deliver
+  std::unordered_set<uint64_t> sessions_;                      // that the worker knows
+  std::unordered_map<uint64_t, std::string> new_sessions_;     // begun while there was none; their parameters
+  // The receiving thread's: the life whose steps come.
+  std::shared_ptr<Life> receiving_;
+};
+
+}  // namespace braid

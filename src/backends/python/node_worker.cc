@@ -1,0 +1,100 @@
+#include "backends/python/node_worker.h"
+
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+PythonModelFacts Facts(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
+                       uint64_t arena_keep_bytes) {
+  PythonModelFacts facts;
+  facts.model_config_json = NodesToJson(nodes);
+  facts.model_name = graph_name;
+  facts.model_version = "1";
+  facts.arena_keep_bytes = arena_keep_bytes;
+  return facts;
+}
+
+WorkerHost::Options HostOptions(const std::string& graph_name, int64_t sign_in_timeout_ns) {
+  return {.mode = LoadMode::kNodes,
+          .thread_name = "brd-nodes",
+          .title = "the Python worker of graph '" + graph_name + "'",
+          .noun = "worker",
+          .sign_in_timeout_ns = sign_in_timeout_ns};
+}
+
+}  // namespace
+
+std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
+  auto list = nlohmann::json::array();
+  for (const PythonNodeSpec& node : nodes) {
+    list.push_back({{"name", node.name},
+                    {"handler_path", node.handler_path},
+                    {"input_names", node.input_names},
+                    {"output_names", node.output_names},
+                    {"loopback", node.loopback},
+                    {"exported", node.exported},
+                    {"kept", node.kept}});
+  }
+  return nlohmann::json{{"nodes", std::move(list)}}.dump(-1, ' ', false,
+                                                         nlohmann::json::error_handler_t::replace);
+}
+
+NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
+                       SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
+                       std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
+                       int64_t sign_in_timeout_ns)
+    : node_count_(nodes.size()),
+      spec_{.name = graph_name, .kind = "CPU"},
+      facts_(Facts(graph_name, nodes, arena.keep_bytes)),
+      chain_(
+          std::make_shared<CallChain>(CallChain{.model = graph_name, .instance = graph_name, .parents = {}})),
+      environment_(std::move(environment)),
+      arena_(ids, arena),
+      host_(HostOptions(graph_name, sign_in_timeout_ns), spec_, facts_, services, environment_->spawner(),
+            reaper, arena_, log, *this) {}
+
+NodeWorker::~NodeWorker() = default;
+
+Status NodeWorker::Start() {
+  auto started = std::make_shared<std::promise<Status>>();
+  auto result = started->get_future();
+  host_.Start([started](Status status) { started->set_value(std::move(status)); });
+  Status status = result.get();
+  if (!status.ok()) host_.Join();
+  return status;
+}
+
+void NodeWorker::Stop(int64_t deadline_ns) {
+  host_.BeginStop(deadline_ns);
+  host_.Join();
+  environment_.reset();
+}
+
+uint64_t NodeWorker::Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
+                             std::shared_ptr<NodeCallListener> listener) {
+  BRAID_CHECK(node < node_count_);
+  return calls_.Execute(node, session, std::move(inputs), std::move(listener));
+}
+
+void NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+  calls_.Open(link, loaded.wants_sessions);
+}
+
+Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {
+  NodeStepMessage step;
+  if (TypeOf(message) != MessageType::kNodeStep || !Decode(message, step))
+    return InvalidArgumentError("the worker sent a message that cannot be read");
+  return calls_.OnStep(step);
+}
+
+void NodeWorker::OnIdle() {
+  if (!arena_.has_excess()) return;
+  for (uint32_t segment : arena_.Trim(SteadyNowNs())) host_.RetireSegment(segment);
+}
+
+}  // namespace braid

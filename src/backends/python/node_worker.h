@@ -1,0 +1,66 @@
+// NodeWorker: PythonNodes as a worker process, and the thread "brd-nodes" that starts it, receives from it,
+// and starts it anew when it has died.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/python/environment.h"
+#include "backends/python/node_calls.h"
+#include "backends/python/python_nodes.h"
+#include "backends/python/worker_host.h"
+#include "ipc/arena.h"
+
+namespace braid {
+
+class NodeWorker final : public PythonNodes, private WorkerUser {
+ public:
+  // The references outlive the worker and all its buffers.
+  NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes, SegmentIds& ids,
+             const Arena::Options& arena, const WorkerServices& services,
+             std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
+             int64_t sign_in_timeout_ns);
+  // REQUIRES: Start() has failed, or Stop() was called.
+  ~NodeWorker() override;
+
+  // Blocks until the nodes are loaded. Errors: what kept the worker from that. Once.
+  Status Start();
+
+  uint64_t Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
+                   std::shared_ptr<NodeCallListener> listener) override;
+  bool Resume(uint64_t call) override { return calls_.Resume(call); }
+  void Close(uint64_t call) override { calls_.Close(call); }
+  uint64_t BeginSession(const Parameters& parameters) override { return calls_.BeginSession(parameters); }
+  void EndSession(uint64_t session) override { calls_.EndSession(session); }
+  Readiness readiness() const override { return calls_.readiness(); }
+  BufferAllocator& allocator() override { return arena_; }
+  void Stop(int64_t deadline_ns) override;
+
+ private:
+  void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
+  void OnDown(const std::string& reason) override { calls_.Refuse(reason); }
+  void OnDead() override { calls_.Forget(); }
+  void OnGone(const std::string& reason) override { calls_.Fail(reason); }
+  Status OnMessage(const std::vector<std::byte>& message) override;
+  int64_t OnRound(int64_t) override { return INT64_MAX; }
+  void OnIdle() override;
+  Origin OriginOf(const CallMessage&) override { return {chain_, nullptr}; }
+  std::shared_ptr<const CallChain> ForkedChain() override { return chain_; }
+
+  const size_t node_count_;
+  const PythonInstanceSpec spec_;
+  const PythonModelFacts facts_;
+  // Of all calls by user code: none of them holds up what others wait for.
+  const std::shared_ptr<const CallChain> chain_;  // shared with the calls
+  // Shared with the models in it; let go in Stop(), on a thread that may wait for its files to go.
+  std::shared_ptr<PythonEnvironment> environment_;
+  Arena arena_;
+  NodeCalls calls_;
+  WorkerHost host_;
+};
+
+// LoadMessage::model_config of a worker for these nodes, see ipc/node_messages.h.
+std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes);
+
+}  // namespace braid

@@ -1,0 +1,316 @@
+#include "backends/python/worker_host.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "backends/python/worker_asks.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kFirstPauseNs = kSecond;
+constexpr int64_t kLongestPauseNs = 30 * kSecond;
+// A worker that has lived so long has not failed "in a row" with the one before it.
+constexpr int64_t kStableNs = 60 * kSecond;
+// The thread looks around so often when nothing happens.
+constexpr int64_t kIdleNs = kSecond;
+constexpr int64_t kProgressSeconds = 10;
+
+}  // namespace
+
+int64_t RestartPauseNs(int failures) {
+  const int doublings = std::clamp(failures - 1, 0, 10);
+  return std::min(kFirstPauseNs << doublings, kLongestPauseNs);
+}
+
+WorkerHost::WorkerHost(Options options, const PythonInstanceSpec& spec, const PythonModelFacts& facts,
+                       const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
+                       Arena& arena, Logger& log, WorkerUser& user)
+    : options_(std::move(options)),
+      spec_(spec),
+      facts_(facts),
+      services_(services),
+      spawner_(spawner),
+      reaper_(reaper),
+      arena_(arena),
+      log_(log),
+      user_(user) {}
+
+WorkerHost::~WorkerHost() { BRAID_CHECK(!thread_.joinable()); }
+
+void WorkerHost::Start(std::function<void(Status)> on_started) {
+  on_started_ = std::move(on_started);
+  user_.OnDown(options_.title + " is starting");
+  thread_ = StartThread(options_.thread_name.c_str(), [this] { Run(); });
+}
+
+void WorkerHost::BeginStop(int64_t deadline_ns) {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    stop_deadline_ns_ = deadline_ns;
+  }
+  Wake();
+}
+
+void WorkerHost::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void WorkerHost::Wake() {
+  std::lock_guard lock(mutex_);
+  woken_ = true;
+  if (worker_) worker_->channel()->Interrupt();
+  woken_changed_.notify_all();
+}
+
+std::string WorkerHost::Progress() const {
+  std::lock_guard lock(mutex_);
+  return progress_;
+}
+
+void WorkerHost::RetireSegment(uint32_t segment) {
+  std::shared_ptr<WorkerMemory> memory;
+  {
+    std::lock_guard lock(mutex_);
+    memory = memory_;
+  }
+  if (memory) memory->RetireOwn(segment);
+}
+
+bool WorkerHost::stopping() const {
+  std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+// --- Messages
+// -----------------------------------------------------------------------------------------------------
+
+Status WorkerHost::HandleKnock() {
+  // Their sockets come among the worker's segments.
+  BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
+  for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
+    if (!forks_) {
+      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, user_.ForkedChain());
+    }
+    forks_->Admit(std::move(knocker));
+  }
+  return OkStatus();
+}
+
+Status WorkerHost::Handle(const std::vector<std::byte>& message) {
+  const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
+  switch (TypeOf(message)) {
+    case MessageType::kRelease: {
+      ReleaseMessage release;
+      return Decode(message, release) ? memory_->OnRelease(release) : malformed();
+    }
+    case MessageType::kRetireSegment: {
+      uint32_t segment = 0;
+      if (!DecodeRetireSegment(message, segment)) return malformed();
+      memory_->OnRetire(segment);
+      return OkStatus();
+    }
+    case MessageType::kCall: {
+      CallMessage call;
+      if (!Decode(message, call)) return malformed();
+      WorkerUser::Origin origin = user_.OriginOf(call);
+      return calls_->Begin(call, std::move(origin.chain), origin.trace.get());
+    }
+    case MessageType::kCancelCall: {
+      CancelCallMessage cancel;
+      if (!Decode(message, cancel)) return malformed();
+      calls_->Cancel(cancel);
+      return OkStatus();
+    }
+    case MessageType::kLog: {
+      LogMessage log;
+      if (!Decode(message, log)) return malformed();
+      WriteWorkerLog(log_, log);
+      return OkStatus();
+    }
+    case MessageType::kAsk: {
+      AskMessage ask;
+      if (!Decode(message, ask)) return malformed();
+      HandleAsk(services_, ask, worker_->channel(), metrics_.get());
+      return OkStatus();
+    }
+    case MessageType::kFinalized:
+      finalized_ = true;
+      return OkStatus();
+    default:
+      return user_.OnMessage(message);
+  }
+}
+
+// --- The worker's life
+// -----------------------------------------------------------------------------------------------
+
+Status WorkerHost::StartWorker() {
+  finalized_ = false;
+  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, spawner_, reaper_, log_));
+  {
+    std::lock_guard lock(mutex_);
+    memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);
+    calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
+    worker_ = std::move(worker);
+  }
+  if (services_.custom_metrics != nullptr) metrics_ = services_.custom_metrics->Open();
+  const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
+  int64_t next_report = kProgressSeconds;
+  const auto still_loading = [&](int64_t seconds) {
+    if (seconds >= next_report) {
+      next_report += kProgressSeconds;
+      std::string text = fmt::format("{} has been initialising for {} s", options_.title, seconds);
+      BRAID_LOG_INFO(log_, "{}", text);
+      std::lock_guard lock(mutex_);
+      progress_ = std::move(text);
+    }
+    if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
+    std::lock_guard lock(mutex_);
+    if (!stopping_ || SteadyNowNs() < stop_deadline_ns_) return OkStatus();
+    return UnavailableError("the server stopped while " + options_.title + " was initialising");
+  };
+  Status status = worker_->AwaitSignIn(options_.sign_in_timeout_ns, other);
+  if (status.ok()) {
+    auto loaded = worker_->Load(options_.mode, facts_, spec_, other, still_loading);
+    status = loaded.status();
+    if (loaded.ok()) user_.OnUp({worker_->channel(), memory_}, *loaded);
+  }
+  if (!status.ok()) {
+    worker_->EnsureDead();
+    BuryWorker(status.message());
+  }
+  return status;
+}
+
+std::string WorkerHost::Serve() {
+  std::vector<std::byte> message;
+  bool asked_to_finalize = false;
+  bool killed = false;
+  int64_t next_idle = 0;
+  while (true) {
+    bool stopping = false;
+    int64_t deadline = 0;
+    {
+      std::lock_guard lock(mutex_);
+      stopping = stopping_;
+      deadline = stop_deadline_ns_;
+      woken_ = false;
+    }
+    const int64_t now = SteadyNowNs();
+    int64_t timeout = kIdleNs;
+    if (stopping) {
+      if (!asked_to_finalize) {
+        asked_to_finalize = true;
+        user_.OnDown(options_.title + " is being stopped");
+        std::vector<std::byte> finalize;
+        EncodeBare(finalize, MessageType::kFinalize);
+        // A worker that cannot be told is killed at the deadline.
+        (void)worker_->channel()->Send(finalize);
+      }
+      if (now >= deadline && !killed) {
+        killed = true;
+        if (!finalized_) BRAID_LOG_WARNING(log_, "{} did not end in time and is killed", options_.title);
+        worker_->Kill();
+      }
+      timeout = std::clamp(deadline - now, int64_t{1'000'000}, kIdleNs);
+    }
+    if (now >= next_idle) {
+      next_idle = now + kIdleNs;
+      user_.OnIdle();
+    }
+    timeout = std::clamp(user_.OnRound(now) - now, int64_t{0}, timeout);
+    if (worker_->channel()->TakeKnock()) {
+      if (Status handled = HandleKnock(); !handled.ok()) return handled.message();
+    }
+    if (calls_->stuck()) return "it does not read the responses to its calls";
+    const bool dead = worker_->dead();
+    switch (worker_->channel()->Receive(message, dead ? 0 : timeout)) {
+      case Channel::Outcome::kMessage:
+        if (Status handled = Handle(message); !handled.ok()) return handled.message();
+        break;
+      case Channel::Outcome::kCorrupted:
+        return "it wrote nonsense into its channel";
+      case Channel::Outcome::kTimeout:
+        if (dead) return "";
+        break;
+    }
+  }
+}
+
+void WorkerHost::BuryWorker(const std::string& reason) {
+  user_.OnDead();
+  metrics_.reset();
+  // Calls first: what their responses would lend has no taker any more.
+  forks_.reset();
+  calls_->Abandon();
+  memory_->Abandon();
+  {
+    std::unique_ptr<WorkerProcess> gone;
+    std::lock_guard lock(mutex_);
+    gone = std::move(worker_);
+    memory_.reset();
+    calls_.reset();
+  }
+  user_.OnGone(reason);
+}
+
+void WorkerHost::Pause(int64_t until_ns) {
+  while (true) {
+    const int64_t now = SteadyNowNs();
+    const int64_t round = user_.OnRound(now);
+    std::unique_lock lock(mutex_);
+    if (stopping_ || now >= until_ns) return;
+    if (!woken_) woken_changed_.wait_for(lock, std::chrono::nanoseconds(std::min(round, until_ns) - now));
+    woken_ = false;
+  }
+}
+
+bool WorkerHost::Restart(int& failures, std::string cause) {
+  while (true) {
+    ++failures;
+    user_.OnDown(failures == 1
+                     ? fmt::format("{} The {} is being restarted.", cause, options_.noun)
+                     : fmt::format("{} The {} has failed {} times in a row; next try in {} s.", cause,
+                                   options_.noun, failures, RestartPauseNs(failures) / kSecond));
+    Pause(SteadyNowNs() + RestartPauseNs(failures));
+    if (stopping()) return false;
+    Status restarted = StartWorker();
+    if (restarted.ok()) return true;
+    cause = restarted.message();
+    BRAID_LOG_ERROR(log_, "{} could not be restarted: {}", options_.title, cause);
+  }
+}
+
+void WorkerHost::Run() {
+  Status started = StartWorker();
+  if (!started.ok()) user_.OnDown(started.message());
+  on_started_(started);
+  if (!started.ok()) return;
+  int failures = 0;
+  while (true) {
+    const int64_t ready_since = SteadyNowNs();
+    const std::string broken_rule = Serve();
+    const bool in_order = stopping() && broken_rule.empty();
+    worker_->EnsureDead();
+    const std::string death = worker_->DescribeDeath(broken_rule);
+    user_.OnDown(death);
+    BuryWorker(death);
+    if (stopping()) {
+      if (!in_order || !finalized_)
+        BRAID_LOG_WARNING(log_, "{} ended without finalize: {}", options_.title, death);
+      break;
+    }
+    BRAID_LOG_ERROR(log_, "{}", death);
+    if (SteadyNowNs() - ready_since > kStableNs) failures = 0;
+    if (!Restart(failures, death)) break;
+    BRAID_LOG_INFO(log_, "{} is back", options_.title);
+  }
+  user_.OnRound(SteadyNowNs());
+}
+
+}  // namespace braid

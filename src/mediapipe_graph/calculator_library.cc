@@ -1,0 +1,74 @@
+#include "mediapipe_graph/calculator_library.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "include/braid_calculator.h"
+#include "mediapipe_graph/plugin_calculator.h"
+
+namespace braid {
+namespace {
+
+std::string LoaderError() {
+  const char* text = dlerror();
+  return text == nullptr ? "unknown error" : text;
+}
+
+// Why the library's list cannot be taken; "" when it can.
+std::string FaultOf(const BraidCalculatorLibrary* library) {
+  if (library == nullptr) return "it lists no calculators";
+  if (library->version != BRAID_CALCULATOR_INTERFACE) {
+    return "it was made for version " + std::to_string(library->version) +
+           " of the interface of calculators, and this server has version " +
+           std::to_string(BRAID_CALCULATOR_INTERFACE) + "; build it with this server's braid_calculator.h";
+  }
+  if (library->calculators == nullptr || library->count == 0) return "it lists no calculators";
+  for (size_t i = 0; i < library->count; ++i) {
+    const BraidCalculator& one = library->calculators[i];
+    if (one.name == nullptr || *one.name == '\0') return "calculator " + std::to_string(i) + " has no name";
+    if (one.describe == nullptr || one.create == nullptr || one.destroy == nullptr || one.open == nullptr ||
+        one.process == nullptr || one.close == nullptr) {
+      return std::string("calculator '").append(one.name).append("' lacks a function");
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& registry) {
+  const auto fail = [&path](const std::string& why) {
+    return InvalidArgumentError(
+        std::string("the calculator library '").append(path).append("' cannot be used: ").append(why));
+  };
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  // The loader would wait for a writer of a named pipe.
+  if (error || !std::filesystem::is_regular_file(absolute, error)) {
+    return fail(error ? error.message() : "not a file");
+  }
+  void* opened = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) return fail(LoaderError());
+  std::shared_ptr<void> handle(opened, [](void* library) { dlclose(library); });
+  const auto entry = reinterpret_cast<BraidCalculatorEntry>(dlsym(opened, BRAID_CALCULATOR_ENTRY));
+  if (entry == nullptr) return fail(std::string("it has no function '") + BRAID_CALCULATOR_ENTRY + "'");
+  const BraidCalculatorLibrary* library = entry();
+  if (const std::string fault = FaultOf(library); !fault.empty()) return fail(fault);
+  for (size_t i = 0; i < library->count; ++i) {
+    if (registry.Find(library->calculators[i].name) != nullptr) {
+      return fail(
+          std::string("there is a calculator '").append(library->calculators[i].name).append("' already"));
+    }
+  }
+  for (size_t i = 0; i < library->count; ++i) {
+    if (!registry.Add(library->calculators[i].name, PluginKind(library->calculators[i], handle))) {
+      return fail(std::string("it has two calculators '").append(library->calculators[i].name).append("'"));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace braid

@@ -1,0 +1,16 @@
+// Libraries of calculators that users bring (include/braid_calculator.h), as calculators of the graph engine.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "graph/registry.h"
+
+namespace braid {
+
+// Opens the library and adds its calculators, which hold it open. Errors: INVALID_ARGUMENT when it cannot be
+// opened, has no entry, was made for another version of the interface, or has a calculator whose name is
+// taken; nothing is added then. Runs code of the library.
+Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& registry);
+
+}  // namespace braid

@@ -1,0 +1,169 @@
+#include "mediapipe_graph/graph_run.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace braid {
+
+GraphHost::GraphHost(GraphDefinition graph, std::shared_ptr<PythonNodes> nodes,
+                     graph::Packet python_resources, std::shared_ptr<const GraphServables> servables,
+                     Executor run_on, Timers& clock)
+    : definition(std::move(graph)),
+      python(std::move(nodes)),
+      executor(std::move(run_on)),
+      timers(clock),
+      slots(definition.queue_size, executor),
+      services_{{std::string(kGraphServablesService), graph::Packet::Of(std::move(servables))}},
+      python_resources_(std::move(python_resources)) {}
+
+graph::Run::Options GraphHost::RunOptions(const GraphCall& call, SidePackets side_packets,
+                                          uint64_t session) const {
+  graph::Run::Options options;
+  options.executor = executor;
+  options.services = services_;
+  options.services.emplace(kGraphCallService, graph::Packet::Of(call));
+  options.side_packets = std::move(side_packets);
+  if (python != nullptr) {
+    options.services.emplace(kPythonSessionService, graph::Packet::Of(session));
+    options.side_packets.emplace(kPythonSidePacket, python_resources_);
+  }
+  return options;
+}
+
+void GraphHost::Add(const std::shared_ptr<GraphRun>& run) {
+  std::lock_guard lock(mutex_);
+  runs_.emplace(run.get(), run);
+}
+
+void GraphHost::Remove(const GraphRun& run) {
+  std::lock_guard lock(mutex_);
+  runs_.erase(&run);
+}
+
+void GraphHost::StopAll(const Status& why) {
+  std::vector<std::shared_ptr<GraphRun>> all;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, run] : runs_) {
+      if (auto alive = run.lock()) all.push_back(std::move(alive));
+    }
+  }
+  for (const auto& run : all) run->Stop(why);
+}
+
+size_t GraphHost::runs() const {
+  std::lock_guard lock(mutex_);
+  return runs_.size();
+}
+
+void GraphRun::Begin(SidePackets side_packets, Parameters parameters) {
+  side_packets_ = std::move(side_packets);
+  parameters_ = std::move(parameters);
+  host_->Add(shared_from_this());
+  if (host_->slots.Take(shared_from_this())) {
+    OnSlot();
+    return;
+  }
+  // A Stop() before it waited has found nothing to end.
+  Status why;
+  {
+    std::lock_guard lock(mutex_);
+    why = stop_;
+  }
+  if (!why.ok() && host_->slots.Withdraw(*this)) Over(std::move(why), false);
+}
+
+void GraphRun::OnSlot() {
+  begun_ns_ = SteadyNowNs();
+  servable_.api_counters().GraphBegan();
+  Status why;
+  {
+    std::lock_guard lock(mutex_);
+    why = stop_;
+  }
+  if (!why.ok()) {
+    Over(std::move(why), true);
+    return;
+  }
+  if (host_->python != nullptr) {
+    session_ = host_->python->BeginSession(parameters_);
+    in_session_ = true;
+  }
+  auto run =
+      graph::Run::Create(host_->definition.topology,
+                         host_->RunOptions(call_, std::move(side_packets_), session_), shared_from_this());
+  if (Status status = run->Start(); !status.ok()) {
+    Over(StartFault(status), true);
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (!over_) run_ = run;
+    why = stop_;
+  }
+  if (!why.ok()) run->Cancel(std::move(why));
+  OnBegun(*run);
+}
+
+void GraphRun::Stop(Status why) {
+  std::shared_ptr<graph::Run> running;
+  {
+    std::lock_guard lock(mutex_);
+    if (over_) return;
+    if (stop_.ok()) stop_ = why;
+    running = run_;
+  }
+  if (running != nullptr) {
+    running->Cancel(std::move(why));
+  } else if (host_->slots.Withdraw(*this)) {
+    Over(std::move(why), false);
+  }
+  // Else it is being begun, by a thread that looks at stop_.
+}
+
+void GraphRun::OnEnd(Status status) {
+  Status why;
+  {
+    std::lock_guard lock(mutex_);
+    why = stop_;
+  }
+  if (!status.ok()) status = why.ok() ? RunFault(status) : std::move(why);
+  Over(std::move(status), true);
+}
+
+void GraphRun::Over(Status status, bool had_slot) {
+  const auto self = shared_from_this();
+  std::shared_ptr<graph::Run> ended;
+  {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    ended = std::move(run_);
+  }
+  if (in_session_) host_->python->EndSession(session_);
+  host_->Remove(*this);
+  if (had_slot) {
+    CountEnd(status);
+    host_->slots.Give();
+  }
+  OnOver(std::move(status));
+}
+
+// What others have ended is no fault of the graph.
+void GraphRun::CountEnd(const Status& status) {
+  bool stopped = false;
+  {
+    std::lock_guard lock(mutex_);
+    stopped = !stop_.ok();
+  }
+  servable_.api_counters().GraphEnded(status.ok() || stopped);
+  servable_.statistics().RecordGraphRun(method_, SteadyNowNs() - begun_ns_);
+}
+
+std::shared_ptr<graph::Run> GraphRun::run() const {
+  std::lock_guard lock(mutex_);
+  return run_;
+}
+
+}  // namespace braid

@@ -1,0 +1,224 @@
+#include "mediapipe_graph/graph_stream_run.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+Status WithEnding(const Status& status, std::string_view ending) {
+  Status with(status.code(), std::string(status.message()).append("; ").append(ending));
+  return status.http_status() > 0 ? with.WithHttpStatus(status.http_status()) : with;
+}
+
+}  // namespace
+
+GraphStreamRun::GraphStreamRun(std::shared_ptr<GraphHost> host, GraphCall call, InferenceRequest& first,
+                               StreamSink& sink)
+    : GraphRun(std::move(host), std::move(call), first.servable->get(), ApiMethod::kModelInferStream),
+      model_name_(first.model_name),
+      start_ns_(SteadyNowNs()),
+      deliveries_(sink),
+      place_(std::move(first.servable)) {}
+
+Status GraphStreamRun::Open(SidePackets side_packets, Parameters parameters) {
+  Begin(std::move(side_packets), std::move(parameters));
+  std::lock_guard lock(mutex_);
+  opening_ = false;
+  return refused_;
+}
+
+Status GraphStreamRun::Push(InferenceRequest& message) {
+  bool first = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (over_) return OkStatus();
+    first = std::exchange(first_, false);
+  }
+  Status status = first ? OkStatus() : CheckName(message);
+  if (!status.ok()) {
+    status = WithEnding(status, "validate subsequent requests");
+  } else if (status = TakeInputs(message); !status.ok()) {
+    status = WithEnding(status, first ? "partial deserialization of first request"
+                                      : "partial deserialization of subsequent requests");
+  }
+  return status;
+}
+
+Status GraphStreamRun::CheckName(const InferenceRequest& message) const {
+  if (message.model_name != model_name_) return OvmsError(OvmsCode::kGraphIncorrectServableName);
+  if (message.model_version > 1) return OvmsError(OvmsCode::kGraphIncorrectServableVersion);
+  return OkStatus();
+}
+
+// Inputs before one that is wrong have gone in, as clients of streams know it.
+Status GraphStreamRun::TakeInputs(InferenceRequest& message) {
+  const GraphDefinition& graph = host().definition;
+  BRAID_ASSIGN_OR_RETURN(const graph::Timestamp at, NextTimestamp(message));
+  if (graph.passes_messages()) {
+    BRAID_ASSIGN_OR_RETURN(graph::Packet packet, MessagePacket(message, at));
+    return AddInput(0, std::move(packet));
+  }
+  for (Tensor& tensor : message.inputs) {
+    int input = -1;
+    BRAID_ASSIGN_OR_RETURN(graph::Packet packet, InputPacket(graph, std::move(tensor), at, input));
+    BRAID_RETURN_IF_ERROR(AddInput(input, std::move(packet)));
+  }
+  return OkStatus();
+}
+
+Result<graph::Timestamp> GraphStreamRun::NextTimestamp(const InferenceRequest& message) {
+  BRAID_ASSIGN_OR_RETURN(const auto manual, ManualTimestamp(message.parameters));
+  std::lock_guard lock(mutex_);
+  const graph::Timestamp at = manual.value_or(next_);
+  BRAID_RETURN_IF_ERROR(CheckTimestamp(at));
+  next_ = at.NextAllowedInStream();
+  ids_.Add(at.value(), message.id);
+  return at;
+}
+
+Status GraphStreamRun::AddInput(int input, graph::Packet packet) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!fed_) {
+      if (!over_) waiting_.emplace_back(input, std::move(packet));
+      return OkStatus();
+    }
+  }
+  const auto running = run();
+  if (running == nullptr) return OkStatus();
+  const Status status = running->AddPacket(input, std::move(packet));
+  // A run that has ended meanwhile tells why by the stream's end.
+  if (status.ok() || status.code() == StatusCode::kFailedPrecondition) return OkStatus();
+  return OvmsError(OvmsCode::kGraphAddPacketError, status.message());
+}
+
+void GraphStreamRun::OnBegun(graph::Run& run) {
+  bool waited = false;
+  ApplyPause(run);
+  for (;;) {
+    std::vector<Input> inputs;
+    bool closed = false;
+    {
+      std::lock_guard lock(mutex_);
+      inputs.swap(waiting_);
+      closed = closed_;
+      fed_ = inputs.empty();
+    }
+    if (inputs.empty()) {
+      if (closed) run.CloseAllInputs();
+      break;
+    }
+    waited = true;
+    for (auto& [input, packet] : inputs) {
+      const Status status = run.AddPacket(input, std::move(packet));
+      if (status.ok() || status.code() == StatusCode::kFailedPrecondition) continue;
+      Stop(OvmsError(OvmsCode::kGraphAddPacketError, status.message()));
+    }
+  }
+  if (waited && run.wants_input()) deliveries_.WantsInput();
+}
+
+void GraphStreamRun::CloseInputs() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    if (!fed_) return;
+  }
+  if (const auto running = run()) running->CloseAllInputs();
+}
+
+void GraphStreamRun::SetPaused(bool paused) {
+  {
+    std::lock_guard lock(mutex_);
+    paused_ = paused;
+  }
+  if (const auto running = run()) ApplyPause(*running);
+}
+
+// Whoever comes last leaves the run as paused_ says.
+void GraphStreamRun::ApplyPause(graph::Run& run) {
+  const auto wanted = [this] {
+    std::lock_guard lock(mutex_);
+    return paused_;
+  };
+  for (bool paused = wanted();;) {
+    run.SetPaused(paused);
+    const bool now = wanted();
+    if (now == paused) return;
+    paused = now;
+  }
+}
+
+bool GraphStreamRun::wants_input() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (over_) return true;
+    if (!fed_) return waiting_.empty();
+  }
+  const auto running = run();
+  return running == nullptr || running->wants_input();
+}
+
+void GraphStreamRun::OnPacket(int output, graph::Packet packet) {
+  const auto self = shared_from_this();
+  const GraphDefinition& graph = host().definition;
+  InferenceResponse response;
+  if (Status status = AddOutput(graph, output, packet, response); !status.ok()) {
+    Stop(std::move(status));
+    return;
+  }
+  const int64_t at = packet.timestamp().value();
+  response.parameters.emplace_back(kTimestampParameter, at);
+  response.model_name = graph.name;
+  response.model_version = 1;
+  std::string id;
+  {
+    std::lock_guard lock(mutex_);
+    id = ids_.Find(at);
+    // A node that has answered one message by many packets takes the next only at a time after them.
+    if (packet.timestamp().IsRangeValue()) {
+      next_ = std::max(next_, packet.timestamp().NextAllowedInStream());
+    }
+  }
+  deliveries_.Respond(std::move(response), std::move(id));
+}
+
+void GraphStreamRun::OnWantsInput() {
+  const auto self = shared_from_this();
+  deliveries_.WantsInput();
+}
+
+void GraphStreamRun::OnOver(Status status) {
+  ModelStatistics& statistics = servable().statistics();
+  const int64_t now_ns = SteadyNowNs();
+  if (status.ok()) {
+    const ExecutionTimes times{begun_ns(), begun_ns(), now_ns, now_ns};
+    statistics.RecordExecution(1, times);
+    statistics.RecordSuccess(1, start_ns_, start_ns_, times);
+  } else {
+    const bool cancelled = status.code() == StatusCode::kCancelled;
+    statistics.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend, start_ns_,
+                             now_ns);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    waiting_.clear();
+    if (opening_ && !status.ok()) {
+      refused_ = std::move(status);
+      return;
+    }
+  }
+  // The handle goes before the client can hear the end, so that a client which then unloads never waits for
+  // us.
+  deliveries_.End(std::move(status), [this] {
+    std::unique_ptr<ServableHandle> leaving;
+    std::lock_guard lock(mutex_);
+    leaving = std::move(place_);
+  });
+}
+
+}  // namespace braid

@@ -1,0 +1,43 @@
+// OpenVINOInferenceCalculator: asks the servable of a session for inference, with the tensors of its inputs.
+//
+//   node {
+//     calculator: "OpenVINOInferenceCalculator"
+//     input_side_packet: "SESSION:session"
+//     input_stream: "OVTENSOR:image"
+//     output_stream: "OVTENSOR:scores"
+//     node_options { [type.googleapis.com/mediapipe.OpenVINOInferenceCalculatorOptions] {
+//       tag_to_input_tensor_names { key: "OVTENSOR" value: "data" }
+//       tag_to_output_tensor_names { key: "OVTENSOR" value: "prob" } } }
+//   }
+//
+// No thread waits for the answer, and bytes go on by their handles.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "base/status.h"
+#include "graph/calculator.h"
+#include "mediapipe_graph/inference_ports.h"
+#include "serving/cancellation.h"
+
+namespace braid {
+
+class InferenceCalculator final : public graph::Calculator {
+ public:
+  static Status FillContract(graph::Contract& contract);
+
+  Status Open(graph::Context& context) override;
+  // Errors: INTERNAL, with what the servable says.
+  Status Process(graph::Context& context) override;
+  void Cancel() override;
+
+ private:
+  std::shared_ptr<const InferencePorts> ports_;  // shared with the request that is under way
+
+  std::mutex mutex_;
+  // Guarded by mutex_; of the request that is under way, and shared with it.
+  std::shared_ptr<Cancellation> cancellation_;
+};
+
+}  // namespace braid

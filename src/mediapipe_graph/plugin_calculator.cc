@@ -1,0 +1,258 @@
+#include "mediapipe_graph/plugin_calculator.h"
+
+#include <string>
+#include <utility>
+
+#include "mediapipe_graph/plugin_packets.h"
+#include "plugin_options.pb.h"
+
+// What the functions of a library are handed. One is made for each call.
+struct BraidContract {
+  braid::graph::Contract* filling = nullptr;  // null outside of a description
+  const braid::graph::Contract* contract = nullptr;
+  const braid::PluginOptions* options = nullptr;
+  std::string fault;
+};
+
+struct BraidContext {
+  braid::graph::Context* context = nullptr;
+  const BraidContract* contract = nullptr;
+  // The packets that the call has asked for: they are its own.
+  std::vector<BraidPacket*> handed_out;
+  bool stopped = false;
+  bool failed = false;
+  std::string fault;
+};
+
+namespace braid {
+namespace {
+
+using graph::Context;
+using graph::Contract;
+using graph::Packet;
+using graph::Ports;
+using graph::PortType;
+using graph::Timestamp;
+
+const Ports& PortsOf(const Contract& contract, BraidDirection direction) {
+  switch (direction) {
+    case BRAID_INPUT:
+      return contract.inputs();
+    case BRAID_OUTPUT:
+      return contract.outputs();
+    case BRAID_INPUT_SIDE_PACKET:
+      break;
+  }
+  return contract.input_side_packets();
+}
+
+const char* NameOf(BraidDirection direction) {
+  switch (direction) {
+    case BRAID_INPUT:
+      return "input_stream";
+    case BRAID_OUTPUT:
+      return "output_stream";
+    case BRAID_INPUT_SIDE_PACKET:
+      break;
+  }
+  return "input_side_packet";
+}
+
+void AddFault(std::string& fault, const std::string& text) { fault += (fault.empty() ? "" : "; ") + text; }
+
+// --- Describing a node
+
+const char* NodeName(const BraidContract* contract) { return contract->contract->node_name().c_str(); }
+
+int PortCount(const BraidContract* contract, BraidDirection direction, const char* tag) {
+  return PortsOf(*contract->contract, direction).Count(tag == nullptr ? "" : tag);
+}
+
+void DescribePort(BraidContract* contract, BraidDirection direction, const char* tag, int index,
+                  BraidKind kind, const char* type, int optional) {
+  if (contract->filling == nullptr) return;
+  static_cast<void>(type);  // told apart by the library itself, see getObject
+  Contract& filling = *contract->filling;
+  const int port = PortsOf(filling, direction).Find(tag == nullptr ? "" : tag, index);
+  if (port < 0) {
+    if (optional != 0) return;
+    std::string text =
+        std::string(NameOf(direction)).append(" '").append(tag == nullptr ? "" : tag).append(":");
+    AddFault(contract->fault, text.append(std::to_string(index)).append("' is missing"));
+    return;
+  }
+  const PortType port_type = kind == BRAID_ANY ? PortType::Any() : PluginPortType(kind);
+  if (direction == BRAID_INPUT) {
+    filling.SetInput(port, port_type);
+  } else if (direction == BRAID_OUTPUT) {
+    filling.SetOutput(port, port_type);
+  } else {
+    filling.SetInputSidePacket(port, port_type, optional != 0);
+  }
+}
+
+const char* Option(const BraidContract* contract, const char* key) {
+  if (key == nullptr) return nullptr;
+  const auto& options = contract->options->option();
+  const auto found = options.find(key);
+  return found == options.end() ? nullptr : found->second.c_str();
+}
+
+void SetTimestampOffset(BraidContract* contract, int64_t offset) {
+  if (contract->filling != nullptr) contract->filling->SetTimestampOffset(offset);
+}
+
+void SetQuick(BraidContract* contract) {
+  if (contract->filling != nullptr) contract->filling->SetQuick();
+}
+
+void FailContract(BraidContract* contract, const char* text) {
+  AddFault(contract->fault, text == nullptr || *text == '\0' ? "the calculator refuses the node" : text);
+}
+
+// --- Calls of a node
+
+const BraidContract* ContractOf(const BraidContext* context) { return context->contract; }
+
+int64_t InputTimestamp(const BraidContext* context) { return context->context->input_timestamp().value(); }
+
+// The call's share of the packet at a port; null when there is none.
+BraidPacket* HandOut(const BraidContext* context, BraidDirection direction, const char* tag, int index) {
+  const Contract& contract = context->context->contract();
+  const int port = PortsOf(contract, direction).Find(tag == nullptr ? "" : tag, index);
+  if (port < 0) return nullptr;
+  const Packet& packet =
+      direction == BRAID_INPUT ? context->context->Input(port) : context->context->InputSidePacket(port);
+  if (packet.empty()) return nullptr;
+  BraidPacket* made = NewPluginPacket(packet);
+  const_cast<BraidContext*>(context)->handed_out.push_back(made);
+  return made;
+}
+
+BraidPacket* Input(const BraidContext* context, const char* tag, int index) {
+  return HandOut(context, BRAID_INPUT, tag, index);
+}
+
+BraidPacket* InputSidePacket(const BraidContext* context, const char* tag, int index) {
+  return HandOut(context, BRAID_INPUT_SIDE_PACKET, tag, index);
+}
+
+void Fail(BraidContext* context, const char* text) {
+  context->failed = true;
+  AddFault(context->fault, text == nullptr ? "" : text);
+}
+
+// The output's number; a fault of the calculator, and -1, when the node has none such.
+int OutputPort(BraidContext* context, const char* tag, int index) {
+  const int port = context->context->contract().outputs().Find(tag == nullptr ? "" : tag, index);
+  if (port < 0) {
+    Fail(context, std::string("the node has no output_stream '")
+                      .append(tag == nullptr ? "" : tag)
+                      .append(":")
+                      .append(std::to_string(index))
+                      .append("'")
+                      .c_str());
+  }
+  return port;
+}
+
+void Output(BraidContext* context, const char* tag, int index, BraidPacket* packet, int64_t timestamp) {
+  const int port = OutputPort(context, tag, index);
+  if (port < 0) return;
+  if (packet == nullptr) return Fail(context, "an output without a packet");
+  context->context->Output(port, packet->packet.At(Timestamp(timestamp)));
+}
+
+void SetBound(BraidContext* context, const char* tag, int index, int64_t timestamp) {
+  const int port = OutputPort(context, tag, index);
+  if (port >= 0) context->context->SetNextTimestampBound(port, Timestamp(timestamp));
+}
+
+void CloseOutput(BraidContext* context, const char* tag, int index) {
+  const int port = OutputPort(context, tag, index);
+  if (port >= 0) context->context->CloseOutput(port);
+}
+
+void Stop(BraidContext* context) { context->stopped = true; }
+
+const BraidHost& Host() {
+  static const BraidHost host = [] {
+    BraidHost made{};
+    made.version = BRAID_CALCULATOR_INTERFACE;
+    FillPacketFunctions(made);
+    made.nodeName = NodeName;
+    made.portCount = PortCount;
+    made.describePort = DescribePort;
+    made.option = Option;
+    made.setTimestampOffset = SetTimestampOffset;
+    made.setQuick = SetQuick;
+    made.failContract = FailContract;
+    made.contract = ContractOf;
+    made.inputTimestamp = InputTimestamp;
+    made.input = Input;
+    made.inputSidePacket = InputSidePacket;
+    made.output = Output;
+    made.setBound = SetBound;
+    made.closeOutput = CloseOutput;
+    made.stop = Stop;
+    made.fail = Fail;
+    return made;
+  }();
+  return host;
+}
+
+class PluginCalculator final : public graph::Calculator {
+ public:
+  PluginCalculator(const BraidCalculator& functions, std::shared_ptr<void> library)
+      : functions_(functions), library_(std::move(library)), object_(functions.create()) {}
+  ~PluginCalculator() override {
+    if (object_ != nullptr) functions_.destroy(object_);
+  }
+
+  Status Open(Context& context) override {
+    if (object_ == nullptr) return InternalError("the calculator's object could not be made");
+    options_ = context.contract().FindOptions<PluginOptions>().value_or(PluginOptions());
+    return Call(functions_.open, context);
+  }
+  Status Process(Context& context) override { return Call(functions_.process, context); }
+  Status Close(Context& context) override { return Call(functions_.close, context); }
+
+ private:
+  Status Call(void (*function)(void*, const BraidHost*, BraidContext*), Context& context) {
+    if (object_ == nullptr) return OkStatus();
+    BraidContract contract;
+    contract.contract = &context.contract();
+    contract.options = &options_;
+    BraidContext call;
+    call.context = &context;
+    call.contract = &contract;
+    function(object_, &Host(), &call);
+    for (BraidPacket* packet : call.handed_out) Host().release(packet);
+    if (call.failed) return InternalError(call.fault.empty() ? "the calculator has failed" : call.fault);
+    return call.stopped ? graph::StopStatus() : OkStatus();
+  }
+
+  const BraidCalculator functions_;
+  const std::shared_ptr<void> library_;  // shared with all that come of it: it stays open
+  void* const object_;
+  PluginOptions options_;
+};
+
+}  // namespace
+
+graph::CalculatorKind PluginKind(const BraidCalculator& functions, std::shared_ptr<void> library) {
+  graph::CalculatorKind kind;
+  kind.fill_contract = [functions, library](Contract& contract) {
+    const PluginOptions options = contract.FindOptions<PluginOptions>().value_or(PluginOptions());
+    BraidContract description;
+    description.filling = &contract;
+    description.contract = &contract;
+    description.options = &options;
+    functions.describe(&Host(), &description);
+    return description.fault.empty() ? OkStatus() : InvalidArgumentError(description.fault);
+  };
+  kind.make = [functions, library] { return std::make_unique<PluginCalculator>(functions, library); };
+  return kind;
+}
+
+}  // namespace braid

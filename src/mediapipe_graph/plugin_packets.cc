@@ -1,0 +1,173 @@
+#include "mediapipe_graph/plugin_packets.h"
+
+#include <utility>
+
+#include "mediapipe_graph/graph_packets.h"
+
+namespace braid {
+namespace {
+
+using graph::Packet;
+using graph::PortType;
+
+// Memory of a library, which it is told of when the last share goes.
+class LibraryMemory final : public BufferOwner {
+ public:
+  LibraryMemory(void (*done)(void*), void* owner) : done_(done), owner_(owner) {}
+
+ private:
+  ~LibraryMemory() override {
+    if (done_ != nullptr) done_(owner_);
+  }
+
+  void (*const done_)(void*);
+  void* const owner_;
+};
+
+const Tensor* TensorOf(const Packet& packet) {
+  if (const auto* tensor = packet.GetIf<OvTensor>()) return &tensor->tensor;
+  const auto* python = packet.GetIf<PythonTensor>();
+  return python != nullptr && python->value.has_bytes ? &python->value.tensor : nullptr;
+}
+
+void Keep(BraidPacket* packet) { packet->shares.fetch_add(1, std::memory_order_relaxed); }
+
+void Release(BraidPacket* packet) {
+  if (packet->shares.fetch_sub(1, std::memory_order_acq_rel) == 1) delete packet;
+}
+
+BraidKind Kind(const BraidPacket* packet) { return PluginKindOf(packet->packet); }
+
+int64_t TimestampOf(const BraidPacket* packet) { return packet->packet.timestamp().value(); }
+
+int GetTensor(const BraidPacket* packet, BraidTensor* out) {
+  const Tensor* tensor = TensorOf(packet->packet);
+  if (tensor == nullptr) return 0;
+  *out = {tensor->name.c_str(), packet->datatype.c_str(), tensor->shape.data(),
+          tensor->shape.size(), tensor->data.data(),      tensor->data.size()};
+  return 1;
+}
+
+int GetBool(const BraidPacket* packet, int* value) {
+  const auto* held = packet->packet.GetIf<bool>();
+  if (held != nullptr) *value = *held ? 1 : 0;
+  return held != nullptr ? 1 : 0;
+}
+
+int GetInt64(const BraidPacket* packet, int64_t* value) {
+  const auto* held = packet->packet.GetIf<int64_t>();
+  if (held != nullptr) *value = *held;
+  return held != nullptr ? 1 : 0;
+}
+
+int GetString(const BraidPacket* packet, const char** text, size_t* size) {
+  const auto* held = packet->packet.GetIf<std::string>();
+  if (held == nullptr) return 0;
+  *text = held->data();
+  *size = held->size();
+  return 1;
+}
+
+void* GetObject(const BraidPacket* packet, const char* type) {
+  const auto* held = packet->packet.GetIf<PluginObject>();
+  return held != nullptr && type != nullptr && held->type == type ? held->object.get() : nullptr;
+}
+
+BraidPacket* MakeTensor(BraidKind kind, const BraidTensor* from, void (*done)(void*), void* owner) {
+  // Owns what `owner` stands for from here on, whatever becomes of the packet.
+  auto* memory = new LibraryMemory(done, owner);
+  auto* bytes = static_cast<std::byte*>(const_cast<void*>(from->data));
+  Buffer buffer(bytes, from->size, memory);
+  const bool known_kind = kind == BRAID_TENSOR || kind == BRAID_PYTHON_TENSOR;
+  if (!known_kind || from->name == nullptr || from->datatype == nullptr || *from->datatype == '\0' ||
+      (from->shape == nullptr && from->rank != 0) || (from->data == nullptr && from->size != 0)) {
+    return nullptr;
+  }
+  Tensor tensor;
+  tensor.name = from->name;
+  tensor.shape.assign(from->shape, from->shape + from->rank);
+  for (const int64_t dimension : tensor.shape) {
+    if (dimension < 0) return nullptr;
+  }
+  if (const auto type = DataTypeFromWireName(from->datatype)) {
+    tensor.type = *type;
+    // Whoever takes an OVTENSOR trusts its size.
+    if (kind == BRAID_TENSOR && *type != DataType::kBytes && ByteSize(*type, tensor.shape) != from->size) {
+      return nullptr;
+    }
+  } else {
+    tensor.type = DataType::kCustom;
+    tensor.custom_type = from->datatype;
+  }
+  tensor.data = std::move(buffer);
+  if (kind == BRAID_TENSOR) return NewPluginPacket(Packet::Of(OvTensor{std::move(tensor)}));
+  return NewPluginPacket(Packet::Of(PythonTensor{NodeTensor{std::move(tensor), true, nullptr}}));
+}
+
+BraidPacket* MakeBool(int value) { return NewPluginPacket(Packet::Of(value != 0)); }
+BraidPacket* MakeInt64(int64_t value) { return NewPluginPacket(Packet::Of(value)); }
+BraidPacket* MakeString(const char* text, size_t size) {
+  return NewPluginPacket(Packet::Of(std::string(text == nullptr ? "" : text, text == nullptr ? 0 : size)));
+}
+
+BraidPacket* MakeObject(const char* type, void* object, void (*done)(void*)) {
+  std::shared_ptr<void> owned(object, [done](void* held) {
+    if (done != nullptr) done(held);
+  });
+  if (type == nullptr || *type == '\0') return nullptr;
+  return NewPluginPacket(Packet::Of(PluginObject{type, std::move(owned)}));
+}
+
+}  // namespace
+
+PortType PluginPortType(BraidKind kind) {
+  switch (kind) {
+    case BRAID_TENSOR:
+      return PortType::Of<OvTensor>();
+    case BRAID_PYTHON_TENSOR:
+      return PortType::Of<PythonTensor>();
+    case BRAID_BOOL:
+      return PortType::Of<bool>();
+    case BRAID_INT64:
+      return PortType::Of<int64_t>();
+    case BRAID_STRING:
+      return PortType::Of<std::string>();
+    default:
+      return PortType::Of<PluginObject>();
+  }
+}
+
+BraidPacket* NewPluginPacket(Packet packet) {
+  auto* made = new BraidPacket(std::move(packet));
+  if (const Tensor* tensor = TensorOf(made->packet)) made->datatype = TypeName(*tensor);
+  return made;
+}
+
+BraidKind PluginKindOf(const Packet& packet) {
+  if (packet.empty()) return BRAID_EMPTY;
+  if (packet.GetIf<OvTensor>() != nullptr) return BRAID_TENSOR;
+  if (packet.GetIf<PythonTensor>() != nullptr) return BRAID_PYTHON_TENSOR;
+  if (packet.GetIf<bool>() != nullptr) return BRAID_BOOL;
+  if (packet.GetIf<int64_t>() != nullptr) return BRAID_INT64;
+  if (packet.GetIf<std::string>() != nullptr) return BRAID_STRING;
+  return packet.GetIf<PluginObject>() != nullptr ? BRAID_OBJECT : BRAID_OTHER;
+}
+
+void FillPacketFunctions(BraidHost& host) {
+  host.keep = Keep;
+  host.release = Release;
+  host.kind = Kind;
+  host.timestamp = TimestampOf;
+  host.getTensor = GetTensor;
+  host.getBool = GetBool;
+  host.getInt64 = GetInt64;
+  host.getString = GetString;
+  host.getObject = GetObject;
+  host.makeTensor = MakeTensor;
+  host.makeBool = MakeBool;
+  host.makeInt64 = MakeInt64;
+  host.makeString = MakeString;
+  host.makeObject = MakeObject;
+}
+
+}  // namespace braid

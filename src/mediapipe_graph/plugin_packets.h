@@ -1,0 +1,40 @@
+// The packets that libraries of calculators hold, and what they ask of them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "graph/calculator.h"
+#include "graph/packet.h"
+#include "include/braid_calculator.h"
+
+// A share in a packet of the engine. Counted by keep() and release() of the host.
+struct BraidPacket {
+  explicit BraidPacket(braid::graph::Packet value) : packet(std::move(value)) {}
+
+  std::atomic<int> shares{1};
+  const braid::graph::Packet packet;
+  // The name of a tensor's type, as a text that ends.
+  std::string datatype;
+};
+
+namespace braid {
+
+// The value of a packet of BRAID_OBJECT.
+struct PluginObject {
+  std::string type;
+  std::shared_ptr<void> object;
+};
+
+// The type of the engine behind a kind of port. REQUIRES: a kind of a value.
+graph::PortType PluginPortType(BraidKind kind);
+// A first share for the caller.
+BraidPacket* NewPluginPacket(graph::Packet packet);
+BraidKind PluginKindOf(const graph::Packet& packet);
+
+// Fills the part of the host that is about packets.
+void FillPacketFunctions(BraidHost& host);
+
+}  // namespace braid

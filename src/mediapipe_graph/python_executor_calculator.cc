@@ -1,0 +1,255 @@
+#include "mediapipe_graph/python_executor_calculator.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/python/python_nodes.h"
+#include "mediapipe_graph/graph_packets.h"
+#include "mediapipe_graph/python_executor_contract.h"
+#include "mediapipe_graph/python_node_resources.h"
+
+namespace braid {
+namespace {
+
+using graph::Context;
+using graph::Deferral;
+using graph::Packet;
+using graph::Timestamp;
+
+constexpr std::string_view kFailed = "Error occurred during graph execution";
+
+// One for each input that has something, but LOOPBACK: by tag, the first of each.
+std::vector<NodeTensor> InputsOf(const Context& context) {
+  std::vector<NodeTensor> inputs;
+  const graph::Ports& ports = context.contract().inputs();
+  for (int i = 0; i < ports.size(); ++i) {
+    if (ports[i].index != 0 || ports[i].tag == kLoopbackTag) continue;
+    if (const auto* tensor = context.Input(i).GetIf<PythonTensor>()) inputs.push_back(tensor->value);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+// What execute() makes of the inputs of one time, from its start to the end of its generator.
+//
+// The graph's thread and the call's take turns: while a step is awaited, the deferral and what it belongs to
+// are the call's.
+class PythonExecutorCalculator::Execution final : public NodeCallListener,
+                                                  public std::enable_shared_from_this<Execution> {
+ public:
+  Execution(std::shared_ptr<PythonNodes> nodes, size_t node, uint64_t session, Timestamp at)
+      : nodes_(std::move(nodes)), node_(node), session_(session), next_(at) {}
+
+  void Start(Context& context, std::vector<NodeTensor> inputs) {
+    Await(context);
+    Called(nodes_->Execute(node_, session_, std::move(inputs), shared_from_this()));
+  }
+
+  // The LOOPBACK packet of the last item has come.
+  void Continue(Context& context) {
+    Await(context);
+    Resume();
+  }
+
+  // Further inputs have come before the LOOPBACK packet of the last item: they are in order if that was the
+  // last of all.
+  void ContinueWith(Context& context, std::vector<NodeTensor> inputs) {
+    Await(context);
+    further_ = std::move(inputs);
+    Resume();
+  }
+
+  void OnStep(uint64_t call, NodeStep step) override {
+    Deferral deferral;
+    Context* context = nullptr;
+    std::vector<NodeTensor> further;
+    bool cancelled = false;
+    {
+      std::lock_guard lock(mutex_);
+      call_ = std::max(call_, call);
+      deferral = std::move(deferral_);
+      context = std::exchange(context_, nullptr);
+      further = std::exchange(further_, {});
+      over_ = step.kind != NodeStep::Kind::kItem;
+      cancelled = cancelled_;
+    }
+    if (!further.empty() && step.kind == NodeStep::Kind::kItem) {
+      CloseCall();
+      deferral.Finish(
+          ResourceExhaustedError("Node is already processing data. Create new stream for another request."));
+      return;
+    }
+    if (!further.empty() && step.kind == NodeStep::Kind::kEnd && !cancelled) {
+      Again(*context, std::move(deferral), std::move(further));
+      return;
+    }
+    deferral.Finish(Send(*context, std::move(step)));
+  }
+
+  // It is to end soon. Any thread.
+  void Cancel() {
+    {
+      std::lock_guard lock(mutex_);
+      cancelled_ = true;
+    }
+    CloseCall();
+  }
+
+  bool over() const {
+    std::lock_guard lock(mutex_);
+    return over_;
+  }
+  // When the LOOPBACK packet comes that this waits for. While no step is awaited.
+  Timestamp next() const { return next_; }
+
+ private:
+  void Await(Context& context) {
+    Deferral deferral = context.Defer();
+    std::lock_guard lock(mutex_);
+    deferral_ = std::move(deferral);
+    context_ = &context;
+  }
+
+  // The call has a number, so that it can be closed. Its steps may have come already, and another call.
+  void Called(uint64_t call) {
+    bool cancelled = false;
+    {
+      std::lock_guard lock(mutex_);
+      call_ = std::max(call_, call);
+      cancelled = cancelled_;
+    }
+    if (cancelled) nodes_->Close(call);
+  }
+
+  uint64_t call() const {
+    std::lock_guard lock(mutex_);
+    return call_;
+  }
+
+  void CloseCall() {
+    if (const uint64_t known = call(); known != 0) nodes_->Close(known);
+  }
+
+  void Resume() {
+    const uint64_t known = call();
+    if (!nodes_->Resume(known)) OnStep(known, {NodeStep::Kind::kEnd, OkStatus(), {}});
+  }
+
+  // The same node starts with new inputs, in the deferral of them.
+  void Again(Context& context, Deferral deferral, std::vector<NodeTensor> inputs) {
+    {
+      std::lock_guard lock(mutex_);
+      deferral_ = std::move(deferral);
+      context_ = &context;
+      over_ = false;
+      next_ = context.input_timestamp();
+    }
+    Called(nodes_->Execute(node_, session_, std::move(inputs), shared_from_this()));
+  }
+
+  // Puts the outputs of a step on their streams.
+  Status Send(Context& context, NodeStep step) {
+    const graph::Ports& outputs = context.contract().outputs();
+    for (NodeTensor& output : step.outputs) {
+      const int port = outputs.FindName(output.tensor.name);
+      if (port < 0 || outputs[port].tag == kLoopbackTag) {
+        CloseCall();
+        return InternalError(std::string(kFailed)
+                                 .append(" - Unexpected Tensor found in the outputs. Tensor name: ")
+                                 .append(output.tensor.name)
+                                 .append(" is not a valid node output"));
+      }
+      context.Output(port, Packet::Of(PythonTensor{std::move(output)}, next_));
+    }
+    if (step.kind == NodeStep::Kind::kError)
+      return step.status.WithPrefix(std::string(kFailed).append(" - "));
+    if (step.kind != NodeStep::Kind::kItem) return OkStatus();
+    const int loopback = outputs.Find(kLoopbackTag);
+    if (loopback < 0) {
+      CloseCall();
+      return InternalError(std::string(kFailed).append(
+          " - Bad python node configuration. Execute yielded, but LOOPBACK is not defined in the node"));
+    }
+    next_ = next_.NextAllowedInStream();
+    context.Output(loopback, Packet::Of(true, next_));
+    return OkStatus();
+  }
+
+  const std::shared_ptr<PythonNodes> nodes_;  // shared with the runs of the graph
+  const size_t node_;
+  const uint64_t session_;
+  // Whoever's turn it is: the time of the next list.
+  Timestamp next_;
+
+  mutable std::mutex mutex_;  // a leaf lock
+  // Guarded by mutex_.
+  uint64_t call_ = 0;  // the last one; calls are numbered upwards. 0 until it is known
+  Deferral deferral_;
+  Context* context_ = nullptr;
+  std::vector<NodeTensor> further_;
+  bool over_ = false;
+  bool cancelled_ = false;
+};
+
+Status PythonExecutorCalculator::FillContract(graph::Contract& contract) {
+  return FillPythonExecutorContract(contract);
+}
+
+Status PythonExecutorCalculator::Open(Context& context) {
+  const graph::Contract& contract = context.contract();
+  const auto& resources = context.InputSidePacket(contract.input_side_packets().Find(kPythonResourcesTag))
+                              .Get<PythonNodeResources>();
+  const auto node = resources.node_of_name.find(contract.config().name());
+  if (node == resources.node_of_name.end() || resources.nodes == nullptr) {
+    return InternalError("there is no Python code for node '" + contract.node_name() + "'");
+  }
+  nodes_ = resources.nodes;
+  node_ = node->second;
+  if (const auto* session = context.Service(kPythonSessionService).GetIf<uint64_t>()) session_ = *session;
+  return OkStatus();
+}
+
+Status PythonExecutorCalculator::Process(Context& context) {
+  std::vector<NodeTensor> inputs = InputsOf(context);
+  if (execution_ != nullptr && !execution_->over()) {
+    const std::shared_ptr<Execution> execution = execution_;
+    if (!inputs.empty()) {
+      execution->ContinueWith(context, std::move(inputs));
+      return OkStatus();
+    }
+    const int loopback = context.contract().inputs().Find(kLoopbackTag);
+    // One that an earlier generator has left may still come.
+    if (loopback >= 0 && !context.Input(loopback).empty() &&
+        context.Input(loopback).timestamp() == execution->next()) {
+      execution->Continue(context);
+    }
+    return OkStatus();
+  }
+  if (inputs.empty()) return OkStatus();
+  auto execution = std::make_shared<Execution>(nodes_, node_, session_, context.input_timestamp());
+  {
+    std::lock_guard lock(mutex_);
+    execution_ = execution;
+  }
+  execution->Start(context, std::move(inputs));
+  return OkStatus();
+}
+
+Status PythonExecutorCalculator::Close(Context&) {
+  Cancel();
+  return OkStatus();
+}
+
+void PythonExecutorCalculator::Cancel() {
+  std::shared_ptr<Execution> execution;
+  {
+    std::lock_guard lock(mutex_);
+    execution = execution_;
+  }
+  if (execution != nullptr) execution->Cancel();
+}
+
+}  // namespace braid

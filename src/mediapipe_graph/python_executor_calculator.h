@@ -1,0 +1,51 @@
+// PythonExecutorCalculator: a node whose code is a class OvmsPythonModel in a Python file.
+//
+//   node {
+//     name: "upper"
+//     calculator: "PythonExecutorCalculator"
+//     input_side_packet: "PYTHON_NODE_RESOURCES:py"
+//     input_stream: "TEXT:text"
+//     output_stream: "RESULT:upper"
+//     node_options { [type.googleapis.com/mediapipe.PythonExecutorCalculatorOptions] {
+//       handler_path: "upper.py" } }
+//   }
+//
+// With LOOPBACK on both sides the code may be a generator: list k goes out at the time of the input plus k,
+// and the next one is asked for when the LOOPBACK packet, a bool, has come round. A node whose generator has
+// more to give takes no further input.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "graph/calculator.h"
+
+namespace braid {
+
+class PythonNodes;
+
+class PythonExecutorCalculator final : public graph::Calculator {
+ public:
+  // Names and options are not looked at here, but by ListPythonNodes().
+  static Status FillContract(graph::Contract& contract);
+
+  Status Open(graph::Context& context) override;
+  Status Process(graph::Context& context) override;
+  Status Close(graph::Context& context) override;
+  void Cancel() override;
+
+ private:
+  class Execution;
+
+  // Its code, as Open() has found it.
+  std::shared_ptr<PythonNodes> nodes_;
+  size_t node_ = 0;
+  uint64_t session_ = 0;
+
+  std::mutex mutex_;  // a leaf lock
+  // Set by the graph's thread, read by Cancel(). The last one; it may have ended.
+  std::shared_ptr<Execution> execution_;  // guarded by mutex_; shared with its call
+};
+
+}  // namespace braid

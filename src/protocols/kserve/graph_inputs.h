@@ -1,0 +1,24 @@
+// What the inputs of a request to a graph have in common over gRPC and HTTP.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/status.h"
+#include "serving/servable.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+// Sets the type of an input to that of this name, which may be one of users' own. Errors: kInvalidPrecision
+// when there is no name.
+Status SetGraphType(std::string_view name, std::string_view input, Tensor& tensor);
+
+// "Expected: 8 values; Actual: 4 values; input name: in", where the numbers are of bytes, as clients know it.
+Status GraphValueCountError(uint64_t expected_bytes, uint64_t actual_bytes, std::string_view input);
+
+// Why a request does not get its inputs from regions: a graph can take more of them than it has streams, and
+// nothing would bound what is copied.
+Status TooManyRegions(const ServableInfo& info);
+
+}  // namespace braid

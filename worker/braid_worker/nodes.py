@@ -1,0 +1,167 @@
+"""The Python nodes of a graph: their objects, from the load to the unload."""
+
+import contextlib
+import importlib.machinery
+import inspect
+import json
+import os
+import sys
+
+import _braid_worker
+import pyovms
+
+from braid_worker import errors, model_file
+
+_LOG_INFO = 0
+_CLASS = "OvmsPythonModel"
+
+
+class NodeError(Exception):
+    """A node that cannot be loaded. The text is for the server's log and clients."""
+
+
+class Nodes:
+    """All objects of one graph. The methods are called on the main thread, one after the other."""
+
+    def __init__(self, config: dict):
+        self._config = config["nodes"]
+        self._modules = {}  # by the path of the file
+        self._folders = []  # of handlers, on sys.path
+        self._objects = []  # [(object, name, file)], those whose initialize() has failed too
+
+    def load(self) -> bool:
+        """Makes and initializes all objects and hands them to the native side. Returns whether some keep state
+        for each run of the graph. Raises NodeError; what was made is to be finalized then as well."""
+        wants_sessions = False
+        for node in self._config:
+            name, file = node["name"], node["handler_path"]
+            model = self._make(name, file)
+            self._objects.append((model, name, file))
+            self._initialize(model, node)
+            takes_session = _takes_session(model.execute)
+            has_end_session = hasattr(model, "end_session")
+            wants_sessions |= takes_session or has_end_session
+            loops = node.get("loopback", False)
+            _braid_worker.add_node(
+                node=model,
+                name=name,
+                file=file,
+                outputs=node["output_names"],
+                # The one stream that a node may both read and write.
+                loopback=[output for output in node["output_names"] if loops and output in node["input_names"]],
+                exported=node.get("exported", []),
+                kept=node.get("kept", []),
+                takes_session=takes_session,
+                has_end_session=has_end_session,
+                loops=loops,
+            )
+        return wants_sessions
+
+    def finalize(self) -> None:
+        """Ends all objects, each once. What they raise is logged and has no further effect."""
+        objects, self._objects = self._objects, []
+        for model, name, file in objects:
+            try:
+                if hasattr(model, "finalize"):
+                    model.finalize()
+            except BaseException as error:
+                _braid_worker.log(_LOG_INFO, file, 0, f"{_node(name, file)}: finalize: {errors.describe(error)}")
+
+    def _make(self, name: str, file: str):
+        if not os.path.isfile(file):
+            raise NodeError(f"{_node(name, file)}: there is no such file")
+        try:
+            module = self._import(file)
+        except BaseException as error:
+            raise NodeError(f"{_node(name, file)}: the file cannot be imported: {errors.describe(error)}") from error
+        model_class = getattr(module, _CLASS, None)
+        if not isinstance(model_class, type):
+            raise NodeError(f"{_node(name, file)}: the file has no class {_CLASS}")
+        if not callable(getattr(model_class, "execute", None)):
+            raise NodeError(f"{_node(name, file)}: class {_CLASS} has no method execute")
+        try:
+            return model_class()
+        except BaseException as error:
+            raise NodeError(f"{_node(name, file)}: {_CLASS}() failed: {errors.describe(error)}") from error
+
+    def _initialize(self, model, node: dict) -> None:
+        if not hasattr(model, "initialize"):
+            return
+        try:
+            model.initialize(
+                {
+                    "node_name": node["name"],
+                    "input_names": list(node["input_names"]),
+                    "output_names": list(node["output_names"]),
+                    "outputs_names": list(node["output_names"]),  # as the documentation has it
+                    "base_path": os.path.dirname(node["handler_path"]),
+                }
+            )
+        except BaseException as error:
+            place = _node(node["name"], node["handler_path"])
+            raise NodeError(f"{place}: initialize failed: {errors.describe(error)}") from error
+
+    def _import(self, file: str):
+        """Each file is a module of its own, so files of one name in two folders do not meet."""
+        module = self._modules.get(file)
+        if module is None:
+            self._prefer_folder(os.path.dirname(file))
+            stem = os.path.splitext(os.path.basename(file))[0].replace(".", "_")
+            with _hidden(self._neighbours_of_others(os.path.dirname(file))):
+                module = model_file.load(file, f"node_file_{len(self._modules)}_{stem}")
+            self._modules[file] = module
+        return module
+
+    def _prefer_folder(self, folder: str) -> None:
+        """What stands beside a handler is found, before the neighbours of other handlers."""
+        if folder in self._folders:
+            sys.path.remove(folder)
+            self._folders.remove(folder)
+        place = len(sys.path) - len(self._folders)
+        sys.path.insert(place, folder)
+        self._folders.insert(0, folder)
+
+    def _neighbours_of_others(self, folder: str) -> list[str]:
+        """Modules from beside other handlers that have a namesake in this folder, which is meant here."""
+        names = {}
+        for name in sys.modules:
+            top = name.partition(".")[0]
+            if top not in names:
+                others = _folder_of(sys.modules.get(top)) in self._folders[1:]
+                names[top] = others and importlib.machinery.PathFinder.find_spec(top, [folder]) is not None
+        return [name for name in sys.modules if names[name.partition(".")[0]]]
+
+
+def _folder_of(module) -> str | None:
+    """Where the import system has found a module."""
+    path = getattr(module, "__path__", None)
+    try:
+        return os.path.dirname(next(iter(path)) if path else module.__file__)
+    except (AttributeError, StopIteration, TypeError):
+        return None
+
+
+@contextlib.contextmanager
+def _hidden(names: list[str]):
+    hidden = {name: sys.modules.pop(name) for name in names}
+    try:
+        yield
+    finally:
+        sys.modules.update(hidden)
+
+
+def _node(name: str, file: str) -> str:
+    return f"Python node '{name}' ({file})"
+
+
+def _takes_session(execute) -> bool:
+    try:
+        parameters = list(inspect.signature(execute).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return len(parameters) > 1 and parameters[1].name == "session" and parameters[1].kind in positional
+
+
+def make_session(session: int, parameters_json: str) -> pyovms.Session:
+    return pyovms.Session(session, json.loads(parameters_json) if parameters_json else {})
