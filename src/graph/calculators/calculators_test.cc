@@ -29,7 +29,7 @@ class CalculatorsTest : public ::testing::Test {
   void Start(const std::string& text) {
     ASSERT_EQ(Load(text), OkStatus());
     recorder_ = std::make_shared<Recorder>();
-    run_ = Run::Create(topology_, std::move(options_), recorder_);
+    run_ = graph::Run::Create(topology_, std::move(options_), recorder_);
     ASSERT_EQ(run_->Start(), OkStatus());
   }
   void Add(int input, int value, int64_t at) {
@@ -44,10 +44,10 @@ class CalculatorsTest : public ::testing::Test {
   }
 
   std::shared_ptr<CalculatorRegistry> registry_ = std::make_shared<CalculatorRegistry>();
-  Run::Options options_;
+  graph::Run::Options options_;
   std::shared_ptr<const Topology> topology_;
   std::shared_ptr<Recorder> recorder_;
-  std::shared_ptr<Run> run_;
+  std::shared_ptr<graph::Run> run_;
 };
 
 TEST_F(CalculatorsTest, PassThroughHandsOnByTagAndIndex) {
