@@ -12,7 +12,7 @@ namespace braid::graph {
 
 class NearestName {
  public:
-  explicit NearestName(std::string_view wanted) : wanted_(wanted), distance_(1 + wanted.size() / 3) {}
+  explicit NearestName(std::string_view wanted) : wanted_(wanted), distance_(1 + (wanted.size() + 1) / 3) {}
 
   void Offer(std::string_view known) {
     const size_t distance = Distance(known);

@@ -30,8 +30,8 @@ class RunObserver {
   virtual void OnPacket(int output, Packet packet) = 0;
   // Run::wants_input() has become true again.
   virtual void OnWantsInput() {}
-  // All nodes are closed, and nothing is called any more. What the run failed with, or OK. Once; not when
-  // Start() has failed.
+  // All nodes and, unless the run has failed, all inputs are closed, and nothing is called any more. What the
+  // run failed with, or OK. Once; not when Start() has failed.
   virtual void OnEnd(Status status) = 0;
 };
 

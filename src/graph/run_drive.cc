@@ -84,7 +84,7 @@ bool Run::Impl::Step(Lock& lock) {
     Begin(lock, *node);
     return true;
   }
-  return CloseWhatIsLeft() || NoteWants();
+  return EndIfOver() || CloseWhatIsLeft() || NoteWants();
 }
 
 void Run::Impl::DeliverEvents(Lock& lock) {
@@ -255,9 +255,22 @@ void Run::Impl::EndClose(NodeState& node) {
       Settle();
     }
   }
-  if (--open_nodes_ > 0) return;
+  --open_nodes_;
+}
+
+bool Run::Impl::InputsClosed() const {
+  return std::ranges::all_of(parts_.input_streams, [this](int stream) {
+    return streams_[static_cast<size_t>(stream)].bound == Timestamp::Done();
+  });
+}
+
+// Nodes may be closed before the inputs are; what still comes then goes nowhere, and is no error of the
+// sender's.
+bool Run::Impl::EndIfOver() {
+  if (ended_ || open_nodes_ > 0 || !(failed_ || InputsClosed())) return false;
   ended_ = true;
   events_.push_back({Event::Kind::kEnd, 0, Packet(), FinalStatus()});
+  return true;
 }
 
 // A node that is no source has said that the run is to end early.
@@ -272,10 +285,7 @@ void Run::Impl::StopInputs() {
 
 // When nothing runs any more and nothing will come from outside, what still waits does so for a cycle.
 bool Run::Impl::CloseWhatIsLeft() {
-  if (failed_ || ended_ || !idle()) return false;
-  for (const int stream : parts_.input_streams) {
-    if (streams_[static_cast<size_t>(stream)].bound != Timestamp::Done()) return false;
-  }
+  if (failed_ || ended_ || !idle() || !InputsClosed()) return false;
   if (!cut_) {
     cut_ = true;
     for (const TopologyNode& node : parts_.nodes) {

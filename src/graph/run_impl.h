@@ -84,6 +84,8 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   void FinishNode(NodeState& node, Status status);
   void EndCall(NodeState& node, Status status);
   void EndClose(NodeState& node);
+  bool InputsClosed() const;
+  bool EndIfOver();
   bool CloseWhatIsLeft();
   void StopInputs();
   void Fail(Status error);

@@ -32,7 +32,6 @@ Status Run::Impl::Start() {
   if (entered_) return FailedPreconditionError("The run of the graph has been started already.");
   entered_ = true;
   Status status = failed_ ? FinalStatus() : TakeSidePackets();
-  const bool opening = status.ok();
   for (const int number : parts_.order) {
     if (!status.ok() || failed_) break;
     NodeState& node = nodes_[static_cast<size_t>(number)];
@@ -47,7 +46,6 @@ Status Run::Impl::Start() {
     }
     if (!opened.ok()) Fail(NodeError(node, "Open", opened));
   }
-  if (opening && failed_) status = OkStatus();
   if (failed_ || !status.ok()) {
     ended_ = true;
     const std::shared_ptr<RunObserver> observer = std::move(observer_);

@@ -1,6 +1,7 @@
 // Simple calculators for tests, and a harness that runs a graph of them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "graph/registry.h"
 #include "graph/run.h"
 #include "graph/topology.h"
@@ -83,6 +85,27 @@ inline Behaviour Pass() {
               }};
 }
 
+// The sum of the ints that are there; offset 0.
+inline Behaviour Sum() {
+  return {.contract =
+              [](Contract& contract) {
+                for (int i = 0; i < contract.inputs().size(); ++i) contract.SetInput(i, PortType::Of<int>());
+                contract.SetOutput(0, PortType::Of<int>());
+                contract.SetTimestampOffset(0);
+                contract.SetQuick();
+                return OkStatus();
+              },
+          .process =
+              [](Context& context) {
+                int sum = 0;
+                for (int i = 0; i < context.contract().inputs().size(); ++i) {
+                  if (!context.Input(i).empty()) sum += context.Input(i).Get<int>();
+                }
+                context.Output(0, Packet::Of(sum, context.input_timestamp()));
+                return OkStatus();
+              }};
+}
+
 // What a node was called with: "5: 1 2 -", the time and the ints at its inputs.
 inline std::string CallText(const Context& context) {
   std::string text = context.input_timestamp().DebugString() + ":";
@@ -97,8 +120,10 @@ inline std::string CallText(const Context& context) {
 class Recorder final : public RunObserver {
  public:
   void OnPacket(int output, Packet packet) override {
-    const std::lock_guard lock(mutex_);
-    packets_.emplace_back(output, std::move(packet));
+    {
+      const std::lock_guard lock(mutex_);
+      packets_.emplace_back(output, std::move(packet));
+    }
     if (on_packet) on_packet();
   }
   void OnWantsInput() override {
@@ -115,7 +140,7 @@ class Recorder final : public RunObserver {
     changed_.notify_all();
   }
 
-  std::function<void()> on_packet;
+  std::function<void()> on_packet;  // set before the run starts
 
   // Waits for the end; what the run ended with.
   Status Wait() {

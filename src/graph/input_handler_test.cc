@@ -1,0 +1,219 @@
+// Each input stream handler: which calls a node gets, with the times and values.
+#include "graph/input_handler.h"
+
+#include "graph/testing/graph_fixture.h"
+
+namespace braid::graph {
+namespace {
+
+using testing::CallText;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Register;
+
+class InputHandlerTest : public testing::GraphFixture {
+ protected:
+  InputHandlerTest() {
+    Register(*registry, "Note",
+             {.process =
+                  [this](Context& context) {
+                    calls.push_back(CallText(context));
+                    return OkStatus();
+                  },
+              .close =
+                  [this](Context&) {
+                    calls.emplace_back("close");
+                    return OkStatus();
+                  }});
+  }
+  // A node with inputs a, b and c, of the tags given, and a handler.
+  void Start(const std::string& handler, const std::string& options = "", const std::string& ports = "") {
+    std::string node =
+        ports.empty() ? R"(input_stream: "A:a" input_stream: "B:b" input_stream: "C:c")" : ports;
+    if (!options.empty()) node += " ";
+    std::string text = R"(input_stream: "a" input_stream: "b" input_stream: "c" node { calculator: "Note" )" +
+                       node + " input_stream_handler { input_stream_handler: \"" + handler +
+                       "InputStreamHandler\" ";
+    if (!options.empty()) {
+      text += "options { [mediapipe." + handler + "InputStreamHandlerOptions.ext] {" + options + "} }";
+    }
+    LoadAndStart(text + "} }");
+  }
+  // The calls since the last one.
+  std::vector<std::string> Calls() { return std::exchange(calls, {}); }
+
+  std::vector<std::string> calls;
+};
+
+TEST_F(InputHandlerTest, DefaultWaitsUntilATimeIsSettled) {
+  Start("Default");
+  Add(0, 1, 5);
+  Add(1, 2, 5);
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(2, 3, 7);
+  EXPECT_THAT(Calls(), ElementsAre("5: 1 2 -"));
+  Add(0, 4, 8);
+  EXPECT_THAT(Calls(), IsEmpty());
+  run->CloseInput(1);
+  EXPECT_THAT(Calls(), ElementsAre("7: - - 3"));
+  run->CloseInput(2);
+  EXPECT_THAT(Calls(), ElementsAre("8: 4 - -"));
+  run->CloseInput(0);
+  EXPECT_THAT(Calls(), ElementsAre("close"));
+  EXPECT_EQ(recorder->Wait(), OkStatus());
+}
+
+TEST_F(InputHandlerTest, DefaultWithABatchSizeGroupsCalls) {
+  Start("Default", "batch_size: 3", "input_stream: \"a\"");
+  Add(0, 1, 1);
+  Add(0, 2, 2);
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(0, 3, 3);
+  EXPECT_THAT(Calls(), ElementsAre("1: 1", "2: 2", "3: 3"));
+  Add(0, 4, 4);
+  EXPECT_THAT(Calls(), IsEmpty());
+  run->CloseAllInputs();
+  EXPECT_THAT(Calls(), ElementsAre("4: 4", "close"));
+}
+
+TEST_F(InputHandlerTest, ImmediateRunsForEachPacketAndEachEnd) {
+  Start("Immediate");
+  Add(0, 1, 10);
+  EXPECT_THAT(Calls(), ElementsAre("10: 1 - -"));
+  Add(1, 2, 3);
+  EXPECT_THAT(Calls(), ElementsAre("3: - 2 -"));
+  run->CloseInput(1);
+  EXPECT_THAT(Calls(), ElementsAre("Timestamp::Done(): - - -"));
+  run->SetPaused(true);
+  Add(0, 3, 12);
+  Add(0, 4, 14);
+  Add(2, 5, 13);
+  run->SetPaused(false);
+  EXPECT_THAT(Calls(), ElementsAre("12: 3 - -", "13: 4 - 5"));
+  run->CloseInput(0);
+  run->CloseInput(2);
+  EXPECT_THAT(Calls(), ElementsAre("Timestamp::Done(): - - -", "Timestamp::Done(): - - -", "close"));
+}
+
+TEST_F(InputHandlerTest, SyncSetsAreIndependentInTime) {
+  Start("SyncSet", "sync_set { tag_index: \"B\" }");
+  Add(1, 1, 100);
+  EXPECT_THAT(Calls(), ElementsAre("100: - 1 -"));
+  Add(0, 2, 1);
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(2, 3, 1);
+  EXPECT_THAT(Calls(), ElementsAre("1: 2 - 3"));
+  run->CloseInput(0);
+  run->CloseInput(2);
+  Add(1, 4, 101);
+  EXPECT_THAT(Calls(), ElementsAre("101: - 4 -"));
+  run->CloseInput(1);
+  EXPECT_THAT(Calls(), ElementsAre("close"));
+}
+
+TEST_F(InputHandlerTest, BarrierTakesOneOfEachWhateverTheirTimes) {
+  Start("Barrier");
+  Add(0, 1, 50);
+  Add(1, 2, 7);
+  Add(0, 3, 40);  // earlier than the one before
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(2, 4, 9);
+  EXPECT_THAT(Calls(), ElementsAre("7: 1 2 4"));
+  Add(1, 5, 7);
+  run->CloseInput(2);
+  EXPECT_THAT(Calls(), ElementsAre("close"));
+  EXPECT_EQ(Close(), OkStatus());
+}
+
+TEST_F(InputHandlerTest, EarlyCloseEndsWithTheFirstInput) {
+  Start("EarlyClose");
+  Add(0, 1, 5);
+  Add(1, 2, 5);
+  Add(2, 3, 5);
+  EXPECT_THAT(Calls(), ElementsAre("5: 1 2 3"));
+  Add(0, 4, 6);
+  run->CloseInput(1);
+  EXPECT_THAT(Calls(), ElementsAre("close"));
+  Add(0, 5, 7);
+  EXPECT_FALSE(recorder->ended());
+  EXPECT_EQ(Close(), OkStatus());
+  EXPECT_THAT(Calls(), IsEmpty());
+}
+
+TEST_F(InputHandlerTest, FixedSizeKeepsTheNewestOfALongQueue) {
+  Start("FixedSize", "trigger_queue_size: 3 target_queue_size: 2",
+        "input_stream: \"A:a\" input_stream: \"B:b\"");
+  Add(0, 1, 1);
+  Add(0, 2, 2);
+  Add(0, 3, 3);   // 1 goes
+  Add(1, 10, 1);  // older than what is kept
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(1, 20, 2);
+  EXPECT_THAT(Calls(), ElementsAre("2: 2 20"));
+  Add(1, 40, 4);
+  EXPECT_THAT(Calls(), ElementsAre("3: 3 -"));
+  run->CloseAllInputs();
+  EXPECT_THAT(Calls(), ElementsAre("4: - 40", "close"));
+}
+
+TEST_F(InputHandlerTest, FixedSizeCutsWhenAllQueuesAreLong) {
+  Start("FixedSize", "fixed_min_size: true", "input_stream: \"A:a\" input_stream: \"B:b\"");
+  run->SetPaused(true);
+  Add(0, 1, 1);
+  Add(1, 1, 1);  // made ready
+  Add(0, 2, 2);
+  Add(0, 3, 3);
+  Add(0, 4, 4);
+  Add(1, 20, 2);
+  Add(1, 40, 4);  // the newest of both is 4
+  run->SetPaused(false);
+  EXPECT_THAT(Calls(), ElementsAre("1: 1 1", "4: 4 40"));
+}
+
+TEST_F(InputHandlerTest, MuxTakesWhatSelectSays) {
+  Start("Mux", "", "input_stream: \"INPUT:0:a\" input_stream: \"INPUT:1:b\" input_stream: \"SELECT:c\"");
+  if (!run) return;
+  Add(0, 1, 1);
+  Add(1, 2, 1);
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(2, 1, 1);
+  EXPECT_THAT(Calls(), ElementsAre("1: - 2 1"));
+  Add(2, 0, 2);
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(0, 3, 3);  // past the time: nothing comes there
+  EXPECT_THAT(Calls(), ElementsAre("2: - - 0"));
+  Add(2, 0, 3);
+  EXPECT_THAT(Calls(), ElementsAre("3: 3 - 0"));
+  run->CloseInput(2);
+  EXPECT_THAT(Calls(), ElementsAre("close"));
+}
+
+TEST_F(InputHandlerTest, MuxRefusesNumbersOfNoInput) {
+  Start("Mux", "", "input_stream: \"INPUT:0:a\" input_stream: \"INPUT:1:b\" input_stream: \"SELECT:c\"");
+  Add(2, 2, 1);
+  EXPECT_EQ(
+      recorder->Wait(),
+      InvalidArgumentError("CalculatorGraph::Run() failed: \nCalculator::Process() for node \"Note\" failed: "
+                           "SELECT has 2 at 1; expected a number of an input, 0 to 1"));
+}
+
+TEST_F(InputHandlerTest, TimestampAlignMovesTheOthersToTheBase) {
+  Start("TimestampAlign", "timestamp_base_tag_index: \"A:0\"", "input_stream: \"A:a\" input_stream: \"B:b\"");
+  Add(0, 1, 10);
+  EXPECT_THAT(Calls(), ElementsAre("10: 1 -"));
+  Add(1, 20, 1000);
+  Add(1, 21, 1010);
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(0, 2, 30);
+  EXPECT_THAT(Calls(), ElementsAre("30: 2 20"));
+  Add(0, 3, 50);
+  EXPECT_THAT(Calls(), ElementsAre("40: - 21"));
+  Add(1, 22, 1020);
+  EXPECT_THAT(Calls(), ElementsAre("50: 3 22"));
+  run->CloseAllInputs();
+  EXPECT_THAT(Calls(), ElementsAre("close"));
+}
+
+}  // namespace
+}  // namespace braid::graph
