@@ -8,4 +8,4 @@ class OvmsPythonModel:
     def execute(self, inputs, session):
         x = np.array(inputs[0])
         for _ in range(int(session.parameters.get("repeat", 1000))):
-            yield [Tensor("OUTPUT0", x)]
+            yield [Tensor("output0", x)]
