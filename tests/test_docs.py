@@ -60,19 +60,22 @@ SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ASK = re.compile(r"curl -s localhost:(\d+)(\S+)(?: -d '([^']*)')?(?:\n```\n\n```json\n(.*?)\n```)?", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["pipelines", "config-json", "openvino-models", "custom-nodes"])
+@pytest.mark.parametrize(
+    "page",
+    ["pipelines", "config-json", "openvino-models", "custom-nodes", "graphs", "python-nodes", "writing-a-calculator"],
+)
 def test_what_a_page_on_config_json_starts_with(page, tmp_path):
     """Files are made as the page shows them, its commands are run, and the server that it starts is asked."""
     text = (ROOT / "docs" / f"{page}.md").read_text()
     start = text[: text.index("```", ASK.search(text).end()) + 3]
     for name, content in FILE.findall(start):
         (tmp_path / name).write_text(content)
-    commands = "".join(SHELL.findall(start)).replace("/tmp/faces", str(tmp_path / "faces"))
+    commands = "".join(SHELL.findall(start)).replace("/tmp/", f"{tmp_path}/")
     commands = commands.replace(".venv/bin/python", sys.executable).replace("examples/", f"{ROOT}/examples/")
     commands = commands.replace("-I include", f"-I {ROOT}/include")
     before, _, serve = commands.partition("build/braid serve ")
     subprocess.run(["bash", "-euc", before], cwd=tmp_path, check=True, timeout=120)
-    options = re.sub(r"--(rest_)?port \d+", "", serve.splitlines()[0]).split()
+    options = re.sub(r"--((rest_)?port|python) \S+", "", serve.splitlines()[0]).split()
     _, path, body, shown = ASK.search(text).groups()
     with Server([], *options, workdir=tmp_path) as server:
         status, _, answer = server.request("POST" if body else "GET", path, body)

@@ -89,9 +89,10 @@ Status Expectation::Check(const std::vector<OutputView>& outputs, uint64_t nth) 
   }
   for (size_t i = 0; i < data_.size(); ++i) {
     const std::string name = "OUTPUT" + std::to_string(i);
+    const std::string graph_name = "output" + std::to_string(i);  // streams of graphs are lower case
     const OutputView* output = nullptr;
     for (const OutputView& candidate : outputs) {
-      if (candidate.name == name) output = &candidate;
+      if (candidate.name == name || candidate.name == graph_name) output = &candidate;
     }
     if (output == nullptr) return InternalError("the response lacks output " + name);
     if (const size_t size = PiecesSize(output->data); size != data_[i].size()) {
