@@ -203,8 +203,8 @@ const BraidHost& Host() {
 
 class PluginCalculator final : public graph::Calculator {
  public:
-  PluginCalculator(const BraidCalculator& functions, std::shared_ptr<void> library)
-      : functions_(functions), library_(std::move(library)), object_(functions.create()) {}
+  explicit PluginCalculator(const BraidCalculator& functions)
+      : functions_(functions), object_(functions.create()) {}
   ~PluginCalculator() override {
     if (object_ != nullptr) functions_.destroy(object_);
   }
@@ -233,16 +233,15 @@ class PluginCalculator final : public graph::Calculator {
   }
 
   const BraidCalculator functions_;
-  const std::shared_ptr<void> library_;  // shared with all that come of it: it stays open
   void* const object_;
   PluginOptions options_;
 };
 
 }  // namespace
 
-graph::CalculatorKind PluginKind(const BraidCalculator& functions, std::shared_ptr<void> library) {
+graph::CalculatorKind PluginKind(const BraidCalculator& functions) {
   graph::CalculatorKind kind;
-  kind.fill_contract = [functions, library](Contract& contract) {
+  kind.fill_contract = [functions](Contract& contract) {
     const PluginOptions options = contract.FindOptions<PluginOptions>().value_or(PluginOptions());
     BraidContract description;
     description.filling = &contract;
@@ -251,7 +250,7 @@ graph::CalculatorKind PluginKind(const BraidCalculator& functions, std::shared_p
     functions.describe(&Host(), &description);
     return description.fault.empty() ? OkStatus() : InvalidArgumentError(description.fault);
   };
-  kind.make = [functions, library] { return std::make_unique<PluginCalculator>(functions, library); };
+  kind.make = [functions] { return std::make_unique<PluginCalculator>(functions); };
   return kind;
 }
 
