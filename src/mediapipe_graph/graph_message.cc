@@ -116,6 +116,15 @@ Result<graph::Packet> MessagePacket(InferenceRequest& message, graph::Timestamp 
 Status AddOutput(const GraphDefinition& graph, int output, const graph::Packet& packet,
                  InferenceResponse& response) {
   const BoundaryStream& stream = graph.outputs[static_cast<size_t>(output)];
+  // Nodes that take any value tell only here what they give.
+  if (const graph::ValueType type = OutputPacketType(stream.kind); !(packet.type() == type)) {
+    return OvmsError(OvmsCode::kInternalError, std::string("the packet of output '")
+                                                   .append(stream.name)
+                                                   .append("' is of type ")
+                                                   .append(packet.type().name())
+                                                   .append("; expected ")
+                                                   .append(type.name()));
+  }
   if (stream.kind != BoundaryKind::kMessage) {
     BRAID_ASSIGN_OR_RETURN(Tensor tensor, PacketToTensor(stream, packet));
     response.outputs.push_back(std::move(tensor));
