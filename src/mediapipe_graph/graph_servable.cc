@@ -82,7 +82,10 @@ class ServablesMemory final : public BufferAllocator {
 
   Result<Buffer> Allocate(size_t size) override {
     if (first_ != nullptr) {
-      if (auto servable = first_->Get(); servable.ok()) return (*servable)->input_allocator().Allocate(size);
+      // What hands on what it is asked may hand it back here.
+      if (auto servable = first_->Get(); servable.ok() && (*servable)->info().kind == ServableKind::kModel) {
+        return (*servable)->input_allocator().Allocate(size);
+      }
     }
     return heap_.Allocate(size);
   }
