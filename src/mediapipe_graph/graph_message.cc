@@ -53,6 +53,20 @@ Result<graph::Packet> SidePacket(const std::string& name, const ParameterValue& 
       std::string("parameter '").append(name).append("': input side packets are strings, int64 and bool"));
 }
 
+// Nodes that take any type may hand on what the stream's tag does not stand for.
+Status CheckOutputType(const BoundaryStream& stream, const graph::Packet& packet) {
+  const graph::ValueType expected = OutputPacketType(stream.kind);
+  if (packet.type() == expected) return OkStatus();
+  return RunFault(InternalError(std::string("output_stream '")
+                                    .append(stream.name)
+                                    .append("' with the tag '")
+                                    .append(stream.tag)
+                                    .append("' carries ")
+                                    .append(expected.name())
+                                    .append("; its packet has ")
+                                    .append(packet.type().name())));
+}
+
 }  // namespace
 
 Status CheckTimestamp(graph::Timestamp timestamp) {
@@ -116,15 +130,7 @@ Result<graph::Packet> MessagePacket(InferenceRequest& message, graph::Timestamp 
 Status AddOutput(const GraphDefinition& graph, int output, const graph::Packet& packet,
                  InferenceResponse& response) {
   const BoundaryStream& stream = graph.outputs[static_cast<size_t>(output)];
-  // Nodes that take any value tell only here what they give.
-  if (const graph::ValueType type = OutputPacketType(stream.kind); !(packet.type() == type)) {
-    return OvmsError(OvmsCode::kInternalError, std::string("the packet of output '")
-                                                   .append(stream.name)
-                                                   .append("' is of type ")
-                                                   .append(packet.type().name())
-                                                   .append("; expected ")
-                                                   .append(type.name()));
-  }
+  BRAID_RETURN_IF_ERROR(CheckOutputType(stream, packet));
   if (stream.kind != BoundaryKind::kMessage) {
     BRAID_ASSIGN_OR_RETURN(Tensor tensor, PacketToTensor(stream, packet));
     response.outputs.push_back(std::move(tensor));

@@ -37,7 +37,8 @@ Result<graph::Packet> InputPacket(const GraphDefinition& graph, Tensor tensor, g
 Result<graph::Packet> MessagePacket(InferenceRequest& message, graph::Timestamp at);
 
 // A response with what `packet` carries, at output `output` of the graph, behind what is in it already.
-// Errors: kInternalError when the packet is of another type than the output, and as PacketToTensor().
+// Errors: kGraphExecutionError when the packet is of another type than the stream's tag stands for, and those
+// of PacketToTensor().
 Status AddOutput(const GraphDefinition& graph, int output, const graph::Packet& packet,
                  InferenceResponse& response);
 

@@ -256,6 +256,16 @@ TEST_F(GraphServableTest, SidePacketsAreTheParameters) {
   EXPECT_THAT(kind.message(), StartsWith("Functionality not implemented - parameter 'number': "));
 }
 
+TEST_F(GraphServableTest, AnOutputOfAnotherTypeIsAnError) {
+  const auto graph = Serve(R"(input_stream: "OVTENSOR:in" output_stream: "IMAGE:out"
+    node { calculator: "PassThroughCalculator" input_stream: "in" output_stream: "out" })");
+  const Status status = AskStatus(graph, {Int32Tensor("in", {1})});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "Mediapipe execution failed. MP status - INTERNAL: output_stream 'out' with the tag 'IMAGE' "
+            "carries braid::ImageFrame; its packet has braid::OvTensor");
+}
+
 TEST_F(GraphServableTest, AQueueLetsSoManyRunAndTheOthersWaitInOrder) {
   HeldCalls held;
   const auto graph = Serve(std::string("# OVMS_GRAPH_QUEUE_MAX_SIZE: 2\n") + kTest);
