@@ -250,6 +250,7 @@ void ProcessRaw(void*, const BraidHost* host, BraidContext* context) {
   const int64_t huge[] = {int64_t{1} << 40, int64_t{1} << 40};
   size_t next = 0;
   int64_t made = 0;
+  for (Owner& owner : owners) owner.done = 0;
   const auto make = [&](BraidKind kind, BraidTensor tensor) {
     Owner& owner = owners[next++];
     if (tensor.size == 8) tensor.data = owner.values;
