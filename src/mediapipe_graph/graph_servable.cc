@@ -81,16 +81,20 @@ class ServablesMemory final : public BufferAllocator {
       : servables_(std::move(servables)), first_(first) {}
 
   Result<Buffer> Allocate(size_t size) override {
-    if (first_ != nullptr) {
-      // What hands on what it is asked may hand it back here.
-      if (auto servable = first_->Get(); servable.ok() && (*servable)->info().kind == ServableKind::kModel) {
-        return (*servable)->input_allocator().Allocate(size);
-      }
-    }
-    return heap_.Allocate(size);
+    // What is behind may be a graph, which asks what is behind it, and so on in a circle.
+    thread_local int depth = 0;
+    if (first_ == nullptr || depth == kDeepest) return heap_.Allocate(size);
+    auto servable = first_->Get();
+    if (!servable.ok()) return heap_.Allocate(size);
+    ++depth;
+    Result<Buffer> buffer = (*servable)->input_allocator().Allocate(size);
+    --depth;
+    return buffer;
   }
 
  private:
+  static constexpr int kDeepest = 8;
+
   const std::shared_ptr<const GraphServables> servables_;  // shared with the runs; `first_` is in them
   const ServableReference* const first_;
   HeapAllocator heap_;
