@@ -43,7 +43,7 @@ typedef enum BraidKind {
   BRAID_INT64 = 4,
   BRAID_STRING = 5,
   BRAID_OBJECT = 6, /* a library's own, see makeObject */
-  BRAID_OTHER = 7,  /* something else of the server's; it can be passed on */
+  BRAID_OTHER = 7,  /* something else of the server's, which can be passed on (never of a port) */
   BRAID_ANY = 8     /* of ports only: any of these */
 } BraidKind;
 
@@ -51,7 +51,7 @@ typedef enum BraidKind {
  * bytes each. */
 typedef struct BraidTensor {
   const char* name;
-  const char* datatype; /* "FP32", "INT64", "BYTES", ..., or a name of users' own */
+  const char* datatype; /* "FP32", "INT64", "BYTES", ...; of BRAID_PYTHON_TENSOR also a name of users' own */
   const int64_t* shape;
   size_t rank;
   const void* data;
@@ -83,7 +83,8 @@ typedef struct BraidHost {
   void* (*getObject)(const BraidPacket* packet, const char* type);
   /* New packets are the caller's, who releases them; null when what is asked for is not possible. Those
    * functions that take `done` call done(owner) with the last share of the packet, on any thread; also when
-   * they fail. A tensor's kind is BRAID_TENSOR or BRAID_PYTHON_TENSOR; its bytes are not copied. */
+   * they fail. A tensor's kind is BRAID_TENSOR, whose bytes are as its datatype and shape say, or
+   * BRAID_PYTHON_TENSOR. The bytes are not copied. */
   BraidPacket* (*makeTensor)(BraidKind kind, const BraidTensor* tensor, void (*done)(void*), void* owner);
   BraidPacket* (*makeBool)(int value);
   BraidPacket* (*makeInt64)(int64_t value);
@@ -180,6 +181,7 @@ class Packet {
   explicit operator bool() const { return packet_ != nullptr; }
   BraidPacket* get() const { return packet_; }
   BraidKind kind() const { return packet_ == nullptr ? BRAID_EMPTY : host_->kind(packet_); }
+  /* Only of a packet that is there. */
   int64_t timestamp() const { return host_->timestamp(packet_); }
   /* False for a packet of another kind, and without one. */
   bool Get(BraidTensor& tensor) const { return packet_ != nullptr && host_->getTensor(packet_, &tensor) != 0; }
@@ -296,50 +298,42 @@ class Calculator {
   virtual void Close(Context&) {}
 };
 
+/* Calls, and has `where` fail with what is thrown. */
+template <class Where, class Call>
+void Guard(Where where, Call call) {
+  try {
+    call(where);
+  } catch (const std::exception& exception) {
+    where.Fail(exception.what());
+  } catch (...) {
+    where.Fail("an exception of an unknown type");
+  }
+}
+
 /* C has a static Describe(Contract&) and a constructor without arguments. */
 template <class C>
 BraidCalculator MakeCalculator(const char* name) {
   BraidCalculator functions{};
   functions.name = name;
   functions.describe = [](const BraidHost* host, BraidContract* contract) {
-    Contract description(host, contract);
-    try {
-      C::Describe(description);
-    } catch (const std::exception& exception) {
-      description.Fail(exception.what());
-    }
+    Guard(Contract(host, contract), [](Contract& description) { C::Describe(description); });
   };
   functions.create = []() -> void* {
     try {
       return new C();
-    } catch (const std::exception&) {
+    } catch (...) {
       return nullptr;
     }
   };
   functions.destroy = [](void* calculator) { delete static_cast<C*>(calculator); };
   functions.open = [](void* calculator, const BraidHost* host, BraidContext* raw) {
-    Context context(host, raw);
-    try {
-      static_cast<C*>(calculator)->Open(context);
-    } catch (const std::exception& exception) {
-      context.Fail(exception.what());
-    }
+    Guard(Context(host, raw), [calculator](Context& context) { static_cast<C*>(calculator)->Open(context); });
   };
   functions.process = [](void* calculator, const BraidHost* host, BraidContext* raw) {
-    Context context(host, raw);
-    try {
-      static_cast<C*>(calculator)->Process(context);
-    } catch (const std::exception& exception) {
-      context.Fail(exception.what());
-    }
+    Guard(Context(host, raw), [calculator](Context& context) { static_cast<C*>(calculator)->Process(context); });
   };
   functions.close = [](void* calculator, const BraidHost* host, BraidContext* raw) {
-    Context context(host, raw);
-    try {
-      static_cast<C*>(calculator)->Close(context);
-    } catch (const std::exception& exception) {
-      context.Fail(exception.what());
-    }
+    Guard(Context(host, raw), [calculator](Context& context) { static_cast<C*>(calculator)->Close(context); });
   };
   return functions;
 }

@@ -253,14 +253,15 @@ def test_a_start_that_is_refused(tmp_path, text, said):
     assert said in server.log
 
 
-def test_graphs_are_known_and_not_available(files, start):
+def test_graphs_that_are_no_graphs(files, start):
     graph = files.folder / "g"
     graph.mkdir(parents=True)
     (graph / "graph.pbtxt").write_text("")
     server = start(files.config("g", mediapipe_config_list=[{"name": "h"}]))
     assert server.states("g") == {1: "LOADING"}
     assert server.states("h") == {1: "LOADING"}
-    assert "graphs are not served by this version" in server.log
+    assert "Failed to read protobuf graph configuration file" in server.log
+    assert "File not found or cannot open" in server.log
 
 
 def test_beside_a_triton_repository(files, repository, tmp_path):

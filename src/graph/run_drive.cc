@@ -283,29 +283,17 @@ void Run::Impl::StopInputs() {
   Settle();
 }
 
-// When nothing runs any more and nothing will come from outside, what still waits does so for a cycle.
+// When nothing runs any more and nothing will come from outside, what still waits does so for a loop that has
+// ended by itself: the nodes are closed, and what waits is dropped.
 bool Run::Impl::CloseWhatIsLeft() {
   if (failed_ || ended_ || !idle() || !InputsClosed()) return false;
-  if (!cut_) {
-    cut_ = true;
-    for (const TopologyNode& node : parts_.nodes) {
-      for (size_t input = 0; input < node.inputs.size(); ++input) {
-        if (!node.back_edges[input]) continue;
-        streams_[static_cast<size_t>(node.inputs[input])].cut = true;
-        RaiseBound(node.inputs[input], Timestamp::Done());
-      }
-    }
-    Settle();
-    return true;
-  }
-  // A handler that waits for something which cannot come: the first such node in order is closed.
-  for (const int number : parts_.order) {
-    NodeState& node = nodes_[static_cast<size_t>(number)];
+  bool any = false;
+  for (NodeState& node : nodes_) {
     if (node.phase != NodeState::Phase::kIdle) continue;
     MakeReady(node, true);
-    return true;
+    any = true;
   }
-  return false;
+  return any;
 }
 
 void Run::Impl::Fail(Status error) {

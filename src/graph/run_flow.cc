@@ -52,11 +52,6 @@ Status Run::Impl::Give(NodeState& node, NodeState::Given& given) {
     return FailedPreconditionError("An output side packet is given before the run begins: in Open().");
   }
   const int number = node.node->outputs[static_cast<size_t>(given.port)];
-  Stream& stream = streams_[static_cast<size_t>(number)];
-  if (stream.cut) {
-    if (!given.packet.empty()) garbage_.packets.push_back(std::move(given.packet));
-    return OkStatus();
-  }
   switch (given.kind) {
     case NodeState::Given::Kind::kPacket:
       BRAID_RETURN_IF_ERROR(CheckPacket(number, given.packet));

@@ -37,8 +37,6 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
 
   struct Stream {
     Timestamp bound = Timestamp::PreStream();
-    // Its readers were told that nothing more will come; what comes all the same is dropped.
-    bool cut = false;
   };
   struct Event {
     enum class Kind : unsigned char { kPacket, kWantsInput, kEnd };
@@ -128,7 +126,6 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   bool ended_ = false;
   bool settling_ = false;
   bool stopping_ = false;  // nodes without input streams are closed instead of called
-  bool cut_ = false;       // back edges are closed
   bool paused_ = false;
   bool delivering_ = false;
   bool wanted_ = true;

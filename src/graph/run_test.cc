@@ -215,13 +215,14 @@ TEST_F(RunTest, ALoopRunsToItsEndAfterTheInputsAreClosed) {
   EXPECT_THAT(Out(), ElementsAre("10=0", "11=1", "12=2"));
 }
 
+// It waits for its own loop, so its first packet is never processed.
 TEST_F(RunTest, ALoopWithoutASyncSetEndsToo) {
   LoadAndStart(R"(input_stream: "in" output_stream: "out"
       node { calculator: "Pass" input_stream: "A:in" input_stream: "B:loop" output_stream: "A:out"
              output_stream: "B:loop" input_stream_info { tag_index: "B" back_edge: true } })");
   Add(0, 1, 1);
   EXPECT_EQ(Close(), OkStatus());
-  EXPECT_THAT(Out(), ElementsAre("1=1"));
+  EXPECT_THAT(Out(), IsEmpty());
 }
 
 TEST_F(RunTest, ADeferralMayBeFinishedBeforeTheCallReturns) {

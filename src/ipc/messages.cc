@@ -28,7 +28,8 @@ DataType GetDataType(WireReader& in) {
 
 // User code knows those that TritonError has; what only the server's own parts say is internal to it.
 void PutStatusCode(WireWriter& out, StatusCode code) {
-  out.Put(code > StatusCode::kCancelled ? StatusCode::kInternal : code);
+  const bool unknown = code > StatusCode::kCancelled && code <= StatusCode::kResourceExhausted;
+  out.Put(unknown ? StatusCode::kInternal : code);
 }
 
 StatusCode GetStatusCode(WireReader& in) {

@@ -558,8 +558,8 @@ TEST(Messages, WrongNumbersAreRefused) {
     return !Decode(out, message);
   };
   EXPECT_TRUE(refused(LoadMessage{.mode = static_cast<LoadMode>(3)}));
-  EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(11)}));
-  EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(11)}));
+  EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(12)}));
+  EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(12)}));
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));
   EXPECT_TRUE(refused(ResponseMessage{
       .outputs = {{.type = static_cast<DataType>(static_cast<int>(DataType::kCustom) + 1)}}}));

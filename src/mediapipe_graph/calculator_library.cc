@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 
 #include <filesystem>
-#include <memory>
-#include <utility>
+#include <set>
+#include <string_view>
 
 #include "include/braid_calculator.h"
 #include "mediapipe_graph/plugin_calculator.h"
@@ -26,12 +26,16 @@ std::string FaultOf(const BraidCalculatorLibrary* library) {
            std::to_string(BRAID_CALCULATOR_INTERFACE) + "; build it with this server's braid_calculator.h";
   }
   if (library->calculators == nullptr || library->count == 0) return "it lists no calculators";
+  std::set<std::string_view> names;
   for (size_t i = 0; i < library->count; ++i) {
     const BraidCalculator& one = library->calculators[i];
     if (one.name == nullptr || *one.name == '\0') return "calculator " + std::to_string(i) + " has no name";
     if (one.describe == nullptr || one.create == nullptr || one.destroy == nullptr || one.open == nullptr ||
         one.process == nullptr || one.close == nullptr) {
       return std::string("calculator '").append(one.name).append("' lacks a function");
+    }
+    if (!names.insert(one.name).second) {
+      return std::string("it has two calculators '").append(one.name).append("'");
     }
   }
   return "";
@@ -50,9 +54,9 @@ Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& 
   if (error || !std::filesystem::is_regular_file(absolute, error)) {
     return fail(error ? error.message() : "not a file");
   }
-  void* opened = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // It stays for good: packets that it has made may be released after the last of its calculators.
+  void* opened = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (opened == nullptr) return fail(LoaderError());
-  std::shared_ptr<void> handle(opened, [](void* library) { dlclose(library); });
   const auto entry = reinterpret_cast<BraidCalculatorEntry>(dlsym(opened, BRAID_CALCULATOR_ENTRY));
   if (entry == nullptr) return fail(std::string("it has no function '") + BRAID_CALCULATOR_ENTRY + "'");
   const BraidCalculatorLibrary* library = entry();
@@ -64,9 +68,7 @@ Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& 
     }
   }
   for (size_t i = 0; i < library->count; ++i) {
-    if (!registry.Add(library->calculators[i].name, PluginKind(library->calculators[i], handle))) {
-      return fail(std::string("it has two calculators '").append(library->calculators[i].name).append("'"));
-    }
+    registry.Add(library->calculators[i].name, PluginKind(library->calculators[i]));
   }
   return OkStatus();
 }

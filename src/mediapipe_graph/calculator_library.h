@@ -8,9 +8,9 @@
 
 namespace braid {
 
-// Opens the library and adds its calculators, which hold it open. Errors: INVALID_ARGUMENT when it cannot be
-// opened, has no entry, was made for another version of the interface, or has a calculator whose name is
-// taken; nothing is added then. Runs code of the library.
+// Opens the library, for as long as the process lives, and adds its calculators. Errors: INVALID_ARGUMENT
+// when it cannot be opened, has no entry, was made for another version of the interface, or has a calculator
+// whose name is taken; nothing is added then. Runs code of the library.
 Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& registry);
 
 }  // namespace braid

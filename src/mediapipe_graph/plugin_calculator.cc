@@ -58,6 +58,16 @@ const char* NameOf(BraidDirection direction) {
   return "input_side_packet";
 }
 
+// "input_stream 'TAG:0'"
+std::string PortText(BraidDirection direction, const char* tag, int index) {
+  return std::string(NameOf(direction))
+      .append(" '")
+      .append(tag == nullptr ? "" : tag)
+      .append(":")
+      .append(std::to_string(index))
+      .append("'");
+}
+
 void AddFault(std::string& fault, const std::string& text) { fault += (fault.empty() ? "" : "; ") + text; }
 
 // --- Describing a node
@@ -75,11 +85,12 @@ void DescribePort(BraidContract* contract, BraidDirection direction, const char*
   Contract& filling = *contract->filling;
   const int port = PortsOf(filling, direction).Find(tag == nullptr ? "" : tag, index);
   if (port < 0) {
-    if (optional != 0) return;
-    std::string text =
-        std::string(NameOf(direction)).append(" '").append(tag == nullptr ? "" : tag).append(":");
-    AddFault(contract->fault, text.append(std::to_string(index)).append("' is missing"));
+    if (optional == 0) AddFault(contract->fault, PortText(direction, tag, index) + " is missing");
     return;
+  }
+  if (kind <= BRAID_EMPTY || kind == BRAID_OTHER || kind > BRAID_ANY) {
+    return AddFault(contract->fault, PortText(direction, tag, index) + " has no kind that a port may have: " +
+                                         std::to_string(static_cast<int>(kind)));
   }
   const PortType port_type = kind == BRAID_ANY ? PortType::Any() : PluginPortType(kind);
   if (direction == BRAID_INPUT) {
@@ -145,14 +156,7 @@ void Fail(BraidContext* context, const char* text) {
 // The output's number; a fault of the calculator, and -1, when the node has none such.
 int OutputPort(BraidContext* context, const char* tag, int index) {
   const int port = context->context->contract().outputs().Find(tag == nullptr ? "" : tag, index);
-  if (port < 0) {
-    Fail(context, std::string("the node has no output_stream '")
-                      .append(tag == nullptr ? "" : tag)
-                      .append(":")
-                      .append(std::to_string(index))
-                      .append("'")
-                      .c_str());
-  }
+  if (port < 0) Fail(context, ("the node has no " + PortText(BRAID_OUTPUT, tag, index)).c_str());
   return port;
 }
 
@@ -203,8 +207,8 @@ const BraidHost& Host() {
 
 class PluginCalculator final : public graph::Calculator {
  public:
-  PluginCalculator(const BraidCalculator& functions, std::shared_ptr<void> library)
-      : functions_(functions), library_(std::move(library)), object_(functions.create()) {}
+  explicit PluginCalculator(const BraidCalculator& functions)
+      : functions_(functions), object_(functions.create()) {}
   ~PluginCalculator() override {
     if (object_ != nullptr) functions_.destroy(object_);
   }
@@ -233,16 +237,15 @@ class PluginCalculator final : public graph::Calculator {
   }
 
   const BraidCalculator functions_;
-  const std::shared_ptr<void> library_;  // shared with all that come of it: it stays open
   void* const object_;
   PluginOptions options_;
 };
 
 }  // namespace
 
-graph::CalculatorKind PluginKind(const BraidCalculator& functions, std::shared_ptr<void> library) {
+graph::CalculatorKind PluginKind(const BraidCalculator& functions) {
   graph::CalculatorKind kind;
-  kind.fill_contract = [functions, library](Contract& contract) {
+  kind.fill_contract = [functions](Contract& contract) {
     const PluginOptions options = contract.FindOptions<PluginOptions>().value_or(PluginOptions());
     BraidContract description;
     description.filling = &contract;
@@ -251,7 +254,7 @@ graph::CalculatorKind PluginKind(const BraidCalculator& functions, std::shared_p
     functions.describe(&Host(), &description);
     return description.fault.empty() ? OkStatus() : InvalidArgumentError(description.fault);
   };
-  kind.make = [functions, library] { return std::make_unique<PluginCalculator>(functions, library); };
+  kind.make = [functions] { return std::make_unique<PluginCalculator>(functions); };
   return kind;
 }
 

@@ -2,14 +2,12 @@
 // ask.
 #pragma once
 
-#include <memory>
-
 #include "graph/registry.h"
 #include "include/braid_calculator.h"
 
 namespace braid {
 
-// `functions` are in the library that `library` keeps open.
-graph::CalculatorKind PluginKind(const BraidCalculator& functions, std::shared_ptr<void> library);
+// REQUIRES: the functions stay loaded.
+graph::CalculatorKind PluginKind(const BraidCalculator& functions);
 
 }  // namespace braid

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "mediapipe_graph/graph_packets.h"
+#include "tensor/bytes_elements.h"
 
 namespace braid {
 namespace {
@@ -73,6 +74,15 @@ void* GetObject(const BraidPacket* packet, const char* type) {
   return held != nullptr && type != nullptr && held->type == type ? held->object.get() : nullptr;
 }
 
+// Whoever takes an OVTENSOR trusts its size.
+bool SizeIsRight(DataType type, const Shape& shape, const Buffer& data) {
+  if (type != DataType::kBytes) return ByteSize(type, shape) == data.size();
+  BytesElements elements(data.text());
+  int64_t count = 0;
+  while (elements.Next()) ++count;
+  return !elements.truncated() && ElementCount(shape) == count;
+}
+
 BraidPacket* MakeTensor(BraidKind kind, const BraidTensor* from, void (*done)(void*), void* owner) {
   // Owns what `owner` stands for from here on, whatever becomes of the packet.
   auto* memory = new LibraryMemory(done, owner);
@@ -91,10 +101,9 @@ BraidPacket* MakeTensor(BraidKind kind, const BraidTensor* from, void (*done)(vo
   }
   if (const auto type = DataTypeFromWireName(from->datatype)) {
     tensor.type = *type;
-    // Whoever takes an OVTENSOR trusts its size.
-    if (kind == BRAID_TENSOR && *type != DataType::kBytes && ByteSize(*type, tensor.shape) != from->size) {
-      return nullptr;
-    }
+    if (kind == BRAID_TENSOR && !SizeIsRight(*type, tensor.shape, buffer)) return nullptr;
+  } else if (kind == BRAID_TENSOR) {
+    return nullptr;
   } else {
     tensor.type = DataType::kCustom;
     tensor.custom_type = from->datatype;

@@ -179,6 +179,53 @@ TEST_F(CalculatorsTest, FlowLimiterDropsWhatIsTooMuch) {
   EXPECT_EQ(End(), OkStatus());
 }
 
+TEST_F(CalculatorsTest, FlowLimiterClosesAllowWithAnInputThatNeverHadAPacket) {
+  Start(R"(input_stream: "a" input_stream: "b" output_stream: "x"
+           node { calculator: "FlowLimiterCalculator" input_stream: "a" input_stream: "FINISHED:al"
+                  output_stream: "limited" output_stream: "ALLOW:al"
+                  input_stream_info { tag_index: "FINISHED" back_edge: true } }
+           node { calculator: "PassThroughCalculator" input_stream: "b" input_stream: "al"
+                  output_stream: "x" output_stream: "y" })");
+  run_->CloseInput(0);
+  Add(1, 5, 2);
+  EXPECT_THAT(recorder_->Texts(0), ElementsAre("2=5"));
+  EXPECT_EQ(End(), OkStatus());
+}
+
+// A bound of FINISHED counts beside a packet only when it has settled this packet's time and none behind it.
+TEST_F(CalculatorsTest, FlowLimiterAndAFinishedThatIsAhead) {
+  constexpr char kLimiter[] = R"(input_stream: "a" input_stream: "f" output_stream: "x"
+           node { calculator: "FlowLimiterCalculator" input_stream: "a" input_stream: "FINISHED:f" output_stream: "x"
+                  options { [mediapipe.FlowLimiterCalculatorOptions.ext] { max_in_queue: 1 } } })";
+  Start(kLimiter);
+  Add(1, 0, 3);
+  Add(0, 2, 2);
+  Add(0, 3, 3);
+  EXPECT_THAT(recorder_->Texts(0), ElementsAre("2=2", "3=3"));
+  EXPECT_EQ(End(), OkStatus());
+  for (const int64_t finished : {2, 4}) {
+    Start(kLimiter);
+    Add(1, 0, finished);
+    Add(0, 2, 2);
+    Add(0, 3, 3);
+    EXPECT_THAT(recorder_->Texts(0), ElementsAre("2=2")) << finished;
+    EXPECT_EQ(End(), OkStatus());
+    EXPECT_THAT(recorder_->Texts(0), ElementsAre("2=2", "3=3")) << finished;
+  }
+}
+
+TEST_F(CalculatorsTest, WhatWaitsBehindALoopThatNeverEndsIsDropped) {
+  Start(R"(input_stream: "a" output_stream: "x"
+           node { calculator: "FlowLimiterCalculator" input_stream: "a" input_stream: "FINISHED:dead" output_stream: "dead"
+                  input_stream_info { tag_index: "FINISHED" back_edge: true }
+                  options { [mediapipe.FlowLimiterCalculatorOptions.ext] { max_in_flight: 0 max_in_queue: 5 } } }
+           node { calculator: "PassThroughCalculator" input_stream: "a" input_stream: "dead"
+                  output_stream: "x" output_stream: "y" })");
+  Add(0, 1, 1);
+  EXPECT_EQ(End(), OkStatus());
+  EXPECT_THAT(recorder_->Texts(0), IsEmpty());
+}
+
 TEST_F(CalculatorsTest, ClonerRepeatsTheLatestAtEachTick) {
   Start(R"(input_stream: "a" input_stream: "b" input_stream: "t" output_stream: "x" output_stream: "y"
            node { calculator: "PacketClonerCalculator" input_stream: "a" input_stream: "b" input_stream: "TICK:t"

@@ -84,9 +84,7 @@ class FlowLimiterCalculator final : public Calculator {
     }
     SettleBound(context, 0);
     const Timestamp bound = context.InputBound(0);
-    if (allow_ >= 0 && Queue(0).empty() && bound != Timestamp::Done()) {
-      context.SetNextTimestampBound(allow_, bound);
-    }
+    if (allow_ >= 0 && Queue(0).empty()) context.SetNextTimestampBound(allow_, bound);
     for (int i = 1; i < Streams(); ++i) FollowDecisions(context, i);
     ForgetDecisions(context);
     return OkStatus();
@@ -107,11 +105,19 @@ class FlowLimiterCalculator final : public Calculator {
       while (!in_flight_.empty() && in_flight_.front() <= finished.timestamp()) in_flight_.pop_front();
       return;
     }
+    // FINISHED without a packet tells of its bound in calls for bounds alone, and when the call's time is the
+    // last that it has settled.
+    const Timestamp at = context.input_timestamp();
+    const Timestamp bound = context.InputBound(finished_);
+    if (HasPackets(context) && (!at.IsAllowedInStream() || at.NextAllowedInStream() != bound)) return;
+    while (!in_flight_.empty() && in_flight_.front() < bound) in_flight_.pop_front();
+  }
+
+  bool HasPackets(const Context& context) const {
     for (int i = 0; i < Streams(); ++i) {
-      if (!context.Input(i).empty()) return;
+      if (!context.Input(i).empty()) return true;
     }
-    // A call that tells of bounds: what FINISHED has passed without a packet will not come any more.
-    while (!in_flight_.empty() && in_flight_.front() < context.InputBound(finished_)) in_flight_.pop_front();
+    return false;
   }
 
   void ForgetOverdue(Timestamp now) {
