@@ -2,6 +2,8 @@
 
 import json
 import queue
+import textwrap
+import threading
 
 import grpc
 import numpy as np
@@ -14,6 +16,7 @@ from harness.ovms import OvmsServer
 from harness.server import Server
 from harness.waiting import wait_until
 from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import get_model_status_pb2, model_service_pb2_grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 ONE = np.ones(1, np.float32)
@@ -241,6 +244,20 @@ SOUND = {
         "[mediapipe.FixedSizeInputStreamHandlerOptions.ext] { trigger_queue_size: 20 target_queue_size: 10 } } } "
         'output_stream_handler { output_stream_handler: "InOrderOutputStreamHandler" }',
     ),
+    **{
+        f"handler_{name}": GOOD.replace(
+            "node {", f'node {{ input_stream_handler {{ input_stream_handler: "{name}InputStreamHandler" {options} }}'
+        )
+        for name, options in {
+            "Default": "options { [mediapipe.DefaultInputStreamHandlerOptions.ext] { batch_size: 1 } }",
+            "Immediate": "",
+            "Barrier": "",
+            "EarlyClose": "",
+            "SyncSet": 'options { [mediapipe.SyncSetInputStreamHandlerOptions.ext] { sync_set { tag_index: ":0" } } }',
+            "TimestampAlign": "options { [mediapipe.TimestampAlignInputStreamHandlerOptions.ext] "
+            '{ timestamp_base_tag_index: ":0" } }',
+        }.items()
+    },
     "queue_auto": "# OVMS_GRAPH_QUEUE_MAX_SIZE: AUTO\n" + GOOD,
     "queue_off": "# OVMS_GRAPH_QUEUE_MAX_SIZE: 0\n" + GOOD,
     "queue_one": GOOD + "   #OVMS_GRAPH_QUEUE_MAX_SIZE:1",
@@ -272,6 +289,7 @@ GATES = {
     ),
 }
 
+INFERENCE = "type.googleapis.com/mediapipe.OpenVINOInferenceCalculatorOptions"
 INFERENCES = {
     # The tag is the name in the model, where nothing else is said.
     "by_tag": 'input_stream: "in"\noutput_stream: "out"\n'
@@ -279,6 +297,21 @@ INFERENCES = {
     + 'node { calculator: "OpenVINOInferenceCalculator" input_side_packet: "SESSION:s" input_stream: "X:in" output_stream: "Y:out" }',
     "by_map": inference(renamed("input", "IN", "b") + renamed("output", "OUT", "a")),
     "no_tags": inference("", "in", "out"),
+    "vectors": 'input_stream: "A:x"\ninput_stream: "B:y"\noutput_stream: "A:a"\noutput_stream: "B:b"\n'
+    + SESSION.format("both")
+    + f"""node {{ calculator: "OpenVINOInferenceCalculator" input_side_packet: "SESSION:s"
+             input_stream: "X:x" input_stream: "Y:y" output_stream: "OVTENSORS:v"
+             node_options {{ [{INFERENCE}] {{ output_order_list: ["sum", "difference"]
+               {renamed("input", "X", "x")} {renamed("input", "Y", "y")} }} }} }}
+           node {{ calculator: "OpenVINOInferenceCalculator" input_side_packet: "SESSION:s"
+             input_stream: "OVTENSORS:v" output_stream: "S:a" output_stream: "D:b"
+             node_options {{ [{INFERENCE}] {{ input_order_list: ["y", "x"]
+               {renamed("output", "S", "sum")} {renamed("output", "D", "difference")} }} }} }}""",
+    "pairs": 'input_stream: "OVTENSOR_A:a"\ninput_stream: "OVMS_PY_TENSOR_B:b"\n'
+    + 'output_stream: "OVTENSOR_B:out_b"\noutput_stream: "OVMS_PY_TENSOR_A:out_a"\n'
+    + converter("OVTENSOR_A:a", "OVTENSOR_B:out_b", "OVMS_PY_TENSOR_A", "out_a").replace(
+        "output_stream:", 'input_stream: "OVMS_PY_TENSOR_B:b" output_stream: "OVMS_PY_TENSOR_A:out_a" output_stream:'
+    ),
     "nobody": inference(servable="not_there"),
     "itself": inference(renamed("input", "IN", "in") + renamed("output", "OUT", "out"), servable="itself"),
     # What goes through a calculator that takes anything is known when it comes.
@@ -304,6 +337,7 @@ def server(tmp_path_factory):
         models.entry("plus", models.save(models.add(), folder / "models" / "plus")),
         models.entry("capitals", models.save(models.scale(input_name="X", output="Y"), folder / "models" / "capitals")),
     ]
+    bases.append(models.entry("both", models.save(models.two_outputs(), folder / "models" / "both")))
     workdir = tmp_path_factory.mktemp("server")
     with OvmsServer(config(*entries, models=bases), workdir=workdir) as server:
         yield server
@@ -444,6 +478,13 @@ def test_images(client, dtype, channels):
             assert "Invalid number of channels in binary input" in error.message()
 
 
+def test_an_image_in_json(server):
+    given = {"name": "in", "shape": [1, 2, 3], "datatype": "UINT8", "data": [[[1, 2, 3], [4, 5, 6]]]}
+    status, answer = server.json("POST", "/v2/models/image/infer", {"inputs": [given]})
+    assert status == 200, answer
+    assert answer["outputs"] == [{"name": "out", "shape": [1, 2, 3], "datatype": "UINT8", "data": [1, 2, 3, 4, 5, 6]}]
+
+
 @pytest.mark.parametrize(
     ("array", "text"),
     [
@@ -545,6 +586,19 @@ def test_names_of_a_model(client):
     assert ask(client, "no_tags", row).tolist() == (row + 1).tolist()
 
 
+def test_vectors_have_the_order_of_their_lists(client):
+    x, y = np.full((1, 10), 3, np.float32), np.full((1, 10), 5, np.float32)
+    answer = client.infer("vectors", [tensor("x", x), tensor("y", y)])
+    # First the sum, 8, and the difference, -2; then the sum is y, and the difference x.
+    assert answer.as_numpy("a").tolist() == [[6] * 10]
+    assert answer.as_numpy("b").tolist() == [[-10] * 10]
+
+
+def test_a_converter_of_several_streams(client):
+    answer = client.infer("pairs", [tensor("a", ONE), tensor("b", ONE * 2)])
+    assert (answer.as_numpy("out_a").tolist(), answer.as_numpy("out_b").tolist()) == ([1], [2])
+
+
 def test_what_a_model_refuses_is_an_error_of_the_node(client):
     error = refused(client, "by_map", tensor("in", np.zeros((1, 3), np.float32)))
     assert error.status() == "StatusCode.INVALID_ARGUMENT"
@@ -602,6 +656,15 @@ def test_over_rest(server):
     body = {"inputs": [{"name": "in", "shape": [1], "datatype": "FP32", "data": [1]}], "parameters": {"allow": 1.5}}
     status, answer = server.json("POST", "/v2/models/gate/infer", body)
     assert status >= 400, answer
+
+
+def test_a_side_packet_of_a_kind_that_is_none(server):
+    request = service_pb2.ModelInferRequest(model_name="gate", raw_input_contents=[ONE.tobytes()])
+    request.inputs.add(name="in", datatype="FP32", shape=[1])
+    request.parameters["allow"].double_param = 1.5
+    with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as caught:
+        service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request)
+    assert caught.value.details().startswith("Functionality not implemented - parameter 'allow'")
 
 
 @pytest.mark.parametrize(("value", "kind"), [("yes", "std::string"), (1, "long")])
@@ -793,6 +856,32 @@ def test_queues_that_are_switched_off(tmp_path):
 
 
 # --- Reload
+
+
+def test_a_graph_that_is_being_loaded(tmp_path):
+    """Its state is LOADING without an error, and requests do not wait."""
+    go = tmp_path / "go"
+    slow = "import pathlib, time\n" + textwrap.dedent(NODE).replace(
+        "        print(",
+        f"        while not pathlib.Path({str(go)!r}).exists():\n            time.sleep(0.01)\n        print(",
+    )
+    graph = write_graph(tmp_path / "g", "slow", python(), model=slow)
+    quick = write_graph(tmp_path / "g", "quick", GOOD)
+    server = OvmsServer(config(quick), workdir=tmp_path)
+    with server, grpcclient.InferenceServerClient(server.grpc) as client:
+        server.write_config(config(quick, graph))
+        reloading = threading.Thread(target=server.reload)
+        reloading.start()
+        wait_until(lambda: server.states("slow") == {1: "LOADING"}, what="the loading")
+        assert not client.is_model_ready("slow")
+        error = refused(client, "slow")
+        assert (error.status(), error.message()) == ("StatusCode.UNAVAILABLE", "Mediapipe is not loaded yet")
+        told = server.json("GET", "/v1/models/slow")[1]["model_version_status"][0]
+        assert told == {"version": "1", "state": "LOADING", "status": {"error_code": "OK", "error_message": "OK"}}
+        assert ask(client, "quick").tolist() == [1]
+        go.write_text("")
+        reloading.join(20)
+        assert client.infer("slow", [tensor("in", ONE)]).as_numpy("out").tobytes() == ONE.tobytes()
 
 
 def test_a_graph_is_repaired_changed_and_taken_away(tmp_path):
