@@ -148,6 +148,7 @@ BAD = {
     "py_folder": (python(node=lambda text: text.replace("model.py", ".")), "The Python Node file path does not exist"),
     "py_absolute": (python(node=lambda text: text.replace("model.py", "/not/here.py")), "The Python Node file path does not exist"),
     "py_no_inputs": (python(()), "no input_stream"),
+    "py_no_outputs": (python(outputs=()), "no output_stream"),
     "py_loopback_in": (looped(BACK_EDGE + SYNC_SET, outputs=("OUT:out",)), BOTH_SIDES),
     "py_loopback_out": (looped("", inputs=("IN:in",)), BOTH_SIDES),
     "py_no_back_edge": (looped(SYNC_SET), "LOOPBACK must be marked as a back edge"),
@@ -422,6 +423,22 @@ def test_a_graph_that_is_wrong_over_rest(server):
     assert answer == {"error": "Mediapipe is not loaded yet"}
 
 
+def test_metadata_of_graphs_that_are_wrong_or_unknown(client):
+    with pytest.raises(InferenceServerException) as caught:
+        client.get_model_metadata("cycle")
+    assert caught.value.status() in ("StatusCode.UNAVAILABLE", "StatusCode.NOT_FOUND")
+    for call in (client.get_model_metadata, client.is_model_ready):
+        with pytest.raises(InferenceServerException) as caught:
+            call("nobody_at_all")
+        assert caught.value.status() == "StatusCode.NOT_FOUND"
+        assert caught.value.message() == "Model with requested name is not found"
+
+
+def test_graphs_are_no_models_of_tensorflow_serving(server):
+    status, answer = server.json("POST", "/v1/models/good:predict", {"instances": [1]})
+    assert status == 404, answer
+
+
 def test_a_stream_to_a_graph_that_is_wrong(server):
     stream = Stream(server.grpc, "cycle")
     stream.send(**{"in": ONE})
@@ -476,6 +493,13 @@ def test_images(client, dtype, channels):
             error = refused(client, "image", tensor("in", array))
             assert error.status() == "StatusCode.INVALID_ARGUMENT"
             assert "Invalid number of channels in binary input" in error.message()
+
+
+@pytest.mark.parametrize("version", ["", "/versions/1", "/versions/7"])
+def test_versions_over_rest(server, version):
+    given = {"name": "in", "shape": [1], "datatype": "FP32", "data": [2]}
+    status, answer = server.json("POST", f"/v2/models/good{version}/infer", {"inputs": [given]})
+    assert (status, answer["model_version"], answer["outputs"][0]["data"]) == (200, "1", [2])
 
 
 def test_an_image_in_json(server):
@@ -569,6 +593,13 @@ def test_what_a_converter_takes(client, dtype):
     assert answer.tolist() == array.tolist()
 
 
+def test_nodes_without_a_name_have_that_of_their_calculator(client):
+    strings = tensor("in", np.array([b"a"], np.object_))
+    node = 'Calculator::Process() for node "PyTensorOvTensorConverterCalculator{}" failed'
+    assert node.format("") in refused(client, "any", strings).message()
+    assert node.format("_1") in refused(client, "back_to_ov", strings).message()
+
+
 def test_a_converter_takes_bf16(client):
     given = tensor("in", b"abcdef", "BF16")
     given.set_shape([3])
@@ -592,6 +623,15 @@ def test_vectors_have_the_order_of_their_lists(client):
     # First the sum, 8, and the difference, -2; then the sum is y, and the difference x.
     assert answer.as_numpy("a").tolist() == [[6] * 10]
     assert answer.as_numpy("b").tolist() == [[-10] * 10]
+
+
+def test_inference_needs_all_of_its_inputs(server):
+    stream = Stream(server.grpc, "vectors")
+    stream.send(x=np.ones((1, 10), np.float32))
+    [(_, error)] = stream.finish()
+    assert error.status() == "StatusCode.INVALID_ARGUMENT"
+    assert "Mediapipe execution failed" in error.message()
+    assert "input stream 'y' has no packet at 0" in error.message()
 
 
 def test_a_converter_of_several_streams(client):

@@ -159,6 +159,9 @@ def make_graphs(folder):
         single(folder, "echo", ECHO),
         single(folder, "counted", LATE),
     ]  # fmt: skip
+    to_ov = 'node { calculator: "PyTensorOvTensorConverterCalculator" input_stream: "OVMS_PY_TENSOR:out" output_stream: "OVTENSOR:ov" }'
+    node = python_node("snippet", ["IN:in"], ["OUT:out"])
+    graphs.append(write_graph(folder, "to_ov", boundary(["in"], ["OVTENSOR:ov"]) + node + to_ov, model=SNIPPET))
     place = folder / "paths" / "deeper"
     place.mkdir(parents=True)
     (place / "neighbour.py").write_text("TEXT = 'beside'\n")
@@ -373,6 +376,26 @@ def test_what_goes_wrong_is_told(client, code, found):
     assert "Mediapipe execution failed. MP status - INTERNAL: CalculatorGraph::Run() failed" in error.message()
     assert 'Calculator::Process() for node "snippet" failed: Error occurred during graph execution' in error.message()
     assert found in error.message()
+
+
+def test_what_nodes_give_to_converters(client):
+    """It is the shape and datatype of the tensor that count, not those of its buffer."""
+
+    def ask(code):
+        return client.infer("to_ov", [tensor("in", text(code))])
+
+    response = ask("out = Tensor('out', np.arange(4, dtype=np.uint8), [2], 'INT16')").get_response()
+    [out] = response.outputs
+    assert (out.name, out.datatype, list(out.shape)) == ("ov", "INT16", [2])
+    assert response.raw_output_contents[0] == b"\0\1\2\3"
+    for code, found in (
+        ("Tensor('out', b'1234', [-1], 'FP32')", "ValueError: a tensor has the negative dimension -1"),
+        ("Tensor('out', b'1234', [2], 'FP32')", "python buffer size: 4; OV tensor size: 8; mismatch"),
+        ("Tensor('out', b'1234', [1], 'mine')", "Undefined precision in input python tensor: mine"),
+    ):
+        error = refused(ask, f"out = {code}")
+        assert error.status() == "StatusCode.INVALID_ARGUMENT"
+        assert found in error.message()
 
 
 def test_a_node_with_loopback_may_answer_a_list(server, client):
