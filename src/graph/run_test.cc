@@ -488,6 +488,20 @@ TEST_F(RunTest, SidePacketsOfTheRunAndOfNodes) {
   EXPECT_THAT(Out(), ElementsAre("1=542"));
 }
 
+TEST_F(RunTest, ASidePacketThatIsMissingIsToldBeforeOneOfAnotherType) {
+  AddNode({.contract = [](Contract& contract) {
+    contract.SetInput(0, PortType::Any());
+    contract.SetInputSidePacket(0, PortType::Of<int>());
+    contract.SetInputSidePacket(1, PortType::Of<int>());
+    return OkStatus();
+  }});
+  Load(R"(input_stream: "in" input_side_packet: "a" input_side_packet: "b"
+          node { calculator: "Node" input_stream: "in" input_side_packet: "A:a" input_side_packet: "B:b" })");
+  options.side_packets["a"] = Packet::Of(std::string("text"));
+  MakeRun();
+  EXPECT_EQ(run->Start(), FailedPreconditionError("Side packet \"b\" is required but was not provided."));
+}
+
 TEST_F(RunTest, ANodeThatGivesNoSidePacketFailsTheStart) {
   Register(*registry, "Give", {});
   Register(*registry, "Take", {});
