@@ -290,6 +290,29 @@ GATES = {
     ),
 }
 
+# Parameters of any type that come to nodes which want one.
+TYPES = {
+    "to_python": boundary(["in"], ["out"])
+    + 'input_side_packet: "mine"\nnode { calculator: "SidePacketToStreamCalculator" input_stream: "TICK:in" '
+    'input_side_packet: "mine" output_stream: "AT_TICK:text" }\n' + python_node("typed", ["IN:text"], ["OUT:out"]),
+    "to_converter": passing(more='input_side_packet: "mine"').replace(
+        PASS,
+        'node { calculator: "SidePacketToStreamCalculator" input_stream: "TICK:in" input_side_packet: "mine" '
+        'output_stream: "AT_TICK:x" }\n' + converter("OVMS_PY_TENSOR:x", "OVTENSOR:out"),
+    ),
+    "to_limiter": passing(more='input_side_packet: "mine"').replace(
+        PASS,
+        'node { calculator: "FlowLimiterCalculator" input_stream: "in" input_stream: "FINISHED:out" output_stream: "out" '
+        'input_stream_info { tag_index: "FINISHED" back_edge: true } input_side_packet: "MAX_IN_FLIGHT:mine" }',
+    ),
+    "to_session": OV
+    + 'input_side_packet: "mine"\nnode { calculator: "OpenVINOInferenceCalculator" input_side_packet: "SESSION:mine" '
+    'input_stream: "in" output_stream: "out" }',
+    "to_resources": boundary(["in"], ["out"])
+    + 'input_side_packet: "mine"\n'
+    + python_node("typed", ["IN:in"], ["OUT:out"]).replace("RESOURCES:py", "RESOURCES:mine"),
+}
+
 INFERENCE = "type.googleapis.com/mediapipe.OpenVINOInferenceCalculatorOptions"
 INFERENCES = {
     # The tag is the name in the model, where nothing else is said.
@@ -333,6 +356,7 @@ def server(tmp_path_factory):
         for name, (text, _) in BAD.items()
     ]
     entries += [write_graph(folder, name, text) for name, text in {**SOUND, **GATES, **INFERENCES}.items()]
+    entries += [write_graph(folder, name, text, model=NODE) for name, text in TYPES.items()]
     entries.append({"name": "missing_folder", "base_path": str(folder / "not_there")})
     bases = [
         models.entry("plus", models.save(models.add(), folder / "models" / "plus")),
@@ -696,6 +720,24 @@ def test_over_rest(server):
     body = {"inputs": [{"name": "in", "shape": [1], "datatype": "FP32", "data": [1]}], "parameters": {"allow": 1.5}}
     status, answer = server.json("POST", "/v2/models/gate/infer", body)
     assert status >= 400, answer
+
+
+@pytest.mark.parametrize("value", ["text", 5, True])
+@pytest.mark.parametrize("graph", [*TYPES, "gate_at"])
+def test_parameters_of_another_type_than_nodes_want(server, client, graph, value):
+    if graph == "to_limiter" and value == 5:
+        assert ask(client, graph, mine=value).tolist() == [1]  # an int64 is one of the right types
+        return
+    parameters = {"allow": True, "when": value} if graph == "gate_at" else {"mine": value}
+    if graph == "gate_at" and value == 5:
+        parameters = {"allow": "text", "when": 0}
+    error = refused(client, graph, parameters=parameters)
+    assert error.status() in ("StatusCode.FAILED_PRECONDITION", "StatusCode.INVALID_ARGUMENT")
+    assert "type" in error.message()
+    stream = Stream(server.grpc, graph)
+    stream.send(parameters=parameters, **{"in": ONE})
+    assert "type" in stream.error().message()
+    stream.finish()
 
 
 def test_a_side_packet_of_a_kind_that_is_none(server):
