@@ -98,6 +98,28 @@ class TritonPythonModel:
         return responses
 """
 
+# A model on one instance, which asks a graph, whose node asks the model.
+ROUND = BLS.replace("python_plus", "asks_round")
+ASKS = """
+    import numpy as np
+    import triton_python_backend_utils as pb_utils
+    from pyovms import Tensor
+
+    class OvmsPythonModel:
+        def execute(self, inputs):
+            value = np.array(inputs[0])
+            name, given, wanted = "{model}", "{given}", "{wanted}"
+            if name == "descends" and value.ravel()[0] <= 0:
+                return [Tensor("out", value)]
+            call = pb_utils.InferenceRequest(
+                model_name=name, requested_output_names=[wanted], inputs=[pb_utils.Tensor(given, value - 1)]
+            )
+            answer = call.exec()
+            if answer.has_error():
+                raise RuntimeError(answer.error().message())
+            return [Tensor("out", answer.output_tensors()[0].as_numpy() + 10)]
+"""
+
 PYTHON_PLUS = """
     import numpy as np
     from pyovms import Tensor
@@ -135,6 +157,7 @@ def server(tmp_path_factory):
     shape = [("IN", "FP32", [1, 10])], [("OUT", "FP32", [1, 10])]
     repository.add("triple", TRIPLE, triton_config("triple", *shape))
     repository.add("bls", BLS, triton_config("bls", *shape))
+    repository.add("round", ROUND, triton_config("round", *shape))
     models.save(models.add(), folder / "plus")
     converter = (
         'node {{ calculator: "PyTensorOvTensorConverterCalculator" input_stream: "{0}" output_stream: "{1}" node_options: {{ '
@@ -152,6 +175,8 @@ def server(tmp_path_factory):
     graphs = [
         single(folder, "python_plus", PYTHON_PLUS),
         single(folder, "calls_out", CALLS_OUT),
+        single(folder, "asks_round", ASKS.format(model="round", given="IN", wanted="OUT")),
+        single(folder, "descends", ASKS.format(model="descends", given="in", wanted="out")),
         asks(folder, "to_model", "plus", "b", "a"),
         asks(folder, "to_version", "plus", "b", "a", version="1"),
         asks(folder, "to_other_version", "plus", "b", "a", version="9"),
@@ -229,6 +254,21 @@ def test_graphs_in_a_circle_end(client, graph):
     with pytest.raises(InferenceServerException) as caught:
         ask(client, graph)
     assert "would wait for itself" in caught.value.message()
+
+
+def test_a_model_and_a_graph_in_a_circle_end(client):
+    with pytest.raises(InferenceServerException) as caught:
+        ask(client, "round", "IN", output="OUT")
+    assert "round" in caught.value.message()
+    assert "asks_round" in caught.value.message()
+    # On its own the graph comes to its end: nobody holds the model up.
+    with pytest.raises(InferenceServerException, match="wait"):
+        ask(client, "asks_round")
+
+
+def test_user_code_may_call_its_own_graph(client):
+    start = np.full((1, 10), 6, np.float32)
+    np.testing.assert_array_equal(ask(client, "descends", value=start), np.full((1, 10), 60, np.float32))
 
 
 def test_what_a_servable_refuses(client, server):

@@ -96,6 +96,37 @@ TEST_F(InputHandlerTest, ImmediateRunsForEachPacketAndEachEnd) {
   EXPECT_THAT(Calls(), ElementsAre("Timestamp::Done(): - - -", "Timestamp::Done(): - - -", "close"));
 }
 
+// A node that processes bounds runs for the last time that all inputs have settled.
+TEST_F(InputHandlerTest, ImmediateTellsOfBoundsThatMoveByThemselves) {
+  Register(*registry, "Bounds",
+           {.contract =
+                [](Contract& contract) {
+                  contract.SetProcessTimestampBounds();
+                  return testing::AnyContract(contract);
+                },
+            .process =
+                [this](Context& context) {
+                  calls.push_back(CallText(context));
+                  return OkStatus();
+                }});
+  Register(*registry, "Settle", {.process = [](Context& context) {
+    context.SetNextTimestampBound(0, context.input_timestamp().NextAllowedInStream());
+    return OkStatus();
+  }});
+  LoadAndStart(R"(input_stream: "a" input_stream: "b"
+      node { calculator: "Settle" input_stream: "b" output_stream: "settled" }
+      node { calculator: "Bounds" input_stream: "A:a" input_stream: "B:settled"
+             input_stream_handler { input_stream_handler: "ImmediateInputStreamHandler" } })");
+  Add(0, 1, 10);
+  EXPECT_THAT(Calls(), ElementsAre("10: 1 -"));
+  Add(1, 0, 4);
+  EXPECT_THAT(Calls(), ElementsAre("4: - -"));
+  Add(1, 0, 20);
+  EXPECT_THAT(Calls(), ElementsAre("10: - -"));
+  Add(0, 2, 11);
+  EXPECT_THAT(Calls(), ElementsAre("11: 2 -"));
+}
+
 TEST_F(InputHandlerTest, SyncSetsAreIndependentInTime) {
   Start("SyncSet", "sync_set { tag_index: \"B\" }");
   Add(1, 1, 100);
@@ -169,6 +200,23 @@ TEST_F(InputHandlerTest, FixedSizeCutsWhenAllQueuesAreLong) {
   Add(1, 40, 4);  // the newest of both is 4
   run->SetPaused(false);
   EXPECT_THAT(Calls(), ElementsAre("1: 1 1", "4: 4 40"));
+}
+
+// Only a queue that has more than the target says what the other ones lose.
+TEST_F(InputHandlerTest, FixedSizeOfAQueueAtItsTargetDropsNothingElsewhere) {
+  Start("FixedSize", "trigger_queue_size: 2 target_queue_size: 2",
+        "input_stream: \"A:a\" input_stream: \"B:b\"");
+  Add(0, 5, 5);
+  Add(0, 6, 6);  // as many as the target
+  Add(1, 10, 1);
+  EXPECT_THAT(Calls(), ElementsAre("1: - 10"));
+  Add(0, 7, 7);  // 5 goes, and what is older than 6
+  Add(1, 50, 5);
+  EXPECT_THAT(Calls(), IsEmpty());
+  Add(1, 60, 6);
+  EXPECT_THAT(Calls(), ElementsAre("6: 6 60"));
+  run->CloseAllInputs();
+  EXPECT_THAT(Calls(), ElementsAre("7: 7 -", "close"));
 }
 
 TEST_F(InputHandlerTest, MuxTakesWhatSelectSays) {

@@ -16,12 +16,16 @@ Status Run::Impl::TakeSidePackets() {
       return FailedPreconditionError("Side packet \"" + side_packet.name +
                                      "\" is required but was not provided.");
     }
-    if (side_packet.type && !(*side_packet.type == found->second.type())) {
-      return FailedPreconditionError("Side packet \"" + side_packet.name + "\" has type " +
-                                     found->second.type().name() + "; expected " + side_packet.type->name() +
-                                     ".");
-    }
     side_packets_[i] = found->second;
+  }
+  for (size_t i = 0; i < parts_.side_packets.size(); ++i) {
+    const TopologySidePacket& side_packet = parts_.side_packets[i];
+    if (side_packet.producer >= 0 || side_packets_[i].empty()) continue;
+    const ValueType type = side_packets_[i].type();
+    if (side_packet.type && !(*side_packet.type == type)) {
+      return FailedPreconditionError("Side packet \"" + side_packet.name + "\" has type " + type.name() +
+                                     "; expected " + side_packet.type->name() + ".");
+    }
   }
   given_side_packets_.clear();
   return OkStatus();

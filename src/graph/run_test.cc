@@ -243,8 +243,8 @@ TEST_F(RunTest, TheStackDoesNotGrow) {
   const char* least = nullptr;
   const char* most = nullptr;
   const auto note = [&] {
-    char here = 0;
-    const char* at = &here;
+    // A local variable may be elsewhere under AddressSanitizer.
+    const char* at = static_cast<const char*>(__builtin_frame_address(0));
     if (least == nullptr || at < least) least = at;
     if (most == nullptr || at > most) most = at;
   };
@@ -486,6 +486,20 @@ TEST_F(RunTest, SidePacketsOfTheRunAndOfNodes) {
   Add(0, 500, 1);
   EXPECT_EQ(Close(), OkStatus());
   EXPECT_THAT(Out(), ElementsAre("1=542"));
+}
+
+TEST_F(RunTest, ASidePacketThatIsMissingIsToldBeforeOneOfAnotherType) {
+  AddNode({.contract = [](Contract& contract) {
+    contract.SetInput(0, PortType::Any());
+    contract.SetInputSidePacket(0, PortType::Of<int>());
+    contract.SetInputSidePacket(1, PortType::Of<int>());
+    return OkStatus();
+  }});
+  Load(R"(input_stream: "in" input_side_packet: "a" input_side_packet: "b"
+          node { calculator: "Node" input_stream: "in" input_side_packet: "A:a" input_side_packet: "B:b" })");
+  options.side_packets["a"] = Packet::Of(std::string("text"));
+  MakeRun();
+  EXPECT_EQ(run->Start(), FailedPreconditionError("Side packet \"b\" is required but was not provided."));
 }
 
 TEST_F(RunTest, ANodeThatGivesNoSidePacketFailsTheStart) {

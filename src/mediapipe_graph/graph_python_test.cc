@@ -39,7 +39,7 @@ class EchoNodes final : public PythonNodes {
   }
   bool Resume(uint64_t) override { return false; }
   void Close(uint64_t) override {}
-  uint64_t BeginSession(const Parameters& parameters) override {
+  uint64_t BeginSession(const Parameters& parameters, std::shared_ptr<const CallChain>) override {
     log_.events.push_back("begin " + std::to_string(parameters.size()));
     return 40 + ++sessions_;
   }

@@ -88,7 +88,7 @@ void GraphRun::OnSlot() {
     return;
   }
   if (host_->python != nullptr) {
-    session_ = host_->python->BeginSession(parameters_);
+    session_ = host_->python->BeginSession(parameters_, call_.chain);
     in_session_ = true;
   }
   auto run =

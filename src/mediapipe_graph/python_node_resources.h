@@ -2,7 +2,8 @@
 // take at PYTHON_NODE_RESOURCES, and the service "python_session".
 //
 //   options.side_packets["py"] = graph::Packet::Of(PythonNodeResources{nodes, NodeNumbers(specs)});
-//   options.services["python_session"] = graph::Packet::Of(nodes->BeginSession(parameters));  // a uint64_t
+//   options.services["python_session"] = graph::Packet::Of(nodes->BeginSession(parameters, chain));  // a
+//   uint64_t
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,9 @@ void NodeRunner::Run(const Work& work) {
   // Closed ahead of its place in the queue.
   if (found == calls_.end() || found->second->state != Call::State::kQueued) return;
   const CallPtr call = found->second;
+  Worker::SetNodeCall(work.call);
   RunCall(*call);
+  Worker::SetNodeCall(0);
 }
 
 void NodeRunner::RunCall(Call& call) {

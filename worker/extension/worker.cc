@@ -15,6 +15,9 @@ namespace {
 
 constexpr double kTrimSeconds = 1;
 
+// What the thread runs for, if it runs a Python node of a graph.
+thread_local uint64_t node_call = 0;
+
 // Takes the GIL on a thread of ours.
 class WithGil {
  public:
@@ -319,7 +322,10 @@ uint64_t Worker::HeldUpExecution() const {
   return in_task ? kBlocksEverything : BlockedExecution();
 }
 
+void Worker::SetNodeCall(uint64_t call) { node_call = call; }
+
 uint64_t Worker::BlockedExecution() const {
+  if (node_call != 0) return node_call;
   return std::this_thread::get_id() == main_thread_ ? current_execution_ : 0;
 }
 

@@ -117,6 +117,8 @@ class Worker {
 
   // The execution that waits for what the calling thread does; 0 for none.
   uint64_t BlockedExecution() const;
+  // Of Python nodes: the calling thread runs user code for that call; 0 when it has left it.
+  static void SetNodeCall(uint64_t call);
   // The same of a call that the calling thread waits for without letting others run: the event loop's too.
   uint64_t HeldUpExecution() const;
   // Whether `loop` is the model's, whose thread reads the channel itself.

@@ -131,9 +131,10 @@ void NodeCalls::SendSessionLocked(uint64_t session, bool end, const std::string&
   }
 }
 
-uint64_t NodeCalls::BeginSession(const Parameters& parameters) {
+uint64_t NodeCalls::BeginSession(const Parameters& parameters, std::shared_ptr<const CallChain> chain) {
   std::lock_guard lock(mutex_);
   const uint64_t session = next_session_++;
+  if (chain != nullptr) chains_.emplace(session, std::move(chain));
   if (life_ == nullptr) {
     new_sessions_.emplace(session, ParametersToJson(parameters));
   } else if (life_->wants_sessions()) {
@@ -145,12 +146,19 @@ uint64_t NodeCalls::BeginSession(const Parameters& parameters) {
 void NodeCalls::EndSession(uint64_t session) {
   std::lock_guard lock(mutex_);
   new_sessions_.erase(session);
+  chains_.erase(session);
   if (!sessions_.contains(session)) return;
   if (life_ != nullptr) {
     SendSessionLocked(session, true, "");
   } else {
     sessions_.erase(session);
   }
+}
+
+std::shared_ptr<const CallChain> NodeCalls::ChainOf(uint64_t call) const {
+  std::lock_guard lock(mutex_);
+  const auto found = calls_.find(call);
+  return found == calls_.end() ? nullptr : found->second->chain;
 }
 
 Readiness NodeCalls::readiness() const {
@@ -223,6 +231,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
       auto call = std::make_shared<Call>();
       call->listener = listener;
       call->life = life;
+      if (const auto chain = chains_.find(session); chain != chains_.end()) call->chain = chain->second;
       calls_.emplace(id, std::move(call));
     }
   }

@@ -50,9 +50,12 @@ class NodeCalls {
                    std::shared_ptr<NodeCallListener> listener);
   bool Resume(uint64_t call);
   void Close(uint64_t call);
-  uint64_t BeginSession(const Parameters& parameters);
+  uint64_t BeginSession(const Parameters& parameters, std::shared_ptr<const CallChain> chain);
   void EndSession(uint64_t session);
   Readiness readiness() const;
+
+  // The chain of the run that a call belongs to; null when it has none, or the call has ended.
+  std::shared_ptr<const CallChain> ChainOf(uint64_t call) const;
 
   // Calls that have not ended.
   size_t pending() const;
@@ -62,12 +65,13 @@ class NodeCalls {
   class Object;
   struct Call {
     std::shared_ptr<NodeCallListener> listener;
-    std::shared_ptr<Life> life;  // shared with the calls and objects of the same worker
-    std::deque<NodeStep> ahead;  // came, and wait for Resume(); the last one may be the end
-    uint32_t credit = kWindow;   // items that the worker may still send
-    uint32_t consumed = 0;       // items asked for since the worker was last given credit
-    bool awaited = true;         // the listener is to get the next step
-    bool delivering = false;     // some thread is calling the listener, and goes on with what comes
+    std::shared_ptr<const CallChain> chain;  // shared with the run's request
+    std::shared_ptr<Life> life;              // shared with the calls and objects of the same worker
+    std::deque<NodeStep> ahead;              // came, and wait for Resume(); the last one may be the end
+    uint32_t credit = kWindow;               // items that the worker may still send
+    uint32_t consumed = 0;                   // items asked for since the worker was last given credit
+    bool awaited = true;                     // the listener is to get the next step
+    bool delivering = false;  // some thread is calling the listener, and goes on with what comes
     bool closed = false;
     bool ended = false;  // the last step has come
   };
@@ -85,6 +89,7 @@ class NodeCalls {
   std::string reason_;          // why not
   uint64_t next_call_ = 1;
   uint64_t next_session_ = 1;
+  std::unordered_map<uint64_t, std::shared_ptr<const CallChain>> chains_;  // of sessions that have one
   std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_;  // shared with the threads that deliver
   std::unordered_set<uint64_t> sessions_;                      // that the worker knows
   std::unordered_map<uint64_t, std::string> new_sessions_;     // begun while there was none; their parameters

@@ -418,13 +418,13 @@ TEST_F(NodeCallsTest, WhatCannotBeLentFailsTheCallAndNothingStaysLent) {
 }
 
 TEST_F(NodeCallsTest, SessionsAreToldOnlyToAWorkerThatWantsThem) {
-  const uint64_t untold = calls_.BeginSession({{"p", int64_t{1}}});
+  const uint64_t untold = calls_.BeginSession({{"p", int64_t{1}}}, nullptr);
   EXPECT_NE(untold, 0u);
   calls_.EndSession(untold);
   EXPECT_TRUE(NothingCame());
   Die("dead");
-  const uint64_t early = calls_.BeginSession({{"early", true}});
-  const uint64_t ended = calls_.BeginSession({});
+  const uint64_t early = calls_.BeginSession({{"early", true}}, nullptr);
+  const uint64_t ended = calls_.BeginSession({}, nullptr);
   calls_.EndSession(ended);
 
   Connect(true);
@@ -432,7 +432,7 @@ TEST_F(NodeCallsTest, SessionsAreToldOnlyToAWorkerThatWantsThem) {
   EXPECT_EQ(begin.session, early);
   EXPECT_FALSE(begin.end);
   EXPECT_EQ(begin.parameters_json, R"({"early":true})");
-  const uint64_t session = calls_.BeginSession({{"p", std::string("x")}});
+  const uint64_t session = calls_.BeginSession({{"p", std::string("x")}}, nullptr);
   begin = Receive<NodeSessionMessage>();
   EXPECT_EQ(begin.session, session);
   EXPECT_EQ(begin.parameters_json, R"({"p":"x"})");

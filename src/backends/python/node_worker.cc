@@ -51,8 +51,9 @@ NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNo
     : node_count_(nodes.size()),
       spec_{.name = graph_name, .kind = "CPU"},
       facts_(Facts(graph_name, nodes, arena.keep_bytes)),
-      chain_(
-          std::make_shared<CallChain>(CallChain{.model = graph_name, .instance = graph_name, .parents = {}})),
+      // Not the graph's own name: user code may call its graph again and come to an end.
+      chain_(std::make_shared<CallChain>(
+          CallChain{.model = "Python nodes of " + graph_name, .instance = graph_name, .parents = {}})),
       environment_(std::move(environment)),
       arena_(ids, arena),
       host_(HostOptions(graph_name, sign_in_timeout_ns), spec_, facts_, services, environment_->spawner(),
@@ -90,6 +91,17 @@ Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {
   if (TypeOf(message) != MessageType::kNodeStep || !Decode(message, step))
     return InvalidArgumentError("the worker sent a message that cannot be read");
   return calls_.OnStep(step);
+}
+
+// Whoever waits for the run waits for the call, too. It is user code's call, though, which may end what would
+// otherwise go in a circle: the second parent tells it from a link that a graph has made by itself.
+WorkerUser::Origin NodeWorker::OriginOf(const CallMessage& call) {
+  auto waiting = calls_.ChainOf(call.blocked_execution);
+  if (waiting == nullptr) return {chain_, nullptr};
+  auto chain = std::make_shared<CallChain>(*chain_);
+  chain->blocked_instance = waiting->blocked_instance;
+  chain->parents = {std::move(waiting), chain_};
+  return {std::move(chain), nullptr};
 }
 
 void NodeWorker::OnIdle() {

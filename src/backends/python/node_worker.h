@@ -31,7 +31,9 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
                    std::shared_ptr<NodeCallListener> listener) override;
   bool Resume(uint64_t call) override { return calls_.Resume(call); }
   void Close(uint64_t call) override { calls_.Close(call); }
-  uint64_t BeginSession(const Parameters& parameters) override { return calls_.BeginSession(parameters); }
+  uint64_t BeginSession(const Parameters& parameters, std::shared_ptr<const CallChain> chain) override {
+    return calls_.BeginSession(parameters, std::move(chain));
+  }
   void EndSession(uint64_t session) override { calls_.EndSession(session); }
   Readiness readiness() const override { return calls_.readiness(); }
   BufferAllocator& allocator() override { return arena_; }
@@ -45,13 +47,13 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   Status OnMessage(const std::vector<std::byte>& message) override;
   int64_t OnRound(int64_t) override { return INT64_MAX; }
   void OnIdle() override;
-  Origin OriginOf(const CallMessage&) override { return {chain_, nullptr}; }
+  Origin OriginOf(const CallMessage& call) override;
   std::shared_ptr<const CallChain> ForkedChain() override { return chain_; }
 
   const size_t node_count_;
   const PythonInstanceSpec spec_;
   const PythonModelFacts facts_;
-  // Of all calls by user code: none of them holds up what others wait for.
+  // Of calls by user code that no request from elsewhere waits for.
   const std::shared_ptr<const CallChain> chain_;  // shared with the calls
   // Shared with the models in it; let go in Stop(), on a thread that may wait for its files to go.
   std::shared_ptr<PythonEnvironment> environment_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serving/call_chain.h"
 #include "serving/parameters.h"
 #include "serving/servable.h"
 #include "tensor/buffer.h"
@@ -80,8 +81,9 @@ class PythonNodes {
   // closed. Never blocks.
   virtual void Close(uint64_t call) = 0;
 
-  // A run of the graph begins, or ends: nodes that keep state for it are told.
-  virtual uint64_t BeginSession(const Parameters& parameters) = 0;
+  // A run of the graph begins, or ends: nodes that keep state for it are told. `chain` is that of the request
+  // which it runs for, or null; what nodes call in this run is called on its behalf.
+  virtual uint64_t BeginSession(const Parameters& parameters, std::shared_ptr<const CallChain> chain) = 0;
   virtual void EndSession(uint64_t session) = 0;
 
   virtual Readiness readiness() const = 0;

@@ -214,6 +214,17 @@ TEST_F(CalculatorsTest, FlowLimiterAndAFinishedThatIsAhead) {
   }
 }
 
+// What comes before the first packet of another input settles that input's PreStream.
+TEST_F(CalculatorsTest, FlowLimiterHandsOnWhatComesAtPreStream) {
+  Start(R"(input_stream: "a" input_stream: "b" input_stream: "f" output_stream: "y"
+           node { calculator: "FlowLimiterCalculator" input_stream: "a" input_stream: "b" input_stream: "FINISHED:f"
+                  output_stream: "x" output_stream: "y" })");
+  ASSERT_EQ(run_->AddPacket(1, Packet::Of(7, Timestamp::PreStream())), OkStatus());
+  EXPECT_EQ(recorder_->Texts(0).size(), 1u);
+  Add(0, 1, 1);
+  EXPECT_EQ(End(), OkStatus());
+}
+
 TEST_F(CalculatorsTest, WhatWaitsBehindALoopThatNeverEndsIsDropped) {
   Start(R"(input_stream: "a" output_stream: "x"
            node { calculator: "FlowLimiterCalculator" input_stream: "a" input_stream: "FINISHED:dead" output_stream: "dead"

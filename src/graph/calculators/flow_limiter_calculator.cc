@@ -83,7 +83,7 @@ class FlowLimiterCalculator final : public Calculator {
       Decide(context, false);
     }
     SettleBound(context, 0);
-    const Timestamp bound = context.InputBound(0);
+    const Timestamp bound = Bound(context, 0);
     if (allow_ >= 0 && Queue(0).empty()) context.SetNextTimestampBound(allow_, bound);
     for (int i = 1; i < Streams(); ++i) FollowDecisions(context, i);
     ForgetDecisions(context);
@@ -138,9 +138,14 @@ class FlowLimiterCalculator final : public Calculator {
     if (allow) context.Output(0, packet);
   }
 
+  // An input that has had nothing when another one has is past PreStream.
+  static Timestamp Bound(const Context& context, int stream) {
+    return std::max(context.InputBound(stream), Timestamp::Min());
+  }
+
   // Up to where the first input's packets are decided: the least time of one that is not.
   Timestamp DecidedBound(const Context& context) const {
-    return queues_[0].empty() ? context.InputBound(0) : queues_[0].front().timestamp();
+    return queues_[0].empty() ? Bound(context, 0) : queues_[0].front().timestamp();
   }
 
   void FollowDecisions(Context& context, int stream) {
@@ -156,7 +161,7 @@ class FlowLimiterCalculator final : public Calculator {
 
   void SettleBound(Context& context, int stream) {
     const std::deque<Packet>& queue = Queue(stream);
-    const Timestamp bound = queue.empty() ? context.InputBound(stream) : queue.front().timestamp();
+    const Timestamp bound = queue.empty() ? Bound(context, stream) : queue.front().timestamp();
     if (bound == Timestamp::Done()) {
       context.CloseOutput(stream);
     } else {

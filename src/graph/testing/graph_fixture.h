@@ -19,6 +19,9 @@ class GraphFixture : public ::testing::Test {
     Register(*registry, "Sum", Sum());
   }
 
+  // The nodes of a run that has not ended are closed before what the test has of its own goes.
+  void TearDown() override { run.reset(); }
+
   Result<std::shared_ptr<const Topology>> TryLoad(const std::string& text,
                                                   const std::vector<std::string>& provided = {}) {
     BRAID_ASSIGN_OR_RETURN(::mediapipe::CalculatorGraphConfig config, ParseGraphConfig(text));

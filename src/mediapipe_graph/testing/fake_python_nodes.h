@@ -46,7 +46,7 @@ class FakePythonNodes final : public PythonNodes {
     it->second.closed = true;
     closed_.push_back(call);
   }
-  uint64_t BeginSession(const Parameters&) override { return 1; }
+  uint64_t BeginSession(const Parameters&, std::shared_ptr<const CallChain>) override { return 1; }
   void EndSession(uint64_t) override {}
   Readiness readiness() const override { return {}; }
   BufferAllocator& allocator() override { return allocator_; }
