@@ -56,6 +56,14 @@ def meaning(answer, waits=True):
     return {"end": end, "outputs": outputs}
 
 
+def agrees(real, ours, waits):
+    """Whether our answer is the framework's, but for what differs on purpose."""
+    if real is not None and real["end"].get("where") == "start" and real["end"]["kind"] == "type":
+        # A type that is known only by way of calculators which take any: found when the packet comes, if one does.
+        return ours is not None and ours["end"]["kind"] in ("type", "ok")
+    return meaning(ours, waits) == meaning(real, waits)
+
+
 def signature(difference):
     """What stays the same while a case is made smaller."""
     return [answer and [answer["end"].get("where"), answer["end"]["kind"]] for answer in difference]
