@@ -12,6 +12,7 @@ import tritonclient.http as httpclient
 from harness import openvino_models as models
 from harness.ovms import OvmsServer
 from harness.server import BINARY, Server, children
+from harness.waiting import wait_until
 
 
 @pytest.fixture
@@ -252,7 +253,8 @@ def test_a_reload_applies_what_is_right_and_keeps_the_rest(start, tmp_path):
     assert_serves(server, "more", "b", x, "a", x + 1)
     server.write_config({"model_config_list": [models.entry("add", "add")]})
     assert server.reload()[0] == 201
-    assert server.states("more") == {1: "END"}
+    # It ends when its infer requests have, on a thread of its own.
+    wait_until(lambda: server.states("more") == {1: "END"}, what="the end of the model")
     status, body = server.json("POST", "/v1/models/more:predict", {"inputs": {"b": x.tolist()}})
     assert (status, body["error"]) == (404, "Model with requested version is retired")
 
