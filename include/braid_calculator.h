@@ -42,9 +42,11 @@ typedef enum BraidKind {
   BRAID_BOOL = 3,
   BRAID_INT64 = 4,
   BRAID_STRING = 5,
-  BRAID_OBJECT = 6, /* a library's own, see makeObject */
-  BRAID_OTHER = 7,  /* something else of the server's, which can be passed on (never of a port) */
-  BRAID_ANY = 8     /* of ports only: any of these */
+  BRAID_OBJECT = 6,   /* a library's own, see makeObject */
+  BRAID_OTHER = 7,    /* something else of the server's, which can be passed on (never of a port) */
+  BRAID_REQUEST = 8,  /* what clients' streams tagged REQUEST carry: all of a message */
+  BRAID_RESPONSE = 9, /* RESPONSE: all of an answer */
+  BRAID_ANY = 10      /* of ports only: any of these */
 } BraidKind;
 
 /* A tensor as it lies in memory: row by row, little-endian. Elements of BYTES are a uint32 length and as many
@@ -90,15 +92,24 @@ typedef struct BraidHost {
   BraidPacket* (*makeInt64)(int64_t value);
   BraidPacket* (*makeString)(const char* text, size_t size);
   BraidPacket* (*makeObject)(const char* type, void* object, void (*done)(void*));
+  /* Of BRAID_REQUEST and BRAID_RESPONSE: how many tensors there are (-1 for another kind), one of them, a
+   * parameter of the client's as text ("true" and "false" are booleans; null without one), and the request's
+   * id. */
+  int (*messageTensorCount)(const BraidPacket* packet);
+  int (*getMessageTensor)(const BraidPacket* packet, int index, BraidTensor* tensor);
+  const char* (*messageParameter)(const BraidPacket* packet, const char* name);
+  const char* (*requestId)(const BraidPacket* packet);
+  /* A response of the tensors that those packets carry, by the names that these have. */
+  BraidPacket* (*makeResponse)(BraidPacket* const* tensors, size_t count);
 
   /* --- Describing a node */
   const char* (*nodeName)(const BraidContract* contract);
   /* How many ports of that tag the graph gives the node; "" are those without a tag. */
   int (*portCount)(const BraidContract* contract, BraidDirection direction, const char* tag);
-  /* Says what a port carries. `type` is the name of an object's type, else null. A port that the node does not
-   * have is a fault of the graph, which the server reports, unless it is `optional`. */
-  void (*describePort)(BraidContract* contract, BraidDirection direction, const char* tag, int index, BraidKind kind,
-                       const char* type, int optional);
+  /* Says what a port carries. `type` is the name of an object's type, else null. A port that the node does
+   * not have is a fault of the graph, which the server reports, unless it is `optional`. */
+  void (*describePort)(BraidContract* contract, BraidDirection direction, const char* tag, int index,
+                       BraidKind kind, const char* type, int optional);
   /* An entry of the node's options (docs/writing-a-calculator.md); null when there is none. */
   const char* (*option)(const BraidContract* contract, const char* key);
   /* Outputs without a packet at an input's time are settled up to it plus `offset`. */
@@ -114,7 +125,8 @@ typedef struct BraidHost {
   /* The packet is the call's; keep it to have it longer. Null: there is none (at this time). */
   BraidPacket* (*input)(const BraidContext* context, const char* tag, int index);
   BraidPacket* (*inputSidePacket)(const BraidContext* context, const char* tag, int index);
-  /* Sends a packet at a time, which rises from packet to packet of a stream. The caller's share stays its own. */
+  /* Sends a packet at a time, which rises from packet to packet of a stream. The caller's share stays its
+   * own. */
   void (*output)(BraidContext* context, const char* tag, int index, BraidPacket* packet, int64_t timestamp);
   /* No packet before `timestamp` will come. */
   void (*setBound)(BraidContext* context, const char* tag, int index, int64_t timestamp);
@@ -167,8 +179,7 @@ class Packet {
     return Packet(host, packet);
   }
   Packet(const Packet& other) : Packet(Share(other.host_, other.packet_)) {}
-  Packet(Packet&& other) noexcept
-      : host_(other.host_), packet_(std::exchange(other.packet_, nullptr)) {}
+  Packet(Packet&& other) noexcept : host_(other.host_), packet_(std::exchange(other.packet_, nullptr)) {}
   Packet& operator=(Packet other) noexcept {
     std::swap(host_, other.host_);
     std::swap(packet_, other.packet_);
@@ -184,7 +195,18 @@ class Packet {
   /* Only of a packet that is there. */
   int64_t timestamp() const { return host_->timestamp(packet_); }
   /* False for a packet of another kind, and without one. */
-  bool Get(BraidTensor& tensor) const { return packet_ != nullptr && host_->getTensor(packet_, &tensor) != 0; }
+  bool Get(BraidTensor& tensor) const {
+    return packet_ != nullptr && host_->getTensor(packet_, &tensor) != 0;
+  }
+  /* Of messages; -1 for another kind. */
+  int tensor_count() const { return packet_ == nullptr ? -1 : host_->messageTensorCount(packet_); }
+  bool Get(int index, BraidTensor& tensor) const {
+    return packet_ != nullptr && host_->getMessageTensor(packet_, index, &tensor) != 0;
+  }
+  std::string Parameter(const char* name, const std::string& otherwise = "") const {
+    const char* text = packet_ == nullptr ? nullptr : host_->messageParameter(packet_, name);
+    return text == nullptr ? otherwise : text;
+  }
   bool Get(int64_t& value) const { return packet_ != nullptr && host_->getInt64(packet_, &value) != 0; }
   bool Get(bool& value) const {
     int number = 0;
@@ -266,17 +288,26 @@ class Context {
   Packet MakeTensor(BraidKind kind, const std::string& name, const std::string& datatype,
                     const std::vector<int64_t>& shape, std::vector<T> elements) const {
     auto* owner = new std::vector<T>(std::move(elements));
-    const BraidTensor tensor{name.c_str(), datatype.c_str(), shape.data(), shape.size(), owner->data(),
-                             owner->size() * sizeof(T)};
-    return {host_, host_->makeTensor(
-                       kind, &tensor, [](void* memory) { delete static_cast<std::vector<T>*>(memory); }, owner)};
+    const BraidTensor tensor{name.c_str(), datatype.c_str(), shape.data(),
+                             shape.size(), owner->data(),    owner->size() * sizeof(T)};
+    return {host_,
+            host_->makeTensor(
+                kind, &tensor, [](void* memory) { delete static_cast<std::vector<T>*>(memory); }, owner)};
   }
   Packet MakeBool(bool value) const { return {host_, host_->makeBool(value ? 1 : 0)}; }
   Packet MakeInt64(int64_t value) const { return {host_, host_->makeInt64(value)}; }
-  Packet MakeString(const std::string& text) const { return {host_, host_->makeString(text.data(), text.size())}; }
+  Packet MakeString(const std::string& text) const {
+    return {host_, host_->makeString(text.data(), text.size())};
+  }
   template <class T>
   Packet MakeObject(const char* type, T object) const {
-    return {host_, host_->makeObject(type, new T(std::move(object)), [](void* memory) { delete static_cast<T*>(memory); })};
+    return {host_, host_->makeObject(type, new T(std::move(object)),
+                                     [](void* memory) { delete static_cast<T*>(memory); })};
+  }
+  Packet MakeResponse(const std::vector<Packet>& tensors) const {
+    std::vector<BraidPacket*> raw;
+    for (const Packet& tensor : tensors) raw.push_back(tensor.get());
+    return {host_, host_->makeResponse(raw.data(), raw.size())};
   }
   /* An object of that type; null without one. `T` is what it was made of. */
   template <class T>
@@ -330,10 +361,12 @@ BraidCalculator MakeCalculator(const char* name) {
     Guard(Context(host, raw), [calculator](Context& context) { static_cast<C*>(calculator)->Open(context); });
   };
   functions.process = [](void* calculator, const BraidHost* host, BraidContext* raw) {
-    Guard(Context(host, raw), [calculator](Context& context) { static_cast<C*>(calculator)->Process(context); });
+    Guard(Context(host, raw),
+          [calculator](Context& context) { static_cast<C*>(calculator)->Process(context); });
   };
   functions.close = [](void* calculator, const BraidHost* host, BraidContext* raw) {
-    Guard(Context(host, raw), [calculator](Context& context) { static_cast<C*>(calculator)->Close(context); });
+    Guard(Context(host, raw),
+          [calculator](Context& context) { static_cast<C*>(calculator)->Close(context); });
   };
   return functions;
 }
@@ -341,11 +374,11 @@ BraidCalculator MakeCalculator(const char* name) {
 }  // namespace braid::plugin
 
 /* Once in a library: BRAID_CALCULATORS(braid::plugin::MakeCalculator<Doubler>("DoublerCalculator"), ...) */
-#define BRAID_CALCULATORS(...)                                                                           \
-  extern "C" __attribute__((visibility("default"))) const BraidCalculatorLibrary* braidCalculators() {   \
-    static const BraidCalculator calculators[] = {__VA_ARGS__};                                          \
-    static const BraidCalculatorLibrary library{BRAID_CALCULATOR_INTERFACE, calculators,                 \
-                                                sizeof(calculators) / sizeof(calculators[0])};           \
-    return &library;                                                                                     \
+#define BRAID_CALCULATORS(...)                                                                         \
+  extern "C" __attribute__((visibility("default"))) const BraidCalculatorLibrary* braidCalculators() { \
+    static const BraidCalculator calculators[] = {__VA_ARGS__};                                        \
+    static const BraidCalculatorLibrary library{BRAID_CALCULATOR_INTERFACE, calculators,               \
+                                                sizeof(calculators) / sizeof(calculators[0])};         \
+    return &library;                                                                                   \
   }
 #endif /* __cplusplus */

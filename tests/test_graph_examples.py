@@ -106,6 +106,29 @@ def test_match(run):
     assert time == 5
 
 
+def test_a_calculator_of_whole_messages(tmp_path):
+    options = ["--model_name", "totals", "--model_path", ROOT / "examples" / "calculators" / "totals"]
+    library = LIBRARY.with_name("libtotals.so")
+    with Server([], *options, "--calculator-library", library, workdir=tmp_path) as server:
+
+        def ask(*inputs, **more):
+            return server.json("POST", "/v2/models/totals/infer", {"inputs": inputs, **more})
+
+        first = {"name": "first", "shape": [2, 2], "datatype": "FP32", "data": [1, 2, 3, 4]}
+        second = {"name": "second", "shape": [1], "datatype": "FP32", "data": [0.5]}
+        status, told = ask(first, second)
+        assert status == 200, told
+        assert [(each["name"], each["shape"], each["data"]) for each in told["outputs"]] == [
+            ("first", [1], [10.0]),
+            ("second", [1], [0.5]),
+        ]
+        status, told = ask(first, parameters={"times": 3})
+        assert (status, told["outputs"][0]["data"]) == (200, [30.0])
+        status, told = ask({**second, "datatype": "INT32", "data": [1]})
+        assert status == 400
+        assert "second: expected FP32, found INT32" in told["error"]
+
+
 def test_a_calculator_of_users(tmp_path):
     client = load(ROOT / "examples" / "calculators" / "client.py")
     options = ["--model_name", "smooth", "--model_path", ROOT / "examples" / "calculators"]

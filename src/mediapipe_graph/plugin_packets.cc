@@ -37,6 +37,32 @@ void Release(BraidPacket* packet) {
   if (packet->shares.fetch_sub(1, std::memory_order_acq_rel) == 1) delete packet;
 }
 
+// The tensors and the parameters of a message; null for packets that are none.
+const std::vector<Tensor>* TensorsOf(const Packet& packet) {
+  if (const auto* request = packet.GetIf<GraphRequest>()) return &request->inputs;
+  const auto* response = packet.GetIf<GraphResponse>();
+  return response != nullptr ? &response->outputs : nullptr;
+}
+
+const Parameters* ParametersOf(const Packet& packet) {
+  if (const auto* request = packet.GetIf<GraphRequest>()) return &request->parameters;
+  const auto* response = packet.GetIf<GraphResponse>();
+  return response != nullptr ? &response->parameters : nullptr;
+}
+
+std::string TextOf(const ParameterValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const auto* number = std::get_if<int64_t>(&value)) return std::to_string(*number);
+  if (const auto* number = std::get_if<uint64_t>(&value)) return std::to_string(*number);
+  return std::to_string(std::get<double>(value));
+}
+
+BraidTensor ViewOf(const Tensor& tensor, const std::string& datatype) {
+  return {tensor.name.c_str(), datatype.c_str(),   tensor.shape.data(),
+          tensor.shape.size(), tensor.data.data(), tensor.data.size()};
+}
+
 BraidKind Kind(const BraidPacket* packet) { return PluginKindOf(packet->packet); }
 
 int64_t TimestampOf(const BraidPacket* packet) { return packet->packet.timestamp().value(); }
@@ -44,8 +70,7 @@ int64_t TimestampOf(const BraidPacket* packet) { return packet->packet.timestamp
 int GetTensor(const BraidPacket* packet, BraidTensor* out) {
   const Tensor* tensor = TensorOf(packet->packet);
   if (tensor == nullptr) return 0;
-  *out = {tensor->name.c_str(), packet->datatype.c_str(), tensor->shape.data(),
-          tensor->shape.size(), tensor->data.data(),      tensor->data.size()};
+  *out = ViewOf(*tensor, packet->datatype);
   return 1;
 }
 
@@ -127,6 +152,40 @@ BraidPacket* MakeObject(const char* type, void* object, void (*done)(void*)) {
   return NewPluginPacket(Packet::Of(PluginObject{type, std::move(owned)}));
 }
 
+int MessageTensorCount(const BraidPacket* packet) {
+  const std::vector<Tensor>* tensors = TensorsOf(packet->packet);
+  return tensors != nullptr ? static_cast<int>(tensors->size()) : -1;
+}
+
+int GetMessageTensor(const BraidPacket* packet, int index, BraidTensor* out) {
+  const std::vector<Tensor>* tensors = TensorsOf(packet->packet);
+  if (tensors == nullptr || index < 0 || static_cast<size_t>(index) >= tensors->size()) return 0;
+  const auto place = static_cast<size_t>(index);
+  *out = ViewOf((*tensors)[place], packet->datatypes[place]);
+  return 1;
+}
+
+const char* MessageParameter(const BraidPacket* packet, const char* name) {
+  if (name == nullptr) return nullptr;
+  const auto found = packet->parameters.find(std::string_view(name));
+  return found != packet->parameters.end() ? found->second.c_str() : nullptr;
+}
+
+const char* RequestId(const BraidPacket* packet) {
+  const auto* request = packet->packet.GetIf<GraphRequest>();
+  return request != nullptr ? request->id.c_str() : nullptr;
+}
+
+BraidPacket* MakeResponse(BraidPacket* const* tensors, size_t count) {
+  GraphResponse response;
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor* tensor = tensors[i] != nullptr ? TensorOf(tensors[i]->packet) : nullptr;
+    if (tensor == nullptr) return nullptr;
+    response.outputs.push_back(*tensor);
+  }
+  return NewPluginPacket(Packet::Of(std::move(response)));
+}
+
 }  // namespace
 
 PortType PluginPortType(BraidKind kind) {
@@ -141,6 +200,10 @@ PortType PluginPortType(BraidKind kind) {
       return PortType::Of<int64_t>();
     case BRAID_STRING:
       return PortType::Of<std::string>();
+    case BRAID_REQUEST:
+      return PortType::Of<GraphRequest>();
+    case BRAID_RESPONSE:
+      return PortType::Of<GraphResponse>();
     default:
       return PortType::Of<PluginObject>();
   }
@@ -149,6 +212,11 @@ PortType PluginPortType(BraidKind kind) {
 BraidPacket* NewPluginPacket(Packet packet) {
   auto* made = new BraidPacket(std::move(packet));
   if (const Tensor* tensor = TensorOf(made->packet)) made->datatype = TypeName(*tensor);
+  if (const std::vector<Tensor>* tensors = TensorsOf(made->packet)) {
+    for (const Tensor& tensor : *tensors) made->datatypes.emplace_back(TypeName(tensor));
+    for (const auto& [name, value] : *ParametersOf(made->packet))
+      made->parameters.emplace(name, TextOf(value));
+  }
   return made;
 }
 
@@ -159,6 +227,8 @@ BraidKind PluginKindOf(const Packet& packet) {
   if (packet.GetIf<bool>() != nullptr) return BRAID_BOOL;
   if (packet.GetIf<int64_t>() != nullptr) return BRAID_INT64;
   if (packet.GetIf<std::string>() != nullptr) return BRAID_STRING;
+  if (packet.GetIf<GraphRequest>() != nullptr) return BRAID_REQUEST;
+  if (packet.GetIf<GraphResponse>() != nullptr) return BRAID_RESPONSE;
   return packet.GetIf<PluginObject>() != nullptr ? BRAID_OBJECT : BRAID_OTHER;
 }
 
@@ -177,6 +247,11 @@ void FillPacketFunctions(BraidHost& host) {
   host.makeInt64 = MakeInt64;
   host.makeString = MakeString;
   host.makeObject = MakeObject;
+  host.messageTensorCount = MessageTensorCount;
+  host.getMessageTensor = GetMessageTensor;
+  host.messageParameter = MessageParameter;
+  host.requestId = RequestId;
+  host.makeResponse = MakeResponse;
 }
 
 }  // namespace braid

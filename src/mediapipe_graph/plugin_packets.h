@@ -2,9 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "graph/calculator.h"
 #include "graph/packet.h"
@@ -16,8 +19,11 @@ struct BraidPacket {
 
   std::atomic<int> shares{1};
   const braid::graph::Packet packet;
-  // The name of a tensor's type, as a text that ends.
+  // What of it has to be a text that ends: the type of a tensor, or those of a message's tensors and its
+  // parameters.
   std::string datatype;
+  std::vector<std::string> datatypes;
+  std::map<std::string, std::string, std::less<>> parameters;
 };
 
 namespace braid {
