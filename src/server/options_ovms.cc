@@ -236,7 +236,15 @@ Status CompleteOvmsOptions(ServerOptions& options) {
     // Their texts are judged here; the paths are made absolute by whoever loads the model.
     BRAID_RETURN_IF_ERROR(ModelConfigFromOptions(options.model_settings, "/").status());
   }
-  if (!options.serves_config()) return OkStatus();
+  if (!options.serves_config()) {
+    for (const char* name : {"watch-graph-files", "calculator-library"}) {
+      if (IsGiven(options, name)) {
+        return InvalidArgumentError(fmt::format(
+            "--{} is for graphs, and needs --config_path, or --model_name with --model_path", name));
+      }
+    }
+    return OkStatus();
+  }
   // Who names the port of one protocol alone wants that one alone, as long as it is by OpenVINO Model
   // Server's names.
   if (IsGiven(options, "port") != IsGiven(options, "rest_port")) {

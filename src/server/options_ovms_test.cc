@@ -119,6 +119,17 @@ TEST(OvmsOptions, SaysWhatIsWrongAndExitsAsAUsageError) {
   }
 }
 
+TEST(OvmsOptions, WhatIsForGraphsNeedsSome) {
+  const std::string needs = " is for graphs, and needs --config_path, or --model_name with --model_path";
+  EXPECT_THAT(Parse({"models", "--calculator-library=libx.so"}).err,
+              HasSubstr("--calculator-library" + needs));
+  EXPECT_THAT(Parse({"models", "--watch-graph-files"}).err, HasSubstr("--watch-graph-files" + needs));
+  const ServerOptions options = Options({"--config_path=c.json", "--calculator-library=a.so",
+                                         "--calculator-library=b.so", "--watch-graph-files", "true"});
+  EXPECT_THAT(options.calculator_libraries, ElementsAre("a.so", "b.so"));
+  EXPECT_TRUE(options.watch_graph_files);
+}
+
 TEST(OvmsOptions, RefusesWhatItDoesNotDo) {
   EXPECT_THAT(Parse({"--config_path=c", "--allowed_origins=http://a"}).err,
               HasSubstr("put a proxy in front"));
