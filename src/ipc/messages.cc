@@ -1,24 +1,11 @@
 #include "ipc/messages.h"
 
+#include "ipc/message_parts.h"
+
 namespace braid {
 namespace {
 
-// Starts a message: `out` is emptied, its type written.
-WireWriter Begin(std::vector<std::byte>& out, MessageType type) {
-  out.clear();
-  WireWriter writer(out);
-  writer.Put(type);
-  return writer;
-}
-
-// A reader behind the type, or a failed one when the type is another.
-WireReader Open(std::span<const std::byte> in, MessageType type) {
-  WireReader reader(in);
-  if (reader.Get<MessageType>() != type) reader.Fail();
-  return reader;
-}
-
-bool Complete(const WireReader& reader) { return reader.ok() && reader.at_end(); }
+using namespace message_parts;
 
 DataType GetDataType(WireReader& in) {
   const auto number = in.Get<uint8_t>();
@@ -45,14 +32,6 @@ constexpr uint32_t kMaxDimensions = 64;
 constexpr size_t kLeastTensor = 11;
 constexpr size_t kLeastRequest = 49;
 constexpr size_t kLeastResponse = 18;
-
-void PutFlag(WireWriter& out, bool flag) { out.Put(static_cast<uint8_t>(flag ? 1 : 0)); }
-
-bool GetFlag(WireReader& in) {
-  const auto flag = in.Get<uint8_t>();
-  if (flag > 1) in.Fail();
-  return flag == 1;
-}
 
 void PutRequest(WireWriter& out, const RequestMessage& request) {
   out.Put(request.id);

@@ -1,37 +1,20 @@
 #include "ipc/node_messages.h"
 
+#include "ipc/message_parts.h"
+
 namespace braid {
 namespace {
 
 // The fewest bytes that a tensor takes.
 constexpr size_t kLeastNodeTensor = 9;
 
-WireWriter Begin(std::vector<std::byte>& out, MessageType type) {
-  out.clear();
-  WireWriter writer(out);
-  writer.Put(type);
-  return writer;
-}
-
-WireReader Open(std::span<const std::byte> in, MessageType type) {
-  WireReader reader(in);
-  if (reader.Get<MessageType>() != type) reader.Fail();
-  return reader;
-}
-
-bool Complete(const WireReader& reader) { return reader.ok() && reader.at_end(); }
-
-bool GetFlag(WireReader& in) {
-  const auto flag = in.Get<uint8_t>();
-  if (flag > 1) in.Fail();
-  return flag == 1;
-}
+using namespace message_parts;
 
 void PutTensors(WireWriter& out, const std::vector<NodeTensorMessage>& tensors) {
   out.Put(static_cast<uint32_t>(tensors.size()));
   for (const NodeTensorMessage& tensor : tensors) {
     out.Put(tensor.object);
-    out.Put(static_cast<uint8_t>(tensor.has_bytes ? 1 : 0));
+    PutFlag(out, tensor.has_bytes);
     EncodeTensor(out, tensor.tensor);
   }
 }
@@ -96,7 +79,7 @@ bool Decode(std::span<const std::byte> in, NodeCloseMessage& message) {
 void Encode(std::vector<std::byte>& out, const NodeSessionMessage& message) {
   WireWriter writer = Begin(out, MessageType::kNodeSession);
   writer.Put(message.session);
-  writer.Put(static_cast<uint8_t>(message.end ? 1 : 0));
+  PutFlag(writer, message.end);
   writer.PutText(message.parameters_json);
 }
 
