@@ -1,8 +1,10 @@
 #include "mediapipe_graph/graph_servable.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "mediapipe_graph/graph_stream.h"
@@ -15,9 +17,11 @@ namespace braid {
 namespace {
 
 Result<std::string> ReadGraphFile(const std::string& path) {
+  // Opening a named pipe would wait for its writer.
+  std::error_code fault;
+  if (!std::filesystem::is_regular_file(path, fault)) return OvmsError(OvmsCode::kFileInvalid, path);
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  // A folder can be opened, and not read.
   if (!file || file.peek() == std::ifstream::traits_type::eof()) {
     if (file.is_open() && file.eof() && !file.bad()) return std::string();
     return OvmsError(OvmsCode::kFileInvalid, path);
