@@ -78,6 +78,8 @@ struct OvmsModelConfig {
   bool idle_sequence_cleanup = true;
   bool low_latency_transformation = false;
   uint32_t max_sequence_number = 500;
+  // Braid's own: nodes of pipelines and sessions of graphs may use this stateful model.
+  bool allow_in_pipelines = false;
   // A graph.pbtxt named by a model entry makes it a graph's; see GraphOfModelEntry().
   std::string graph_path;
   std::string subconfig;

@@ -221,6 +221,7 @@ class ModelReader {
     const auto cleanup = object_.Bool("idle_sequence_cleanup");
     const auto low_latency = object_.Bool("low_latency_transformation");
     const auto most = object_.Integer("max_sequence_number", 0, kAnyInteger);
+    model_.allow_in_pipelines = object_.Bool("allow_in_pipelines").value_or(false);
     model_.idle_sequence_cleanup = cleanup.value_or(true);
     model_.low_latency_transformation = low_latency.value_or(false);
     if (most && *most > kMostSequences) {
@@ -229,8 +230,8 @@ class ModelReader {
       model_.max_sequence_number = static_cast<uint32_t>(*most);
     }
     if (!model_.stateful) {
-      for (const std::string_view key :
-           {"idle_sequence_cleanup", "low_latency_transformation", "max_sequence_number"}) {
+      for (const std::string_view key : {"idle_sequence_cleanup", "low_latency_transformation",
+                                         "max_sequence_number", "allow_in_pipelines"}) {
         if (object_.Get(key) != nullptr) {
           own_.Add(object_.PathOf(key), "Stateful model config parameter used for non stateful model");
         }

@@ -19,8 +19,8 @@ std::string PortText(std::string_view kind, const Port& port);
 // The types of streams and side packets: what one gives, all others must take.
 void ResolveTypes(Topology::Parts& parts, Faults& faults);
 
-// The order of nodes; no cycle may be left when inputs that are marked as back edges are taken away. One that is
-// marked and closes none is no fault, as in MediaPipe.
+// The order of nodes; no cycle may be left when inputs that are marked as back edges are taken away. One that
+// is marked and closes none is no fault, as in MediaPipe.
 void OrderNodes(Topology::Parts& parts, Faults& faults);
 
 // Executors, and fields whose meaning is not supported.

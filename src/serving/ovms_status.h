@@ -45,6 +45,16 @@ enum class OvmsCode : unsigned char {
   kStringValEmpty,
   kBytesContentsEmpty,
   kReshapeError,
+  // Sequences
+  kSequenceMissing,
+  kSequenceAlreadyExists,
+  kSequenceTerminated,
+  kMaxSequenceNumberReached,
+  kSequenceIdNotProvided,
+  kInvalidSequenceControlInput,
+  kSequenceIdBadType,
+  kSequenceControlInputBadType,
+  kSpecialInputNoTensorShape,
   // Configuration and models
   kFileInvalid,
   kPathInvalid,

@@ -101,6 +101,9 @@ struct InferenceRequest {
   CorrelationId correlation_id = uint64_t{0};
   bool sequence_start = false;
   bool sequence_end = false;
+  // How many of the client's inputs have named its sequence and are not in `inputs` any more; see
+  // serving/sequence_inputs.h.
+  uint8_t sequence_inputs = 0;
   // What asked, when that is to be counted at the servable as the request ends; set by protocols for
   // servables of Dialect::kOvms. Its protocol also decides how texts spell precisions.
   std::optional<ApiCall> api;

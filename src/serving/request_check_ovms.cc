@@ -151,7 +151,7 @@ Status UnexpectedInput(const ServableInfo& info, const InferenceRequest& request
 }
 
 Status CheckInputs(const ServableInfo& info, const InferenceRequest& request, bool with_bytes) {
-  BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, request.inputs.size()));
+  BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, request.inputs.size(), request.sequence_inputs));
   size_t found = 0;
   for (size_t i = 0; i < info.inputs.size(); ++i) {
     const TensorSpec& spec = info.inputs[i];
@@ -228,12 +228,12 @@ Status OvmsPrecisionError(const TensorSpec& spec, std::string_view actual, ApiPr
                   std::string(actual), spec.name);
 }
 
-Status CheckOvmsInputCount(const ServableInfo& info, size_t count) {
+Status CheckOvmsInputCount(const ServableInfo& info, size_t count, size_t sequence_inputs) {
   const auto required = static_cast<size_t>(std::count_if(
       info.inputs.begin(), info.inputs.end(), [](const TensorSpec& spec) { return !spec.optional; }));
   if (count >= required && count <= info.inputs.size()) return OkStatus();
-  return OvmsError(OvmsCode::kInvalidNoOfInputs,
-                   "Expected: " + std::to_string(required) + "; Actual: " + std::to_string(count));
+  return OvmsError(OvmsCode::kInvalidNoOfInputs, "Expected: " + std::to_string(required + sequence_inputs) +
+                                                     "; Actual: " + std::to_string(count + sequence_inputs));
 }
 
 Status CheckOvmsTensors(const ServableInfo& info, const InferenceRequest& request) {

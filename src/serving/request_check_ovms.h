@@ -13,8 +13,9 @@ namespace braid {
 // All of CheckRequest() for Dialect::kOvms. Encoded images are decoded before.
 Status CheckOvmsRequest(const ServableInfo& info, InferenceRequest& request);
 
-// The first of these: how many inputs there are.
-Status CheckOvmsInputCount(const ServableInfo& info, size_t count);
+// The first of these: how many inputs there are, without those that name the sequence; these are counted in
+// the text alone.
+Status CheckOvmsInputCount(const ServableInfo& info, size_t count, size_t sequence_inputs = 0);
 
 // What of it does not look at the tensors' bytes nor at requested outputs: number, names, types and shapes of
 // inputs. For protocols that find a fault in the bytes themselves, and report one of these first. BYTES for

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "serving/api_counters.h"
 #include "serving/request.h"
+#include "serving/sequences.h"
 #include "serving/servable_stream.h"
 #include "serving/statistics.h"
 #include "serving/warmup.h"
@@ -80,6 +81,10 @@ struct ServableInfo {
   std::vector<WarmupSample> warmup;
   // Its batch size or shapes follow the requests ("auto" in a config.json).
   bool automatic_shape = false;
+  // Set for stateful models of a config.json.
+  std::optional<StatefulSpec> stateful = {};
+  // See SequenceKeeper::identity(). Set by the repository, where sequences may be saved.
+  std::string sequence_identity = {};
   // Extra labels on the metrics of this model.
   std::vector<std::pair<std::string, std::string>> metric_tags;
 
@@ -130,6 +135,9 @@ class Servable {
   // As readiness(), and asks user code that has a say in it (a model's is_ready()). Does not block: `done` is
   // called once, perhaps before this returns, perhaps seconds later on any thread.
   virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
+
+  // Its sequences; null for servables that keep nothing between requests. Lives as long as the servable.
+  virtual SequenceKeeper* sequences() { return nullptr; }
 
   // Requests accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }

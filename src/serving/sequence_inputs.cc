@@ -1,0 +1,131 @@
+#include "serving/sequence_inputs.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string>
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+constexpr uint64_t kStart = 1;
+constexpr uint64_t kEnd = 2;
+
+Status CheckForm(const SequenceInput& input, std::string_view name, OvmsCode bad_type) {
+  if (!input.has_shape) return OvmsError(OvmsCode::kSpecialInputNoTensorShape);
+  const std::string wanted = std::string("Required shape for ").append(name).append(" is: (1)");
+  if (input.shape.size() != 1) return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions, wanted);
+  if (input.shape[0] != 1) return OvmsError(OvmsCode::kInvalidShape, wanted);
+  if (!input.value) return OvmsError(bad_type);
+  return OkStatus();
+}
+
+bool IsNone(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  return number != nullptr ? *number == 0 : std::get<std::string>(id).empty();
+}
+
+std::string TextOf(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  return number != nullptr ? std::to_string(*number) : std::get<std::string>(id);
+}
+
+Status Disagreement(std::string_view one, std::string_view one_value, std::string_view other,
+                    std::string_view other_value) {
+  return InvalidArgumentError(std::string("the sequence of the request is '")
+                                  .append(one_value)
+                                  .append("' by its ")
+                                  .append(one)
+                                  .append(" and '")
+                                  .append(other_value)
+                                  .append("' by its ")
+                                  .append(other));
+}
+
+// Nothing where the tensor is not there; it is taken out.
+std::optional<Tensor> TakeInput(std::string_view name, InferenceRequest& request) {
+  const auto found = std::find_if(request.inputs.begin(), request.inputs.end(),
+                                  [name](const Tensor& input) { return input.name == name; });
+  if (found == request.inputs.end()) return std::nullopt;
+  Tensor tensor = std::move(*found);
+  request.inputs.erase(found);
+  return tensor;
+}
+
+std::optional<SequenceInput> Read(const std::optional<Tensor>& tensor, DataType type) {
+  if (!tensor) return std::nullopt;
+  SequenceInput input;
+  input.shape = tensor->shape;
+  input.has_shape = !tensor->shape.empty();
+  const size_t size = ElementSize(type);
+  if (tensor->type == type && tensor->data.size() == size) {
+    uint64_t value = 0;  // the low bytes come first
+    std::memcpy(&value, tensor->data.data(), size);
+    input.value = value;
+  }
+  return input;
+}
+
+}  // namespace
+
+Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
+                    InferenceRequest& request) {
+  if (id) BRAID_RETURN_IF_ERROR(CheckForm(*id, kSequenceIdInput, OvmsCode::kSequenceIdBadType));
+  if (control) {
+    BRAID_RETURN_IF_ERROR(CheckForm(*control, kSequenceControlInput, OvmsCode::kSequenceControlInputBadType));
+    if (*control->value > kEnd) return OvmsError(OvmsCode::kInvalidSequenceControlInput);
+  }
+  request.sequence_inputs = static_cast<uint8_t>((id ? 1 : 0) + (control ? 1 : 0));
+  if (id && *id->value != 0) {
+    const CorrelationId named = *id->value;
+    if (!IsNone(request.correlation_id) && request.correlation_id != named) {
+      return Disagreement("inputs", TextOf(named), "parameters", TextOf(request.correlation_id));
+    }
+    request.correlation_id = named;
+  }
+  if (control && *control->value != 0) {
+    const bool start = *control->value == kStart;
+    if (request.sequence_start || request.sequence_end) {
+      if (request.sequence_start != start || request.sequence_end == start) {
+        return InvalidArgumentError(
+            "sequence_control_input says something else than the parameters sequence_start and sequence_end");
+      }
+    }
+    request.sequence_start = start;
+    request.sequence_end = !start;
+  }
+  if (!request.sequence_start && IsNone(request.correlation_id)) {
+    return OvmsError(OvmsCode::kSequenceIdNotProvided);
+  }
+  return OkStatus();
+}
+
+Status TakeSequenceInputs(InferenceRequest& request) {
+  const std::optional<Tensor> id = TakeInput(kSequenceIdInput, request);
+  const std::optional<Tensor> control = TakeInput(kSequenceControlInput, request);
+  const uint8_t read_before = request.sequence_inputs;
+  BRAID_RETURN_IF_ERROR(NameSequence(Read(id, DataType::kUint64), Read(control, DataType::kUint32), request));
+  request.sequence_inputs = static_cast<uint8_t>(request.sequence_inputs + read_before);
+  return OkStatus();
+}
+
+Status NameSequenceByHeader(std::string_view header, bool text_ids, InferenceRequest& request) {
+  if (header.empty()) return OkStatus();
+  if (!IsNone(request.correlation_id)) {
+    const std::string own = TextOf(request.correlation_id);
+    if (own == header) return OkStatus();
+    return Disagreement(std::string("header ").append(kSequenceIdHeader), header, "body", own);
+  }
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), number);
+  if (!text_ids && error == std::errc() && end == header.data() + header.size()) {
+    request.correlation_id = number;
+  } else {
+    request.correlation_id = std::string(header);
+  }
+  return OkStatus();
+}
+
+}  // namespace braid
