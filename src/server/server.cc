@@ -36,6 +36,7 @@
 #include "server/metrics_route.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
+#include "server/sequence_cleaner.h"
 #include "server/server_control.h"
 #include "tracing/trace_manager.h"
 
@@ -219,8 +220,8 @@ class Server::Parts {
       return std::shared_ptr<Servable>(std::move(servable));
     }
     ScheduledModel::Options scheduling;
-    scheduling.cache = cache_.get();
     scheduling.limiter = limiter_.get();
+    scheduling.cache = cache_.get();
     BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model), timers_,
                                                                 log_, progress, scheduling));
     servable->statistics().Configure(latency);
@@ -317,6 +318,7 @@ class Server::Parts {
   // For what is not found, the server's own start decides how it is told.
   Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton};
   TimerService timers_;
+  SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
