@@ -72,6 +72,11 @@ std::optional<SequenceInput> Read(const std::optional<Tensor>& tensor, DataType 
 
 Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
                     InferenceRequest& request) {
+  return NameSequence(id, control, {}, false, request);
+}
+
+Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
+                    std::string_view header, bool text_ids, InferenceRequest& request) {
   if (id) BRAID_RETURN_IF_ERROR(CheckForm(*id, kSequenceIdInput, OvmsCode::kSequenceIdBadType));
   if (control) {
     BRAID_RETURN_IF_ERROR(CheckForm(*control, kSequenceControlInput, OvmsCode::kSequenceControlInputBadType));
@@ -96,6 +101,7 @@ Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<
     request.sequence_start = start;
     request.sequence_end = !start;
   }
+  BRAID_RETURN_IF_ERROR(NameSequenceByHeader(header, text_ids, request));
   if (!request.sequence_start && IsNone(request.correlation_id)) {
     return OvmsError(OvmsCode::kSequenceIdNotProvided);
   }

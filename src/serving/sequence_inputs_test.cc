@@ -80,6 +80,26 @@ TEST(NameSequenceTest, InputsAndParametersMustAgree) {
             "sequence_control_input says something else than the parameters sequence_start and sequence_end");
 }
 
+TEST(NameSequenceTest, AHeaderStandsInForTheInput) {
+  InferenceRequest request;
+  ASSERT_TRUE(NameSequence(std::nullopt, std::nullopt, "12", false, request).ok());
+  EXPECT_EQ(request.correlation_id, CorrelationId(uint64_t{12}));
+  EXPECT_EQ(request.sequence_inputs, 0);
+  InferenceRequest zero;
+  ASSERT_TRUE(NameSequence(Number(0), Number(2), "12", false, zero).ok());
+  EXPECT_EQ(zero.correlation_id, CorrelationId(uint64_t{12}));
+  EXPECT_TRUE(zero.sequence_end);
+  InferenceRequest same;
+  EXPECT_TRUE(NameSequence(Number(12), std::nullopt, "12", false, same).ok());
+  InferenceRequest other;
+  EXPECT_EQ(NameSequence(Number(13), std::nullopt, "12", false, other).message(),
+            "the sequence of the request is '12' by its header braid-sequence-id and '13' by its body");
+  // What is wrong with an input comes first.
+  InferenceRequest bad;
+  EXPECT_EQ(NameSequence(Number(13), Number(3), "12", false, bad).message(),
+            "Unexpected value of sequence control input");
+}
+
 TEST(TakeSequenceInputsTest, TakesTensorsOut) {
   InferenceRequest request;
   request.inputs = {Input("x", DataType::kFp32, 0), Input("sequence_id", DataType::kUint64, 9),
