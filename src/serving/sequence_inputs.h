@@ -35,8 +35,8 @@ struct SequenceInput {
 // of `request`, whose fields may be set by parameters already. Errors, the first that holds, as OvmsCode:
 // kSpecialInputNoTensorShape, kInvalidNoOfShapeDimensions, kInvalidShape, kSequenceIdBadType, then the same
 // for the control with kSequenceControlInputBadType; kInvalidSequenceControlInput; INVALID_ARGUMENT when
-// inputs and parameters disagree; kSequenceIdNotProvided when the request does not start a sequence and names
-// none.
+// inputs and parameters disagree, and when a text names the sequence; kSequenceIdNotProvided when the request
+// does not start a sequence and names none.
 Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
                     InferenceRequest& request);
 

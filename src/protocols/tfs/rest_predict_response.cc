@@ -204,8 +204,9 @@ Status WriteRows(std::string& out, Outputs& outputs) {
     if (!rows) rows = shape[0];
     if (shape[0] != *rows) return WriteError(output.tensor(), "outputs have different numbers of rows");
   }
+  const int64_t count = rows.value_or(outputs.empty() ? 0 : 1);
   out += "\"predictions\": [";
-  for (int64_t row = 0; row < rows.value_or(1); ++row) {
+  for (int64_t row = 0; row < count; ++row) {
     if (row != 0) out += ',';
     NewLine(out, 2);
     if (outputs.size() == 1) {
