@@ -30,6 +30,7 @@
 #include "repository/model_repository.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/sequence_model.h"
+#include "scheduling/stateful_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
@@ -221,6 +222,12 @@ class Server::Parts {
     }
     ScheduledModel::Options scheduling;
     scheduling.limiter = limiter_.get();
+    if (info.stateful) {
+      BRAID_ASSIGN_OR_RETURN(auto servable, StatefulModel::Start(std::move(info), std::move(model), timers_,
+                                                                 log_, progress, scheduling));
+      servable->statistics().Configure(latency);
+      return std::shared_ptr<Servable>(std::move(servable));
+    }
     scheduling.cache = cache_.get();
     BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model), timers_,
                                                                 log_, progress, scheduling));
