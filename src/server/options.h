@@ -60,6 +60,8 @@ struct ServerOptions {
   bool exit_on_error = true;
   bool strict_readiness = true;
   int64_t exit_timeout_secs = 30;
+  std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
+  int64_t sequence_state_interval_seconds = 60;
   std::string id = "triton";
 
   // Python
