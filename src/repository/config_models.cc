@@ -11,6 +11,7 @@
 #include "config/folder.h"
 #include "repository/config_plan.h"
 #include "repository/model_folders.h"
+#include "repository/model_identity.h"
 #include "repository/parallel.h"
 #include "serving/ovms_status.h"
 
@@ -162,6 +163,7 @@ void ConfigModels::RunBuild(Build& build) {
     return;
   }
   (*made)->statistics().RecordLoad(took_ns);
+  if (vault_ != nullptr) vault_->Enter(*made);
   ConfigStates::Leaving before;
   if (!states_.Serve(*made, before)) {
     drains_.Discard(**made);
@@ -176,10 +178,14 @@ void ConfigModels::RunBuild(Build& build) {
 }
 
 Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& config, int64_t version) const {
-  BRAID_ASSIGN_OR_RETURN(
-      auto loaded, makers_.load_model(config, version, config.base_path + "/" + std::to_string(version)));
+  const std::string path = config.base_path + "/" + std::to_string(version);
+  BRAID_ASSIGN_OR_RETURN(auto loaded, makers_.load_model(config, version, path));
   loaded.info.name = config.name;
   loaded.info.version = version;
+  if (vault_ != nullptr && loaded.info.stateful) {
+    const std::string who = "'" + config.name + "' version " + std::to_string(version);
+    loaded.info.sequence_identity = IdentityOfModel(path, DescribeStates(*loaded.info.stateful), who, log_);
+  }
   return makers_.make_servable(std::move(loaded.info), std::move(loaded.model));
 }
 

@@ -16,6 +16,7 @@
 #include "repository/config_makers.h"
 #include "repository/config_states.h"
 #include "repository/drains.h"
+#include "repository/sequence_vault.h"
 
 namespace braid {
 
@@ -34,13 +35,15 @@ struct ConfigOutcome {
 // Not for use by two threads at once.
 class ConfigModels {
  public:
-  // `replaced` is called when what the catalog serves has changed and what served before still takes
-  // requests; by several threads at once. All outlive it.
-  ConfigModels(const ConfigMakers& makers, ConfigStates& states, Drains& drains,
+  // `vault` keeps sequences; null: they end with their servable. `replaced` is called when what the catalog
+  // serves has changed and what served before still takes requests; by several threads at once. All outlive
+  // it.
+  ConfigModels(const ConfigMakers& makers, ConfigStates& states, Drains& drains, SequenceVault* vault,
                std::function<void()> replaced, int load_thread_count, Logger& log)
       : makers_(makers),
         states_(states),
         drains_(drains),
+        vault_(vault),
         replaced_(std::move(replaced)),
         load_thread_count_(load_thread_count),
         log_(log) {}
@@ -92,6 +95,7 @@ class ConfigModels {
   const ConfigMakers& makers_;
   ConfigStates& states_;
   Drains& drains_;
+  SequenceVault* const vault_;
   const std::function<void()> replaced_;
   const int load_thread_count_;
   Logger& log_;

@@ -48,11 +48,12 @@ class ConfigRepository::Impl {
         catalog_(catalog),
         makers_(std::move(makers)),
         log_(log),
-        drains_(options_.exit_timeout_seconds),
+        drains_(options_.exit_timeout_seconds, options_.sequence_vault),
         states_(catalog, drains_, log),
         pipelines_(makers_, catalog, states_, drains_, log),
         models_(
-            makers_, states_, drains_, [this] { pipelines_.Refresh(); }, options_.load_thread_count, log),
+            makers_, states_, drains_, options_.sequence_vault, [this] { pipelines_.Refresh(); },
+            options_.load_thread_count, log),
         graphs_(makers_, states_, drains_, options_.load_thread_count, log) {}
   ~Impl() { BRAID_CHECK(!poller_.joinable()); }
 

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "config/ovms_config.h"
 #include "repository/config_makers.h"
+#include "repository/sequence_vault.h"
 #include "serving/catalog.h"
 #include "serving/config_control.h"
 
@@ -38,6 +39,9 @@ struct ConfigRepositoryOptions {
   // How long the instances of what is unloaded may take to end.
   int exit_timeout_seconds = 30;
   int load_thread_count = 4;
+  // Keeps the sequences of stateful models over restarts and reloads, and outlives the repository; null: they
+  // end with their servable.
+  SequenceVault* sequence_vault = nullptr;
 };
 
 class ConfigRepository final : public ConfigControl {

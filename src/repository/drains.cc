@@ -53,6 +53,7 @@ void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> sto
 }
 
 void Drains::Drain(Servable& servable) {
+  bool drained = false;
   for (;;) {
     int64_t end_ns = 0;
     {
@@ -60,14 +61,22 @@ void Drains::Drain(Servable& servable) {
       end_ns = drain_deadline_ns_;
     }
     const int64_t now_ns = SteadyNowNs();
-    if (servable.gate().WaitUntilEmpty(std::min(now_ns + kDrainSliceNs, end_ns)) || now_ns >= end_ns) break;
+    drained = servable.gate().WaitUntilEmpty(std::min(now_ns + kDrainSliceNs, end_ns));
+    if (drained || now_ns >= end_ns) break;
   }
+  Stop(servable, drained);
+}
+
+// A request that is still inside may move its sequence on until the servable has stopped.
+void Drains::Stop(Servable& servable, bool drained) const {
+  if (vault_ != nullptr && drained) vault_->Leave(servable);
   servable.Stop(StopDeadline());
+  if (vault_ != nullptr && !drained) vault_->Leave(servable);
 }
 
 void Drains::Discard(Servable& servable) const {
   servable.gate().Close();
-  servable.Stop(StopDeadline());
+  Stop(servable, true);
 }
 
 void Drains::Reap() {

@@ -1,4 +1,5 @@
-// Drains: ends servables that have left the catalog, each when its last request has left.
+// Drains: ends servables that have left the catalog, each when its last request has left, and sees to it that
+// their sequences are kept.
 #pragma once
 
 #include <condition_variable>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "repository/sequence_vault.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
 
@@ -22,8 +24,11 @@ class Drains {
   // How long a stop may go on after its deadline before nobody waits for it any longer.
   static constexpr int64_t kStopGraceNs = int64_t{2} * 1000000000;
 
-  // Instances of what is stopped may take `exit_timeout_seconds` to end.
-  explicit Drains(int exit_timeout_seconds) : exit_timeout_seconds_(exit_timeout_seconds) {}
+  // Instances of what is stopped may take `exit_timeout_seconds` to end. `vault` gets what was drained before
+  // it is stopped, so that its sequences need not wait for user code that finalizes; null where sequences end
+  // with their servable.
+  explicit Drains(int exit_timeout_seconds, SequenceVault* vault = nullptr)
+      : exit_timeout_seconds_(exit_timeout_seconds), vault_(vault) {}
   // REQUIRES: empty().
   ~Drains();
   Drains(const Drains&) = delete;
@@ -48,9 +53,11 @@ class Drains {
 
  private:
   void Drain(Servable& servable);
+  void Stop(Servable& servable, bool drained) const;
   int64_t StopDeadline() const;
 
   const int exit_timeout_seconds_;
+  SequenceVault* const vault_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // of anything below
   // All guarded by mutex_.

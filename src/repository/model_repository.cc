@@ -63,8 +63,8 @@ class ModelRepository::Impl {
         catalog_(catalog),
         log_(log),
         folders_(options_.model_repositories),
-        drains_(options_.exit_timeout_seconds),
-        loader_(options_, std::move(backends), std::move(factory),
+        drains_(options_.exit_timeout_seconds, options_.sequence_vault),
+        loader_(options_, std::move(backends), std::move(factory), log,
                 [this, ensembles = std::move(ensembles)](ServableInfo info) {
                   return ensembles(std::move(info),
                                    [this](const std::string& model) { return WhyMissing(model); });
@@ -789,6 +789,10 @@ Status ModelRepository::Impl::Apply(const LoadRequest& request, Plan& plan, cons
     const std::string text = built[i]->status().ToString();
     faults += "version " + std::to_string(to_build[i]) + " is at UNAVAILABLE state: " + text + ";";
     BRAID_LOG_ERROR(log_, "failed to load '{}' version {}: {}", name, to_build[i], text);
+  }
+
+  if (options_.sequence_vault != nullptr && faults.empty()) {
+    for (auto& result : built) options_.sequence_vault->Enter(**result);
   }
 
   std::vector<std::pair<std::shared_ptr<Servable>, uint64_t>>

@@ -23,6 +23,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "repository/sequence_vault.h"
 #include "scheduling/backend.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
@@ -53,6 +54,9 @@ struct RepositoryOptions {
   std::string backend_directory = "/opt/tritonserver/backends";
   // Where the files of load requests are kept; each in a private folder that goes when nobody needs it.
   std::string temporary_directory = "/tmp";
+  // Keeps the sequences of models with implicit state over restarts and reloads, and outlives the repository;
+  // null: they end with their servable.
+  SequenceVault* sequence_vault = nullptr;
 };
 
 class ModelRepository : public ModelControl {

@@ -8,6 +8,7 @@
 #include "config/model_config.h"
 #include "config/servable_info.h"
 #include "config/supported_features.h"
+#include "repository/model_identity.h"
 
 namespace braid {
 namespace {
@@ -121,6 +122,10 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
+  if (options_.sequence_vault != nullptr && !info.initial_states.empty()) {
+    const std::string who = "'" + config->name() + "' version " + std::to_string(version);
+    info.sequence_identity = IdentityOfModel(location.version_path, DescribeStates(*config), who, log_);
+  }
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
   return factory_(std::move(info), std::move(model), progress);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "config/folder.h"
 #include "model_config.pb.h"
@@ -28,13 +29,14 @@ class VersionLoader {
  public:
   using EnsembleMaker = std::function<Result<std::shared_ptr<Servable>>(ServableInfo info)>;
 
-  // `options` and the backends outlive the loader.
+  // `options`, the backends and `log` outlive the loader.
   VersionLoader(const RepositoryOptions& options, std::vector<Backend*> backends,
-                ModelRepository::ServableFactory factory, EnsembleMaker ensembles)
+                ModelRepository::ServableFactory factory, Logger& log, EnsembleMaker ensembles)
       : options_(options),
         backends_(std::move(backends)),
         factory_(std::move(factory)),
-        ensembles_(std::move(ensembles)) {}
+        ensembles_(std::move(ensembles)),
+        log_(log) {}
 
   // Lets the model, unless it is an ensemble, complete its configuration, checks it, and starts the version.
   // Blocks on user code. Errors: whatever makes the version unavailable; nothing is left running then.
@@ -55,6 +57,7 @@ class VersionLoader {
   const std::vector<Backend*> backends_;
   const ModelRepository::ServableFactory factory_;
   const EnsembleMaker ensembles_;
+  Logger& log_;
 };
 
 }  // namespace braid

@@ -118,6 +118,14 @@ Status CheckTogether(const ServerOptions& options) {
     return InvalidArgumentError(
         "Wildcard model name '*' must be the ONLY startup model if specified at all.");
   }
+  if (options.sequence_state_path.empty() &&
+      options.origin("sequence_state_path") != OptionOrigin::kDefault) {
+    return InvalidArgumentError("--sequence_state_path names no folder");
+  }
+  if (options.sequence_state_path.empty() &&
+      options.origin("sequence_state_interval_seconds") != OptionOrigin::kDefault) {
+    return InvalidArgumentError("--sequence_state_interval_seconds needs --sequence_state_path");
+  }
   if (!options.allow_http && !options.allow_grpc) {
     return InvalidArgumentError("--allow-http and --allow-grpc are both off; at least one is needed");
   }

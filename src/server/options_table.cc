@@ -231,6 +231,14 @@ const OptionSpec kTable[] = {
           "The server is ready only when all its models are"),
     Works("exit-timeout-secs", "N", Group::kModels, Int<&O::exit_timeout_secs, 0, 1000000000>(),
           "At a stop, seconds that requests in flight are waited for"),
+    Works(
+        "sequence_state_path", "DIR", Group::kModels, Text<&O::sequence_state_path>(),
+        "A folder where the sequences of stateful models and of models with implicit state outlast a restart "
+        "and a reload; also --sequence-state-path"),
+    Works("sequence_state_interval_seconds", "N", Group::kModels,
+          Int<&O::sequence_state_interval_seconds, 0, 1000000000>(),
+          "Seconds between two saves of what has changed there; 0 to save at the end alone; also "
+          "--sequence-state-interval-seconds"),
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),
 
     // Python
@@ -436,7 +444,13 @@ std::span<const OptionSpec> OptionTable() {
 }
 
 const OptionSpec* FindOption(std::string_view name) {
-  if (name == "model-store") name = "model-repository";
+  static constexpr std::pair<std::string_view, std::string_view> kSecondNames[] = {
+      {"model-store", "model-repository"},
+      {"sequence-state-path", "sequence_state_path"},
+      {"sequence-state-interval-seconds", "sequence_state_interval_seconds"}};
+  for (const auto& [second, first] : kSecondNames) {
+    if (name == second) name = first;
+  }
   const std::span<const OptionSpec> table = OptionTable();
   const auto found = std::ranges::find(table, name, &OptionSpec::name);
   return found == table.end() ? nullptr : &*found;

@@ -58,7 +58,8 @@ struct OptionSpec {
 // All options, in the order of the help. The table lives as long as the program and never changes.
 std::span<const OptionSpec> OptionTable();
 
-// Null when there is none of that name (without dashes). Knows the second names (model-store).
+// Null when there is none of that name (without dashes). Knows the second names (model-store for
+// model-repository).
 const OptionSpec* FindOption(std::string_view name);
 
 std::string_view OptionGroupTitle(OptionGroup group);

@@ -27,15 +27,19 @@
 #include "protocols/tfs/tfs_routes.h"
 #include "protocols/tfs/tfs_services.h"
 #include "repository/config_repository.h"
+#include "repository/drains.h"
 #include "repository/model_repository.h"
+#include "repository/sequence_vault.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/sequence_model.h"
+#include "scheduling/stateful_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
 #include "server/metrics_route.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
+#include "server/sequence_cleaner.h"
 #include "server/server_control.h"
 #include "tracing/trace_manager.h"
 
@@ -85,6 +89,7 @@ class Server::Parts {
     }
     BRAID_ASSIGN_OR_RETURN(openvino_,
                            OpenVinoBackend::Create({options_.cache_dir, options_.cpu_extension}, log_));
+    if (!options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());
     if (!options_.model_repositories.empty()) BRAID_RETURN_IF_ERROR(MakeModelRepository());
     if (options_.serves_config()) BRAID_RETURN_IF_ERROR(MakeConfigRepository());
     control_ = std::make_unique<ServerControl>(models_.get());
@@ -107,9 +112,15 @@ class Server::Parts {
     // so that every answer still finds its client.
     control_->set_serving(false);
     if (grpc_) grpc_->Drain();
+    // What was stopped by force at the deadline is saved then.
+    const int64_t save_deadline = deadline + Drains::kStopGraceNs / 2;
+    if (sequence_vault_) sequence_vault_->BeginShutdown(save_deadline);
     Status stopped = config_ ? config_->Shutdown(deadline) : OkStatus();
     if (models_) {
       if (Status models = models_->Shutdown(deadline); !models.ok()) stopped = std::move(models);
+    }
+    if (sequence_vault_) {
+      if (Status saved = sequence_vault_->Shutdown(save_deadline); !saved.ok()) stopped = std::move(saved);
     }
     const int64_t protocol_deadline = std::max(deadline, SteadyNowNs()) + kProtocolGraceNs;
     if (grpc_) grpc_->Shutdown(protocol_deadline);
@@ -142,11 +153,22 @@ class Server::Parts {
     return python_.get();
   }
 
+  Status OpenSequenceVault() {
+    SequenceVault::Options vault;
+    vault.path = options_.sequence_state_path;
+    vault.interval_ns = options_.sequence_state_interval_seconds * kSecond;
+    vault.hold_ns = options_.exit_timeout_secs * kSecond;
+    BRAID_ASSIGN_OR_RETURN(sequence_vault_, SequenceVault::Open(vault, log_));
+    return OkStatus();
+  }
+
   // The models of model repositories.
   Status MakeModelRepository() {
     BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
+    RepositoryOptions repository = MakeRepositoryOptions(options_);
+    repository.sequence_vault = sequence_vault_.get();
     models_ = std::make_unique<ModelRepository>(
-        MakeRepositoryOptions(options_), catalog_, std::vector<Backend*>{python, openvino_.get()},
+        std::move(repository), catalog_, std::vector<Backend*>{python, openvino_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
                const std::function<void(const std::string&)>& progress) {
           return CreateModel(std::move(info), std::move(model), progress);
@@ -162,6 +184,7 @@ class Server::Parts {
 
   Status MakeConfigRepository() {
     BRAID_ASSIGN_OR_RETURN(ConfigRepositoryOptions config, MakeConfigOptions(options_));
+    config.sequence_vault = sequence_vault_.get();
     ConfigMakers makers = MakersOfServables(*openvino_, catalog_, custom_node_threads_);
     makers.make_servable = [this](ServableInfo info, std::unique_ptr<BackendModel> model) {
       return CreateModel(std::move(info), std::move(model), [](const std::string&) {});
@@ -219,8 +242,14 @@ class Server::Parts {
       return std::shared_ptr<Servable>(std::move(servable));
     }
     ScheduledModel::Options scheduling;
-    scheduling.cache = cache_.get();
     scheduling.limiter = limiter_.get();
+    if (info.stateful) {
+      BRAID_ASSIGN_OR_RETURN(auto servable, StatefulModel::Start(std::move(info), std::move(model), timers_,
+                                                                 log_, progress, scheduling));
+      servable->statistics().Configure(latency);
+      return std::shared_ptr<Servable>(std::move(servable));
+    }
+    scheduling.cache = cache_.get();
     BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model), timers_,
                                                                 log_, progress, scheduling));
     servable->statistics().Configure(latency);
@@ -317,6 +346,7 @@ class Server::Parts {
   // For what is not found, the server's own start decides how it is told.
   Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton};
   TimerService timers_;
+  SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
@@ -324,6 +354,7 @@ class Server::Parts {
   std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
   // As many as users' calculators may block at once.
   ElasticThreads graph_threads_{{.name = "brd-graph", .most = 64}};
+  std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
   std::unique_ptr<OpenVinoBackend> openvino_;
   std::mutex python_mutex_;
   std::unique_ptr<PythonBackend> python_;     // guarded by python_mutex_

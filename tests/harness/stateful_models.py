@@ -12,13 +12,29 @@ def _named(node, name):
     return node
 
 
-def running_sum_model(size=4, dtype=np.float32):
-    """y = the sum of all `x` [1,size] of the sequence so far, this one included. Its one state is "sum"."""
+def _slow_zero(x, products):
+    """Zero [1,1], after so many products of matrices that depend on x (FP32)."""
+    both = np.array([0, 1])
+    little = op.multiply(op.reduce_sum(x, both, True), op.constant(np.float32(1e-20)))
+    matrix = op.add(op.constant(np.full([512, 512], 1 / 512, np.float32)), little)
+    result = matrix
+    for _ in range(products):
+        result = op.matmul(result, matrix, False, False)
+    # The positive part of what is negative.
+    return op.relu(op.negative(op.reduce_max(op.abs(result), both, True)))
+
+
+def running_sum_model(size=4, dtype=np.float32, products=0):
+    """y = the sum of all `x` [1,size] of the sequence so far, this one included. Its one state is "sum".
+
+    `products` makes an FP32 model slow: each takes some milliseconds.
+    """
     x = _named(op.parameter([1, size], dtype, name="x"), "x")
     before = op.read_value(op.constant(np.zeros([1, size], dtype)), "sum", dtype, ov.PartialShape([1, size]))
     total = op.add(before, x)
     sink = op.assign(total, "sum")
-    return ov.Model([op.result(_named(total, "y"))], [sink], [x], "running_sum")
+    y = op.add(total, _slow_zero(x, products)) if products else total
+    return ov.Model([op.result(_named(y, "y"))], [sink], [x], "running_sum")
 
 
 def _lstm_weights(seed, inputs, hidden):

@@ -1,0 +1,166 @@
+#include "repository/model_identity.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "repository/content_hash.h"
+#include "tensor/data_type.h"
+#include "tensor/shape.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxEntries = 100000;
+constexpr size_t kMaxDepth = 16;
+constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr int64_t kMillisecondNs = 1000000;
+// From when on the time that it takes is worth a line in the log.
+constexpr int64_t kLongNs = 1000 * kMillisecondNs;
+
+bool IsIgnored(const std::string& name) {
+  return name.starts_with('.') || name == "__pycache__" || name.ends_with(".pyc");
+}
+
+class FilesHash {
+ public:
+  explicit FilesHash(ContentHash& hash) : hash_(hash), piece_(kPieceBytes) {}
+
+  Status Add(const std::string& path) {
+    UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder.valid()) return ErrnoError("failed to open folder " + path, errno);
+    return AddFolder(std::move(folder), path, 0);
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  // Everything in the folder, sorted by name, folders within it included.
+  Status AddFolder(UniqueFd folder, const std::string& path, size_t depth) {
+    if (depth > kMaxDepth) return InternalError("failed to read " + path + ": it lies too deep");
+    BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folder, path));
+    for (const std::string& name : names) {
+      const std::string where = path + "/" + name;
+      hash_.AddText(name);
+      // Without O_NONBLOCK a pipe would hold the caller up.
+      UniqueFd entry(::openat(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+      // A link to nothing, a socket.
+      if (!entry.valid() && (errno == ENOENT || errno == ELOOP || errno == ENXIO)) continue;
+      struct stat info = {};
+      if (!entry.valid() || ::fstat(entry.get(), &info) != 0) {
+        return ErrnoError("failed to read " + where, errno);
+      }
+      if (S_ISDIR(info.st_mode)) {
+        hash_.AddText("{");
+        BRAID_RETURN_IF_ERROR(AddFolder(std::move(entry), where, depth + 1));
+        hash_.AddText("}");
+      } else if (S_ISREG(info.st_mode)) {
+        BRAID_RETURN_IF_ERROR(AddFile(entry, where));
+      }
+    }
+    return OkStatus();
+  }
+  Result<std::vector<std::string>> List(const UniqueFd& folder, const std::string& path) {
+    // A descriptor of its own, which the stream takes over.
+    UniqueFd again(::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto close = [](DIR* dir) { ::closedir(dir); };
+    const std::unique_ptr<DIR, decltype(close)> dir(again.valid() ? ::fdopendir(again.get()) : nullptr,
+                                                    close);
+    if (!dir) return ErrnoError("failed to list " + path, errno);
+    (void)again.Release();  // closedir() closes it
+    std::vector<std::string> names;
+    for (errno = 0; const struct dirent* found = ::readdir(dir.get()); errno = 0) {
+      const std::string name = found->d_name;
+      if (IsIgnored(name)) continue;
+      if (++entries_ > kMaxEntries)
+        return InternalError("failed to list " + path + ": there are too many files");
+      names.push_back(name);
+    }
+    if (errno != 0) return ErrnoError("failed to list " + path, errno);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  // The size behind the bytes, so that it tells where they end.
+  Status AddFile(const UniqueFd& file, const std::string& path) {
+    uint64_t size = 0;
+    for (;;) {
+      const ssize_t got = ::read(file.get(), piece_.data(), piece_.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return ErrnoError("failed to read " + path, errno);
+      if (got == 0) break;
+      hash_.Add(piece_.data(), static_cast<size_t>(got));
+      size += static_cast<uint64_t>(got);
+    }
+    hash_.Add(&size, sizeof(size));
+    bytes_ += size;
+    return OkStatus();
+  }
+
+  ContentHash& hash_;
+  std::vector<char> piece_;
+  size_t entries_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::string IdentityOfModel(const std::string& version_path, std::string_view states, const std::string& who,
+                            Logger& log) {
+  const int64_t begin_ns = SteadyNowNs();
+  ContentHash hash;
+  hash.AddText(states);
+  FilesHash files(hash);
+  if (Status added = files.Add(version_path); !added.ok()) {
+    BRAID_LOG_ERROR(log, "{}: its sequences will not be kept: {}", who, added.message());
+    return {};
+  }
+  if (const int64_t took_ns = SteadyNowNs() - begin_ns; took_ns >= kLongNs) {
+    BRAID_LOG_INFO(log, "{}: {} MiB of files were read in {} ms to know its sequences again", who,
+                   files.bytes() >> 20, took_ns / kMillisecondNs);
+  }
+  return hash.text();
+}
+
+std::string DescribeStates(const StatefulSpec& spec) {
+  std::string text = "config.json";
+  for (const StateSpec& state : spec.states) {
+    text += fmt::format("\n{}:{} {}{}", state.name.size(), state.name, WireName(state.type),
+                        ShapeToString(state.shape));
+  }
+  return text;
+}
+
+std::string DescribeStates(const inference::ModelConfig& config) {
+  inference::ModelConfig part;
+  part.set_backend(config.backend());
+  part.set_platform(config.platform());
+  part.set_default_model_filename(config.default_model_filename());
+  part.set_max_batch_size(config.max_batch_size());
+  *part.mutable_parameters() = config.parameters();
+  *part.mutable_sequence_batching()->mutable_state() = config.sequence_batching().state();
+  std::string text = "config.pbtxt\n";
+  {
+    google::protobuf::io::StringOutputStream stream(&text);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    // Else the entries of a map come in any order.
+    coded.SetSerializationDeterministic(true);
+    part.SerializeToCodedStream(&coded);
+  }
+  return text;
+}
+
+}  // namespace braid

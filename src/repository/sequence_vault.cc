@@ -1,0 +1,326 @@
+#include "repository/sequence_vault.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <iterator>
+#include <system_error>
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kSecondNs = 1000000000;
+constexpr std::string_view kOtherModel = ".other-model";
+constexpr std::string_view kOtherFormat = ".other-format";
+constexpr std::string_view kDamaged = ".damaged";
+
+std::pair<std::string, int64_t> KeyOf(const Servable& servable) {
+  return {servable.info().name, servable.info().version};
+}
+
+std::string Who(const ServableInfo& info) {
+  return "'" + info.name + "' version " + std::to_string(info.version);
+}
+
+std::string Count(size_t sequences) {
+  return std::to_string(sequences) + (sequences == 1 ? " sequence" : " sequences");
+}
+
+}  // namespace
+
+SequenceVault::Entry::Entry(std::shared_ptr<Servable> servable, SequenceKeeper& keeper)
+    : who(Who(servable->info())),
+      file(SequenceFolder::NameOf(servable->info().name, servable->info().version)),
+      keeper(keeper),
+      servable(std::move(servable)) {}
+
+SequenceVault::SequenceVault(const Options& options, SequenceFolder folder, Logger& log)
+    : options_(options), folder_(std::move(folder)), log_(log) {}
+
+Result<std::unique_ptr<SequenceVault>> SequenceVault::Open(const Options& options, Logger& log) {
+  BRAID_ASSIGN_OR_RETURN(SequenceFolder folder, SequenceFolder::Open(options.path));
+  std::unique_ptr<SequenceVault> vault(new SequenceVault(options, std::move(folder), log));
+  if (options.interval_ns == 0) return vault;
+  try {
+    vault->schedule_ended_ = false;
+    vault->schedule_ = StartThread("brd-vault", [vault = vault.get()] { vault->RunSchedule(); });
+  } catch (const std::system_error& fault) {
+    return InternalError(std::string("failed to start the thread that saves sequences: ") + fault.what());
+  }
+  return vault;
+}
+
+SequenceVault::~SequenceVault() {
+  BeginShutdown(SteadyNowNs());
+  if (schedule_.joinable()) schedule_.join();
+}
+
+// ---- coming ----
+
+void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
+  SequenceKeeper* const keeper = servable->sequences();
+  if (keeper == nullptr) return;
+  if (!keeper->savable()) {
+    BRAID_LOG_INFO(log_, "{}: the model itself keeps what its sequences have; they cannot be saved",
+                   Who(servable->info()));
+    return;
+  }
+  // Nothing would tell this model from another one; whoever could not find out has said so.
+  if (keeper->identity().empty()) return;
+  const auto entry = std::make_shared<Entry>(servable, *keeper);
+  {
+    std::lock_guard lock(mutex_);
+    Line& line = lines_[KeyOf(*servable)];
+    line.push_back(entry);
+    if (line.size() > 1) {
+      keeper->HoldUntilRestored(SteadyNowNs() + options_.hold_ns);
+      return;
+    }
+    entry->state = State::kTaking;
+  }
+  RestoreFromFile(*entry);
+  std::lock_guard lock(mutex_);
+  entry->state = State::kServing;
+  changed_.notify_all();
+}
+
+void SequenceVault::RestoreFromFile(Entry& entry) {
+  auto read = folder_.Read(entry.file);
+  if (!read.ok()) {
+    if (read.status().code() == StatusCode::kNotFound) return;
+    BRAID_LOG_ERROR(log_, "{}: its sequences cannot be restored from {}: {}", entry.who,
+                    folder_.PathOf(entry.file), read.status().message());
+    SetAside(entry, read.status().code() == StatusCode::kUnsupported ? kOtherFormat : kDamaged);
+    return;
+  }
+  const size_t count = read->sequences.size();
+  if (read->identity != entry.keeper.identity()) {
+    BRAID_LOG_WARNING(log_,
+                      "{}: {} end: what was saved is of another model (its files or states have changed)",
+                      entry.who, Count(count));
+    SetAside(entry, kOtherModel);
+    return;
+  }
+  const int64_t age_s = std::max(WallNowMs() - read->written_ms, int64_t{0}) / 1000;
+  const size_t taken = entry.keeper.Restore(std::move(read->sequences));
+  BRAID_LOG_INFO(log_, "{}: {} restored{}, as of {} s ago", entry.who, Count(taken),
+                 taken == count ? "" : " of " + std::to_string(count), age_s);
+  std::lock_guard lock(entry.save_mutex);
+  if (taken == count) entry.saved_changes = entry.keeper.changes();
+}
+
+void SequenceVault::SetAside(const Entry& entry, std::string_view suffix) {
+  if (Status moved = folder_.SetAside(entry.file, suffix); !moved.ok()) {
+    BRAID_LOG_ERROR(log_, "{}: {} cannot be set aside: {}", entry.who, folder_.PathOf(entry.file),
+                    moved.message());
+  }
+}
+
+// ---- leaving ----
+
+void SequenceVault::Leave(Servable& servable) {
+  if (servable.sequences() == nullptr) return;
+  const Key key = KeyOf(servable);
+  std::shared_ptr<Entry> entry;
+  {
+    std::lock_guard lock(mutex_);
+    const auto line = lines_.find(key);
+    if (line == lines_.end()) return;
+    const auto found = std::find_if(line->second.begin(), line->second.end(),
+                                    [&](const auto& one) { return one->servable.get() == &servable; });
+    if (found == line->second.end()) return;
+    entry = *found;
+  }
+  {
+    // Waits for a save that runs: it would take the place of a later one.
+    std::lock_guard save(entry->save_mutex);
+    entry->closed = true;
+  }
+  std::shared_ptr<Servable> share;  // goes behind the lock
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&entry] { return entry->state != State::kTaking; });
+  const uint64_t changes = entry->keeper.changes();
+  entry->left_behind = {entry->keeper.identity(), entry->keeper.Save()};
+  entry->in_file = entry->saved_changes == changes;  // nobody writes it any more
+  entry->state = State::kLeft;
+  share = std::move(entry->servable);
+  // Otherwise whoever stands before it takes care of what it had.
+  if (lines_.at(key).front() == entry) Settle(lock, key);
+}
+
+void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
+  for (;;) {
+    Line& line = lines_.at(key);
+    Saved saved = JoinLeft(line);
+    const auto heir =
+        std::find_if(line.begin(), line.end(), [](const auto& one) { return one->state != State::kLeft; });
+    if (heir != line.end()) {
+      const std::shared_ptr<Entry> entry = *heir;
+      line.erase(line.begin(), heir);
+      entry->state = State::kTaking;
+      lock.unlock();
+      HandOver(std::move(saved), *entry);
+      lock.lock();
+      entry->state = State::kServing;
+      changed_.notify_all();
+      return;
+    }
+    // Who comes while this is written waits for it.
+    const size_t known = line.size();
+    const std::shared_ptr<Entry> last = line.back();
+    const bool in_file = known == 1 && last->in_file;
+    lock.unlock();
+    const size_t count = saved.sequences.size();
+    if (Status written = in_file ? OkStatus() : Write(*last, std::move(saved)); !written.ok()) {
+      BRAID_LOG_ERROR(log_, "{}: {} cannot be saved to {}: {}; what was saved before stays", last->who,
+                      Count(count), folder_.PathOf(last->file), written.message());
+    } else if (count > 0) {
+      BRAID_LOG_INFO(log_, "{}: {} saved", last->who, Count(count));
+    }
+    lock.lock();
+    if (lines_.at(key).size() == known) {
+      lines_.erase(key);
+      return;
+    }
+  }
+}
+
+// Of those at the front that have left, the newest first: what began anew in a later one counts.
+SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
+  Saved joined;
+  const auto end =
+      std::find_if(line.begin(), line.end(), [](const auto& one) { return one->state != State::kLeft; });
+  for (auto entry = std::make_reverse_iterator(end); entry != line.rend(); ++entry) {
+    const Saved& older = (*entry)->left_behind;
+    if (older.sequences.empty()) continue;
+    if (joined.sequences.empty()) {
+      joined = older;
+      continue;
+    }
+    if (older.identity != joined.identity) {
+      BRAID_LOG_WARNING(log_, "{}: {} end: the version that was loaded in its place is another model",
+                        (*entry)->who, Count(older.sequences.size()));
+      continue;
+    }
+    std::set<CorrelationId> known;
+    for (const SavedSequence& sequence : joined.sequences) known.insert(sequence.id);
+    std::copy_if(older.sequences.begin(), older.sequences.end(), std::back_inserter(joined.sequences),
+                 [&known](const SavedSequence& sequence) { return !known.contains(sequence.id); });
+  }
+  return joined;
+}
+
+void SequenceVault::HandOver(Saved saved, Entry& heir) {
+  const size_t count = saved.sequences.size();
+  if (count > 0 && saved.identity != heir.keeper.identity()) {
+    BRAID_LOG_WARNING(log_, "{}: {} end: the version that was loaded in its place is another model", heir.who,
+                      Count(count));
+    SetAside(heir, kOtherModel);
+    heir.keeper.Restore({});
+    return;
+  }
+  const size_t taken = heir.keeper.Restore(std::move(saved.sequences));
+  if (count == 0) return;
+  BRAID_LOG_INFO(log_, "{}: {}{} go on in the version that was loaded in its place", heir.who, Count(taken),
+                 taken == count ? "" : " of " + std::to_string(count));
+}
+
+// ---- saving ----
+
+Status SequenceVault::Write(const Entry& entry, Saved saved) {
+  {
+    std::lock_guard lock(mutex_);
+    writing_.insert(entry.file);
+  }
+  const Status written =
+      saved.sequences.empty()
+          ? folder_.Remove(entry.file)
+          : folder_.Write(entry.file, {std::move(saved.identity), WallNowMs(), std::move(saved.sequences)},
+                          [this] { return SteadyNowNs() > write_deadline_ns_.load(); });
+  std::lock_guard lock(mutex_);
+  writing_.erase(writing_.find(entry.file));
+  changed_.notify_all();
+  return written;
+}
+
+void SequenceVault::SaveIfChanged(Entry& entry) {
+  std::lock_guard lock(entry.save_mutex);
+  if (entry.closed) return;
+  // Before the states: what changes in between is saved next time.
+  const uint64_t changes = entry.keeper.changes();
+  if (entry.saved_changes == changes) return;
+  const Status written = Write(entry, {entry.keeper.identity(), entry.keeper.Save()});
+  const bool failed_before = std::exchange(entry.failing, !written.ok());
+  if (written.ok()) {
+    entry.saved_changes = changes;
+    if (failed_before) BRAID_LOG_INFO(log_, "{}: its sequences are saved again", entry.who);
+  } else if (!failed_before) {
+    BRAID_LOG_ERROR(log_, "{}: its sequences cannot be saved to {}: {}; what was saved before stays",
+                    entry.who, folder_.PathOf(entry.file), written.message());
+  }
+}
+
+void SequenceVault::SaveChanged() {
+  Line serving;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, line] : lines_) {
+      std::copy_if(line.begin(), line.end(), std::back_inserter(serving),
+                   [](const auto& entry) { return entry->state == State::kServing; });
+    }
+  }
+  for (const auto& entry : serving) {
+    {
+      std::lock_guard lock(mutex_);
+      if (exiting_) return;  // all of them are saved when they leave
+    }
+    SaveIfChanged(*entry);
+  }
+}
+
+void SequenceVault::RunSchedule() {
+  std::unique_lock lock(mutex_);
+  int64_t next_ns = SteadyNowNs() + options_.interval_ns;
+  while (!exiting_) {
+    if (const int64_t left_ns = next_ns - SteadyNowNs(); left_ns > 0) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, 3600 * kSecondNs)));
+      continue;
+    }
+    lock.unlock();
+    SaveChanged();
+    lock.lock();
+    next_ns = SteadyNowNs() + options_.interval_ns;
+  }
+  schedule_ended_ = true;
+  changed_.notify_all();
+}
+
+void SequenceVault::BeginShutdown(int64_t deadline_ns) {
+  write_deadline_ns_ = deadline_ns;
+  std::lock_guard lock(mutex_);
+  exiting_ = true;
+  changed_.notify_all();
+}
+
+Status SequenceVault::Shutdown(int64_t deadline_ns) {
+  {
+    std::unique_lock lock(mutex_);
+    while (!schedule_ended_ || !writing_.empty()) {
+      const int64_t left_ns = deadline_ns - SteadyNowNs();
+      if (left_ns > 0) {
+        changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
+        continue;
+      }
+      std::string files;
+      for (const std::string& file : writing_) files += (files.empty() ? "" : ", ") + folder_.PathOf(file);
+      return UnavailableError("sequences are still being written: " + files);
+    }
+  }
+  if (schedule_.joinable()) schedule_.join();
+  return OkStatus();
+}
+
+}  // namespace braid

@@ -1,0 +1,161 @@
+// SequenceVault: keeps the sequences of stateful models over a planned restart of the server, and over a
+// reload of their model (--sequence_state_path).
+//
+//   BRAID_ASSIGN_OR_RETURN(auto vault, SequenceVault::Open({.path = "/var/lib/braid"}, log));
+//   vault->Enter(servable);   // before it is published: it gets what was saved, or waits for it
+//   vault->Leave(*servable);  // its last request has left: what it has is handed on, or saved
+//
+// Only what the server itself keeps is kept (SequenceKeeper::savable()): states of a stateful model of a
+// config.json, and implicit states of a Triton model.
+//
+// Restart. Each version of a model has a file in the folder (sequence_folder.h). It is written when the
+// version ends, whatever ends it, and meanwhile at intervals if its sequences have changed. A version that
+// comes takes its file, which stays until the next save takes its place. The states are as old as the last
+// save: those of a planned stop are the last ones, after a server was killed they may be up to an interval
+// old, and requests that were answered since then are forgotten. What was saved by another model (another
+// identity) is of no use; it is set aside as *.other-model, a file that is damaged as *.damaged, one that
+// another release has written as *.other-format, each in the place of an earlier one. The server goes on
+// without.
+//
+// Reload. The version that replaces another one holds requests until that one has answered its last; then it
+// takes the sequences over directly. Requests wait for `hold_ns` at most. If it is another model, the
+// sequences end.
+//
+// Unload and retirement save too: an operator who gives a path wants sequences to outlast what happens to
+// their servable, and an unload with a load behind it is how many reload. A model that never comes back
+// leaves its file behind.
+//
+// Without sequences there is no file.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "repository/sequence_folder.h"
+#include "serving/sequences.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// All methods may be called from any thread.
+class SequenceVault {
+ public:
+  struct Options {
+    std::string path;
+    // Between two looks at what has changed; 0: sequences are saved at the end alone.
+    int64_t interval_ns = int64_t{60} * 1000000000;
+    // How long requests wait for the sequences of the version that is replaced.
+    int64_t hold_ns = int64_t{30} * 1000000000;
+  };
+
+  // Opens the folder and begins to save at intervals, on a thread of its own. `log` outlives the vault.
+  // Errors: as SequenceFolder::Open().
+  static Result<std::unique_ptr<SequenceVault>> Open(const Options& options, Logger& log);
+  // Waits for a save that runs.
+  ~SequenceVault();
+  SequenceVault(const SequenceVault&) = delete;
+  SequenceVault& operator=(const SequenceVault&) = delete;
+
+  // To be called once for each servable, before anybody can find it. Gives it the sequences of its file, or,
+  // while the one that served the same version before has not left, makes it hold its requests until then.
+  // Blocks on the disk. Does nothing for servables without sequences to save.
+  void Enter(const std::shared_ptr<Servable>& servable);
+  // To be called for each servable that has entered, or may have, when its last request has left or it was
+  // stopped. Hands its sequences to the one that replaces it, else saves them. Blocks on the disk. Afterwards
+  // the vault holds no share in it.
+  void Leave(Servable& servable);
+
+  // Saves what has changed since it was last saved.
+  void SaveChanged();
+
+  // No more saves at intervals; all that is still to be saved has to be written by `deadline_ns`
+  // (SteadyNowNs() time), else the file stays as it was, which is said in the log.
+  void BeginShutdown(int64_t deadline_ns);
+  // Waits until nothing is being written, at most until `deadline_ns`. Errors: UNAVAILABLE with the names of
+  // the files when the system does not end a write: the process has to leave by _exit(). REQUIRES:
+  // BeginShutdown() was called.
+  Status Shutdown(int64_t deadline_ns);
+
+ private:
+  // Name and version.
+  using Key = std::pair<std::string, int64_t>;
+
+  struct Saved {
+    std::string identity;
+    std::vector<SavedSequence> sequences;
+  };
+
+  enum class State : unsigned char {
+    kWaiting,  // for the one before it in the line to leave; holds its requests
+    kTaking,   // is being given its sequences
+    kServing,
+    kLeft,
+  };
+
+  struct Entry {
+    Entry(std::shared_ptr<Servable> servable, SequenceKeeper& keeper);
+
+    const std::string who;   // for the log
+    const std::string file;  // its name
+    SequenceKeeper& keeper;  // not to be called once the state is kLeft
+
+    // Guarded by the vault's mutex_.
+    std::shared_ptr<Servable> servable;  // shared so that the keeper lives until the state is kLeft
+    State state = State::kWaiting;
+    Saved left_behind;     // when kLeft
+    bool in_file = false;  // when kLeft: the file has the same
+
+    std::mutex save_mutex;  // held while it is saved at intervals; taken before the vault's
+    // All guarded by save_mutex.
+    bool closed = false;                    // there are no more saves at intervals
+    std::optional<uint64_t> saved_changes;  // SequenceKeeper::changes() of what is in the file
+    bool failing = false;                   // the last save has failed, and that was logged
+  };
+  // Those that serve or have served a version and whose sequences are not settled yet, oldest first. The
+  // first one is the only one that may be kServing, and those behind it wait.
+  using Line = std::vector<std::shared_ptr<Entry>>;
+
+  SequenceVault(const Options& options, SequenceFolder folder, Logger& log);
+
+  void RestoreFromFile(Entry& entry);
+  void SetAside(const Entry& entry, std::string_view suffix);
+  // Decides what becomes of the sequences of those that have left at the front of the line. `lock` is of
+  // mutex_; it is released for a while.
+  void Settle(std::unique_lock<std::mutex>& lock, const Key& key);
+  Saved JoinLeft(const Line& line) const;
+  void HandOver(Saved saved, Entry& heir);
+  void SaveIfChanged(Entry& entry);
+  Status Write(const Entry& entry, Saved saved);
+  void RunSchedule();
+
+  const Options options_;
+  const SequenceFolder folder_;
+  Logger& log_;
+  std::atomic<int64_t> write_deadline_ns_{std::numeric_limits<int64_t>::max()};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // of anything below
+  // All guarded by mutex_.
+  std::map<Key, Line> lines_;
+  std::multiset<std::string> writing_;  // names of files
+  bool exiting_ = false;
+  bool schedule_ended_ = true;
+
+  std::thread schedule_;
+};
+
+}  // namespace braid
