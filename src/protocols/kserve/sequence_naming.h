@@ -1,5 +1,5 @@
 // Which servables have sequences, and how the header kSequenceIdHeader names the sequence of a request to
-// them. Plain models have none, and no header of a request to them is looked at.
+// them. Plain models have none, and no such header of a request to them is looked at.
 #pragma once
 
 #include <string_view>
@@ -15,12 +15,13 @@ namespace braid {
 bool HasSequences(const ServableInfo& info);
 
 // Names the sequence of a request whose parameters are read, and which has no inputs that name one; `header`
-// is empty when there is none. Errors: those of NameSequence() for stateful models, else INVALID_ARGUMENT
+// is empty when there is none. Errors: those of NameSequence() for stateful servables, else INVALID_ARGUMENT
 // when the header names another sequence than the parameters.
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, InferenceRequest& request);
 
-// A response of a stateful model says which sequence it belongs to, whatever outputs its request has asked
-// for.
+// A response of a stateful servable says which sequence it belongs to, whatever outputs its request has asked
+// for. A model is asked for that output like for others; pipelines and ensembles have none of the name, and
+// always add it.
 void AskForSequenceId(const ServableInfo& info, InferenceRequest& request);
 
 // What is the matter with a header that is there more than once with different values, and with one of the

@@ -841,6 +841,12 @@ TEST_F(SequenceHeader, NamesSequencesOfWhatAsksOthers) {
   EXPECT_EQ(Outcome(request, {"13"}), "13");
   (*request.mutable_parameters())["sequence_id"].set_string_param("13");
   EXPECT_EQ(Outcome(request, {"12"}), "3: " + other);
+  EXPECT_EQ(Outcome(request), "'13'");
+  AddParameters(request, -1, true, true);
+  EXPECT_EQ(Outcome(request), "18446744073709551615 start end");
+  (*request.mutable_parameters())["sequence_id"].set_double_param(1.5);
+  (*request.mutable_parameters())["sequence_start"].set_string_param("yes");
+  EXPECT_EQ(Outcome(request), "0 end");
   EXPECT_EQ(HttpOutcome(R"("parameters":{"sequence_id":13},)" + Inputs({}), "", "Braid-Sequence-Id: 12\r\n",
                         "graph"),
             Error(400, other));
