@@ -99,7 +99,7 @@ void SequenceVault::RestoreFromFile(Entry& entry) {
   const size_t count = read->sequences.size();
   if (read->identity != entry.keeper.identity()) {
     BRAID_LOG_WARNING(log_,
-                      "{}: {} end: what was saved is of another model (its files or states have changed)",
+                      "{}: {} dropped: what was saved is of another model (its files or states have changed)",
                       entry.who, Count(count));
     SetAside(entry, kOtherModel);
     return;
@@ -201,7 +201,7 @@ SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
       continue;
     }
     if (older.identity != joined.identity) {
-      BRAID_LOG_WARNING(log_, "{}: {} end: the version that was loaded in its place is another model",
+      BRAID_LOG_WARNING(log_, "{}: {} dropped: the version that was loaded in their place is another model",
                         (*entry)->who, Count(older.sequences.size()));
       continue;
     }
@@ -216,15 +216,15 @@ SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
 void SequenceVault::HandOver(Saved saved, Entry& heir) {
   const size_t count = saved.sequences.size();
   if (count > 0 && saved.identity != heir.keeper.identity()) {
-    BRAID_LOG_WARNING(log_, "{}: {} end: the version that was loaded in its place is another model", heir.who,
-                      Count(count));
+    BRAID_LOG_WARNING(log_, "{}: {} dropped: the version that was loaded in their place is another model",
+                      heir.who, Count(count));
     SetAside(heir, kOtherModel);
     heir.keeper.Restore({});
     return;
   }
   const size_t taken = heir.keeper.Restore(std::move(saved.sequences));
   if (count == 0) return;
-  BRAID_LOG_INFO(log_, "{}: {}{} go on in the version that was loaded in its place", heir.who, Count(taken),
+  BRAID_LOG_INFO(log_, "{}: {}{} carried over from the version that served before", heir.who, Count(taken),
                  taken == count ? "" : " of " + std::to_string(count));
 }
 
