@@ -1,15 +1,17 @@
-// One channel and one completion queue a thread. Requests are one ready-made buffer that is sent again and
+// One channel and one completion queue a thread. Requests are ready-made buffers that are sent again and
 // again, so a request costs the generator no serialization; responses are compared where gRPC put them.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <thread>
 
 #include "base/clock.h"
 #include "driver.h"
 #include "grpc_messages.h"
+#include "request_cycle.h"
 
 namespace braid::bench {
 namespace {
@@ -44,8 +46,14 @@ class ReceivedMessage {
   Pieces pieces_;
 };
 
-// A request in flight and the tags of its operations.
+using GrpcCycle = RequestCycle<grpc::ByteBuffer>;
+
+// A request in flight, which is the tag of its operation.
 struct UnarySlot {
+  explicit UnarySlot(GrpcCycle requests) : requests(std::move(requests)) {}
+
+  GrpcCycle requests;
+  const grpc::ByteBuffer* request = nullptr;  // the one in flight
   std::unique_ptr<grpc::ClientContext> context;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> call;
   grpc::ByteBuffer response;
@@ -63,6 +71,9 @@ struct StreamTag {
 };
 
 struct StreamSlot {
+  explicit StreamSlot(GrpcCycle requests) : request(requests.Next()) {}
+
+  const grpc::ByteBuffer request;
   grpc::ClientContext context;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
   grpc::ByteBuffer response;
@@ -84,7 +95,9 @@ struct StreamSlot {
 class GrpcDriver : public Driver {
  public:
   explicit GrpcDriver(const Options& options)
-      : options_(options), request_(ToBuffer(EncodeInferRequest(options))), channel_(MakeChannel()) {}
+      : options_(options),
+        requests_(options, [](const Options& one) { return ToBuffer(EncodeInferRequest(one)); }),
+        channel_(MakeChannel()) {}
 
   bool Ready() override {
     return AskReady(kServerReadyMethod, "") &&
@@ -147,8 +160,9 @@ class GrpcDriver : public Driver {
     slot.response.Clear();
     slot.status = grpc::Status();
     if (options_.shared) options_.shared->SpoilOutputs();
+    slot.request = &slot.requests.Next();
     slot.begin_ns = SteadyNowNs();
-    slot.call = stub.PrepareUnaryCall(slot.context.get(), kModelInferMethod, request_, &queue);
+    slot.call = stub.PrepareUnaryCall(slot.context.get(), kModelInferMethod, *slot.request, &queue);
     slot.call->StartCall();
     slot.call->Finish(&slot.response, &slot.status, &slot);
   }
@@ -156,8 +170,8 @@ class GrpcDriver : public Driver {
   void RunUnary(int slot_count, const Window& window, Recording& recording) {
     grpc::GenericStub stub(MakeChannel());
     grpc::CompletionQueue queue;
-    std::vector<UnarySlot> slots(static_cast<size_t>(slot_count));
-    for (UnarySlot& slot : slots) StartUnary(stub, queue, slot);
+    std::deque<UnarySlot> slots;
+    for (int i = 0; i < slot_count; ++i) StartUnary(stub, queue, slots.emplace_back(requests_.Make()));
     size_t live = slots.size();
     ReceivedMessage message;
     void* tag = nullptr;
@@ -172,7 +186,7 @@ class GrpcDriver : public Driver {
         const Status status =
             outputs.ok() ? options_.expectation.Check(*outputs, slot.count++) : outputs.status();
         if (status.ok()) {
-          recording.Success(window, slot.begin_ns, now_ns, request_.Length(), slot.response.Length(), 1);
+          recording.Success(window, slot.begin_ns, now_ns, slot.request->Length(), slot.response.Length(), 1);
         } else {
           recording.Failure(status.message());
         }
@@ -198,7 +212,7 @@ class GrpcDriver : public Driver {
     grpc::CompletionQueue queue;
     std::vector<std::unique_ptr<StreamSlot>> slots;
     for (int i = 0; i < slot_count; ++i) {
-      auto slot = std::make_unique<StreamSlot>();
+      auto slot = std::make_unique<StreamSlot>(requests_.Make());
       slot->start = {slot.get(), StreamTag::Operation::kStart};
       slot->write = {slot.get(), StreamTag::Operation::kWrite};
       slot->read = {slot.get(), StreamTag::Operation::kRead};
@@ -260,7 +274,7 @@ class GrpcDriver : public Driver {
     slot.answered = false;
     slot.writing = true;
     slot.begin_ns = SteadyNowNs();
-    slot.call->Write(request_, &slot.write);
+    slot.call->Write(slot.request, &slot.write);
   }
 
   // Asks for the status, once, when neither a read nor a write is under way.
@@ -292,7 +306,7 @@ class GrpcDriver : public Driver {
     // An error is the only answer that its request gets.
     const bool last = slot.received >= options_.responses || !outputs.ok();
     if (last && status.ok()) {
-      recording.Success(window, slot.begin_ns, now_ns, request_.Length(), slot.bytes_received,
+      recording.Success(window, slot.begin_ns, now_ns, slot.request.Length(), slot.bytes_received,
                         static_cast<uint64_t>(slot.received));
     }
     slot.response.Clear();
@@ -304,7 +318,7 @@ class GrpcDriver : public Driver {
   }
 
   const Options& options_;
-  const grpc::ByteBuffer request_;
+  const GrpcCycle::Maker requests_;
   const std::shared_ptr<grpc::Channel> channel_;
 };
 

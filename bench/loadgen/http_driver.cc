@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "driver.h"
 #include "http_messages.h"
+#include "request_cycle.h"
 
 namespace braid::bench {
 namespace {
@@ -44,10 +45,12 @@ Result<UniqueFd> Dial(const Options& options) {
   return socket;
 }
 
+using HttpCycle = RequestCycle<std::string>;
+
 // One exchange after the other over one socket. `flags` of Send and Receive say whether they may block.
 class Connection {
  public:
-  explicit Connection(const std::string& request) : request_(request), buffer_(kFirstBufferBytes) {}
+  explicit Connection(HttpCycle requests) : requests_(std::move(requests)), buffer_(kFirstBufferBytes) {}
 
   void Open(UniqueFd socket) { socket_ = std::move(socket); }
   void Close() { socket_.Reset(); }
@@ -56,19 +59,20 @@ class Connection {
 
   // Forgets the exchange before; the next Send starts with the first byte of the request.
   void Begin() {
+    request_ = &requests_.Next();
     sent_ = 0;
     received_ = 0;
     head_.reset();
     begin_ns_ = SteadyNowNs();
   }
 
-  bool sent_all() const { return sent_ == request_.size(); }
+  bool sent_all() const { return request_ == nullptr || sent_ == request_->size(); }
 
   // Sends what it can.
   Status Send(int flags) {
     while (!sent_all()) {
       const ssize_t sent =
-          ::send(socket_.get(), request_.data() + sent_, request_.size() - sent_, flags | MSG_NOSIGNAL);
+          ::send(socket_.get(), request_->data() + sent_, request_->size() - sent_, flags | MSG_NOSIGNAL);
       if (sent < 0) {
         if (errno == EINTR) continue;
         if (errno == EAGAIN && (flags & MSG_DONTWAIT) != 0) return OkStatus();
@@ -110,7 +114,7 @@ class Connection {
     const auto outputs = decoder_.Decode(body, head_->json_bytes);
     const Status status = outputs.ok() ? options.expectation.Check(*outputs, count_++) : outputs.status();
     if (status.ok()) {
-      recording.Success(window, begin_ns_, now_ns, request_.size(), received_, 1);
+      recording.Success(window, begin_ns_, now_ns, request_->size(), received_, 1);
     } else {
       recording.Failure(status.message());
     }
@@ -120,7 +124,8 @@ class Connection {
   int status() const { return head_ ? head_->status : 0; }
 
  private:
-  const std::string& request_;
+  HttpCycle requests_;
+  const std::string* request_ = nullptr;  // of the exchange
   UniqueFd socket_;
   size_t sent_ = 0;
   std::vector<char> buffer_;
@@ -143,7 +148,7 @@ Status Exchange(Connection& connection) {
 
 class HttpDriver : public Driver {
  public:
-  explicit HttpDriver(const Options& options) : options_(options), request_(EncodeHttpInfer(options)) {}
+  explicit HttpDriver(const Options& options) : options_(options), requests_(options, EncodeHttpInfer) {}
 
   bool Ready() override {
     return Answers("/v2/health/ready") && Answers("/v2/models/" + options_.model + "/ready");
@@ -163,7 +168,7 @@ class HttpDriver : public Driver {
     if (!socket.ok()) return false;
     const std::string request =
         "GET " + path + " HTTP/1.1\r\nHost: " + options_.host + "\r\nContent-Length: 0\r\n\r\n";
-    Connection connection(request);
+    Connection connection(HttpCycle(std::make_shared<const std::string>(request)));
     connection.Open(std::move(socket).value());
     return Exchange(connection).ok() && connection.status() == 200;
   }
@@ -184,7 +189,7 @@ class HttpDriver : public Driver {
   }
 
   void RunBlocking(const Window& window, Recording& recording) const {
-    Connection connection(request_);
+    Connection connection(requests_.Make());
     while (!window.stop.load(std::memory_order_relaxed)) {
       if (!connection.open() && !Reopen(connection, window, recording)) return;
       if (const Status status = Exchange(connection); !status.ok()) {
@@ -254,7 +259,7 @@ class HttpDriver : public Driver {
     std::vector<std::unique_ptr<Connection>> connections;
     size_t live = 0;
     for (int i = 0; i < slots; ++i) {
-      connections.push_back(std::make_unique<Connection>(request_));
+      connections.push_back(std::make_unique<Connection>(requests_.Make()));
       if (Restart(poll.get(), *connections.back(), window, recording)) ++live;
     }
     std::vector<epoll_event> events(connections.size());
@@ -276,7 +281,7 @@ class HttpDriver : public Driver {
   }
 
   const Options& options_;
-  const std::string request_;
+  const HttpCycle::Maker requests_;
 };
 
 }  // namespace

@@ -87,6 +87,9 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   app.add_option("--input", inputs, "NAME:DATATYPE:SHAPE, for example INPUT0:FP32:1x4; repeatable");
   app.add_option("--bytes-length", bytes_length, "length of an element of BYTES");
   app.add_option("--param", parameters, "request parameter NAME=VALUE; repeatable");
+  app.add_option("--sequence-steps", options->sequence_steps,
+                 "each request in flight is a step of a sequence of so many; grpc and http")
+      ->check(CLI::Range(2, 1 << 20));
   app.add_option("--responses", options->responses, "grpc-stream: responses to one request")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--validate", validation, "none, identity or add_sub")
@@ -110,6 +113,9 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   if (status.ok())
     status = MakePayload(inputs, bytes_length, validations.at(validation), validate_every, options);
   if (status.ok() && shared) status = ShareMemory(options);
+  if (status.ok() && options->sequence_steps > 0 && (shared || options->protocol == Protocol::kGrpcStream)) {
+    status = InvalidArgumentError("--sequence-steps is not for streams and shared memory");
+  }
   if (!status.ok()) {
     std::fprintf(stderr, "braid_loadgen: %s\n", status.message().c_str());
     *exit_code = 1;

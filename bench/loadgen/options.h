@@ -29,8 +29,9 @@ struct Options {
   int server_pid = 0;  // 0: the server's use of the machine is not measured
   std::vector<InputTensor> inputs;
   std::map<std::string, std::string>
-      parameters;     // whole numbers and true/false go out as such, the rest as text
-  int responses = 1;  // that a stream gives to one request
+      parameters;          // whole numbers and true/false go out as such, the rest as text
+  int sequence_steps = 0;  // requests of a sequence; 0: no sequences
+  int responses = 1;       // that a stream gives to one request
   Expectation expectation;
   std::shared_ptr<SharedPayload> shared;  // shared with copies of the options; null: tensors in the messages
   std::string label;

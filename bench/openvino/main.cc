@@ -38,6 +38,7 @@ void Call(ov::InferRequest& request, const std::vector<ov::Tensor>& inputs) {
 struct Options {
   std::string model;
   int concurrency = 1;
+  int sequence_steps = 0;
   double duration = 4;
   double warmup = 1;
 };
@@ -62,8 +63,10 @@ int Run(const Options& options) {
         inputs.emplace_back(port.get_element_type(), shape);
         std::memset(inputs.back().data(), 0, inputs.back().get_byte_size());
       }
+      int step = 0;
       while (phase.load(std::memory_order_relaxed) < 2) {
         const auto before = Clock::now();
+        if (options.sequence_steps > 0 && step++ % options.sequence_steps == 0) request.reset_state();
         Call(request, inputs);
         if (phase.load(std::memory_order_relaxed) == 1) {
           mine.push_back(std::chrono::duration<double, std::micro>(Clock::now() - before).count());
@@ -103,6 +106,9 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model, "the model's file")->required()->check(CLI::ExistingFile);
   app.add_option("--concurrency", options.concurrency, "threads that call it, each with a request of its own")
       ->check(CLI::Range(1, 256));
+  app.add_option("--sequence-steps", options.sequence_steps,
+                 "calls after which the state of a model begins anew; 0: it has none")
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--duration", options.duration, "seconds that count")->check(CLI::Range(0.01, 86400.0));
   app.add_option("--warmup", options.warmup, "seconds before them")->check(CLI::Range(0.0, 86400.0));
   CLI11_PARSE(app, argc, argv);

@@ -201,7 +201,14 @@ Status CheckOvmsMetricNames(const std::vector<std::string>& names) {
                                                    "ovms_infer_req_active",
                                                    "ovms_graph_error",
                                                    "ovms_graph_processing_time_us",
-                                                   "ovms_graph_request_latency_us"};
+                                                   "ovms_graph_request_latency_us",
+                                                   "braid_sequences_active",
+                                                   "braid_sequences_started",
+                                                   "braid_sequences_restored",
+                                                   "braid_sequences_ended",
+                                                   "braid_sequences_expired",
+                                                   "braid_sequences_lost",
+                                                   "braid_sequences_rejected"};
   for (const std::string& name : names) {
     if (!known.contains(name)) return InvalidArgumentError("Invalid name in metrics_list - " + name);
   }

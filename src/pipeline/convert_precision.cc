@@ -180,6 +180,7 @@ class ConvertingSession final : public NodeSession {
     node_->Run(request, std::move(run));
   }
   BufferAllocator* input_allocator() override { return node_->input_allocator(); }
+  std::shared_ptr<Servable> servable() const override { return node_->servable(); }
 
  private:
   const std::unique_ptr<NodeSession> node_;

@@ -7,6 +7,7 @@
 #include "model_config.pb.h"
 #include "pipeline/ensemble_graph.h"
 #include "pipeline/graph_runner.h"
+#include "pipeline/sequence_nodes.h"
 #include "pipeline/servable_node.h"
 #include "serving/request_check.h"
 
@@ -17,6 +18,16 @@ constexpr std::string_view kNoVersion = "which has no loaded version.";
 
 std::string DependsOn(const std::string& ensemble, const std::string& model) {
   return "ensemble '" + ensemble + "' depends on '" + model + "' ";
+}
+
+// Sequences of a step are sequences of the ensemble's clients, too.
+void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
+  if (!ensemble.stateful) {
+    ensemble.stateful = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
+  }
+  if (!step.stateful) return;
+  uint32_t& most = ensemble.stateful->max_sequences;
+  most = std::min(most, step.stateful->max_sequences);
 }
 
 class EnsemblePlan final : public GraphPlan {
@@ -47,7 +58,9 @@ class RunningEnsemble final : public Ensemble {
 
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
   void Infer(std::unique_ptr<InferenceRequest> request) override {
-    if (Status status = CheckRequest(info_, *request); !status.ok()) {
+    Status status = ReadSequence(info_, *request);
+    if (status.ok()) status = CheckRequest(info_, *request);
+    if (!status.ok()) {
       request->Refuse(std::move(status));
       return;
     }
@@ -57,6 +70,7 @@ class RunningEnsemble final : public Ensemble {
   void CheckReadiness(std::function<void(Readiness)> done) override {
     runner_.CheckReadiness(std::move(done));
   }
+  void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
  private:
@@ -95,11 +109,13 @@ Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Cata
       return InvalidArgumentError(DependsOn(info.name, step.model_name()) + tail);
     }
     info.decoupled = info.decoupled || (*model)->info().decoupled;
+    if ((*model)->has_sequences()) AddSequences((*model)->info(), info);
     models.emplace_back(*model, &(*model)->info());
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
   info.config = std::move(config);
   BRAID_ASSIGN_OR_RETURN(plan->graph, MakeEnsembleGraph(info, models));
+  BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->graph, models));
   return std::shared_ptr<Servable>(std::make_shared<RunningEnsemble>(std::move(info), std::move(plan)));
 }
 

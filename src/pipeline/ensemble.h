@@ -1,6 +1,9 @@
 // Ensemble: the servable that runs a graph of other servables (`ensemble_scheduling`), named by a model
 // configuration.
 //
+// What a client says of its request's sequence goes to every step. Steps that are stateful models of a
+// config.json have to allow it, and give the ensemble sequences as a pipeline over them has (see pipeline.h).
+//
 // Its steps are looked up when a request begins, so that the models may be reloaded while it serves; what was
 // found then serves that request to its end. It owns no thread, no process and no memory.
 #pragma once

@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "serving/sequence_inputs.h"
+
 namespace braid {
 namespace {
 
@@ -178,6 +180,39 @@ Status CheckEnsembleConfig(const ModelConfig& config) {
       for (const auto& [port, tensor] : *map) {
         if (port.empty() || tensor.empty()) return Invalid(name, who + " maps an empty name");
       }
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckEnsembleSequences(const ServableInfo& ensemble, const Graph& graph,
+                              const std::vector<std::shared_ptr<const ServableInfo>>& models) {
+  if (!ensemble.stateful) return OkStatus();
+  std::set<std::pair<std::string_view, int64_t>> seen;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const ServableInfo& model = *models[i];
+    if (!model.stateful) continue;
+    const Graph::Node& step = graph.nodes()[i];
+    const auto refuse = [&](const std::string& why) {
+      return Invalid(ensemble.name, "step " + step.name + " is a stateful model" + why);
+    };
+    if (!model.stateful->allow_in_pipelines) {
+      return refuse(" (\"allow_in_pipelines\": true in the model's entry allows it)");
+    }
+    if (step.scope != Graph::kRoot) {
+      return refuse(
+          " and would run once for each response of a decoupled step: a sequence has one turn a request");
+    }
+    if (!seen.emplace(model.name, model.version).second) {
+      return refuse(" that another step has already: a sequence has one turn a request");
+    }
+  }
+  for (const auto* specs : {&ensemble.inputs, &ensemble.outputs}) {
+    for (const TensorSpec& spec : *specs) {
+      if (spec.name != kSequenceIdInput && spec.name != kSequenceControlInput) continue;
+      return Invalid(ensemble.name, "the tensor '" + spec.name +
+                                        "' has the name of a sequence, which an ensemble with stateful "
+                                        "models has");
     }
   }
   return OkStatus();

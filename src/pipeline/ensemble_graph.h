@@ -25,4 +25,9 @@ int64_t StepVersion(const inference::ModelEnsembling::Step& step);
 Result<std::shared_ptr<const Graph>> MakeEnsembleGraph(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models);
 
+// Steps that are stateful models of a config.json allow it, run once a request, and leave the names by which
+// clients know sequences alone. Errors: INVALID_ARGUMENT.
+Status CheckEnsembleSequences(const ServableInfo& ensemble, const Graph& graph,
+                              const std::vector<std::shared_ptr<const ServableInfo>>& models);
+
 }  // namespace braid

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "pipeline/sequence_nodes.h"
 #include "serving/reshape.h"
 
 namespace braid {
@@ -28,8 +29,13 @@ class GraphRunner::Memory final : public BufferAllocator {
 class GraphRunner::Client final : public SessionClient {
  public:
   // The servable lives as long as the request is inside its gate.
-  Client(GraphRunner& runner, std::unique_ptr<InferenceRequest> request)
-      : runner_(runner), servable_(runner.servable_), plan_(runner.plan_), request_(std::move(request)) {}
+  // `turn` may be null.
+  Client(GraphRunner& runner, std::unique_ptr<InferenceRequest> request, std::shared_ptr<SequenceTurn> turn)
+      : runner_(runner),
+        servable_(runner.servable_),
+        plan_(runner.plan_),
+        request_(std::move(request)),
+        turn_(std::move(turn)) {}
 
   const InferenceRequest& request() const override { return *request_; }
 
@@ -65,7 +71,13 @@ class GraphRunner::Client final : public SessionClient {
     if (servable_.info().decoupled) Count(ResponseKind::kFail);
     servable_.statistics().RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
                                          request_->start_ns, SteadyNowNs());
-    request_->Fail(plan_->Fault(std::move(status), node));
+    status = plan_->Fault(std::move(status), node);
+    if (turn_ == nullptr) {
+      request_->Fail(std::move(status));
+      return;
+    }
+    std::shared_ptr<InferenceRequest> request = std::move(request_);  // as functions are copied
+    turn_->Fail([request = std::move(request), status = std::move(status)] { request->Fail(status); });
   }
 
   Status MissingOutput(uint32_t node, const std::string& output) const override {
@@ -86,6 +98,9 @@ class GraphRunner::Client final : public SessionClient {
       if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
     }
     response.outputs = std::move(outputs);
+    if (servable_.info().stateful) {
+      response.outputs.push_back(SequenceIdOutput(std::get<uint64_t>(request_->correlation_id)));
+    }
     response.model_name = servable_.info().name;
     response.model_version = servable_.info().version;
     return response;
@@ -104,7 +119,8 @@ class GraphRunner::Client final : public SessionClient {
   GraphRunner& runner_;
   Servable& servable_;
   const std::shared_ptr<const GraphPlan> plan_;  // shared with the runner, which may go before this
-  const std::unique_ptr<InferenceRequest> request_;
+  std::unique_ptr<InferenceRequest> request_;
+  const std::shared_ptr<SequenceTurn> turn_;  // shared with the nodes that it watches
   std::optional<InferenceResponse> held_;
   uint32_t responses_ = 0;
   int64_t last_response_ns_ = 0;
@@ -125,6 +141,7 @@ void GraphRunner::Run(std::unique_ptr<InferenceRequest> request) {
     request->Fail(nodes.status());
     return;
   }
+  std::shared_ptr<SequenceTurn> turn = WatchSequence(*request, *nodes);
   // The request may have ended, and the servable with it, before the last lines of this function.
   InferenceRequest& entered = *request;
   const std::shared_ptr<Cancellation> cancellation = entered.cancellation;
@@ -136,7 +153,7 @@ void GraphRunner::Run(std::unique_ptr<InferenceRequest> request) {
   // The listener is cleared before the session ends, so the pointer holds while it can be called.
   if (cancellation) cancellation->SetListener([session = session.get()] { session->Cancel(); });
   std::vector<Tensor> inputs = std::move(entered.inputs);
-  session->Start(std::move(inputs), std::make_unique<Client>(*this, std::move(request)));
+  session->Start(std::move(inputs), std::make_unique<Client>(*this, std::move(request), std::move(turn)));
 }
 
 void GraphRunner::Remove(const InferenceRequest* key) {
@@ -227,6 +244,13 @@ void GraphRunner::CheckReadiness(std::function<void(Readiness)> done) const {
         });
   }
   close({});
+}
+
+void GraphRunner::DropSequence(const CorrelationId& id) const {
+  for (const PlanNode& node : plan_->nodes) {
+    if (node.servable == nullptr) continue;
+    if (const auto servable = node.servable->Get(); servable.ok()) (*servable)->DropSequence(id);
+  }
 }
 
 void GraphRunner::Stop(int64_t deadline_ns) {

@@ -1,6 +1,10 @@
 // GraphRunner: what ensembles and pipelines have in common: a session for each request, the statistics, the
 // readiness of what stands behind the nodes, and the stop.
 //
+// A servable that says of itself that it is stateful has a sequence in each request, whose name goes to all
+// nodes and, as one more output, back with each response. When a request that begins or ends a sequence
+// fails, what nodes have done of that is taken back (see sequence_nodes.h) before the client hears of it.
+//
 // A servable owns one and hands its calls on. GraphPlan is what sessions need of the servable, and still need
 // when it is gone; it says in the servable's own words what went wrong.
 #pragma once
@@ -62,11 +66,13 @@ class GraphRunner {
   // That of the first node that takes an input of the graph, so that its instances map it as it is; whichever
   // version of it there is now.
   BufferAllocator& input_allocator();
-  // REQUIRES: CheckRequest() found nothing.
+  // REQUIRES: ReadSequence() and CheckRequest() found nothing.
   void Run(std::unique_ptr<InferenceRequest> request);
   Readiness readiness() const;
   // Asks every node's servable; the first that says no is the answer, which waits for all of them.
   void CheckReadiness(std::function<void(Readiness)> done) const;
+  // See Servable.
+  void DropSequence(const CorrelationId& id) const;
   void Stop(int64_t deadline_ns);
 
   const GraphPlan& plan() const { return *plan_; }

@@ -14,6 +14,8 @@
 
 namespace braid {
 
+class Servable;
+
 // One run of a node, and where its answers go. Answers of one run come one after the other, on any thread.
 class NodeRun {
  public:
@@ -39,6 +41,8 @@ class NodeSession {
   virtual void Run(const InferenceRequest& request, std::unique_ptr<NodeRun> run) = 0;
   // Memory for inputs that the node reads without a further copy; null where any does.
   virtual BufferAllocator* input_allocator() { return nullptr; }
+  // The servable that it runs; null for code that lives in this process.
+  virtual std::shared_ptr<Servable> servable() const { return nullptr; }
 };
 
 // Shared by all sessions; any thread.

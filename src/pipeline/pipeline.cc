@@ -10,6 +10,7 @@
 #include "pipeline/graph_runner.h"
 #include "pipeline/pipeline_check.h"
 #include "pipeline/pipeline_definition.h"
+#include "pipeline/sequence_nodes.h"
 #include "pipeline/servable_node.h"
 #include "serving/ovms_status.h"
 #include "serving/request_check.h"
@@ -66,6 +67,10 @@ class RunningPipeline final : public Pipeline {
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
 
   void Infer(std::unique_ptr<InferenceRequest> request) override {
+    if (Status status = ReadSequence(info_, *request); !status.ok()) {
+      request->Refuse(std::move(status));
+      return;
+    }
     if (!HasEncodedImages(info_, *request)) {
       Begin(std::move(request));
       return;
@@ -88,6 +93,7 @@ class RunningPipeline final : public Pipeline {
   void CheckReadiness(std::function<void(Readiness)> done) override {
     runner_.CheckReadiness(std::move(done));
   }
+  void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
   bool UpToDate() const override {
@@ -243,6 +249,12 @@ class Nodes {
       for (TensorSpec& spec : node.outputs) Loosen(spec);
     }
     node.decoupled = info.decoupled;
+    node.stateful = info.stateful;
+    // Whether a graph may ask the models of its sessions is looked at where it is loaded.
+    if (!node.stateful && (*servable)->has_sequences()) {
+      node.stateful = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
+    }
+    node.version = info.version;
     return std::move(*servable);
   }
 
@@ -290,6 +302,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& con
   info.instance_count = 0;
   info.inputs = PipelineInputs(definition);
   info.outputs = PipelineOutputs(definition);
+  info.stateful = PipelineSequences(definition);
   return std::shared_ptr<Pipeline>(
       std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(footing)));
 }

@@ -1,6 +1,13 @@
 // Pipeline: the servable that runs an entry of `pipeline_config_list`, with models (any servable of the
 // catalog) and custom nodes as its nodes, demultiplexers and gathers between them.
 //
+// A pipeline over stateful models, which they have to allow, has sequences as each of them has: its clients
+// name them in the same ways, and its responses carry `sequence_id`. The nodes run when their inputs are
+// there, so a client that wants its requests to meet the states in order waits for each response. A request
+// that begins or ends a sequence does so in all of the models or, when it fails, in none (an end that has
+// reached some of them ends the sequence in all). One in the middle that fails has advanced the states of
+// those models that have answered it.
+//
 // A definition is checked against the models that there are when it is made; it is made anew when one of them
 // has been replaced.
 #pragma once

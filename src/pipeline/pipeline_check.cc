@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pipeline/convert_precision.h"
+#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -111,6 +112,9 @@ void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& fault
   // What hangs on a name that leads nowhere would be reported twice.
   if (!faults.Has(OvmsCode::kPipelineMissingNode)) CheckConnected(definition, faults);
   if (acyclic) CheckGatherOrder(definition, faults);
+  if (acyclic && !faults.Has(OvmsCode::kPipelineWrongDemultiplexerGatherOrder)) {
+    CheckSequences(definition, faults);
+  }
   CheckRequestInputs(definition, faults);
 }
 
@@ -368,6 +372,41 @@ void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faul
     if (node.config.demultiply_count) open[i]->push_back(node.config.name);
   }
   meet(definition.config.outputs, "response");
+}
+
+void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults) {
+  const auto around = DemultiplexersAround(definition);
+  std::map<std::pair<std::string, int64_t>, std::string> nodes;  // by model and version
+  for (size_t i = 0; i < definition.nodes().size(); ++i) {
+    const PipelineNode& node = definition.nodes()[i];
+    if (!node.stateful) continue;
+    const std::string model = "model " + Quoted(node.config.model_name);
+    if (!node.stateful->allow_in_pipelines) {
+      faults.Add(OvmsCode::kPipelineStatefulModel, NodeText(node),
+                 model + " (\"allow_in_pipelines\": true in the model's entry allows it)");
+      continue;
+    }
+    if (!around[i].empty()) {
+      faults.Add(OvmsCode::kNotImplemented, NodeText(node),
+                 model + " is stateful and would run once for each piece of " + ListOf(around[i]) +
+                     ": a sequence has one turn a request");
+    }
+    const auto [first, added] =
+        nodes.emplace(std::pair(node.config.model_name, node.version), node.config.name);
+    if (!added) {
+      faults.Add(OvmsCode::kNotImplemented, NodeText(node),
+                 model + " is stateful and behind node " + Quoted(first->second) +
+                     " already: a sequence has one turn a request");
+    }
+  }
+  if (nodes.empty()) return;
+  const auto check_name = [&faults](const std::string& name, std::string_view what) {
+    if (name != kSequenceIdInput && name != kSequenceControlInput) return;
+    faults.Add(OvmsCode::kNotImplemented, std::string(what).append(Quoted(name)),
+               "the name is that of a sequence, which a pipeline with stateful models has");
+  };
+  for (const std::string& input : definition.config.inputs) check_name(input, "input ");
+  for (const OvmsConnection& output : definition.config.outputs) check_name(output.name, "output ");
 }
 
 // ---- the request ----

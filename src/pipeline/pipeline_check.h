@@ -34,6 +34,9 @@ void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults
 // The innermost open demultiplexer is gathered first, and all paths into a node have the same ones open.
 // REQUIRES: no cycles.
 void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faults);
+// Models that keep state between requests allow it, run once a request, and leave the names by which clients
+// know sequences alone. REQUIRES: no cycles, and nothing found by CheckGatherOrder().
+void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults);
 // The consumers of an input of the pipeline agree on what it is.
 void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& faults);
 

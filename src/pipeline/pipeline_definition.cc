@@ -130,8 +130,8 @@ std::vector<std::string> UsedOutputs(const PipelineDefinition& definition, const
   return used;
 }
 
-std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinition& definition) {
-  std::vector<std::vector<std::string>> open(definition.nodes().size());
+std::vector<std::vector<std::string>> DemultiplexersAround(const PipelineDefinition& definition) {
+  std::vector<std::vector<std::string>> around(definition.nodes().size());
   const std::vector<std::string> of_request(definition.config.demultiply_count ? 1 : 0,
                                             std::string(kRequestNode));
   for (size_t place : SourcesFirst(definition)) {
@@ -139,9 +139,23 @@ std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinitio
     // All inputs of a node agree, so one of them says it.
     if (!node.inputs.empty()) {
       const auto before = definition.FindNode(node.inputs.front().source.node_name);
-      open[place] = before ? open[*before] : of_request;
+      around[place] = of_request;
+      if (before) {
+        around[place] = around[*before];
+        if (definition.nodes()[*before].config.demultiply_count) {
+          around[place].push_back(definition.nodes()[*before].config.name);
+        }
+      }
     }
-    if (node.gather_from_node && !open[place].empty()) open[place].pop_back();
+    if (node.gather_from_node && !around[place].empty()) around[place].pop_back();
+  }
+  return around;
+}
+
+std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinition& definition) {
+  auto open = DemultiplexersAround(definition);
+  for (size_t place = 0; place < open.size(); ++place) {
+    const OvmsNodeConfig& node = definition.nodes()[place].config;
     if (node.demultiply_count) open[place].push_back(node.name);
   }
   return open;
@@ -199,6 +213,17 @@ std::vector<TensorSpec> PipelineOutputs(const PipelineDefinition& definition) {
     outputs.push_back(std::move(spec));
   }
   return outputs;
+}
+
+std::optional<StatefulSpec> PipelineSequences(const PipelineDefinition& definition) {
+  std::optional<StatefulSpec> sequences;
+  for (const PipelineNode& node : definition.nodes()) {
+    if (!node.stateful) continue;
+    if (!sequences)
+      sequences = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
+    sequences->max_sequences = std::min(sequences->max_sequences, node.stateful->max_sequences);
+  }
+  return sequences;
 }
 
 GraphSpec MakeGraphSpec(const PipelineDefinition& definition) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -38,6 +39,9 @@ struct PipelineNode {
   bool config_model = false;
   bool automatic_shape = false;
   bool decoupled = false;
+  // Set where clients name sequences to what stands behind the node.
+  std::optional<StatefulSpec> stateful;
+  int64_t version = 0;  // which of the model's was found
 };
 
 class PipelineDefinition {
@@ -82,13 +86,18 @@ bool IsUsed(const PipelineDefinition& definition, const OvmsDataSource& source);
 // The outputs that are used, as the model names them, each once.
 std::vector<std::string> UsedOutputs(const PipelineDefinition& definition, const PipelineNode& node);
 
-// The demultiplexers whose pieces are not gathered where a node's outputs leave it, itself included,
-// outermost first; by node, REQUIRES: no fault. "request" for the request's own.
+// The demultiplexers for whose pieces a node runs one by one, outermost first; by node. "request" for the
+// request's own. REQUIRES: no fault in cycles and in the order of gathers.
+std::vector<std::vector<std::string>> DemultiplexersAround(const PipelineDefinition& definition);
+// Those whose pieces are not gathered where a node's outputs leave it: these, and the node itself.
 std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinition& definition);
 
 // What clients read. REQUIRES: no fault.
 std::vector<TensorSpec> PipelineInputs(const PipelineDefinition& definition);
 std::vector<TensorSpec> PipelineOutputs(const PipelineDefinition& definition);
+// Set when nodes have sequences, which are then those of the pipeline's clients, too: as many as each node
+// allows, and no states of the pipeline's own.
+std::optional<StatefulSpec> PipelineSequences(const PipelineDefinition& definition);
 
 // What runs. REQUIRES: no fault.
 GraphSpec MakeGraphSpec(const PipelineDefinition& definition);

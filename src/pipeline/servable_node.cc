@@ -64,6 +64,7 @@ class ServableNodeSession final : public NodeSession {
   }
 
   BufferAllocator* input_allocator() override { return &servable_->get().input_allocator(); }
+  std::shared_ptr<Servable> servable() const override { return servable_->share(); }
 
  private:
   const std::unique_ptr<ServableHandle> servable_;

@@ -51,7 +51,7 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
   notes.delayed = false;
   notes.deadline_ns = DeadlineOf(*request, level.policy, now_ns);
   if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
-  Append(level.waiting, *request.release());
+  level.waiting.Append(std::move(request));
   ++level.size;
   ++size_;
   return OkStatus();
@@ -64,15 +64,15 @@ void RequestQueue::PushFront(std::unique_ptr<InferenceRequest> request) {
   notes.delayed = false;
   if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
   Level& level = levels_[notes.level];
-  Prepend(level.waiting, *request.release());
+  level.waiting.Prepend(std::move(request));
   ++level.size;
   ++size_;
 }
 
 const InferenceRequest* RequestQueue::FirstFrom(size_t level) const {
   for (; level < levels_.size(); ++level) {
-    if (levels_[level].waiting.first != nullptr) return levels_[level].waiting.first;
-    if (levels_[level].delayed.first != nullptr) return levels_[level].delayed.first;
+    if (!levels_[level].waiting.empty()) return levels_[level].waiting.first();
+    if (!levels_[level].delayed.empty()) return levels_[level].delayed.first();
   }
   return nullptr;
 }
@@ -81,7 +81,7 @@ const InferenceRequest* RequestQueue::After(const InferenceRequest& request) con
   const SchedulerNotes& notes = request.scheduling;
   if (notes.next != nullptr) return notes.next;
   const Level& level = levels_[notes.level];
-  if (!notes.delayed && level.delayed.first != nullptr) return level.delayed.first;
+  if (!notes.delayed && !level.delayed.empty()) return level.delayed.first();
   return FirstFrom(notes.level + 1);
 }
 
@@ -96,12 +96,12 @@ std::unique_ptr<InferenceRequest> RequestQueue::Remove(InferenceRequest& request
   SchedulerNotes& notes = request.scheduling;
   BRAID_CHECK(notes.queued);
   if (notes.deadline_ns != INT64_MAX) RemoveDeadline(request);
-  Unlink(ListOf(request), request);
+  std::unique_ptr<InferenceRequest> removed = ListOf(request).Remove(request);
   notes.queued = false;
   notes.waiting_call.reset();
   --levels_[notes.level].size;
   --size_;
-  return std::unique_ptr<InferenceRequest>(&request);
+  return removed;
 }
 
 void RequestQueue::Expire(int64_t now_ns, std::vector<std::unique_ptr<InferenceRequest>>& rejected) {
@@ -114,37 +114,14 @@ void RequestQueue::Expire(int64_t now_ns, std::vector<std::unique_ptr<InferenceR
     }
     RemoveDeadline(request);
     request.scheduling.deadline_ns = INT64_MAX;
-    Unlink(level.waiting, request);
     request.scheduling.delayed = true;
-    Append(level.delayed, request);
+    level.delayed.Append(level.waiting.Remove(request));
   }
 }
 
-RequestQueue::List& RequestQueue::ListOf(const InferenceRequest& request) {
+RequestList& RequestQueue::ListOf(const InferenceRequest& request) {
   Level& level = levels_[request.scheduling.level];
   return request.scheduling.delayed ? level.delayed : level.waiting;
-}
-
-void RequestQueue::Append(List& list, InferenceRequest& request) {
-  request.scheduling.previous = list.last;
-  request.scheduling.next = nullptr;
-  (list.last != nullptr ? list.last->scheduling.next : list.first) = &request;
-  list.last = &request;
-}
-
-void RequestQueue::Prepend(List& list, InferenceRequest& request) {
-  request.scheduling.previous = nullptr;
-  request.scheduling.next = list.first;
-  (list.first != nullptr ? list.first->scheduling.previous : list.last) = &request;
-  list.first = &request;
-}
-
-void RequestQueue::Unlink(List& list, InferenceRequest& request) {
-  SchedulerNotes& notes = request.scheduling;
-  (notes.previous != nullptr ? notes.previous->scheduling.next : list.first) = notes.next;
-  (notes.next != nullptr ? notes.next->scheduling.previous : list.last) = notes.previous;
-  notes.previous = nullptr;
-  notes.next = nullptr;
 }
 
 void RequestQueue::AddDeadline(InferenceRequest& request) {

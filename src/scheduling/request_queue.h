@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "scheduling/batching_policy.h"
+#include "scheduling/request_list.h"
 #include "serving/request.h"
 
 namespace braid {
@@ -55,24 +56,17 @@ class RequestQueue {
   bool empty() const { return size_ == 0; }
 
  private:
-  struct List {
-    InferenceRequest* first = nullptr;
-    InferenceRequest* last = nullptr;
-  };
   struct Level {
     QueuePolicy policy;
-    List waiting;
-    List delayed;
+    RequestList waiting;
+    RequestList delayed;
     int64_t size = 0;
   };
 
   size_t LevelOf(const InferenceRequest& request) const;
   int64_t DeadlineOf(const InferenceRequest& request, const QueuePolicy& policy, int64_t now_ns) const;
   const InferenceRequest* FirstFrom(size_t level) const;
-  List& ListOf(const InferenceRequest& request);
-  static void Append(List& list, InferenceRequest& request);
-  static void Prepend(List& list, InferenceRequest& request);
-  static void Unlink(List& list, InferenceRequest& request);
+  RequestList& ListOf(const InferenceRequest& request);
 
   // A binary heap, the earliest deadline first. Each request knows its place in it, so that it can leave at
   // any time.

@@ -14,6 +14,7 @@ void ResponseDelivery::Respond(InferenceRequest& request, std::optional<Inferenc
   if (response) {
     response->model_name = info_.name;
     response->model_version = info_.version;
+    if (front_ != nullptr && response->status.ok()) front_->OnResponse(request, *response);
     if (response->status.ok()) {
       Prune(request, response->outputs);
     } else {
@@ -33,17 +34,42 @@ void ResponseDelivery::Respond(InferenceRequest& request, std::optional<Inferenc
     }
   }
   if (request.trace != nullptr) TraceResponse(request, response, final, times, timers_.NowNs());
+  RequestFront::Followers followers;
+  if (final) {
+    followers =
+        TellFront(request, notes.failed ? RequestFront::Outcome::kFailed : RequestFront::Outcome::kGood);
+  }
   request.Respond(std::move(response), final);
+  Follow(std::move(followers));
 }
 
 void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Status status) const {
   statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  RequestFront::Followers followers = TellFront(request, reason);
   request.Fail(std::move(status));
+  Follow(std::move(followers));
 }
 
 void ResponseDelivery::Refuse(InferenceRequest& request, FailureReason reason, Status status) const {
   statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
+  RequestFront::Followers followers = TellFront(request, reason);
   request.Refuse(std::move(status));
+  Follow(std::move(followers));
+}
+
+RequestFront::Followers ResponseDelivery::TellFront(InferenceRequest& request,
+                                                    RequestFront::Outcome outcome) const {
+  return front_ == nullptr ? RequestFront::Followers{} : front_->OnEnd(request, outcome);
+}
+
+RequestFront::Followers ResponseDelivery::TellFront(InferenceRequest& request, FailureReason reason) const {
+  return TellFront(request, reason == FailureReason::kCanceled ? RequestFront::Outcome::kCancelled
+                                                               : RequestFront::Outcome::kFailed);
+}
+
+void ResponseDelivery::Follow(RequestFront::Followers followers) const {
+  // What follows keeps the front, and with it this; without any, both may be gone.
+  if (followers.any()) front_->Follow(std::move(followers));
 }
 
 void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "scheduling/request_front.h"
 #include "scheduling/timer_service.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -14,9 +15,10 @@ namespace braid {
 
 class ResponseDelivery {
  public:
-  // All outlive the delivery.
-  ResponseDelivery(const ServableInfo& info, ModelStatistics& statistics, const Timers& timers)
-      : info_(info), statistics_(statistics), timers_(timers) {}
+  // All outlive the delivery. `front` may be null.
+  ResponseDelivery(const ServableInfo& info, ModelStatistics& statistics, const Timers& timers,
+                   RequestFront* front = nullptr)
+      : info_(info), statistics_(statistics), timers_(timers), front_(front) {}
 
   // Passes a response of the model on to the request's sink; see ResponseSink::Respond(). Any thread.
   void Respond(InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
@@ -32,10 +34,14 @@ class ResponseDelivery {
  private:
   void Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
              const ExecutionTimes& times) const;
+  RequestFront::Followers TellFront(InferenceRequest& request, RequestFront::Outcome outcome) const;
+  RequestFront::Followers TellFront(InferenceRequest& request, FailureReason reason) const;
+  void Follow(RequestFront::Followers followers) const;
 
   const ServableInfo& info_;
   ModelStatistics& statistics_;
   const Timers& timers_;
+  RequestFront* const front_;
 };
 
 }  // namespace braid

@@ -6,18 +6,16 @@
 #include <deque>
 #include <mutex>
 
-#include "images/encoded_images.h"
 #include "model_config.pb.h"
 #include "scheduling/batcher.h"
 #include "scheduling/batching_policy.h"
 #include "scheduling/cache_link.h"
+#include "scheduling/request_intake.h"
 #include "scheduling/request_queue.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
 #include "scheduling/trace_points.h"
 #include "scheduling/warmup_listener.h"
-#include "serving/request_check.h"
-#include "serving/string_tensors.h"
 
 namespace braid {
 namespace {
@@ -30,10 +28,6 @@ constexpr int64_t kLongestOutageNs = 30'000'000'000;
 // A request that has been handed to dying instances this often may be what kills them, or the model dies
 // whatever it is given. It does not go round for ever.
 constexpr int kMostReturns = 3;
-
-// A thread that runs short executions itself does so this often before it leaves the rest to the instance's
-// own threads: a thread of the network has other clients to look after.
-constexpr int kMostOnCallersThread = 8;
 
 // Why a request ends without having run.
 enum class Why : unsigned char { kRefused, kTimeout, kCancelled, kOutage, kReturned, kStopping };
@@ -63,8 +57,9 @@ class Model final : public ScheduledModel,
         policy_(std::move(policy)),
         timers_(timers),
         log_(log),
-        delivery_(info_, statistics_, timers),
-        cache_(CacheLink::Make(options.cache, info_, statistics_, timers)),
+        counted_(options.statistics != nullptr ? *options.statistics : statistics_),
+        delivery_(info_, counted_, timers, options.front),
+        cache_(CacheLink::Make(options.cache, info_, counted_, timers)),
         order_(policy_.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
         call_graph_(*options.call_graph),
         place_(std::make_shared<CallGraph::Place>(info_.name)),
@@ -96,6 +91,7 @@ class Model final : public ScheduledModel,
 
   BufferAllocator& input_allocator() override { return backend_->input_allocator(); }
   void Infer(std::unique_ptr<InferenceRequest> request) override;
+  void Schedule(std::unique_ptr<InferenceRequest> request, bool here) override;
   Readiness readiness() const override { return backend_->readiness(); }
   void CheckReadiness(std::function<void(Readiness)> done) override {
     backend_->CheckReadiness(std::move(done));
@@ -196,6 +192,7 @@ class Model final : public ScheduledModel,
   const BatchingPolicy policy_;
   Timers& timers_;
   Logger& log_;
+  ModelStatistics& counted_;
   const ResponseDelivery delivery_;
   const std::unique_ptr<const CacheLink> cache_;  // null when the model's responses are not kept
   const std::shared_ptr<ResponseOrder>
@@ -226,29 +223,18 @@ class Model final : public ScheduledModel,
 };
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
-  if (info_.dialect == Dialect::kOvms) {
-    if (HasEncodedImages(info_, *request)) {
-      // It comes back without.
-      DecodeImagesThen(std::move(request),
-                       [self = shared_from_this()](auto decoded) { self->Infer(std::move(decoded)); });
-      return;
-    }
-    if (Status status = StringsToRows(info_, *request); !status.ok()) {
-      request->Refuse(std::move(status));
-      return;
-    }
-  }
-  if (Status status = CheckRequest(info_, *request); !status.ok()) {
-    request->Refuse(std::move(status));
-    return;
-  }
-  // The request may have ended, and the model with it, before the last lines of this function.
-  const std::shared_ptr<Model> self = shared_from_this();
-  const int64_t now_ns = timers_.NowNs();
-  request->queue_start_ns = now_ns;
+  if (!ReadyToSchedule(info_, request)) return;
+  request->queue_start_ns = timers_.NowNs();
   request->scheduling = {};
   TraceQueued(*request);
   if (cache_ != nullptr && AnswerFromCache(*request)) return;
+  Schedule(std::move(request), true);
+}
+
+void Model::Schedule(std::unique_ptr<InferenceRequest> request, bool here) {
+  // The request may have ended, and the model with it, before the last lines of this function.
+  const std::shared_ptr<Model> self = shared_from_this();
+  const int64_t now_ns = timers_.NowNs();
   Listen(*request);
 
   Work work;
@@ -271,7 +257,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
       }
     }
   }
-  Perform(work, true);
+  Perform(work, here);
 }
 
 Status Model::EnterCallGraph(InferenceRequest& request) {
@@ -542,7 +528,7 @@ Status Model::StatusOf(Why why) const {
     case Why::kTimeout:
       return UnavailableError("Request timeout expired");
     case Why::kCancelled:
-      return CancelledError("Request cancelled while it waited for model '" + info_.name + "'");
+      return CancelledWhileWaiting(info_.name);
     case Why::kOutage: {
       const std::string reason = backend_->readiness().reason;
       return UnavailableError("no instance of model '" + info_.name + "' has run for " +
@@ -553,8 +539,7 @@ Status Model::StatusOf(Why why) const {
       return UnavailableError("instances of model '" + info_.name + "' ended " +
                               std::to_string(kMostReturns) + " times before they began with the request");
     case Why::kStopping:
-      return UnavailableError("Server exiting or model '" + info_.name +
-                              "' being unloaded: the request did not run in time");
+      return StoppedWhileWaiting(info_.name);
     case Why::kRefused:
       break;
   }
@@ -578,7 +563,7 @@ void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const Execution
   }
   // First of all the instance gets its next execution.
   Perform(work);
-  statistics_.RecordExecution(rows, times);
+  counted_.RecordExecution(rows, times);
 }
 
 void Model::OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response,

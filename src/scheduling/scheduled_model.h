@@ -15,11 +15,16 @@
 #include "scheduling/backend.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/rate_limiter.h"
+#include "scheduling/request_front.h"
 #include "scheduling/response_cache.h"
 #include "scheduling/timer_service.h"
 #include "serving/servable.h"
 
 namespace braid {
+
+// A thread that runs short executions itself does so this often before it leaves the rest to the instance's
+// own threads: a thread of the network has other clients to look after.
+inline constexpr int kMostOnCallersThread = 8;
 
 class ScheduledModel : public Servable {
  public:
@@ -33,6 +38,11 @@ class ScheduledModel : public Servable {
     ResponseCache* cache = nullptr;
     // Null: instances run whatever resources they ask for. Outlives the model.
     RateLimiter* limiter = nullptr;
+    // What gives the model its requests, by Schedule() alone, and lives as long as one of them or the model's
+    // instances. Null: clients do, by Infer().
+    RequestFront* front = nullptr;
+    // Where it is counted what the model does; null: in its own. Outlives the model's instances.
+    ModelStatistics* statistics = nullptr;
   };
 
   // Starts the backend's instances and waits for them. `info.config` is set. `timers` and `log` outlive the
@@ -47,6 +57,10 @@ class ScheduledModel : public Servable {
     return Start(std::move(info), std::move(backend), timers, log, progress, Options{});
   }
   ~ScheduledModel() override;
+
+  // As Infer(), for who has checked the request, given it its queue_start_ns and its notes, and traced that.
+  // `here`: this thread may run executions itself. Any thread; never blocks.
+  virtual void Schedule(std::unique_ptr<InferenceRequest> request, bool here) = 0;
 
  protected:
   using Servable::Servable;

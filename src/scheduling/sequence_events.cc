@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "scheduling/request_intake.h"
 #include "scheduling/sequence_scheduler.h"
 #include "scheduling/trace_points.h"
 
@@ -82,7 +83,7 @@ Status SequenceScheduler::StatusOf(Why why, const InferenceRequest& request) con
       "sequence " + IdText(request.correlation_id) + " of model '" + info_.name + "'";
   switch (why) {
     case Why::kCancelled:
-      return CancelledError("Request cancelled while it waited for model '" + info_.name + "'");
+      return CancelledWhileWaiting(info_.name);
     case Why::kIdle:
       return UnavailableError(sequence +
                               " has waited for a slot for longer than max_sequence_idle_microseconds (" +
@@ -97,8 +98,7 @@ Status SequenceScheduler::StatusOf(Why why, const InferenceRequest& request) con
       return UnavailableError("instances of model '" + info_.name + "' ended " +
                               std::to_string(kMostReturns) + " times before they began with " + sequence);
     case Why::kStopping:
-      return UnavailableError("Server exiting or model '" + info_.name +
-                              "' being unloaded: the request did not run in time");
+      return StoppedWhileWaiting(info_.name);
     case Why::kRefused:
     case Why::kLost:
       break;

@@ -79,6 +79,8 @@ struct ServerOptions {
   // Settings of the one model that the command line names, by option; empty: none.
   std::map<std::string, std::string> model_settings;
   int64_t file_system_poll_wait_seconds = 1;
+  // --sequence_cleaner_poll_wait_minutes sets it too; 0: never.
+  int64_t sequence_cleaner_poll_wait_seconds = 300;
   bool watch_graph_files = false;
   std::vector<std::string> calculator_libraries;
   std::string cache_dir;

@@ -114,6 +114,19 @@ Status SetMetricsList(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
+constexpr std::string_view kCleanerMinutes = "sequence_cleaner_poll_wait_minutes";
+constexpr std::string_view kCleanerSeconds = "sequence_cleaner_poll_wait_seconds";
+
+Status SetCleanerMinutes(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(const int64_t minutes, ToNumber<int64_t>(text, 0, 1000000000 / 60));
+  options.sequence_cleaner_poll_wait_seconds = minutes * 60;
+  return OkStatus();
+}
+
+std::string ShowCleanerMinutes(const ServerOptions& options) {
+  return fmt::format("{:g}", static_cast<double>(options.sequence_cleaner_poll_wait_seconds) / 60);
+}
+
 constexpr std::string_view kEditConfig = "edit the config.json, which is read again when it changes";
 constexpr std::string_view kNoCors = "put a proxy in front that adds the headers";
 
@@ -173,6 +186,11 @@ constexpr OptionSpec kTable[] = {
           "Of the one stateful model: its loops are taken apart"),
     Works("max_sequence_number", "N", Group::kOvms, ModelSetting<"max_sequence_number">(),
           "Of the one stateful model: sequences at the same time"),
+    Works(
+        kCleanerMinutes, "N", Group::kOvms, {SetCleanerMinutes, ShowCleanerMinutes},
+        "Minutes between two looks for sequences that nobody uses, which end at the second look; 0 for none"),
+    Works(kCleanerSeconds, "N", Group::kOvms, Int<&O::sequence_cleaner_poll_wait_seconds, 0, 1000000000>(),
+          "The same in seconds"),
     Works("cache_dir", "DIR", Group::kOvms, Text<&O::cache_dir>(), "Where compiled models are kept"),
     Works("cpu_extension", "FILE", Group::kOvms, Text<&O::cpu_extension>(),
           "A library with operators for OpenVINO's CPU device"),
@@ -191,8 +209,6 @@ constexpr OptionSpec kTable[] = {
     Ignored("custom_node_resources_cleaner_interval_seconds", "N", Group::kOvms, CheckInt, "",
             "Seconds between two looks for unused nodes",
             "a node's resources go with the last request that uses them"),
-    Ignored("sequence_cleaner_poll_wait_minutes", "N", Group::kOvms, CheckInt, "",
-            "Minutes between two looks for idle sequences", "stateful models are not served yet"),
     Refused("model_repository_path", "DIR", Group::kOvms, CheckNothing, "", "",
             "A folder to pull models into",
             "models are not pulled; name a folder of models by --model-repository"),
@@ -236,7 +252,17 @@ Status CompleteOvmsOptions(ServerOptions& options) {
     // Their texts are judged here; the paths are made absolute by whoever loads the model.
     BRAID_RETURN_IF_ERROR(ModelConfigFromOptions(options.model_settings, "/").status());
   }
+  if (IsGiven(options, kCleanerMinutes) && IsGiven(options, kCleanerSeconds)) {
+    return InvalidArgumentError(fmt::format("--{} and --{} are the same setting; give one of them",
+                                            kCleanerMinutes, kCleanerSeconds));
+  }
   if (!options.serves_config()) {
+    for (const std::string_view name : {kCleanerMinutes, kCleanerSeconds}) {
+      if (IsGiven(options, name)) {
+        return InvalidArgumentError(fmt::format(
+            "--{} is for stateful models, and needs --config_path, or --model_name with --model_path", name));
+      }
+    }
     for (const char* name : {"watch-graph-files", "calculator-library"}) {
       if (IsGiven(options, name)) {
         return InvalidArgumentError(fmt::format(

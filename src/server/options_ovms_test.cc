@@ -130,6 +130,22 @@ TEST(OvmsOptions, WhatIsForGraphsNeedsSome) {
   EXPECT_TRUE(options.watch_graph_files);
 }
 
+TEST(OvmsOptions, CleanerOfSequencesByMinutesOrSeconds) {
+  EXPECT_EQ(Options({"--config_path=c"}).sequence_cleaner_poll_wait_seconds, 300);
+  EXPECT_EQ(Options({"--config_path=c", "--sequence_cleaner_poll_wait_minutes=2"})
+                .sequence_cleaner_poll_wait_seconds,
+            120);
+  EXPECT_EQ(Options({"--config_path=c", "--sequence_cleaner_poll_wait_seconds=2"})
+                .sequence_cleaner_poll_wait_seconds,
+            2);
+  EXPECT_THAT(Parse({"--config_path=c", "--sequence_cleaner_poll_wait_seconds=2",
+                     "--sequence_cleaner_poll_wait_minutes=2"})
+                  .err,
+              HasSubstr("are the same setting; give one of them"));
+  EXPECT_THAT(Parse({"models", "--sequence_cleaner_poll_wait_seconds=2"}).err,
+              HasSubstr("--sequence_cleaner_poll_wait_seconds is for stateful models"));
+}
+
 TEST(OvmsOptions, RefusesWhatItDoesNotDo) {
   EXPECT_THAT(Parse({"--config_path=c", "--allowed_origins=http://a"}).err,
               HasSubstr("put a proxy in front"));

@@ -32,12 +32,14 @@
 #include "repository/sequence_vault.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/sequence_model.h"
+#include "scheduling/stateful_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
 #include "server/metrics_route.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
+#include "server/sequence_cleaner.h"
 #include "server/server_control.h"
 #include "tracing/trace_manager.h"
 
@@ -240,8 +242,14 @@ class Server::Parts {
       return std::shared_ptr<Servable>(std::move(servable));
     }
     ScheduledModel::Options scheduling;
-    scheduling.cache = cache_.get();
     scheduling.limiter = limiter_.get();
+    if (info.stateful) {
+      BRAID_ASSIGN_OR_RETURN(auto servable, StatefulModel::Start(std::move(info), std::move(model), timers_,
+                                                                 log_, progress, scheduling));
+      servable->statistics().Configure(latency);
+      return std::shared_ptr<Servable>(std::move(servable));
+    }
+    scheduling.cache = cache_.get();
     BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model), timers_,
                                                                 log_, progress, scheduling));
     servable->statistics().Configure(latency);
@@ -338,6 +346,7 @@ class Server::Parts {
   // For what is not found, the server's own start decides how it is told.
   Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton};
   TimerService timers_;
+  SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;

@@ -101,6 +101,8 @@ constexpr Row kTable[] = {
      "Pipeline definition refers to a model that is not available"},
     {OvmsCode::kPipelineForbiddenModelDynamicParameter, StatusCode::kFailedPrecondition, 412,
      "Pipeline definition refers to a model with automatic batch size or shape"},
+    {OvmsCode::kPipelineStatefulModel, StatusCode::kFailedPrecondition, 412,
+     "Stateful model cannot be subscribed to pipeline"},
     {OvmsCode::kPipelineNotEnoughShapeDimensionsToDemultiply, StatusCode::kFailedPrecondition, 412,
      "Not enough dimensions in the shape of a demultiplexer's output"},
     {OvmsCode::kPipelineWrongNumberOfDimensionsToDemultiply, StatusCode::kInternal, 500,

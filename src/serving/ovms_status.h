@@ -72,6 +72,7 @@ enum class OvmsCode : unsigned char {
   kPipelineNodeNameDuplicate,
   kPipelineMissingModel,
   kPipelineForbiddenModelDynamicParameter,
+  kPipelineStatefulModel,
   kPipelineNotEnoughShapeDimensionsToDemultiply,
   kPipelineWrongNumberOfDimensionsToDemultiply,
   kPipelineDemultiplyCountDoesNotMatch,

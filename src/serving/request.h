@@ -84,6 +84,8 @@ struct SchedulerNotes {
   uint32_t turn = 0;
   uint32_t own_inputs = 0;
   uint32_t own_outputs = 0;
+  // What the client has asked for, while the backend is asked for everything.
+  std::vector<std::string> wanted_outputs;
   CacheNotes cache;
 };
 

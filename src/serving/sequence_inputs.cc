@@ -32,15 +32,23 @@ std::string TextOf(const CorrelationId& id) {
   return number != nullptr ? std::to_string(*number) : std::get<std::string>(id);
 }
 
+// In quotes, and cut where it is too long for the text of an error: between two characters of UTF-8.
+std::string Quoted(std::string_view text) {
+  constexpr size_t kMost = 128;
+  size_t size = std::min(text.size(), kMost);
+  while (size < text.size() && size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  return std::string("'").append(text.substr(0, size)).append(size < text.size() ? "...'" : "'");
+}
+
 Status Disagreement(std::string_view one, std::string_view one_value, std::string_view other,
                     std::string_view other_value) {
-  return InvalidArgumentError(std::string("the sequence of the request is '")
-                                  .append(one_value)
-                                  .append("' by its ")
+  return InvalidArgumentError(std::string("the sequence of the request is ")
+                                  .append(Quoted(one_value))
+                                  .append(" by its ")
                                   .append(one)
-                                  .append(" and '")
-                                  .append(other_value)
-                                  .append("' by its ")
+                                  .append(" and ")
+                                  .append(Quoted(other_value))
+                                  .append(" by its ")
                                   .append(other));
 }
 
@@ -68,10 +76,9 @@ std::optional<SequenceInput> Read(const std::optional<Tensor>& tensor, DataType 
   return input;
 }
 
-}  // namespace
-
-Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
-                    InferenceRequest& request) {
+// What the inputs say, into the fields of the request.
+Status TakeValues(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
+                  InferenceRequest& request) {
   if (id) BRAID_RETURN_IF_ERROR(CheckForm(*id, kSequenceIdInput, OvmsCode::kSequenceIdBadType));
   if (control) {
     BRAID_RETURN_IF_ERROR(CheckForm(*control, kSequenceControlInput, OvmsCode::kSequenceControlInputBadType));
@@ -96,10 +103,33 @@ Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<
     request.sequence_start = start;
     request.sequence_end = !start;
   }
-  if (!request.sequence_start && IsNone(request.correlation_id)) {
-    return OvmsError(OvmsCode::kSequenceIdNotProvided);
+  return OkStatus();
+}
+
+Status CheckName(InferenceRequest& request) {
+  if (IsNone(request.correlation_id)) {
+    request.correlation_id = uint64_t{0};
+    return request.sequence_start ? OkStatus() : OvmsError(OvmsCode::kSequenceIdNotProvided);
+  }
+  if (const auto* text = std::get_if<std::string>(&request.correlation_id)) {
+    return InvalidArgumentError("a sequence of a stateful model is named by a number, not by the text " +
+                                Quoted(*text));
   }
   return OkStatus();
+}
+
+}  // namespace
+
+Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
+                    InferenceRequest& request) {
+  return NameSequence(id, control, {}, false, request);
+}
+
+Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
+                    std::string_view header, bool text_ids, InferenceRequest& request) {
+  BRAID_RETURN_IF_ERROR(TakeValues(id, control, request));
+  BRAID_RETURN_IF_ERROR(NameSequenceByHeader(header, text_ids, request));
+  return CheckName(request);
 }
 
 Status TakeSequenceInputs(InferenceRequest& request) {
@@ -113,14 +143,16 @@ Status TakeSequenceInputs(InferenceRequest& request) {
 
 Status NameSequenceByHeader(std::string_view header, bool text_ids, InferenceRequest& request) {
   if (header.empty()) return OkStatus();
-  if (!IsNone(request.correlation_id)) {
-    const std::string own = TextOf(request.correlation_id);
-    if (own == header) return OkStatus();
-    return Disagreement(std::string("header ").append(kSequenceIdHeader), header, "body", own);
-  }
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), number);
-  if (!text_ids && error == std::errc() && end == header.data() + header.size()) {
+  const bool is_number = error == std::errc() && end == header.data() + header.size();
+  if (!IsNone(request.correlation_id)) {
+    const std::string own = TextOf(request.correlation_id);
+    const bool same_number = is_number && request.correlation_id == CorrelationId(number);
+    if (same_number || own == header) return OkStatus();
+    return Disagreement(std::string("header ").append(kSequenceIdHeader), header, "body", own);
+  }
+  if (is_number && !text_ids) {
     request.correlation_id = number;
   } else {
     request.correlation_id = std::string(header);

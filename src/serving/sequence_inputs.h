@@ -35,10 +35,16 @@ struct SequenceInput {
 // of `request`, whose fields may be set by parameters already. Errors, the first that holds, as OvmsCode:
 // kSpecialInputNoTensorShape, kInvalidNoOfShapeDimensions, kInvalidShape, kSequenceIdBadType, then the same
 // for the control with kSequenceControlInputBadType; kInvalidSequenceControlInput; INVALID_ARGUMENT when
-// inputs and parameters disagree; kSequenceIdNotProvided when the request does not start a sequence and names
-// none.
+// inputs and parameters disagree, and when a text names the sequence; kSequenceIdNotProvided when the request
+// does not start a sequence and names none.
 Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
                     InferenceRequest& request);
+
+// The same for a request that has a header too (empty: none). What the header says is looked at by
+// NameSequenceByHeader() after the inputs, so that a fault of an input comes first, and before it is decided
+// whether the request names a sequence at all.
+Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
+                    std::string_view header, bool text_ids, InferenceRequest& request);
 
 // Takes the two out of request.inputs, if they are there, and does what NameSequence() does. A tensor of
 // another type is kSequenceIdBadType or kSequenceControlInputBadType.

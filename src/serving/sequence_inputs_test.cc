@@ -80,6 +80,36 @@ TEST(NameSequenceTest, InputsAndParametersMustAgree) {
             "sequence_control_input says something else than the parameters sequence_start and sequence_end");
 }
 
+TEST(NameSequenceTest, TheHeaderIsAsGoodAsAnId) {
+  InferenceRequest request;
+  ASSERT_TRUE(NameSequence(std::nullopt, Number(2), "8", false, request).ok());
+  EXPECT_EQ(request.correlation_id, CorrelationId(uint64_t{8}));
+  EXPECT_TRUE(request.sequence_end);
+  ASSERT_TRUE(NameSequence(Number(8), std::nullopt, "008", false, request).ok());
+  EXPECT_EQ(NameSequence(Number(8), std::nullopt, "9", false, request).message(),
+            "the sequence of the request is '9' by its header braid-sequence-id and '8' by its body");
+  // A fault of the inputs goes before it, and the missing name behind it.
+  EXPECT_EQ(NameSequence(Number(8), Number(3), "9", false, request).message(),
+            "Unexpected value of sequence control input");
+  InferenceRequest none;
+  EXPECT_EQ(NameSequence(std::nullopt, std::nullopt, "0", false, none).message(),
+            "Sequence ID has not been provided in request inputs");
+}
+
+TEST(NameSequenceTest, TextsAreNoNames) {
+  InferenceRequest request;
+  const std::string text = "a sequence of a stateful model is named by a number, not by the text 'abc'";
+  EXPECT_EQ(NameSequence(std::nullopt, std::nullopt, "abc", false, request).message(), text);
+  EXPECT_EQ(NameSequence(std::nullopt, Number(1), request).message(), text);
+  request.correlation_id = std::string(127, 'x') + "\u00e4\u00f6";
+  EXPECT_EQ(NameSequence(std::nullopt, Number(1), request).message(),
+            text.substr(0, text.find("abc")) + std::string(127, 'x') + "...'");
+  InferenceRequest empty;
+  empty.correlation_id = std::string();
+  ASSERT_TRUE(NameSequence(std::nullopt, Number(1), empty).ok());
+  EXPECT_EQ(empty.correlation_id, CorrelationId(uint64_t{0}));
+}
+
 TEST(TakeSequenceInputsTest, TakesTensorsOut) {
   InferenceRequest request;
   request.inputs = {Input("x", DataType::kFp32, 0), Input("sequence_id", DataType::kUint64, 9),

@@ -7,6 +7,11 @@ namespace braid {
 Result<std::shared_ptr<ServableStream>> Servable::OpenStream(InferenceRequest&, StreamSink&) {
   return UnsupportedError("'" + info_.name + "' does not take streams");
 }
+
+void Servable::DropSequence(const CorrelationId& id) {
+  if (SequenceKeeper* keeper = has_sequences() ? sequences() : nullptr) keeper->Drop(id);
+}
+
 namespace {
 
 const TensorSpec* Find(const std::vector<TensorSpec>& specs, std::string_view name) {

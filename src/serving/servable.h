@@ -138,6 +138,11 @@ class Servable {
 
   // Its sequences; null for servables that keep nothing between requests. Lives as long as the servable.
   virtual SequenceKeeper* sequences() { return nullptr; }
+  // Whether clients name sequences to it: it is a stateful model, or asks one on their behalf.
+  virtual bool has_sequences() const { return info_.stateful.has_value(); }
+  // Ends a sequence in it and in what it asks, if there is one. For who has begun it for a request that then
+  // failed. Any thread, without locks; does not block.
+  virtual void DropSequence(const CorrelationId& id);
 
   // Requests accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }

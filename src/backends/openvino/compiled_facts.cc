@@ -37,6 +37,13 @@ Result<CompiledTensor> MakeTensor(const std::string& model_name, const std::stri
   return tensor;
 }
 
+// What MakeTensor() asks of a port.
+struct StatePort {
+  const ModelState& state;
+  const ov::element::Type& get_element_type() const { return state.element; }
+  const ov::PartialShape& get_partial_shape() const { return state.shape; }
+};
+
 }  // namespace
 
 Result<CompiledFacts> MakeFacts(std::string model_name, const ov::Model& model, const ModelNames& names) {
@@ -55,11 +62,50 @@ Result<CompiledFacts> MakeFacts(std::string model_name, const ov::Model& model, 
   return facts;
 }
 
+Status AddStates(const ov::Model& model, ModelStates states, CompiledFacts& facts) {
+  if (!states.are_ports) {
+    facts.states = StatePlace::kVariables;
+    for (const ModelState& state : states.states) {
+      BRAID_ASSIGN_OR_RETURN(CompiledTensor tensor,
+                             MakeTensor(facts.model_name, state.name, StatePort{state}));
+      facts.variables.push_back(std::move(tensor));
+    }
+    return OkStatus();
+  }
+  facts.states = StatePlace::kPorts;
+  for (const ModelState& state : states.states) {
+    BRAID_ASSIGN_OR_RETURN(CompiledTensor input,
+                           MakeTensor(facts.model_name, state.name, model.input(facts.inputs.size())));
+    facts.inputs.push_back(std::move(input));
+    BRAID_ASSIGN_OR_RETURN(CompiledTensor output,
+                           MakeTensor(facts.model_name, state.name, model.output(facts.outputs.size())));
+    facts.outputs.push_back(std::move(output));
+  }
+  facts.initial_states = std::move(states.initial);
+  return OkStatus();
+}
+
+void AddForgotten(const std::vector<std::string>& variables, CompiledFacts& facts) {
+  if (variables.empty()) return;
+  facts.states = StatePlace::kReset;
+  for (const std::string& name : variables) facts.variables.emplace_back().name = name;
+}
+
 void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts) {
   for (size_t i = 0; i < facts.outputs.size(); ++i) {
     const ov::PartialShape& shape = compiled.output(i).get_partial_shape();
     if (!facts.outputs[i].is_static && shape.is_static()) SetShape(shape, facts.outputs[i]);
   }
+}
+
+Status CheckStates(const CompiledFacts& facts, const InferenceRequest& request) {
+  if (facts.state_count() == 0 || request.inputs.size() <= facts.own_inputs() || HasStates(facts, request)) {
+    return OkStatus();
+  }
+  return InvalidArgumentError("a request of model '" + facts.model_name + "' has " +
+                              std::to_string(request.inputs.size()) + " inputs; expected " +
+                              std::to_string(facts.own_inputs()) + ", or " +
+                              std::to_string(facts.own_inputs() + facts.state_count()) + " with the states");
 }
 
 Status InferenceError(const CompiledFacts& facts, const std::string& text) {

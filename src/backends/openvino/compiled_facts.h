@@ -8,10 +8,13 @@
 
 #include <openvino/openvino.hpp>
 
+#include "backends/openvino/model_states.h"
 #include "backends/openvino/tensor_names.h"
 #include "base/status.h"
+#include "serving/request.h"
 #include "serving/servable.h"
 #include "tensor/data_type.h"
+#include "tensor/tensor.h"
 
 namespace braid {
 
@@ -26,6 +29,14 @@ struct CompiledTensor {
   size_t bytes = 0;
 };
 
+// Where an inference has the states of its sequence, if the model has any.
+enum class StatePlace : unsigned char {
+  kNone,
+  kPorts,      // the last inputs and outputs
+  kVariables,  // variables of the infer request, set before and read after each inference
+  kReset,      // variables that nothing is to be left in: each inference begins anew
+};
+
 struct CompiledFacts {
   std::string model_name;
   Dialect dialect = Dialect::kTriton;
@@ -34,15 +45,43 @@ struct CompiledFacts {
   // In the order of the compiled model's ports.
   std::vector<CompiledTensor> inputs;
   std::vector<CompiledTensor> outputs;
+
+  StatePlace states = StatePlace::kNone;
+  // Ports: what a new sequence begins with, in their order.
+  std::vector<Tensor> initial_states;
+  // Variables, in the order in which requests have them.
+  std::vector<CompiledTensor> variables;
+
+  // The ports that a client knows of; states are behind them.
+  size_t own_inputs() const { return inputs.size() - initial_states.size(); }
+  size_t own_outputs() const { return outputs.size() - initial_states.size(); }
+  // How many tensors a request of a running sequence has behind its own.
+  size_t state_count() const {
+    if (states == StatePlace::kPorts) return initial_states.size();
+    return states == StatePlace::kVariables ? variables.size() : 0;
+  }
 };
 
 // From a model that is ready to be compiled, and the names that clients know. Errors: UNSUPPORTED for a
 // tensor of a type that no client can send or receive.
 Result<CompiledFacts> MakeFacts(std::string model_name, const ov::Model& model, const ModelNames& names);
 
+// Adds what was taken out of `model` (TakeStates()), or stayed in it.
+Status AddStates(const ov::Model& model, ModelStates states, CompiledFacts& facts);
+// Adds what has to be reset before each inference (ForgetStates()).
+void AddForgotten(const std::vector<std::string>& variables, CompiledFacts& facts);
+
 // Compiling a model may find out shapes that were not known before, and the device then insists on them.
 // Throws what OpenVINO throws.
 void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts);
+
+// Whether a request has the states of its sequence behind the client's inputs; else it begins one.
+inline bool HasStates(const CompiledFacts& facts, const InferenceRequest& request) {
+  return facts.state_count() > 0 && request.inputs.size() == facts.own_inputs() + facts.state_count();
+}
+
+// Errors: a request that has some of its sequence's states and not all.
+Status CheckStates(const CompiledFacts& facts, const InferenceRequest& request);
 
 // What a client hears of an inference that OpenVINO refused or broke off.
 Status InferenceError(const CompiledFacts& facts, const std::string& text);

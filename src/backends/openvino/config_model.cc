@@ -1,5 +1,6 @@
 #include "backends/openvino/config_model.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "backends/openvino/element_types.h"
 #include "backends/openvino/model_files.h"
 #include "backends/openvino/model_settings.h"
+#include "backends/openvino/model_states.h"
 #include "backends/openvino/openvino_errors.h"
 #include "backends/openvino/openvino_model.h"
 #include "backends/openvino/tensor_names.h"
@@ -15,17 +17,64 @@
 namespace braid {
 namespace {
 
-// Settings that mean nothing for a model without state.
-Status CheckKind(const OvmsModelConfig& config) {
-  if (config.stateful) {
-    return UnsupportedError(
-        "model '" + config.name +
-        "': stateful models are not supported yet; without \"stateful\": true it runs as a model "
-        "that keeps nothing between requests");
+Status WithoutState(const OvmsModelConfig& config, const ov::Model& model) {
+  std::string text = "model '" + config.name +
+                     "' cannot be stateful: it keeps nothing between requests, since it has no variables "
+                     "(pairs of ReadValue and Assign) that change";
+  if (const std::string loop = FindLoop(model); !loop.empty() && !config.low_latency_transformation) {
+    text += "; its " + loop + " becomes some with low_latency_transformation";
+  } else if (config.low_latency_transformation) {
+    text += ", and low_latency_transformation has found no TensorIterator or Loop to make some of";
   }
+  return InvalidArgumentError(std::move(text));
+}
+
+// The states of a stateful model, which come out of it.
+Result<ModelStates> PrepareStates(const OvmsModelConfig& config, const std::shared_ptr<ov::Model>& model) {
   if (config.low_latency_transformation) {
-    return InvalidArgumentError("model '" + config.name +
-                                "': low_latency_transformation is for stateful models");
+    BRAID_RETURN_IF_ERROR(Guarded([&] { ApplyLowLatency(model); },
+                                  [&](const std::string& text) {
+                                    return InvalidArgumentError("low_latency_transformation: " + text);
+                                  }));
+  }
+  std::optional<Result<ModelStates>> states;
+  BRAID_RETURN_IF_ERROR(Guarded([&] { states = TakeStates(*model); },
+                                [&](const std::string& text) {
+                                  return InvalidArgumentError("the states of model '" + config.name +
+                                                              "' cannot be kept: " + text);
+                                }));
+  if (states->ok() && (*states)->states.empty()) return WithoutState(config, *model);
+  return *std::move(states);
+}
+
+StatefulSpec MakeStatefulSpec(const OvmsModelConfig& config, const ModelStates& states) {
+  StatefulSpec spec;
+  spec.max_sequences = config.max_sequence_number;
+  spec.idle_cleanup = config.idle_sequence_cleanup;
+  spec.allow_in_pipelines = config.allow_in_pipelines;
+  for (const ModelState& state : states.states) {
+    StateSpec& made = spec.states.emplace_back();
+    made.name = state.name;
+    made.type = *FromElementType(state.element);
+    made.shape = FromPartialShape(state.shape);
+  }
+  return spec;
+}
+
+// Whose requests are of no sequence begin one each, so that none sees what another has left.
+Status ForgetAll(const OvmsModelConfig& config, ov::Model& model, Logger& log,
+                 std::vector<std::string>& variables) {
+  bool changed = false;
+  BRAID_RETURN_IF_ERROR(Guarded([&] { variables = ForgetStates(model, changed); },
+                                [&](const std::string& text) {
+                                  return InvalidArgumentError("the states of model '" + config.name +
+                                                              "' cannot be left out: " + text);
+                                }));
+  if (changed) {
+    BRAID_LOG_WARNING(log,
+                      "model '{}' has variables, but is not \"stateful\": true, so each of its requests "
+                      "begins anew",
+                      config.name);
   }
   return OkStatus();
 }
@@ -92,13 +141,19 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
                                                       const std::string& version_path,
                                                       OpenVinoRuntime& runtime, Logger& log,
                                                       ServableInfo& info) {
-  BRAID_RETURN_IF_ERROR(CheckKind(config));
   BRAID_ASSIGN_OR_RETURN(const ModelFile file, FindModelFile(version_path));
   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<ov::Model> model, runtime.Read(file));
   ModelNames names = NamesOf(*model);
   BRAID_RETURN_IF_ERROR(ApplyMappingFile(version_path, config.name, names, log));
   BRAID_ASSIGN_OR_RETURN(const AppliedSettings applied, ApplySettings(config, names, model));
 
+  ModelStates states;
+  std::vector<std::string> forgotten;
+  if (config.stateful) {
+    BRAID_ASSIGN_OR_RETURN(states, PrepareStates(config, model));
+  } else {
+    BRAID_RETURN_IF_ERROR(ForgetAll(config, *model, log, forgotten));
+  }
   BRAID_ASSIGN_OR_RETURN(CompiledFacts facts, MakeFacts(config.name, *model, names));
   facts.dialect = Dialect::kOvms;
   facts.automatic = applied.automatic;
@@ -111,6 +166,12 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   BRAID_RETURN_IF_ERROR(AddSpecs(facts, facts.inputs, model->inputs(), applied.input_layouts, info.inputs));
   BRAID_RETURN_IF_ERROR(
       AddSpecs(facts, facts.outputs, model->outputs(), applied.output_layouts, info.outputs));
+
+  if (config.stateful) {
+    info.stateful = MakeStatefulSpec(config, states);
+    BRAID_RETURN_IF_ERROR(AddStates(*model, std::move(states), facts));
+  }
+  AddForgotten(forgotten, facts);
 
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, OptionsOf(config)));
   TakeShapes(compiled.model, facts);

@@ -13,14 +13,6 @@ namespace {
 // What an empty tensor points at, since OpenVINO wants an address.
 alignas(64) std::byte no_bytes[64];
 
-const Tensor* FindInput(const InferenceRequest& request, const std::string& name, size_t hint) {
-  if (hint < request.inputs.size() && request.inputs[hint].name == name) return &request.inputs[hint];
-  for (const Tensor& input : request.inputs) {
-    if (input.name == name) return &input;
-  }
-  return nullptr;
-}
-
 Status Refused(const CompiledFacts& facts, const std::string& name, const std::string& what) {
   return InvalidArgumentError("input '" + name + "' of model '" + facts.model_name + "' " + what);
 }
@@ -48,8 +40,24 @@ size_t InputBinding::InputBytes(const Execution& execution) {
 }
 
 Status InputBinding::Bind(const Execution& execution) {
+  for (const auto& request : execution.requests) BRAID_RETURN_IF_ERROR(CheckStates(facts_, *request));
   for (size_t i = 0; i < facts_.inputs.size(); ++i) BRAID_RETURN_IF_ERROR(BindOne(i, execution));
   return OkStatus();
+}
+
+const Tensor* InputBinding::Find(const InferenceRequest& request, size_t index) const {
+  const std::vector<Tensor>& inputs = request.inputs;
+  if (index >= facts_.own_inputs()) {
+    return HasStates(facts_, request) ? &inputs[index] : &facts_.initial_states[index - facts_.own_inputs()];
+  }
+  const std::string& name = facts_.inputs[index].name;
+  if (index < inputs.size() && inputs[index].name == name) return &inputs[index];
+  // A state may be called as an input is.
+  const size_t own = HasStates(facts_, request) ? facts_.own_inputs() : inputs.size();
+  for (size_t i = 0; i < own; ++i) {
+    if (inputs[i].name == name) return &inputs[i];
+  }
+  return nullptr;
 }
 
 Status InputBinding::BindOne(size_t index, const Execution& execution) {
@@ -58,7 +66,7 @@ Status InputBinding::BindOne(size_t index, const Execution& execution) {
   int64_t rows = 0;
   size_t bytes = 0;
   for (const auto& request : execution.requests) {
-    const Tensor* tensor = FindInput(*request, expected.name, index);
+    const Tensor* tensor = Find(*request, index);
     if (tensor == nullptr) return Refused(facts_, expected.name, "is missing");
     if (tensor->type != expected.type) {
       return Refused(facts_, expected.name,

@@ -21,8 +21,9 @@ class InputBinding {
   // `facts` and `request` outlive the binding. One thread at a time.
   InputBinding(const CompiledFacts& facts, ov::InferRequest& request);
 
-  // The requests of `execution` keep their inputs until the inference has ended. Throws what OpenVINO throws.
-  // Errors: an input that is missing, or whose type, size or rows are not right.
+  // The requests of `execution` keep their inputs until the inference has ended. States are found by their
+  // place, behind the client's inputs; a request without any gets those that a new sequence begins with.
+  // Throws what OpenVINO throws. Errors: an input that is missing, or whose type, size or rows are not right.
   Status Bind(const Execution& execution);
 
   static size_t InputBytes(const Execution& execution);
@@ -35,6 +36,7 @@ class InputBinding {
   };
 
   Status BindOne(size_t index, const Execution& execution);
+  const Tensor* Find(const InferenceRequest& request, size_t index) const;
   void Set(size_t index, std::byte* data, const ov::Shape& shape);
 
   const CompiledFacts& facts_;

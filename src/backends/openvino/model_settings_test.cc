@@ -269,7 +269,9 @@ TEST_F(ModelSettings, DevicesPropertiesAndInferRequests) {
   Stop(model);
   config = Config();
   config.stateful = true;
-  EXPECT_EQ(Load(config).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(LoadError(config),
+            "model 'm' cannot be stateful: it keeps nothing between requests, since it has no variables (pairs "
+            "of ReadValue and Assign) that change");
 }
 
 TEST_F(ModelSettings, CompiledModelsAreKeptWhereTheCacheIs) {

@@ -17,22 +17,28 @@ constexpr int kMostOnCallbackThread = 8;
 
 }  // namespace
 
-OpenVinoInstance::OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts)
-    : name_(std::move(name)), passive_(passive), facts_(facts) {}
+OpenVinoInstance::OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts,
+                                   const std::vector<std::shared_ptr<StatePool>>& pools)
+    : name_(std::move(name)), passive_(passive), facts_(facts), pools_(pools) {}
 
 OpenVinoInstance::~OpenVinoInstance() = default;
 
 Status OpenVinoInstance::Start(ov::CompiledModel& model, ExecutionListener& listener) {
   listener_ = &listener;
-  return Guarded(
+  Status found;
+  BRAID_RETURN_IF_ERROR(Guarded(
       [&] {
         request_ = model.create_infer_request();
         inputs_ = std::make_unique<InputBinding>(facts_, request_);
-        outputs_ = std::make_unique<OutputBinding>(facts_, request_);
+        outputs_ = std::make_unique<OutputBinding>(facts_, pools_, request_);
+        if (facts_.variables.empty()) return;
+        variables_ = std::make_unique<VariableBinding>(facts_, pools_, request_);
+        found = variables_->Find();
       },
       [this](const std::string& text) {
         return InternalError("instance '" + name_ + "' could not be made: " + text);
-      });
+      }));
+  return found;
 }
 
 void OpenVinoInstance::Stop(int64_t deadline_ns) {
@@ -59,6 +65,7 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
     changed_.wait(lock, quiet);
   }
   lock.unlock();
+  variables_ = nullptr;
   outputs_ = nullptr;
   inputs_ = nullptr;
   // Waits for what OpenVINO does after a callback.
@@ -88,6 +95,12 @@ void OpenVinoInstance::Run(std::unique_ptr<Execution> execution, int most_here) 
   Deliver();
 }
 
+Status OpenVinoInstance::Bind() {
+  BRAID_RETURN_IF_ERROR(inputs_->Bind(*running_));
+  if (variables_ != nullptr) BRAID_RETURN_IF_ERROR(variables_->Prepare(*running_));
+  return outputs_->Prepare();
+}
+
 bool OpenVinoInstance::Begin(std::unique_ptr<Execution> execution, bool here, Status& status) {
   running_ = std::move(execution);
   times_ = {};
@@ -104,8 +117,7 @@ bool OpenVinoInstance::Begin(std::unique_ptr<Execution> execution, bool here, St
   Status bound;
   status = Guarded(
       [&] {
-        bound = inputs_->Bind(*running_);
-        if (bound.ok()) bound = outputs_->Prepare();
+        bound = Bind();
         times_.input_end_ns = std::max(SteadyNowNs(), times_.compute_start_ns);
         if (!bound.ok()) return;
         asynchronous_ = !here;
@@ -193,6 +205,7 @@ std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& 
           auto outputs = outputs_->Collect(execution);
           collected = outputs.status();
           if (!outputs.ok()) return;
+          if (variables_ != nullptr) variables_->Collect(outputs->front());
           for (size_t i = 0; i < responses.size(); ++i) responses[i].outputs = std::move((*outputs)[i]);
         },
         [this](const std::string& text) { return InferenceError(facts_, text); });

@@ -20,14 +20,17 @@
 #include "backends/openvino/input_binding.h"
 #include "backends/openvino/output_binding.h"
 #include "backends/openvino/run_policy.h"
+#include "backends/openvino/state_pool.h"
+#include "backends/openvino/variable_binding.h"
 #include "scheduling/instance.h"
 
 namespace braid {
 
 class OpenVinoInstance final : public Instance {
  public:
-  // `facts` outlives the instance.
-  OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts);
+  // `facts` and `pools` outlive the instance; there is one pool for each state.
+  OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts,
+                   const std::vector<std::shared_ptr<StatePool>>& pools);
   ~OpenVinoInstance() override;
 
   // Makes the infer request. Errors: what OpenVINO says.
@@ -51,6 +54,8 @@ class OpenVinoInstance final : public Instance {
   // Runs an execution, and those that have waited for it if it ends at once; at most `most_here` of them on
   // this thread, if they are short. REQUIRES: the caller has the infer request.
   void Run(std::unique_ptr<Execution> execution, int most_here);
+  // What the infer request gets before an inference. Throws what OpenVINO throws.
+  Status Bind();
   // Begins with an execution; returns true when it has ended already, with its result in `status`.
   bool Begin(std::unique_ptr<Execution> execution, bool here, Status& status);
   void OnCallback(std::exception_ptr exception);
@@ -65,12 +70,14 @@ class OpenVinoInstance final : public Instance {
   const std::string name_;
   const bool passive_;
   const CompiledFacts& facts_;
+  const std::vector<std::shared_ptr<StatePool>>& pools_;
   ExecutionListener* listener_ = nullptr;  // constant after Start()
 
   // Owned by the thread that has the infer request: the one that has set busy_, or runs its callback.
   ov::InferRequest request_;
   std::unique_ptr<InputBinding> inputs_;
   std::unique_ptr<OutputBinding> outputs_;
+  std::unique_ptr<VariableBinding> variables_;  // null for models that have none
   std::unique_ptr<Execution> running_;
   ExecutionTimes times_;
   size_t input_bytes_ = 0;

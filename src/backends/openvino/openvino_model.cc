@@ -1,5 +1,6 @@
 #include "backends/openvino/openvino_model.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace braid {
@@ -7,8 +8,15 @@ namespace braid {
 OpenVinoModel::OpenVinoModel(ov::CompiledModel compiled, CompiledFacts facts,
                              const std::vector<InstanceName>& instances, std::shared_ptr<const void> files)
     : files_(std::move(files)), compiled_(std::move(compiled)), facts_(std::move(facts)) {
+  const auto add_pool = [this](const CompiledTensor& state) {
+    pools_.push_back(StatePool::Make(state.element, state.shape));
+  };
+  std::for_each(facts_.outputs.begin() + static_cast<ptrdiff_t>(facts_.own_outputs()), facts_.outputs.end(),
+                add_pool);
+  if (facts_.states == StatePlace::kVariables)
+    std::for_each(facts_.variables.begin(), facts_.variables.end(), add_pool);
   for (const InstanceName& instance : instances) {
-    instances_.push_back(std::make_unique<OpenVinoInstance>(instance.name, instance.passive, facts_));
+    instances_.push_back(std::make_unique<OpenVinoInstance>(instance.name, instance.passive, facts_, pools_));
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "backends/openvino/compiled_facts.h"
 #include "backends/openvino/openvino_instance.h"
+#include "backends/openvino/state_pool.h"
 #include "scheduling/backend.h"
 
 namespace braid {
@@ -36,6 +37,7 @@ class OpenVinoModel final : public BackendModel {
   const std::shared_ptr<const void> files_;  // temporary ones, which the compiled model may have mapped
   ov::CompiledModel compiled_;
   const CompiledFacts facts_;
+  std::vector<std::shared_ptr<StatePool>> pools_;  // one for each state; buffers share them
   std::vector<std::unique_ptr<OpenVinoInstance>> instances_;
 };
 

@@ -55,14 +55,23 @@ Shape ToShape(const ov::Shape& shape) {
 
 }  // namespace
 
-OutputBinding::OutputBinding(const CompiledFacts& facts, ov::InferRequest& request)
+OutputBinding::OutputBinding(const CompiledFacts& facts, const std::vector<std::shared_ptr<StatePool>>& pools,
+                             ov::InferRequest& request)
     : facts_(facts), request_(request), ports_(facts.outputs.size()) {
+  for (size_t i = facts.own_outputs(); i < ports_.size(); ++i) {
+    ports_[i].pool = pools[i - facts.own_outputs()].get();
+  }
   for (size_t i = 0; i < ports_.size(); ++i) {
     ports_[i].most_pieces = facts.outputs[i].is_static ? MostPieces(facts.outputs[i].bytes) : 2;
   }
 }
 
-Result<OutputBinding::Piece> OutputBinding::MakePiece(const CompiledTensor& output) const {
+Result<OutputBinding::Piece> OutputBinding::MakePiece(size_t index) const {
+  const CompiledTensor& output = facts_.outputs[index];
+  if (ports_[index].pool != nullptr) {
+    StatePool::Piece* piece = ports_[index].pool->Take();
+    return Piece{Buffer(nullptr, 0, piece), piece->tensor()};
+  }
   if (!output.is_static) {
     // It grows to whatever size the outputs have.
     ov::Tensor tensor(output.element, output.shape);
@@ -83,7 +92,7 @@ Status OutputBinding::Prepare() {
     if (port.bound < port.pieces.size() && is_free(port.pieces[port.bound])) continue;
     auto piece = std::find_if(port.pieces.begin(), port.pieces.end(), is_free);
     if (piece == port.pieces.end()) {
-      BRAID_ASSIGN_OR_RETURN(Piece fresh, MakePiece(output));
+      BRAID_ASSIGN_OR_RETURN(Piece fresh, MakePiece(i));
       // A client that keeps everything gets memory of its own each time; what it keeps is not ours to count.
       if (port.pieces.size() >= port.most_pieces) port.pieces.erase(port.pieces.begin());
       port.pieces.push_back(std::move(fresh));
@@ -107,6 +116,7 @@ Result<Tensor> OutputBinding::Take(size_t index) {
   }
   Port& port = ports_[index];
   const Piece& piece = port.pieces[port.bound];
+  if (port.pool != nullptr) return TakeState(index);
   if (output.is_static) {
     result.shape = ToShape(output.shape);
     result.data = piece.memory.Slice(0, output.bytes);
@@ -127,6 +137,32 @@ Result<Tensor> OutputBinding::Take(size_t index) {
     port.bound = SIZE_MAX;
   }
   result.data = Buffer(data, bytes, owner);
+  return result;
+}
+
+Tensor OutputBinding::TakeState(size_t index) {
+  const CompiledTensor& output = facts_.outputs[index];
+  Port& port = ports_[index];
+  Piece& piece = port.pieces[port.bound];
+  const ov::Tensor tensor = output.is_static ? piece.tensor : request_.get_output_tensor(index);
+  Tensor result{output.name, output.type, ToShape(tensor.get_shape()), {}};
+  const size_t bytes = tensor.get_byte_size();
+  if (bytes == 0) return result;
+  ov::Tensor own = piece.tensor;
+  ov::Tensor written = tensor;
+  auto* data = static_cast<std::byte*>(written.data());
+  if (own.get_byte_size() != bytes || own.data() != data) {
+    // See Take().
+    port.bound = SIZE_MAX;
+    result.data = Buffer(data, bytes, new TensorOwner(tensor));
+    return result;
+  }
+  // Its sequence has the piece from here on, and then the pool.
+  BufferOwner* owner = piece.memory.owner();
+  owner->AddReference();
+  result.data = Buffer(data, bytes, owner);
+  port.bound = SIZE_MAX;
+  port.pieces.clear();
   return result;
 }
 

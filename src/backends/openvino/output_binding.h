@@ -1,15 +1,18 @@
 // OutputBinding: where an infer request writes its outputs, and how they become responses without a copy.
 //
 // Each inference writes to memory that nobody reads: as long as a client holds an output, the next inference
-// gets another piece of memory. Pieces that have come back are used again.
+// gets another piece of memory. Pieces that have come back are used again. States, which sequences hold for
+// long, have memory that all instances share.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include <openvino/openvino.hpp>
 
 #include "backends/openvino/compiled_facts.h"
+#include "backends/openvino/state_pool.h"
 #include "base/status.h"
 #include "scheduling/instance.h"
 #include "tensor/buffer.h"
@@ -18,8 +21,9 @@ namespace braid {
 
 class OutputBinding {
  public:
-  // `facts` and `request` outlive the binding. One thread at a time.
-  OutputBinding(const CompiledFacts& facts, ov::InferRequest& request);
+  // `facts`, `request` and `pools`, which are those of the states, outlive the binding. One thread at a time.
+  OutputBinding(const CompiledFacts& facts, const std::vector<std::shared_ptr<StatePool>>& pools,
+                ov::InferRequest& request);
 
   // Before an inference. Throws what OpenVINO throws. Errors: no memory.
   Status Prepare();
@@ -38,10 +42,12 @@ class OutputBinding {
     std::vector<Piece> pieces;
     size_t bound = SIZE_MAX;  // the piece that the infer request has
     size_t most_pieces = 1;
+    StatePool* pool = nullptr;  // of a state
   };
 
-  Result<Piece> MakePiece(const CompiledTensor& output) const;
+  Result<Piece> MakePiece(size_t index) const;
   Result<Tensor> Take(size_t index);
+  Tensor TakeState(size_t index);
 
   const CompiledFacts& facts_;
   ov::InferRequest& request_;

@@ -32,6 +32,7 @@ bool IsVersionOfGraph(std::string_view version) {
 GrpcGraphStream::GrpcGraphStream(Setup setup)
     : queue_(setup.queue),
       call_(setup.call),
+      context_(setup.context),
       forwarded_(setup.forwarded),
       grpc_errors_(setup.grpc_errors),
       ended_(std::move(setup.ended)),
@@ -132,7 +133,9 @@ Status GrpcGraphStream::BuildMessage(Servable& servable, InferenceRequest& reque
   request.api = kApiCall;
   // Of no interest: outputs leave as the graph makes them.
   AnswerOptions answer;
-  return BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded_,
+  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence,
+                         GrpcMetadataRules::SequenceHeader(servable.info(), context_));
+  return BuildInferenceRequest(scratch.segments, scratch.parsed, servable, {forwarded_, sequence},
                                *queue_.state().context.client_memory, request, answer);
 }
 

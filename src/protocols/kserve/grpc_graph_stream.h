@@ -47,9 +47,11 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   using Call = grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
   struct Setup {
     GrpcQueue& queue;
-    Call& call;                   // until `ended`
-    const Parameters& forwarded;  // headers that become parameters; until `ended`
-    bool grpc_errors = false;     // the first error of a message ends the call
+    // Three that live until `ended`.
+    Call& call;
+    const grpc::ServerContextBase& context;  // of the call
+    const Parameters& forwarded;             // headers that become parameters
+    bool grpc_errors = false;                // the first error of a message ends the call
     bool draining = false;
     // gRPC's side is over: no operation is under way, and none will be. On the queue's thread.
     std::function<void()> ended;
@@ -110,6 +112,7 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
 
   GrpcQueue& queue_;
   Call& call_;
+  const grpc::ServerContextBase& context_;
   const Parameters& forwarded_;
   const bool grpc_errors_;
   const std::function<void()> ended_;

@@ -86,8 +86,11 @@ Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
     return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");
   }
   BRAID_ASSIGN_OR_RETURN(const Parameters forwarded, queue().state().rules->ForwardedHeaders(context()));
-  BRAID_RETURN_IF_ERROR(BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded,
-                                              *queue().state().context.client_memory, *request, answer_));
+  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence,
+                         GrpcMetadataRules::SequenceHeader(servable.info(), context()));
+  BRAID_RETURN_IF_ERROR(BuildInferenceRequest(scratch.segments, scratch.parsed, servable,
+                                              {forwarded, sequence}, *queue().state().context.client_memory,
+                                              *request, answer_));
   cancellation_ = std::make_shared<Cancellation>();
   request->cancellation = cancellation_;
   request->sink = this;

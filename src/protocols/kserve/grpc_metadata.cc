@@ -9,6 +9,8 @@
 #include "protocols/kserve/grpc_wire_reader.h"
 
 #include "protocols/kserve/reserved_parameters.h"
+#include "protocols/kserve/sequence_naming.h"
+#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -77,6 +79,17 @@ Result<Parameters> GrpcMetadataRules::ForwardedHeaders(const grpc::ServerContext
 std::string_view GrpcMetadataRules::Header(const grpc::ServerContextBase& context, const char* name) {
   const auto found = context.client_metadata().find(name);
   return found == context.client_metadata().end() ? std::string_view() : View(found->second);
+}
+
+Result<std::string_view> GrpcMetadataRules::SequenceHeader(const ServableInfo& info,
+                                                           const grpc::ServerContextBase& context) {
+  if (!HasSequences(info)) return std::string_view();
+  const auto [begin, end] = context.client_metadata().equal_range(
+      grpc::string_ref(kSequenceIdHeader.data(), kSequenceIdHeader.size()));
+  if (begin == end) return std::string_view();
+  const std::string_view value = View(begin->second);
+  const bool same = std::all_of(begin, end, [&](const auto& entry) { return View(entry.second) == value; });
+  return same ? Result<std::string_view>(value) : RepeatedSequenceHeader();
 }
 
 bool GrpcMetadataRules::WantsGrpcErrors(const grpc::ServerContextBase& context) {

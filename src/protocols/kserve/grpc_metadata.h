@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "protocols/kserve/access_policy.h"
 #include "serving/parameters.h"
+#include "serving/servable.h"
 
 namespace re2 {
 class RE2;
@@ -34,6 +35,12 @@ class GrpcMetadataRules {
 
   // The value of a header that can be there once; "" when it is not. A view into the context.
   static std::string_view Header(const grpc::ServerContextBase& context, const char* name);
+
+  // The header that names the sequence of a request to such a servable; "" when it is not there, and, without
+  // a look, where there are no sequences. A view into the context. Errors: INVALID_ARGUMENT when it is there
+  // more than once with different values.
+  static Result<std::string_view> SequenceHeader(const ServableInfo& info,
+                                                 const grpc::ServerContextBase& context);
 
   // Whether the client of a stream wants the first error to end it ("triton_grpc_error: true").
   static bool WantsGrpcErrors(const grpc::ServerContextBase& context);

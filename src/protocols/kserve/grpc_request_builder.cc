@@ -9,6 +9,7 @@
 #include "protocols/kserve/graph_inputs.h"
 #include "protocols/kserve/grpc_request_graph.h"
 #include "protocols/kserve/grpc_request_ovms.h"
+#include "protocols/kserve/grpc_request_sequence.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -91,29 +92,6 @@ Status TakeParameter(std::string& key, WireParameter& value, InferenceRequest& r
     return WrongType(key, "bool_param, int64_param, double_param or string_param");
   }
   return OkStatus();
-}
-
-// What a tensor's parameters say of regions.
-Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
-  RegionWish wish;
-  const auto number = [&](std::string_view key) -> Result<std::optional<uint64_t>> {
-    const WireParameter* value = FindParameter(parameters, key);
-    if (value == nullptr) return std::optional<uint64_t>();
-    if (const auto* size = std::get_if<uint64_t>(value)) return std::optional<uint64_t>(*size);
-    const auto* size = std::get_if<int64_t>(value);
-    if (size == nullptr) return WrongType(key, "int64_param");
-    if (*size < 0) return Negative(key);
-    return std::optional<uint64_t>(static_cast<uint64_t>(*size));
-  };
-  const WireParameter* region = FindParameter(parameters, "shared_memory_region");
-  if (region == nullptr) return wish;
-  const auto* name = std::get_if<std::string>(region);
-  if (name == nullptr) return WrongType("shared_memory_region", "string_param");
-  wish.region = *name;
-  BRAID_ASSIGN_OR_RETURN(const auto offset, number("shared_memory_offset"));
-  wish.offset = offset.value_or(0);
-  BRAID_ASSIGN_OR_RETURN(wish.byte_size, number("shared_memory_byte_size"));
-  return wish;
 }
 
 DataType WidestType(ContentsField field) {
@@ -214,7 +192,7 @@ Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servab
   if (graph) {
     BRAID_RETURN_IF_ERROR(CheckGraphContents(parsed));
   } else if (servable.info().dialect == Dialect::kOvms) {
-    BRAID_RETURN_IF_ERROR(CheckOvmsContents(servable.info(), parsed));
+    BRAID_RETURN_IF_ERROR(CheckOvmsContents(servable.info(), parsed, request.sequence_inputs));
   }
   BufferAllocator& allocator = servable.input_allocator();
   boost::container::small_vector<InputSource, 8> sources;
@@ -314,8 +292,30 @@ Result<int64_t> ParseModelVersion(std::string_view text, Dialect dialect) {
   return version;
 }
 
+Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
+  RegionWish wish;
+  const auto number = [&](std::string_view key) -> Result<std::optional<uint64_t>> {
+    const WireParameter* value = FindParameter(parameters, key);
+    if (value == nullptr) return std::optional<uint64_t>();
+    if (const auto* size = std::get_if<uint64_t>(value)) return std::optional<uint64_t>(*size);
+    const auto* size = std::get_if<int64_t>(value);
+    if (size == nullptr) return WrongType(key, "int64_param");
+    if (*size < 0) return Negative(key);
+    return std::optional<uint64_t>(static_cast<uint64_t>(*size));
+  };
+  const WireParameter* region = FindParameter(parameters, "shared_memory_region");
+  if (region == nullptr) return wish;
+  const auto* name = std::get_if<std::string>(region);
+  if (name == nullptr) return WrongType("shared_memory_region", "string_param");
+  wish.region = *name;
+  BRAID_ASSIGN_OR_RETURN(const auto offset, number("shared_memory_offset"));
+  wish.offset = offset.value_or(0);
+  BRAID_ASSIGN_OR_RETURN(wish.byte_size, number("shared_memory_byte_size"));
+  return wish;
+}
+
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
-                             const Parameters& forwarded, const ClientSharedMemory& client_memory,
+                             const RequestHeaders& headers, const ClientSharedMemory& client_memory,
                              InferenceRequest& request, AnswerOptions& answer) {
   const ServableInfo& info = servable.info();
   request.start_ns = SteadyNowNs();
@@ -326,9 +326,10 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
                               ? TakeGraphParameter(key, value, request.parameters)
                               : TakeParameter(key, value, request, answer));
   }
+  BRAID_RETURN_IF_ERROR(TakeSequence(segments, info, headers.sequence, client_memory, parsed, request));
   // What the client says in the request itself goes before its headers.
   const size_t own = request.parameters.size();
-  for (const auto& header : forwarded) {
+  for (const auto& header : headers.forwarded) {
     const auto end = request.parameters.begin() + static_cast<std::ptrdiff_t>(own);
     if (std::none_of(request.parameters.begin(), end,
                      [&](const auto& p) { return p.first == header.first; })) {

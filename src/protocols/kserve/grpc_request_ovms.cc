@@ -103,10 +103,10 @@ Status CheckOvmsStructure(const ParsedRequest& parsed) {
   return OkStatus();
 }
 
-Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed) {
+Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, size_t sequence_inputs) {
   Status fault = CheckContents(info, parsed);
   // Whether the number of inputs is right is for the servable to say, but first among all faults.
-  if (!fault.ok()) BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size()));
+  if (!fault.ok()) BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size(), sequence_inputs));
   return fault;
 }
 

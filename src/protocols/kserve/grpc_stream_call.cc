@@ -223,8 +223,8 @@ void GrpcStreamCall::EndWith(const Status& status) {
 void GrpcStreamCall::HandOver(std::unique_ptr<ServableHandle> servable) {
   {
     std::lock_guard lock(mutex_);
-    graph_ = std::make_shared<GrpcGraphStream>(
-        GrpcGraphStream::Setup{queue_, *stream_, forwarded_, grpc_errors_, draining_, [this] { Leave(); }});
+    graph_ = std::make_shared<GrpcGraphStream>(GrpcGraphStream::Setup{
+        queue_, *stream_, *context_, forwarded_, grpc_errors_, draining_, [this] { Leave(); }});
   }
   graph_->Begin(std::move(servable));
 }
@@ -250,8 +250,11 @@ Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
   if (servable.info().dialect == Dialect::kOvms) {
     request.api = ApiCall{ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
   }
-  BRAID_RETURN_IF_ERROR(BuildInferenceRequest(scratch.segments, scratch.parsed, servable, forwarded_,
-                                              *queue_.state().context.client_memory, request, sink.answer));
+  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence,
+                         GrpcMetadataRules::SequenceHeader(servable.info(), *context_));
+  BRAID_RETURN_IF_ERROR(BuildInferenceRequest(scratch.segments, scratch.parsed, servable,
+                                              {forwarded_, sequence}, *queue_.state().context.client_memory,
+                                              request, sink.answer));
   sink.decoupled = servable.info().decoupled;
   sink.model_name = servable.info().name;
   sink.model_version = servable.info().version;

@@ -29,7 +29,10 @@ HttpResponse WriteAnswer(std::string_view id, const InferenceResponse& response)
 std::optional<HttpResponse> GenerateCall::OnFront(std::string_view front, size_t,
                                                   std::vector<std::span<std::byte>>&) {
   Servable& servable = setup_.servable->get();
-  const HttpInferTarget target{servable.info(), servable.input_allocator(), setup_.max_input_bytes};
+  const auto sequence_header = HttpSequenceHeader(servable.info(), setup_.exchange->head());
+  if (!sequence_header.ok()) return ErrorResponse(sequence_header.status());
+  const HttpInferTarget target{servable.info(), servable.input_allocator(), setup_.max_input_bytes, nullptr,
+                               *sequence_header};
   std::optional<simdjson::dom::parser> large;
   if (front.size() > kMaxKeptParserBytes) large.emplace();
   auto read = ReadGenerateRequest(front, target, large ? *large : *setup_.parser);

@@ -7,11 +7,20 @@
 #include "protocols/kserve/http_json.h"
 #include "protocols/kserve/http_json_data.h"
 #include "protocols/kserve/http_parameters.h"
+#include "protocols/kserve/ovms_dialect.h"
+#include "protocols/kserve/sequence_naming.h"
 
 namespace braid {
 namespace {
 
 using simdjson::dom::element;
+
+struct SequenceType {
+  std::string_view name;
+  DataType type;
+};
+constexpr SequenceType kSequenceTypes[] = {{kSequenceIdInput, DataType::kUint64},
+                                           {kSequenceControlInput, DataType::kUint32}};
 
 // Makes the input's shape that of `count` values; false when they do not fit.
 bool FitShape(bool batching, size_t count, Shape& shape) {
@@ -49,6 +58,7 @@ class GenerateReader {
       BRAID_RETURN_IF_ERROR(ReadField(field.key, field.value));
     }
     BRAID_RETURN_IF_ERROR(CheckParameters());
+    BRAID_RETURN_IF_ERROR(NameRequest());
     return std::move(request_);
   }
 
@@ -74,6 +84,11 @@ class GenerateReader {
       return OkStatus();
     }
     if (key == "parameters") return ReadParameters(value);
+    if (target_.info.stateful) {
+      for (const SequenceType& type : kSequenceTypes) {
+        if (key == type.name) return ReadSequenceInput(type, value);
+      }
+    }
     return ReadParameter(key, value);
   }
 
@@ -93,6 +108,29 @@ class GenerateReader {
       }
     }
     return OkStatus();
+  }
+
+  // The two inputs that name the sequence of a stateful model are in no metadata, and the id is a parameter
+  // of the protocol as well.
+  Status ReadSequenceInput(const SequenceType& type, element value) {
+    std::optional<SequenceInput>& input = type.name == kSequenceIdInput ? sequence_id_ : sequence_control_;
+    if (input) return RepeatedSequenceInput(type.name);
+    const size_t count = CountJsonValues(value);
+    input.emplace();
+    input->shape = {static_cast<int64_t>(count)};
+    if (count != 1) return OkStatus();
+    uint64_t number = 0;  // the low bytes come first
+    const Status filled =
+        FillFromJson(value, JsonForm::kFlat, type.type, 1, reinterpret_cast<std::byte*>(&number));
+    if (!filled.ok()) return AsOvmsError(OvmsCode::kRestCouldNotParseInput, filled);
+    input->value = number;
+    return OkStatus();
+  }
+
+  Status NameRequest() {
+    const ServableInfo& info = target_.info;
+    if (!info.stateful) return NameSequenceOf(info, target_.sequence_header, *request_);
+    return NameSequence(sequence_id_, sequence_control_, target_.sequence_header, false, *request_);
   }
 
   Status ReadParameter(std::string_view key, element value) {
@@ -149,6 +187,8 @@ class GenerateReader {
   const HttpInferTarget& target_;
   std::unique_ptr<InferenceRequest> request_ = std::make_unique<InferenceRequest>();
   std::vector<bool> given_;  // by the order of the model's inputs
+  std::optional<SequenceInput> sequence_id_;
+  std::optional<SequenceInput> sequence_control_;
   size_t total_bytes_ = 0;
 };
 

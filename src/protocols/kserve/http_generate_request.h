@@ -3,7 +3,8 @@
 //   {"PROMPT": "once upon", "MAX_TOKENS": 16, "temperature": 0.5, "id": "7", "parameters": {"seed": 1}}
 //
 // A flat JSON object. Keys that are names of inputs become tensors, "id" the request's id, the members of
-// "parameters" and all other keys parameters.
+// "parameters" and all other keys parameters. To a stateful model "sequence_id" and "sequence_control_input"
+// are inputs as well.
 #pragma once
 
 #include <simdjson.h>

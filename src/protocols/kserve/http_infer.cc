@@ -71,8 +71,10 @@ size_t InferCall::front_bytes() const {
 }
 
 Result<HttpInferRequest> InferCall::Read(std::string_view front, size_t rest) {
-  const HttpInferTarget target{setup_.servable->get().info(), setup_.servable->get().input_allocator(),
-                               setup_.max_input_bytes, setup_.client_memory};
+  const ServableInfo& info = setup_.servable->get().info();
+  BRAID_ASSIGN_OR_RETURN(sequence_header_, HttpSequenceHeader(info, setup_.exchange->head()));
+  const HttpInferTarget target{info, setup_.servable->get().input_allocator(), setup_.max_input_bytes,
+                               setup_.client_memory, sequence_header_};
   const bool ovms = target.info.dialect == Dialect::kOvms;
   if (setup_.json_size && front.size() < *setup_.json_size) {
     if (ovms) return OvmsError(OvmsCode::kRestHeaderLengthExceeded);
@@ -102,12 +104,21 @@ std::optional<HttpResponse> InferCall::OnFront(std::string_view front, size_t re
   destinations = std::move(read->destinations);
   format_ = std::move(read->format);
   request_ = std::move(read->request);
+  sequence_ = std::move(read->sequence);
   id_ = request_->id;
   for (auto& parameter : setup_.header_parameters) request_->parameters.push_back(std::move(parameter));
   return std::nullopt;
 }
 
 void InferCall::OnBody() {
+  if (sequence_) {
+    const Status named = sequence_->Name(sequence_header_, *request_);
+    if (!named.ok()) {
+      CountRefused(setup_.servable->get(), ApiInterface::kRest, ApiMethod::kModelInfer);
+      setup_.exchange->Respond(ErrorResponse(named));
+      return;
+    }
+  }
   std::unique_ptr<InferenceRequest> request = std::move(request_);
   request->model_name = std::move(setup_.model_name);
   request->model_version = setup_.model_version;

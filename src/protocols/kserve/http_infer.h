@@ -59,6 +59,8 @@ class InferCall final : public HttpCall, public ResponseSink, public std::enable
   int64_t received_ns_ = 0;                    // 0 while nothing is traced
   std::shared_ptr<RequestTrace> trace_;        // shared with the request
   std::unique_ptr<InferenceRequest> request_;  // until it is handed to the servable
+  std::string_view sequence_header_;           // in the exchange's head
+  std::unique_ptr<HttpBinarySequence> sequence_;
   std::string id_;
   HttpOutputFormat format_;
   // Owned by the request's owner while the request runs.

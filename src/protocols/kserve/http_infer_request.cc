@@ -9,6 +9,7 @@
 #include "protocols/kserve/http_json_data.h"
 #include "protocols/kserve/http_parameters.h"
 #include "protocols/kserve/ovms_dialect.h"
+#include "protocols/kserve/sequence_naming.h"
 #include "serving/request_check_ovms.h"
 
 namespace braid {
@@ -35,9 +36,10 @@ struct PlannedInput {
   enum class Source : unsigned char { kNone, kJson, kBinary, kRegion } source = Source::kNone;
   bool has_data = false;
   element data;
-  RegionPart part;  // of kRegion
+  RegionPart part_of_region;  // of kRegion
   size_t bytes = 0;
   size_t elements = 0;
+  size_t part = 0;  // of kBinary: which of the parts behind the JSON part
 };
 
 class RequestReader {
@@ -83,6 +85,8 @@ class RequestReader {
       BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseOutput, ReadOutputs(outputs)));
     }
     BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, ReadInputs(inputs)));
+    BRAID_RETURN_IF_ERROR(NameRequest());
+    BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, CheckNothingIsLeft()));
     BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, FillInputs()));
     return std::move(out_);
   }
@@ -160,6 +164,10 @@ class RequestReader {
     BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("inputs", value, kMaxJsonTensors));
     only_input_ = array.size() == 1;
     for (element item : array) BRAID_RETURN_IF_ERROR(ReadInput(item));
+    return OkStatus();
+  }
+
+  Status CheckNothingIsLeft() const {
     if (binary_left_ == 0) return OkStatus();
     const std::string text = "unexpected additional input data for model '" + target_.info.name + "'";
     if (!ovms_) return InvalidArgumentError(text);
@@ -238,8 +246,8 @@ class RequestReader {
     }
     if (wish.region) {
       plan.source = PlannedInput::Source::kRegion;
-      BRAID_ASSIGN_OR_RETURN(plan.part, FindRegion(wish, tensor.name));
-      plan.bytes = static_cast<size_t>(plan.part.byte_size);
+      BRAID_ASSIGN_OR_RETURN(plan.part_of_region, FindRegion(wish, tensor.name));
+      plan.bytes = static_cast<size_t>(plan.part_of_region.byte_size);
     } else if (binary_size) {
       plan.source = PlannedInput::Source::kBinary;
       BRAID_RETURN_IF_ERROR(PlanBinary(tensor.name, *binary_size, plan));
@@ -317,6 +325,7 @@ class RequestReader {
     }
     binary_left_ -= static_cast<size_t>(size);
     plan.bytes = static_cast<size_t>(size);
+    plan.part = binary_parts_++;
     return OkStatus();
   }
 
@@ -350,6 +359,59 @@ class RequestReader {
     return OkStatus();
   }
 
+  // Names the sequence of the request, before anything else of the tensors is checked.
+  Status NameRequest() {
+    InferenceRequest& request = *out_.request;
+    const std::string_view header = target_.sequence_header;
+    if (!target_.info.stateful) return NameSequenceOf(target_.info, header, request);
+    BRAID_ASSIGN_OR_RETURN(HttpSequenceInput id, TakeSequenceInput(kSequenceIdInput, DataType::kUint64));
+    BRAID_ASSIGN_OR_RETURN(HttpSequenceInput control,
+                           TakeSequenceInput(kSequenceControlInput, DataType::kUint32));
+    if (!id.part && !control.part) return NameSequence(id.input, control.input, header, false, request);
+    request.sequence_inputs = static_cast<uint8_t>((id.input ? 1 : 0) + (control.input ? 1 : 0));
+    out_.sequence = std::make_unique<HttpBinarySequence>(std::move(id), std::move(control));
+    return out_.sequence->Check();
+  }
+
+  // Takes one of the inputs that name the sequence out of the others.
+  Result<HttpSequenceInput> TakeSequenceInput(std::string_view name, DataType type) {
+    std::vector<Tensor>& inputs = out_.request->inputs;
+    const auto is_it = [name](const Tensor& input) { return input.name == name; };
+    const auto found = std::find_if(inputs.begin(), inputs.end(), is_it);
+    HttpSequenceInput taken;
+    if (found == inputs.end()) return taken;
+    if (std::any_of(found + 1, inputs.end(), is_it)) return RepeatedSequenceInput(name);
+    const auto plan = plans_.begin() + (found - inputs.begin());
+    taken.input.emplace();
+    taken.input->has_shape = !found->shape.empty();
+    taken.input->shape = std::move(found->shape);
+    if (found->type == type && plan->bytes == ElementSize(type)) {
+      if (plan->source == PlannedInput::Source::kBinary) {
+        taken.part = plan->part;
+        taken.input->value = 0;
+      } else {
+        const auto value = ReadSequenceValue(*plan, type);
+        if (!value.ok()) return Worded(OvmsCode::kRestCouldNotParseInput, value.status());
+        taken.input->value = *value;
+      }
+    }
+    inputs.erase(found);
+    plans_.erase(plan);
+    return taken;
+  }
+
+  // Nothing where there is not exactly one.
+  static Result<std::optional<uint64_t>> ReadSequenceValue(const PlannedInput& plan, DataType type) {
+    uint64_t value = 0;  // the low bytes come first
+    const std::span<std::byte> to(reinterpret_cast<std::byte*>(&value), ElementSize(type));
+    const Status read = plan.source == PlannedInput::Source::kRegion
+                            ? plan.part_of_region.region->Read(plan.part_of_region.offset, to)
+                            : FillFromJson(plan.data, JsonForm::kNested, type, 1, to.data());
+    if (read == JsonCountError(JsonForm::kNested)) return std::optional<uint64_t>();
+    BRAID_RETURN_IF_ERROR(read);
+    return std::optional<uint64_t>(value);
+  }
+
   // Takes memory for all inputs, writes those that came as JSON, and names the places of the others.
   Status FillInputs() {
     for (size_t i = 0; ovms_ && i < plans_.size(); ++i) {
@@ -369,6 +431,8 @@ class RequestReader {
     if (total <= kSharedBytes && plans_.size() > 1) {
       BRAID_ASSIGN_OR_RETURN(shared, target_.allocator.Allocate(total));
     }
+    out_.destinations.resize(binary_parts_);
+    if (out_.sequence) out_.sequence->SetDestinations(out_.destinations);
     size_t at = 0;
     for (size_t i = 0; i < plans_.size(); ++i) {
       const PlannedInput& plan = plans_[i];
@@ -383,10 +447,10 @@ class RequestReader {
       }
       if (plan.source == PlannedInput::Source::kRegion) {
         if (plan.bytes == 0) continue;
-        BRAID_RETURN_IF_ERROR(
-            plan.part.region->Read(plan.part.offset, {tensor.data.mutable_data(), tensor.data.size()}));
+        BRAID_RETURN_IF_ERROR(plan.part_of_region.region->Read(
+            plan.part_of_region.offset, {tensor.data.mutable_data(), tensor.data.size()}));
       } else if (plan.source == PlannedInput::Source::kBinary) {
-        out_.destinations.emplace_back(tensor.data.mutable_data(), tensor.data.size());
+        out_.destinations[plan.part] = {tensor.data.mutable_data(), tensor.data.size()};
       } else if (plan.source == PlannedInput::Source::kJson) {
         const Status filled = FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,
                                            tensor.data.mutable_data());
@@ -409,6 +473,7 @@ class RequestReader {
   const bool ovms_;
   const bool graph_;
   bool only_input_ = false;
+  size_t binary_parts_ = 0;
   HttpInferRequest out_;
   boost::container::small_vector<PlannedInput, 8> plans_;
 };

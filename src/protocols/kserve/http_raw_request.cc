@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "protocols/kserve/http_infer_request.h"
+#include "protocols/kserve/sequence_naming.h"
 
 namespace braid {
 
@@ -60,6 +61,7 @@ Result<HttpInferRequest> ReadRawInferRequest(size_t bytes, const HttpInferTarget
     out.destinations.emplace_back(tensor.data.mutable_data(), bytes);
   }
   out.request->inputs.push_back(std::move(tensor));
+  BRAID_RETURN_IF_ERROR(NameSequenceOf(info, target.sequence_header, *out.request));
   return out;
 }
 

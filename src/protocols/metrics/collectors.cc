@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "protocols/metrics/sequence_metrics.h"
 
 namespace braid {
 namespace {
@@ -66,6 +67,22 @@ void AddGauge(MetricFamilies& families, std::string name, std::string help, doub
   metric.gauge.value = value;
   family.metric.push_back(std::move(metric));
   families.push_back(std::move(family));
+}
+
+// Families of the models that have sequences, if there are any.
+void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
+  for (const SequenceMetric& counted : kSequenceMetrics) {
+    MetricFamily family = Family(std::string(counted.name), std::string(counted.help), counted.type);
+    for (const Model& model : models) {
+      SequenceKeeper* sequences = model.servable->sequences();
+      if (sequences == nullptr) continue;
+      ClientMetric& metric = family.metric.emplace_back();
+      metric.label = model.labels;
+      const auto count = static_cast<double>(sequences->counts().*counted.count);
+      (counted.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = count;
+    }
+    if (!family.metric.empty()) families.push_back(std::move(family));
+  }
 }
 
 void AddFirstResponses(MetricFamilies& families, const std::vector<Model>& models) {
@@ -178,6 +195,7 @@ void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, M
   if (options.counter_latencies) AddLatencyCounters(families, models);
   AddSummaries(families, models);
   AddFirstResponses(families, models);
+  AddSequences(families, models);
 
   MetricFamily pending =
       Family("nv_inference_pending_request_count",

@@ -6,6 +6,8 @@
 #include <limits>
 #include <span>
 
+#include "protocols/metrics/sequence_metrics.h"
+
 namespace braid {
 namespace {
 
@@ -145,6 +147,22 @@ struct Metric {
   void (*add)(MetricFamily& family, const Model& model);
 };
 
+template <size_t kIndex>
+void AddSequences(MetricFamily& family, const Model& model) {
+  SequenceKeeper* sequences = model.servable->sequences();
+  if (sequences == nullptr) return;
+  ClientMetric& metric = family.metric.emplace_back();
+  metric.label = With({}, model.info());
+  const auto count = static_cast<double>(sequences->counts().*kSequenceMetrics[kIndex].count);
+  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = count;
+}
+
+template <size_t kIndex>
+constexpr Metric SequenceRow() {
+  const SequenceMetric& metric = kSequenceMetrics[kIndex];
+  return {metric.name, metric.help, metric.type, true, AddSequences<kIndex>};
+}
+
 constexpr Metric kMetrics[] = {
     {"ovms_streams", "Executions that the device runs beside each other.", MetricType::Gauge, true,
      [](MetricFamily& family, const Model& model) {
@@ -225,7 +243,15 @@ constexpr Metric kMetrics[] = {
      [](MetricFamily& family, const Model& model) {
        AddGraphHistograms(family, model, model.statistics.ovms_us.graph_latency);
      }},
+    SequenceRow<0>(),
+    SequenceRow<1>(),
+    SequenceRow<2>(),
+    SequenceRow<3>(),
+    SequenceRow<4>(),
+    SequenceRow<5>(),
+    SequenceRow<6>(),
 };
+static_assert(std::size(kSequenceMetrics) == 7);
 
 void Collect(const Catalog& catalog, std::span<const Metric* const> metrics, MetricFamilies& families) {
   std::vector<Model> models;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "serving/testing/fake_keeper.h"
+
 namespace braid {
 namespace {
 
@@ -14,9 +16,12 @@ class StillServable final : public Servable {
   }
   Readiness readiness() const override { return {}; }
   int64_t pending_requests() const override { return pending; }
+  SequenceKeeper* sequences() override { return stateful ? &keeper : nullptr; }
   void Stop(int64_t) override {}
 
   int64_t pending = 0;
+  bool stateful = false;
+  FakeKeeper keeper;
 
  private:
   HeapAllocator heap_;
@@ -231,6 +236,24 @@ TEST_F(OvmsMetricsTest, RefusesUnknownNames) {
   EXPECT_EQ(collect.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(collect.status().message(), "Invalid name in metrics_list - ovms_dreams");
   EXPECT_TRUE(OvmsMetrics(catalog_, {"ovms_current_graphs", "ovms_graph_error"}).ok());
+}
+
+TEST_F(OvmsMetricsTest, CountsSequencesOfWhoHasThem) {
+  EXPECT_EQ(Text().find("braid_sequences"), std::string::npos);
+  dummy_->stateful = true;
+  dummy_->keeper.counts_now = {
+      .active = 3, .started = 10, .restored = 1, .ended = 5, .expired = 2, .lost = 1, .rejected = 7};
+  const std::string text = Text();
+  const std::string labels = "{name=\"dummy\",version=\"1\"}";
+  EXPECT_NE(text.find("# TYPE braid_sequences_active gauge"), std::string::npos);
+  EXPECT_NE(text.find("# TYPE braid_sequences_started counter"), std::string::npos);
+  EXPECT_EQ(Value(text, "braid_sequences_active" + labels), "3");
+  EXPECT_EQ(Value(text, "braid_sequences_started" + labels), "10");
+  EXPECT_EQ(Value(text, "braid_sequences_restored" + labels), "1");
+  EXPECT_EQ(Value(text, "braid_sequences_ended" + labels), "5");
+  EXPECT_EQ(Value(text, "braid_sequences_expired" + labels), "2");
+  EXPECT_EQ(Value(text, "braid_sequences_lost" + labels), "1");
+  EXPECT_EQ(Value(text, "braid_sequences_rejected" + labels), "7");
 }
 
 }  // namespace

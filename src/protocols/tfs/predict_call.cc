@@ -5,8 +5,8 @@
 #include "protocols/kserve/tracing.h"
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/predict_request_builder.h"
-#include "protocols/tfs/predict_response_writer.h"
 #include "serving/ovms_status.h"
+#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -63,8 +63,12 @@ Status TfsPredictCall::Begin(InferenceRequest& request) {
   request.api = kApiCall;
   request.model_name = std::move(parsed.model.name);
   BRAID_ASSIGN_OR_RETURN(request.parameters, state.rules->ForwardedHeaders(context()));
-  BRAID_RETURN_IF_ERROR(BuildPredictRequest(segments, parsed, request.servable->get(), request));
-  filter_ = request.requested_outputs;
+  Servable& servable = request.servable->get();
+  form_.stateful = servable.info().stateful.has_value();
+  const std::string_view sequence_header =
+      form_.stateful ? GrpcMetadataRules::Header(context(), kSequenceIdHeader.data()) : std::string_view();
+  form_.filter = parsed.output_filter;
+  BRAID_RETURN_IF_ERROR(BuildPredictRequest(segments, parsed, servable, sequence_header, request));
   cancellation_ = std::make_shared<Cancellation>();
   request.cancellation = cancellation_;
   request.sink = this;
@@ -95,7 +99,7 @@ void TfsPredictCall::Respond(std::optional<InferenceResponse> response, bool fin
   Status status =
       response ? response->status : InternalError("the model ended the request without a response");
   if (status.ok()) {
-    auto written = EncodePredictResponse(*response, filter_);
+    auto written = EncodePredictResponse(*response, form_);
     if (written.ok()) {
       bytes = std::move(written->bytes);
     } else {

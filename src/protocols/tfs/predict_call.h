@@ -2,10 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "protocols/kserve/grpc_unary_call.h"
+#include "protocols/tfs/predict_response_writer.h"
 #include "protocols/tfs/raw_services.h"
 #include "serving/request.h"
 
@@ -34,7 +33,7 @@ class TfsPredictCall final : public GrpcUnaryCall, private ResponseSink {
 
   TfsRawServices& services_;
   std::shared_ptr<Cancellation> cancellation_;  // of the queue's thread; shared with the request
-  std::vector<std::string> filter_;             // of the request's owner while there is one
+  PredictResponseForm form_;                    // of the request's owner while there is one
   bool answered_ = false;                       // likewise
   std::shared_ptr<RequestTrace> trace_;         // likewise; shared with the request
 };

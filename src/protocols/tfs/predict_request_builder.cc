@@ -9,6 +9,7 @@
 #include "protocols/tfs/data_types.h"
 #include "serving/ovms_status.h"
 #include "serving/request_check_ovms.h"
+#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -163,11 +164,31 @@ class Builder {
   size_t filled_ = 0;
 };
 
+// Takes one of the inputs that name a sequence out of the request. Its value counts only in the value field
+// of `type`; what its dtype says is of no interest.
+std::optional<SequenceInput> TakeSequenceInput(WireSegments segments, std::string_view name, DataType type,
+                                               ParsedPredictRequest& parsed) {
+  const auto found = std::find_if(parsed.inputs.begin(), parsed.inputs.end(),
+                                  [name](const ParsedTensor& tensor) { return tensor.name == name; });
+  if (found == parsed.inputs.end()) return std::nullopt;
+  SequenceInput input;
+  input.has_shape = !found->shape.empty();
+  if (found->values[ValueField(type)] == 1) {
+    uint64_t value = 0;  // the low bytes come first
+    CopyValues(segments, *found, type, reinterpret_cast<std::byte*>(&value));
+    input.value = value;
+  }
+  input.shape = std::move(found->shape);
+  parsed.inputs.erase(found);
+  return input;
+}
+
 }  // namespace
 
 Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> names,
                            InferenceRequest& request) {
   for (std::string& name : names) {
+    if (info.stateful && name == kSequenceIdInput) continue;
     if (info.FindOutput(name) == nullptr) {
       return InvalidArgumentError("unexpected inference output '" + name + "' for model '" + info.name + "'");
     }
@@ -178,8 +199,13 @@ Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> na
 }
 
 Status BuildPredictRequest(WireSegments segments, ParsedPredictRequest& parsed, Servable& servable,
-                           InferenceRequest& request) {
+                           std::string_view sequence_header, InferenceRequest& request) {
   request.start_ns = SteadyNowNs();
+  if (servable.info().stateful) {
+    const auto id = TakeSequenceInput(segments, kSequenceIdInput, DataType::kUint64, parsed);
+    const auto control = TakeSequenceInput(segments, kSequenceControlInput, DataType::kUint32, parsed);
+    BRAID_RETURN_IF_ERROR(NameSequence(id, control, sequence_header, false, request));
+  }
   BRAID_RETURN_IF_ERROR(SetRequestedOutputs(servable.info(), std::move(parsed.output_filter), request));
   return Builder(segments, parsed, servable, request).TakeInputs();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -17,12 +18,15 @@ inline constexpr size_t kMaxFilledBytes = size_t{64} << 20;
 
 // Fills the inputs and requested outputs of `request`; moves out of `parsed`. The bytes of all inputs are
 // copied once, into memory of servable.input_allocator(): small tensors share one allocation, large ones have
-// their own. Errors: INVALID_ARGUMENT for tensors whose elements cannot be read (the other checks are
-// CheckRequest()'s) and for outputs that the servable does not have; those of the allocator.
+// their own. What names the sequence of a request to a stateful servable is read first, and is no input then;
+// `sequence_header` is what its header says of it (empty: nothing). Errors: those of NameSequence();
+// INVALID_ARGUMENT for tensors whose elements cannot be read (the other checks are CheckRequest()'s) and for
+// outputs that the servable does not have; those of the allocator.
 Status BuildPredictRequest(WireSegments segments, ParsedPredictRequest& parsed, Servable& servable,
-                           InferenceRequest& request);
+                           std::string_view sequence_header, InferenceRequest& request);
 
-// Keeps each name once. Errors: INVALID_ARGUMENT for a name that is no output.
+// Keeps each name once, and leaves out the sequence_id that answers of stateful servables have anyway.
+// Errors: INVALID_ARGUMENT for a name that is no output.
 Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> names,
                            InferenceRequest& request);
 

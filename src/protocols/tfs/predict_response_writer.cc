@@ -1,8 +1,10 @@
 #include "protocols/tfs/predict_response_writer.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "protocols/tfs/data_types.h"
+#include "protocols/tfs/sequence_output.h"
 #include "serving/ovms_status.h"
 #include "tensor/bytes_elements.h"
 #include "tensorflow_serving.pb.h"
@@ -44,23 +46,12 @@ void WriteStrings(GrpcMessageBuilder& out, const Tensor& tensor) {
   }
 }
 
-Status WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor) {
-  const tensorflow::DataType dtype = ToTensorFlow(tensor.type);
-  if (dtype == tensorflow::DT_INVALID) {
-    return OvmsError(OvmsCode::kUnsupportedSerializationPrecision, "output name: " + tensor.name);
-  }
-  const bool strings = tensor.type == DataType::kBytes;
+// One entry of the map up to the elements of its tensor, which take `data_size` bytes and are written next.
+void WriteHead(GrpcMessageBuilder& out, const Tensor& tensor, tensorflow::DataType dtype, size_t data_size) {
   size_t shape_size = 0;
   for (int64_t dimension : tensor.shape) shape_size += LengthDelimitedSize(DimensionSize(dimension));
-  size_t data_size = 0;
-  if (strings) {
-    BRAID_ASSIGN_OR_RETURN(data_size, StringsSize(tensor));
-  } else if (!tensor.data.empty()) {
-    data_size = LengthDelimitedSize(tensor.data.size());
-  }
   const size_t proto_size =
       1 + VarintSize(static_cast<uint64_t>(dtype)) + LengthDelimitedSize(shape_size) + data_size;
-
   out.Length(PredictResponse::kOutputsFieldNumber,
              TextFieldSize(tensor.name) + LengthDelimitedSize(proto_size));
   out.Text(kMapKey, tensor.name);
@@ -73,12 +64,42 @@ Status WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor) {
     out.Tag(TensorShapeProto::Dim::kSizeFieldNumber, WireType::kVarint);
     out.Varint(static_cast<uint64_t>(dimension));
   }
+}
+
+Status WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor) {
+  const tensorflow::DataType dtype = ToTensorFlow(tensor.type);
+  if (dtype == tensorflow::DT_INVALID) {
+    return OvmsError(OvmsCode::kUnsupportedSerializationPrecision, "output name: " + tensor.name);
+  }
+  const bool strings = tensor.type == DataType::kBytes;
+  size_t data_size = 0;
+  if (strings) {
+    BRAID_ASSIGN_OR_RETURN(data_size, StringsSize(tensor));
+  } else if (!tensor.data.empty()) {
+    data_size = LengthDelimitedSize(tensor.data.size());
+  }
+  WriteHead(out, tensor, dtype, data_size);
   if (strings) {
     WriteStrings(out, tensor);
   } else if (!tensor.data.empty()) {
     out.Bytes(TensorProto::kTensorContentFieldNumber, tensor.data);
   }
   return OkStatus();
+}
+
+// One number in uint64_val. REQUIRES: IsSequenceId(tensor)
+void WriteSequenceId(GrpcMessageBuilder& out, const Tensor& tensor) {
+  constexpr size_t kTagSize = 2;  // of fields from 16 on
+  uint64_t id = 0;
+  std::memcpy(&id, tensor.data.data(), sizeof(id));
+  const size_t size = VarintSize(id);
+  WriteHead(out, tensor, tensorflow::DT_UINT64, kTagSize + VarintSize(size) + size);
+  out.Length(TensorProto::kUint64ValFieldNumber, size);
+  out.Varint(id);
+}
+
+bool PassesFilter(const std::vector<std::string>& filter, std::string_view output) {
+  return filter.empty() || std::find(filter.begin(), filter.end(), output) != filter.end();
 }
 
 void WriteModelSpec(GrpcMessageBuilder& out, const InferenceResponse& response) {
@@ -95,15 +116,15 @@ void WriteModelSpec(GrpcMessageBuilder& out, const InferenceResponse& response) 
 
 }  // namespace
 
-bool PassesFilter(std::span<const std::string> filter, std::string_view output) {
-  return filter.empty() || std::find(filter.begin(), filter.end(), output) != filter.end();
-}
-
 Result<EncodedMessage> EncodePredictResponse(const InferenceResponse& response,
-                                             std::span<const std::string> filter) {
+                                             const PredictResponseForm& form) {
   GrpcMessageBuilder out;
   for (const Tensor& tensor : response.outputs) {
-    if (PassesFilter(filter, tensor.name)) BRAID_RETURN_IF_ERROR(WriteOutput(out, tensor));
+    if (form.stateful && IsSequenceId(tensor)) {
+      WriteSequenceId(out, tensor);
+    } else if (PassesFilter(form.filter, tensor.name)) {
+      BRAID_RETURN_IF_ERROR(WriteOutput(out, tensor));
+    }
   }
   WriteModelSpec(out, response);
   return out.Build();

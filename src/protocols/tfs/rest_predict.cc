@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "protocols/kserve/tracing.h"
 #include "protocols/tfs/rest_predict_response.h"
+#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -14,9 +15,9 @@ constexpr size_t kMaxInlineJsonBytes = size_t{64} * 1024;
 
 constexpr ApiCall kApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kRest, ApiMethod::kPredict};
 
-HttpResponse WriteAnswer(const InferenceResponse& response, TfsFormat format) {
+HttpResponse WriteAnswer(const InferenceResponse& response, TfsFormat format, bool stateful) {
   if (!response.status.ok()) return ErrorResponse(response.status);
-  auto written = WriteRestPredictResponse(response, format);
+  auto written = WriteRestPredictResponse(response, format, stateful);
   return written.ok() ? JsonResponse(std::move(written).value()) : ErrorResponse(written.status());
 }
 
@@ -34,7 +35,10 @@ std::optional<HttpResponse> TfsRestPredictCall::OnFront(std::string_view front, 
   request_->start_ns = SteadyNowNs();
   simdjson::dom::parser own;
   simdjson::dom::parser& parser = front.size() <= kMaxKeptParserBytes ? *setup_.parser : own;
-  auto format = ReadRestPredictRequest(front, servable, parser, *request_);
+  stateful_ = servable.info().stateful.has_value();
+  std::string_view sequence_header;
+  if (stateful_) sequence_header = FindHeader(setup_.exchange->head(), kSequenceIdHeader).value_or("");
+  auto format = ReadRestPredictRequest(front, sequence_header, servable, parser, *request_);
   if (!format.ok()) {
     servable.api_counters().Count(kApiCall, false);
     return ErrorResponse(format.status());
@@ -76,15 +80,15 @@ void TfsRestPredictCall::Respond(std::optional<InferenceResponse> response, bool
   size_t bytes = 0;
   for (const Tensor& output : response->outputs) bytes += output.data.size();
   if (bytes <= kMaxInlineJsonBytes) {
-    exchange->Respond(WriteAnswer(*response, format_));
+    exchange->Respond(WriteAnswer(*response, format_, stateful_));
     if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
     return;
   }
   // std::function must be copyable, so what is moved travels in a shared pointer.
   auto late = std::make_shared<InferenceResponse>(std::move(*response));
   HttpExchange& target = *exchange;
-  target.RunOnIoThread([exchange, late, trace, format = format_] {
-    exchange->Respond(WriteAnswer(*late, format));
+  target.RunOnIoThread([exchange, late, trace, format = format_, stateful = stateful_] {
+    exchange->Respond(WriteAnswer(*late, format, stateful));
     if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
   });
 }

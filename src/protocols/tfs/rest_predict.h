@@ -47,6 +47,7 @@ class TfsRestPredictCall final : public HttpCall,
   std::shared_ptr<RequestTrace> trace_;        // shared with the request
   std::unique_ptr<InferenceRequest> request_;  // until it is handed to the servable
   TfsFormat format_ = TfsFormat::kColumn;
+  bool stateful_ = false;
   // Owned by the request's owner while the request runs.
   std::shared_ptr<TfsRestPredictCall> self_;
   bool answered_ = false;

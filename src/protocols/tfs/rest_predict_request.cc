@@ -1,13 +1,16 @@
 #include "protocols/tfs/rest_predict_request.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "protocols/kserve/http_json.h"
 #include "protocols/tfs/json_tensor.h"
+#include "protocols/tfs/rest_sequence_inputs.h"
 #include "serving/ovms_status.h"
 #include "serving/request_check_ovms.h"
+#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -15,10 +18,8 @@ namespace {
 using simdjson::dom::element;
 using simdjson::dom::element_type;
 
-// The inputs by which clients name sequences of stateful models; they are in no metadata.
-constexpr std::string_view kSequenceId = "sequence_id";
-constexpr std::string_view kSequenceControl = "sequence_control_input";
-constexpr size_t kSequenceInputs = 2;
+// So many inputs that the servable does not have are read, so that CheckRequest() can say what is wrong.
+constexpr size_t kMostUnexpected = 2;
 
 struct NamedSource {
   std::string name;
@@ -29,8 +30,13 @@ bool IsNamed(element value) { return value.type() == element_type::OBJECT && !Is
 
 class BodyReader {
  public:
-  BodyReader(size_t json_bytes, Servable& servable, InferenceRequest& request)
-      : json_bytes_(json_bytes), servable_(servable), info_(servable.info()), request_(request) {}
+  BodyReader(size_t json_bytes, std::string_view sequence_header, Servable& servable,
+             InferenceRequest& request)
+      : json_bytes_(json_bytes),
+        sequence_header_(sequence_header),
+        servable_(servable),
+        info_(servable.info()),
+        request_(request) {}
 
   Result<TfsFormat> Read(element root) {
     if (root.type() != element_type::OBJECT) return OvmsError(OvmsCode::kRestBodyNotAnObject);
@@ -44,6 +50,8 @@ class BodyReader {
     if (instances.has_value() == inputs.has_value()) return OvmsError(OvmsCode::kRestPredictUnknownOrder);
     const TfsFormat format = instances ? TfsFormat::kRow : TfsFormat::kColumn;
     BRAID_RETURN_IF_ERROR(instances ? ReadRows(*instances) : ReadColumns(*inputs));
+    BRAID_RETURN_IF_ERROR(NameTheSequence(format));
+    if (refused_count_) return WrongCount(*refused_count_);
     BRAID_RETURN_IF_ERROR(FillTensors(format));
     return format;
   }
@@ -54,7 +62,8 @@ class BodyReader {
     if (value.get_array().get(rows)) return OvmsError(OvmsCode::kRestInstancesNotAnArray);
     if (rows.begin() == rows.end()) return OvmsError(OvmsCode::kRestNoInstancesFound);
     if (IsNamed(*rows.begin())) return ReadNamedRows(rows);
-    BRAID_ASSIGN_OR_RETURN(auto* const only, TheOnlyInput());
+    NamedSource* const only = TheOnlyInput();
+    if (only == nullptr) return OkStatus();
     only->source.rows = true;
     for (element row : rows) {
       if (IsNamed(row)) return OvmsError(OvmsCode::kRestInstancesNotNamedOrNonamed);
@@ -70,17 +79,19 @@ class BodyReader {
       if (!IsNamed(row)) return OvmsError(OvmsCode::kRestNamedInstanceNotAnObject);
       BRAID_ASSIGN_OR_RETURN(const auto object, JsonObject("instances", row, kMaxJsonKeys));
       if (count == 0) {
-        BRAID_RETURN_IF_ERROR(AddSources(object));
+        AddSources(object);
         for (NamedSource& source : sources_) source.source.rows = true;
       }
       size_t place = 0;
       for (auto field : object) {
         NamedSource* source = FindSource(field.key, place);
+        if (source == nullptr && refused_count_) continue;
         // No key is in an object twice, so an input that has one value too few or too many is in another row.
         if (source == nullptr) return OvmsError(OvmsCode::kRestInstancesBatchSizeDiffer);
         source->source.values.push_back(field.value);
         ++place;
       }
+      if (refused_count_) return OkStatus();
       if (place != sources_.size()) return OvmsError(OvmsCode::kRestInstancesBatchSizeDiffer);
       ++count;
     }
@@ -90,36 +101,68 @@ class BodyReader {
   Status ReadColumns(element value) {
     if (IsNamed(value)) {
       BRAID_ASSIGN_OR_RETURN(const auto object, JsonObject("inputs", value, kMaxJsonKeys));
-      BRAID_RETURN_IF_ERROR(AddSources(object));
+      AddSources(object);
       size_t place = 0;
-      for (auto field : object) sources_[place++].source.values.push_back(field.value);
+      for (auto field : object) {
+        NamedSource* source = FindSource(field.key, place++);
+        if (source != nullptr) source->source.values.push_back(field.value);
+      }
       return sources_.empty() ? OvmsError(OvmsCode::kRestNoInputsFound) : OkStatus();
     }
     if (value.is_null()) return OvmsError(OvmsCode::kRestInputsNotAnObject);
-    BRAID_ASSIGN_OR_RETURN(auto* const only, TheOnlyInput());
-    only->source.values.push_back(value);
+    NamedSource* const only = TheOnlyInput();
+    if (only != nullptr) only->source.values.push_back(value);
     return OkStatus();
+  }
+
+  bool NamesSequence(std::string_view input) const {
+    return info_.stateful && (input == kSequenceIdInput || input == kSequenceControlInput);
   }
 
   // One input for each key. A request with more than the servable could have is refused before its data is
   // looked at.
-  Status AddSources(simdjson::dom::object object) {
+  void AddSources(simdjson::dom::object object) {
+    size_t own = 0;
     for (auto field : object) {
-      if (sources_.size() == info_.inputs.size() + kSequenceInputs) return WrongCount(object.size());
-      sources_.push_back({std::string(field.key), {}});
+      if (!NamesSequence(field.key) && own++ == info_.inputs.size() + kMostUnexpected) {
+        refused_count_ = object.size();
+      }
+      if (NamesSequence(field.key) || !refused_count_) sources_.push_back({std::string(field.key), {}});
     }
-    return OkStatus();
   }
 
-  // Values without a name are for a servable with one input.
-  Result<NamedSource*> TheOnlyInput() {
-    if (info_.inputs.size() != 1) return WrongCount(1);
-    return &sources_.emplace_back(NamedSource{info_.inputs.front().name, {}});
+  // Values without a name are for a servable with one input; null for others.
+  NamedSource* TheOnlyInput() {
+    if (info_.inputs.size() == 1) return &sources_.emplace_back(NamedSource{info_.inputs.front().name, {}});
+    refused_count_ = 1;
+    return nullptr;
   }
 
   Status WrongCount(size_t given) const {
-    return OvmsError(OvmsCode::kInvalidNoOfInputs, "Expected: " + std::to_string(info_.inputs.size()) +
-                                                       "; Actual: " + std::to_string(given));
+    return OvmsError(OvmsCode::kInvalidNoOfInputs,
+                     "Expected: " + std::to_string(info_.inputs.size() + request_.sequence_inputs) +
+                         "; Actual: " + std::to_string(given));
+  }
+
+  Status NameTheSequence(TfsFormat format) {
+    if (!info_.stateful) return OkStatus();
+    BRAID_ASSIGN_OR_RETURN(const auto id, TakeSequenceInput(kSequenceIdInput, format));
+    BRAID_ASSIGN_OR_RETURN(const auto control, TakeSequenceInput(kSequenceControlInput, format));
+    return NameSequence(id, control, sequence_header_, false, request_);
+  }
+
+  // Nothing where the request does not have it.
+  Result<std::optional<SequenceInput>> TakeSequenceInput(std::string_view name, TfsFormat format) {
+    const auto found = std::find_if(sources_.begin(), sources_.end(),
+                                    [name](const NamedSource& source) { return source.name == name; });
+    if (found == sources_.end()) return std::optional<SequenceInput>();
+    const auto& values = found->source.values;
+    std::optional<SequenceInput> input;
+    BRAID_ASSIGN_OR_RETURN(input, format == TfsFormat::kRow
+                                      ? ReadSequenceRows(name, {values.data(), values.size()})
+                                      : ReadSequenceColumn(name, values.front()));
+    sources_.erase(found);
+    return input;
   }
 
   // Rows name their inputs in the same order as a rule, so the search begins there.
@@ -138,16 +181,8 @@ class BodyReader {
       Tensor& tensor = request_.inputs.emplace_back();
       tensor.name = std::move(source.name);
       const TensorSpec* spec = info_.FindInput(tensor.name);
-      JsonTensorType wanted;
-      if (spec != nullptr) {
-        wanted = {spec->type, TakesEncodedImages(*spec, info_.kind)};
-      } else if (tensor.name == kSequenceId) {
-        wanted.type = DataType::kUint64;
-      } else if (tensor.name == kSequenceControl) {
-        wanted.type = DataType::kUint32;
-      } else {
-        continue;
-      }
+      if (spec == nullptr) continue;
+      const JsonTensorType wanted = {spec->type, TakesEncodedImages(*spec, info_.kind)};
       BRAID_RETURN_IF_ERROR(
           ReadJsonTensor(source.source, wanted, json_bytes_, fault, servable_.input_allocator(), tensor));
       // One image may come without an array around it.
@@ -158,21 +193,25 @@ class BodyReader {
   }
 
   const size_t json_bytes_;
+  const std::string_view sequence_header_;
   Servable& servable_;
   const ServableInfo& info_;
   InferenceRequest& request_;
   std::vector<NamedSource> sources_;
+  // How many inputs the request has, when they are too many, or without a name that they need.
+  std::optional<size_t> refused_count_;
 };
 
 }  // namespace
 
-Result<TfsFormat> ReadRestPredictRequest(std::string_view body, Servable& servable,
-                                         simdjson::dom::parser& parser, InferenceRequest& request) {
+Result<TfsFormat> ReadRestPredictRequest(std::string_view body, std::string_view sequence_header,
+                                         Servable& servable, simdjson::dom::parser& parser,
+                                         InferenceRequest& request) {
   element root;
   if (const auto error = parser.parse(body.data(), body.size(), false).get(root)) {
     return OvmsError(OvmsCode::kJsonInvalid, simdjson::error_message(error));
   }
-  return BodyReader(body.size(), servable, request).Read(root);
+  return BodyReader(body.size(), sequence_header, servable, request).Read(root);
 }
 
 }  // namespace braid

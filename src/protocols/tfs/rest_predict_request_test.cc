@@ -27,6 +27,12 @@ ServableInfo InfoOfAllTypes() {
   return info;
 }
 
+ServableInfo StatefulInfo() {
+  ServableInfo info = InfoOfAllTypes();
+  info.stateful = StatefulSpec{.states = {}};
+  return info;
+}
+
 std::string RandomValue(Random& random, const std::vector<size_t>& shape, size_t depth = 0) {
   if (depth < shape.size()) {
     std::string text = "[";
@@ -66,6 +72,11 @@ std::string RandomBody(Random& random, const ServableInfo& info) {
       text += "\"" + info.inputs[random() % info.inputs.size()].name + "\":";
       text += RandomValue(random, shape);
     }
+    for (const char* name : {"sequence_id", "sequence_control_input"}) {
+      if (!info.stateful || random() % 4 == 0) continue;
+      text.append(",\"").append(name).append("\":");
+      text += RandomValue(random, std::vector<size_t>(random() % 2, 1));
+    }
     return text + "}";
   };
   if (random() % 2 == 0) return "{\"inputs\":" + object() + "}";
@@ -93,9 +104,20 @@ void ExpectWhole(const Tensor& tensor) {
   EXPECT_EQ(found, *count);
 }
 
-TEST(RestPredictRequest, NeverMakesATensorThatIsNotWhole) {
+void ExpectNamedSequence(const InferenceRequest& request) {
+  EXPECT_TRUE(request.sequence_start || std::get<uint64_t>(request.correlation_id) != 0);
+  for (const Tensor& tensor : request.inputs) {
+    EXPECT_NE(tensor.name, "sequence_id");
+    EXPECT_NE(tensor.name, "sequence_control_input");
+  }
+}
+
+class RestPredictRequest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Stateful, RestPredictRequest, testing::Bool());
+
+TEST_P(RestPredictRequest, NeverMakesATensorThatIsNotWhole) {
   Random random(5);
-  FakeServable servable(InfoOfAllTypes());
+  FakeServable servable(GetParam() ? StatefulInfo() : InfoOfAllTypes());
   simdjson::dom::parser parser;
   int good = 0;
   int bad = 0;
@@ -120,15 +142,16 @@ TEST(RestPredictRequest, NeverMakesATensorThatIsNotWhole) {
     body.append(simdjson::SIMDJSON_PADDING, '\0');
     InferenceRequest request;
     const auto format =
-        ReadRestPredictRequest(std::string_view(body).substr(0, size), servable, parser, request);
+        ReadRestPredictRequest(std::string_view(body).substr(0, size), {}, servable, parser, request);
     ++(format.ok() ? good : bad);
     if (!format.ok()) {
       EXPECT_NE(format.status().message(), "");
       continue;
     }
     for (const Tensor& tensor : request.inputs) ExpectWhole(tensor);
+    if (GetParam()) ExpectNamedSequence(request);
   }
-  EXPECT_GT(good, 2000);
+  EXPECT_GT(good, GetParam() ? 500 : 2000);
   EXPECT_GT(bad, 2000);
 }
 

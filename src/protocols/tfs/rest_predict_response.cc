@@ -8,6 +8,7 @@
 #include "protocols/http/message.h"
 #include "protocols/kserve/grpc_wire_reader.h"
 #include "protocols/kserve/http_infer_response.h"
+#include "protocols/tfs/sequence_output.h"
 #include "tensor/bytes_elements.h"
 #include "tensor/half_float.h"
 
@@ -54,7 +55,8 @@ void AppendNumber(std::string& out, T value) {
 // Writes the elements of one output in their order, in as many steps as the format wants.
 class OutputWriter {
  public:
-  explicit OutputWriter(const Tensor& tensor) : tensor_(tensor), strings_(tensor.data.text()) {}
+  OutputWriter(const Tensor& tensor, bool shared)
+      : tensor_(tensor), strings_(tensor.data.text()), shared_(shared) {}
 
   // Whether the data is what type and shape say.
   Status Check() const {
@@ -80,6 +82,13 @@ class OutputWriter {
   }
 
   const Tensor& tensor() const { return tensor_; }
+  // Whether there is one row, which is one of each row of the other outputs.
+  bool shared() const { return shared_; }
+
+  void AppendRow(std::string& out) {
+    if (shared_) offset_ = 0;
+    Append(out, std::span(tensor_.shape).subspan(1));
+  }
 
   // The next elements as nested arrays; one element when there is no dimension.
   void Append(std::string& out, std::span<const int64_t> shape) {
@@ -160,6 +169,7 @@ class OutputWriter {
   const Tensor& tensor_;
   size_t offset_ = 0;
   BytesElements strings_;
+  const bool shared_;
 };
 
 using Outputs = std::vector<OutputWriter>;
@@ -186,19 +196,21 @@ void WriteColumns(std::string& out, Outputs& outputs) {
 }
 
 Status WriteRows(std::string& out, Outputs& outputs) {
-  int64_t rows = 0;
+  std::optional<int64_t> rows;
   for (const OutputWriter& output : outputs) {
     const Shape& shape = output.tensor().shape;
     if (shape.empty()) return WriteError(output.tensor(), "the output has no rows");
-    if (&output == &outputs.front()) rows = shape[0];
-    if (shape[0] != rows) return WriteError(output.tensor(), "outputs have different numbers of rows");
+    if (output.shared()) continue;
+    if (!rows) rows = shape[0];
+    if (shape[0] != *rows) return WriteError(output.tensor(), "outputs have different numbers of rows");
   }
+  const int64_t count = rows.value_or(outputs.empty() ? 0 : 1);
   out += "\"predictions\": [";
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; row < count; ++row) {
     if (row != 0) out += ',';
     NewLine(out, 2);
     if (outputs.size() == 1) {
-      outputs[0].Append(out, std::span(outputs[0].tensor().shape).subspan(1));
+      outputs[0].AppendRow(out);
       continue;
     }
     out += '{';
@@ -207,7 +219,7 @@ Status WriteRows(std::string& out, Outputs& outputs) {
       NewLine(out, 3);
       AppendJsonString(out, outputs[i].tensor().name);
       out += ": ";
-      outputs[i].Append(out, std::span(outputs[i].tensor().shape).subspan(1));
+      outputs[i].AppendRow(out);
     }
     NewLine(out, 2);
     out += '}';
@@ -219,11 +231,12 @@ Status WriteRows(std::string& out, Outputs& outputs) {
 
 }  // namespace
 
-Result<std::string> WriteRestPredictResponse(const InferenceResponse& response, TfsFormat format) {
+Result<std::string> WriteRestPredictResponse(const InferenceResponse& response, TfsFormat format,
+                                             bool stateful) {
   Outputs outputs;
   size_t bytes = 0;
   for (const Tensor& tensor : response.outputs) {
-    outputs.emplace_back(tensor);
+    outputs.emplace_back(tensor, stateful && IsSequenceId(tensor));
     BRAID_RETURN_IF_ERROR(outputs.back().Check());
     bytes += tensor.data.size();
   }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
+#include <tuple>
 
 #include "base/clock.h"
 #include "protocols/http/testing/test_client.h"
@@ -262,31 +264,12 @@ TEST_F(TfsRest, PassesEncodedImagesOn) {
             "{\n    \"predictions\": [\n        \"a\",\n        \"b\"\n    ]\n}\n");
 }
 
-TEST_F(TfsRest, CarriesTheInputsOfSequences) {
-  auto model = Add({{DataType::kFp32, {-1}}});
-  model->set_check(false);
-  model->set_responder([](auto request) {
-    InferenceResponse response;
-    for (const Tensor& input : request->inputs) {
-      EXPECT_EQ(input.type, input.name == "sequence_id"              ? DataType::kUint64
-                            : input.name == "sequence_control_input" ? DataType::kUint32
-                                                                     : DataType::kFp32);
-    }
-    response.outputs = request->inputs;
-    request->Respond(std::move(response), true);
-  });
-  EXPECT_EQ(Predict(R"({"inputs":{"INPUT0":[1],"sequence_id":[10],"sequence_control_input":[1]}})"),
-            "{\n    \"outputs\": {\n        \"INPUT0\": [1.0],\n        \"sequence_id\": [10],\n"
-            "        \"sequence_control_input\": [1]\n    }\n}\n");
-  EXPECT_EQ(
-      Predict(R"({"instances":[{"INPUT0":1,"sequence_id":10}]})"),
-      "{\n    \"predictions\": [\n        {\n            \"INPUT0\": 1.0,\n            \"sequence_id\": 10\n"
-      "        }\n    ]\n}\n");
-  for (const char* value : {"[\"x\"]", "[-1]", "[null]", "[[]]"}) {
-    const std::string body = "{\"inputs\":{\"INPUT0\":[1],\"sequence_id\":" + std::string(value) + "}}";
-    const std::string answer = Predict(body, value == std::string_view("[[]]") ? 200 : 400);
-    EXPECT_EQ(answer.find("Could not parse input content") == std::string::npos, value[1] == '[') << answer;
-  }
+TEST_F(TfsRest, InputsOfSequencesAreUnknownToOtherModels) {
+  Add({{DataType::kFp32, {-1}}});
+  ExpectError(R"({"inputs":{"INPUT0":[1],"sequence_id":[10],"sequence_control_input":[1]}})", 400,
+              "Invalid number of inputs - Expected: 1; Actual: 3");
+  ExpectError(R"({"inputs":{"sequence_id":"x"}})", 400,
+              "Missing input with specific name - Required input: INPUT0");
 }
 
 TEST_F(TfsRest, AnswersLargeTensors) {
@@ -315,6 +298,185 @@ TEST_F(TfsRest, AnswersErrorsOfModels) {
   ExpectError(R"({"inputs":[1]})", 500, "Internal inference error");
   model->set_responder([](auto request) { request->Respond(std::nullopt, true); });
   ExpectError(R"({"inputs":[1]})", 500, "the model ended the request without a response");
+}
+
+// ---- Stateful models ----
+
+class StatefulTfsRest : public TfsRest {
+ protected:
+  // Answers its input INPUT0 as OUTPUT0, and the sequence.
+  StatefulTfsRest() {
+    ServableInfo info;
+    info.name = "m";
+    info.dialect = Dialect::kOvms;
+    info.stateful = StatefulSpec{.states = {}};
+    info.inputs.push_back(
+        TensorSpec{.name = "INPUT0", .type = DataType::kFp32, .shape = {-1, 2}, .labels = {}});
+    info.outputs.push_back(
+        TensorSpec{.name = "OUTPUT0", .type = DataType::kFp32, .shape = {-1, 2}, .labels = {}});
+    model_ = std::make_shared<FakeServable>(std::move(info));
+    catalog_.Publish(model_);
+    model_->set_responder([this](auto request) {
+      start_ = request->sequence_start;
+      end_ = request->sequence_end;
+      InferenceResponse response = FakeServable::Echo(*request, model_->info());
+      const uint64_t id = std::get<uint64_t>(request->correlation_id);
+      response.outputs.push_back(
+          {"sequence_id", DataType::kUint64, {1}, CopyToHeap(std::as_bytes(std::span(&id, 1)))});
+      request->Respond(std::move(response), true);
+    });
+  }
+  ~StatefulTfsRest() override {
+    if (server_) server_->Shutdown(SteadyNowNs());
+    server_.reset();
+  }
+
+  // `inputs` stand behind INPUT0.
+  static std::string Column(std::string_view inputs) {
+    return R"({"signature_name":"serving_default","inputs":{"INPUT0":[[1,2]],)" + std::string(inputs) + "}}";
+  }
+  void ExpectColumnError(std::string_view inputs, std::string_view text) {
+    ExpectError(Column(inputs), 400, text);
+  }
+  TestResponse PredictWithHeader(std::string_view body, std::string_view id) {
+    const std::string header = "Braid-Sequence-Id: " + std::string(id) + "\r\n";
+    return Connect().Request("POST", "/v1/models/m:predict", body, header).value();
+  }
+
+  static std::string ColumnAnswer(std::string_view id) {
+    return "{\n    \"outputs\": {\n        \"OUTPUT0\": [[1.0, 2.0]],\n        \"sequence_id\": [" +
+           std::string(id) + "]\n    }\n}\n";
+  }
+
+  std::shared_ptr<FakeServable> model_;
+  bool start_ = false;  // what the last request was
+  bool end_ = false;
+};
+
+TEST_F(StatefulTfsRest, ColumnsNameTheSequence) {
+  EXPECT_EQ(Predict(Column(R"("sequence_control_input":[1],"sequence_id":[10])")), ColumnAnswer("10"));
+  EXPECT_TRUE(start_);
+  EXPECT_FALSE(end_);
+  EXPECT_EQ(Predict(Column(R"("sequence_id":[18446744073709551615])")), ColumnAnswer("18446744073709551615"));
+  EXPECT_FALSE(start_);
+  EXPECT_FALSE(end_);
+  EXPECT_EQ(Predict(Column(R"("sequence_id":[10],"sequence_control_input":[2])")), ColumnAnswer("10"));
+  EXPECT_TRUE(end_);
+  EXPECT_EQ(Predict(Column(R"("sequence_control_input":[1])")), ColumnAnswer("0"));
+  EXPECT_EQ(model_->api_counters().success(kPredict), 4u);
+}
+
+TEST_F(StatefulTfsRest, SaysWhyAColumnIsRefused) {
+  const std::string parse =
+      "Could not parse input content. Not valid ndarray detected - a non-negative integer is expected; "
+      "input name: ";
+  for (const std::string name : {"sequence_id", "sequence_control_input"}) {
+    const auto with = [&](std::string_view value) {
+      return name == "sequence_id" ? R"("sequence_id":)" + std::string(value)
+                                   : R"("sequence_id":[1],"sequence_control_input":)" + std::string(value);
+    };
+    for (const char* value :
+         {"[\"x\"]", "[1.5]", "[1.0]", "[-1]", "[[1]]", "[null]", "\"x\"", "-1", "null"}) {
+      ExpectColumnError(with(value), parse + name);
+    }
+    const std::string shape = "Required shape for " + name + " is: (1)";
+    ExpectColumnError(with("[1,2]"), "Invalid input shape - " + shape);
+    ExpectColumnError(with("[]"), "Invalid input shape - " + shape);
+    ExpectColumnError(with("1"), "Special input proto does not contain tensor shape information");
+  }
+  ExpectColumnError(R"("sequence_id":[1],"sequence_control_input":[3])",
+                    "Unexpected value of sequence control input");
+  ExpectColumnError(R"("sequence_id":[1],"sequence_control_input":[4294967297])",
+                    "Unexpected value of sequence control input");
+  const std::string none = "Sequence ID has not been provided in request inputs";
+  ExpectColumnError(R"("sequence_control_input":[2])", none);
+  ExpectColumnError(R"("sequence_id":[0])", none);
+  ExpectError(R"({"inputs":[[1,2]]})", 400, none);
+  EXPECT_EQ(model_->api_counters().fail(kPredict), 29u);
+}
+
+TEST_F(StatefulTfsRest, TheSequenceIsCheckedBeforeOtherInputs) {
+  const std::string shape = "Invalid input shape - Required shape for sequence_id is: (1)";
+  ExpectError(R"({"inputs":{"INPUT0":"x","sequence_id":[1,2]}})", 400, shape);
+  ExpectError(R"({"inputs":{"a":1,"b":1,"c":1,"d":1,"e":1,"sequence_id":[1,2]}})", 400, shape);
+  ExpectError(R"({"inputs":{"sequence_id":[1,2]}})", 400, shape);
+  // Those that name the sequence are counted when the number is wrong.
+  ExpectError(R"({"inputs":{"a":1,"b":1,"c":1,"d":1,"e":1,"sequence_id":[1]}})", 400,
+              "Invalid number of inputs - Expected: 2; Actual: 6");
+  ExpectError(R"({"inputs":{"INPUT0":[[1,2]],"b":1,"sequence_id":[1],"sequence_control_input":[0]}})", 400,
+              "Invalid number of inputs - Expected: 3; Actual: 4");
+  ExpectError(R"({"inputs":{"sequence_id":[1]}})", 400, "Invalid number of inputs - Expected: 2; Actual: 1");
+  ExpectError(R"({"inputs":{"b":[1],"sequence_id":[1]}})", 400,
+              "Missing input with specific name - Required input: INPUT0");
+  ExpectError(R"({"instances":[{"a":1,"b":1,"c":1,"d":1,"sequence_id":1},{"x":1}]})", 400,
+              "Invalid number of inputs - Expected: 2; Actual: 5");
+  ExpectError(R"({"inputs":{}})", 400, "Invalid JSON structure, missing inputs");
+}
+
+TEST_F(StatefulTfsRest, RowsNameTheSequence) {
+  EXPECT_EQ(Predict(R"({"instances":[{"INPUT0":[1,2],"sequence_id":10,"sequence_control_input":1}]})"),
+            "{\n    \"predictions\": [\n        {\n            \"OUTPUT0\": [1.0, 2.0],\n"
+            "            \"sequence_id\": 10\n        }\n    ]\n}\n");
+  EXPECT_TRUE(start_);
+  // Rows are of one sequence.
+  EXPECT_EQ(Predict(R"({"instances":[{"INPUT0":[1,2],"sequence_id":10},{"sequence_id":10,"INPUT0":[3,4]}]})"),
+            "{\n    \"predictions\": [\n        {\n            \"OUTPUT0\": [1.0, 2.0],\n"
+            "            \"sequence_id\": 10\n        },\n        {\n            \"OUTPUT0\": [3.0, 4.0],\n"
+            "            \"sequence_id\": 10\n        }\n    ]\n}\n");
+  EXPECT_FALSE(start_);
+}
+
+TEST_F(StatefulTfsRest, SaysWhyRowsAreRefused) {
+  const std::string rank = "Invalid number of shape dimensions - Required shape for ";
+  ExpectError(R"({"instances":[{"INPUT0":[1,2],"sequence_id":[10]}]})", 400, rank + "sequence_id is: (1)");
+  ExpectError(R"({"instances":[{"INPUT0":[1,2],"sequence_id":10,"sequence_control_input":[1]}]})", 400,
+              rank + "sequence_control_input is: (1)");
+  ExpectError(R"({"instances":[{"INPUT0":[1,2],"sequence_id":-1}]})", 400,
+              "Could not parse instance content. Not valid ndarray detected - a non-negative integer is "
+              "expected; input name: sequence_id");
+  ExpectError(R"({"instances":[{"INPUT0":[1,2],"sequence_id":1},{"INPUT0":[1,2],"sequence_id":2}]})", 400,
+              "all instances of a request must have the same sequence_id: it is 1 in the first and 2 in "
+              "number 2");
+  ExpectError(R"({"instances":[{"INPUT0":[1,2],"sequence_id":1},{"INPUT0":[1,2]}]})", 400,
+              "Invalid JSON structure. Request inputs have different batch sizes");
+  ExpectError(R"({"instances":[[1,2]]})", 400, "Sequence ID has not been provided in request inputs");
+}
+
+TEST_F(StatefulTfsRest, AHeaderNamesTheSequence) {
+  EXPECT_EQ(PredictWithHeader(R"({"inputs":[[1,2]]})", "12").body, ColumnAnswer("12"));
+  EXPECT_EQ(PredictWithHeader(Column(R"("sequence_control_input":[2])"), "12").body, ColumnAnswer("12"));
+  EXPECT_TRUE(end_);
+  EXPECT_EQ(PredictWithHeader(Column(R"("sequence_id":[12])"), "12").body, ColumnAnswer("12"));
+  const TestResponse other = PredictWithHeader(Column(R"("sequence_id":[13])"), "12");
+  EXPECT_EQ(other.status, 400);
+  EXPECT_EQ(
+      other.body,
+      R"({"error":"the sequence of the request is '12' by its header braid-sequence-id and '13' by its )"
+      R"(body"})");
+}
+
+TEST_F(StatefulTfsRest, ErrorsOfSequencesPass) {
+  const std::tuple<OvmsCode, int, const char*> errors[] = {
+      {OvmsCode::kSequenceMissing, 404, "Sequence with provided ID does not exist"},
+      {OvmsCode::kSequenceAlreadyExists, 409, "Sequence with provided ID already exists"},
+      {OvmsCode::kSequenceTerminated, 412,
+       "Sequence last request is being processed and it's not available anymore"},
+      {OvmsCode::kMaxSequenceNumberReached, 503,
+       "Max sequence number has been reached. Could not create new sequence."},
+  };
+  for (const auto& [error, status, text] : errors) {
+    model_->set_responder([error = error](auto request) { request->Fail(OvmsError(error)); });
+    ExpectError(Column(R"("sequence_id":[1])"), status, text);
+  }
+}
+
+TEST_F(StatefulTfsRest, AnswersLargeTensorsWithTheSequence) {
+  std::string values = "[[0.0, 1.0]";
+  for (int i = 1; i < 20'000; ++i) values += ", [0.0, 1.0]";
+  values += "]";
+  const std::string answer = Predict("{\"inputs\":{\"INPUT0\":" + values + R"(,"sequence_id":[10]}})");
+  EXPECT_TRUE(answer == "{\n    \"outputs\": {\n        \"OUTPUT0\": " + values +
+                            ",\n        \"sequence_id\": [10]\n    }\n}\n");
 }
 
 // ---- Metadata, states, configuration ----

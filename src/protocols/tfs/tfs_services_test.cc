@@ -7,11 +7,15 @@
 
 #include <cstring>
 #include <future>
+#include <optional>
+#include <span>
+#include <tuple>
 
 #include "base/clock.h"
 #include "protocols/kserve/grpc_server.h"
 #include "protocols/kserve/testing/fake_control.h"
 #include "protocols/kserve/testing/fake_servable.h"
+#include "serving/ovms_status.h"
 #include "tensorflow_serving.grpc.pb.h"
 
 namespace braid {
@@ -42,7 +46,8 @@ class TfsGrpcTest : public ::testing::Test {
  protected:
   explicit TfsGrpcTest(Dialect dialect = Dialect::kTriton)
       : catalog_(dialect), context_{catalog_, control_, log_, "braid", "1", {}, {}, {}} {}
-  ~TfsGrpcTest() override {
+  ~TfsGrpcTest() override { ShutDown(); }
+  void ShutDown() {
     if (server_) server_->Shutdown(SteadyNowNs());
     server_.reset();
   }
@@ -515,6 +520,115 @@ TEST_F(OvmsTfsGrpcTest, PassesEncodedImagesOn) {
               "input name: b");
   tensor.set_string_val(0, "");
   ExpectError(request, grpc::StatusCode::INVALID_ARGUMENT, "String val is empty - input name: b");
+}
+
+// ---- Stateful models ----
+
+class StatefulTfsGrpcTest : public OvmsTfsGrpcTest {
+ protected:
+  // A model that answers its input and the sequence.
+  StatefulTfsGrpcTest() {
+    ServableInfo info = OvmsInfo("m", {1, 2});
+    info.stateful = StatefulSpec{.states = {}};
+    stateful_ = Add(std::move(info));
+    stateful_->set_responder([this](auto request) {
+      InferenceResponse response = FakeServable::Echo(*request, stateful_->info());
+      response.outputs[0].name = "a";
+      const uint64_t id = std::get<uint64_t>(request->correlation_id);
+      response.outputs.push_back(
+          {"sequence_id", DataType::kUint64, {1}, CopyToHeap(std::as_bytes(std::span(&id, 1)))});
+      request->Respond(std::move(response), true);
+    });
+  }
+  ~StatefulTfsGrpcTest() override { ShutDown(); }
+
+  static PredictRequest Request(std::optional<uint64_t> id, std::optional<uint32_t> control) {
+    PredictRequest request;
+    request.mutable_model_spec()->set_name("m");
+    TensorProto& tensor = (*request.mutable_inputs())["b"];
+    tensor.set_dtype(tensorflow::DT_FLOAT);
+    for (int64_t size : {1, 2}) tensor.mutable_tensor_shape()->add_dim()->set_size(size);
+    tensor.set_tensor_content(BytesOf({1.0f, 2.0f}));
+    if (id) AddNumber(request, "sequence_id", tensorflow::DT_UINT64).add_uint64_val(*id);
+    if (control) AddNumber(request, "sequence_control_input", tensorflow::DT_UINT32).add_uint32_val(*control);
+    return request;
+  }
+  static TensorProto& AddNumber(PredictRequest& request, const char* name, tensorflow::DataType dtype) {
+    TensorProto& tensor = (*request.mutable_inputs())[name];
+    tensor.set_dtype(dtype);
+    tensor.mutable_tensor_shape()->add_dim()->set_size(1);
+    return tensor;
+  }
+
+  std::shared_ptr<FakeServable> stateful_;
+};
+
+TEST_F(StatefulTfsGrpcTest, AnswersWithTheSequence) {
+  StartServer();
+  PredictResponse response;
+  grpc::Status status = Predict(Request(uint64_t{1} << 40, 2), &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.outputs_size(), 2);
+  EXPECT_EQ(response.outputs().at("a").tensor_content(), BytesOf({1.0f, 2.0f}));
+  const TensorProto& id = response.outputs().at("sequence_id");
+  EXPECT_EQ(id.dtype(), tensorflow::DT_UINT64);
+  ASSERT_EQ(id.tensor_shape().dim_size(), 1);
+  EXPECT_EQ(id.tensor_shape().dim(0).size(), 1);
+  ASSERT_EQ(id.uint64_val_size(), 1);
+  EXPECT_EQ(id.uint64_val(0), uint64_t{1} << 40);
+  EXPECT_EQ(id.tensor_content(), "");
+  EXPECT_EQ(stateful_->api_counters().success(kPredict), 1u);
+
+  PredictRequest filtered = Request(7, std::nullopt);
+  filtered.add_output_filter("sequence_id");
+  ASSERT_TRUE(Predict(filtered, &response).ok());
+  EXPECT_EQ(response.outputs_size(), 1);
+  EXPECT_EQ(response.outputs().at("sequence_id").uint64_val(0), 7u);
+  filtered.set_output_filter(0, "a");
+  ASSERT_TRUE(Predict(filtered, &response).ok());
+  EXPECT_EQ(response.outputs_size(), 2);
+}
+
+TEST_F(StatefulTfsGrpcTest, MetadataNamesTheSequence) {
+  StartServer();
+  const auto predict = [&](const PredictRequest& request, const char* header, PredictResponse& response) {
+    ClientContext context;
+    context.AddMetadata("braid-sequence-id", header);
+    return prediction_->Predict(&context, request, &response);
+  };
+  PredictResponse response;
+  ASSERT_TRUE(predict(Request(std::nullopt, std::nullopt), "12", response).ok());
+  EXPECT_EQ(response.outputs().at("sequence_id").uint64_val(0), 12u);
+  ASSERT_TRUE(predict(Request(12, 1), "12", response).ok());
+  const grpc::Status status = predict(Request(13, 1), "12", response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(),
+            "the sequence of the request is '12' by its header braid-sequence-id and '13' by its body");
+  EXPECT_EQ(stateful_->api_counters().fail(kPredict), 1u);
+}
+
+TEST_F(StatefulTfsGrpcTest, ErrorsOfSequencesPass) {
+  StartServer();
+  using grpc::StatusCode;
+  ExpectError(Request(std::nullopt, std::nullopt), StatusCode::INVALID_ARGUMENT,
+              "Sequence ID has not been provided in request inputs");
+  ExpectError(Request(0, 2), StatusCode::INVALID_ARGUMENT,
+              "Sequence ID has not been provided in request inputs");
+  ExpectError(Request(1, 3), StatusCode::INVALID_ARGUMENT, "Unexpected value of sequence control input");
+  EXPECT_EQ(stateful_->api_counters().fail(kPredict), 3u);
+  const std::tuple<OvmsCode, StatusCode, const char*> errors[] = {
+      {OvmsCode::kSequenceMissing, StatusCode::NOT_FOUND, "Sequence with provided ID does not exist"},
+      {OvmsCode::kSequenceAlreadyExists, StatusCode::ALREADY_EXISTS,
+       "Sequence with provided ID already exists"},
+      {OvmsCode::kSequenceTerminated, StatusCode::FAILED_PRECONDITION,
+       "Sequence last request is being processed and it's not available anymore"},
+      {OvmsCode::kMaxSequenceNumberReached, StatusCode::UNAVAILABLE,
+       "Max sequence number has been reached. Could not create new sequence."},
+  };
+  for (const auto& [error, code, text] : errors) {
+    stateful_->set_responder([error = error](auto request) { request->Fail(OvmsError(error)); });
+    ExpectError(Request(1, 1), code, text);
+  }
 }
 
 TEST_F(TfsGrpcTest, EveryMethodPassesTheAccessPolicy) {

@@ -1,0 +1,66 @@
+// What one slot of the generator sends, request after request: always the same, or the steps of one sequence
+// after the other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "options.h"
+
+namespace braid::bench {
+
+// `Message` is what the driver sends; made once for each different request.
+template <class Message>
+class RequestCycle {
+ public:
+  // A maker of cycles for one run. `encode` makes a Message of Options; `options` outlives it.
+  class Maker {
+   public:
+    Maker(const Options& options, Message (*encode)(const Options&)) : options_(options), encode_(encode) {
+      if (options_.sequence_steps == 0) same_ = std::make_shared<const Message>(encode_(options_));
+    }
+
+    // For one more slot, whose sequences have an id of their own. Any thread.
+    RequestCycle Make() const {
+      if (same_ != nullptr) return RequestCycle(same_);
+      const std::string id = std::to_string(1 + slots_.fetch_add(1, std::memory_order_relaxed));
+      std::vector<std::shared_ptr<const Message>> messages;
+      for (const int step : {0, 1, options_.sequence_steps - 1}) {
+        Options one = options_;
+        one.parameters["sequence_id"] = id;
+        if (step == 0) one.parameters["sequence_start"] = "true";
+        if (step == options_.sequence_steps - 1) one.parameters["sequence_end"] = "true";
+        messages.push_back(std::make_shared<const Message>(encode_(one)));
+      }
+      return RequestCycle(std::move(messages), options_.sequence_steps);
+    }
+
+   private:
+    const Options& options_;
+    Message (*const encode_)(const Options&);
+    std::shared_ptr<const Message> same_;  // shared by all slots; null with sequences
+    mutable std::atomic<uint64_t> slots_{0};
+  };
+
+  explicit RequestCycle(std::shared_ptr<const Message> same) : messages_{std::move(same)} {}
+
+  // Goes on to the next request.
+  const Message& Next() {
+    const int step = next_;
+    next_ = (next_ + 1) % steps_;
+    return *messages_[messages_.size() == 1 || step == 0 ? 0 : step + 1 == steps_ ? 2 : 1];
+  }
+
+ private:
+  RequestCycle(std::vector<std::shared_ptr<const Message>> messages, int steps)
+      : messages_(std::move(messages)), steps_(steps) {}
+
+  std::vector<std::shared_ptr<const Message>> messages_;  // the only one; or first, middle and last
+  int steps_ = 1;
+  int next_ = 0;
+};
+
+}  // namespace braid::bench

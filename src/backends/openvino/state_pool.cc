@@ -1,0 +1,56 @@
+#include "backends/openvino/state_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace braid {
+namespace {
+
+// What is kept for the next steps, beyond one piece.
+constexpr size_t kKeptBytes = size_t{16} << 20;
+
+}  // namespace
+
+void StatePool::Piece::Destroy() {
+  // Without this share a pool with pieces in it would never go.
+  const std::shared_ptr<StatePool> pool = std::move(pool_);
+  if (!pool->Return(this)) delete this;
+}
+
+StatePool::~StatePool() {
+  for (Piece* piece : free_) delete piece;
+}
+
+StatePool::Piece* StatePool::Take() {
+  Piece* piece = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      piece = free_.back();
+      free_.pop_back();
+      free_bytes_ -= piece->bytes_;
+    }
+  }
+  if (piece == nullptr) piece = new Piece(ov::Tensor(element_, shape_));
+  piece->ResetReferences();
+  piece->pool_ = shared_from_this();
+  return piece;
+}
+
+bool StatePool::Return(Piece* piece) {
+  piece->bytes_ = std::max(piece->bytes_, piece->tensor_.get_byte_size());
+  std::lock_guard lock(mutex_);
+  const bool room =
+      free_.size() < kKeptPieces && piece->bytes_ <= kKeptBytes - std::min(kKeptBytes, free_bytes_);
+  if (!free_.empty() && !room) return false;
+  free_.push_back(piece);
+  free_bytes_ += piece->bytes_;
+  return true;
+}
+
+size_t StatePool::free_pieces() const {
+  std::lock_guard lock(mutex_);
+  return free_.size();
+}
+
+}  // namespace braid

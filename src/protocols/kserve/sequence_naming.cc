@@ -1,0 +1,65 @@
+#include "protocols/kserve/sequence_naming.h"
+
+#include <algorithm>
+#include <string>
+
+#include "model_config.pb.h"
+#include "serving/ovms_status.h"
+#include "serving/sequence_inputs.h"
+
+namespace braid {
+namespace {
+
+// Whether the ids of a model's sequences are texts: "12" is then no number.
+bool HasTextIds(const ServableInfo& info) {
+  if (info.config == nullptr) return false;
+  const auto& inputs = info.config->sequence_batching().control_input();
+  return std::any_of(inputs.begin(), inputs.end(), [](const auto& input) {
+    return std::any_of(input.control().begin(), input.control().end(), [](const auto& control) {
+      return control.kind() == inference::ModelSequenceBatching::Control::CONTROL_SEQUENCE_CORRID &&
+             control.data_type() == inference::TYPE_STRING;
+    });
+  });
+}
+
+// Parameters of a graph are its own; one of this name names the sequence all the same.
+Status NameSequenceOfGraph(std::string_view header, InferenceRequest& request) {
+  const auto named = std::find_if(request.parameters.begin(), request.parameters.end(),
+                                  [](const auto& parameter) { return parameter.first == kSequenceIdInput; });
+  if (named == request.parameters.end()) return NameSequenceByHeader(header, false, request);
+  InferenceRequest body;
+  if (const auto* number = std::get_if<int64_t>(&named->second)) {
+    body.correlation_id = static_cast<uint64_t>(*number);
+  } else if (const auto* unsigned_number = std::get_if<uint64_t>(&named->second)) {
+    body.correlation_id = *unsigned_number;
+  } else if (const auto* text = std::get_if<std::string>(&named->second)) {
+    body.correlation_id = *text;
+  }
+  BRAID_RETURN_IF_ERROR(NameSequenceByHeader(header, false, body));
+  return NameSequenceByHeader(header, false, request);
+}
+
+}  // namespace
+
+bool HasSequences(const ServableInfo& info) {
+  return info.kind != ServableKind::kModel || info.stateful.has_value() ||
+         (info.config != nullptr && info.config->has_sequence_batching());
+}
+
+Status NameSequenceOf(const ServableInfo& info, std::string_view header, InferenceRequest& request) {
+  if (info.stateful) return NameSequence(std::nullopt, std::nullopt, header, false, request);
+  if (header.empty()) return OkStatus();
+  if (info.kind == ServableKind::kGraph) return NameSequenceOfGraph(header, request);
+  return NameSequenceByHeader(header, HasTextIds(info), request);
+}
+
+Status RepeatedSequenceHeader() {
+  return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) +
+                              " is there more than once, with different values");
+}
+
+Status RepeatedSequenceInput(std::string_view name) {
+  return OvmsError(OvmsCode::kInvalidUnexpectedInput, std::string(name).append(" is given more than once"));
+}
+
+}  // namespace braid

@@ -1,0 +1,23 @@
+// The way of a request into a scheduler, and the errors of those that wait in one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// Decodes what stands for numbers in the inputs (encoded images, texts) and checks the request. False when
+// the caller has nothing more to do: it was refused, or goes to Infer() of its servable again when its images
+// are decoded. `info` is what the request is checked by. REQUIRES: request->servable is set where there can
+// be images.
+bool ReadyToSchedule(const ServableInfo& info, std::unique_ptr<InferenceRequest>& request);
+
+// For requests that wait until their client has gone, or until their model stops.
+Status CancelledWhileWaiting(const std::string& model);
+Status StoppedWhileWaiting(const std::string& model);
+
+}  // namespace braid

@@ -1,0 +1,514 @@
+#include "scheduling/stateful_model.h"
+
+#include <algorithm>
+#include <boost/container/small_vector.hpp>
+#include <mutex>
+
+#include "scheduling/request_intake.h"
+#include "scheduling/response_delivery.h"
+#include "scheduling/sequence_store.h"
+#include "scheduling/stateful_table.h"
+#include "scheduling/trace_points.h"
+#include "serving/ovms_status.h"
+#include "serving/request_check.h"
+#include "serving/sequence_inputs.h"
+
+namespace braid {
+namespace {
+
+class HandOver;
+
+// The hand-overs that this thread is in, the innermost first.
+thread_local HandOver* innermost = nullptr;
+
+// Requests on their way from one model to the scheduler behind it, by one thread. What a request that ends
+// within its own hand-over sets free joins the same one, so that the stack does not grow with a sequence.
+class HandOver {
+ public:
+  using Requests = boost::container::small_vector<std::unique_ptr<InferenceRequest>, 1>;
+
+  HandOver(const Servable* model, Requests requests)
+      : model_(model), outer_(innermost), requests_(std::move(requests)) {
+    innermost = this;
+  }
+  ~HandOver() { innermost = outer_; }
+  HandOver(const HandOver&) = delete;
+  HandOver& operator=(const HandOver&) = delete;
+
+  // Leaves requests to a hand-over of this model that the thread is in; false when there is none.
+  static bool Join(const Servable* model, Requests& requests) {
+    for (HandOver* at = innermost; at != nullptr; at = at->outer_) {
+      if (at->model_ != model) continue;
+      for (auto& request : requests) at->requests_.push_back(std::move(request));
+      return true;
+    }
+    return false;
+  }
+  // Empty when nothing is left.
+  Requests Take() { return std::exchange(requests_, {}); }
+
+ private:
+  const Servable* const model_;
+  HandOver* const outer_;
+  Requests requests_;
+};
+
+Tensor IdTensor(uint64_t id) {
+  return {std::string(kSequenceIdInput), DataType::kUint64, Shape(1, 1),
+          CopyToHeap(std::as_bytes(std::span(&id, 1)))};
+}
+
+class Model final : public StatefulModel,
+                    private RequestFront,
+                    private SequenceKeeper,
+                    public std::enable_shared_from_this<Model> {
+ public:
+  Model(ServableInfo info, Timers& timers, Logger& log, const ScheduledModel::Options& options)
+      : StatefulModel(std::move(info)),
+        timers_(timers),
+        log_(log),
+        delivery_(info_, statistics_, timers),
+        store_({.states = info_.stateful->states,
+                .initial = nullptr,
+                .savable = true,
+                .identity = info_.sequence_identity}),
+        max_waiting_(options.max_queue_size),
+        table_({.max_sequences = info_.stateful->max_sequences, .max_waiting = options.max_queue_size},
+               store_) {}
+
+  ~Model() override {
+    if (inner_ != nullptr && !stopping_) Stop(timers_.NowNs());
+  }
+
+  Status StartInner(std::unique_ptr<BackendModel> backend,
+                    const std::function<void(const std::string&)>& progress, ScheduledModel::Options options);
+
+  BufferAllocator& input_allocator() override { return inner_->input_allocator(); }
+  void Infer(std::unique_ptr<InferenceRequest> request) override;
+  Readiness readiness() const override { return inner_->readiness(); }
+  void CheckReadiness(std::function<void(Readiness)> done) override {
+    inner_->CheckReadiness(std::move(done));
+  }
+  int64_t pending_requests() const override {
+    const int64_t inside = inner_->pending_requests();
+    std::lock_guard lock(mutex_);
+    return inside + static_cast<int64_t>(table_.waiting() + held_count_);
+  }
+  SequenceKeeper* sequences() override { return this; }
+  void Stop(int64_t deadline_ns) override;
+
+ private:
+  struct Ending {
+    std::unique_ptr<InferenceRequest> request;
+    FailureReason reason;
+    Status status;
+    bool refused = false;
+  };
+  // What was decided under mutex_ and is done without it.
+  struct Work {
+    HandOver::Requests turns;
+    std::vector<Ending> endings;
+  };
+
+  SequenceCounts counts() const override { return store_.counts(); }
+  bool savable() const override { return store_.savable(); }
+  const std::string& identity() const override { return store_.identity(); }
+  uint64_t changes() const override { return store_.changes(); }
+  std::vector<SavedSequence> Save() const override { return store_.Save(); }
+  void CleanUp() override;
+  void Drop(const CorrelationId& id) override;
+  void HoldUntilRestored(int64_t deadline_ns) override;
+  size_t Restore(std::vector<SavedSequence> saved) override;
+
+  void OnResponse(InferenceRequest& request, InferenceResponse& response) override;
+  Followers OnEnd(InferenceRequest& request, Outcome outcome) override;
+  void Follow(Followers followers) override;
+
+  void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work);
+  std::unique_ptr<InferenceRequest> UnholdLocked(InferenceRequest& request);
+  void AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work);
+  // No request waits for sequences of an earlier life any more.
+  void ReleaseLocked(Work& work);
+  void OnHeldTooLong();
+
+  // From here on a request that waits leaves at once when its client goes.
+  void Listen(InferenceRequest& request);
+  void OnCancelled(InferenceRequest& request);
+  void EndCancelled();
+
+  // `here`: this thread may run executions itself.
+  void Perform(Work work, bool here);
+  void BeginTurn(std::unique_ptr<InferenceRequest> request, bool here);
+  void End(Ending ending);
+  Ending Cancelled(std::unique_ptr<InferenceRequest> request) const {
+    return {std::move(request), FailureReason::kCanceled, CancelledWhileWaiting(info_.name)};
+  }
+  Ending Stopped(std::unique_ptr<InferenceRequest> request) const {
+    return {std::move(request), FailureReason::kOther, StoppedWhileWaiting(info_.name)};
+  }
+  static Ending Refused(std::unique_ptr<InferenceRequest> request, Status status) {
+    return {std::move(request), FailureReason::kRejected, std::move(status), true};
+  }
+  static void RefuseMissing(std::vector<std::unique_ptr<InferenceRequest>> requests, Work& work);
+  Status NoRoom(const InferenceRequest& request) const;
+
+  // Constant.
+  Timers& timers_;
+  Logger& log_;
+  const ResponseDelivery delivery_;  // of requests that end in here
+
+  SequenceStore store_;  // provides its own synchronisation
+  const size_t max_waiting_;
+
+  // Taken after a request's Cancellation and before the locks of the timers and of store_; not held across a
+  // call to the model behind, a sink or a Cancellation.
+  mutable std::mutex mutex_;
+  // All guarded by mutex_.
+  StatefulTable table_;
+  bool holding_ = false;
+  RequestList held_;  // in the order in which they came
+  size_t held_count_ = 0;
+  TimerId hold_timer_;
+  std::vector<std::unique_ptr<InferenceRequest>> cancelled_;  // waited; the timers' thread ends them
+  TimerId cancel_timer_;
+  bool stopping_ = false;
+
+  // Constant once it is started. The last member: it calls back until it has stopped.
+  std::shared_ptr<ScheduledModel> inner_;
+};
+
+Status Model::StartInner(std::unique_ptr<BackendModel> backend,
+                         const std::function<void(const std::string&)>& progress,
+                         ScheduledModel::Options options) {
+  options.front = this;
+  options.statistics = &statistics_;
+  ServableInfo inner = info_;
+  // Clients may ask for it by its name.
+  TensorSpec& id = inner.outputs.emplace_back();
+  id.name = kSequenceIdInput;
+  id.type = DataType::kUint64;
+  id.shape = {1};
+  // What the samples hold is not needed again.
+  info_.warmup.clear();
+  BRAID_ASSIGN_OR_RETURN(
+      inner_, ScheduledModel::Start(std::move(inner), std::move(backend), timers_, log_, progress, options));
+  return OkStatus();
+}
+
+// --- Requests in
+// -----------------------------------------------------------------------------------------------------
+
+Status CheckSequence(InferenceRequest& request) {
+  BRAID_RETURN_IF_ERROR(TakeSequenceInputs(request));
+  const auto* text = std::get_if<std::string>(&request.correlation_id);
+  if (text == nullptr) return OkStatus();
+  if (!text->empty()) {
+    return OvmsError(OvmsCode::kSequenceIdBadType,
+                     "sequences of this model are named by a number, not by the text '" + *text + "'");
+  }
+  request.correlation_id = uint64_t{0};
+  return OkStatus();
+}
+
+void Model::Infer(std::unique_ptr<InferenceRequest> request) {
+  if (Status status = CheckSequence(*request); !status.ok()) {
+    request->Refuse(std::move(status));
+    return;
+  }
+  if (!ReadyToSchedule(inner_->info(), request)) return;
+  // The request may have ended, and the model with it, before the last lines of this function.
+  const std::shared_ptr<Model> self = shared_from_this();
+  request->queue_start_ns = timers_.NowNs();
+  request->scheduling = {};
+  TraceQueued(*request);
+  Listen(*request);
+
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) {
+      work.endings.push_back(Stopped(std::move(request)));
+    } else if (holding_) {
+      HoldLocked(std::move(request), work);
+    } else {
+      AdmitLocked(std::move(request), work);
+    }
+  }
+  Perform(std::move(work), true);
+}
+
+void Model::AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
+  InferenceRequest& entered = *request;
+  const auto refuse = [&](Status status) {
+    work.endings.push_back(Refused(std::move(request), std::move(status)));
+  };
+  switch (table_.Admit(request)) {
+    case StatefulTable::Answer::kBegins:
+      work.turns.push_back(std::move(request));
+      return;
+    case StatefulTable::Answer::kWaits:
+      if (entered.cancelled()) work.endings.push_back(Cancelled(table_.Cancel(entered)));
+      return;
+    case StatefulTable::Answer::kTooMany:
+      return refuse(OvmsError(OvmsCode::kMaxSequenceNumberReached));
+    case StatefulTable::Answer::kExists:
+      return refuse(OvmsError(OvmsCode::kSequenceAlreadyExists));
+    case StatefulTable::Answer::kTerminated:
+      return refuse(OvmsError(OvmsCode::kSequenceTerminated));
+    case StatefulTable::Answer::kMissing:
+      return refuse(OvmsError(OvmsCode::kSequenceMissing));
+    case StatefulTable::Answer::kNoRoom:
+      return refuse(NoRoom(entered));
+  }
+}
+
+Status Model::NoRoom(const InferenceRequest& request) const {
+  return UnavailableError(
+      RequestPrefix(request) + "Exceeds maximum queue size: " + std::to_string(max_waiting_) +
+      " requests wait for sequences of model '" + info_.name + "', the server's bound for one model");
+}
+
+void Model::Listen(InferenceRequest& request) {
+  if (request.cancellation == nullptr) return;
+  // The listener is cleared or replaced before the request leaves, so both pointers hold while it can be
+  // called.
+  request.cancellation->SetListener([this, entered = &request] { OnCancelled(*entered); });
+}
+
+void Model::OnCancelled(InferenceRequest& request) {
+  std::lock_guard lock(mutex_);
+  // One that does not wait yet sees its cancellation when it is about to; one that does no longer is the
+  // inner model's.
+  if (!request.scheduling.queued) return;
+  const bool held = request.scheduling.sequence == 0;
+  cancelled_.push_back(held ? UnholdLocked(request) : table_.Cancel(request));
+  // This is called from within the Cancellation, so the request cannot end here.
+  if (cancel_timer_ || stopping_) return;
+  cancel_timer_ = timers_.At(timers_.NowNs(), [weak = weak_from_this()] {
+    if (std::shared_ptr<Model> self = weak.lock()) self->EndCancelled();
+  });
+}
+
+void Model::EndCancelled() {
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    cancel_timer_ = {};
+    for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
+    cancelled_.clear();
+  }
+  Perform(std::move(work), false);
+}
+
+// --- Turns
+// -----------------------------------------------------------------------------------------------------------
+
+void Model::Perform(Work work, bool here) {
+  if (!work.turns.empty() && !HandOver::Join(this, work.turns)) {
+    HandOver hand_over(this, std::move(work.turns));
+    int begun = 0;
+    for (auto turns = hand_over.Take(); !turns.empty(); turns = hand_over.Take()) {
+      for (auto& request : turns) BeginTurn(std::move(request), here && begun++ < kMostOnCallersThread);
+    }
+  }
+  for (Ending& ending : work.endings) End(std::move(ending));
+}
+
+void Model::BeginTurn(std::unique_ptr<InferenceRequest> request, bool here) {
+  // The states and all outputs are needed, whatever the client has asked for.
+  request->scheduling.wanted_outputs = std::exchange(request->requested_outputs, {});
+  if (const SequenceStore::States states = store_.Get(request->scheduling.sequence)) {
+    request->inputs.insert(request->inputs.end(), states->begin(), states->end());
+  }
+  inner_->Schedule(std::move(request), here);
+}
+
+void Model::End(Ending ending) {
+  InferenceRequest& request = *ending.request;
+  if (request.cancellation != nullptr) request.cancellation->ClearListener();
+  if (ending.refused) {
+    delivery_.Refuse(request, ending.reason, std::move(ending.status));
+  } else {
+    delivery_.Fail(request, ending.reason, std::move(ending.status));
+  }
+}
+
+void Model::OnResponse(InferenceRequest& request, InferenceResponse& response) {
+  std::vector<Tensor>& outputs = response.outputs;
+  const std::vector<StateSpec>& specs = store_.states();
+  const size_t own = outputs.size() - std::min(outputs.size(), specs.size());
+  std::vector<Tensor> states(std::make_move_iterator(outputs.begin() + static_cast<ptrdiff_t>(own)),
+                             std::make_move_iterator(outputs.end()));
+  outputs.resize(own);
+  if (Status status = store_.Check(states); !status.ok()) {
+    outputs.clear();
+    response.status =
+        InternalError("model '" + info_.name + "' gave states that are not its own: " + status.message());
+    return;
+  }
+  if (!request.sequence_end) {
+    for (size_t i = 0; i < states.size(); ++i) states[i].name = specs[i].name;
+    store_.Put(request.scheduling.sequence, std::move(states), true);
+  }
+  outputs.push_back(IdTensor(std::get<uint64_t>(request.correlation_id)));
+  request.requested_outputs = std::move(request.scheduling.wanted_outputs);
+}
+
+RequestFront::Followers Model::OnEnd(InferenceRequest& request, Outcome outcome) {
+  // A start that was never answered has left nothing to go on from.
+  if (outcome == Outcome::kGood && request.sequence_start && !request.sequence_end &&
+      !store_.HasRun(request.scheduling.sequence)) {
+    outcome = Outcome::kFailed;
+  }
+  const auto end = outcome == Outcome::kGood     ? StatefulTable::Outcome::kGood
+                   : outcome == Outcome::kFailed ? StatefulTable::Outcome::kFailed
+                                                 : StatefulTable::Outcome::kCancelled;
+  Followers followers;
+  std::lock_guard lock(mutex_);
+  followers.next = table_.End(request, end, followers.refused);
+  return followers;
+}
+
+void Model::Follow(Followers followers) {
+  // The followers hold the model no longer than until they have ended.
+  const std::shared_ptr<Model> self = shared_from_this();
+  Work work;
+  if (followers.next != nullptr) work.turns.push_back(std::move(followers.next));
+  RefuseMissing(std::move(followers.refused), work);
+  Perform(std::move(work), false);
+}
+
+void Model::RefuseMissing(std::vector<std::unique_ptr<InferenceRequest>> requests, Work& work) {
+  for (auto& request : requests) {
+    work.endings.push_back(Refused(std::move(request), OvmsError(OvmsCode::kSequenceMissing)));
+  }
+}
+
+// --- The keeper
+// --------------------------------------------------------------------------------------------------------
+
+void Model::CleanUp() {
+  if (!info_.stateful->idle_cleanup) return;
+  std::lock_guard lock(mutex_);
+  table_.CleanUp();
+}
+
+void Model::Drop(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  if (number == nullptr) return;
+  const std::shared_ptr<Model> self = shared_from_this();
+  std::vector<std::unique_ptr<InferenceRequest>> refused;
+  {
+    std::lock_guard lock(mutex_);
+    table_.Drop(*number, refused);
+  }
+  Work work;
+  RefuseMissing(std::move(refused), work);
+  Perform(std::move(work), false);
+}
+
+void Model::HoldUntilRestored(int64_t deadline_ns) {
+  std::lock_guard lock(mutex_);
+  if (holding_ || stopping_) return;
+  holding_ = true;
+  hold_timer_ = timers_.At(deadline_ns, [weak = weak_from_this()] {
+    if (std::shared_ptr<Model> self = weak.lock()) self->OnHeldTooLong();
+  });
+}
+
+void Model::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
+  if (request->cancelled()) {
+    work.endings.push_back(Cancelled(std::move(request)));
+  } else if (held_count_ >= max_waiting_) {
+    Status status = NoRoom(*request);
+    work.endings.push_back(Refused(std::move(request), std::move(status)));
+  } else {
+    request->scheduling.queued = true;
+    held_.Append(std::move(request));
+    ++held_count_;
+  }
+}
+
+std::unique_ptr<InferenceRequest> Model::UnholdLocked(InferenceRequest& request) {
+  request.scheduling.queued = false;
+  --held_count_;
+  return held_.Remove(request);
+}
+
+void Model::ReleaseLocked(Work& work) {
+  holding_ = false;
+  timers_.Withdraw(hold_timer_);
+  while (!held_.empty()) AdmitLocked(UnholdLocked(*held_.first()), work);
+}
+
+void Model::OnHeldTooLong() {
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (!holding_) return;
+    ReleaseLocked(work);
+  }
+  Perform(std::move(work), false);
+}
+
+size_t Model::Restore(std::vector<SavedSequence> saved) {
+  const std::shared_ptr<Model> self = shared_from_this();
+  size_t taken = 0;
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return 0;
+    for (SavedSequence& sequence : saved) taken += table_.Restore(std::move(sequence)) ? 1 : 0;
+    if (holding_) ReleaseLocked(work);
+  }
+  Perform(std::move(work), false);
+  return taken;
+}
+
+// --- Stop
+// ------------------------------------------------------------------------------------------------------------
+
+void Model::Stop(int64_t deadline_ns) {
+  Work work;
+  {
+    // Nobody restores what stops.
+    std::lock_guard lock(mutex_);
+    holding_ = false;
+    timers_.Withdraw(hold_timer_);
+    while (!held_.empty()) work.endings.push_back(Stopped(UnholdLocked(*held_.first())));
+  }
+  Perform(std::exchange(work, {}), false);
+  gate().WaitUntilEmpty(deadline_ns);
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    std::vector<std::unique_ptr<InferenceRequest>> waiting;
+    table_.RefuseWaiting(waiting);
+    for (auto& request : waiting) work.endings.push_back(Stopped(std::move(request)));
+    for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
+    cancelled_.clear();
+    timers_.Withdraw(cancel_timer_);
+  }
+  if (!work.endings.empty()) {
+    BRAID_LOG_WARNING(log_, "model '{}' version {} stops with {} requests that waited for their sequences",
+                      info_.name, info_.version, work.endings.size());
+  }
+  Perform(std::move(work), false);
+  inner_->gate().Close();
+  inner_->Stop(deadline_ns);
+}
+
+}  // namespace
+
+StatefulModel::~StatefulModel() = default;
+
+Result<std::shared_ptr<StatefulModel>> StatefulModel::Start(
+    ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
+    const std::function<void(const std::string&)>& progress, const ScheduledModel::Options& options) {
+  BRAID_CHECK(info.stateful.has_value());
+  auto model = std::make_shared<Model>(std::move(info), timers, log, options);
+  BRAID_RETURN_IF_ERROR(model->StartInner(std::move(backend), progress, options));
+  return std::shared_ptr<StatefulModel>(std::move(model));
+}
+
+}  // namespace braid

@@ -1,0 +1,77 @@
+// SequenceTurn: one request's turn of a sequence that several servables have, each its own part: the stateful
+// nodes of a pipeline, the sessions of a graph.
+//
+// It takes back what the request has done there when the request as a whole fails, so that no sequence stays
+// that its client knows nothing of:
+//  - Where this request has begun the sequence, the sequence is dropped. Where it could not, because there
+//    was one of that name already, that one stays.
+//  - When one part has been ended, the others are dropped: what is left could not be ended any more.
+// What else it has done stays: a request in the middle of a sequence that fails has advanced the states of
+// those that have answered it.
+//
+//   auto turn = std::make_shared<SequenceTurn>(id, start, end);
+//   const size_t part = turn->Add(servable);    // for each servable that may be asked
+//   turn->Asked(part); ... turn->Answered(part, status);
+//   turn->Fail([] { /* tell the client */ });   // when the request has failed
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// An id for a sequence that the client has left the server to name, where several servables have to know it
+// by the same one. Counting, as a single model does, would meet ids that one of them has in use, so it is
+// random; and of 63 bits, so that a client can give it back in a signed number. Never 0.
+uint64_t RandomSequenceId();
+
+// The output `sequence_id`, UINT64 [1], that every good response of a sequence's carries.
+Tensor SequenceIdOutput(uint64_t id);
+
+// Any thread. Servables are called without its lock.
+class SequenceTurn {
+ public:
+  // `start` and `end` are what the request says to each of them.
+  SequenceTurn(CorrelationId id, bool start, bool end) : id_(std::move(id)), start_(start), end_(end) {}
+
+  // One more servable that has the sequence. It is kept alive by this, and may be stopped meanwhile.
+  size_t Add(std::shared_ptr<Servable> servable);
+
+  // A request for the whole has gone to that servable, and has been answered.
+  void Asked(size_t part);
+  void Answered(size_t part, const Status& status);
+
+  // The whole has failed. `then` is called once everything is taken back: now, or, while servables have not
+  // answered, on the thread that brings the last answer; so a client that hears of the failure can begin the
+  // sequence anew. Called once at most; nothing is asked afterwards.
+  void Fail(std::function<void()> then);
+
+ private:
+  struct Part {
+    std::shared_ptr<Servable> servable;  // shared with the catalog
+    bool done = false;                   // it has begun or ended the sequence
+  };
+
+  void TakeBack(const std::vector<Part>& parts) const;
+
+  const CorrelationId id_;
+  const bool start_;
+  const bool end_;
+
+  std::mutex mutex_;
+  // All guarded by mutex_.
+  std::vector<Part> parts_;
+  size_t open_ = 0;  // asked and not answered
+  bool failed_ = false;
+  std::function<void()> then_;
+};
+
+}  // namespace braid

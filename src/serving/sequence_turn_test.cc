@@ -1,0 +1,131 @@
+#include "serving/sequence_turn.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Remembers what is dropped.
+class Dropping final : public Servable {
+ public:
+  Dropping() : Servable(ServableInfo()) {}
+  void DropSequence(const CorrelationId& id) override { dropped.push_back(std::get<uint64_t>(id)); }
+  BufferAllocator& input_allocator() override { return heap_; }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  void Stop(int64_t) override {}
+
+  std::vector<uint64_t> dropped;
+
+ private:
+  HeapAllocator heap_;
+};
+
+class SequenceTurnTest : public ::testing::Test {
+ protected:
+  void Make(bool start, bool end) {
+    turn_ = std::make_unique<SequenceTurn>(uint64_t{7}, start, end);
+    first_ = turn_->Add(a_);
+    second_ = turn_->Add(b_);
+  }
+  void Run(size_t part, const Status& status) {
+    turn_->Asked(part);
+    turn_->Answered(part, status);
+  }
+  void Fail() {
+    turn_->Fail([this] { ++told_; });
+  }
+
+  const std::shared_ptr<Dropping> a_ = std::make_shared<Dropping>();
+  const std::shared_ptr<Dropping> b_ = std::make_shared<Dropping>();
+  std::unique_ptr<SequenceTurn> turn_;
+  size_t first_ = 0;
+  size_t second_ = 0;
+  int told_ = 0;
+};
+
+TEST_F(SequenceTurnTest, AStartIsTakenBackWhereItWentWell) {
+  Make(true, false);
+  Run(first_, OkStatus());
+  Run(second_, OvmsError(OvmsCode::kSequenceAlreadyExists));
+  EXPECT_EQ(told_, 0);
+  Fail();
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->dropped, ElementsAre(7));
+  EXPECT_THAT(b_->dropped, IsEmpty());
+}
+
+TEST_F(SequenceTurnTest, WhatIsStillAskedIsWaitedFor) {
+  Make(true, false);
+  turn_->Asked(first_);
+  turn_->Asked(second_);
+  turn_->Answered(first_, InternalError("broken"));
+  Fail();
+  EXPECT_EQ(told_, 0);
+  turn_->Answered(second_, OkStatus());
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->dropped, IsEmpty());
+  EXPECT_THAT(b_->dropped, ElementsAre(7));
+}
+
+TEST_F(SequenceTurnTest, AnEndThatHasBegunIsBroughtToItsEnd) {
+  Make(false, true);
+  Run(first_, OkStatus());
+  Fail();
+  EXPECT_THAT(a_->dropped, IsEmpty());
+  EXPECT_THAT(b_->dropped, ElementsAre(7));
+}
+
+TEST_F(SequenceTurnTest, AnEndThatHasEndedNothingLeavesAll) {
+  Make(false, true);
+  Run(first_, InternalError("broken"));
+  Fail();
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->dropped, IsEmpty());
+  EXPECT_THAT(b_->dropped, IsEmpty());
+}
+
+TEST_F(SequenceTurnTest, ACancelledEndCountsAsOne) {
+  Make(false, true);
+  Run(first_, CancelledError("cancelled"));
+  Fail();
+  EXPECT_THAT(b_->dropped, ElementsAre(7));
+}
+
+TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
+  Make(true, true);
+  Run(first_, OkStatus());
+  Run(second_, OvmsError(OvmsCode::kSequenceAlreadyExists));
+  Fail();
+  EXPECT_THAT(a_->dropped, IsEmpty());
+  EXPECT_THAT(b_->dropped, IsEmpty());
+}
+
+TEST(RandomSequenceIdTest, IsAPositiveSignedNumber) {
+  std::set<uint64_t> ids;
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t id = RandomSequenceId();
+    EXPECT_GT(id, 0u);
+    EXPECT_LE(id, uint64_t{INT64_MAX});
+    ids.insert(id);
+  }
+  EXPECT_EQ(ids.size(), 100u);
+}
+
+TEST(SequenceIdOutputTest, IsOneNumber) {
+  const Tensor output = SequenceIdOutput(0x0102030405060708);
+  EXPECT_EQ(output.name, "sequence_id");
+  EXPECT_EQ(output.type, DataType::kUint64);
+  EXPECT_EQ(output.shape, Shape{1});
+  EXPECT_EQ(output.data.text(), "\x08\x07\x06\x05\x04\x03\x02\x01");
+}
+
+}  // namespace
+}  // namespace braid
