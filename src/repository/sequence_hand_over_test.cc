@@ -24,7 +24,6 @@ namespace {
 using testing::Door;
 using testing::FakeBackend;
 using testing::FakeConfigMakers;
-using testing::FakeKeeper;
 using testing::FakeStateful;
 using testing::Journal;
 using testing::KeeperOf;

@@ -16,7 +16,6 @@
 namespace braid {
 namespace {
 
-using testing::FakeKeeper;
 using testing::FakeModel;
 using testing::FakeStateful;
 using ::testing::HasSubstr;
@@ -399,6 +398,19 @@ TEST_F(SequenceVaultTest, ALastOneThatLeavesEarlyIsSavedWithThoseBeforeIt) {
   vault_->Leave(*first);
   Open();
   EXPECT_EQ(Enter()->keeper.sums(), (Sums{{uint64_t{1}, 11}, {uint64_t{2}, 12}}));
+}
+
+// The end of the server: both have requests that do not end in time.
+TEST_F(SequenceVaultTest, OneThatStopsIsHandedNothing) {
+  const auto first = Enter();
+  first->keeper.Set(uint64_t{1}, 11);
+  const auto second = Enter();
+  vault_->BeginStop(*second);
+  vault_->Leave(*first);
+  EXPECT_EQ(second->keeper.restores(), 0);
+  vault_->Leave(*second);
+  Open();
+  EXPECT_EQ(Enter()->keeper.sums(), (Sums{{uint64_t{1}, 11}}));
 }
 
 TEST_F(SequenceVaultTest, OfTwoModelsThatLeaveTheNewerIsSaved) {

@@ -24,9 +24,9 @@ inline SavedSequence Sequence(CorrelationId id, int32_t sum) {
   return sequence;
 }
 
-class FakeKeeper : public SequenceKeeper {
+class SumKeeper : public SequenceKeeper {
  public:
-  explicit FakeKeeper(std::string identity) : identity_(std::move(identity)) {}
+  explicit SumKeeper(std::string identity) : identity_(std::move(identity)) {}
 
   // What a request of the sequence leaves behind; 0 ends it.
   void Set(const CorrelationId& id, int32_t sum) {
@@ -111,9 +111,9 @@ class FakeStateful : public FakeServable {
       : FakeServable(std::move(info), std::move(model), journal), keeper(info_.sequence_identity) {}
   SequenceKeeper* sequences() override { return &keeper; }
 
-  FakeKeeper keeper;
+  SumKeeper keeper;
 };
 
-inline FakeKeeper& KeeperOf(Servable& servable) { return static_cast<FakeStateful&>(servable).keeper; }
+inline SumKeeper& KeeperOf(Servable& servable) { return static_cast<FakeStateful&>(servable).keeper; }
 
 }  // namespace braid::testing
