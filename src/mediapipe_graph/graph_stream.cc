@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mediapipe_graph/graph_sequences.h"
 #include "mediapipe_graph/graph_stream_run.h"
 
 namespace braid {
@@ -14,6 +15,7 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& first) {
   call.priority = first.priority;
   call.chain = first.call_chain;
   call.trace = first.trace;
+  call.sequences = std::make_shared<GraphSequences>(host.servables);
   return call;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "mediapipe_graph/call_circle.h"
+#include "mediapipe_graph/graph_sequences.h"
 #include "serving/ovms_status.h"
 #include "serving/servable.h"
 
@@ -15,12 +16,12 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& request) {
   GraphCall call;
   call.graph = host.definition.name;
   call.id = request.id;
-  call.correlation_id = request.correlation_id;
-  call.sequence_start = request.sequence_start;
-  call.sequence_end = request.sequence_end;
   call.priority = request.priority;
   call.chain = request.call_chain;
   call.trace = request.trace;
+  call.sequences = std::make_shared<GraphSequences>(host.servables);
+  // All that the run does is for this request.
+  call.sequences->Add(graph::Timestamp::PreStream(), request);
   return call;
 }
 
@@ -149,6 +150,7 @@ Status UnaryGraphCall::MakeResponse(InferenceResponse& response) const {
     BRAID_RETURN_IF_ERROR(AddOutput(graph, static_cast<int>(i), outputs_[i], response));
   }
   response.parameters.emplace_back(kTimestampParameter, outputs_[0].timestamp().value());
+  TellSequence(call().sequences->Find(outputs_[0].timestamp()).get(), response);
   response.model_name = graph.name;
   response.model_version = 1;
   return OkStatus();
@@ -163,6 +165,7 @@ void UnaryGraphCall::Succeed(InferenceResponse response) {
 }
 
 void UnaryGraphCall::Fail(Status status) {
+  call().sequences->TakeBack();
   const bool cancelled = status.code() == StatusCode::kCancelled && request_->cancelled();
   const FailureReason reason = cancelled         ? FailureReason::kCanceled
                                : begun_ns() == 0 ? FailureReason::kOther

@@ -10,6 +10,7 @@
 #include "protocols/kserve/grpc_request_graph.h"
 #include "protocols/kserve/grpc_request_ovms.h"
 #include "protocols/kserve/grpc_request_sequence.h"
+#include "protocols/kserve/sequence_naming.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -273,6 +274,7 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
     // A graph sends what it makes.
     if (info.kind != ServableKind::kGraph) request.requested_outputs.push_back(std::move(output.name));
   }
+  AskForSequenceId(info, request);
   return OkStatus();
 }
 

@@ -157,6 +157,7 @@ class RequestReader {
       if (!graph_) out_.request->requested_outputs.push_back(choice.name);
       out_.format.choices.push_back(std::move(choice));
     }
+    AskForSequenceId(target_.info, *out_.request);
     return OkStatus();
   }
 

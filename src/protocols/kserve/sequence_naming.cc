@@ -53,6 +53,14 @@ Status NameSequenceOf(const ServableInfo& info, std::string_view header, Inferen
   return NameSequenceByHeader(header, HasTextIds(info), request);
 }
 
+void AskForSequenceId(const ServableInfo& info, InferenceRequest& request) {
+  std::vector<std::string>& outputs = request.requested_outputs;
+  if (!info.stateful || outputs.empty()) return;
+  if (std::find(outputs.begin(), outputs.end(), kSequenceIdInput) == outputs.end()) {
+    outputs.emplace_back(kSequenceIdInput);
+  }
+}
+
 Status RepeatedSequenceHeader() {
   return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) +
                               " is there more than once, with different values");

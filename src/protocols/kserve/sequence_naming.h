@@ -19,6 +19,10 @@ bool HasSequences(const ServableInfo& info);
 // when the header names another sequence than the parameters.
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, InferenceRequest& request);
 
+// A response of a stateful model says which sequence it belongs to, whatever outputs its request has asked
+// for.
+void AskForSequenceId(const ServableInfo& info, InferenceRequest& request);
+
 // What is the matter with a header that is there more than once with different values, and with one of the
 // inputs that name a sequence when it is there more than once.
 Status RepeatedSequenceHeader();
