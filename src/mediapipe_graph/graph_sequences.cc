@@ -9,10 +9,62 @@
 namespace braid {
 namespace {
 
-bool NamesSequence(const InferenceRequest& message) {
-  const auto* number = std::get_if<uint64_t>(&message.correlation_id);
-  const bool none = number != nullptr ? *number == 0 : std::get<std::string>(message.correlation_id).empty();
-  return !none || message.sequence_start || message.sequence_end;
+constexpr std::string_view kIdParameter = "sequence_id";
+constexpr std::string_view kStartParameter = "sequence_start";
+constexpr std::string_view kEndParameter = "sequence_end";
+
+bool IsNone(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  return number != nullptr ? *number == 0 : std::get<std::string>(id).empty();
+}
+
+struct Naming {
+  CorrelationId id;
+  bool start = false;
+  bool end = false;
+
+  bool none() const { return IsNone(id) && !start && !end; }
+};
+
+Status WrongType(std::string_view name, std::string_view expected) {
+  return InvalidArgumentError(
+      std::string("parameter '")
+          .append(name)
+          .append("' names the sequence for the stateful models of the graph: expected ")
+          .append(expected));
+}
+
+Status ReadParameter(std::string_view name, const ParameterValue& value, Naming& naming) {
+  if (name == kIdParameter) {
+    CorrelationId id;
+    if (const auto* number = std::get_if<int64_t>(&value)) {
+      id = static_cast<uint64_t>(*number);
+    } else if (const auto* large = std::get_if<uint64_t>(&value)) {
+      id = *large;
+    } else if (const auto* text = std::get_if<std::string>(&value)) {
+      id = *text;
+    } else {
+      return WrongType(name, "a number or a text");
+    }
+    if (IsNone(naming.id)) naming.id = std::move(id);
+    return OkStatus();
+  }
+  const auto* flag = std::get_if<bool>(&value);
+  if (flag == nullptr) return WrongType(name, "true or false");
+  bool& to = name == kStartParameter ? naming.start : naming.end;
+  to = to || *flag;
+  return OkStatus();
+}
+
+// What can be read; the first fault of the rest.
+Status ReadNaming(const InferenceRequest& message, Naming& naming) {
+  naming = {message.correlation_id, message.sequence_start, message.sequence_end};
+  Status fault;
+  for (const auto& [name, value] : message.parameters) {
+    if (!IsSequenceParameter(name)) continue;
+    if (Status status = ReadParameter(name, value, naming); fault.ok()) fault = std::move(status);
+  }
+  return fault;
 }
 
 }  // namespace
@@ -68,24 +120,24 @@ void GraphSequence::TakeBack() {
   turn_.Fail([] {});
 }
 
-void GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message) {
+Status GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message) {
+  Naming naming;
+  const Status fault = ReadNaming(message, naming);
   std::shared_ptr<GraphSequence> sequence;  // shared with the nodes that ask for it
-  if (NamesSequence(message)) {
+  if (!fault.ok() || !naming.none()) {
     const auto all = servables_->WithSequences();
-    CorrelationId id = message.correlation_id;
-    const auto* number = std::get_if<uint64_t>(&id);
-    const bool unnamed = number != nullptr && *number == 0;
-    if (unnamed && message.sequence_start && !all.empty()) id = RandomSequenceId();
-    sequence =
-        std::make_shared<GraphSequence>(std::move(id), message.sequence_start, message.sequence_end, all);
+    if (!all.empty()) BRAID_RETURN_IF_ERROR(fault);
+    if (IsNone(naming.id) && naming.start && !all.empty()) naming.id = RandomSequenceId();
+    sequence = std::make_shared<GraphSequence>(std::move(naming.id), naming.start, naming.end, all);
   }
   std::lock_guard lock(mutex_);
-  if (sequence == nullptr && messages_.empty()) return;
+  if (sequence == nullptr && messages_.empty()) return OkStatus();
   messages_.insert_or_assign(at, sequence);
   if (messages_.size() > kMost) messages_.erase(messages_.begin());
-  if (sequence == nullptr || !sequence->begins_or_ends()) return;
+  if (sequence == nullptr || !sequence->begins_or_ends()) return OkStatus();
   unanswered_.insert_or_assign(at, std::move(sequence));
   if (unanswered_.size() > kMost) unanswered_.erase(unanswered_.begin());
+  return OkStatus();
 }
 
 std::shared_ptr<GraphSequence> GraphSequences::Find(graph::Timestamp at) const {
@@ -110,6 +162,10 @@ void GraphSequences::TakeBack() {
   for (const auto& [at, sequence] : unanswered) sequence->TakeBack();
 }
 
+bool IsSequenceParameter(std::string_view name) {
+  return name == kIdParameter || name == kStartParameter || name == kEndParameter;
+}
+
 void TellSequence(const GraphSequence* sequence, InferenceResponse& response) {
   const auto id = sequence != nullptr ? sequence->told() : std::nullopt;
   if (!id) return;
@@ -117,7 +173,7 @@ void TellSequence(const GraphSequence* sequence, InferenceResponse& response) {
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   ParameterValue value = *id;
   if (*id <= kMost) value = static_cast<int64_t>(*id);
-  response.parameters.emplace_back(kSequenceIdParameter, std::move(value));
+  response.parameters.emplace_back(kIdParameter, std::move(value));
 }
 
 }  // namespace braid

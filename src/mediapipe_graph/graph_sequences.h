@@ -1,5 +1,7 @@
 // The sequences that messages to a graph name, for the sessions of its nodes: a request's one, or one for
-// each message of a stream.
+// each message of a stream. A message names it by the parameters `sequence_id`, `sequence_start` and
+// `sequence_end`, which stay parameters as all others are, or by what its protocol has read into the fields
+// of the request.
 //
 // What a node asks of a stateful servable belongs to the sequence of the message at whose time it asks (or of
 // the last one before, as a generator's items follow their input). A session may ask several times for one
@@ -15,6 +17,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -81,8 +85,9 @@ class GraphSequences {
       : servables_(std::move(servables)) {}
 
   // Before the message's packets, which are at time `at`, go in. A start that names no sequence of a graph
-  // that has some gets an id here.
-  void Add(graph::Timestamp at, const InferenceRequest& message);
+  // that has some gets an id here. Errors: INVALID_ARGUMENT when such a graph gets one of the parameters in
+  // another type; to others they say nothing then.
+  Status Add(graph::Timestamp at, const InferenceRequest& message);
   // That of the last message whose time is not later; null when that one has none.
   std::shared_ptr<GraphSequence> Find(graph::Timestamp at) const;
   // A response at that time has left: messages up to it whose sessions have been answered are done.
@@ -100,9 +105,9 @@ class GraphSequences {
   std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> unanswered_;
 };
 
-// Of responses: the id of the sequence.
-inline constexpr std::string_view kSequenceIdParameter = "sequence_id";
-// Puts it among the parameters of `response`; nothing for no sequence.
+// Whether a parameter of this name says something of a sequence.
+bool IsSequenceParameter(std::string_view name);
+// Puts the id among the parameters of `response`, as `sequence_id`; nothing for no sequence.
 void TellSequence(const GraphSequence* sequence, InferenceResponse& response);
 
 }  // namespace braid

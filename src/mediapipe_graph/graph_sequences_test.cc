@@ -70,6 +70,7 @@ class GraphSequencesTest : public GraphFixture {
   static Status AskStatus(const std::shared_ptr<GraphServable>& graph, const Turn& turn) {
     return Ask(graph, turn).status;
   }
+  using GraphFixture::AskStatus;
   static int32_t Out(const InferenceResponse& response) {
     EXPECT_TRUE(response.status.ok()) << response.status;
     EXPECT_EQ(response.outputs.size(), 1u);
@@ -146,6 +147,41 @@ TEST_F(GraphSequencesTest, TheSequenceGoesToAllSessions) {
               HasSubstr("inference of 'ma' failed: Sequence with provided ID does not exist"));
   EXPECT_THAT(AskStatus(graph, Turn()).message(),
               HasSubstr("inference of 'ma' failed: Sequence ID has not been provided in request inputs"));
+}
+
+TEST_F(GraphSequencesTest, ParametersNameTheSequence) {
+  const auto a = AddStateful("ma");
+  const auto graph = Serve("# OVMS_GRAPH_QUEUE_MAX_SIZE: 2\n" + One());
+  const auto ask = [&graph](Parameters parameters) {
+    return GraphFixture::Ask(graph, {Int32Tensor("in", {1})}, std::move(parameters));
+  };
+  EXPECT_EQ(Out(ask({{"sequence_id", int64_t{7}}, {"sequence_start", true}})), 1);
+  InferenceResponse response = ask({{"sequence_id", uint64_t{7}}, {"sequence_start", false}});
+  EXPECT_EQ(Out(response), 2);
+  EXPECT_EQ(IdIn(response), ParameterValue(int64_t{7}));
+  EXPECT_EQ(Out(ask({{"sequence_end", true}, {"sequence_id", int64_t{7}}})), 3);
+  EXPECT_THAT(a->sums(), IsEmpty());
+  EXPECT_EQ(
+      ask({{"sequence_id", 7.5}}).status,
+      InvalidArgumentError("parameter 'sequence_id' names the sequence for the stateful models of the graph: "
+                           "expected a number or a text"));
+  EXPECT_THAT(ask({{"sequence_start", int64_t{1}}}).status.message(), HasSubstr("expected true or false"));
+  EXPECT_THAT(ask({{"sequence_id", std::string("seven")}, {"sequence_start", true}}).status.message(),
+              HasSubstr("named by a number, not by the text 'seven'"));
+  // They are as any other parameter where nobody has sequences.
+  const auto plain = Serve("# OVMS_GRAPH_QUEUE_MAX_SIZE: 2\n" + std::string(kPass), "plain");
+  EXPECT_THAT(AskStatus(plain, {Int32Tensor("in", {1})}, {{"sequence_id", int64_t{7}}}).message(),
+              HasSubstr("Input side packets are not supported for graphs with queue enabled"));
+}
+
+TEST_F(GraphSequencesTest, ParametersMayBeSidePacketsToo) {
+  AddStateful("ma");
+  const auto graph = Serve("input_side_packet: 'sequence_id' " + One());
+  EXPECT_EQ(Out(GraphFixture::Ask(graph, {Int32Tensor("in", {1})},
+                                  {{"sequence_id", int64_t{7}}, {"sequence_start", true}})),
+            1);
+  EXPECT_EQ(GraphFixture::AskStatus(graph, {Int32Tensor("in", {1})}, {{"sequence_id", uint64_t{7}}}).code(),
+            StatusCode::kUnsupported);
 }
 
 TEST_F(GraphSequencesTest, TheServersIdIsTold) {

@@ -23,7 +23,8 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& first) {
 
 Result<std::shared_ptr<ServableStream>> GraphStream::Open(std::shared_ptr<GraphHost> host,
                                                           InferenceRequest& first, StreamSink& sink) {
-  BRAID_ASSIGN_OR_RETURN(SidePackets side_packets, ClientSidePackets(host->definition, first.parameters));
+  BRAID_ASSIGN_OR_RETURN(SidePackets side_packets, ClientSidePackets(host->definition, first.parameters,
+                                                                     host->servables->has_sequences()));
   auto run = std::make_shared<GraphStreamRun>(host, CallOf(*host, first), first, sink);
   BRAID_RETURN_IF_ERROR(run->Open(std::move(side_packets), first.parameters));
   return std::shared_ptr<ServableStream>(std::make_shared<GraphStream>(std::move(run)));

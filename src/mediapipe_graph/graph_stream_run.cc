@@ -58,7 +58,7 @@ Status GraphStreamRun::CheckName(const InferenceRequest& message) const {
 Status GraphStreamRun::TakeInputs(InferenceRequest& message) {
   const GraphDefinition& graph = host().definition;
   BRAID_ASSIGN_OR_RETURN(const graph::Timestamp at, NextTimestamp(message));
-  call().sequences->Add(at, message);
+  BRAID_RETURN_IF_ERROR(call().sequences->Add(at, message));
   if (graph.passes_messages()) {
     BRAID_ASSIGN_OR_RETURN(graph::Packet packet, MessagePacket(message, at));
     return AddInput(0, std::move(packet));

@@ -20,8 +20,6 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& request) {
   call.chain = request.call_chain;
   call.trace = request.trace;
   call.sequences = std::make_shared<GraphSequences>(host.servables);
-  // All that the run does is for this request.
-  call.sequences->Add(graph::Timestamp::PreStream(), request);
   return call;
 }
 
@@ -35,8 +33,11 @@ void UnaryGraphCall::Start(std::shared_ptr<GraphHost> host, std::unique_ptr<Infe
   request->queue_start_ns = SteadyNowNs();
   auto call = std::make_shared<UnaryGraphCall>(host, CallOf(*host, *request), std::move(request));
   InferenceRequest& entered = *call->request_;
-  auto side_packets = ClientSidePackets(host->definition, entered.parameters);
+  auto side_packets = ClientSidePackets(host->definition, entered.parameters,
+                                        !entered.parameters.empty() && host->servables->has_sequences());
   Status status = side_packets.ok() ? call->ReadInputs() : side_packets.status();
+  // All that the run does is for this request.
+  if (status.ok()) status = call->call().sequences->Add(graph::Timestamp::PreStream(), entered);
   if (status.ok()) {
     status =
         CheckCallCircle(entered.call_chain.get(), host->definition.name, host->definition.queue_size > 0);
