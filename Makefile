@@ -53,6 +53,7 @@ bench:  ## Measure (see bench/)
 	@bench/run $(ARGS)
 	@.venv/bin/python bench/run-openvino
 	@bench/run-graphs
+	@.venv/bin/python bench/run-stateful
 
 format:  ## Format the C++ and Python files
 	@scripts/python-env check

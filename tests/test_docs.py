@@ -62,7 +62,16 @@ ASK = re.compile(r"curl -s localhost:(\d+)(\S+)(?: -d '([^']*)')?(?:\n```\n\n```
 
 @pytest.mark.parametrize(
     "page",
-    ["pipelines", "config-json", "openvino-models", "custom-nodes", "graphs", "python-nodes", "writing-a-calculator"],
+    [
+        "pipelines",
+        "config-json",
+        "openvino-models",
+        "custom-nodes",
+        "graphs",
+        "python-nodes",
+        "stateful-models",
+        "writing-a-calculator",
+    ],
 )
 def test_what_a_page_on_config_json_starts_with(page, tmp_path):
     """Files are made as the page shows them, its commands are run, and the server that it starts is asked."""

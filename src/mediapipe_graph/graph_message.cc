@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mediapipe_graph/graph_packets.h"
+#include "mediapipe_graph/graph_sequences.h"
 #include "mediapipe_graph/python_node_resources.h"
 #include "serving/ovms_status.h"
 
@@ -88,10 +89,15 @@ Result<std::optional<graph::Timestamp>> ManualTimestamp(const Parameters& parame
   return std::optional(timestamp);
 }
 
-Result<SidePackets> ClientSidePackets(const GraphDefinition& graph, const Parameters& parameters) {
+Result<SidePackets> ClientSidePackets(const GraphDefinition& graph, const Parameters& parameters,
+                                      bool sequences) {
   SidePackets packets;
+  const auto& declared = graph.topology->input_side_packets();
   for (const auto& [name, value] : parameters) {
     if (name == kTimestampParameter) continue;
+    const bool wanted = std::any_of(declared.begin(), declared.end(),
+                                    [&name = name](const graph::Port& port) { return port.name == name; });
+    if (sequences && !wanted && IsSequenceParameter(name)) continue;
     if (graph.queue_size > 0) {
       return OvmsError(OvmsCode::kGraphInitializationError,
                        "Input side packets are not supported for graphs with queue enabled");
@@ -101,9 +107,6 @@ Result<SidePackets> ClientSidePackets(const GraphDefinition& graph, const Parame
                        "Incoming input side packet: py is special reserved name and cannot be used");
     }
     BRAID_ASSIGN_OR_RETURN(graph::Packet packet, SidePacket(name, value));
-    const auto& declared = graph.topology->input_side_packets();
-    const bool wanted = std::any_of(declared.begin(), declared.end(),
-                                    [&](const graph::Port& port) { return port.name == name; });
     if (wanted) packets.insert_or_assign(name, std::move(packet));
   }
   return packets;

@@ -25,8 +25,10 @@ Status CheckTimestamp(graph::Timestamp timestamp);
 // The side packets that the parameters of a graph's first message are: std::string, int64_t or bool, for
 // those names that the graph declares. Errors: kGraphInitializationError for the reserved name "py", and for
 // any parameter but the timestamp when the graph has a queue; kNotImplemented for other kinds of values.
+// Those that name a sequence are right for graphs with `sequences`, where they need be no side packets.
 using SidePackets = std::map<std::string, graph::Packet, std::less<>>;
-Result<SidePackets> ClientSidePackets(const GraphDefinition& graph, const Parameters& parameters);
+Result<SidePackets> ClientSidePackets(const GraphDefinition& graph, const Parameters& parameters,
+                                      bool sequences);
 
 // The packet for input `name` of a client's message, after the checks of graph_boundary.h. `input` becomes
 // the number of the stream. Errors: kInvalidUnexpectedInput, and those of CheckBoundaryTensor(). REQUIRES:

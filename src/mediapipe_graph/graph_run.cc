@@ -8,14 +8,15 @@
 namespace braid {
 
 GraphHost::GraphHost(GraphDefinition graph, std::shared_ptr<PythonNodes> nodes,
-                     graph::Packet python_resources, std::shared_ptr<const GraphServables> servables,
+                     graph::Packet python_resources, std::shared_ptr<const GraphServables> asked,
                      Executor run_on, Timers& clock)
     : definition(std::move(graph)),
       python(std::move(nodes)),
       executor(std::move(run_on)),
+      servables(std::move(asked)),
       timers(clock),
       slots(definition.queue_size, executor),
-      services_{{std::string(kGraphServablesService), graph::Packet::Of(std::move(servables))}},
+      services_{{std::string(kGraphServablesService), graph::Packet::Of(servables)}},
       python_resources_(std::move(python_resources)) {}
 
 graph::Run::Options GraphHost::RunOptions(const GraphCall& call, SidePackets side_packets,

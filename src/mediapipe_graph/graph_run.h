@@ -36,6 +36,7 @@ class GraphHost {
   const GraphDefinition definition;
   const std::shared_ptr<PythonNodes> python;  // shared with side packets of runs
   const Executor executor;
+  const std::shared_ptr<const GraphServables> servables;  // shared with the runs
   Timers& timers;
   GraphSlots slots;
 
@@ -81,6 +82,7 @@ class GraphRun : public graph::RunObserver,
   virtual void OnOver(Status status) = 0;
 
   GraphHost& host() const { return *host_; }
+  const GraphCall& call() const { return call_; }
   Servable& servable() const { return servable_; }
   // SteadyNowNs() when it got its slot; 0 before.
   int64_t begun_ns() const { return begun_ns_; }

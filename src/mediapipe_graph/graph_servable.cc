@@ -55,6 +55,17 @@ std::shared_ptr<GraphServables> ServablesOf(const graph::Topology& topology, con
   return servables;
 }
 
+// Of what is there already; the rest is seen when a run begins.
+Status CheckSessions(const std::string& graph, const GraphServables& servables) {
+  for (const auto& servable : servables.WithSequences()) {
+    if (const Status fault = CheckMayBeAsked(servable->info()); !fault.ok()) {
+      return OvmsError(OvmsCode::kGraphInitializationError,
+                       std::string("graph '").append(graph).append("': ").append(fault.message()));
+    }
+  }
+  return OkStatus();
+}
+
 struct StartedNodes {
   std::shared_ptr<PythonNodes> nodes;  // shared with the host and with side packets; null without such nodes
   graph::Packet resources;
@@ -112,6 +123,9 @@ Result<std::shared_ptr<GraphServable>> GraphServable::Create(const OvmsGraphConf
   const GraphDefinitionOptions options{
       deps.calculators, {std::string(kPythonSidePacket)}, deps.cores, deps.no_queue};
   BRAID_ASSIGN_OR_RETURN(GraphDefinition definition, DefineGraph(config.name, text, options));
+  const ServableReference* first = nullptr;
+  const auto servables = ServablesOf(*definition.topology, deps.catalog, first);
+  BRAID_RETURN_IF_ERROR(CheckSessions(config.name, *servables));
   BRAID_ASSIGN_OR_RETURN(StartedNodes python, StartPython(config, deps, definition));
 
   ServableInfo info;
@@ -124,8 +138,6 @@ Result<std::shared_ptr<GraphServable>> GraphServable::Create(const OvmsGraphConf
   info.inputs = SpecsOf(definition.inputs);
   info.outputs = SpecsOf(definition.outputs);
 
-  const ServableReference* first = nullptr;
-  const auto servables = ServablesOf(*definition.topology, deps.catalog, first);
   auto memory = std::make_unique<ServablesMemory>(servables, first);
   auto host = std::make_shared<GraphHost>(
       std::move(definition), std::move(python.nodes), std::move(python.resources), servables,

@@ -43,7 +43,8 @@ class GraphServable final : public Servable {
   // Reads the entry's file and checks it (see DefineGraph()), then starts its Python nodes; blocks
   // meanwhile. The servable has Dialect::kOvms, version 1, platform "OpenVINO", and inputs and outputs with
   // names alone. Errors: OvmsError(): kFileInvalid, those of DefineGraph(), of ListPythonNodes() and of
-  // start_python, kNotImplemented without it.
+  // start_python, kNotImplemented without it; kGraphInitializationError when its sessions ask a stateful
+  // model that is there and does not allow it.
   static Result<std::shared_ptr<GraphServable>> Create(const OvmsGraphConfig& config, const GraphDeps& deps);
 
   // For Create() alone.
@@ -56,6 +57,9 @@ class GraphServable final : public Servable {
   bool takes_streams() const override { return true; }
   Result<std::shared_ptr<ServableStream>> OpenStream(InferenceRequest& first, StreamSink& sink) override;
   Readiness readiness() const override;
+  // Whether a servable that its sessions ask has.
+  bool has_sequences() const override { return host_->servables->has_sequences(); }
+  void DropSequence(const CorrelationId& id) override { host_->servables->DropSequence(id); }
   int64_t pending_requests() const override { return static_cast<int64_t>(host_->slots.waiting()); }
   void Stop(int64_t deadline_ns) override;
 

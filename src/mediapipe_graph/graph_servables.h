@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "serving/catalog.h"
@@ -14,6 +15,8 @@
 #include "serving/servable_reference.h"
 
 namespace braid {
+
+class GraphSequences;
 
 // The servables that a graph's nodes ask, by what they are called in its configuration. Constant once runs
 // begin; each reference remembers what it found, so a run looks nothing up.
@@ -32,22 +35,30 @@ class GraphServables {
     return at == references_.end() ? nullptr : &at->second;
   }
 
+  // Those that are there now and have sequences of clients.
+  std::vector<std::shared_ptr<Servable>> WithSequences() const;
+  // See Servable.
+  bool has_sequences() const { return !WithSequences().empty(); }
+  void DropSequence(const CorrelationId& id) const;
+
  private:
   const Catalog& catalog_;
   std::map<std::pair<std::string, int64_t>, ServableReference> references_;
 };
+
+// Whether nodes of graphs may ask it: a stateful model has to allow that. Errors: FAILED_PRECONDITION.
+Status CheckMayBeAsked(const ServableInfo& info);
 
 // What the request (or the first message of the stream) says that a run works for, and that holds for what
 // its nodes ask, too.
 struct GraphCall {
   std::string graph;
   std::string id;
-  CorrelationId correlation_id = uint64_t{0};
-  bool sequence_start = false;
-  bool sequence_end = false;
   uint64_t priority = 0;
   std::shared_ptr<const CallChain> chain;  // of the request; shared with it
   std::shared_ptr<RequestTrace> trace;     // shared with the request
+  // What each message says of its sequence; shared by the run and its nodes. Null for none.
+  std::shared_ptr<GraphSequences> sequences = {};
 };
 
 // A std::shared_ptr<const GraphServables>, shared by the runs.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mediapipe_graph/graph_sequences.h"
 #include "mediapipe_graph/graph_stream_run.h"
 
 namespace braid {
@@ -14,6 +15,7 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& first) {
   call.priority = first.priority;
   call.chain = first.call_chain;
   call.trace = first.trace;
+  call.sequences = std::make_shared<GraphSequences>(host.servables);
   return call;
 }
 
@@ -21,7 +23,8 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& first) {
 
 Result<std::shared_ptr<ServableStream>> GraphStream::Open(std::shared_ptr<GraphHost> host,
                                                           InferenceRequest& first, StreamSink& sink) {
-  BRAID_ASSIGN_OR_RETURN(SidePackets side_packets, ClientSidePackets(host->definition, first.parameters));
+  BRAID_ASSIGN_OR_RETURN(SidePackets side_packets, ClientSidePackets(host->definition, first.parameters,
+                                                                     host->servables->has_sequences()));
   auto run = std::make_shared<GraphStreamRun>(host, CallOf(*host, first), first, sink);
   BRAID_RETURN_IF_ERROR(run->Open(std::move(side_packets), first.parameters));
   return std::shared_ptr<ServableStream>(std::make_shared<GraphStream>(std::move(run)));

@@ -2,6 +2,8 @@
 // their own (what the client says, or the message before plus one, 0 for the first); each packet that comes
 // out is a response.
 //
+// Each message names a sequence of its own, or none, and those responses that carry its id tell it too.
+//
 // A response carries the id of the last message whose time is not later than that of its packet.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "mediapipe_graph/graph_sequences.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -57,6 +58,7 @@ Status GraphStreamRun::CheckName(const InferenceRequest& message) const {
 Status GraphStreamRun::TakeInputs(InferenceRequest& message) {
   const GraphDefinition& graph = host().definition;
   BRAID_ASSIGN_OR_RETURN(const graph::Timestamp at, NextTimestamp(message));
+  BRAID_RETURN_IF_ERROR(call().sequences->Add(at, message));
   if (graph.passes_messages()) {
     BRAID_ASSIGN_OR_RETURN(graph::Packet packet, MessagePacket(message, at));
     return AddInput(0, std::move(packet));
@@ -172,6 +174,8 @@ void GraphStreamRun::OnPacket(int output, graph::Packet packet) {
   }
   const int64_t at = packet.timestamp().value();
   response.parameters.emplace_back(kTimestampParameter, at);
+  TellSequence(call().sequences->Find(packet.timestamp()).get(), response);
+  call().sequences->Responded(packet.timestamp());
   response.model_name = graph.name;
   response.model_version = 1;
   std::string id;
@@ -199,6 +203,7 @@ void GraphStreamRun::OnOver(Status status) {
     statistics.RecordExecution(1, times);
     statistics.RecordSuccess(1, start_ns_, start_ns_, times);
   } else {
+    call().sequences->TakeBack();
     const bool cancelled = status.code() == StatusCode::kCancelled;
     statistics.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend, start_ns_,
                              now_ns);

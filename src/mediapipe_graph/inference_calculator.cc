@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "mediapipe_graph/graph_sequences.h"
 #include "mediapipe_graph/graph_servables.h"
 #include "mediapipe_graph/session_calculator.h"
 #include "serving/request.h"
@@ -14,25 +15,36 @@
 namespace braid {
 namespace {
 
+// What a request has to do with a sequence; nothing when that is null.
+struct Turn {
+  std::shared_ptr<GraphSequence> sequence;  // shared with the run
+  GraphSequence::Ask ask;
+};
+
 // Turns the response of a servable into the node's packets. Deletes itself with the end of the request.
 class InferenceSink final : public ResponseSink {
  public:
-  InferenceSink(std::string servable, std::shared_ptr<const InferencePorts> ports, graph::Context& context)
+  InferenceSink(std::string servable, std::shared_ptr<const InferencePorts> ports, Turn turn,
+                graph::Context& context)
       : servable_(std::move(servable)),
         ports_(std::move(ports)),
+        turn_(std::move(turn)),
         context_(context),
         deferral_(context.Defer()) {}
 
   void Respond(std::optional<InferenceResponse> response, bool final) override {
     const std::unique_ptr<InferenceSink> self(final ? this : nullptr);
     if (response) Take(std::move(*response));
-    if (final) deferral_.Finish(End());
+    if (!final) return;
+    if (turn_.sequence != nullptr) turn_.sequence->End(turn_.ask, answer_);
+    deferral_.Finish(End());
   }
 
  private:
   void Take(InferenceResponse response) {
     if (!status_.ok()) return;
     if (!response.status.ok()) {
+      answer_ = response.status;
       status_ = Named(response.status.message());
     } else if (outputs_) {
       status_ = Named("it answers more than once, and one answer is a packet");
@@ -60,8 +72,10 @@ class InferenceSink final : public ResponseSink {
 
   const std::string servable_;
   const std::shared_ptr<const InferencePorts> ports_;  // shared with the calculator
-  graph::Context& context_;                            // the deferral's until it is finished
+  const Turn turn_;
+  graph::Context& context_;  // the deferral's until it is finished
   graph::Deferral deferral_;
+  Status answer_;  // as the servable has said it
   Status status_;
   std::optional<std::vector<Tensor>> outputs_;
 };
@@ -83,13 +97,23 @@ std::unique_ptr<InferenceRequest> MakeRequest(const GraphCall& call, const Serva
   request->id = call.id;
   request->model_name = info.name;
   request->model_version = info.version;
-  request->correlation_id = call.correlation_id;
-  request->sequence_start = call.sequence_start;
-  request->sequence_end = call.sequence_end;
   request->priority = call.priority;
   request->start_ns = SteadyNowNs();
   if (call.trace) request->trace = call.trace->StartChild(info.name, info.version);
   return request;
+}
+
+// Last of all, as what it begins is to be answered.
+Result<Turn> TakeTurn(const GraphCall& call, graph::Timestamp at, InferenceRequest& request) {
+  Turn turn;
+  if (call.sequences == nullptr) return turn;
+  turn.sequence = call.sequences->Find(at);
+  if (turn.sequence == nullptr) return turn;
+  BRAID_ASSIGN_OR_RETURN(turn.ask, turn.sequence->Begin(request.servable->share()));
+  request.correlation_id = turn.sequence->id();
+  request.sequence_start = turn.ask.start;
+  request.sequence_end = turn.ask.end;
+  return turn;
 }
 
 }  // namespace
@@ -123,6 +147,8 @@ Status InferenceCalculator::Process(graph::Context& context) {
   auto handle = reference.Enter();
   if (!handle.ok()) return InternalError(handle.status().message());
   Servable& servable = (*handle)->get();
+  // Another version than when the session was opened may say otherwise.
+  BRAID_RETURN_IF_ERROR(CheckMayBeAsked(servable.info()));
 
   const GraphCall* named = context.Service(kGraphCallService).GetIf<GraphCall>();
   const GraphCall call = named != nullptr ? *named : GraphCall();
@@ -139,12 +165,14 @@ Status InferenceCalculator::Process(graph::Context& context) {
   request->requested_outputs = ports_->WantedOutputs();
   request->call_chain = ChainOf(call, context.contract().node_name());
   request->cancellation = std::make_shared<Cancellation>();
+  request->servable = std::move(*handle);
+  auto turn = TakeTurn(call, context.input_timestamp(), *request);
+  if (!turn.ok()) return turn.status();
   {
     std::lock_guard lock(mutex_);
     cancellation_ = request->cancellation;
   }
-  request->servable = std::move(*handle);
-  request->sink = new InferenceSink(servable.info().name, ports_, context);
+  request->sink = new InferenceSink(servable.info().name, ports_, std::move(*turn), context);
   servable.Infer(std::move(request));
   return OkStatus();
 }

@@ -10,6 +10,8 @@
 //       tag_to_output_tensor_names { key: "OVTENSOR" value: "prob" } } }
 //   }
 //
+// It carries the sequence of the message that it runs for (see graph_sequences.h) to the servable.
+//
 // No thread waits for the answer, and bytes go on by their handles.
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mediapipe/ovms_calculators.pb.h"
+#include "serving/servable.h"
 
 namespace braid {
 namespace {
@@ -50,9 +51,11 @@ Status SessionCalculator::Open(graph::Context& context) {
   const ServableReference* reference =
       servables != nullptr ? (*servables)->Find(named.name, named.version) : nullptr;
   if (reference == nullptr) return FailedPreconditionError(std::string(kFailed));
-  if (const auto found = reference->Get(); !found.ok()) {
+  const auto found = reference->Get();
+  const Status fault = found.ok() ? CheckMayBeAsked((*found)->info()) : found.status();
+  if (!fault.ok()) {
     return FailedPreconditionError(
-        std::string(kFailed).append(" '").append(named.name).append("': ").append(found.status().message()));
+        std::string(kFailed).append(" '").append(named.name).append("': ").append(fault.message()));
   }
   context.SetOutputSidePacket(0, graph::Packet::Of(GraphSession{*servables, reference}));
   return OkStatus();

@@ -9,8 +9,8 @@
 //       servable_version: "1" } }
 //   }
 //
-// The servable has to be there when a run of the graph starts. After that the session keeps nothing loaded:
-// each inference goes to the version that is the right one then.
+// The servable has to be there when a run of the graph starts; a stateful model has to allow it. After that
+// the session keeps nothing loaded: each inference goes to the version that is the right one then.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ class SessionCalculator final : public graph::Calculator {
  public:
   static Status FillContract(graph::Contract& contract);
 
-  // Errors: FAILED_PRECONDITION when there is no such servable.
+  // Errors: FAILED_PRECONDITION when there is no such servable, and for a stateful one that does not allow
+  // it.
   Status Open(graph::Context& context) override;
   Status Process(graph::Context& context) override;
 };

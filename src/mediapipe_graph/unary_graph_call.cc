@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "mediapipe_graph/call_circle.h"
+#include "mediapipe_graph/graph_sequences.h"
 #include "serving/ovms_status.h"
 #include "serving/servable.h"
 
@@ -15,12 +16,10 @@ GraphCall CallOf(const GraphHost& host, const InferenceRequest& request) {
   GraphCall call;
   call.graph = host.definition.name;
   call.id = request.id;
-  call.correlation_id = request.correlation_id;
-  call.sequence_start = request.sequence_start;
-  call.sequence_end = request.sequence_end;
   call.priority = request.priority;
   call.chain = request.call_chain;
   call.trace = request.trace;
+  call.sequences = std::make_shared<GraphSequences>(host.servables);
   return call;
 }
 
@@ -34,8 +33,11 @@ void UnaryGraphCall::Start(std::shared_ptr<GraphHost> host, std::unique_ptr<Infe
   request->queue_start_ns = SteadyNowNs();
   auto call = std::make_shared<UnaryGraphCall>(host, CallOf(*host, *request), std::move(request));
   InferenceRequest& entered = *call->request_;
-  auto side_packets = ClientSidePackets(host->definition, entered.parameters);
+  auto side_packets = ClientSidePackets(host->definition, entered.parameters,
+                                        !entered.parameters.empty() && host->servables->has_sequences());
   Status status = side_packets.ok() ? call->ReadInputs() : side_packets.status();
+  // All that the run does is for this request.
+  if (status.ok()) status = call->call().sequences->Add(graph::Timestamp::PreStream(), entered);
   if (status.ok()) {
     status =
         CheckCallCircle(entered.call_chain.get(), host->definition.name, host->definition.queue_size > 0);
@@ -149,6 +151,7 @@ Status UnaryGraphCall::MakeResponse(InferenceResponse& response) const {
     BRAID_RETURN_IF_ERROR(AddOutput(graph, static_cast<int>(i), outputs_[i], response));
   }
   response.parameters.emplace_back(kTimestampParameter, outputs_[0].timestamp().value());
+  TellSequence(call().sequences->Find(outputs_[0].timestamp()).get(), response);
   response.model_name = graph.name;
   response.model_version = 1;
   return OkStatus();
@@ -163,6 +166,7 @@ void UnaryGraphCall::Succeed(InferenceResponse response) {
 }
 
 void UnaryGraphCall::Fail(Status status) {
+  call().sequences->TakeBack();
   const bool cancelled = status.code() == StatusCode::kCancelled && request_->cancelled();
   const FailureReason reason = cancelled         ? FailureReason::kCanceled
                                : begun_ns() == 0 ? FailureReason::kOther

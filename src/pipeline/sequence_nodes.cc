@@ -2,7 +2,7 @@
 
 #include <string>
 #include <utility>
-#include <variant>
+#include <vector>
 
 #include "serving/sequence_inputs.h"
 
@@ -54,12 +54,9 @@ class WatchedSession final : public NodeSession {
 Status ReadSequence(const ServableInfo& info, InferenceRequest& request) {
   if (!info.stateful) return OkStatus();
   BRAID_RETURN_IF_ERROR(TakeSequenceInputs(request));
-  const auto* number = std::get_if<uint64_t>(&request.correlation_id);
-  if (number == nullptr) {
-    return InvalidArgumentError("sequence_id '" + std::get<std::string>(request.correlation_id) +
-                                "' is a text; the sequences of '" + info.name + "' have numbers");
-  }
-  if (*number == 0) request.correlation_id = RandomSequenceId();
+  // Each response has it, whether it is asked for or not.
+  std::erase(request.requested_outputs, kSequenceIdInput);
+  if (request.correlation_id == CorrelationId(uint64_t{0})) request.correlation_id = RandomSequenceId();
   return OkStatus();
 }
 
@@ -68,13 +65,13 @@ std::shared_ptr<SequenceTurn> WatchSequence(const InferenceRequest& request,
   if (!request.sequence_start && !request.sequence_end) return nullptr;
   std::shared_ptr<SequenceTurn> turn;  // shared by the nodes and whoever tells it of the failure
   for (auto& node : nodes) {
-    auto servable = node->servable();
+    const auto servable = node->servable();
     if (servable == nullptr || !servable->has_sequences()) continue;
     if (turn == nullptr) {
       turn = std::make_shared<SequenceTurn>(request.correlation_id, request.sequence_start,
                                             request.sequence_end);
     }
-    const size_t part = turn->Add(std::move(servable));
+    const size_t part = turn->Add(servable);
     node = std::make_unique<WatchedSession>(std::move(node), turn, part);
   }
   return turn;

@@ -18,7 +18,7 @@
 namespace braid {
 
 // Before all other checks of a request to a servable that `info` describes; does nothing when it is not
-// stateful. Errors: those of TakeSequenceInputs(), and INVALID_ARGUMENT for an id that is a text.
+// stateful. Afterwards the request's sequence has a number. Errors: those of TakeSequenceInputs().
 Status ReadSequence(const ServableInfo& info, InferenceRequest& request);
 
 // The turn that a request to these nodes has; null when there is nothing that would have to be taken back.

@@ -191,6 +191,19 @@ TEST_F(SequenceNodesTest, AllNodesKnowTheSequenceByTheServersId) {
   EXPECT_NE(IdIn(Ask(p, StartOf(0))), id);
 }
 
+TEST_F(SequenceNodesTest, TheIdMayBeAskedForByItsName) {
+  AddStateful("ma");
+  auto p = Serve(Entry({"x"}, {"out=a/y", "same=request/x"}, {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"})}));
+  KeepingSink sink;
+  auto request = Request(p, sink, {Int32Tensor("x", {1})});
+  Name(*request, StartOf(7));
+  request->requested_outputs = {"sequence_id", "out"};
+  p->Infer(std::move(request));
+  ASSERT_TRUE(sink.ended());
+  EXPECT_EQ(IdIn(sink.responses()[0]), 7u);
+  EXPECT_EQ(sink.responses()[0].outputs.size(), 2u);
+}
+
 TEST_F(SequenceNodesTest, TextsNameNoSequence) {
   AddStateful("ma");
   auto p = Serve(Entry({"x"}, {"out=a/y"}, {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"})}));
@@ -199,8 +212,9 @@ TEST_F(SequenceNodesTest, TextsNameNoSequence) {
   request->correlation_id = std::string("seven");
   request->sequence_start = true;
   p->Infer(std::move(request));
-  EXPECT_EQ(sink.status(),
-            InvalidArgumentError("sequence_id 'seven' is a text; the sequences of 'p' have numbers"));
+  EXPECT_EQ(
+      sink.status(),
+      InvalidArgumentError("a sequence of a stateful model is named by a number, not by the text 'seven'"));
 }
 
 TEST_F(SequenceNodesTest, APipelineMayBeANodeOfAnother) {

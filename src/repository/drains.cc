@@ -70,6 +70,7 @@ void Drains::Drain(Servable& servable) {
 // A request that is still inside may move its sequence on until the servable has stopped.
 void Drains::Stop(Servable& servable, bool drained) const {
   if (vault_ != nullptr && drained) vault_->Leave(servable);
+  if (vault_ != nullptr && !drained) vault_->BeginStop(servable);
   servable.Stop(StopDeadline());
   if (vault_ != nullptr && !drained) vault_->Leave(servable);
 }

@@ -74,8 +74,8 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
   {
     std::lock_guard lock(mutex_);
     Line& line = lines_[KeyOf(*servable)];
-    line.push_back(entry);
-    if (line.size() > 1) {
+    line.entries.push_back(entry);
+    if (line.entries.size() > 1) {
       keeper->HoldUntilRestored(SteadyNowNs() + options_.hold_ns);
       return;
     }
@@ -99,7 +99,7 @@ void SequenceVault::RestoreFromFile(Entry& entry) {
   const size_t count = read->sequences.size();
   if (read->identity != entry.keeper.identity()) {
     BRAID_LOG_WARNING(log_,
-                      "{}: {} end: what was saved is of another model (its files or states have changed)",
+                      "{}: {} dropped: what was saved is of another model (its files or states have changed)",
                       entry.who, Count(count));
     SetAside(entry, kOtherModel);
     return;
@@ -121,19 +121,38 @@ void SequenceVault::SetAside(const Entry& entry, std::string_view suffix) {
 
 // ---- leaving ----
 
+std::shared_ptr<SequenceVault::Entry> SequenceVault::FindLocked(Servable& servable) const {
+  const auto line = lines_.find(KeyOf(servable));
+  if (line == lines_.end()) return nullptr;
+  const auto& entries = line->second.entries;
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const auto& one) { return one->servable.get() == &servable; });
+  return found == entries.end() ? nullptr : *found;
+}
+
+std::vector<std::shared_ptr<SequenceVault::Entry>>::const_iterator SequenceVault::FirstStaying(
+    const Line& line) {
+  return std::find_if(line.entries.begin(), line.entries.end(),
+                      [](const auto& one) { return one->state != State::kLeft; });
+}
+
+void SequenceVault::BeginStop(Servable& servable) {
+  if (servable.sequences() == nullptr) return;
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<Entry> entry = FindLocked(servable);
+  if (entry == nullptr) return;
+  entry->stopping = true;
+  changed_.wait(lock, [&entry] { return entry->state != State::kTaking; });
+}
+
 void SequenceVault::Leave(Servable& servable) {
   if (servable.sequences() == nullptr) return;
-  const Key key = KeyOf(servable);
   std::shared_ptr<Entry> entry;
   {
     std::lock_guard lock(mutex_);
-    const auto line = lines_.find(key);
-    if (line == lines_.end()) return;
-    const auto found = std::find_if(line->second.begin(), line->second.end(),
-                                    [&](const auto& one) { return one->servable.get() == &servable; });
-    if (found == line->second.end()) return;
-    entry = *found;
+    entry = FindLocked(servable);
   }
+  if (entry == nullptr) return;
   {
     // Waits for a save that runs: it would take the place of a later one.
     std::lock_guard save(entry->save_mutex);
@@ -147,19 +166,22 @@ void SequenceVault::Leave(Servable& servable) {
   entry->in_file = entry->saved_changes == changes;  // nobody writes it any more
   entry->state = State::kLeft;
   share = std::move(entry->servable);
-  // Otherwise whoever stands before it takes care of what it had.
-  if (lines_.at(key).front() == entry) Settle(lock, key);
+  Settle(lock, KeyOf(servable));
 }
 
 void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
+  Line& line = lines_.at(key);
+  if (line.settling) return;
   for (;;) {
-    Line& line = lines_.at(key);
+    const auto heir = FirstStaying(line);
+    // Whoever stands before the one that has left takes care of what it had; and so does one that stops and
+    // will leave.
+    if (heir == line.entries.begin()) return;
+    if (heir != line.entries.end() && (*heir)->stopping) return;
     Saved saved = JoinLeft(line);
-    const auto heir =
-        std::find_if(line.begin(), line.end(), [](const auto& one) { return one->state != State::kLeft; });
-    if (heir != line.end()) {
+    if (heir != line.entries.end()) {
       const std::shared_ptr<Entry> entry = *heir;
-      line.erase(line.begin(), heir);
+      line.entries.erase(line.entries.begin(), heir);
       entry->state = State::kTaking;
       lock.unlock();
       HandOver(std::move(saved), *entry);
@@ -169,9 +191,10 @@ void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
       return;
     }
     // Who comes while this is written waits for it.
-    const size_t known = line.size();
-    const std::shared_ptr<Entry> last = line.back();
+    const size_t known = line.entries.size();
+    const std::shared_ptr<Entry> last = line.entries.back();
     const bool in_file = known == 1 && last->in_file;
+    line.settling = true;
     lock.unlock();
     const size_t count = saved.sequences.size();
     if (Status written = in_file ? OkStatus() : Write(*last, std::move(saved)); !written.ok()) {
@@ -181,7 +204,8 @@ void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
       BRAID_LOG_INFO(log_, "{}: {} saved", last->who, Count(count));
     }
     lock.lock();
-    if (lines_.at(key).size() == known) {
+    line.settling = false;
+    if (line.entries.size() == known) {
       lines_.erase(key);
       return;
     }
@@ -191,9 +215,7 @@ void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
 // Of those at the front that have left, the newest first: what began anew in a later one counts.
 SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
   Saved joined;
-  const auto end =
-      std::find_if(line.begin(), line.end(), [](const auto& one) { return one->state != State::kLeft; });
-  for (auto entry = std::make_reverse_iterator(end); entry != line.rend(); ++entry) {
+  for (auto entry = std::make_reverse_iterator(FirstStaying(line)); entry != line.entries.rend(); ++entry) {
     const Saved& older = (*entry)->left_behind;
     if (older.sequences.empty()) continue;
     if (joined.sequences.empty()) {
@@ -201,7 +223,7 @@ SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
       continue;
     }
     if (older.identity != joined.identity) {
-      BRAID_LOG_WARNING(log_, "{}: {} end: the version that was loaded in its place is another model",
+      BRAID_LOG_WARNING(log_, "{}: {} dropped: the version that was loaded in their place is another model",
                         (*entry)->who, Count(older.sequences.size()));
       continue;
     }
@@ -216,15 +238,15 @@ SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
 void SequenceVault::HandOver(Saved saved, Entry& heir) {
   const size_t count = saved.sequences.size();
   if (count > 0 && saved.identity != heir.keeper.identity()) {
-    BRAID_LOG_WARNING(log_, "{}: {} end: the version that was loaded in its place is another model", heir.who,
-                      Count(count));
+    BRAID_LOG_WARNING(log_, "{}: {} dropped: the version that was loaded in their place is another model",
+                      heir.who, Count(count));
     SetAside(heir, kOtherModel);
     heir.keeper.Restore({});
     return;
   }
   const size_t taken = heir.keeper.Restore(std::move(saved.sequences));
   if (count == 0) return;
-  BRAID_LOG_INFO(log_, "{}: {}{} go on in the version that was loaded in its place", heir.who, Count(taken),
+  BRAID_LOG_INFO(log_, "{}: {}{} carried over from the version that served before", heir.who, Count(taken),
                  taken == count ? "" : " of " + std::to_string(count));
 }
 
@@ -264,11 +286,11 @@ void SequenceVault::SaveIfChanged(Entry& entry) {
 }
 
 void SequenceVault::SaveChanged() {
-  Line serving;
+  std::vector<std::shared_ptr<Entry>> serving;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, line] : lines_) {
-      std::copy_if(line.begin(), line.end(), std::back_inserter(serving),
+      std::copy_if(line.entries.begin(), line.entries.end(), std::back_inserter(serving),
                    [](const auto& entry) { return entry->state == State::kServing; });
     }
   }

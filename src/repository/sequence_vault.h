@@ -78,6 +78,9 @@ class SequenceVault {
   // stopped. Hands its sequences to the one that replaces it, else saves them. Blocks on the disk. Afterwards
   // the vault holds no share in it.
   void Leave(Servable& servable);
+  // To be called before a servable is stopped that still has requests: it is handed no sequences from now on,
+  // as it would lose them. Leave() follows when it was stopped.
+  void BeginStop(Servable& servable);
 
   // Saves what has changed since it was last saved.
   void SaveChanged();
@@ -116,8 +119,9 @@ class SequenceVault {
     // Guarded by the vault's mutex_.
     std::shared_ptr<Servable> servable;  // shared so that the keeper lives until the state is kLeft
     State state = State::kWaiting;
-    Saved left_behind;     // when kLeft
-    bool in_file = false;  // when kLeft: the file has the same
+    bool stopping = false;  // takes no sequences any more
+    Saved left_behind;      // when kLeft
+    bool in_file = false;   // when kLeft: the file has the same
 
     std::mutex save_mutex;  // held while it is saved at intervals; taken before the vault's
     // All guarded by save_mutex.
@@ -127,15 +131,21 @@ class SequenceVault {
   };
   // Those that serve or have served a version and whose sequences are not settled yet, oldest first. The
   // first one is the only one that may be kServing, and those behind it wait.
-  using Line = std::vector<std::shared_ptr<Entry>>;
+  struct Line {
+    std::vector<std::shared_ptr<Entry>> entries;
+    bool settling = false;  // a thread decides what becomes of those that have left
+  };
 
   SequenceVault(const Options& options, SequenceFolder folder, Logger& log);
 
+  std::shared_ptr<Entry> FindLocked(Servable& servable) const;
   void RestoreFromFile(Entry& entry);
   void SetAside(const Entry& entry, std::string_view suffix);
-  // Decides what becomes of the sequences of those that have left at the front of the line. `lock` is of
-  // mutex_; it is released for a while.
+  // Decides what becomes of the sequences of those that have left at the front of the line, if there are any
+  // and no other thread does. `lock` is of mutex_; it is released for a while.
   void Settle(std::unique_lock<std::mutex>& lock, const Key& key);
+  // The first one in the line that has not left.
+  static std::vector<std::shared_ptr<Entry>>::const_iterator FirstStaying(const Line& line);
   Saved JoinLeft(const Line& line) const;
   void HandOver(Saved saved, Entry& heir);
   void SaveIfChanged(Entry& entry);

@@ -72,6 +72,28 @@ TEST(Options, StrictModelConfigIsTheOlderNameOfDisableAutoComplete) {
   EXPECT_FALSE(Parse({"models", "--strict-model-config=true"}).options.auto_complete_config);
 }
 
+TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
+  EXPECT_EQ(Parse({"models"}).options.sequence_state_path, "");
+  EXPECT_EQ(Parse({"models"}).options.sequence_state_interval_seconds, 60);
+  for (const std::vector<const char*>& given : std::vector<std::vector<const char*>>{
+           {"models", "--sequence_state_path=states", "--sequence_state_interval_seconds=5"},
+           {"models", "--sequence-state-path", "states", "--sequence-state-interval-seconds", "5"},
+           {"--config_path", "c.json", "--sequence_state_path", "states", "--sequence_state_interval_seconds",
+            "5"}}) {
+    CommandLine line = Parse(given);
+    ASSERT_FALSE(line.exit_code) << line.err;
+    EXPECT_EQ(line.options.sequence_state_path, "states");
+    EXPECT_EQ(line.options.sequence_state_interval_seconds, 5);
+  }
+  EXPECT_THAT(Parse({"models", "--sequence_state_path="}).err,
+              StartsWith("braid serve: --sequence_state_path names no folder"));
+  EXPECT_THAT(Parse({"models", "--sequence_state_interval_seconds=5"}).err,
+              StartsWith("braid serve: --sequence_state_interval_seconds needs --sequence_state_path"));
+  EXPECT_THAT(
+      Parse({"models", "--sequence_state_path=s", "--sequence_state_interval_seconds=-1"}).err,
+      StartsWith("braid serve: --sequence_state_interval_seconds: -1 is out of range 0 to 1000000000"));
+}
+
 TEST(Options, RepeatableOptionsCollectInOrder) {
   CommandLine line = Parse({"a", "--model-repository=b", "--model-store", "c",
                             "--http-restricted-api=health:k=v", "--http-restricted-api", "[a-z]:k=v"});

@@ -28,7 +28,7 @@ Tensor SequenceIdOutput(uint64_t id) {
   return output;
 }
 
-size_t SequenceTurn::Add(std::shared_ptr<Servable> servable) {
+size_t SequenceTurn::Add(std::weak_ptr<Servable> servable) {
   std::lock_guard lock(mutex_);
   parts_.push_back({std::move(servable)});
   return parts_.size() - 1;
@@ -77,7 +77,8 @@ void SequenceTurn::TakeBack(const std::vector<Part>& parts) const {
   const bool ended =
       end_ && std::any_of(parts.begin(), parts.end(), [](const Part& one) { return one.done; });
   for (const Part& part : parts) {
-    if (start_ ? part.done : ended && !part.done) part.servable->DropSequence(id_);
+    if (!(start_ ? part.done : ended && !part.done)) continue;
+    if (const auto servable = part.servable.lock()) servable->DropSequence(id_);
   }
 }
 

@@ -42,8 +42,8 @@ class SequenceTurn {
   // `start` and `end` are what the request says to each of them.
   SequenceTurn(CorrelationId id, bool start, bool end) : id_(std::move(id)), start_(start), end_(end) {}
 
-  // One more servable that has the sequence. It is kept alive by this, and may be stopped meanwhile.
-  size_t Add(std::shared_ptr<Servable> servable);
+  // One more servable that has the sequence. It is not kept alive: one that is gone has no sequences.
+  size_t Add(std::weak_ptr<Servable> servable);
 
   // A request for the whole has gone to that servable, and has been answered.
   void Asked(size_t part);
@@ -56,8 +56,8 @@ class SequenceTurn {
 
  private:
   struct Part {
-    std::shared_ptr<Servable> servable;  // shared with the catalog
-    bool done = false;                   // it has begun or ended the sequence
+    std::weak_ptr<Servable> servable;
+    bool done = false;  // it has begun or ended the sequence
   };
 
   void TakeBack(const std::vector<Part>& parts) const;

@@ -108,6 +108,19 @@ TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
   EXPECT_THAT(b_->dropped, IsEmpty());
 }
 
+TEST_F(SequenceTurnTest, AServableThatIsGoneHasNoSequences) {
+  SequenceTurn turn(uint64_t{7}, true, false);
+  auto gone = std::make_shared<Dropping>();
+  const std::weak_ptr<Dropping> watched = gone;
+  const size_t part = turn.Add(gone);
+  gone.reset();
+  EXPECT_TRUE(watched.expired());
+  turn.Asked(part);
+  turn.Answered(part, OkStatus());
+  turn.Fail([this] { ++told_; });
+  EXPECT_EQ(told_, 1);
+}
+
 TEST(RandomSequenceIdTest, IsAPositiveSignedNumber) {
   std::set<uint64_t> ids;
   for (int i = 0; i < 100; ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,12 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     }
     Finish(std::move(request));
     return true;
+  }
+
+  // Calls `f` when the oldest that waits is cancelled. REQUIRES: one waits.
+  void WhenCancelled(std::function<void()> f) {
+    std::lock_guard lock(mutex_);
+    held_.front()->cancellation->SetListener(std::move(f));
   }
 
   // The sequences that there are, with their sums.

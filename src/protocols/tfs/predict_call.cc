@@ -6,7 +6,6 @@
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/predict_request_builder.h"
 #include "serving/ovms_status.h"
-#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -65,9 +64,9 @@ Status TfsPredictCall::Begin(InferenceRequest& request) {
   BRAID_ASSIGN_OR_RETURN(request.parameters, state.rules->ForwardedHeaders(context()));
   Servable& servable = request.servable->get();
   form_.stateful = servable.info().stateful.has_value();
-  const std::string_view sequence_header =
-      form_.stateful ? GrpcMetadataRules::Header(context(), kSequenceIdHeader.data()) : std::string_view();
   form_.filter = parsed.output_filter;
+  BRAID_ASSIGN_OR_RETURN(const auto sequence_header,
+                         GrpcMetadataRules::SequenceHeader(servable.info(), context()));
   BRAID_RETURN_IF_ERROR(BuildPredictRequest(segments, parsed, servable, sequence_header, request));
   cancellation_ = std::make_shared<Cancellation>();
   request.cancellation = cancellation_;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "protocols/kserve/sequence_naming.h"
 #include "protocols/tfs/data_types.h"
 #include "serving/ovms_status.h"
 #include "serving/request_check_ovms.h"
@@ -205,6 +206,8 @@ Status BuildPredictRequest(WireSegments segments, ParsedPredictRequest& parsed, 
     const auto id = TakeSequenceInput(segments, kSequenceIdInput, DataType::kUint64, parsed);
     const auto control = TakeSequenceInput(segments, kSequenceControlInput, DataType::kUint32, parsed);
     BRAID_RETURN_IF_ERROR(NameSequence(id, control, sequence_header, false, request));
+  } else {
+    BRAID_RETURN_IF_ERROR(NameSequenceOf(servable.info(), sequence_header, request));
   }
   BRAID_RETURN_IF_ERROR(SetRequestedOutputs(servable.info(), std::move(parsed.output_filter), request));
   return Builder(segments, parsed, servable, request).TakeInputs();

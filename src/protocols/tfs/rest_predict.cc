@@ -1,9 +1,9 @@
 #include "protocols/tfs/rest_predict.h"
 
 #include "base/clock.h"
+#include "protocols/kserve/http_sequence.h"
 #include "protocols/kserve/tracing.h"
 #include "protocols/tfs/rest_predict_response.h"
-#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
@@ -33,18 +33,23 @@ std::optional<HttpResponse> TfsRestPredictCall::OnFront(std::string_view front, 
   request_ = std::make_unique<InferenceRequest>();
   request_->api = kApiCall;
   request_->start_ns = SteadyNowNs();
-  simdjson::dom::parser own;
-  simdjson::dom::parser& parser = front.size() <= kMaxKeptParserBytes ? *setup_.parser : own;
   stateful_ = servable.info().stateful.has_value();
-  std::string_view sequence_header;
-  if (stateful_) sequence_header = FindHeader(setup_.exchange->head(), kSequenceIdHeader).value_or("");
-  auto format = ReadRestPredictRequest(front, sequence_header, servable, parser, *request_);
+  auto format = Read(front);
   if (!format.ok()) {
     servable.api_counters().Count(kApiCall, false);
     return ErrorResponse(format.status());
   }
   format_ = *format;
   return std::nullopt;
+}
+
+Result<TfsFormat> TfsRestPredictCall::Read(std::string_view body) {
+  Servable& servable = setup_.servable->get();
+  simdjson::dom::parser own;
+  simdjson::dom::parser& parser = body.size() <= kMaxKeptParserBytes ? *setup_.parser : own;
+  BRAID_ASSIGN_OR_RETURN(const auto sequence_header,
+                         HttpSequenceHeader(servable.info(), setup_.exchange->head()));
+  return ReadRestPredictRequest(body, sequence_header, servable, parser, *request_);
 }
 
 void TfsRestPredictCall::OnBody() {

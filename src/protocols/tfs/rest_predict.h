@@ -42,6 +42,9 @@ class TfsRestPredictCall final : public HttpCall,
   void Respond(std::optional<InferenceResponse> response, bool final) override;
 
  private:
+  // The body into request_.
+  Result<TfsFormat> Read(std::string_view body);
+
   Setup setup_;
   int64_t received_ns_ = 0;                    // 0 while nothing is traced
   std::shared_ptr<RequestTrace> trace_;        // shared with the request

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "protocols/kserve/http_json.h"
+#include "protocols/kserve/sequence_naming.h"
 #include "protocols/tfs/json_tensor.h"
 #include "protocols/tfs/rest_sequence_inputs.h"
 #include "serving/ovms_status.h"
@@ -145,7 +146,7 @@ class BodyReader {
   }
 
   Status NameTheSequence(TfsFormat format) {
-    if (!info_.stateful) return OkStatus();
+    if (!info_.stateful) return NameSequenceOf(info_, sequence_header_, request_);
     BRAID_ASSIGN_OR_RETURN(const auto id, TakeSequenceInput(kSequenceIdInput, format));
     BRAID_ASSIGN_OR_RETURN(const auto control, TakeSequenceInput(kSequenceControlInput, format));
     return NameSequence(id, control, sequence_header_, false, request_);

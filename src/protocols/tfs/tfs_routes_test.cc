@@ -453,6 +453,26 @@ TEST_F(StatefulTfsRest, AHeaderNamesTheSequence) {
       other.body,
       R"({"error":"the sequence of the request is '12' by its header braid-sequence-id and '13' by its )"
       R"(body"})");
+  const TestResponse twice = PredictWithHeader(R"({"inputs":[[1,2]]})", "12\r\nBraid-Sequence-Id: 13");
+  EXPECT_EQ(twice.status, 400);
+  EXPECT_EQ(twice.body,
+            R"({"error":"the header braid-sequence-id is there more than once, with different values"})");
+}
+
+TEST_F(StatefulTfsRest, TheHeaderGoesToWhatHandsRequestsOn) {
+  ServableInfo info = model_->info();
+  info.stateful.reset();
+  info.kind = ServableKind::kPipeline;
+  auto pipeline = std::make_shared<FakeServable>(std::move(info));
+  CorrelationId seen = uint64_t{0};
+  pipeline->set_responder([&](auto request) {
+    seen = request->correlation_id;
+    request->Respond(FakeServable::Echo(*request, pipeline->info()), true);
+  });
+  catalog_.Publish(pipeline);
+  EXPECT_EQ(PredictWithHeader(R"({"inputs":[[1,2]]})", "12").body, "{\n    \"outputs\": [[1.0, 2.0]]\n}\n");
+  EXPECT_EQ(seen, CorrelationId(uint64_t{12}));
+  pipeline->set_responder(nullptr);  // it refers to this function
 }
 
 TEST_F(StatefulTfsRest, ErrorsOfSequencesPass) {

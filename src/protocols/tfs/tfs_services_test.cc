@@ -591,20 +591,27 @@ TEST_F(StatefulTfsGrpcTest, AnswersWithTheSequence) {
 
 TEST_F(StatefulTfsGrpcTest, MetadataNamesTheSequence) {
   StartServer();
-  const auto predict = [&](const PredictRequest& request, const char* header, PredictResponse& response) {
+  const auto predict = [&](const PredictRequest& request, const char* header, PredictResponse& response,
+                           const char* second = nullptr) {
     ClientContext context;
     context.AddMetadata("braid-sequence-id", header);
+    if (second != nullptr) context.AddMetadata("braid-sequence-id", second);
     return prediction_->Predict(&context, request, &response);
   };
   PredictResponse response;
   ASSERT_TRUE(predict(Request(std::nullopt, std::nullopt), "12", response).ok());
   EXPECT_EQ(response.outputs().at("sequence_id").uint64_val(0), 12u);
   ASSERT_TRUE(predict(Request(12, 1), "12", response).ok());
-  const grpc::Status status = predict(Request(13, 1), "12", response);
+  ASSERT_TRUE(predict(Request(12, 1), "12", response, "12").ok());
+  grpc::Status status = predict(Request(12, 1), "12", response, "13");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(),
+            "the header braid-sequence-id is there more than once, with different values");
+  status = predict(Request(13, 1), "12", response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(),
             "the sequence of the request is '12' by its header braid-sequence-id and '13' by its body");
-  EXPECT_EQ(stateful_->api_counters().fail(kPredict), 1u);
+  EXPECT_EQ(stateful_->api_counters().fail(kPredict), 2u);
 }
 
 TEST_F(StatefulTfsGrpcTest, ErrorsOfSequencesPass) {

@@ -13,6 +13,7 @@
 #include "repository/config_makers.h"
 #include "repository/config_plan.h"
 #include "repository/testing/fake_backend.h"
+#include "repository/testing/fake_sequences.h"
 #include "serving/ovms_status.h"
 
 namespace braid::testing {
@@ -91,7 +92,8 @@ class FakePipeline : public Pipeline {
   HeapAllocator allocator_;
 };
 
-// Loads every version folder as a FakeServable; `before` is asked first and can refuse or wait.
+// Loads every version folder as a FakeServable, or as a FakeStateful where its entry says so; `before` is
+// asked first and can refuse or wait.
 class FakeConfigMakers {
  public:
   using Before = std::function<Status(const OvmsModelConfig& config, int64_t version)>;
@@ -112,6 +114,10 @@ class FakeConfigMakers {
       OpenVinoBackend::LoadedModel loaded;
       loaded.info.dialect = Dialect::kOvms;
       loaded.info.platform = "OpenVINO";
+      if (config.stateful) {
+        loaded.info.stateful.emplace();
+        loaded.info.stateful->states = {{"sum", DataType::kInt32, {1}}};
+      }
       ModelLocation location;
       location.version_path = path;
       loaded.model = std::make_unique<FakeModel>(location);
@@ -119,6 +125,10 @@ class FakeConfigMakers {
     };
     makers.make_servable = [this](ServableInfo info,
                                   std::unique_ptr<BackendModel> model) -> Result<std::shared_ptr<Servable>> {
+      if (info.stateful) {
+        return std::shared_ptr<Servable>(
+            std::make_shared<FakeStateful>(std::move(info), std::move(model), journal));
+      }
       return std::shared_ptr<Servable>(
           std::make_shared<FakeServable>(std::move(info), std::move(model), journal));
     };

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Lays out the stateful example models in a folder, ready to be served.
+
+prepare.py FOLDER
+braid serve --config_path FOLDER/config.json --port 9000 --rest_port 8000
+"""
+
+import argparse
+import pathlib
+import shutil
+
+import make_models
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def prepare(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    make_models.write(folder / "models")
+    shutil.copy2(HERE / "config.json", folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    arguments = parser.parse_args()
+    prepare(arguments.folder)
+    print(f"braid serve --config_path {arguments.folder / 'config.json'} --port 9000 --rest_port 8000")
+
+
+if __name__ == "__main__":
+    main()

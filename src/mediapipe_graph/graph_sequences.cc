@@ -1,0 +1,179 @@
+#include "mediapipe_graph/graph_sequences.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace braid {
+namespace {
+
+constexpr std::string_view kIdParameter = "sequence_id";
+constexpr std::string_view kStartParameter = "sequence_start";
+constexpr std::string_view kEndParameter = "sequence_end";
+
+bool IsNone(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  return number != nullptr ? *number == 0 : std::get<std::string>(id).empty();
+}
+
+struct Naming {
+  CorrelationId id;
+  bool start = false;
+  bool end = false;
+
+  bool none() const { return IsNone(id) && !start && !end; }
+};
+
+Status WrongType(std::string_view name, std::string_view expected) {
+  return InvalidArgumentError(
+      std::string("parameter '")
+          .append(name)
+          .append("' names the sequence for the stateful models of the graph: expected ")
+          .append(expected));
+}
+
+Status ReadParameter(std::string_view name, const ParameterValue& value, Naming& naming) {
+  if (name == kIdParameter) {
+    CorrelationId id;
+    if (const auto* number = std::get_if<int64_t>(&value)) {
+      id = static_cast<uint64_t>(*number);
+    } else if (const auto* large = std::get_if<uint64_t>(&value)) {
+      id = *large;
+    } else if (const auto* text = std::get_if<std::string>(&value)) {
+      id = *text;
+    } else {
+      return WrongType(name, "a number or a text");
+    }
+    if (IsNone(naming.id)) naming.id = std::move(id);
+    return OkStatus();
+  }
+  const auto* flag = std::get_if<bool>(&value);
+  if (flag == nullptr) return WrongType(name, "true or false");
+  bool& to = name == kStartParameter ? naming.start : naming.end;
+  to = to || *flag;
+  return OkStatus();
+}
+
+// What can be read; the first fault of the rest.
+Status ReadNaming(const InferenceRequest& message, Naming& naming) {
+  naming = {message.correlation_id, message.sequence_start, message.sequence_end};
+  Status fault;
+  for (const auto& [name, value] : message.parameters) {
+    if (!IsSequenceParameter(name)) continue;
+    if (Status status = ReadParameter(name, value, naming); fault.ok()) fault = std::move(status);
+  }
+  return fault;
+}
+
+}  // namespace
+
+GraphSequence::GraphSequence(CorrelationId id, bool start, bool end,
+                             const std::vector<std::shared_ptr<Servable>>& all)
+    : id_(id), start_(start), end_(end), tells_(!all.empty()), turn_(std::move(id), start, end) {
+  for (const auto& servable : all) parts_.push_back({servable, turn_.Add(servable)});
+}
+
+Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>& servable) {
+  // Schedulers of other models have rules of their own for what they are told.
+  if (!servable->has_sequences()) return Ask{start_, end_, std::nullopt};
+  std::lock_guard lock(mutex_);
+  auto part = std::find_if(parts_.begin(), parts_.end(), [&servable](const Part& one) {
+    return !one.servable.owner_before(servable) && !servable.owner_before(one.servable);
+  });
+  // One that has come since the message did, in the place of another.
+  if (part == parts_.end()) part = parts_.insert(parts_.end(), {servable, turn_.Add(servable)});
+  if (part->asked) {
+    if (!end_) return Ask();
+    return FailedPreconditionError(
+        std::string("the message ends its sequence, and asks '")
+            .append(servable->info().name)
+            .append("' more than once: which one is the last is not known. End the sequence by a message for "
+                    "which it is asked once, or at the model itself"));
+  }
+  part->asked = true;
+  if (!begins_or_ends()) return Ask();
+  ++open_;
+  turn_.Asked(part->of_turn);
+  return Ask{start_, end_, part->of_turn};
+}
+
+void GraphSequence::End(const Ask& ask, const Status& status) {
+  if (!ask.part) return;
+  turn_.Answered(*ask.part, status);
+  std::lock_guard lock(mutex_);
+  --open_;
+}
+
+std::optional<uint64_t> GraphSequence::told() const {
+  const auto* number = std::get_if<uint64_t>(&id_);
+  return tells_ && number != nullptr && *number != 0 ? std::optional(*number) : std::nullopt;
+}
+
+bool GraphSequence::answered() const {
+  std::lock_guard lock(mutex_);
+  return open_ == 0 && std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.asked; });
+}
+
+void GraphSequence::TakeBack() {
+  turn_.Fail([] {});
+}
+
+Status GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message) {
+  Naming naming;
+  const Status fault = ReadNaming(message, naming);
+  std::shared_ptr<GraphSequence> sequence;  // shared with the nodes that ask for it
+  if (!fault.ok() || !naming.none()) {
+    const auto all = servables_->WithSequences();
+    if (!all.empty()) BRAID_RETURN_IF_ERROR(fault);
+    if (IsNone(naming.id) && naming.start && !all.empty()) naming.id = RandomSequenceId();
+    sequence = std::make_shared<GraphSequence>(std::move(naming.id), naming.start, naming.end, all);
+  }
+  std::lock_guard lock(mutex_);
+  if (sequence == nullptr && messages_.empty()) return OkStatus();
+  messages_.insert_or_assign(at, sequence);
+  if (messages_.size() > kMost) messages_.erase(messages_.begin());
+  if (sequence == nullptr || !sequence->begins_or_ends()) return OkStatus();
+  unanswered_.insert_or_assign(at, std::move(sequence));
+  if (unanswered_.size() > kMost) unanswered_.erase(unanswered_.begin());
+  return OkStatus();
+}
+
+std::shared_ptr<GraphSequence> GraphSequences::Find(graph::Timestamp at) const {
+  std::lock_guard lock(mutex_);
+  const auto after = messages_.upper_bound(at);
+  return after == messages_.begin() ? nullptr : std::prev(after)->second;
+}
+
+void GraphSequences::Responded(graph::Timestamp at) {
+  std::lock_guard lock(mutex_);
+  const auto after = unanswered_.upper_bound(at);
+  for (auto it = unanswered_.begin(); it != after;)
+    it = it->second->answered() ? unanswered_.erase(it) : ++it;
+}
+
+void GraphSequences::TakeBack() {
+  std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> unanswered;
+  {
+    std::lock_guard lock(mutex_);
+    unanswered.swap(unanswered_);
+  }
+  for (const auto& [at, sequence] : unanswered) sequence->TakeBack();
+}
+
+bool IsSequenceParameter(std::string_view name) {
+  return name == kIdParameter || name == kStartParameter || name == kEndParameter;
+}
+
+void TellSequence(const GraphSequence* sequence, InferenceResponse& response) {
+  const auto id = sequence != nullptr ? sequence->told() : std::nullopt;
+  if (!id) return;
+  // A signed number is what most clients read; ids beyond are their own.
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  ParameterValue value = *id;
+  if (*id <= kMost) value = static_cast<int64_t>(*id);
+  response.parameters.emplace_back(kIdParameter, std::move(value));
+}
+
+}  // namespace braid

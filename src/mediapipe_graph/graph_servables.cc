@@ -1,0 +1,50 @@
+#include "mediapipe_graph/graph_servables.h"
+
+#include "serving/servable.h"
+
+namespace braid {
+namespace {
+
+// A servable behind a graph may be a graph, which asks what is behind it, and so on in a circle; those that
+// lie deeper are not looked at.
+class Nesting {
+ public:
+  Nesting() { ++depth_; }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+  static bool too_deep() { return depth_ > kDeepest; }
+
+ private:
+  static constexpr int kDeepest = 4;
+  static thread_local int depth_;
+};
+
+thread_local int Nesting::depth_ = 0;
+
+}  // namespace
+
+std::vector<std::shared_ptr<Servable>> GraphServables::WithSequences() const {
+  std::vector<std::shared_ptr<Servable>> found;
+  const Nesting nesting;
+  if (Nesting::too_deep()) return found;
+  for (const auto& [name, reference] : references_) {
+    const auto servable = reference.Get();
+    if (servable.ok() && (*servable)->has_sequences()) found.push_back(*servable);
+  }
+  return found;
+}
+
+void GraphServables::DropSequence(const CorrelationId& id) const {
+  const Nesting nesting;
+  for (const auto& servable : WithSequences()) servable->DropSequence(id);
+}
+
+Status CheckMayBeAsked(const ServableInfo& info) {
+  if (!info.stateful || info.stateful->allow_in_pipelines) return OkStatus();
+  return FailedPreconditionError(std::string("'").append(info.name).append(
+      "' is a stateful model, which sessions of graphs cannot ask "
+      "(\"allow_in_pipelines\": true in the model's entry allows it)"));
+}
+
+}  // namespace braid

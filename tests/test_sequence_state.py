@@ -1,0 +1,323 @@
+"""Sequences outlast a restart and a reload where a folder is named for them: --sequence_state_path."""
+
+import concurrent.futures
+import itertools
+import json
+import pathlib
+import stat
+import subprocess
+
+import pytest
+from harness.ovms import OvmsServer
+from harness.repository import Repository, config, per_request
+from harness.server import BINARY, Server
+from harness.stateful_models import running_sum_model, save, stateful_entry
+from harness.waiting import wait_until
+
+
+class RefusedError(Exception):
+    pass
+
+
+class Setting:
+    """A model "sum" whose answer is the sum of what its sequence has sent, and the servers that serve it.
+
+    Subclasses know where it comes from: serve(), reload(), change_model() and request(), and the texts by which a
+    request is refused whose sequence is not there (`missing`).
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.states = folder / "states"
+
+    def file(self, suffix=""):
+        return self.states / f"sum.1.sequences{suffix}"
+
+    def serve_keeping(self, *options):
+        return self.serve("--sequence_state_path", self.states, *options)
+
+    def ask(self, server, value, sequence, start=False, end=False):
+        path, body = self.request(value)
+        body["parameters"] = {"sequence_id": sequence, "sequence_start": start, "sequence_end": end}
+        status, answer = server.json("POST", path, body)
+        if status != 200:
+            raise RefusedError(answer["error"])
+        return next(each["data"][0] for each in answer["outputs"] if each["name"] == "y")
+
+    def assert_missing(self, server, sequence):
+        with pytest.raises(RefusedError, match=self.missing):
+            self.ask(server, 1, sequence)
+
+
+class ConfigSetting(Setting):
+    """A stateful OpenVINO model of a config.json."""
+
+    missing = "Sequence with provided ID does not exist"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.requests = itertools.count(1)
+        self.entry = stateful_entry("sum", running_sum_model(size=1), folder / "models")
+
+    def config(self, **settings):
+        return {"model_config_list": [{"config": {**self.entry["config"], **settings}}]}
+
+    def serve(self, *options):
+        return OvmsServer(self.config(), "--file_system_poll_wait_seconds", 0, *options, workdir=self.folder)
+
+    def reload(self, server):
+        server.write_config(self.config(nireq=next(self.requests)))
+        status, answer = server.reload()
+        assert status == 201, answer
+
+    def change_model(self):
+        save(running_sum_model(size=1, products=1), self.folder / "models" / "sum")
+
+    def request(self, value):
+        tensor = {"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [value]}
+        return "/v2/models/sum/infer", {"inputs": [tensor]}
+
+
+class RepositorySetting(Setting):
+    """A Python model with implicit state, of a model repository."""
+
+    missing = "must specify the START flag"
+    source = per_request("""
+        total = get(request, "OLD") + get(request, "x")
+        return respond(y=total, NEW=total)
+    """)
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.repository = Repository(folder / "models")
+        self.counts = itertools.count(1)
+        self.write(self.source)
+
+    def write(self, source):
+        state = 'state [ { input_name: "OLD" output_name: "NEW" data_type: TYPE_INT32 dims: [ 1 ] } ]'
+        batching = f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 {state} }}"
+        instances = f"instance_group [ {{ kind: KIND_CPU count: {next(self.counts)} }} ]"
+        text = config(None, [("x", "INT32", [1])], [("y", "INT32", [1])], 4, extra=f"{batching}\n{instances}")
+        self.repository.add("sum", source, text)
+
+    def serve(self, *options):
+        explicit = ["--model-control-mode=explicit", "--load-model=sum"]
+        return Server([self.repository.path], *explicit, *options, workdir=self.folder)
+
+    def reload(self, server):
+        self.write(self.source)
+        self.load(server)
+
+    def load(self, server):
+        status, answer = server.json("POST", "/v2/repository/models/sum/load", {})
+        assert status == 200, answer
+
+    def unload(self, server):
+        status, answer = server.json("POST", "/v2/repository/models/sum/unload", {})
+        assert status == 200, answer
+
+    def change_model(self):
+        self.source = self.source + "\n# changed\n"
+        self.write(self.source)
+
+    def request(self, value):
+        tensor = {"name": "x", "shape": [1, 1], "datatype": "INT32", "data": [value]}
+        return "/v2/models/sum/infer", {"inputs": [tensor]}
+
+
+@pytest.fixture(params=[ConfigSetting, RepositorySetting], ids=["config", "repository"])
+def setting(request, tmp_path):
+    return request.param(tmp_path)
+
+
+# ---- restart ----
+
+
+def test_sequences_outlast_a_restart(setting):
+    with setting.serve_keeping() as server:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        assert setting.ask(server, 6, 1) == 11
+        assert setting.ask(server, 7, 2, start=True) == 7
+        assert setting.ask(server, 8, 3, start=True) == 8
+        assert setting.ask(server, 9, 3, end=True) == 17
+    assert "'sum' version 1: 2 sequences saved" in server.log
+    assert stat.S_IMODE(setting.states.stat().st_mode) == 0o700
+    assert stat.S_IMODE(setting.file().stat().st_mode) == 0o600
+    assert [each.name for each in setting.states.iterdir()] == [setting.file().name]
+
+    with setting.serve_keeping() as server:
+        assert "'sum' version 1: 2 sequences restored, as of " in server.log
+        assert setting.ask(server, 100, 1) == 111
+        assert setting.ask(server, 100, 2, end=True) == 107
+        setting.assert_missing(server, 3)
+        assert setting.ask(server, 1000, 1, end=True) == 1111
+    # There is no file without sequences.
+    assert list(setting.states.iterdir()) == []
+
+
+def test_a_killed_server_leaves_the_last_save(setting):
+    with setting.serve_keeping("--sequence_state_interval_seconds", 0) as server:
+        setting.ask(server, 5, 1, start=True)
+    with setting.serve_keeping("--sequence_state_interval_seconds", 0) as server:
+        assert setting.ask(server, 6, 1) == 11
+        server.kill()
+    with setting.serve_keeping() as server:
+        assert setting.ask(server, 10, 1) == 15
+
+
+def test_sequences_are_saved_at_intervals(setting):
+    with setting.serve_keeping("--sequence_state_interval_seconds", 1) as server:
+        setting.ask(server, 5, 1, start=True)
+        wait_until(setting.file().exists, what="the file of sequences")
+        server.kill()
+    with setting.serve_keeping() as server:
+        assert setting.ask(server, 6, 1) == 11
+
+
+def test_a_changed_model_drops_sequences(setting):
+    with setting.serve_keeping() as server:
+        setting.ask(server, 5, 1, start=True)
+    setting.change_model()
+    with setting.serve_keeping() as server:
+        server.wait_for_log("'sum' version 1: 1 sequence dropped: what was saved is of another model")
+        setting.assert_missing(server, 1)
+    assert setting.file(".other-model").exists()
+    assert not setting.file().exists()
+
+
+@pytest.mark.parametrize("what", ["damaged", "other-format"])
+def test_a_file_that_cannot_be_read_is_set_aside(setting, what):
+    with setting.serve_keeping() as server:
+        setting.ask(server, 5, 1, start=True)
+    image = bytearray(setting.file().read_bytes())
+    if what == "damaged":
+        image[-20] ^= 1
+    else:
+        image[8:12] = (2).to_bytes(4, "little")
+    setting.file().write_bytes(image)
+    with setting.serve_keeping() as server:
+        reason = {
+            "damaged": "it is damaged: its checksum is another one",
+            "other-format": "it has format 2, this server reads format 1",
+        }[what]
+        assert f"sum' version 1: its sequences cannot be restored from {setting.file()}: {reason}" in server.log
+        setting.assert_missing(server, 1)
+        setting.ask(server, 6, 1, start=True)
+    assert setting.file("." + what).read_bytes() == image
+    with setting.serve_keeping() as server:
+        assert setting.ask(server, 7, 1) == 13
+
+
+# ---- reload ----
+
+
+def test_sequences_outlast_a_reload_with_other_settings(setting):
+    with setting.serve_keeping() as server:
+        setting.ask(server, 5, 1, start=True)
+        setting.reload(server)
+        assert setting.ask(server, 6, 1) == 11
+        assert "'sum' version 1: 1 sequence carried over from the version that served before" in server.log
+        setting.reload(server)
+        assert setting.ask(server, 7, 1, end=True) == 18
+
+
+def test_no_request_is_lost_or_counted_twice_by_reloads(setting):
+    def client(server, sequence, count):
+        total = 0
+        for i in range(count):
+            total += i + sequence
+            assert setting.ask(server, i + sequence, sequence, start=i == 0) == total
+        return total
+
+    with setting.serve_keeping() as server:
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            clients = [pool.submit(client, server, sequence, 200) for sequence in range(1, 7)]
+            for _ in range(4):
+                setting.reload(server)
+            totals = [each.result() for each in clients]
+        for sequence, total in enumerate(totals, 1):
+            assert setting.ask(server, 0, sequence, end=True) == total
+
+
+def test_a_reload_of_another_model_drops_sequences(setting):
+    with setting.serve_keeping() as server:
+        setting.ask(server, 5, 1, start=True)
+        setting.change_model()
+        setting.reload(server)
+        setting.assert_missing(server, 1)
+        server.wait_for_log("1 sequence dropped: the version that was loaded in their place is another model")
+
+
+def test_an_unloaded_model_finds_its_sequences_again(tmp_path):
+    setting = RepositorySetting(tmp_path)
+    with setting.serve_keeping() as server:
+        setting.ask(server, 5, 1, start=True)
+        setting.unload(server)
+        wait_until(setting.file().exists, what="the file of sequences")
+        setting.load(server)
+        assert setting.ask(server, 6, 1) == 11
+
+
+# ---- without the option, and with a wrong one ----
+
+
+def test_without_a_folder_nothing_is_kept(setting):
+    def files():
+        return {each for each in setting.folder.rglob("*") if "tmp-" not in str(each)}
+
+    with setting.serve() as server:
+        before = files()
+        setting.ask(server, 5, 1, start=True)
+        setting.reload(server)
+        setting.assert_missing(server, 1)
+        setting.ask(server, 6, 1, start=True)
+    assert files() == before
+    assert "sequence" not in server.log
+
+
+def serve_and_fail(*options):
+    command = [BINARY, "serve", "--host", "127.0.0.1", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+def test_a_folder_that_cannot_be_used_is_an_error(tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    (tmp_path / "file").write_text("")
+    for path, reason in (
+        (tmp_path / "file", "is not a folder"),
+        (tmp_path / "no" / "folder", "cannot be made: No such file or directory"),
+        (pathlib.Path("/proc/self"), "cannot be written"),
+    ):
+        status, text = serve_and_fail(models, "--sequence_state_path", path)
+        assert status == 1
+        assert f"error: the folder for the states of sequences, '{path}', {reason}" in text
+    status, text = serve_and_fail(models, "--sequence_state_path=")
+    assert status == 1
+    assert "--sequence_state_path names no folder" in text
+    status, text = serve_and_fail(models, "--sequence_state_interval_seconds=5")
+    assert status == 1
+    assert "--sequence_state_interval_seconds needs --sequence_state_path" in text
+
+
+def test_a_folder_belongs_to_one_server(tmp_path):
+    setting = ConfigSetting(tmp_path)
+    models = tmp_path / "empty"
+    models.mkdir()
+    with setting.serve_keeping():
+        status, text = serve_and_fail(models, "--sequence_state_path", setting.states)
+        assert status == 1
+        assert f"'{setting.states}', is used by another server" in text
+
+
+def test_both_spellings_are_options(tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    for names in ("sequence_state_path", "sequence_state_interval_seconds"), (
+        "sequence-state-path",
+        "sequence-state-interval-seconds",
+    ):
+        command = [BINARY, "serve", models, "--print-config", f"--{names[0]}=here", f"--{names[1]}", "7"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "here" in done.stdout, json.dumps(done.stdout)

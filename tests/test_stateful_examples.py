@@ -1,0 +1,58 @@
+"""The stateful example as its README runs it, over all four APIs, against the same models run alone in OpenVINO."""
+
+import argparse
+import re
+import subprocess
+import sys
+
+import numpy as np
+import openvino as ov
+import pytest
+from harness.ovms import OvmsServer
+from harness.server import ROOT
+from openvino._offline_transformations import apply_low_latency_transformation
+
+EXAMPLE = ROOT / "examples" / "stateful"
+sys.path.insert(0, str(EXAMPLE))
+
+import client as example  # noqa: E402
+import make_models  # noqa: E402
+import prepare  # noqa: E402
+
+MODELS = {"running_sum": make_models.running_sum, "lstm": make_models.lstm}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stateful")
+    prepare.prepare(folder)
+    with OvmsServer(folder / "config.json", workdir=tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+def alone(model, sequence, steps):
+    """What OpenVINO answers to the inputs of a sequence, with its own variables as the state."""
+    network = MODELS[model]()
+    apply_low_latency_transformation(network, use_const_initializer=True)
+    request = ov.Core().compile_model(network, "CPU").create_infer_request()
+    request.reset_state()
+    return [request.infer({0: x})[0].copy() for x in example.inputs_of(model, sequence, steps)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("api", example.APIS)
+def test_two_sequences(server, api, model):
+    arguments = argparse.Namespace(grpc=server.grpc, rest=server.http)
+    ids, answers = example.run(example.APIS[api](arguments), model, steps=6)
+    assert len(set(ids)) == 2
+    for sequence in range(2):
+        np.testing.assert_array_equal(answers[sequence], alone(model, sequence, 6))
+
+
+def test_what_the_readme_shows(server):
+    command = [sys.executable, EXAMPLE / "client.py", "--grpc", server.grpc]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    shown = re.search(r"```\n(sequence 1\n.*?)  \.\.\.\n```", (EXAMPLE / "README.md").read_text(), re.DOTALL).group(1)
+    # Which ids are free depends on what was asked before.
+    numbers = re.compile(r"^sequence \d+$", re.MULTILINE)
+    assert numbers.sub("sequence", printed).startswith(numbers.sub("sequence", shown))

@@ -1,0 +1,133 @@
+"""Five hundred sequences at the same time answer what each of them answers alone: as such, over a restart, and while
+clients vanish."""
+
+import os
+import pathlib
+import queue
+import re
+
+import numpy as np
+import openvino as ov
+import pytest
+from harness import sequences as many
+from harness import stateful_models as models
+from harness.ovms import OvmsServer
+from harness.waiting import wait_until
+from openvino._offline_transformations import apply_low_latency_transformation
+
+SEQUENCES, STEPS, INPUTS, HIDDEN = 500, 100, 3, 5
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return np.random.default_rng(11).standard_normal((SEQUENCES, STEPS, 1, 1, INPUTS)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def alone(inputs):
+    """[sequences, steps, hidden]: what OpenVINO answers to each sequence with its own variables."""
+    network = models.lstm_model(inputs=INPUTS, hidden=HIDDEN)
+    apply_low_latency_transformation(network, use_const_initializer=True)
+    request = ov.Core().compile_model(network, "CPU").create_infer_request()
+    answers = np.empty((SEQUENCES, STEPS, HIDDEN), np.float32)
+    for which in range(SEQUENCES):
+        request.reset_state()
+        for step in range(STEPS):
+            answers[which, step] = request.infer({0: inputs[which, step]})[0].ravel()
+    return answers
+
+
+@pytest.fixture
+def serve(tmp_path):
+    network = models.lstm_model(inputs=INPUTS, hidden=HIDDEN)
+    settings = {"low_latency_transformation": True, "nireq": 3}
+    config = models.write_config(tmp_path, {"lstm": (network, settings)})
+    return lambda *options: OvmsServer(config, *options, workdir=tmp_path)
+
+
+def counts(server):
+    """{active, started, ...} of the model."""
+    found = {}
+    for series, value in server.metric_values().items():
+        if match := re.fullmatch(r'braid_sequences_(\w+)\{model="lstm",version="1"\}', series):
+            found[match.group(1)] = value
+    return found
+
+
+def test_interleaved_as_alone(serve, inputs, alone):
+    with serve() as server:
+        run = many.Sequences("lstm", inputs)
+        run.run(server.grpc, STEPS)
+        np.testing.assert_array_equal(np.array(run.answers), alone)
+        assert counts(server) == {
+            "active": 0,
+            "started": SEQUENCES,
+            "restored": 0,
+            "ended": SEQUENCES,
+            "expired": 0,
+            "lost": 0,
+            "rejected": 0,
+        }
+
+
+def test_restart_in_the_middle(serve, tmp_path, inputs, alone):
+    run = many.Sequences("lstm", inputs, seed=2)
+    options = ["--sequence_state_path", tmp_path / "states"]
+    with serve(*options) as server:
+        run.run(server.grpc, STEPS // 2)
+    with serve(*options) as server:
+        assert counts(server)["active"] == counts(server)["restored"] == SEQUENCES
+        run.run(server.grpc, STEPS)
+        assert counts(server)["active"] == 0
+    np.testing.assert_array_equal(np.array(run.answers), alone)
+
+
+def test_one_stream_without_waiting(serve, inputs, alone):
+    """The steps of a sequence are sent one behind the other, before any is answered."""
+    some, steps = 20, STEPS
+    order = np.random.default_rng(3).permutation(np.repeat(np.arange(some), steps))
+    replies = queue.SimpleQueue()
+    sent = [0] * some
+    with serve() as server, many.streams(server.grpc, 1, replies) as [stream]:
+        for which in order:
+            step = sent[which]
+            sent[which] += 1
+            x = inputs[which, step]
+            name = f"{which} {step}"
+            stream.send(many.request("lstm", which + 1, x, step == 0, step == steps - 1, request_id=name))
+        for _ in order:
+            name, answer = replies.get(timeout=60)
+            which, step = map(int, name.split())
+            np.testing.assert_array_equal(np.frombuffer(answer["y"], np.float32), alone[which, step])
+
+
+def resident_bytes(server):
+    fields = pathlib.Path(f"/proc/{server.process.pid}/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_third_of_the_clients_vanishes(serve, inputs, alone):
+    """Those that stay are answered as if alone; what the others leave is cleaned up, and memory stays as it is."""
+    stay = [which for which in range(SEQUENCES) if which % 3]
+    leave = [which for which in range(SEQUENCES) if which % 3 == 0]
+    rounds, steps = 3, 30
+    after = []
+    with serve("--sequence_cleaner_poll_wait_seconds", "2") as server:
+        for index in range(rounds):
+            run = many.Sequences("lstm", inputs[:, :steps], seed=5 + index)
+            run.run(server.grpc, 5)
+            gone = many.Stream(server.grpc, queue.SimpleQueue())
+            for which in leave:
+                gone.send(run.message(which))
+            gone.vanish()
+            run.run(server.grpc, steps, of=stay)
+            np.testing.assert_array_equal(np.array([run.answers[which] for which in stay]), alone[stay, :steps])
+            wait_until(lambda: counts(server)["active"] == 0, 30, "the end of what clients have left")
+            after.append(resident_bytes(server))
+        found = counts(server)
+        assert found["started"] == rounds * SEQUENCES
+        assert found["ended"] == rounds * len(stay)
+        assert found["expired"] == rounds * len(leave)
+    # A kept state would be 200 bytes and its bookkeeping as much again: 170 sequences a round. Pages of the allocator
+    # come and go by more than that, so what is looked for is growth from round to round.
+    assert after[-1] - after[0] < 4 << 20, after
