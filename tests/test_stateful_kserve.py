@@ -6,6 +6,7 @@ Also the header that names the sequence of a request, for these and for Triton's
 import itertools
 import json
 import queue
+import socket
 import struct
 import threading
 
@@ -218,9 +219,20 @@ def server(tmp_path_factory):
         stateful_entry("few", running_sum_model(SIZE), folder, max_sequence_number=2),
         stateful_entry("auto", running_sum_model(SIZE), folder),
         stateful_entry("slow", running_sum_model(SIZE, products=100), folder),
+        stateful_entry("shared", running_sum_model(SIZE), folder, allow_in_pipelines=True),
         models.entry("stateless", models.save(models.scale((1, SIZE)), folder / "stateless")),
     ]
-    with OvmsServer({"model_config_list": entries}, "--metrics_enable", workdir=folder) as server:
+    node = {
+        "name": "node",
+        "type": "DL model",
+        "model_name": "shared",
+        "inputs": [{"x": {"node_name": "request", "data_item": "x"}}],
+        "outputs": [{"data_item": "y", "alias": "y"}],
+    }
+    outputs = [{"y": {"node_name": "node", "data_item": "y"}}]
+    pipeline = {"name": "pipeline", "inputs": ["x"], "nodes": [node], "outputs": outputs}
+    served = {"model_config_list": entries, "pipeline_config_list": [pipeline]}
+    with OvmsServer(served, "--metrics_enable", workdir=folder) as server:
         yield server
 
 
@@ -461,6 +473,20 @@ def test_the_header(caller, sequence):
     answers(caller.ask("sum", row(5), None, END, header=sequence), row(15), sequence)
 
 
+def test_a_pipeline_has_sequences_as_its_models_have(caller, sequence):
+    answers(caller.ask("pipeline", row(1), sequence, START), row(1), sequence)
+    answers(caller.ask("pipeline", row(2), header=sequence), row(3), sequence)
+    answers(caller.ask("pipeline", row(3), parameters={"sequence_id": sequence}), row(6), sequence)
+    # The model behind it is the same.
+    answers(caller.ask("shared", row(4), sequence), row(10), sequence)
+    caller.refuses(header_error(7, sequence), "pipeline", row(1), sequence, header=7)
+    caller.refuses(NO_ID, "pipeline", row(1))
+    caller.refuses(ID_TYPE, "pipeline", row(1), inputs=[Tensor("sequence_id", np.array([7], np.int64), "INT64")])
+    answers(caller.ask("pipeline", row(5), sequence, outputs=["y"]), row(15), sequence)
+    answers(caller.ask("pipeline", row(6), None, END, header=sequence), row(21), sequence)
+    caller.refuses(MISSING, "shared", row(1), sequence)
+
+
 # ---- responses ---------------------------------------------------------------------------------------
 
 
@@ -668,8 +694,6 @@ def test_a_start_while_the_last_request_runs(server, stub, sequence):
 
 def test_pipelined_requests_of_one_connection(server, sequence):
     """Requests that come on one HTTP connection without waiting are run in their order."""
-    import socket
-
     host, port = server.http.split(":")
     caller = JsonCaller(server)
     with socket.create_connection((host, int(port)), timeout=60) as connection:

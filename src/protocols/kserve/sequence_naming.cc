@@ -22,22 +22,23 @@ bool HasTextIds(const ServableInfo& info) {
   });
 }
 
-// The parameters of a graph are its own and stay where they are. Those that name a sequence to a model do so
-// for what the graph asks, if they are of the right kind.
-void ReadGraphParameters(InferenceRequest& request) {
+// The parameters of a graph stay parameters, and the graph itself reads those that name a sequence. They must
+// agree with the header, too.
+Status NameSequenceOfGraph(std::string_view header, InferenceRequest& request) {
+  InferenceRequest named;
   for (const auto& [name, value] : request.parameters) {
-    const auto* flag = std::get_if<bool>(&value);
-    if (name == "sequence_start" && flag != nullptr) request.sequence_start = *flag;
-    if (name == "sequence_end" && flag != nullptr) request.sequence_end = *flag;
-    if (name != "sequence_id") continue;
+    if (name != kSequenceIdInput) continue;
     if (const auto* number = std::get_if<int64_t>(&value)) {
-      request.correlation_id = static_cast<uint64_t>(*number);
+      named.correlation_id = static_cast<uint64_t>(*number);
     } else if (const auto* unsigned_number = std::get_if<uint64_t>(&value)) {
-      request.correlation_id = *unsigned_number;
+      named.correlation_id = *unsigned_number;
     } else if (const auto* text = std::get_if<std::string>(&value)) {
-      request.correlation_id = *text;
+      named.correlation_id = *text;
     }
   }
+  BRAID_RETURN_IF_ERROR(NameSequenceByHeader(header, false, named));
+  request.correlation_id = std::move(named.correlation_id);
+  return OkStatus();
 }
 
 }  // namespace
@@ -49,17 +50,15 @@ bool HasSequences(const ServableInfo& info) {
 
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, InferenceRequest& request) {
   if (info.stateful) return NameSequence(std::nullopt, std::nullopt, header, false, request);
-  if (info.kind == ServableKind::kGraph) ReadGraphParameters(request);
   if (header.empty()) return OkStatus();
+  if (info.kind == ServableKind::kGraph) return NameSequenceOfGraph(header, request);
   return NameSequenceByHeader(header, HasTextIds(info), request);
 }
 
 void AskForSequenceId(const ServableInfo& info, InferenceRequest& request) {
   std::vector<std::string>& outputs = request.requested_outputs;
   if (!info.stateful || outputs.empty()) return;
-  if (info.kind != ServableKind::kModel) {
-    std::erase(outputs, kSequenceIdInput);
-  } else if (std::find(outputs.begin(), outputs.end(), kSequenceIdInput) == outputs.end()) {
+  if (std::find(outputs.begin(), outputs.end(), kSequenceIdInput) == outputs.end()) {
     outputs.emplace_back(kSequenceIdInput);
   }
 }

@@ -20,8 +20,7 @@ bool HasSequences(const ServableInfo& info);
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, InferenceRequest& request);
 
 // A response of a stateful servable says which sequence it belongs to, whatever outputs its request has asked
-// for. A model is asked for that output like for others; pipelines and ensembles have none of the name, and
-// always add it.
+// for.
 void AskForSequenceId(const ServableInfo& info, InferenceRequest& request);
 
 // What is the matter with a header that is there more than once with different values, and with one of the
