@@ -173,6 +173,8 @@ void TellSequence(const GraphSequence* sequence, InferenceResponse& response) {
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   ParameterValue value = *id;
   if (*id <= kMost) value = static_cast<int64_t>(*id);
+  // A node that answers messages may have handed on the client's own.
+  std::erase_if(response.parameters, [](const auto& parameter) { return parameter.first == kIdParameter; });
   response.parameters.emplace_back(kIdParameter, std::move(value));
 }
 

@@ -2,6 +2,8 @@
 #include "pipeline/sequence_nodes.h"
 
 #include <algorithm>
+#include <random>
+#include <thread>
 
 #include "pipeline/testing/fake_stateful.h"
 #include "pipeline/testing/pipeline_fixture.h"
@@ -368,6 +370,43 @@ TEST_F(SequenceNodesTest, PrecisionsAreConvertedOnTheWay) {
   auto p = Serve(entry);
   EXPECT_FALSE(AskStatus(p, StartOf(7)).ok());
   EXPECT_THAT(a->dropped(), ElementsAre(7));
+}
+
+// Several clients, one sequence each at a time, with faults anywhere: what one model has, the other has, too.
+TEST_F(SequenceNodesTest, WhateverFailsTheModelsHaveTheSameSequences) {
+  constexpr uint64_t kClients = 4;
+  const auto a = AddStateful("ma");
+  const auto b = AddStateful("mb");
+  const std::vector<std::shared_ptr<Servable>> pipelines = {Serve(Chain()), [&] {
+                                                              auto fork = Fork();
+                                                              fork.name = "fork";
+                                                              return Serve(fork);
+                                                            }()};
+  const auto client = [&](uint64_t id) {
+    std::mt19937 random(static_cast<uint32_t>(id));
+    bool live = false;
+    for (int i = 0; i < 2000; ++i) {
+      if (random() % 4 == 0) (random() % 2 == 0 ? a : b)->FailNext(InternalError("broken"));
+      Turn turn = live ? MiddleOf(id) : StartOf(id);
+      if (live && random() % 2 == 0) turn = EndOf(id);
+      KeepingSink sink;
+      auto request = Request(pipelines[random() % 2], sink, {Int32Tensor("x", {1})});
+      Name(*request, turn);
+      if (random() % 8 == 0) request->cancellation->Cancel();
+      const std::shared_ptr<Servable> servable = request->servable->share();
+      servable->Infer(std::move(request));
+      sink.Wait();
+      const bool in_a = a->sums().contains(id);
+      ASSERT_EQ(in_a, b->sums().contains(id)) << "client " << id << ", request " << i;
+      const bool good = sink.status().ok();
+      ASSERT_TRUE(!turn.start || in_a == good) << "client " << id << ", request " << i;
+      ASSERT_TRUE(!turn.end || !good || !in_a) << "client " << id << ", request " << i;
+      live = in_a;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t id = 1; id <= kClients; ++id) threads.emplace_back(client, id);
+  for (std::thread& thread : threads) thread.join();
 }
 
 // ---- ensembles ----
