@@ -20,6 +20,17 @@ ImplicitState::ImplicitState(const ServableInfo& info)
   BRAID_CHECK(initial_.size() == states_.size());
 }
 
+std::vector<StateSpec> ImplicitState::specs() const {
+  std::vector<StateSpec> specs;
+  for (const State& state : states_) {
+    StateSpec& spec = specs.emplace_back();
+    spec.name = state.input_name;
+    spec.type = state.type;
+    spec.shape.assign(state.shape.begin(), state.shape.end());
+  }
+  return specs;
+}
+
 void ImplicitState::AskFor(InferenceRequest& request) const {
   if (states_.empty()) return;
   auto& names = request.requested_outputs;

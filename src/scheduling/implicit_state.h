@@ -20,6 +20,8 @@ class ImplicitState {
   bool empty() const { return states_.empty(); }
   // What a new sequence begins with, named as the model's inputs are.
   const std::vector<Tensor>& initial() const { return initial_; }
+  // What their values are, in the same order and by the same names.
+  std::vector<StateSpec> specs() const;
 
   // Makes the model send the states, whatever outputs the client has asked for. What is added stands behind
   // the client's own.

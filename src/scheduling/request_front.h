@@ -2,6 +2,7 @@
 // must hear of their ends.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -16,11 +17,12 @@ class RequestFront {
     kFailed,
     kCancelled,  // the client has gone before the request ran
   };
-  // What the end of a request sets free.
+  // What is left to do when a request has ended and its client has heard of it.
   struct Followers {
-    std::unique_ptr<InferenceRequest> next;
+    // Null: nothing. Shared, as the request that ends may be the last that kept the front.
+    std::shared_ptr<RequestFront> front;
+    uint64_t sequence = 0;
     std::vector<std::unique_ptr<InferenceRequest>> refused;
-    bool any() const { return next != nullptr || !refused.empty(); }
   };
 
   virtual ~RequestFront() = default;
@@ -29,7 +31,7 @@ class RequestFront {
   virtual void OnResponse(InferenceRequest& request, InferenceResponse& response) = 0;
   // The request is about to end, as nobody can see yet.
   virtual Followers OnEnd(InferenceRequest& request, Outcome outcome) = 0;
-  // Called with what OnEnd() gave, if there is any, when the request has ended.
+  // Called with what OnEnd() gave, unless that is nothing.
   virtual void Follow(Followers followers) = 0;
 };
 

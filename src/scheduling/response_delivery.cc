@@ -40,21 +40,21 @@ void ResponseDelivery::Respond(InferenceRequest& request, std::optional<Inferenc
         TellFront(request, notes.failed ? RequestFront::Outcome::kFailed : RequestFront::Outcome::kGood);
   }
   request.Respond(std::move(response), final);
-  Follow(std::move(followers));
+  if (followers.front != nullptr) followers.front->Follow(std::move(followers));
 }
 
 void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Status status) const {
   statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
   RequestFront::Followers followers = TellFront(request, reason);
   request.Fail(std::move(status));
-  Follow(std::move(followers));
+  if (followers.front != nullptr) followers.front->Follow(std::move(followers));
 }
 
 void ResponseDelivery::Refuse(InferenceRequest& request, FailureReason reason, Status status) const {
   statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
   RequestFront::Followers followers = TellFront(request, reason);
   request.Refuse(std::move(status));
-  Follow(std::move(followers));
+  if (followers.front != nullptr) followers.front->Follow(std::move(followers));
 }
 
 RequestFront::Followers ResponseDelivery::TellFront(InferenceRequest& request,
@@ -65,11 +65,6 @@ RequestFront::Followers ResponseDelivery::TellFront(InferenceRequest& request,
 RequestFront::Followers ResponseDelivery::TellFront(InferenceRequest& request, FailureReason reason) const {
   return TellFront(request, reason == FailureReason::kCanceled ? RequestFront::Outcome::kCancelled
                                                                : RequestFront::Outcome::kFailed);
-}
-
-void ResponseDelivery::Follow(RequestFront::Followers followers) const {
-  // What follows keeps the front, and with it this; without any, both may be gone.
-  if (followers.any()) front_->Follow(std::move(followers));
 }
 
 void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,

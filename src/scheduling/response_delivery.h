@@ -36,7 +36,6 @@ class ResponseDelivery {
              const ExecutionTimes& times) const;
   RequestFront::Followers TellFront(InferenceRequest& request, RequestFront::Outcome outcome) const;
   RequestFront::Followers TellFront(InferenceRequest& request, FailureReason reason) const;
-  void Follow(RequestFront::Followers followers) const;
 
   const ServableInfo& info_;
   ModelStatistics& statistics_;

@@ -32,6 +32,12 @@ void SequenceScheduler::Perform(Work& work) {
         End({std::move(drop.request), Why::kLost, std::move(status)});
         break;
       }
+      case SequenceTable::Why::kDropped: {
+        Status status = NeedsStartError(drop.request->correlation_id);
+        store_.CountRejected();
+        End({std::move(drop.request), Why::kRefused, std::move(status)});
+        break;
+      }
       case SequenceTable::Why::kAll:
         End({std::move(drop.request), Why::kStopping});
         break;
@@ -76,6 +82,11 @@ Status SequenceScheduler::LostError(const CorrelationId& id, size_t instance) co
   return UnavailableError("sequence " + IdText(id) + " of model '" + info_.name +
                           "' was lost when instance '" + lanes_[instance].instance->name() +
                           "' ended; begin it again with the START flag");
+}
+
+Status SequenceScheduler::NeedsStartError(const CorrelationId& id) const {
+  return InvalidArgumentError("inference request for sequence " + IdText(id) + " to model '" + info_.name +
+                              "' must specify the START flag on the first request of the sequence");
 }
 
 Status SequenceScheduler::StatusOf(Why why, const InferenceRequest& request) const {
@@ -161,7 +172,10 @@ void SequenceScheduler::OnResponse(Instance& instance, InferenceRequest& request
     const SchedulerNotes& notes = request.scheduling;
     std::lock_guard lock(mutex_);
     Sequence* sequence = table_->Find(notes.sequence, notes.turn);
-    if (sequence != nullptr && response && inputs_.has_state()) inputs_.TakeState(*sequence, *response);
+    if (sequence != nullptr && response && inputs_.has_state()) {
+      std::vector<Tensor> states = *store_.Get(notes.sequence);
+      if (inputs_.TakeState(*response, states)) store_.Put(notes.sequence, std::move(states), false);
+    }
     if (sequence != nullptr && final) {
       if (turn_end_ == TurnEnd::kAnswered) {
         table_->End(notes.sequence, notes.turn, now_ns, work.drops);
@@ -292,16 +306,24 @@ void SequenceScheduler::OnAvailability(Instance& instance, bool available) {
 }
 
 void SequenceScheduler::Stop(int64_t deadline_ns) {
-  gate().WaitUntilEmpty(deadline_ns);
   Work work;
+  {
+    // Nobody restores what stops.
+    std::lock_guard lock(mutex_);
+    for (auto& request : held_.Release()) work.endings.push_back({std::move(request), Why::kStopping});
+  }
+  Perform(work);
+  work = {};
+  gate().WaitUntilEmpty(deadline_ns);
   {
     std::unique_lock lock(mutex_);
     const int64_t now_ns = timers_.NowNs();
-    stopping_ = true;
     std::move(cancelled_.begin(), cancelled_.end(), std::back_inserter(work.drops));
     cancelled_.clear();
-    table_->DropAll(now_ns, work.drops);
     for (Lane& lane : lanes_) TakeBackLocked(std::exchange(lane.outbox, {}), now_ns, work);
+    // The sequences stay for who saves them now.
+    stopping_ = true;
+    table_->DropQueued(work.drops);
     timers_.Withdraw(timer_);
     // From here on nobody calls Execute().
     sent_.wait(lock, [this] {

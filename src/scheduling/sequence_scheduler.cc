@@ -16,6 +16,10 @@ bool NamesNone(const CorrelationId& id) {
   return number != nullptr ? *number == 0 : std::get<std::string>(id).empty();
 }
 
+Status FullError(const InferenceRequest& request) {
+  return UnavailableError(RequestPrefix(request) + "Exceeds maximum queue size");
+}
+
 uint64_t FirstGeneratedId() {
   std::random_device random;
   return (uint64_t{random()} << 32) | random();
@@ -49,7 +53,10 @@ SequenceScheduler::SequenceScheduler(ServableInfo info, std::unique_ptr<BackendM
       order_(policy_.batching.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
       call_graph_(*options.call_graph),
       place_(std::make_shared<CallGraph::Place>(info_.name)),
+      max_queue_size_(options.max_queue_size),
       next_generated_id_(FirstGeneratedId()),
+      store_(StoreOptions(info_, policy_, inputs_)),
+      held_(timers),
       outage_since_ns_(timers.NowNs()),
       backend_(std::move(backend)) {
   for (Instance* instance : backend_->instances()) {
@@ -59,7 +66,17 @@ SequenceScheduler::SequenceScheduler(ServableInfo info, std::unique_ptr<BackendM
   }
   available_ = lanes_.size();
   table_ = std::make_unique<SequenceTable>(
-      SequenceTable::Options{lanes_.size(), policy_.slots, policy_.idle_ns, options.max_queue_size});
+      SequenceTable::Options{lanes_.size(), policy_.slots, policy_.idle_ns, options.max_queue_size}, store_);
+}
+
+SequenceStore::Options SequenceScheduler::StoreOptions(const ServableInfo& info, const SequencePolicy& policy,
+                                                       const TurnInputs& inputs) {
+  return {.states = inputs.state_specs(),
+          .initial = std::make_shared<const std::vector<Tensor>>(inputs.initial_states()),
+          // Of other models the server does not have all that there is to a sequence; one of an iterative
+          // model is a single request.
+          .savable = inputs.has_state() && !policy.iterative,
+          .identity = info.sequence_identity};
 }
 
 Status SequenceScheduler::StartInstances(const std::function<void(const std::string&)>& progress) {
@@ -122,14 +139,21 @@ void SequenceScheduler::Infer(std::unique_ptr<InferenceRequest> request) {
     std::lock_guard lock(mutex_);
     if (stopping_) {
       work.endings.push_back({std::move(request), Why::kStopping});
+    } else if (held_.holding()) {
+      HoldLocked(std::move(request), work);
     } else {
-      InferenceRequest* const entered = request.get();
-      AdmitLocked(std::move(request), std::move(*id_bytes), now_ns, work);
-      ScheduleLocked(now_ns, work);
-      if (entered->scheduling.queued) EnterCallGraphLocked(*entered, now_ns, work);
+      EnterLocked(std::move(request), std::move(*id_bytes), now_ns, work);
     }
   }
   Perform(work);
+}
+
+void SequenceScheduler::EnterLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes,
+                                    int64_t now_ns, Work& work) {
+  InferenceRequest& entered = *request;
+  AdmitLocked(std::move(request), std::move(id_bytes), now_ns, work);
+  ScheduleLocked(now_ns, work);
+  if (entered.scheduling.queued) EnterCallGraphLocked(entered, now_ns, work);
 }
 
 void SequenceScheduler::AdmitLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes,
@@ -144,13 +168,11 @@ void SequenceScheduler::AdmitLocked(std::unique_ptr<InferenceRequest> request, B
       table_->Admit(request, policy_.iterative || entered.sequence_end, now_ns);
   switch (admission.answer) {
     case SequenceTable::Answer::kNeedsStart:
-      return refuse(InvalidArgumentError(
-          "inference request for sequence " + IdText(entered.correlation_id) + " to model '" + info_.name +
-          "' must specify the START flag on the first request of the sequence"));
+      return refuse(NeedsStartError(entered.correlation_id));
     case SequenceTable::Answer::kLost:
       return refuse(LostError(entered.correlation_id, admission.instance));
     case SequenceTable::Answer::kFull:
-      return refuse(UnavailableError(RequestPrefix(entered) + "Exceeds maximum queue size"));
+      return refuse(FullError(entered));
     case SequenceTable::Answer::kQueued:
       break;
   }
@@ -197,7 +219,11 @@ void SequenceScheduler::OnCancelled(InferenceRequest& request) {
   if (!request.scheduling.queued) return;
   const int64_t now_ns = timers_.NowNs();
   // This is called from within the Cancellation, so the request cannot end here.
-  table_->Cancel(request, now_ns, cancelled_);
+  if (held_.holding()) {
+    cancelled_.push_back({held_.Remove(request), SequenceTable::Why::kCancelled, 0});
+  } else {
+    table_->Cancel(request, now_ns, cancelled_);
+  }
   ArmLocked(now_ns);
 }
 
@@ -297,7 +323,8 @@ void SequenceScheduler::HandOverLocked(Lane& lane, int64_t now_ns, Work& work) {
       continue;
     }
     auto request = table_->Begin(*sequence, now_ns);
-    inputs_.Add(*sequence, *request);
+    inputs_.Add(sequence->id_bytes,
+                inputs_.has_state() ? *store_.Get(sequence->number) : inputs_.initial_states(), *request);
     turns.push_back({request->scheduling.sequence, request->scheduling.turn});
     execution->requests.push_back(std::move(request));
   }
@@ -336,6 +363,81 @@ void SequenceScheduler::OnTimer() {
     ScheduleLocked(now_ns, work);
   }
   Perform(work);
+}
+
+// --- The keeper
+// --------------------------------------------------------------------------------------------------------
+
+void SequenceScheduler::Drop(const CorrelationId& id) {
+  const std::shared_ptr<SequenceScheduler> self = shared_from_this();
+  const int64_t now_ns = timers_.NowNs();
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    table_->Drop(id, now_ns, work.drops);
+    ScheduleLocked(now_ns, work);
+  }
+  Perform(work);
+}
+
+void SequenceScheduler::HoldUntilRestored(int64_t deadline_ns) {
+  std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  held_.Hold(deadline_ns, [weak = weak_from_this()] {
+    if (std::shared_ptr<SequenceScheduler> self = weak.lock()) self->OnHeldTooLong();
+  });
+}
+
+void SequenceScheduler::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
+  if (request->cancelled()) {
+    work.endings.push_back({std::move(request), Why::kCancelled});
+  } else if (held_.size() >= max_queue_size_) {
+    Status full = FullError(*request);
+    work.endings.push_back({std::move(request), Why::kRefused, std::move(full)});
+  } else {
+    held_.Add(std::move(request));
+  }
+}
+
+void SequenceScheduler::ReleaseLocked(int64_t now_ns, Work& work) {
+  for (auto& request : held_.Release()) {
+    // It was encoded once before, when the request was checked.
+    Result<Buffer> id_bytes = inputs_.EncodeId(request->correlation_id);
+    EnterLocked(std::move(request), std::move(*id_bytes), now_ns, work);
+  }
+}
+
+void SequenceScheduler::OnHeldTooLong() {
+  const int64_t now_ns = timers_.NowNs();
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (!stopping_) ReleaseLocked(now_ns, work);
+  }
+  Perform(work);
+}
+
+size_t SequenceScheduler::Restore(std::vector<SavedSequence> saved) {
+  const std::shared_ptr<SequenceScheduler> self = shared_from_this();
+  const int64_t now_ns = timers_.NowNs();
+  size_t taken = 0;
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return 0;
+    for (SavedSequence& one : saved) {
+      Result<Buffer> id_bytes = inputs_.EncodeId(one.id);
+      if (!savable() || NamesNone(one.id) || !id_bytes.ok()) continue;
+      Sequence* sequence = table_->Restore(std::move(one), now_ns);
+      if (sequence == nullptr) continue;
+      sequence->id_bytes = std::move(*id_bytes);
+      ++taken;
+    }
+    ReleaseLocked(now_ns, work);
+    ScheduleLocked(now_ns, work);
+  }
+  Perform(work);
+  return taken;
 }
 
 }  // namespace braid

@@ -14,10 +14,12 @@
 
 #include "scheduling/batcher.h"
 #include "scheduling/call_graph.h"
+#include "scheduling/held_requests.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/response_order.h"
 #include "scheduling/sequence_model.h"
 #include "scheduling/sequence_policy.h"
+#include "scheduling/sequence_store.h"
 #include "scheduling/sequence_table.h"
 #include "scheduling/slot_batch.h"
 #include "scheduling/turn_inputs.h"
@@ -33,6 +35,7 @@ inline constexpr int64_t kLongestSequenceOutageNs = 30'000'000'000;
 
 class SequenceScheduler final : public SequenceModel,
                                 private ExecutionListener,
+                                private SequenceKeeper,
                                 public std::enable_shared_from_this<SequenceScheduler> {
  public:
   SequenceScheduler(ServableInfo info, std::unique_ptr<BackendModel> backend, SequencePolicy policy,
@@ -52,12 +55,13 @@ class SequenceScheduler final : public SequenceModel,
   }
   int64_t pending_requests() const override {
     std::lock_guard lock(mutex_);
-    return static_cast<int64_t>(table_->queued());
+    return static_cast<int64_t>(table_->queued() + held_.size());
   }
   size_t sequence_count() const override {
     std::lock_guard lock(mutex_);
     return table_->size();
   }
+  SequenceKeeper* sequences() override { return this; }
   void Stop(int64_t deadline_ns) override;
 
  private:
@@ -119,6 +123,17 @@ class SequenceScheduler final : public SequenceModel,
     SequenceTable::Drops drops;
   };
 
+  SequenceCounts counts() const override { return store_.counts(); }
+  // The table watches the time of each sequence itself.
+  void CleanUp() override {}
+  void Drop(const CorrelationId& id) override;
+  bool savable() const override { return store_.savable(); }
+  const std::string& identity() const override { return store_.identity(); }
+  uint64_t changes() const override { return store_.changes(); }
+  std::vector<SavedSequence> Save() const override { return store_.Save(); }
+  void HoldUntilRestored(int64_t deadline_ns) override;
+  size_t Restore(std::vector<SavedSequence> saved) override;
+
   void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
                   const ExecutionTimes& times) override;
   void OnDelivered(Instance& instance) override;
@@ -138,7 +153,13 @@ class SequenceScheduler final : public SequenceModel,
 
   // Whether the request can be one of a sequence; sets what an iterative model's request needs.
   Status CheckSequence(InferenceRequest& request);
+  // Takes a request in and lets it run, if it can.
+  void EnterLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work);
   void AdmitLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work);
+  void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work);
+  // No request waits for sequences of an earlier life any more.
+  void ReleaseLocked(int64_t now_ns, Work& work);
+  void OnHeldTooLong();
   // Lets the call graph know of a request that has to wait; ends its sequence when it would wait for ever.
   void EnterCallGraphLocked(InferenceRequest& request, int64_t now_ns, Work& work);
   // From here on the request leaves the queue at once when its client goes.
@@ -162,6 +183,9 @@ class SequenceScheduler final : public SequenceModel,
   void End(Ending ending);
   static TurnEnd TurnEndOf(const ServableInfo& info, const SequencePolicy& policy, const TurnInputs& inputs);
   Status LostError(const CorrelationId& id, size_t instance) const;
+  Status NeedsStartError(const CorrelationId& id) const;
+  static SequenceStore::Options StoreOptions(const ServableInfo& info, const SequencePolicy& policy,
+                                             const TurnInputs& inputs);
   Status StatusOf(Why why, const InferenceRequest& request) const;
 
   // Constant.
@@ -174,15 +198,19 @@ class SequenceScheduler final : public SequenceModel,
   const std::shared_ptr<ResponseOrder> order_;  // null unless preserve_ordering; shared with its responses
   CallGraph& call_graph_;
   const std::shared_ptr<CallGraph::Place> place_;  // shared with the waiting requests in the call graph
+  const size_t max_queue_size_;
   std::atomic<uint64_t> next_generated_id_;
 
-  // Taken after a request's Cancellation and before the locks of the timers and of order_; not held across a
-  // call to an instance, the backend, a sink or a Cancellation.
+  SequenceStore store_;  // provides its own synchronisation
+
+  // Taken after a request's Cancellation and before the locks of the timers, of order_ and of store_; not
+  // held across a call to an instance, the backend, a sink or a Cancellation.
   mutable std::mutex mutex_;
   std::condition_variable sent_;  // told when a lane stops sending, once stopping_ is set
   // All guarded by mutex_.
   std::deque<Lane> lanes_;  // never changes; a lane's members do
   std::unique_ptr<SequenceTable> table_;
+  HeldRequests held_;
   size_t available_ = 0;  // how many lanes are
   int64_t outage_since_ns_;
   int64_t execute_ns_ = 0;          // UpdateExecuteTime()

@@ -7,12 +7,15 @@
 namespace braid {
 namespace {
 
+using Reason = SequenceStore::Reason;
+
 // More than that are told no more than that there is no such sequence.
 constexpr size_t kMostRemembered = 4096;
 
 }  // namespace
 
-SequenceTable::SequenceTable(const Options& options) : options_(options), instances_(options.instances) {
+SequenceTable::SequenceTable(const Options& options, SequenceStore& store)
+    : options_(options), store_(store), instances_(options.instances) {
   BRAID_CHECK(options.slots > 0);
 }
 
@@ -26,6 +29,7 @@ SequenceTable::Admission SequenceTable::Admit(std::unique_ptr<InferenceRequest>&
   Sequence* sequence = Latest(request->correlation_id);
   Admission admission;
   if (!request->sequence_start && (sequence == nullptr || !sequence->open)) {
+    store_.CountRejected();
     const auto lost = lost_.find(request->correlation_id);
     if (sequence != nullptr || lost == lost_.end()) {
       admission.answer = Answer::kNeedsStart;
@@ -44,26 +48,35 @@ SequenceTable::Admission SequenceTable::Admit(std::unique_ptr<InferenceRequest>&
     Sequence* before = sequence;
     admission.cut_short = before != nullptr && before->open;
     if (admission.cut_short) {
-      before->open = false;
+      Close(*before, Reason::kEnded);
       ended = before;
     }
-    sequence = &Create(*request, before, now_ns);
+    const CorrelationId& id = request->correlation_id;
+    sequence = &Create(store_.Begin(id), id, before, now_ns);
     sequence->takes_over = admission.cut_short;
     lost_.erase(request->correlation_id);
   }
   PushBack(*sequence, std::move(request));
-  if (last) sequence->open = false;
+  if (last) Close(*sequence, Reason::kEnded);
   if (ended != nullptr) Settle(*ended, now_ns);
   Settle(*sequence, now_ns);
   admission.sequence = sequence;
   return admission;
 }
 
-Sequence& SequenceTable::Create(const InferenceRequest& request, Sequence* before, int64_t now_ns) {
-  const uint64_t number = ++last_number_;
+Sequence* SequenceTable::Restore(SavedSequence saved, int64_t now_ns) {
+  if (latest_.contains(saved.id)) return nullptr;
+  const CorrelationId id = saved.id;
+  const uint64_t number = store_.Restore(std::move(saved));
+  if (number == 0) return nullptr;
+  lost_.erase(id);
+  return &Create(number, id, nullptr, now_ns);
+}
+
+Sequence& SequenceTable::Create(uint64_t number, const CorrelationId& id, Sequence* before, int64_t now_ns) {
   Sequence& sequence = sequences_[number];
   sequence.number = number;
-  sequence.id = request.correlation_id;
+  sequence.id = id;
   latest_[sequence.id] = number;
   if (before == nullptr) {
     EnterBacklog(sequence, now_ns);
@@ -164,6 +177,7 @@ void SequenceTable::End(uint64_t number, uint32_t turn, int64_t now_ns, Drops& d
   Sequence* sequence = Find(number, turn);
   if (sequence == nullptr) return;
   sequence->busy = false;
+  if (store_.savable()) store_.Settle(number);
   if (sequence->place == Sequence::Place::kOrphan) {
     Lose(*sequence, now_ns, drops);
   } else {
@@ -208,6 +222,13 @@ bool SequenceTable::Undo(std::unique_ptr<InferenceRequest>& request, int64_t now
 // --- Ends
 // ------------------------------------------------------------------------------------------------------------
 
+void SequenceTable::Close(Sequence& sequence, Reason reason) {
+  if (!sequence.open) return;
+  sequence.open = false;
+  sequence.reason = reason;
+  store_.SetEnding(sequence.number, true);
+}
+
 void SequenceTable::Settle(Sequence& sequence, int64_t now_ns) {
   if (!sequence.open && !sequence.busy && sequence.queue.empty()) {
     Finish(sequence, now_ns);
@@ -247,6 +268,7 @@ void SequenceTable::Finish(Sequence& sequence, int64_t now_ns) {
       EnterBacklog(*next, now_ns);
     }
   }
+  store_.End(sequence.number, sequence.reason);
   sequences_.erase(sequence.number);
 }
 
@@ -255,11 +277,15 @@ void SequenceTable::Lose(Sequence& sequence, int64_t now_ns, Drops& drops) {
   sequence.busy = false;
   DropQueue(sequence, Why::kLost, drops);
   if (sequence.open) RememberLoss(sequence.id, sequence.instance);
-  sequence.open = false;
+  Close(sequence, Reason::kLost);
   Finish(sequence, now_ns);
 }
 
 void SequenceTable::DropQueue(Sequence& sequence, Why why, Drops& drops) {
+  // The request that would have ended it is among them.
+  if (!sequence.open && !sequence.queue.empty()) {
+    sequence.reason = why == Why::kIdle ? Reason::kExpired : Reason::kLost;
+  }
   for (auto& request : sequence.queue) {
     request->scheduling.queued = false;
     request->scheduling.waiting_call.reset();
@@ -279,7 +305,7 @@ void SequenceTable::Cancel(const InferenceRequest& request, int64_t now_ns, Drop
   Sequence* sequence = Get(request.scheduling.sequence);
   BRAID_CHECK(sequence != nullptr);
   DropQueue(*sequence, Why::kCancelled, drops);
-  sequence->open = false;
+  Close(*sequence, Reason::kLost);
   Settle(*sequence, now_ns);
 }
 
@@ -290,10 +316,34 @@ void SequenceTable::DropAll(int64_t now_ns, Drops& drops) {
   for (uint64_t number : numbers) {
     Sequence* sequence = Get(number);
     DropQueue(*sequence, Why::kAll, drops);
-    sequence->open = false;
+    Close(*sequence, Reason::kLost);
   }
   for (uint64_t number : numbers) {
     if (Sequence* sequence = Get(number)) Settle(*sequence, now_ns);
+  }
+}
+
+void SequenceTable::DropQueued(Drops& drops) {
+  for (auto& [number, sequence] : sequences_) {
+    const bool end_waits = !sequence.queue.empty() && sequence.queue.back()->sequence_end;
+    DropQueue(sequence, Why::kAll, drops);
+    if (!end_waits) continue;
+    sequence.open = true;
+    store_.SetEnding(number, false);
+  }
+}
+
+void SequenceTable::Drop(const CorrelationId& id, int64_t now_ns, Drops& drops) {
+  std::vector<uint64_t> numbers;
+  for (const Sequence* at = Latest(id); at != nullptr; at = Get(at->predecessor)) {
+    numbers.push_back(at->number);
+  }
+  // The last first: what is before it has no successor then.
+  for (const uint64_t number : numbers) {
+    Sequence& sequence = *Get(number);
+    DropQueue(sequence, Why::kDropped, drops);
+    Close(sequence, Reason::kLost);
+    Settle(sequence, now_ns);
   }
 }
 
@@ -354,7 +404,7 @@ void SequenceTable::Expire(int64_t now_ns, Drops& drops) {
     while (!list.empty()) {
       Sequence& sequence = *Get(list.front());
       if (std::max(sequence.since_ns, since_ns) > now_ns - options_.idle_ns) return;
-      sequence.open = false;
+      Close(sequence, Reason::kExpired);
       DropQueue(sequence, Why::kIdle, drops);
       Finish(sequence, now_ns);
     }

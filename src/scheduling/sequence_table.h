@@ -11,8 +11,9 @@
 // and none of its requests is left, and its slot is free from then on.
 //
 // Requests with one id always run in the order in which they came: while one sequence has not ended, the next
-// with its id follows it. The table holds what waits; it calls nobody, and knows no clock but what it is
-// told. Not synchronised: the scheduler's lock guards it, and the notes in the requests.
+// with its id follows it. The table holds what waits; it calls nobody but the store, which has the sequences'
+// states, and knows no clock but what it is told. Not synchronised: the scheduler's lock guards it, and the
+// notes in the requests.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include <vector>
 
 #include "scheduling/batcher.h"
+#include "scheduling/sequence_store.h"
 #include "serving/request.h"
 
 namespace braid {
@@ -54,9 +56,11 @@ struct Sequence {
   std::list<uint64_t>* watched_in = nullptr;
   std::list<uint64_t>::iterator watched_at;
 
-  // The scheduler's: what the tensors of its requests are.
+  // Why it will be gone.
+  SequenceStore::Reason reason = SequenceStore::Reason::kEnded;
+
+  // The scheduler's: what the CORRID tensor of its requests is.
   Buffer id_bytes;
-  std::vector<Tensor> states;
 };
 
 class SequenceTable {
@@ -67,7 +71,8 @@ class SequenceTable {
     int64_t idle_ns = 0;
     size_t max_queued = 0;
   };
-  explicit SequenceTable(const Options& options);
+  // `store` outlives the table.
+  SequenceTable(const Options& options, SequenceStore& store);
   // REQUIRES: nothing is queued.
   ~SequenceTable();
   SequenceTable(const SequenceTable&) = delete;
@@ -90,7 +95,13 @@ class SequenceTable {
   Admission Admit(std::unique_ptr<InferenceRequest>& request, bool last, int64_t now_ns);
 
   // Why a request leaves without a turn.
-  enum class Why : unsigned char { kCancelled, kIdle, kLost, kAll };
+  enum class Why : unsigned char {
+    kCancelled,
+    kIdle,
+    kLost,
+    kDropped,  // its sequence, by Drop()
+    kAll,
+  };
   struct Dropped {
     std::unique_ptr<InferenceRequest> request;
     Why why;
@@ -133,6 +144,13 @@ class SequenceTable {
 
   // Drops whatever is queued; the sequences take no more.
   void DropAll(int64_t now_ns, Drops& drops);
+  // The same, as if what is queued had never come: the sequences stay.
+  void DropQueued(Drops& drops);
+  // Ends the sequences with this id, if there are any, and drops what is queued of them.
+  void Drop(const CorrelationId& id, int64_t now_ns, Drops& drops);
+  // A sequence of an earlier life, which continues, and gets a slot as one that begins now does. Null when
+  // there is one with its id, or its states do not fit.
+  Sequence* Restore(SavedSequence saved, int64_t now_ns);
 
   size_t queued() const { return queued_; }
   size_t size() const { return sequences_.size(); }
@@ -147,7 +165,9 @@ class SequenceTable {
 
   Sequence* Get(uint64_t number);
   Sequence* Latest(const CorrelationId& id);
-  Sequence& Create(const InferenceRequest& request, Sequence* before, int64_t now_ns);
+  Sequence& Create(uint64_t number, const CorrelationId& id, Sequence* before, int64_t now_ns);
+  // It takes no more requests.
+  void Close(Sequence& sequence, SequenceStore::Reason reason);
   void PushBack(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
   void PushFront(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
   void DropQueue(Sequence& sequence, Why why, Drops& drops);
@@ -164,7 +184,7 @@ class SequenceTable {
   bool any_available() const;
 
   const Options options_;
-  uint64_t last_number_ = 0;
+  SequenceStore& store_;
   size_t queued_ = 0;
   std::unordered_map<uint64_t, Sequence> sequences_;  // by number
   std::map<CorrelationId, uint64_t> latest_;          // the last sequence of an id

@@ -39,7 +39,8 @@ class SequenceTableTest : public ::testing::Test {
   int64_t now_ns_ = 1000;
   InferenceRequest* last_ = nullptr;
   SequenceTable::Drops drops_;
-  SequenceTable table_{{.instances = 1, .slots = 3, .idle_ns = 100, .max_queued = 100}};
+  SequenceStore store_{SequenceStore::Options{}};
+  SequenceTable table_{{.instances = 1, .slots = 3, .idle_ns = 100, .max_queued = 100}, store_};
 };
 
 TEST_F(SequenceTableTest, FillsTheLowestSlotAndShortensTheRow) {

@@ -4,6 +4,7 @@
 #include <boost/container/small_vector.hpp>
 #include <mutex>
 
+#include "scheduling/held_requests.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/response_delivery.h"
 #include "scheduling/sequence_store.h"
@@ -74,7 +75,8 @@ class Model final : public StatefulModel,
                 .identity = info_.sequence_identity}),
         max_waiting_(options.max_queue_size),
         table_({.max_sequences = info_.stateful->max_sequences, .max_waiting = options.max_queue_size},
-               store_) {}
+               store_),
+        held_(timers) {}
 
   ~Model() override {
     if (inner_ != nullptr && !stopping_) Stop(timers_.NowNs());
@@ -92,7 +94,7 @@ class Model final : public StatefulModel,
   int64_t pending_requests() const override {
     const int64_t inside = inner_->pending_requests();
     std::lock_guard lock(mutex_);
-    return inside + static_cast<int64_t>(table_.waiting() + held_count_);
+    return inside + static_cast<int64_t>(table_.waiting() + held_.size());
   }
   SequenceKeeper* sequences() override { return this; }
   void Stop(int64_t deadline_ns) override;
@@ -125,7 +127,6 @@ class Model final : public StatefulModel,
   void Follow(Followers followers) override;
 
   void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work);
-  std::unique_ptr<InferenceRequest> UnholdLocked(InferenceRequest& request);
   void AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work);
   // No request waits for sequences of an earlier life any more.
   void ReleaseLocked(Work& work);
@@ -165,10 +166,7 @@ class Model final : public StatefulModel,
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   StatefulTable table_;
-  bool holding_ = false;
-  RequestList held_;  // in the order in which they came
-  size_t held_count_ = 0;
-  TimerId hold_timer_;
+  HeldRequests held_;
   std::vector<std::unique_ptr<InferenceRequest>> cancelled_;  // waited; the timers' thread ends them
   TimerId cancel_timer_;
   bool stopping_ = false;
@@ -228,7 +226,7 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
     std::lock_guard lock(mutex_);
     if (stopping_) {
       work.endings.push_back(Stopped(std::move(request)));
-    } else if (holding_) {
+    } else if (held_.holding()) {
       HoldLocked(std::move(request), work);
     } else {
       AdmitLocked(std::move(request), work);
@@ -281,7 +279,7 @@ void Model::OnCancelled(InferenceRequest& request) {
   // inner model's.
   if (!request.scheduling.queued) return;
   const bool held = request.scheduling.sequence == 0;
-  cancelled_.push_back(held ? UnholdLocked(request) : table_.Cancel(request));
+  cancelled_.push_back(held ? held_.Remove(request) : table_.Cancel(request));
   // This is called from within the Cancellation, so the request cannot end here.
   if (cancel_timer_ || stopping_) return;
   cancel_timer_ = timers_.At(timers_.NowNs(), [weak = weak_from_this()] {
@@ -364,16 +362,22 @@ RequestFront::Followers Model::OnEnd(InferenceRequest& request, Outcome outcome)
                    : outcome == Outcome::kFailed ? StatefulTable::Outcome::kFailed
                                                  : StatefulTable::Outcome::kCancelled;
   Followers followers;
-  std::lock_guard lock(mutex_);
-  followers.next = table_.End(request, end, followers.refused);
+  bool goes_on = false;
+  {
+    std::lock_guard lock(mutex_);
+    goes_on = table_.End(request, end, followers.refused);
+  }
+  if (goes_on) followers.sequence = request.scheduling.sequence;
+  if (goes_on || !followers.refused.empty()) followers.front = {shared_from_this(), this};
   return followers;
 }
 
 void Model::Follow(Followers followers) {
-  // The followers hold the model no longer than until they have ended.
-  const std::shared_ptr<Model> self = shared_from_this();
   Work work;
-  if (followers.next != nullptr) work.turns.push_back(std::move(followers.next));
+  if (followers.sequence != 0) {
+    std::lock_guard lock(mutex_);
+    if (auto next = table_.Next(followers.sequence)) work.turns.push_back(std::move(next));
+  }
   RefuseMissing(std::move(followers.refused), work);
   Perform(std::move(work), false);
 }
@@ -409,9 +413,8 @@ void Model::Drop(const CorrelationId& id) {
 
 void Model::HoldUntilRestored(int64_t deadline_ns) {
   std::lock_guard lock(mutex_);
-  if (holding_ || stopping_) return;
-  holding_ = true;
-  hold_timer_ = timers_.At(deadline_ns, [weak = weak_from_this()] {
+  if (stopping_) return;
+  held_.Hold(deadline_ns, [weak = weak_from_this()] {
     if (std::shared_ptr<Model> self = weak.lock()) self->OnHeldTooLong();
   });
 }
@@ -419,34 +422,23 @@ void Model::HoldUntilRestored(int64_t deadline_ns) {
 void Model::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
   if (request->cancelled()) {
     work.endings.push_back(Cancelled(std::move(request)));
-  } else if (held_count_ >= max_waiting_) {
+  } else if (held_.size() >= max_waiting_) {
     Status status = NoRoom(*request);
     work.endings.push_back(Refused(std::move(request), std::move(status)));
   } else {
-    request->scheduling.queued = true;
-    held_.Append(std::move(request));
-    ++held_count_;
+    held_.Add(std::move(request));
   }
 }
 
-std::unique_ptr<InferenceRequest> Model::UnholdLocked(InferenceRequest& request) {
-  request.scheduling.queued = false;
-  --held_count_;
-  return held_.Remove(request);
-}
-
 void Model::ReleaseLocked(Work& work) {
-  holding_ = false;
-  timers_.Withdraw(hold_timer_);
-  while (!held_.empty()) AdmitLocked(UnholdLocked(*held_.first()), work);
+  for (auto& request : held_.Release()) AdmitLocked(std::move(request), work);
 }
 
 void Model::OnHeldTooLong() {
   Work work;
   {
     std::lock_guard lock(mutex_);
-    if (!holding_) return;
-    ReleaseLocked(work);
+    if (!stopping_) ReleaseLocked(work);
   }
   Perform(std::move(work), false);
 }
@@ -459,7 +451,7 @@ size_t Model::Restore(std::vector<SavedSequence> saved) {
     std::lock_guard lock(mutex_);
     if (stopping_) return 0;
     for (SavedSequence& sequence : saved) taken += table_.Restore(std::move(sequence)) ? 1 : 0;
-    if (holding_) ReleaseLocked(work);
+    ReleaseLocked(work);
   }
   Perform(std::move(work), false);
   return taken;
@@ -473,9 +465,7 @@ void Model::Stop(int64_t deadline_ns) {
   {
     // Nobody restores what stops.
     std::lock_guard lock(mutex_);
-    holding_ = false;
-    timers_.Withdraw(hold_timer_);
-    while (!held_.empty()) work.endings.push_back(Stopped(UnholdLocked(*held_.first())));
+    for (auto& request : held_.Release()) work.endings.push_back(Stopped(std::move(request)));
   }
   Perform(std::exchange(work, {}), false);
   gate().WaitUntilEmpty(deadline_ns);

@@ -72,38 +72,32 @@ bool StatefulTable::Restore(SavedSequence saved) {
 // --- Turns
 // -----------------------------------------------------------------------------------------------------------
 
-std::unique_ptr<InferenceRequest> StatefulTable::End(const InferenceRequest& request, Outcome outcome,
-                                                     Requests& refused) {
+bool StatefulTable::End(const InferenceRequest& request, Outcome outcome, Requests& refused) {
   const uint64_t number = request.scheduling.sequence;
   const auto found = sequences_.find(number);
   BRAID_CHECK(found != sequences_.end() && found->second.busy);
   Sequence& sequence = found->second;
-  sequence.busy = false;
-  if (sequence.dropped) {
-    sequences_.erase(found);
-    return nullptr;
-  }
-  if (request.sequence_start && outcome != Outcome::kGood) {
-    Finish(number, sequence, SequenceStore::Reason::kLost, refused);
-    return nullptr;
-  }
-  if (request.sequence_end && outcome != Outcome::kFailed) {
-    Finish(number, sequence, SequenceStore::Reason::kEnded, refused);
-    return nullptr;
+  const bool fails_to_start = request.sequence_start && outcome != Outcome::kGood;
+  const bool ends = request.sequence_end && outcome != Outcome::kFailed;
+  if (sequence.dropped || fails_to_start || ends) {
+    sequence.busy = false;
+    Finish(number, sequence, ends && !fails_to_start ? Reason::kEnded : Reason::kLost, refused);
+    return false;
   }
   if (request.sequence_end) SetTerminated(number, sequence, false);
   if (outcome == Outcome::kGood) sequence.idle = false;
-  return Next(number, sequence);
+  return true;
 }
 
-std::unique_ptr<InferenceRequest> StatefulTable::Next(uint64_t number, Sequence& sequence) {
-  if (!sequence.waiting.empty()) {
-    sequence.busy = true;
-    return Remove(sequence, *sequence.waiting.first());
-  }
-  if (sequence.ends_cancelled) {
+std::unique_ptr<InferenceRequest> StatefulTable::Next(uint64_t number) {
+  const auto found = sequences_.find(number);
+  BRAID_CHECK(found != sequences_.end() && found->second.busy);
+  Sequence& sequence = found->second;
+  if (!sequence.waiting.empty()) return Remove(sequence, *sequence.waiting.first());
+  sequence.busy = false;
+  if (sequence.dropped || sequence.ends_cancelled) {
     Requests none;
-    Finish(number, sequence, SequenceStore::Reason::kEnded, none);
+    Finish(number, sequence, Reason::kEnded, none);
   }
   return nullptr;
 }
@@ -129,14 +123,15 @@ void StatefulTable::SetTerminated(uint64_t number, Sequence& sequence, bool term
 // --- Ends
 // ------------------------------------------------------------------------------------------------------------
 
-void StatefulTable::Finish(uint64_t number, Sequence& sequence, SequenceStore::Reason reason,
-                           Requests& refused) {
+void StatefulTable::Finish(uint64_t number, Sequence& sequence, Reason reason, Requests& refused) {
   while (!sequence.waiting.empty()) {
     refused.push_back(Remove(sequence, *sequence.waiting.first()));
     store_.CountRejected();
   }
-  numbers_.erase(sequence.id);
-  store_.End(number, reason);
+  if (!sequence.dropped) {
+    numbers_.erase(sequence.id);
+    store_.End(number, reason);
+  }
   if (sequence.busy) {
     sequence.dropped = true;
   } else {
@@ -153,14 +148,14 @@ void StatefulTable::CleanUp() {
   }
   Requests none;
   for (const uint64_t number : ended) {
-    Finish(number, sequences_.at(number), SequenceStore::Reason::kExpired, none);
+    Finish(number, sequences_.at(number), Reason::kExpired, none);
   }
 }
 
 void StatefulTable::Drop(uint64_t id, Requests& refused) {
   const auto number = numbers_.find(id);
   if (number == numbers_.end()) return;
-  Finish(number->second, sequences_.at(number->second), SequenceStore::Reason::kLost, refused);
+  Finish(number->second, sequences_.at(number->second), Reason::kLost, refused);
 }
 
 void StatefulTable::RefuseWaiting(Requests& refused) {

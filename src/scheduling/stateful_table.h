@@ -61,9 +61,12 @@ class StatefulTable {
     kFailed,     // the states are as before
     kCancelled,  // its client has gone before it ran
   };
-  // The turn of a request is over. Returns the request of the same sequence whose turn is next, if there is
-  // one; appends those to `refused` that now belong to no sequence.
-  std::unique_ptr<InferenceRequest> End(const InferenceRequest& request, Outcome outcome, Requests& refused);
+  // The turn of a request is over, as nobody can see yet. Appends those to `refused` that now belong to no
+  // sequence. True when the sequence goes on: Next() is to be called when the request's client has its
+  // answer.
+  bool End(const InferenceRequest& request, Outcome outcome, Requests& refused);
+  // The request whose turn is next; null when none waits.
+  std::unique_ptr<InferenceRequest> Next(uint64_t number);
 
   // The client of a waiting request has gone.
   std::unique_ptr<InferenceRequest> Cancel(InferenceRequest& request);
@@ -81,9 +84,10 @@ class StatefulTable {
   size_t waiting() const { return waiting_; }
 
  private:
+  using Reason = SequenceStore::Reason;
   struct Sequence {
     uint64_t id = 0;
-    bool busy = false;            // a turn has begun and not ended
+    bool busy = false;            // a turn has begun, and Next() has not come
     bool terminated = false;      // its end has come
     bool ends_cancelled = false;  // and its client has gone
     bool idle = false;            // has not run well since the last look of the cleaner
@@ -94,10 +98,9 @@ class StatefulTable {
   Answer Start(std::unique_ptr<InferenceRequest>& request);
   Answer Refuse(Answer answer);
   uint64_t FreeId();
-  std::unique_ptr<InferenceRequest> Next(uint64_t number, Sequence& sequence);
   std::unique_ptr<InferenceRequest> Remove(Sequence& sequence, InferenceRequest& request);
   // The sequence is gone; what waits of it is refused.
-  void Finish(uint64_t number, Sequence& sequence, SequenceStore::Reason reason, Requests& refused);
+  void Finish(uint64_t number, Sequence& sequence, Reason reason, Requests& refused);
   void SetTerminated(uint64_t number, Sequence& sequence, bool terminated);
 
   const Options options_;

@@ -40,21 +40,19 @@ Tensor Zeros(const Tensor& like, BufferAllocator& allocator) {
 
 }  // namespace
 
-void TurnInputs::Add(Sequence& sequence, InferenceRequest& request) const {
+void TurnInputs::Add(const Buffer& id_bytes, const std::vector<Tensor>& states,
+                     InferenceRequest& request) const {
   request.scheduling.own_inputs = static_cast<uint32_t>(request.inputs.size());
   request.scheduling.own_outputs = static_cast<uint32_t>(request.requested_outputs.size());
-  if (request.sequence_start) sequence.states = state_.initial();
-  controls_.Append({.start = request.sequence_start, .end = request.sequence_end, .ready = true},
-                   sequence.id_bytes, request.inputs);
-  request.inputs.insert(request.inputs.end(), sequence.states.begin(), sequence.states.end());
+  controls_.Append({.start = request.sequence_start, .end = request.sequence_end, .ready = true}, id_bytes,
+                   request.inputs);
+  request.inputs.insert(request.inputs.end(), states.begin(), states.end());
   state_.AskFor(request);
 }
 
 void TurnInputs::AddLone(InferenceRequest& request) const {
-  Sequence sequence;
-  sequence.id_bytes = controls_.no_id();
   request.sequence_start = request.sequence_end = true;
-  Add(sequence, request);
+  Add(controls_.no_id(), state_.initial(), request);
 }
 
 std::unique_ptr<InferenceRequest> TurnInputs::MakePadding() const {
@@ -85,12 +83,14 @@ void TurnInputs::Complete(Execution& execution, BufferAllocator& allocator) cons
   }
 }
 
-void TurnInputs::TakeState(Sequence& sequence, InferenceResponse& response) const {
-  if (!response.status.ok()) return;
-  if (Status taken = state_.Take(response, sequence.states); !taken.ok()) {
+bool TurnInputs::TakeState(InferenceResponse& response, std::vector<Tensor>& states) const {
+  if (!response.status.ok()) return false;
+  if (Status taken = state_.Take(response, states); !taken.ok()) {
     response = {};
     response.status = std::move(taken);
+    return false;
   }
+  return true;
 }
 
 void TurnInputs::Remove(InferenceRequest& request) {

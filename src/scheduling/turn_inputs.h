@@ -8,7 +8,6 @@
 #include "scheduling/control_inputs.h"
 #include "scheduling/implicit_state.h"
 #include "scheduling/instance.h"
-#include "scheduling/sequence_table.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -22,8 +21,13 @@ class TurnInputs {
   // See ControlInputs::EncodeId().
   Result<Buffer> EncodeId(const CorrelationId& id) const { return controls_.EncodeId(id); }
 
-  // Under the scheduler's lock, and quick: the tensors share memory with the sequence's.
-  void Add(Sequence& sequence, InferenceRequest& request) const;
+  // What sequences begin with, and what their states are; none where the model has no implicit state.
+  const std::vector<Tensor>& initial_states() const { return state_.initial(); }
+  std::vector<StateSpec> state_specs() const { return state_.specs(); }
+
+  // Adds to a request of a sequence what it has. Under the scheduler's lock, and quick: the tensors share
+  // memory with `states`.
+  void Add(const Buffer& id_bytes, const std::vector<Tensor>& states, InferenceRequest& request) const;
   // The same for a request of a sequence that has no other: what a model is warmed up with.
   void AddLone(InferenceRequest& request) const;
   // A request for a slot that has nothing to run. It goes nowhere when it is answered.
@@ -35,9 +39,9 @@ class TurnInputs {
   // its inputs.
   void Complete(Execution& execution, BufferAllocator& allocator) const;
 
-  // Takes the states out of a response into `sequence`; the response becomes an error if they are not what
-  // the configuration says.
-  void TakeState(Sequence& sequence, InferenceResponse& response) const;
+  // Takes the states out of a good response into `states`, which are those before; the response becomes an
+  // error if they are not what the configuration says. Whether it did.
+  bool TakeState(InferenceResponse& response, std::vector<Tensor>& states) const;
   // Makes the request what it was when it came.
   static void Remove(InferenceRequest& request);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,7 +44,9 @@ class FakeInstance final : public Instance {
     auto execution = Take();
     const ExecutionTimes times{execution->compute_start_ns, now_ns - execute_ns, now_ns, now_ns};
     listener_->OnExecuted(*this, execution->rows, execution->requests.size(), times);
-    for (auto& request : execution->requests) listener_->OnResponse(*this, *request, response, true, times);
+    for (auto& request : execution->requests) {
+      listener_->OnResponse(*this, *request, answer_ ? answer_(*request) : response, true, times);
+    }
     listener_->OnDelivered(*this);
   }
 
@@ -59,6 +62,8 @@ class FakeInstance final : public Instance {
 
   ExecutionListener* listener_ = nullptr;
   bool makes_calls_ = false;
+  // What a request gets, where that depends on it.
+  std::function<InferenceResponse(const InferenceRequest&)> answer_;
   // Executions end within Execute() when they may.
   bool runs_here_ = false;
 
