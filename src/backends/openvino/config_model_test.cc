@@ -59,6 +59,29 @@ TEST_F(ConfigModel, DynamicShapesGiveEachClientItsOwnMemory) {
   Stop(model);
 }
 
+// The device itself takes the memory of the two for one.
+TEST_F(ConfigModel, AnOutputMayBeAnInputAsItCame) {
+  for (const ov::PartialShape& shape : {ov::PartialShape{2}, ov::PartialShape{-1}}) {
+    auto b = models::Input("b", ov::element::f32, shape);
+    auto sum = std::make_shared<ov::opset13::Add>(b, models::Number(ov::element::f32, 1));
+    auto passed = std::make_shared<ov::opset13::Result>(b);
+    auto added = std::make_shared<ov::opset13::Result>(models::Named("a", sum->output(0)));
+    Save(std::make_shared<ov::Model>(ov::ResultVector{passed, added}, ov::ParameterVector{b}));
+    auto model = Start(Config());
+    ASSERT_NE(model, nullptr);
+    for (int i = 0; i < 5; ++i) {
+      const auto x = static_cast<float>(i);
+      const Tensor input = Floats("b", {2}, {x, -x});
+      const InferenceResponse response = Infer(model, {input});
+      ASSERT_TRUE(response.status.ok()) << response.status;
+      EXPECT_THAT(ValuesOf<float>(response.outputs.at(0)), ElementsAre(x, -x));
+      EXPECT_THAT(ValuesOf<float>(response.outputs.at(1)), ElementsAre(x + 1, -x + 1));
+      EXPECT_THAT(ValuesOf<float>(input), ElementsAre(x, -x));
+    }
+    Stop(model);
+  }
+}
+
 // The device itself would read past the end of such an input.
 TEST_F(ConfigModel, AProductWithAMatrixLooksAtTheNumberOfColumns) {
   auto b = models::Input("b", ov::element::f32, ov::PartialShape{-1, -1, -1});

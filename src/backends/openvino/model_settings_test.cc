@@ -269,9 +269,10 @@ TEST_F(ModelSettings, DevicesPropertiesAndInferRequests) {
   Stop(model);
   config = Config();
   config.stateful = true;
-  EXPECT_EQ(LoadError(config),
-            "model 'm' cannot be stateful: it keeps nothing between requests, since it has no variables (pairs "
-            "of ReadValue and Assign) that change");
+  EXPECT_EQ(
+      LoadError(config),
+      "model 'm' cannot be stateful: it keeps nothing between requests, since it has no variables (pairs "
+      "of ReadValue and Assign) that change");
 }
 
 TEST_F(ModelSettings, CompiledModelsAreKeptWhereTheCacheIs) {

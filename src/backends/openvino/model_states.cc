@@ -213,6 +213,35 @@ std::optional<std::vector<Pair>> MakePairs(const Variables& variables) {
   return pairs;
 }
 
+bool DependsOnState(const ov::Output<ov::Node>& value) {
+  std::set<ov::Node*> seen{value.get_node()};
+  std::vector<ov::Node*> open{value.get_node()};
+  while (!open.empty()) {
+    ov::Node* node = open.back();
+    open.pop_back();
+    if (ov::is_type<ReadValueBase>(node)) return true;
+    for (const auto& input : node->input_values()) {
+      if (seen.insert(input.get_node()).second) open.push_back(input.get_node());
+    }
+  }
+  return false;
+}
+
+// OpenVINO's CPU device loses what is assigned to a variable if that is an input as it came, also when it was
+// given another shape or moved. So what comes from inputs alone is computed: the larger of a value and itself
+// has the same bits.
+void GuardAssigned(const std::shared_ptr<AssignBase>& assign) {
+  const ov::Output<ov::Node> value = assign->input_value(0);
+  if (DependsOnState(value)) return;
+  std::shared_ptr<ov::Node> same;
+  if (value.get_element_type() == ov::element::boolean) {
+    same = std::make_shared<ov::opset13::LogicalOr>(value, value);
+  } else {
+    same = std::make_shared<ov::opset13::Maximum>(value, value);
+  }
+  assign->input(0).replace_source_output(same->output(0));
+}
+
 Status CheckState(const ModelState& state) {
   const std::string who = "state '" + state.name + "' ";
   const auto type = FromElementType(state.element);
@@ -272,7 +301,9 @@ Result<ModelStates> TakeStates(ov::Model& model) {
     taken.states.push_back({name, value.get_element_type(), value.get_partial_shape()});
     variables.nested.erase(name);
     BRAID_RETURN_IF_ERROR(CheckState(taken.states.back()));
+    for (const auto& assign : variable.assigns) GuardAssigned(assign);
   }
+  model.validate_nodes_and_infer_types();
   if (variables.nested.empty()) return taken;
   return UnsupportedError("state '" + *variables.nested.begin() +
                           "' is kept within a loop or a branch, where no device lets it be read");

@@ -1,12 +1,16 @@
-// What an instance adds to an inference of a tiny model, on the caller's thread and on OpenVINO's.
+// What an instance adds to an inference of a tiny model, on the caller's thread and on OpenVINO's; and what
+// the state of a sequence costs.
 #include <benchmark/benchmark.h>
 #include <sched.h>
 
 #include <atomic>
+#include <cstring>
+#include <openvino/op/util/variable.hpp>
 #include <openvino/openvino.hpp>
 #include <openvino/opsets/opset13.hpp>
 
 #include "backends/openvino/compiled_facts.h"
+#include "backends/openvino/model_states.h"
 #include "backends/openvino/openvino_model.h"
 #include "base/clock.h"
 
@@ -82,6 +86,91 @@ void BM_InstanceExecute(benchmark::State& state) {
   model.Stop(SteadyNowNs() + 1'000'000'000);
 }
 BENCHMARK(BM_InstanceExecute)->Arg(1)->Arg(0);
+
+// How a step of a sequence has its state, which it adds to.
+enum Place : int64_t { kPlain, kPorts, kVariables };
+
+// The state begins with zeros, or with what only an inference can know.
+std::shared_ptr<ov::Model> Adding(size_t floats, Place place) {
+  using namespace ov::opset13;  // NOLINT: a graph is hard to read otherwise
+  const ov::Shape shape{1, floats};
+  auto in = std::make_shared<Parameter>(ov::element::f32, ov::Shape{1, 1});
+  if (place == kPlain) {
+    auto state = std::make_shared<Parameter>(ov::element::f32, shape);
+    auto sum = std::make_shared<Add>(state, in);
+    auto out = std::make_shared<Relu>(in);
+    return std::make_shared<ov::Model>(ov::OutputVector{out, sum}, ov::ParameterVector{in, state});
+  }
+  auto variable =
+      std::make_shared<ov::op::util::Variable>(ov::op::util::VariableInfo{shape, ov::element::f32, "s"});
+  ov::Output<ov::Node> init = Constant::create(ov::element::f32, shape, {0.0f});
+  if (place == kVariables) init = std::make_shared<Multiply>(init, in);
+  auto sum = std::make_shared<Add>(std::make_shared<ReadValue>(init, variable), in);
+  auto out = std::make_shared<Relu>(in);
+  return std::make_shared<ov::Model>(ov::OutputVector{out},
+                                     ov::SinkVector{std::make_shared<Assign>(sum, variable)},
+                                     ov::ParameterVector{in});
+}
+
+class KeepingListener final : public ExecutionListener {
+ public:
+  void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
+  void OnResponse(Instance&, InferenceRequest&, std::optional<InferenceResponse> response, bool,
+                  const ExecutionTimes&) override {
+    last = std::move(*response);
+    responses.fetch_add(1);
+    responses.notify_all();
+  }
+  void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
+  void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
+  void OnAvailability(Instance&, bool) override {}
+  InferenceResponse last;
+  std::atomic<uint64_t> responses{0};
+};
+
+// One step after the other of one sequence. Arguments: bytes of the state, and Place. kPlain is the same
+// arithmetic of an ordinary model, whose second output the caller gives to it again.
+void BM_SequenceStep(benchmark::State& state) {
+  const auto place = static_cast<Place>(state.range(1));
+  auto model = Adding(static_cast<size_t>(state.range(0)) / sizeof(float), place);
+  ModelNames names = NamesOf(*model);
+  ModelStates states;
+  if (place != kPlain) states = TakeStates(*model).value();
+  CompiledFacts facts = MakeFacts("m", *model, names).value();
+  if (place != kPlain && !AddStates(*model, std::move(states), facts).ok()) return;
+  const size_t own = facts.own_inputs();
+  ov::Core core;
+  OpenVinoModel served(core.compile_model(model, "CPU"), std::move(facts), {{"m_0", false}}, nullptr);
+  KeepingListener listener;
+  if (!served.Start(listener, [](const std::string&) {}).ok()) return state.SkipWithError("not started");
+  Instance& instance = *served.instances()[0];
+  HeapAllocator heap;
+  Tensor input{names.inputs[0].name, DataType::kFp32, {1, 1}, heap.Allocate(4).value()};
+  Tensor kept{place == kPlain ? names.inputs[1].name : "s",
+              DataType::kFp32,
+              {1, state.range(0) / 4},
+              heap.Allocate(static_cast<size_t>(state.range(0))).value()};
+  std::memset(input.data.mutable_data(), 0, input.data.size());
+  std::memset(kept.data.mutable_data(), 0, kept.data.size());
+  for (auto _ : state) {
+    auto execution = std::make_unique<Execution>();
+    execution->requests.push_back(std::make_unique<InferenceRequest>());
+    execution->requests[0]->inputs = {input, std::move(kept)};
+    execution->rows = 1;
+    execution->on_callers_thread = true;
+    const uint64_t before = listener.responses.load();
+    instance.Execute(std::move(execution));
+    listener.responses.wait(before);
+    if (!listener.last.status.ok()) return state.SkipWithError("the step failed");
+    kept = std::move(listener.last.outputs.at(1));
+    if (place == kPlain) kept.name = names.inputs[own - 1].name;
+    listener.last = {};
+  }
+  served.Stop(SteadyNowNs() + 1'000'000'000);
+}
+BENCHMARK(BM_SequenceStep)
+    ->ArgNames({"bytes", "place"})
+    ->ArgsProduct({{1 << 10, 1 << 20}, {kPlain, kPorts, kVariables}});
 
 }  // namespace
 }  // namespace braid

@@ -5,6 +5,7 @@
 
 #include "backends/openvino/matrix_guard.h"
 #include "backends/openvino/openvino_errors.h"
+#include "backends/openvino/passed_inputs.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -103,6 +104,7 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
   BRAID_RETURN_IF_ERROR(Guarded(
       [&] {
         GuardMatrixProducts(*model);
+        GuardPassedInputs(*model);
         compiled.model = core->compile_model(model, options.device, properties);
         compiled.infer_requests = options.infer_requests != 0
                                       ? options.infer_requests

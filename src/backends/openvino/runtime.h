@@ -39,8 +39,9 @@ class OpenVinoRuntime {
 
   // Any thread; blocks. Errors: OvmsCode::kFileInvalid.
   Result<std::shared_ptr<ov::Model>> Read(const ModelFile& file);
-  // Any thread; blocks; changes `model` (GuardMatrixProducts()). Errors: OvmsCode::kCannotCompileModel, which
-  // names the devices that there are when the wanted one is not among them.
+  // Any thread; blocks; changes `model` (GuardMatrixProducts(), GuardPassedInputs()). Errors:
+  // OvmsCode::kCannotCompileModel, which names the devices that there are when the wanted one is not among
+  // them.
   Result<Compiled> Compile(const std::shared_ptr<ov::Model>& model, const CompileOptions& options);
   // The names of what can be set for a device.
   Result<std::vector<std::string>> Properties(const std::string& device);

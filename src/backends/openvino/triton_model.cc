@@ -6,10 +6,12 @@
 
 #include "backends/openvino/compiled_facts.h"
 #include "backends/openvino/model_files.h"
+#include "backends/openvino/model_states.h"
 #include "backends/openvino/openvino_model.h"
 #include "backends/openvino/tensor_names.h"
 #include "backends/openvino/triton_config.h"
 #include "backends/openvino/triton_files.h"
+#include "backends/openvino/triton_states.h"
 #include "config/model_config.h"
 
 namespace braid {
@@ -48,7 +50,12 @@ Result<ov::AnyMap> PropertiesOf(const inference::ModelConfig& config, OpenVinoRu
 Status AutoCompleteTritonModel(const ModelLocation& location, OpenVinoRuntime& runtime,
                                inference::ModelConfig& config) {
   BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<ov::Model> model, ReadModel(location, config, runtime));
-  return CompleteTritonConfig(*model, NamesOf(*model), config);
+  const ModelNames names = NamesOf(*model);
+  if (config.has_sequence_batching()) {
+    BRAID_ASSIGN_OR_RETURN(const ModelStates states, TakeTritonStates(config, *model));
+    BRAID_RETURN_IF_ERROR(CompleteTritonStates(states, config));
+  }
+  return CompleteTritonConfig(*model, names, config);
 }
 
 Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& location,
@@ -60,9 +67,23 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
   }
   BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<ov::Model> model, ReadModel(location, config, runtime));
   ModelNames names = NamesOf(*model);
+  std::vector<std::string> forgotten;
+  if (config.has_sequence_batching()) {
+    BRAID_ASSIGN_OR_RETURN(const ModelStates states, TakeTritonStates(config, *model));
+    BRAID_RETURN_IF_ERROR(FitTritonStates(config, states, names));
+  } else {
+    bool changed = false;
+    forgotten = ForgetStates(*model, changed);
+    if (changed) {
+      BRAID_LOG_WARNING(
+          log, "model '{}' has variables, but no sequence_batching, so each of its requests begins anew",
+          config.name());
+    }
+  }
   BRAID_RETURN_IF_ERROR(FitTritonModel(config, *model, names));
   BRAID_ASSIGN_OR_RETURN(CompiledFacts facts, MakeFacts(config.name(), *model, names));
   facts.dialect = Dialect::kTriton;
+  AddForgotten(forgotten, facts);
 
   std::vector<OpenVinoModel::InstanceName> instances;
   for (const InstanceSpec& instance : ListInstances(config))

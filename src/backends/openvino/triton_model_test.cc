@@ -3,9 +3,11 @@
 #include <google/protobuf/text_format.h>
 
 #include "backends/openvino/testing/harness.h"
+#include "backends/openvino/testing/stateful_models.h"
 #include "config/folder.h"
 #include "config/model_config.h"
 #include "config/servable_info.h"
+#include "scheduling/sequence_model.h"
 
 namespace braid {
 namespace {
@@ -220,6 +222,134 @@ TEST_F(TritonModel, AnErrorOfTheInferenceIsTritons) {
   const auto good = Infer(*model, {MakeTensor<int64_t>("shape", DataType::kInt64, {2}, {1, 2}), values});
   ASSERT_TRUE(good.status.ok()) << good.status;
   EXPECT_THAT(ValuesOf<float>(good.outputs.at(0)), ElementsAre(1, 2));
+  Stop(*model);
+}
+
+// Runs a step of a sequence.
+class TritonStates : public TritonModel {
+ protected:
+  Result<std::shared_ptr<SequenceModel>> ServeSequences(const std::string& text, bool complete = true) {
+    auto config = std::make_shared<inference::ModelConfig>();
+    BRAID_ASSIGN_OR_RETURN(*config, ParseConfigText("name: 'm' " + text, "config.pbtxt"));
+    const ModelLocation location = Location(*config);
+    if (complete) BRAID_RETURN_IF_ERROR(backend_->AutoComplete(location, *config));
+    NormalizeConfig(*config);
+    BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
+    BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(location.model_path));
+    BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, 1, folder));
+    BRAID_ASSIGN_OR_RETURN(auto model, backend_->Create(location, config));
+    return SequenceModel::Start(std::move(info), std::move(model), timers_, log_, [](const std::string&) {},
+                                {});
+  }
+  std::string SequenceRefusal(const std::string& text, bool complete = true) {
+    auto model = ServeSequences(text, complete);
+    if (!model.ok()) return model.status().message();
+    Stop(*model);
+    return "no error";
+  }
+  static InferenceResponse Step(const std::shared_ptr<Servable>& model, uint64_t sequence, bool start,
+                                std::vector<Tensor> inputs) {
+    WaitingSink sink;
+    auto request = std::make_unique<InferenceRequest>();
+    request->model_name = model->info().name;
+    request->correlation_id = sequence;
+    request->sequence_start = start;
+    request->inputs = std::move(inputs);
+    request->sink = &sink;
+    request->start_ns = SteadyNowNs();
+    request->servable = ServableHandle::Enter(model);
+    model->Infer(std::move(request));
+    return sink.Wait();
+  }
+};
+
+TEST_F(TritonStates, VariablesAreStatesOfSequences) {
+  Save(models::RunningSum({1, 2}));
+  for (const char* batching :
+       {"sequence_batching { max_sequence_idle_microseconds: 60000000 oldest { max_candidate_sequences: 4 } "
+        "} "
+        "max_batch_size: 0",
+        "sequence_batching { max_sequence_idle_microseconds: 60000000 } max_batch_size: 4",
+        "sequence_batching { max_sequence_idle_microseconds: 60000000 oldest { max_candidate_sequences: 4 } "
+        "} max_batch_size: 4"}) {
+    auto model = ServeSequences(std::string("backend: 'openvino' ") + batching);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->info().inputs.size(), 1u);
+    EXPECT_EQ((*model)->info().outputs.size(), 1u);
+    for (int step = 0; step < 4; ++step) {
+      for (uint64_t sequence : {uint64_t{1}, uint64_t{2}}) {
+        const auto x = static_cast<float>(sequence);
+        const auto response = Step(*model, sequence, step == 0, {Floats("in", {1, 2}, {x, 10 * x})});
+        ASSERT_TRUE(response.status.ok()) << response.status;
+        ASSERT_EQ(response.outputs.size(), 1u);
+        const auto times = static_cast<float>(step + 1);
+        EXPECT_THAT(ValuesOf<float>(response.outputs[0]), ElementsAre(times * x, times * 10 * x));
+      }
+    }
+    // It begins anew.
+    const auto response = Step(*model, 1, true, {Floats("in", {1, 2}, {5, 6})});
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    EXPECT_THAT(ValuesOf<float>(response.outputs.at(0)), ElementsAre(5, 6));
+    Stop(*model);
+  }
+}
+
+TEST_F(TritonStates, WhatSequencesBeginWithMayBeInAFile) {
+  Save(models::RunningSum({1, 2}, models::FloatConstant({1, 2}, {3, 4}), {1, 2}));
+  const std::string head =
+      "backend: 'openvino' sequence_batching { max_sequence_idle_microseconds: 60000000 ";
+  EXPECT_EQ(
+      SequenceRefusal(head + "}"),
+      "model 'm': its variable 'total' does not begin with zeros of the shape [1,2]; what it begins with "
+      "must be in a data_file of `initial_state`");
+  const float values[] = {3, 4};
+  Write(folder_->path() + "/m/initial_state/total",
+        std::string_view(reinterpret_cast<const char*>(values), sizeof(values)));
+  auto model = ServeSequences(head +
+                              "state { input_name: 'total' output_name: 'total' data_type: TYPE_FP32 dims: "
+                              "[1, 2] initial_state { name: "
+                              "'i' data_type: TYPE_FP32 dims: [1, 2] data_file: 'total' } } }");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto response = Step(*model, 1, true, {Floats("in", {1, 2}, {10, 20})});
+  ASSERT_TRUE(response.status.ok()) << response.status;
+  EXPECT_THAT(ValuesOf<float>(response.outputs.at(0)), ElementsAre(13, 24));
+  Stop(*model);
+}
+
+TEST_F(TritonStates, VariablesThatNoConfigurationCanSayAreRefused) {
+  Save(models::RunningSum({1, 2}));
+  const std::string head =
+      "backend: 'openvino' sequence_batching { max_sequence_idle_microseconds: 60000000 ";
+  const std::string tensors =
+      " input { name: 'in' data_type: TYPE_FP32 dims: [1, 2] } output { name: 'sum' data_type: TYPE_FP32 "
+      "dims: "
+      "[1, 2] }";
+  EXPECT_EQ(SequenceRefusal(head + "}" + tensors, false),
+            "model 'm': its variable 'total' needs a `state` in sequence_batching with input_name and "
+            "output_name 'total'");
+  const auto state = [&](const std::string& output, const std::string& rest) {
+    return head + "state { input_name: 'total' output_name: '" + output + "' " + rest + " } }" + tensors;
+  };
+  EXPECT_EQ(SequenceRefusal(state("x", "data_type: TYPE_FP32 dims: [1, 2]"), false),
+            "model 'm': its variable 'total' must be both input_name and output_name of its `state`");
+  EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_INT32 dims: [1, 2]"), false),
+            "model 'm': its variable 'total' is f32, its `state` is TYPE_INT32");
+  EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_FP32 dims: [2]"), false),
+            "model 'm': its variable 'total' has the dims [1,2], its `state` has [2]");
+  EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_FP32 dims: [1, 2]"), false), "no error");
+  Save(models::BeginsWithInput());
+  EXPECT_THAT(SequenceRefusal(head + "}"), HasSubstr("cannot be kept for sequences: what it begins with "));
+}
+
+TEST_F(TritonModel, WithoutSequencesAModelWithVariablesBeginsAnewWithEachRequest) {
+  Save(models::RunningSum({1, 2}));
+  auto model = Serve("backend: 'openvino' max_batch_size: 4");
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (int i = 0; i < 3; ++i) {
+    const auto response = Infer(*model, {Floats("in", {2, 2}, {1, 2, 3, 4})});
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    EXPECT_THAT(ValuesOf<float>(response.outputs.at(0)), ElementsAre(1, 2, 3, 4));
+  }
   Stop(*model);
 }
 

@@ -64,7 +64,8 @@ void VariableBinding::Collect(std::vector<Tensor>& outputs) {
     Tensor& state = outputs.emplace_back();
     state.name = facts_.variables[i].name;
     state.type = facts_.variables[i].type;
-    const ov::Shape shape = current.get_shape();
+    // A device may give a state without dimensions one.
+    const ov::Shape shape = facts_.variables[i].is_static ? facts_.variables[i].shape : current.get_shape();
     state.shape.assign(shape.begin(), shape.end());
     const size_t bytes = current.get_byte_size();
     if (bytes == 0) continue;

@@ -103,16 +103,16 @@ inline std::shared_ptr<ov::Model> GruStep() {
                                      ov::ParameterVector{x}, "gru");
 }
 
-// Two states, of different types, which feed each other: a' = a + in, n' = n + 1, out = a' * n'.
-inline std::shared_ptr<ov::Model> TwoStates() {
+// Two states, of different types, which feed each other: a' = a + in, n' = n + 1, out = a' * n', before = a.
+inline std::shared_ptr<ov::Model> TwoStates(const ov::element::Type& counter = ov::element::i32) {
   using namespace ov::opset13;  // NOLINT: as above
   auto in = Input("in", ov::element::f32, ov::PartialShape{2});
   auto a = MakeVariable("z_sum", ov::PartialShape{2});
-  auto n = MakeVariable("count", ov::PartialShape{}, ov::element::i64);
+  auto n = MakeVariable("count", ov::PartialShape{}, counter);
   auto read_a = std::make_shared<ReadValue>(FloatConstant({2}, {100, -100}), a);
-  auto read_n = std::make_shared<ReadValue>(Constant::create(ov::element::i64, {}, {7}), n);
+  auto read_n = std::make_shared<ReadValue>(Constant::create(counter, {}, {7}), n);
   auto new_a = std::make_shared<Add>(read_a, in);
-  auto new_n = std::make_shared<Add>(read_n, Constant::create(ov::element::i64, {}, {1}));
+  auto new_n = std::make_shared<Add>(read_n, Constant::create(counter, {}, {1}));
   auto out = std::make_shared<Multiply>(new_a, std::make_shared<Convert>(new_n, ov::element::f32));
   return std::make_shared<ov::Model>(
       ov::OutputVector{Named("out", out->output(0)), Named("before", read_a->output(0))},
@@ -121,9 +121,9 @@ inline std::shared_ptr<ov::Model> TwoStates() {
 }
 
 // The state begins with twice the first input.
-inline std::shared_ptr<ov::Model> BeginsWithInput() {
-  auto in = Input("in", ov::element::f32, ov::PartialShape{1, 2});
-  auto variable = MakeVariable("s", ov::PartialShape{1, 2});
+inline std::shared_ptr<ov::Model> BeginsWithInput(const ov::PartialShape& shape = {1, 2}) {
+  auto in = Input("in", ov::element::f32, shape);
+  auto variable = MakeVariable("s", shape);
   auto init = std::make_shared<ov::opset13::Multiply>(in, Number(ov::element::f32, 2));
   auto read = std::make_shared<ov::opset13::ReadValue>(init, variable);
   auto add = std::make_shared<ov::opset13::Add>(read, in);
@@ -132,7 +132,21 @@ inline std::shared_ptr<ov::Model> BeginsWithInput() {
                                      ov::ParameterVector{in}, "begins_with_input");
 }
 
-// One variable that is read in two places.
+// The state is the last input, and begins with 1 and 2, or with the first: out = in - s, before = s, s' = in.
+inline std::shared_ptr<ov::Model> Difference(bool begins_with_input) {
+  auto in = Input("in", ov::element::f32, ov::PartialShape{1, 2});
+  auto variable = MakeVariable("s", ov::PartialShape{1, 2});
+  const ov::Output<ov::Node> init = begins_with_input ? in->output(0) : FloatConstant({1, 2}, {1, 2});
+  auto read = std::make_shared<ov::opset13::ReadValue>(init, variable);
+  auto out = std::make_shared<ov::opset13::Subtract>(in, read);
+  return std::make_shared<ov::Model>(
+      ov::OutputVector{Named("out", out->output(0)), Named("before", read->output(0))},
+      ov::SinkVector{std::make_shared<ov::opset13::Assign>(in, variable)}, ov::ParameterVector{in},
+      "difference");
+}
+
+// One variable that is read in two places, which OpenVINO's CPU device cannot do.
+// out = 10 s + s + in, s' = s + in.
 inline std::shared_ptr<ov::Model> ReadTwice() {
   auto in = Input("in", ov::element::f32, ov::PartialShape{1, 2});
   auto variable = MakeVariable("s", ov::PartialShape{1, 2});
