@@ -396,12 +396,11 @@ GRPC_FORMS = [
     (
         dict(
             unknown=number("UINT64", uint64_val=[0]),
-            x=number("FLOAT"),
             sequence_control_input=number("UINT32", uint32_val=[3]),
         ),
         BAD_CONTROL.text,
     ),
-    (dict(unknown=number("UINT64", uint64_val=[0]), x=number("FLOAT")), NO_ID.text),
+    (dict(unknown=number("UINT64", uint64_val=[0])), NO_ID.text),
 ]
 
 

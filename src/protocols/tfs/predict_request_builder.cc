@@ -188,9 +188,11 @@ std::optional<SequenceInput> TakeSequenceInput(WireSegments segments, std::strin
 
 Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> names,
                            InferenceRequest& request) {
+  // A client that does not know the id cannot go on.
+  if (info.stateful && !names.empty()) names.emplace_back(kSequenceIdInput);
   for (std::string& name : names) {
-    if (info.stateful && name == kSequenceIdInput) continue;
-    if (info.FindOutput(name) == nullptr) {
+    const bool sequence = info.stateful && name == kSequenceIdInput;
+    if (!sequence && info.FindOutput(name) == nullptr) {
       return InvalidArgumentError("unexpected inference output '" + name + "' for model '" + info.name + "'");
     }
     auto& outputs = request.requested_outputs;

@@ -25,8 +25,8 @@ inline constexpr size_t kMaxFilledBytes = size_t{64} << 20;
 Status BuildPredictRequest(WireSegments segments, ParsedPredictRequest& parsed, Servable& servable,
                            std::string_view sequence_header, InferenceRequest& request);
 
-// Keeps each name once, and leaves out the sequence_id that answers of stateful servables have anyway.
-// Errors: INVALID_ARGUMENT for a name that is no output.
+// Keeps each name once; of stateful servables, sequence_id is asked for with any other. Errors:
+// INVALID_ARGUMENT for a name that is no output.
 Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> names,
                            InferenceRequest& request);
 

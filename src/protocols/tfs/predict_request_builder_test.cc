@@ -58,7 +58,13 @@ class SequencesOverGrpc : public testing::Test {
     ParsedPredictRequest parsed;
     BRAID_RETURN_IF_ERROR(ParsePredictRequest({&segment, 1}, parsed));
     BRAID_RETURN_IF_ERROR(BuildPredictRequest({&segment, 1}, parsed, *servable_, header, *request_));
-    return CheckRequest(servable_->info(), *request_);
+    // Stateful servables know an output more when they check.
+    ServableInfo info = servable_->info();
+    if (stateful) {
+      info.outputs.push_back(
+          TensorSpec{.name = "sequence_id", .type = DataType::kUint64, .shape = {1}, .labels = {}});
+    }
+    return CheckRequest(info, *request_);
   }
   void ExpectError(const std::string& text, std::string_view header = {}) {
     const Status status = Build(header);
@@ -190,14 +196,18 @@ TEST_F(SequencesOverGrpc, AHeaderMayNameThem) {
               "12");
 }
 
-TEST_F(SequencesOverGrpc, TheirIdMayStandInTheFilter) {
+TEST_F(SequencesOverGrpc, TheirIdIsAskedForWithAnyOutput) {
   Id(7);
   message_.add_output_filter("sequence_id");
   ASSERT_EQ(Build(), OkStatus());
-  EXPECT_TRUE(request_->requested_outputs.empty());
+  EXPECT_EQ(request_->requested_outputs, std::vector<std::string>{"sequence_id"});
   message_.add_output_filter("y");
   ASSERT_EQ(Build(), OkStatus());
-  EXPECT_EQ(request_->requested_outputs, std::vector<std::string>{"y"});
+  EXPECT_EQ(request_->requested_outputs, (std::vector<std::string>{"sequence_id", "y"}));
+  message_.clear_output_filter();
+  message_.add_output_filter("y");
+  ASSERT_EQ(Build(), OkStatus());
+  EXPECT_EQ(request_->requested_outputs, (std::vector<std::string>{"y", "sequence_id"}));
   message_.add_output_filter("z");
   ExpectError("unexpected inference output 'z' for model 'm'");
 }
@@ -205,13 +215,13 @@ TEST_F(SequencesOverGrpc, TheirIdMayStandInTheFilter) {
 TEST_F(SequencesOverGrpc, OtherModelsKnowNothingOfThem) {
   Id(7);
   Control(1);
-  EXPECT_EQ(Build("12", false).message(), "Invalid number of inputs - Expected: 1; Actual: 3");
+  EXPECT_EQ(Build({}, false).message(), "Invalid number of inputs - Expected: 1; Actual: 3");
   EXPECT_EQ(request_->correlation_id, CorrelationId(uint64_t{0}));
   message_.mutable_inputs()->erase("sequence_control_input");
   message_.mutable_inputs()->erase("x");
-  EXPECT_EQ(Build("12", false).message(), "Missing input with specific name - Required input: x");
+  EXPECT_EQ(Build({}, false).message(), "Missing input with specific name - Required input: x");
   message_.add_output_filter("sequence_id");
-  EXPECT_EQ(Build("12", false).message(), "unexpected inference output 'sequence_id' for model 'm'");
+  EXPECT_EQ(Build({}, false).message(), "unexpected inference output 'sequence_id' for model 'm'");
 }
 
 }  // namespace

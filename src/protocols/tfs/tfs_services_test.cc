@@ -531,6 +531,7 @@ class StatefulTfsGrpcTest : public OvmsTfsGrpcTest {
     ServableInfo info = OvmsInfo("m", {1, 2});
     info.stateful = StatefulSpec{.states = {}};
     stateful_ = Add(std::move(info));
+    stateful_->set_check(false);  // it knows no output sequence_id
     stateful_->set_responder([this](auto request) {
       InferenceResponse response = FakeServable::Echo(*request, stateful_->info());
       response.outputs[0].name = "a";
