@@ -314,9 +314,12 @@ def test_a_folder_belongs_to_one_server(tmp_path):
 def test_both_spellings_are_options(tmp_path):
     models = tmp_path / "models"
     models.mkdir()
-    for names in ("sequence_state_path", "sequence_state_interval_seconds"), (
-        "sequence-state-path",
-        "sequence-state-interval-seconds",
+    for names in (
+        ("sequence_state_path", "sequence_state_interval_seconds"),
+        (
+            "sequence-state-path",
+            "sequence-state-interval-seconds",
+        ),
     ):
         command = [BINARY, "serve", models, "--print-config", f"--{names[0]}=here", f"--{names[1]}", "7"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

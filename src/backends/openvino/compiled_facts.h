@@ -37,6 +37,10 @@ enum class StatePlace : unsigned char {
   kReset,      // variables that nothing is to be left in: each inference begins anew
 };
 
+// Setting an input and an output of an infer request takes some 4 us. A state of up to this size is sooner
+// copied to and from memory that the request keeps.
+inline constexpr size_t kMostCopiedStateBytes = 8192;
+
 struct CompiledFacts {
   std::string model_name;
   Dialect dialect = Dialect::kTriton;
@@ -55,10 +59,18 @@ struct CompiledFacts {
   // The ports that a client knows of; states are behind them.
   size_t own_inputs() const { return inputs.size() - initial_states.size(); }
   size_t own_outputs() const { return outputs.size() - initial_states.size(); }
+  // Whether the state that has this port (an index among inputs or outputs) is copied.
+  bool CopiesInput(size_t index) const { return index >= own_inputs() && IsCopied(inputs[index]); }
+  bool CopiesOutput(size_t index) const { return index >= own_outputs() && IsCopied(outputs[index]); }
   // How many tensors a request of a running sequence has behind its own.
   size_t state_count() const {
     if (states == StatePlace::kPorts) return initial_states.size();
     return states == StatePlace::kVariables ? variables.size() : 0;
+  }
+
+ private:
+  static bool IsCopied(const CompiledTensor& port) {
+    return port.is_static && port.bytes > 0 && port.bytes <= kMostCopiedStateBytes;
   }
 };
 

@@ -114,7 +114,7 @@ Status InputBinding::BindOne(size_t index, const Execution& execution) {
   const size_t alignment = ElementSize(expected.type);
   // OpenVINO does not write to inputs; its interface says so nowhere but in words.
   auto* data = const_cast<std::byte*>(first.data.data());
-  if (parts_.size() > 1 || reinterpret_cast<uintptr_t>(data) % alignment != 0) {
+  if (parts_.size() > 1 || reinterpret_cast<uintptr_t>(data) % alignment != 0 || facts_.CopiesInput(index)) {
     if (bound.scratch.size() < bytes) {
       HeapAllocator heap;
       BRAID_ASSIGN_OR_RETURN(bound.scratch, heap.Allocate(bytes));

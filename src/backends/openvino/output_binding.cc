@@ -68,7 +68,7 @@ OutputBinding::OutputBinding(const CompiledFacts& facts, const std::vector<std::
 
 Result<OutputBinding::Piece> OutputBinding::MakePiece(size_t index) const {
   const CompiledTensor& output = facts_.outputs[index];
-  if (ports_[index].pool != nullptr) {
+  if (ports_[index].pool != nullptr && !facts_.CopiesOutput(index)) {
     StatePool::Piece* piece = ports_[index].pool->Take();
     return Piece{Buffer(nullptr, 0, piece), piece->tensor()};
   }
@@ -140,7 +140,19 @@ Result<Tensor> OutputBinding::Take(size_t index) {
   return result;
 }
 
+Tensor OutputBinding::CopyState(size_t index) {
+  const CompiledTensor& output = facts_.outputs[index];
+  Port& port = ports_[index];
+  StatePool::Piece* copy = port.pool->Take();
+  Tensor result{output.name, output.type, ToShape(output.shape), {}};
+  auto* data = static_cast<std::byte*>(copy->tensor().data());
+  result.data = Buffer(data, output.bytes, copy);
+  std::memcpy(data, port.pieces[port.bound].memory.data(), output.bytes);
+  return result;
+}
+
 Tensor OutputBinding::TakeState(size_t index) {
+  if (facts_.CopiesOutput(index)) return CopyState(index);
   const CompiledTensor& output = facts_.outputs[index];
   Port& port = ports_[index];
   Piece& piece = port.pieces[port.bound];

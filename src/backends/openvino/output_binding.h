@@ -2,7 +2,7 @@
 //
 // Each inference writes to memory that nobody reads: as long as a client holds an output, the next inference
 // gets another piece of memory. Pieces that have come back are used again. States, which sequences hold for
-// long, have memory that all instances share.
+// long, have memory that all instances share; small ones are copied there.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +48,7 @@ class OutputBinding {
   Result<Piece> MakePiece(size_t index) const;
   Result<Tensor> Take(size_t index);
   Tensor TakeState(size_t index);
+  Tensor CopyState(size_t index);
 
   const CompiledFacts& facts_;
   ov::InferRequest& request_;
