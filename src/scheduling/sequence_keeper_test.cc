@@ -16,7 +16,7 @@ constexpr char kState[] =
 constexpr char kStopped[] = "Server exiting or model 'm' being unloaded: the request did not run in time";
 
 Tensor Number(std::string name, int32_t value) {
-  return {std::move(name), DataType::kInt32, Shape(1, 1), CopyToHeap(std::as_bytes(std::span(&value, 1)))};
+  return {std::move(name), DataType::kInt32, Shape(2, 1), CopyToHeap(std::as_bytes(std::span(&value, 1)))};
 }
 
 std::string NeedsStart(const std::string& id) {
@@ -27,8 +27,9 @@ std::string NeedsStart(const std::string& id) {
 class SequenceKeeperTest : public ::testing::Test, protected SequenceHarness {
  protected:
   void StartWithStates(size_t instances = 1, bool decoupled = false,
-                       const std::string& batching = std::string(kState) + " direct {}") {
-    Start(instances, batching, 0, decoupled, {Number("IN_STATE", 0)});
+                       const std::string& batching = std::string(kState) +
+                                                     " oldest { max_candidate_sequences: 4 }") {
+    Start(instances, batching, 1, decoupled, {Number("IN_STATE", 0)});
   }
   static InferenceResponse Answer(int32_t state) {
     InferenceResponse response;

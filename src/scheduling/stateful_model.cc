@@ -26,32 +26,36 @@ thread_local HandOver* innermost = nullptr;
 // within its own hand-over sets free joins the same one, so that the stack does not grow with a sequence.
 class HandOver {
  public:
-  using Requests = boost::container::small_vector<std::unique_ptr<InferenceRequest>, 1>;
+  // A request whose turn has begun, and what it begins with.
+  struct Turn {
+    std::unique_ptr<InferenceRequest> request;
+    SequenceStore::States states;
+  };
+  using Turns = boost::container::small_vector<Turn, 1>;
 
-  HandOver(const Servable* model, Requests requests)
-      : model_(model), outer_(innermost), requests_(std::move(requests)) {
+  HandOver(const Servable* model, Turns turns) : model_(model), outer_(innermost), turns_(std::move(turns)) {
     innermost = this;
   }
   ~HandOver() { innermost = outer_; }
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
-  // Leaves requests to a hand-over of this model that the thread is in; false when there is none.
-  static bool Join(const Servable* model, Requests& requests) {
+  // Leaves turns to a hand-over of this model that the thread is in; false when there is none.
+  static bool Join(const Servable* model, Turns& turns) {
     for (HandOver* at = innermost; at != nullptr; at = at->outer_) {
       if (at->model_ != model) continue;
-      for (auto& request : requests) at->requests_.push_back(std::move(request));
+      for (Turn& turn : turns) at->turns_.push_back(std::move(turn));
       return true;
     }
     return false;
   }
   // Empty when nothing is left.
-  Requests Take() { return std::exchange(requests_, {}); }
+  Turns Take() { return std::exchange(turns_, {}); }
 
  private:
   const Servable* const model_;
   HandOver* const outer_;
-  Requests requests_;
+  Turns turns_;
 };
 
 Tensor IdTensor(uint64_t id) {
@@ -108,7 +112,7 @@ class Model final : public StatefulModel,
   };
   // What was decided under mutex_ and is done without it.
   struct Work {
-    HandOver::Requests turns;
+    HandOver::Turns turns;
     std::vector<Ending> endings;
   };
 
@@ -139,7 +143,9 @@ class Model final : public StatefulModel,
 
   // `here`: this thread may run executions itself.
   void Perform(Work work, bool here);
-  void BeginTurn(std::unique_ptr<InferenceRequest> request, bool here);
+  // Whatever becomes of the sequence now, the request runs with the states that it has at this moment.
+  HandOver::Turn TurnLocked(std::unique_ptr<InferenceRequest> request) const;
+  void BeginTurn(HandOver::Turn turn, bool here);
   void End(Ending ending);
   Ending Cancelled(std::unique_ptr<InferenceRequest> request) const {
     return {std::move(request), FailureReason::kCanceled, CancelledWhileWaiting(info_.name)};
@@ -242,7 +248,7 @@ void Model::AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
   };
   switch (table_.Admit(request)) {
     case StatefulTable::Answer::kBegins:
-      work.turns.push_back(std::move(request));
+      work.turns.push_back(TurnLocked(std::move(request)));
       return;
     case StatefulTable::Answer::kWaits:
       if (entered.cancelled()) work.endings.push_back(Cancelled(table_.Cancel(entered)));
@@ -306,19 +312,25 @@ void Model::Perform(Work work, bool here) {
     HandOver hand_over(this, std::move(work.turns));
     int begun = 0;
     for (auto turns = hand_over.Take(); !turns.empty(); turns = hand_over.Take()) {
-      for (auto& request : turns) BeginTurn(std::move(request), here && begun++ < kMostOnCallersThread);
+      for (auto& turn : turns) BeginTurn(std::move(turn), here && begun++ < kMostOnCallersThread);
     }
   }
   for (Ending& ending : work.endings) End(std::move(ending));
 }
 
-void Model::BeginTurn(std::unique_ptr<InferenceRequest> request, bool here) {
+HandOver::Turn Model::TurnLocked(std::unique_ptr<InferenceRequest> request) const {
+  SequenceStore::States states = store_.Get(request->scheduling.sequence);
+  return {std::move(request), std::move(states)};
+}
+
+void Model::BeginTurn(HandOver::Turn turn, bool here) {
+  InferenceRequest& request = *turn.request;
   // The states and all outputs are needed, whatever the client has asked for.
-  request->scheduling.wanted_outputs = std::exchange(request->requested_outputs, {});
-  if (const SequenceStore::States states = store_.Get(request->scheduling.sequence)) {
-    request->inputs.insert(request->inputs.end(), states->begin(), states->end());
+  request.scheduling.wanted_outputs = std::exchange(request.requested_outputs, {});
+  if (turn.states != nullptr) {
+    request.inputs.insert(request.inputs.end(), turn.states->begin(), turn.states->end());
   }
-  inner_->Schedule(std::move(request), here);
+  inner_->Schedule(std::move(turn.request), here);
 }
 
 void Model::End(Ending ending) {
@@ -376,7 +388,7 @@ void Model::Follow(Followers followers) {
   Work work;
   if (followers.sequence != 0) {
     std::lock_guard lock(mutex_);
-    if (auto next = table_.Next(followers.sequence)) work.turns.push_back(std::move(next));
+    if (auto next = table_.Next(followers.sequence)) work.turns.push_back(TurnLocked(std::move(next)));
   }
   RefuseMissing(std::move(followers.refused), work);
   Perform(std::move(work), false);
