@@ -171,7 +171,25 @@ def server(tmp_path_factory):
     for protocol in PROTOCOLS:
         entries.append(stateful_entry(f"counted_{protocol}", total, folder))
         entries.append(stateful_entry(f"few_{protocol}", total, folder, max_sequence_number=2))
-    with OvmsServer({"model_config_list": entries}, workdir=folder) as server:
+    entries.append(stateful_entry("shared", total, folder, allow_in_pipelines=True))
+    pipelines = [
+        {
+            "name": "pipeline",
+            "inputs": ["x"],
+            "nodes": [
+                {
+                    "name": "node",
+                    "model_name": "shared",
+                    "type": "DL model",
+                    "inputs": [{"x": {"node_name": "request", "data_item": "x"}}],
+                    "outputs": [{"data_item": "y", "alias": "y"}],
+                }
+            ],
+            "outputs": [{"y": {"node_name": "node", "data_item": "y"}}],
+        }
+    ]
+    config = {"model_config_list": entries, "pipeline_config_list": pipelines}
+    with OvmsServer(config, workdir=folder) as server:
         yield server
 
 
@@ -313,6 +331,17 @@ def test_requests_of_one_sequence_at_once(clients, sequence):
         sums = sorted(float(each.result()[0][0, 0]) for each in asked)
     assert sums == [float(i) for i in range(1, 65)]
     answers(clients["rest"].ask("sum", row(0), sequence, END), row(64), sequence)
+
+
+def test_a_pipeline_over_a_stateful_model(client, sequence):
+    answers(client.ask("pipeline", row(1), sequence, START), row(1), sequence)
+    answers(client.ask("pipeline", row(2), header=str(sequence)), row(3), sequence)
+    answers(client.ask("shared", row(3), sequence), row(6), sequence)
+    refused(NO_ID, client, "pipeline", row(1))
+    refused(BAD_CONTROL, client, "pipeline", row(1), sequence, 3)
+    answers(client.ask("pipeline", row(4), sequence, END), row(10), sequence)
+    where = " (pipeline 'pipeline', node 'node')"
+    refused(dataclasses.replace(MISSING, text=MISSING.text + where), client, "pipeline", row(1), sequence)
 
 
 # ---- refusals ----
@@ -533,22 +562,23 @@ def test_rows(clients, sequence):
     assert client.send("sum", body) == {"predictions": [{"y": [4.0] * SIZE, "sequence_id": sequence}]}
 
 
-def test_a_filter_keeps_the_sequence(clients, sequence):
+@pytest.mark.parametrize("model", ["sum", "pipeline"])
+def test_a_filter_keeps_the_sequence(clients, model, sequence):
     client = clients["grpc"]
     named = number("UINT64", uint64_val=[sequence])
     start = number("UINT32", uint32_val=[START])
-    request = client.request("sum", row(1), sequence_id=named, sequence_control_input=start)
+    request = client.request(model, row(1), sequence_id=named, sequence_control_input=start)
     request.output_filter.append("sequence_id")
     answer = client.send(request)
     assert list(answer.outputs) == ["sequence_id"]
     assert list(answer.outputs["sequence_id"].uint64_val) == [sequence]
-    request = client.request("sum", row(1), sequence_id=named)
+    request = client.request(model, row(1), sequence_id=named)
     request.output_filter.append("y")
     assert set(client.send(request).outputs) == {"y", "sequence_id"}
     request.output_filter.append("z")
-    with pytest.raises(RefusedError, match="unexpected inference output 'z' for model 'sum'"):
+    with pytest.raises(RefusedError, match=f"unexpected inference output 'z' for model '{model}'"):
         client.send(request)
-    answers(client.ask("sum", row(1), sequence, END), row(3), sequence)
+    answers(client.ask(model, row(1), sequence, END), row(3), sequence)
 
 
 def test_metadata_knows_nothing_of_sequences(server):
