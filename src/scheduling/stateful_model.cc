@@ -13,6 +13,7 @@
 #include "serving/ovms_status.h"
 #include "serving/request_check.h"
 #include "serving/sequence_inputs.h"
+#include "serving/sequence_turn.h"
 
 namespace braid {
 namespace {
@@ -57,11 +58,6 @@ class HandOver {
   HandOver* const outer_;
   Turns turns_;
 };
-
-Tensor IdTensor(uint64_t id) {
-  return {std::string(kSequenceIdInput), DataType::kUint64, Shape(1, 1),
-          CopyToHeap(std::as_bytes(std::span(&id, 1)))};
-}
 
 class Model final : public StatefulModel,
                     private RequestFront,
@@ -202,20 +198,8 @@ Status Model::StartInner(std::unique_ptr<BackendModel> backend,
 // --- Requests in
 // -----------------------------------------------------------------------------------------------------
 
-Status CheckSequence(InferenceRequest& request) {
-  BRAID_RETURN_IF_ERROR(TakeSequenceInputs(request));
-  const auto* text = std::get_if<std::string>(&request.correlation_id);
-  if (text == nullptr) return OkStatus();
-  if (!text->empty()) {
-    return OvmsError(OvmsCode::kSequenceIdBadType,
-                     "sequences of this model are named by a number, not by the text '" + *text + "'");
-  }
-  request.correlation_id = uint64_t{0};
-  return OkStatus();
-}
-
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
-  if (Status status = CheckSequence(*request); !status.ok()) {
+  if (Status status = TakeSequenceInputs(*request); !status.ok()) {
     request->Refuse(std::move(status));
     return;
   }
@@ -360,7 +344,7 @@ void Model::OnResponse(InferenceRequest& request, InferenceResponse& response) {
     for (size_t i = 0; i < states.size(); ++i) states[i].name = specs[i].name;
     store_.Put(request.scheduling.sequence, std::move(states), true);
   }
-  outputs.push_back(IdTensor(std::get<uint64_t>(request.correlation_id)));
+  outputs.push_back(SequenceIdOutput(std::get<uint64_t>(request.correlation_id)));
   request.requested_outputs = std::move(request.scheduling.wanted_outputs);
 }
 

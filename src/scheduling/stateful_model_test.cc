@@ -86,8 +86,8 @@ TEST_F(StatefulModelTest, TextsNameNoSequence) {
   Start(1);
   const StatefulClient client = Send(std::string("one"), kStart);
   EXPECT_EQ(client.sink->status(),
-            OvmsError(OvmsCode::kSequenceIdBadType,
-                      "sequences of this model are named by a number, not by the text 'one'"));
+            InvalidArgumentError("a sequence of a stateful model is named by a number, "
+                                 "not by the text 'one'"));
   EXPECT_EQ(Send(std::string(), kMiddle).error(), Text(OvmsCode::kSequenceIdNotProvided));
   EXPECT_EQ(Ask(std::string(), kStart).id(), 1u);
 }
