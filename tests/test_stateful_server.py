@@ -4,6 +4,7 @@ What each API answers is in test_stateful_tfs.py and test_stateful_kserve.py, ma
 """
 
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -130,6 +131,15 @@ def test_a_model_without_state_is_refused(serve):
     server.wait_for_log("cannot be stateful: it keeps nothing between requests")
 
 
+@pytest.mark.parametrize("name", ["sequence_id", "sequence_control_input"])
+def test_names_that_are_kept_for_sequences(serve, name):
+    model = models.running_sum_model()
+    model.input(0).set_names({name})
+    server = serve({"sum": model})
+    assert server.states("sum") == {1: "LOADING"}
+    server.wait_for_log(f"input '{name}' of stateful model 'sum' has a name that is kept for sequences")
+
+
 def test_low_latency_transformation_is_what_gives_a_loop_its_state(serve):
     server = serve({"lstm": models.lstm_model()})
     assert server.states("lstm") == {1: "LOADING"}
@@ -242,3 +252,23 @@ def test_what_fails_its_checks_leaves_the_sequence_alone(serve):
     assert step(server, 2, START, x=wrong)[0] == 400
     assert step(server, 2) == (404, MISSING)
     assert total(server, 1, END) == 2
+
+
+def test_a_stop_waits_for_sequences(serve):
+    server = serve({"sum": models.running_sum_model()}, "--sequence_drain_seconds", "60")
+    assert total(server, 1, START) == 1
+    server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: server.request("GET", "/v2/health/ready")[0] != 200, what="a server that is not ready")
+    assert server.request("GET", "/v2/health/live")[0] == 200
+    assert total(server, 1) == 2
+    assert total(server, 1, END) == 3
+    server.stop()
+    assert "sequences that have not ended: 1; serving them for at most 60 s" in server.log
+    assert "waited for no longer" not in server.log
+
+
+def test_a_stop_waits_no_longer_than_it_was_told(serve):
+    server = serve({"sum": models.running_sum_model()}, "--sequence_drain_seconds", "1")
+    assert total(server, 1, START) == 1
+    server.stop()
+    assert "sequences that have not ended: 1; they are waited for no longer" in server.log

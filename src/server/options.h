@@ -62,6 +62,7 @@ struct ServerOptions {
   int64_t exit_timeout_secs = 30;
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
   int64_t sequence_state_interval_seconds = 60;
+  int64_t sequence_drain_seconds = 0;
   std::string id = "triton";
 
   // Python

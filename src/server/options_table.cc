@@ -239,6 +239,10 @@ const OptionSpec kTable[] = {
           Int<&O::sequence_state_interval_seconds, 0, 1000000000>(),
           "Seconds between two saves of what has changed there; 0 to save at the end alone; also "
           "--sequence-state-interval-seconds"),
+    Works(
+        "sequence_drain_seconds", "N", Group::kModels, Int<&O::sequence_drain_seconds, 0, 1000000000>(),
+        "At a stop, seconds for which requests are still served, while the server says that it is not ready, "
+        "until every sequence has ended; also --sequence-drain-seconds"),
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),
 
     // Python
@@ -447,7 +451,8 @@ const OptionSpec* FindOption(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kSecondNames[] = {
       {"model-store", "model-repository"},
       {"sequence-state-path", "sequence_state_path"},
-      {"sequence-state-interval-seconds", "sequence_state_interval_seconds"}};
+      {"sequence-state-interval-seconds", "sequence_state_interval_seconds"},
+      {"sequence-drain-seconds", "sequence_drain_seconds"}};
   for (const auto& [second, first] : kSecondNames) {
     if (name == second) name = first;
   }

@@ -85,6 +85,8 @@ TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
     EXPECT_EQ(line.options.sequence_state_path, "states");
     EXPECT_EQ(line.options.sequence_state_interval_seconds, 5);
   }
+  EXPECT_EQ(Parse({"models"}).options.sequence_drain_seconds, 0);
+  EXPECT_EQ(Parse({"models", "--sequence-drain-seconds", "9"}).options.sequence_drain_seconds, 9);
   EXPECT_THAT(Parse({"models", "--sequence_state_path="}).err,
               StartsWith("braid serve: --sequence_state_path names no folder"));
   EXPECT_THAT(Parse({"models", "--sequence_state_interval_seconds=5"}).err,

@@ -40,6 +40,7 @@
 #include "server/options_python.h"
 #include "server/part_options.h"
 #include "server/sequence_cleaner.h"
+#include "server/sequence_drain.h"
 #include "server/server_control.h"
 #include "tracing/trace_manager.h"
 
@@ -107,6 +108,7 @@ class Server::Parts {
   }
 
   Status Stop() {
+    DrainSequences();
     const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecond;
     // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
     // so that every answer still finds its client.
@@ -133,6 +135,19 @@ class Server::Parts {
   const Catalog& catalog() const { return catalog_; }
 
  private:
+  // A balancer sends nothing new to a server that is not ready; what it has begun may end.
+  void DrainSequences() {
+    const uint64_t live = LiveSequences(catalog_);
+    if (options_.sequence_drain_seconds == 0 || live == 0) return;
+    BRAID_LOG_INFO(log_, "sequences that have not ended: {}; serving them for at most {} s", live,
+                   options_.sequence_drain_seconds);
+    control_->set_serving(false);
+    const uint64_t left =
+        WaitForSequences(catalog_, SteadyNowNs() + options_.sequence_drain_seconds * kSecond);
+    if (left > 0)
+      BRAID_LOG_WARNING(log_, "sequences that have not ended: {}; they are waited for no longer", left);
+  }
+
   // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
   // without any needs no interpreter. Any thread.
   Result<PythonBackend*> Python() {

@@ -61,6 +61,21 @@ StatefulSpec MakeStatefulSpec(const OvmsModelConfig& config, const ModelStates& 
   return spec;
 }
 
+// Clients name sequences by inputs of these names, and are told the id by an output.
+Status CheckNames(const OvmsModelConfig& config, const ModelNames& names) {
+  const auto check = [&](std::string_view kind, const std::vector<PortNames>& ports, std::string_view taken) {
+    const auto found =
+        std::find_if(ports.begin(), ports.end(), [&](const PortNames& port) { return port.name == taken; });
+    if (found == ports.end()) return OkStatus();
+    return InvalidArgumentError(
+        std::string(kind) + " '" + found->name + "' of stateful model '" + config.name +
+        "' has a name that is kept for sequences; give it another one in mapping_config.json");
+  };
+  BRAID_RETURN_IF_ERROR(check("input", names.inputs, kSequenceIdInput));
+  BRAID_RETURN_IF_ERROR(check("input", names.inputs, kSequenceControlInput));
+  return check("output", names.outputs, kSequenceIdInput);
+}
+
 // Whose requests are of no sequence begin one each, so that none sees what another has left.
 Status ForgetAll(const OvmsModelConfig& config, ov::Model& model, Logger& log,
                  std::vector<std::string>& variables) {
@@ -150,6 +165,7 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   ModelStates states;
   std::vector<std::string> forgotten;
   if (config.stateful) {
+    BRAID_RETURN_IF_ERROR(CheckNames(config, names));
     BRAID_ASSIGN_OR_RETURN(states, PrepareStates(config, model));
   } else {
     BRAID_RETURN_IF_ERROR(ForgetAll(config, *model, log, forgotten));
