@@ -251,6 +251,9 @@ void Model::AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
       work.turns.push_back(TurnLocked(std::move(request)));
       return;
     case StatefulTable::Answer::kWaits:
+      // The call graph need not know of it: it waits for turns that have begun. These wait in the model
+      // behind, where the graph sees them, or run on instances that make no calls, as no backend of such
+      // models does.
       if (entered.cancelled()) work.endings.push_back(Cancelled(table_.Cancel(entered)));
       return;
     case StatefulTable::Answer::kTooMany:
