@@ -365,8 +365,7 @@ void SequenceScheduler::OnTimer() {
   Perform(work);
 }
 
-// --- The keeper
-// --------------------------------------------------------------------------------------------------------
+// --- The keeper -------------------------------------------------------------------------------------
 
 void SequenceScheduler::Drop(const CorrelationId& id) {
   const std::shared_ptr<SequenceScheduler> self = shared_from_this();

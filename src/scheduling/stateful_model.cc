@@ -199,8 +199,7 @@ Status Model::StartInner(std::unique_ptr<BackendModel> backend,
   return OkStatus();
 }
 
-// --- Requests in
-// -----------------------------------------------------------------------------------------------------
+// --- Requests in ---------------------------------------------------------------------------------
 
 Status CheckSequence(InferenceRequest& request) {
   BRAID_RETURN_IF_ERROR(TakeSequenceInputs(request));
@@ -307,8 +306,7 @@ void Model::EndCancelled() {
   Perform(std::move(work), false);
 }
 
-// --- Turns
-// -----------------------------------------------------------------------------------------------------------
+// --- Turns ---------------------------------------------------------------------------------------
 
 void Model::Perform(Work work, bool here) {
   if (!work.turns.empty() && !HandOver::Join(this, work.turns)) {
@@ -403,8 +401,7 @@ void Model::RefuseMissing(std::vector<std::unique_ptr<InferenceRequest>> request
   }
 }
 
-// --- The keeper
-// --------------------------------------------------------------------------------------------------------
+// --- The keeper ----------------------------------------------------------------------------------
 
 void Model::CleanUp() {
   if (!info_.stateful->idle_cleanup) return;
@@ -472,8 +469,7 @@ size_t Model::Restore(std::vector<SavedSequence> saved) {
   return taken;
 }
 
-// --- Stop
-// ------------------------------------------------------------------------------------------------------------
+// --- Stop ----------------------------------------------------------------------------------------
 
 void Model::Stop(int64_t deadline_ns) {
   Work work;
