@@ -5,6 +5,7 @@
 
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
+#include "scheduling/stateful_model.h"
 #include "scheduling/testing/fake_backend.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
@@ -16,7 +17,7 @@ namespace {
 class EncodedImagesInRequests : public ::testing::Test {
  protected:
   // What a model of this dialect answers to a string that is no image.
-  Status Ask(Dialect dialect) {
+  Status Ask(Dialect dialect, bool stateful = false) {
     ServableInfo info;
     info.name = "m";
     info.dialect = dialect;
@@ -25,12 +26,12 @@ class EncodedImagesInRequests : public ::testing::Test {
     image.type = DataType::kUint8;
     image.shape.assign({1, 2, 2, 3});
     info.config = std::make_shared<const inference::ModelConfig>();
-    auto model =
-        ScheduledModel::Start(std::move(info), std::make_unique<FakeBackendModel>(1), timers_, log_, {});
-    EXPECT_TRUE(model.ok()) << model.status();
+    if (stateful) info.stateful = StatefulSpec{};
+    const std::shared_ptr<Servable> model = Start(std::move(info));
 
     auto request = std::make_unique<InferenceRequest>();
-    request->servable = ServableHandle::Enter(*model);
+    request->sequence_start = stateful;
+    request->servable = ServableHandle::Enter(model);
     request->cancellation = std::make_shared<Cancellation>();
     std::promise<void> answered;
     RecordingSink sink;
@@ -39,11 +40,18 @@ class EncodedImagesInRequests : public ::testing::Test {
     const std::string bytes("\1\0\0\0x", 5);
     request->inputs.push_back(
         {"image", DataType::kBytes, Shape(1, 1), CopyToHeap(std::as_bytes(std::span(bytes)))});
-    (*model)->Infer(std::move(request));
+    model->Infer(std::move(request));
     answered.get_future().wait();
-    (*model)->gate().Close();
-    (*model)->Stop(0);
+    model->gate().Close();
+    model->Stop(0);
     return sink.status();
+  }
+  std::shared_ptr<Servable> Start(ServableInfo info) {
+    auto backend = std::make_unique<FakeBackendModel>(1);
+    if (info.stateful) {
+      return StatefulModel::Start(std::move(info), std::move(backend), timers_, log_, {}, {}).value();
+    }
+    return ScheduledModel::Start(std::move(info), std::move(backend), timers_, log_, {}).value();
   }
 
   ManualTimers timers_;
@@ -52,6 +60,11 @@ class EncodedImagesInRequests : public ::testing::Test {
 
 TEST_F(EncodedImagesInRequests, AreDecodedForModelsOfConfigJson) {
   EXPECT_EQ(Ask(Dialect::kOvms), OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: image"));
+}
+
+TEST_F(EncodedImagesInRequests, AreDecodedForStatefulModels) {
+  EXPECT_EQ(Ask(Dialect::kOvms, true),
+            OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: image"));
 }
 
 TEST_F(EncodedImagesInRequests, AreStringsForOtherModels) {

@@ -219,7 +219,7 @@ void SequenceScheduler::OnCancelled(InferenceRequest& request) {
   if (!request.scheduling.queued) return;
   const int64_t now_ns = timers_.NowNs();
   // This is called from within the Cancellation, so the request cannot end here.
-  if (held_.holding()) {
+  if (request.scheduling.sequence == 0) {
     cancelled_.push_back({held_.Remove(request), SequenceTable::Why::kCancelled, 0});
   } else {
     table_->Cancel(request, now_ns, cancelled_);
@@ -365,8 +365,7 @@ void SequenceScheduler::OnTimer() {
   Perform(work);
 }
 
-// --- The keeper
-// --------------------------------------------------------------------------------------------------------
+// --- The keeper -------------------------------------------------------------------------------------
 
 void SequenceScheduler::Drop(const CorrelationId& id) {
   const std::shared_ptr<SequenceScheduler> self = shared_from_this();

@@ -195,8 +195,7 @@ Status Model::StartInner(std::unique_ptr<BackendModel> backend,
   return OkStatus();
 }
 
-// --- Requests in
-// -----------------------------------------------------------------------------------------------------
+// --- Requests in ---------------------------------------------------------------------------------
 
 void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   if (Status status = TakeSequenceInputs(*request); !status.ok()) {
@@ -235,6 +234,9 @@ void Model::AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
       work.turns.push_back(TurnLocked(std::move(request)));
       return;
     case StatefulTable::Answer::kWaits:
+      // The call graph need not know of it: it waits for turns that have begun. These wait in the model
+      // behind, where the graph sees them, or run on instances that make no calls, as no backend of such
+      // models does.
       if (entered.cancelled()) work.endings.push_back(Cancelled(table_.Cancel(entered)));
       return;
     case StatefulTable::Answer::kTooMany:
@@ -288,8 +290,7 @@ void Model::EndCancelled() {
   Perform(std::move(work), false);
 }
 
-// --- Turns
-// -----------------------------------------------------------------------------------------------------------
+// --- Turns ---------------------------------------------------------------------------------------
 
 void Model::Perform(Work work, bool here) {
   if (!work.turns.empty() && !HandOver::Join(this, work.turns)) {
@@ -384,8 +385,7 @@ void Model::RefuseMissing(std::vector<std::unique_ptr<InferenceRequest>> request
   }
 }
 
-// --- The keeper
-// --------------------------------------------------------------------------------------------------------
+// --- The keeper ----------------------------------------------------------------------------------
 
 void Model::CleanUp() {
   if (!info_.stateful->idle_cleanup) return;
@@ -453,8 +453,7 @@ size_t Model::Restore(std::vector<SavedSequence> saved) {
   return taken;
 }
 
-// --- Stop
-// ------------------------------------------------------------------------------------------------------------
+// --- Stop ----------------------------------------------------------------------------------------
 
 void Model::Stop(int64_t deadline_ns) {
   Work work;

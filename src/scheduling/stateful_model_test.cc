@@ -26,8 +26,7 @@ class StatefulModelTest : public ::testing::Test, protected StatefulHarness {
   static constexpr char kCancelled[] = "Request cancelled while it waited for model 'm'";
 };
 
-// --- What a client sees
-// ------------------------------------------------------------------------------------------------
+// --- What a client sees --------------------------------------------------------------------------
 
 TEST_F(StatefulModelTest, TheStateGoesFromRequestToRequest) {
   Start(2);
@@ -161,8 +160,7 @@ TEST_F(StatefulModelTest, GivesIds) {
   EXPECT_EQ(Ask(uint64_t{3}).sum(), 2);
 }
 
-// --- Turns
-// -----------------------------------------------------------------------------------------------------------
+// --- Turns ---------------------------------------------------------------------------------------
 
 TEST_F(StatefulModelTest, AnEndThatRunsKeepsTheId) {
   Start(2);
@@ -324,8 +322,7 @@ TEST_F(StatefulModelTest, OnlySoManyWait) {
   EXPECT_EQ(Ask(uint64_t{1}).sum(), 5) << "it has not ended";
 }
 
-// --- Failures
-// --------------------------------------------------------------------------------------------------------
+// --- Failures ------------------------------------------------------------------------------------
 
 TEST_F(StatefulModelTest, NothingIsLeftOfAFailedStart) {
   Start(1);
@@ -433,8 +430,7 @@ TEST_F(StatefulModelTest, WhatAnInstanceNeverBeganRunsElsewhere) {
   EXPECT_EQ(one.sum(), 2) << "its state went along, once";
 }
 
-// --- Clients that go
-// ---------------------------------------------------------------------------------------------------
+// --- Clients that go -----------------------------------------------------------------------------
 
 class StatefulCancellation : public StatefulModelTest {
  protected:
@@ -546,8 +542,7 @@ TEST_F(StatefulCancellation, AClientMayHaveGoneBeforeItsRequestComes) {
   EXPECT_EQ(counts().ended, 1u);
 }
 
-// --- The cleaner, and who drops sequences
-// ------------------------------------------------------------------------------
+// --- The cleaner, and who drops sequences --------------------------------------------------------
 
 TEST_F(StatefulModelTest, TheCleanerEndsWhatNobodyUses) {
   Start(1);
@@ -590,8 +585,7 @@ TEST_F(StatefulModelTest, ASequenceCanBeDropped) {
   EXPECT_EQ(Ask(uint64_t{1}, kMiddle, 1).sum(), 51) << "and leaves the new sequence alone";
 }
 
-// --- Lives of a model
-// --------------------------------------------------------------------------------------------------
+// --- Lives of a model ----------------------------------------------------------------------------
 
 std::vector<SavedSequence> Saved(std::initializer_list<std::pair<uint64_t, float>> sequences) {
   std::vector<SavedSequence> saved;

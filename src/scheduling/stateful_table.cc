@@ -6,8 +6,7 @@ namespace braid {
 
 StatefulTable::~StatefulTable() { BRAID_CHECK(waiting_ == 0); }
 
-// --- Requests in
-// -----------------------------------------------------------------------------------------------------
+// --- Requests in ---------------------------------------------------------------------------------
 
 StatefulTable::Answer StatefulTable::Admit(std::unique_ptr<InferenceRequest>& request) {
   if (request->sequence_start) return Start(request);
@@ -69,8 +68,7 @@ bool StatefulTable::Restore(SavedSequence saved) {
   return true;
 }
 
-// --- Turns
-// -----------------------------------------------------------------------------------------------------------
+// --- Turns ---------------------------------------------------------------------------------------
 
 bool StatefulTable::End(const InferenceRequest& request, Outcome outcome, Requests& refused) {
   const uint64_t number = request.scheduling.sequence;
@@ -120,8 +118,7 @@ void StatefulTable::SetTerminated(uint64_t number, Sequence& sequence, bool term
   store_.SetEnding(number, terminated);
 }
 
-// --- Ends
-// ------------------------------------------------------------------------------------------------------------
+// --- Ends ----------------------------------------------------------------------------------------
 
 void StatefulTable::Finish(uint64_t number, Sequence& sequence, Reason reason, Requests& refused) {
   while (!sequence.waiting.empty()) {
