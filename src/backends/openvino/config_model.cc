@@ -1,5 +1,6 @@
 #include "backends/openvino/config_model.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "backends/openvino/openvino_model.h"
 #include "backends/openvino/tensor_names.h"
 #include "config/model_config.h"
+#include "serving/sequence_inputs.h"
 
 namespace braid {
 namespace {
