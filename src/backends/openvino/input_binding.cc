@@ -40,7 +40,9 @@ size_t InputBinding::InputBytes(const Execution& execution) {
 }
 
 Status InputBinding::Bind(const Execution& execution) {
-  for (const auto& request : execution.requests) BRAID_RETURN_IF_ERROR(CheckStates(facts_, *request));
+  if (facts_.states != StatePlace::kNone) {
+    for (const auto& request : execution.requests) BRAID_RETURN_IF_ERROR(CheckStates(facts_, *request));
+  }
   for (size_t i = 0; i < facts_.inputs.size(); ++i) BRAID_RETURN_IF_ERROR(BindOne(i, execution));
   return OkStatus();
 }
