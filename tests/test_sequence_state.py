@@ -83,6 +83,9 @@ class RepositorySetting(Setting):
 
     missing = "must specify the START flag"
     source = per_request("""
+        while get(request, "x")[0, 0] == -1:  # never ends
+            open(os.path.join(self.args["model_repository"], "STARTED"), "w").close()
+            time.sleep(0.01)
         total = get(request, "OLD") + get(request, "x")
         return respond(y=total, NEW=total)
     """)
@@ -97,7 +100,7 @@ class RepositorySetting(Setting):
         state = 'state [ { input_name: "OLD" output_name: "NEW" data_type: TYPE_INT32 dims: [ 1 ] } ]'
         batching = f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 {state} }}"
         instances = f"instance_group [ {{ kind: KIND_CPU count: {next(self.counts)} }} ]"
-        text = config(None, [("x", "INT32", [1])], [("y", "INT32", [1])], 4, extra=f"{batching}\n{instances}")
+        text = config(None, [("x", "INT32", [1])], [("y", "INT32", [1])], 8, extra=f"{batching}\n{instances}")
         self.repository.add("sum", source, text)
 
     def serve(self, *options):
@@ -153,6 +156,23 @@ def test_sequences_outlast_a_restart(setting):
         assert setting.ask(server, 1000, 1, end=True) == 1111
     # There is no file without sequences.
     assert list(setting.states.iterdir()) == []
+
+
+def test_a_request_that_never_ends_keeps_no_other_from_being_saved(tmp_path):
+    setting = RepositorySetting(tmp_path)
+    with setting.serve_keeping("--exit-timeout-secs", 2) as server:
+        setting.ask(server, 5, 1, start=True)
+        setting.ask(server, 7, 2, start=True)
+        stuck = server.connection()
+        path, body = setting.request(-1)
+        body["parameters"] = {"sequence_id": 2}
+        stuck.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        wait_until((setting.repository.path / "sum" / "STARTED").exists, what="the request to run")
+        server.stop()
+        stuck.close()
+    with setting.serve_keeping() as server:
+        assert setting.ask(server, 6, 1) == 11
+        assert setting.ask(server, 8, 2) == 15
 
 
 def test_a_killed_server_leaves_the_last_save(setting):

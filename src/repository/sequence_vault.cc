@@ -29,6 +29,20 @@ std::string Count(size_t sequences) {
   return std::to_string(sequences) + (sequences == 1 ? " sequence" : " sequences");
 }
 
+uint64_t Ended(const SequenceKeeper& keeper) {
+  const SequenceCounts counts = keeper.counts();
+  return counts.ended + counts.expired;
+}
+
+// Adds those of `older` to `sequences` whose ids are not there.
+void AddMissing(std::vector<SavedSequence> older, std::vector<SavedSequence>& sequences) {
+  std::set<CorrelationId> known;
+  for (const SavedSequence& sequence : sequences) known.insert(sequence.id);
+  std::copy_if(std::make_move_iterator(older.begin()), std::make_move_iterator(older.end()),
+               std::back_inserter(sequences),
+               [&known](const SavedSequence& sequence) { return !known.contains(sequence.id); });
+}
+
 }  // namespace
 
 SequenceVault::Entry::Entry(std::shared_ptr<Servable> servable, SequenceKeeper& keeper)
@@ -143,6 +157,8 @@ void SequenceVault::BeginStop(Servable& servable) {
   if (entry == nullptr) return;
   entry->stopping = true;
   changed_.wait(lock, [&entry] { return entry->state != State::kTaking; });
+  entry->ended_before_stop = Ended(entry->keeper);
+  entry->before_stop = entry->keeper.Save();
 }
 
 void SequenceVault::Leave(Servable& servable) {
@@ -163,6 +179,10 @@ void SequenceVault::Leave(Servable& servable) {
   changed_.wait(lock, [&entry] { return entry->state != State::kTaking; });
   const uint64_t changes = entry->keeper.changes();
   entry->left_behind = {entry->keeper.identity(), entry->keeper.Save()};
+  // Those that are missing now were lost, unless some have ended meanwhile: that would not tell which.
+  if (entry->stopping && entry->ended_before_stop == Ended(entry->keeper)) {
+    AddMissing(std::move(entry->before_stop), entry->left_behind.sequences);
+  }
   entry->in_file = entry->saved_changes == changes;  // nobody writes it any more
   entry->state = State::kLeft;
   share = std::move(entry->servable);
@@ -227,10 +247,7 @@ SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
                         (*entry)->who, Count(older.sequences.size()));
       continue;
     }
-    std::set<CorrelationId> known;
-    for (const SavedSequence& sequence : joined.sequences) known.insert(sequence.id);
-    std::copy_if(older.sequences.begin(), older.sequences.end(), std::back_inserter(joined.sequences),
-                 [&known](const SavedSequence& sequence) { return !known.contains(sequence.id); });
+    AddMissing(older.sequences, joined.sequences);
   }
   return joined;
 }

@@ -18,8 +18,9 @@
 // without.
 //
 // Reload. The version that replaces another one holds requests until that one has answered its last; then it
-// takes the sequences over directly. Requests wait for `hold_ns` at most. If it is another model, the
-// sequences end.
+// takes the sequences over directly. Requests wait for `hold_ns` at most; what comes over later finds those
+// that were refused meanwhile. That happens where the last requests of the old version wait for slots that
+// sequences have whose next requests are held. If it is another model, the sequences end.
 //
 // Unload and retirement save too: an operator who gives a path wants sequences to outlast what happens to
 // their servable, and an unload with a load behind it is how many reload. A model that never comes back
@@ -79,7 +80,8 @@ class SequenceVault {
   // the vault holds no share in it.
   void Leave(Servable& servable);
   // To be called before a servable is stopped that still has requests: it is handed no sequences from now on,
-  // as it would lose them. Leave() follows when it was stopped.
+  // as it would lose them, and what it loses with instances that are ended by force is kept as it stood.
+  // Leave() follows when it was stopped.
   void BeginStop(Servable& servable);
 
   // Saves what has changed since it was last saved.
@@ -119,9 +121,11 @@ class SequenceVault {
     // Guarded by the vault's mutex_.
     std::shared_ptr<Servable> servable;  // shared so that the keeper lives until the state is kLeft
     State state = State::kWaiting;
-    bool stopping = false;  // takes no sequences any more
-    Saved left_behind;      // when kLeft
-    bool in_file = false;   // when kLeft: the file has the same
+    bool stopping = false;                   // takes no sequences any more
+    std::vector<SavedSequence> before_stop;  // when stopping
+    uint64_t ended_before_stop = 0;          // when stopping: how many had ended
+    Saved left_behind;                       // when kLeft
+    bool in_file = false;                    // when kLeft: the file has the same
 
     std::mutex save_mutex;  // held while it is saved at intervals; taken before the vault's
     // All guarded by save_mutex.

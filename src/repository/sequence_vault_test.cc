@@ -413,6 +413,31 @@ TEST_F(SequenceVaultTest, OneThatStopsIsHandedNothing) {
   EXPECT_EQ(Enter()->keeper.sums(), (Sums{{uint64_t{1}, 11}}));
 }
 
+TEST_F(SequenceVaultTest, WhatIsLostByAStopIsKeptAsItStood) {
+  for (const bool one_ends : {false, true}) {
+    const auto servable = Enter(one_ends ? "b" : "a");
+    servable->keeper.Set(uint64_t{1}, 11);
+    servable->keeper.Set(uint64_t{2}, 12);
+    vault_->BeginStop(*servable);
+    if (one_ends) servable->keeper.Set(uint64_t{2}, 0);
+    servable->keeper.LoseAll();
+    vault_->Leave(*servable);
+    // Whether the one that has ended is among those that are missing is not known.
+    const auto after = Enter(one_ends ? "b" : "a");
+    EXPECT_EQ(after->keeper.sums(), one_ends ? Sums() : (Sums{{uint64_t{1}, 11}, {uint64_t{2}, 12}}));
+    vault_->Leave(*after);
+  }
+}
+
+TEST_F(SequenceVaultTest, AStopTakesTheLastStates) {
+  const auto servable = Enter();
+  servable->keeper.Set(uint64_t{1}, 11);
+  vault_->BeginStop(*servable);
+  servable->keeper.Set(uint64_t{1}, 12);
+  vault_->Leave(*servable);
+  EXPECT_EQ(Enter()->keeper.sums(), (Sums{{uint64_t{1}, 12}}));
+}
+
 TEST_F(SequenceVaultTest, OfTwoModelsThatLeaveTheNewerIsSaved) {
   const auto first = Enter();
   first->keeper.Set(uint64_t{1}, 11);

@@ -33,10 +33,16 @@ class SumKeeper : public SequenceKeeper {
     std::lock_guard lock(mutex_);
     ++changes_;
     if (sum == 0) {
-      sums_.erase(id);
+      ended_ += sums_.erase(id);
     } else {
       sums_[id] = sum;
     }
+  }
+  // As when their instance is killed.
+  void LoseAll() {
+    std::lock_guard lock(mutex_);
+    ++changes_;
+    sums_.clear();
   }
   std::map<CorrelationId, int32_t> sums() const {
     std::lock_guard lock(mutex_);
@@ -59,7 +65,12 @@ class SumKeeper : public SequenceKeeper {
   size_t most = 1000;
   bool is_savable = true;
 
-  SequenceCounts counts() const override { return {}; }
+  SequenceCounts counts() const override {
+    std::lock_guard lock(mutex_);
+    SequenceCounts counts;
+    counts.ended = ended_;
+    return counts;
+  }
   void CleanUp() override {}
   void Drop(const CorrelationId& id) override { Set(id, 0); }
   bool savable() const override { return is_savable; }
@@ -100,6 +111,7 @@ class SumKeeper : public SequenceKeeper {
   // All guarded by mutex_.
   std::map<CorrelationId, int32_t> sums_;
   uint64_t changes_ = 0;
+  uint64_t ended_ = 0;
   int64_t hold_deadline_ns_ = 0;  // 0: does not hold
   int restores_ = 0;
 };
