@@ -1,6 +1,7 @@
 """The stateful example as its README runs it, over all four APIs, against the same models run alone in OpenVINO."""
 
 import argparse
+import importlib.util
 import re
 import subprocess
 import sys
@@ -13,11 +14,18 @@ from harness.server import ROOT
 from openvino._offline_transformations import apply_low_latency_transformation
 
 EXAMPLE = ROOT / "examples" / "stateful"
-sys.path.insert(0, str(EXAMPLE))
 
-import client as example  # noqa: E402
-import make_models  # noqa: E402
-import prepare  # noqa: E402
+
+def module(name):
+    """A file of the example; those of other examples have the same names."""
+    spec = importlib.util.spec_from_file_location(f"stateful_{name}", EXAMPLE / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+example = module("client")
+make_models = module("make_models")
 
 MODELS = {"running_sum": make_models.running_sum, "lstm": make_models.lstm}
 
@@ -25,7 +33,7 @@ MODELS = {"running_sum": make_models.running_sum, "lstm": make_models.lstm}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stateful")
-    prepare.prepare(folder)
+    subprocess.run([sys.executable, EXAMPLE / "prepare.py", folder], check=True, capture_output=True, timeout=60)
     with OvmsServer(folder / "config.json", workdir=tmp_path_factory.mktemp("server")) as server:
         yield server
 

@@ -141,7 +141,7 @@ class Server::Parts {
     if (options_.sequence_drain_seconds == 0 || live == 0) return;
     BRAID_LOG_INFO(log_, "sequences that have not ended: {}; serving them for at most {} s", live,
                    options_.sequence_drain_seconds);
-    control_->set_serving(false);
+    control_->BeginDrain();
     const uint64_t left =
         WaitForSequences(catalog_, SteadyNowNs() + options_.sequence_drain_seconds * kSecond);
     if (left > 0)

@@ -24,12 +24,12 @@ bool ServerControl::serving() const {
 }
 
 bool ServerControl::server_ready() const {
-  return serving() && (models_ == nullptr || models_->server_ready());
+  return serving() && !draining() && (models_ == nullptr || models_->server_ready());
 }
 
 void ServerControl::CheckServerReady(std::function<void(bool)> done) {
-  if (models_ == nullptr || !serving()) {
-    done(serving());
+  if (models_ == nullptr || !server_ready()) {
+    done(server_ready());
   } else {
     models_->CheckServerReady(std::move(done));
   }

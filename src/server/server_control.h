@@ -17,10 +17,14 @@ class ServerControl final : public ModelControl {
   // Between the end of the loads at start, and the beginning of the stop.
   void set_serving(bool serving) { serving_.store(serving, std::memory_order_release); }
 
+  // From here on the server serves, but says that it is not ready: nothing new is to come.
+  void BeginDrain() { draining_.store(true, std::memory_order_release); }
+
   // Errors: UNSUPPORTED without a model repository: a config.json is changed in its file.
   Status Load(const LoadRequest& request) override;
   Status Unload(const std::string& model_name, bool unload_dependents) override;
   bool serving() const override;
+  bool draining() const override { return draining_.load(std::memory_order_acquire); }
   // --strict-readiness of model repositories looks at everything that is served; a server with a config.json
   // alone is ready when its first loads have ended, however they ended.
   bool server_ready() const override;
@@ -29,6 +33,7 @@ class ServerControl final : public ModelControl {
  private:
   ModelRepository* const models_;
   std::atomic<bool> serving_{false};
+  std::atomic<bool> draining_{false};
 };
 
 }  // namespace braid

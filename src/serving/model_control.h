@@ -33,6 +33,9 @@ class ModelControl {
   virtual Status Unload(const std::string& model_name, bool unload_dependents) = 0;
   // True while the server serves; false while it starts and while it exits.
   virtual bool serving() const = 0;
+  // Whether what is there is served on before the server exits, while nothing new is to come: it serves, and
+  // is not ready.
+  virtual bool draining() const { return false; }
   // live: the process works. ready: serving, and (in strict mode) every version is ready.
   virtual bool server_ready() const = 0;
   // As server_ready(), and asks user code that has a say in it, as Servable::CheckReadiness() does.

@@ -18,7 +18,7 @@ bool IsRegistered(const Catalog& catalog, std::string_view model) { return catal
 
 void CheckServerReady(const KserveContext& context, std::function<void(bool)> done) {
   if (context.catalog.dialect() == Dialect::kOvms) {
-    done(context.control.serving());
+    done(context.control.serving() && !context.control.draining());
   } else {
     context.control.CheckServerReady(std::move(done));
   }
