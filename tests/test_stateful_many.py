@@ -4,7 +4,6 @@ clients vanish."""
 import os
 import pathlib
 import queue
-import re
 
 import numpy as np
 import openvino as ov
@@ -46,12 +45,7 @@ def serve(tmp_path):
 
 
 def counts(server):
-    """{active, started, ...} of the model."""
-    found = {}
-    for series, value in server.metric_values().items():
-        if match := re.fullmatch(r'braid_sequences_(\w+)\{model="lstm",version="1"\}', series):
-            found[match.group(1)] = value
-    return found
+    return many.sequence_counts(server, "lstm")
 
 
 def test_interleaved_as_alone(serve, inputs, alone):

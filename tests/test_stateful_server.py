@@ -3,7 +3,6 @@
 What each API answers is in test_stateful_tfs.py and test_stateful_kserve.py, many sequences in test_stateful_many.py.
 """
 
-import re
 import signal
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from harness import openvino_models as plain_models
 from harness import stateful_models as models
 from harness.ovms import OvmsServer
+from harness.sequences import sequence_counts
 from harness.server import Server
 from harness.waiting import wait_until
 
@@ -38,10 +38,7 @@ def total(server, *rest, **more):
 
 
 def counts(server, name="sum"):
-    pattern = rf'braid_sequences_(\w+)\{{model="{name}",version="1"\}}'
-    found = (re.fullmatch(pattern, series) for series in server.metric_values())
-    values = server.metric_values()
-    return {match.group(1): values[match.group(0)] for match in found if match}
+    return sequence_counts(server, name)
 
 
 @pytest.fixture

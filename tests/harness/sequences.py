@@ -3,12 +3,20 @@
 import contextlib
 import queue
 import random
+import re
 import threading
 
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
+
+
+def sequence_counts(server, model):
+    """{"active": ..., "started": ..., ...} of version 1 of a model, by the server's metrics."""
+    pattern = re.compile(rf'braid_sequences_(\w+)\{{model="{model}",version="1"\}}')
+    matches = ((pattern.fullmatch(series), value) for series, value in server.metric_values().items())
+    return {match.group(1): value for match, value in matches if match}
 
 
 class Stream:
