@@ -628,8 +628,9 @@ def test_metrics(server, client):
 
 def test_finalize_of_siblings_of_one_that_fails(server, client):
     assert not client.is_model_ready("siblings")
-    assert server.log.count("finalized good") == 1
-    assert server.log.count("finalized bad") == 1
+    for text in ("finalized good", "finalized bad"):
+        server.wait_for_log(text)
+        assert server.log.count(text) == 1
     assert "not this one" in server.log
 
 

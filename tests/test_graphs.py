@@ -502,4 +502,5 @@ def test_graphs_that_do_not_load(tmp_path):
         assert "The Python Node name is already present in nodes list" in log
         assert "'PythonExecutorCalculator'" in log  # the nearest name to the unknown one
         assert "Failed to read protobuf graph configuration file" in log
-        assert log.count("finalized bad_initialize") == 1
+        server.wait_for_log("finalized bad_initialize")
+        assert server.log.count("finalized bad_initialize") == 1

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 import uuid
 
@@ -79,22 +79,17 @@ class Server:
         self.command = [str(BINARY), "serve", *map(str, repositories)]
         self.command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--host", "127.0.0.1"]
         self.command += ["--python", sys.executable, *map(str, options)]
+        # Files, not pipes: what the server has written before it answers can be read when the answer is here.
+        self._output = {"out": tempfile.TemporaryFile("ab+"), "err": tempfile.TemporaryFile("ab+")}
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             self.command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=self._output["out"],
+            stderr=self._output["err"],
             env={**os.environ, MARK: self.mark, "TMPDIR": str(self.tempdir), **(env or {})},
             cwd=self.workdir,
         )
-        self._lines = {"out": [], "err": []}
-        self._readers = [
-            threading.Thread(target=self._read, args=(self.process.stdout, "out"), daemon=True),
-            threading.Thread(target=self._read, args=(self.process.stderr, "err"), daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
         self.http = self.grpc = self.metrics = None
         self.stopped = False
         try:
@@ -118,17 +113,17 @@ class Server:
 
     # ---- output ----------------------------------------------------------------------------------
 
-    def _read(self, stream, name):
-        for line in stream:
-            self._lines[name].append(line.decode("utf-8", "replace"))
+    def _read(self, name):
+        file = self._output[name].fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace")
 
     @property
     def stdout(self):
-        return "".join(self._lines["out"])
+        return self._read("out")
 
     @property
     def stderr(self):
-        return "".join(self._lines["err"])
+        return self._read("err")
 
     @property
     def log(self):
@@ -144,8 +139,8 @@ class Server:
         """Waits for the line that says where the server listens."""
 
         def look():
-            for line in list(self._lines["out"]):
-                if line.startswith("listening: "):
+            for line in self.stdout.splitlines(keepends=True):
+                if line.startswith("listening: ") and line.endswith("\n"):
                     return json.loads(line.removeprefix("listening: "))
             if self.process.poll() is not None:
                 raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log}")
@@ -172,10 +167,7 @@ class Server:
 
     def wait_exit(self, seconds=40.0):
         """The exit status; the output is complete then."""
-        status = self.process.wait(seconds)
-        for reader in self._readers:
-            reader.join(5)
-        return status
+        return self.process.wait(seconds)
 
     def stop(self, seconds=40.0, status=0):
         """Stops as an operator does, and proves that nothing is left behind."""

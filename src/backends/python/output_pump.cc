@@ -125,7 +125,13 @@ void OutputPump::Run() {
       pipes_.erase(events[i].data.fd);
     }
     std::lock_guard lock(mutex_);
-    if (stopping_) return;
+    if (stopping_) break;
+  }
+  // What workers printed just before they ended may not have been among the last events.
+  std::lock_guard lock(mutex_);
+  for (auto& [fd, pipe] : pipes_) {
+    Drain(*pipe);
+    if (!pipe->line.empty()) Emit(*pipe);
   }
 }
 
