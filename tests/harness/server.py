@@ -183,10 +183,10 @@ class Server:
         self.assert_nothing_left()
 
     def assert_nothing_left(self):
-        wait_until(lambda: not marked_processes(self.mark), 2.0, "the end of all child processes")
+        wait_until(lambda: not marked_processes(self.mark), 20.0, "the end of all child processes")
         left = list(self.tempdir.rglob("*"))
         assert not left, f"files left in the temporary folder: {left}"
-        wait_until(self._no_shared_memory_left, 2.0, "the end of shared memory")
+        wait_until(self._no_shared_memory_left, 20.0, "the end of shared memory")
 
     def _no_shared_memory_left(self):
         """No file that came to /dev/shm since the start is without a process; other servers run beside this one."""

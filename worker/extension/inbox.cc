@@ -290,8 +290,10 @@ Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
 
 bool Inbox::TakeMain(std::vector<std::byte>& message) {
   std::lock_guard lock(mutex_);
-  claimed_ = false;
-  if (main_.empty()) return false;
+  if (main_.empty()) {
+    claimed_ = false;
+    return false;
+  }
   message = std::move(main_.front());
   main_.pop_front();
   return true;

@@ -90,7 +90,8 @@ class Inbox {
   // on this thread.
   Outcome Await(int64_t timeout_ns);
   void WillAwait();
-  // Takes a message that is there. False when there is none.
+  // Takes a message that is there. False when there is none: only then does another thread come back for what
+  // follows, so a thread that Await() has sent back is to call it until then.
   bool TakeMain(std::vector<std::byte>& message);
   // Sends a thread back that is in Await(), or about to be: one besides that which reads; or else, if wanted,
   // that one. False when there is none.

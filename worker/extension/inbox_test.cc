@@ -279,6 +279,12 @@ TEST_F(InboxTest, OneThreadComesBackForWhatIsThere) {
   for (uint64_t id = 1; id <= 3; ++id) {
     ASSERT_TRUE(inbox_->TakeMain(message));
     EXPECT_EQ(ExecutionId(message), id);
+    // Nor does what is left, for threads that look up meanwhile.
+    const auto other = inbox_->Begin(Exchange::Notice::kNone, false);
+    Respond(other->id());
+    EXPECT_TRUE(WaitFor(*other));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(inbox_->awaiting(), 2u);
   }
   EXPECT_FALSE(inbox_->TakeMain(message));
   Execute(4);

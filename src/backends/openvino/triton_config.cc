@@ -204,8 +204,14 @@ Status FitTritonModel(const ModelConfig& config, ov::Model& model, ModelNames& n
       const bool known = std::any_of(ports.begin(), ports.end(),
                                      [&](const PortNames& port) { return port.name == tensor.name(); });
       if (!known) {
-        return Misfit(config, std::string("the model has no ") + side + " '" + tensor.name() + "'; its " +
-                                  side + "s are: " + ListNames(ports));
+        return Misfit(config, std::string("the model has no ")
+                                  .append(side)
+                                  .append(" '")
+                                  .append(tensor.name())
+                                  .append("'; its ")
+                                  .append(side)
+                                  .append("s are: ")
+                                  .append(ListNames(ports)));
       }
     }
     return OkStatus();

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_response_writer.h"
 #include "protocols/kserve/grpc_status.h"
@@ -31,13 +30,13 @@ bool IsVersionOfGraph(std::string_view version) {
 
 GrpcGraphStream::GrpcGraphStream(Setup setup)
     : queue_(setup.queue),
-      call_(setup.call),
       context_(setup.context),
       forwarded_(setup.forwarded),
       grpc_errors_(setup.grpc_errors),
       ended_(std::move(setup.ended)),
-      log_(setup.queue.state().context.log),
       start_ns_(SteadyNowNs()),
+      traffic_({setup.call, message_, read_event_, written_event_, finished_event_,
+                setup.queue.state().context.log}),
       draining_(setup.draining) {}
 
 void GrpcGraphStream::Begin(std::unique_ptr<ServableHandle> handle) {
@@ -70,7 +69,7 @@ void GrpcGraphStream::Begin(std::unique_ptr<ServableHandle> handle) {
     self_.reset();
     servable_.reset();
     stream_ended_ = true;
-    EndLocked(ToGrpcStatus(opened.status()));
+    traffic_.End(ToGrpcStatus(opened.status()));
   }
   {
     std::lock_guard lock(mutex_);
@@ -82,9 +81,8 @@ void GrpcGraphStream::Begin(std::unique_ptr<ServableHandle> handle) {
 void GrpcGraphStream::OnRead(bool ok) {
   {
     std::lock_guard lock(mutex_);
-    reading_ = false;
-    if (!ok) half_closed_ = true;
-    handling_ = ok && !dead_ && !end_ && !draining_;
+    traffic_.OnRead(ok);
+    handling_ = ok && !traffic_.ended() && !draining_;
     ok = handling_;
   }
   if (ok) HandleMessage();
@@ -158,24 +156,24 @@ void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, Inference
 
 void GrpcGraphStream::Refuse(const Status& status, const std::string& id) {
   EncodedMessage message = EncodeStreamError(id, status.message(), nullptr, true);
-  Next next;
+  Claims claims;
   {
     std::lock_guard lock(mutex_);
     if (grpc_errors_) {
-      EndLocked(ToGrpcStatus(status));
+      traffic_.End(ToGrpcStatus(status));
     } else {
-      PushLocked(std::move(message), next);
+      PushLocked(std::move(message), claims);
     }
-    AdvanceLocked(next);
+    AdvanceLocked(claims);
   }
-  Run(next);
+  Run(claims);
 }
 
 void GrpcGraphStream::Respond(InferenceResponse response, const std::string& request_id) {
   {
     std::lock_guard lock(mutex_);
     // Nobody sees it, so it need not be made.
-    if (dead_ || end_) return;
+    if (traffic_.ended()) return;
     // The servable does not end the conversation while it is in here.
     servable_->api_counters().CountResponse(kApiCall);
     if (!std::exchange(responded_, true)) {
@@ -185,13 +183,13 @@ void GrpcGraphStream::Respond(InferenceResponse response, const std::string& req
   EncodedMessage message = response.status.ok()
                                ? EncodeStreamResponse(request_id, response, std::nullopt)
                                : EncodeStreamError(request_id, response.status.message(), nullptr, true);
-  Next next;
+  Claims claims;
   {
     std::lock_guard lock(mutex_);
-    PushLocked(std::move(message), next);
-    AdvanceLocked(next);
+    PushLocked(std::move(message), claims);
+    AdvanceLocked(claims);
   }
-  Run(next);
+  Run(claims);
 }
 
 void GrpcGraphStream::OnWantsInput() {
@@ -212,9 +210,9 @@ void GrpcGraphStream::End(Status status) {
     servable = std::move(servable_);
     stream_ended_ = true;
     servable->api_counters().Count(kApiCall, status.ok());
-    const bool cut_short = status.ok() && draining_ && !half_closed_;
-    EndLocked(cut_short ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "Server exiting")
-                        : ToGrpcStatus(status));
+    const bool cut_short = status.ok() && draining_ && !traffic_.half_closed();
+    traffic_.End(cut_short ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "Server exiting")
+                           : ToGrpcStatus(status));
   }
   Advance();
 }
@@ -227,87 +225,34 @@ void GrpcGraphStream::Drain() {
   Advance();
 }
 
-void GrpcGraphStream::PushLocked(EncodedMessage message, Next& next) {
-  if (dead_ || end_) return;
-  if (waiting_bytes_ > kMaxWaitingBytes) {
-    waiting_.clear();
-    waiting_bytes_ = 0;
-    EndLocked({grpc::StatusCode::UNAVAILABLE, "the client does not read the responses of the stream"});
-    next.cut_off = true;
-    return;
-  }
-  waiting_bytes_ += message.size;
-  waiting_.push_back(std::move(message));
+void GrpcGraphStream::PushLocked(EncodedMessage message, Claims& claims) {
+  if (traffic_.open() && !traffic_.CutOff(claims)) traffic_.Push(std::move(message));
 }
 
-void GrpcGraphStream::EndLocked(grpc::Status status) {
-  if (!end_) end_ = std::move(status);
-}
-
-void GrpcGraphStream::DieLocked() {
-  dead_ = true;
-  waiting_.clear();
-  waiting_bytes_ = 0;
-}
-
-void GrpcGraphStream::AdvanceLocked(Next& next) {
-  if (dead_ || finishing_) return;
-  if (!writing_ && !waiting_.empty()) {
-    writing_ = true;
-    ++operations_;
-    next.write = true;
-    next.message = std::move(waiting_.front());
-    waiting_.pop_front();
-    waiting_bytes_ -= next.message.size;
-    // gRPC keeps a message with the hint until one without it, or 64 KiB, follow. It would keep the first
-    // one's headers too, and then never say that they are written.
-    next.more = head_sent_ && !waiting_.empty();
-  }
-  if (waiting_bytes_ > kPauseBytes || waiting_.size() > kPauseMessages) {
+void GrpcGraphStream::AdvanceLocked(Claims& claims) {
+  traffic_.ClaimWrite(claims);
+  const size_t messages = traffic_.waiting();
+  const size_t bytes = traffic_.waiting_bytes();
+  if (bytes > kPauseBytes || messages > kPauseMessages) {
     pause_ = true;
-  } else if (waiting_bytes_ <= kPauseBytes / 2 && waiting_.size() <= kPauseMessages / 2) {
+  } else if (bytes <= kPauseBytes / 2 && messages <= kPauseMessages / 2) {
     pause_ = false;
   }
-  if (end_) {
-    if (writing_ || !waiting_.empty()) return;
-    finishing_ = true;
-    ++operations_;
-    next.finish = true;
-    next.status = *end_;
-    return;
-  }
-  if (stream_ && !reading_ && !handling_ && !half_closed_ && !draining_ && wants_input_ && !pause_) {
-    reading_ = true;
-    ++operations_;
-    next.read = true;
-  }
+  traffic_.ClaimEnd(claims);
+  if (stream_ && !handling_ && !draining_ && wants_input_ && !pause_) traffic_.ClaimRead(claims);
 }
 
 void GrpcGraphStream::Advance() {
-  Next next;
+  Claims claims;
   {
     std::lock_guard lock(mutex_);
-    AdvanceLocked(next);
+    AdvanceLocked(claims);
   }
-  Run(next);
+  Run(claims);
 }
 
-void GrpcGraphStream::Run(Next& next) {
-  // The operations claimed keep gRPC's side alive until their events have come.
-  if (next.cut_off) {
-    BRAID_LOG_WARNING(
-        log_,
-        "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
-        "wait for it",
-        kMaxWaitingBytes >> 20);
-  }
-  if (next.read) call_.Read(&message_, static_cast<GrpcEvent*>(&read_event_));
-  if (next.write) {
-    grpc::WriteOptions options;
-    if (next.more) options.set_buffer_hint();
-    call_.Write(next.message.bytes, options, static_cast<GrpcEvent*>(&written_event_));
-  }
-  if (next.finish) call_.Finish(next.status, static_cast<GrpcEvent*>(&finished_event_));
+void GrpcGraphStream::Run(const Claims& claims) {
+  traffic_.Start(claims);
   Tell();
 }
 
@@ -319,15 +264,15 @@ void GrpcGraphStream::Tell() {
   telling_ = true;
   const std::shared_ptr<ServableStream> stream = stream_;
   while (!stream_ended_) {
-    if ((dead_ || end_) && !told_cancel_) {
+    if (traffic_.ended() && !told_cancel_) {
       told_cancel_ = true;
       lock.unlock();
       stream->Cancel();
-    } else if ((half_closed_ || draining_) && !handling_ && !told_close_) {
+    } else if ((traffic_.half_closed() || draining_) && !handling_ && !told_close_) {
       told_close_ = true;
       lock.unlock();
       stream->CloseInputs();
-    } else if (const bool pause = pause_ && !dead_ && !end_; pause != told_pause_) {
+    } else if (const bool pause = pause_ && !traffic_.ended(); pause != told_pause_) {
       told_pause_ = pause;
       lock.unlock();
       stream->SetPaused(pause);
@@ -340,15 +285,11 @@ void GrpcGraphStream::Tell() {
 }
 
 void GrpcGraphStream::OnWritten(bool ok) {
-  Next next;
   {
     std::lock_guard lock(mutex_);
-    writing_ = false;
-    head_sent_ = true;
-    if (!ok) DieLocked();
-    AdvanceLocked(next);
+    traffic_.OnWritten(ok);
   }
-  Run(next);
+  Advance();
   OperationEnded();
 }
 
@@ -357,11 +298,7 @@ void GrpcGraphStream::OnFinished(bool) { OperationEnded(); }
 void GrpcGraphStream::OnDone() {
   {
     std::lock_guard lock(mutex_);
-    done_ = true;
-    // Without a finish of ours the client, or its connection, has gone. With one there is nothing left to
-    // send either.
-    DieLocked();
-    ++operations_;  // this event, so that there is one place where gRPC's side ends
+    traffic_.OnDone();
   }
   Advance();
   OperationEnded();
@@ -372,7 +309,7 @@ void GrpcGraphStream::OperationEnded() {
   const std::shared_ptr<GrpcGraphStream> self = shared_from_this();
   {
     std::lock_guard lock(mutex_);
-    if (--operations_ > 0 || !done_) return;
+    if (!traffic_.OperationEnded()) return;
   }
   ended_();
 }

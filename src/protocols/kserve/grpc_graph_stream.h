@@ -10,7 +10,7 @@
 // Back-pressure. While more than kPauseBytes or kPauseMessages wait to be sent, the conversation is paused
 // and no further message is read, until half of that is left. Nor is one read while the servable does not
 // want input. A client that reads nothing costs so much memory, and what is under way when it is told to
-// pause; one for which kMaxWaitingBytes wait is cut off with UNAVAILABLE.
+// pause; one for which StreamTraffic::kMaxWaitingBytes wait is cut off with UNAVAILABLE.
 //
 // Threads. Messages are read and pushed on the queue's thread; responses come on the graph's threads, and
 // each of these writes directly when no other write is under way. One mutex guards the state and is never
@@ -23,7 +23,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,8 +30,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "protocols/kserve/grpc_message_builder.h"
 #include "protocols/kserve/grpc_queue.h"
+#include "protocols/kserve/grpc_stream_traffic.h"
 #include "serving/parameters.h"
 #include "serving/servable.h"
 
@@ -42,13 +41,11 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
  public:
   static constexpr size_t kPauseBytes = size_t{1} << 20;
   static constexpr size_t kPauseMessages = 256;
-  static constexpr size_t kMaxWaitingBytes = size_t{256} << 20;
 
-  using Call = grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
   struct Setup {
     GrpcQueue& queue;
     // Three that live until `ended`.
-    Call& call;
+    StreamTraffic::Call& call;
     const grpc::ServerContextBase& context;  // of the call
     const Parameters& forwarded;             // headers that become parameters
     bool grpc_errors = false;                // the first error of a message ends the call
@@ -73,16 +70,7 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   void End(Status status) override;
 
  private:
-  // What is to be done once the mutex is released.
-  struct Next {
-    bool read = false;
-    bool write = false;
-    bool finish = false;
-    bool more = false;  // another message is written right after this one
-    bool cut_off = false;
-    EncodedMessage message;
-    grpc::Status status;
-  };
+  using Claims = StreamTraffic::Claims;
 
   // Events, on the queue's thread.
   void OnRead(bool ok);
@@ -100,29 +88,28 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   void Refuse(const Status& status, const std::string& id);
 
   // REQUIRES: mutex_ is held.
-  void PushLocked(EncodedMessage message, Next& next);
-  void EndLocked(grpc::Status status);
-  void DieLocked();
-  void AdvanceLocked(Next& next);
+  void PushLocked(EncodedMessage message, Claims& claims);
+  void AdvanceLocked(Claims& claims);
   // Without the mutex: does what was claimed, and tells the conversation what it has to know.
-  void Run(Next& next);
+  void Run(const Claims& claims);
   void Tell();
   // Claims what can be done now, and does it.
   void Advance();
 
   GrpcQueue& queue_;
-  Call& call_;
   const grpc::ServerContextBase& context_;
   const Parameters& forwarded_;
   const bool grpc_errors_;
   const std::function<void()> ended_;
-  Logger& log_;
   const int64_t start_ns_;
+
+  GrpcEventOf<GrpcGraphStream, &GrpcGraphStream::OnRead> read_event_{this};
+  GrpcEventOf<GrpcGraphStream, &GrpcGraphStream::OnWritten> written_event_{this};
+  GrpcEventOf<GrpcGraphStream, &GrpcGraphStream::OnFinished> finished_event_{this};
 
   // Of the queue's thread.
   grpc::ByteBuffer message_;
   std::string name_;  // that the first message gave
-  bool done_ = false;
   // Of the servable's calls to the sink, which come one at a time.
   bool responded_ = false;
 
@@ -131,19 +118,10 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   std::shared_ptr<GrpcGraphStream> self_;   // the servable's share, until End()
   std::shared_ptr<Servable> servable_;      // until End(); shared with a message that is being read
   std::shared_ptr<ServableStream> stream_;  // null until it is open
-  int operations_ = 0;                      // reads, writes and the finish that gRPC has not returned
-  bool reading_ = false;
+  StreamTraffic traffic_;
   bool handling_ = true;  // a message is being looked at; the first is when all begins
-  bool writing_ = false;
-  bool head_sent_ = false;  // a write has ended, so the initial metadata is out
-  bool half_closed_ = false;
   bool draining_;
-  bool dead_ = false;                // nothing more can be sent
-  bool finishing_ = false;           // Finish was claimed
-  bool stream_ended_ = false;        // End() came, or there never was a conversation
-  std::optional<grpc::Status> end_;  // the call ends with this as soon as what waits is written
-  std::deque<EncodedMessage> waiting_;
-  size_t waiting_bytes_ = 0;
+  bool stream_ended_ = false;  // End() came, or there never was a conversation
   bool wants_input_ = true;
   uint64_t wants_changes_ = 0;  // calls of OnWantsInput()
   bool pause_ = false;
@@ -153,10 +131,6 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   bool told_close_ = false;
   bool told_cancel_ = false;
   bool telling_ = false;
-
-  GrpcEventOf<GrpcGraphStream, &GrpcGraphStream::OnRead> read_event_{this};
-  GrpcEventOf<GrpcGraphStream, &GrpcGraphStream::OnWritten> written_event_{this};
-  GrpcEventOf<GrpcGraphStream, &GrpcGraphStream::OnFinished> finished_event_{this};
 };
 
 }  // namespace braid

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_graph_stream.h"
 #include "protocols/kserve/grpc_status.h"
@@ -76,14 +75,18 @@ void GrpcStreamCall::Sink::Respond(std::optional<InferenceResponse> response, bo
   stream.DropReference();
 }
 
-GrpcStreamCall::GrpcStreamCall(GrpcQueue& queue) : queue_(queue), registry_(queue.state().streams) {}
+GrpcStreamCall::GrpcStreamCall(GrpcQueue& queue)
+    : queue_(queue),
+      registry_(queue.state().streams),
+      context_(std::in_place),
+      stream_(std::in_place, &*context_),
+      traffic_(
+          {*stream_, message_, read_event_, written_event_, finished_event_, queue.state().context.log}) {}
 
 GrpcStreamCall::~GrpcStreamCall() = default;
 
 void GrpcStreamCall::Arm(GrpcQueue& queue) {
   auto* call = new GrpcStreamCall(queue);
-  call->context_.emplace();
-  call->stream_.emplace(&*call->context_);
   queue.CallArmed();
   call->context_->AsyncNotifyWhenDone(static_cast<GrpcEvent*>(&call->done_event_));
   if (queue.state().compression != GRPC_COMPRESS_LEVEL_NONE) {
@@ -118,7 +121,7 @@ void GrpcStreamCall::OnCalled(bool ok) {
     std::lock_guard lock(mutex_);
     // A drain that began before the stream was registered did not see it.
     draining_ = draining_ || state.draining;
-    if (!status.ok()) EndLocked(ToGrpcStatus(status));
+    if (!status.ok()) traffic_.End(ToGrpcStatus(status));
     AdvanceLocked(next);
   }
   Run(next);
@@ -140,16 +143,12 @@ void GrpcStreamCall::Drain() {
 void GrpcStreamCall::OnRead(bool ok) {
   {
     std::lock_guard lock(mutex_);
-    reading_ = false;
-    if (ok) {
-      handling_ = deliverable();
-      ok = handling_;
-    } else {
-      half_closed_ = true;
-      if (first_message_ && ovms_server()) {
-        EndLocked(ToGrpcStatus(OvmsError(OvmsCode::kGraphUninitializedStreamClosure)));
-      }
+    traffic_.OnRead(ok);
+    if (!ok && first_message_ && ovms_server()) {
+      traffic_.End(ToGrpcStatus(OvmsError(OvmsCode::kGraphUninitializedStreamClosure)));
     }
+    handling_ = ok && traffic_.open();
+    ok = handling_;
   }
   if (ok) HandleMessage();
   message_.Clear();
@@ -217,7 +216,7 @@ bool GrpcStreamCall::ovms_server() const {
 
 void GrpcStreamCall::EndWith(const Status& status) {
   std::lock_guard lock(mutex_);
-  EndLocked(ToGrpcStatus(status));
+  traffic_.End(ToGrpcStatus(status));
 }
 
 void GrpcStreamCall::HandOver(std::unique_ptr<ServableHandle> servable) {
@@ -267,7 +266,7 @@ void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
   Next next;
   {
     std::lock_guard lock(mutex_);
-    if (!deliverable()) return;
+    if (!traffic_.open()) return;
     ++open_requests_;
     const uint64_t slot = first_slot_ + slots_.size();
     slots_.emplace_back();
@@ -282,17 +281,10 @@ void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
   {
     std::lock_guard lock(mutex_);
     sink.sent_all = sink.sent_all || answers;
-    if (deliverable()) {
+    if (traffic_.open()) {
       if (sink.decoupled) {
         if (answers) --open_requests_;
-        if (waiting_bytes_ > kMaxWaitingBytes) {
-          waiting_.clear();
-          waiting_bytes_ = 0;
-          EndLocked({grpc::StatusCode::UNAVAILABLE, "the client does not read the responses of the stream"});
-          next.cut_off = true;
-        } else {
-          PushLocked(std::move(outgoing));
-        }
+        if (!traffic_.CutOff(next.claims)) PushLocked(std::move(outgoing));
       } else {
         FillSlotLocked(sink.slot, std::move(outgoing));
       }
@@ -334,30 +326,16 @@ void GrpcStreamCall::FillSlotLocked(uint64_t slot, Outgoing outgoing) {
     slots_.pop_front();
     ++first_slot_;
     --open_requests_;
-    if (!end_) PushLocked(std::move(answer));
+    if (!traffic_.ended()) PushLocked(std::move(answer));
   }
 }
 
 void GrpcStreamCall::PushLocked(Outgoing outgoing) {
   if (grpc_errors_ && !outgoing.end.ok()) {
-    EndLocked(std::move(outgoing.end));
-    return;
+    traffic_.End(std::move(outgoing.end));
+  } else {
+    traffic_.Push(std::move(outgoing.message));
   }
-  waiting_bytes_ += outgoing.message.size;
-  waiting_.push_back(std::move(outgoing.message));
-}
-
-void GrpcStreamCall::EndLocked(grpc::Status status) {
-  if (!end_) end_ = std::move(status);
-  closed_.store(true, std::memory_order_release);
-}
-
-void GrpcStreamCall::DieLocked() {
-  dead_ = true;
-  closed_.store(true, std::memory_order_release);
-  waiting_.clear();
-  waiting_bytes_ = 0;
-  slots_.clear();
 }
 
 void GrpcStreamCall::CancelSinksLocked(Next& next) {
@@ -374,63 +352,28 @@ void GrpcStreamCall::CancelSinksLocked(Next& next) {
 }
 
 void GrpcStreamCall::AdvanceLocked(Next& next) {
-  if (dead_ || end_) CancelSinksLocked(next);
-  if (dead_ || finishing_ || graph_) return;
-  if (!writing_ && !waiting_.empty()) {
-    writing_ = true;
-    ++operations_;
-    next.write = true;
-    next.message = std::move(waiting_.front());
-    waiting_.pop_front();
-    waiting_bytes_ -= next.message.size;
-    // gRPC keeps a message with the hint until one without it, or 64 KiB, follow. It would keep the first
-    // one's headers too, and then never say that they are written.
-    next.more = head_sent_ && !waiting_.empty();
+  if (traffic_.ended()) {
+    closed_.store(true, std::memory_order_release);
+    CancelSinksLocked(next);
   }
-  if (writing_ || !waiting_.empty()) {
-    // The end follows the last write.
-  } else if (end_) {
-    finishing_ = true;
-    next.status = *end_;
-  } else if (handling_ || open_requests_ > 0) {
-    // Answers are to come.
-  } else if (half_closed_) {
-    finishing_ = true;
-    next.status = grpc::Status::OK;
-  } else if (draining_) {
-    finishing_ = true;
-    next.status = {grpc::StatusCode::UNAVAILABLE, "Server exiting"};
+  if (graph_) return;
+  StreamTraffic::Claims& claims = next.claims;
+  traffic_.ClaimWrite(claims);
+  traffic_.ClaimEnd(claims);
+  const bool answering = handling_ || open_requests_ > 0;
+  if (!answering && traffic_.half_closed()) traffic_.ClaimFinish(grpc::Status::OK, claims);
+  if (!answering && draining_) {
+    traffic_.ClaimFinish({grpc::StatusCode::UNAVAILABLE, "Server exiting"}, claims);
   }
-  if (finishing_) {
-    ++operations_;
-    next.finish = true;
-    return;
-  }
-  if (!reading_ && !handling_ && !half_closed_ && !end_ &&
-      open_requests_ + waiting_.size() < kMaxOpenRequests && waiting_bytes_ < kPauseBytes) {
-    reading_ = true;
-    ++operations_;
-    next.read = true;
+  if (!handling_ && open_requests_ + traffic_.waiting() < kMaxOpenRequests &&
+      traffic_.waiting_bytes() < kPauseBytes) {
+    traffic_.ClaimRead(claims);
   }
 }
 
 void GrpcStreamCall::Run(Next& next) {
-  // The operations claimed keep gRPC's side alive until their events have come, and those come after the
-  // calls below: each event is of an operation that is started here, the caller's own share keeps the object.
-  if (next.read) stream_->Read(&message_, static_cast<GrpcEvent*>(&read_event_));
-  if (next.write) {
-    grpc::WriteOptions options;
-    if (next.more) options.set_buffer_hint();
-    stream_->Write(next.message.bytes, options, static_cast<GrpcEvent*>(&written_event_));
-  }
-  if (next.finish) stream_->Finish(next.status, static_cast<GrpcEvent*>(&finished_event_));
-  if (next.cut_off) {
-    BRAID_LOG_WARNING(
-        queue_.state().context.log,
-        "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
-        "wait for it",
-        kMaxWaitingBytes >> 20);
-  }
+  // The caller's own share keeps the object.
+  traffic_.Start(next.claims);
   for (const std::shared_ptr<Cancellation>& cancellation : next.cancel) cancellation->Cancel();
 }
 
@@ -438,9 +381,8 @@ void GrpcStreamCall::OnWritten(bool ok) {
   Next next;
   {
     std::lock_guard lock(mutex_);
-    writing_ = false;
-    head_sent_ = true;
-    if (!ok) DieLocked();
+    traffic_.OnWritten(ok);
+    if (!ok) slots_.clear();
     AdvanceLocked(next);
   }
   Run(next);
@@ -458,12 +400,9 @@ void GrpcStreamCall::OnDone(bool) {
   Next next;
   {
     std::lock_guard lock(mutex_);
-    done_ = true;
     cancelled_ = context_->IsCancelled();
-    // Without a finish of ours the client, or its connection, has gone. With one there is nothing left to
-    // send either.
-    DieLocked();
-    ++operations_;  // this event, so that there is one place where gRPC's side ends
+    traffic_.OnDone();
+    slots_.clear();
     AdvanceLocked(next);
   }
   Run(next);
@@ -473,7 +412,7 @@ void GrpcStreamCall::OnDone(bool) {
 void GrpcStreamCall::OperationEnded() {
   {
     std::lock_guard lock(mutex_);
-    if (--operations_ > 0 || !done_) return;
+    if (!traffic_.OperationEnded()) return;
   }
   Leave();
 }

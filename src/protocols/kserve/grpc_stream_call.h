@@ -11,8 +11,8 @@
 //
 // Back-pressure. A stream reads on while fewer than kMaxOpenRequests of its requests are unanswered or their
 // answers unsent, and while fewer than kPauseBytes wait to be sent. A client that does not read what a
-// decoupled model sends is cut off with UNAVAILABLE when more than kMaxWaitingBytes wait and yet another
-// response comes; what waited is dropped, and its requests are cancelled.
+// decoupled model sends is cut off with UNAVAILABLE when more than StreamTraffic::kMaxWaitingBytes wait and
+// yet another response comes; what waited is dropped, and its requests are cancelled.
 //
 // Threads. Requests are read on the queue's thread; responses come from the backends' threads, and each of
 // these writes directly when no other write is under way, else the queue's thread sends what has gathered:
@@ -37,6 +37,7 @@
 #include "protocols/kserve/grpc_queue.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_response_writer.h"
+#include "protocols/kserve/grpc_stream_traffic.h"
 #include "serving/parameters.h"
 #include "serving/request.h"
 
@@ -48,7 +49,6 @@ class GrpcStreamCall {
  public:
   static constexpr size_t kMaxOpenRequests = 256;
   static constexpr size_t kPauseBytes = 64u << 20;
-  static constexpr size_t kMaxWaitingBytes = 256u << 20;
 
   // Makes one more call wait for a client. On the queue's thread.
   static void Arm(GrpcQueue& queue);
@@ -76,13 +76,7 @@ class GrpcStreamCall {
   };
   // What is to be done once the mutex is released.
   struct Next {
-    bool write = false;
-    bool read = false;
-    bool finish = false;
-    bool more = false;     // another message is written right after this one
-    bool cut_off = false;  // for the log
-    EncodedMessage message;
-    grpc::Status status;
+    StreamTraffic::Claims claims;
     std::vector<std::shared_ptr<Cancellation>> cancel;
   };
 
@@ -123,12 +117,9 @@ class GrpcStreamCall {
   // REQUIRES: mutex_ is held.
   void PushLocked(Outgoing outgoing);
   void FillSlotLocked(uint64_t slot, Outgoing outgoing);
-  void EndLocked(grpc::Status status);
-  void DieLocked();
   // Claims what can be done now.
   void AdvanceLocked(Next& next);
   void CancelSinksLocked(Next& next);
-  bool deliverable() const { return !dead_ && !end_ && !finishing_; }
   // Without the mutex.
   void Run(Next& next);
 
@@ -139,43 +130,33 @@ class GrpcStreamCall {
   // Owned by the queue's thread; stream_ may be used by any thread for an operation that was claimed under
   // the mutex.
   std::optional<grpc::ServerContext> context_;
-  std::optional<grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>> stream_;
+  std::optional<StreamTraffic::Call> stream_;
   grpc::ByteBuffer message_;
   Parameters forwarded_;
   bool grpc_errors_ = false;
   bool first_message_ = true;  // none was read yet
-  bool done_ = false;
-
-  // Set with dead_ and end_, for skipping the work of making an answer that nobody gets.
-  std::atomic<bool> closed_{false};
-
-  std::mutex mutex_;
-  // Guarded by mutex_, and set by the queue's thread alone:
-  std::shared_ptr<GrpcGraphStream> graph_;  // whose call it is; null: ours
-  // Guarded by mutex_:
-  int operations_ = 0;  // reads, writes and the finish that gRPC has not returned
-  bool reading_ = false;
-  bool handling_ = false;  // a message that was read is being looked at
-  bool writing_ = false;
-  bool head_sent_ = false;  // a write has ended, so the initial metadata is out
-  bool half_closed_ = false;
-  bool draining_ = false;
-  bool cancelled_ = false;           // by the client, or by the server's end
-  bool dead_ = false;                // nothing more can be sent
-  bool finishing_ = false;           // Finish was claimed
-  std::optional<grpc::Status> end_;  // the stream ends with this as soon as what waits is written
-  std::deque<EncodedMessage> waiting_;
-  size_t waiting_bytes_ = 0;
-  std::deque<Slot> slots_;
-  uint64_t first_slot_ = 0;   // number of slots_.front()
-  size_t open_requests_ = 0;  // whose last answer is not yet among those that wait
-  Sink* sinks_ = nullptr;     // requests that have not ended, a doubly linked list
 
   GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnCalled> called_event_{this};
   GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnRead> read_event_{this};
   GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnWritten> written_event_{this};
   GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnFinished> finished_event_{this};
   GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnDone> done_event_{this};
+
+  // Set when the call has ended, for skipping the work of making an answer that nobody gets.
+  std::atomic<bool> closed_{false};
+
+  std::mutex mutex_;
+  // Guarded by mutex_, and set by the queue's thread alone:
+  std::shared_ptr<GrpcGraphStream> graph_;  // whose call it is; null: ours
+  // Guarded by mutex_:
+  StreamTraffic traffic_;
+  bool handling_ = false;  // a message that was read is being looked at
+  bool draining_ = false;
+  bool cancelled_ = false;  // by the client, or by the server's end
+  std::deque<Slot> slots_;
+  uint64_t first_slot_ = 0;   // number of slots_.front()
+  size_t open_requests_ = 0;  // whose last answer is not yet among those that wait
+  Sink* sinks_ = nullptr;     // requests that have not ended, a doubly linked list
 };
 
 }  // namespace braid
