@@ -24,6 +24,9 @@ constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
 // How often a repository with pipelines looks whether the catalog has changed.
 constexpr int64_t kWatchNs = 100 * kMillisecondNs;
 
+// What pipelines and others' servables are made of is as deep at most; nobody makes circles of them.
+constexpr int kMostRounds = 1000;
+
 // The texts of OpenVINO Model Server's REST API; the reasons are in the log.
 constexpr const char* kUnreadable = "Config file not found or cannot open.";
 constexpr const char* kConfigFailed = "Reloading config file failed. Check server logs for more info.";
@@ -73,6 +76,7 @@ class ConfigRepository::Impl {
   Findings Round(bool retry);
   bool ReadFile(bool retry, Findings& findings);
   void Apply(bool fresh, bool retry, Findings& findings);
+  void Settle();
   void PollLoop();
 
   const ConfigRepositoryOptions options_;
@@ -91,6 +95,9 @@ class ConfigRepository::Impl {
   std::optional<std::string> text_;  // of the file, when it was last read
   Status text_fault_;                // what is wrong with it
   Status read_fault_;                // why it cannot be read now
+
+  std::mutex settle_mutex_;  // held while what others serve, and the pipelines, are made anew
+  uint64_t settled_ = 0;     // the catalog's generation then; guarded by settle_mutex_
 
   std::atomic<bool> watches_{false};  // there are pipelines
   mutable std::mutex mutex_;
@@ -189,28 +196,38 @@ void ConfigRepository::Impl::Apply(bool fresh, bool retry, Findings& findings) {
     states_.Want(wanted);
   }
   ConfigOutcome outcome = models_.Sync(plan_.models, retry);
+  Settle();
   if (fresh || retry) outcome.Add(pipelines_.Sync(plan_.pipelines, plan_.libraries, retry));
   // Behind the pipelines: a new definition may no longer need them.
   models_.RetireUnwanted();
   if (fresh || retry || options_.watch_graph_files) outcome.Add(graphs_.Sync(plan_.graphs, fresh || retry));
+  Settle();
   findings.changed = findings.changed || outcome.changed;
   (fresh ? findings.config : findings.versions) = outcome.fault;
   if (const bool watches = !plan_.pipelines.empty(); watches_.exchange(watches) != watches) life_.Wake();
+}
+
+// Brings what is made of others' servables in step with these: what others have made of ours, pipelines of
+// that, and what they have made of pipelines in turn, until nothing changes any longer.
+void ConfigRepository::Impl::Settle() {
+  std::lock_guard lock(settle_mutex_);
+  for (int round = 0; round < kMostRounds && !states_.closed(); ++round) {
+    const uint64_t now = catalog_.generation();
+    if (std::exchange(settled_, now) == now) return;
+    if (options_.changed) options_.changed();
+    pipelines_.Refresh();
+  }
 }
 
 void ConfigRepository::Impl::PollLoop() {
   const int64_t poll_ns =
       options_.poll_seconds > 0 ? options_.poll_seconds * kSecondNs : std::numeric_limits<int64_t>::max() / 2;
   int64_t next_ns = SteadyNowNs() + poll_ns;
-  uint64_t seen = 0;  // of the catalog's generations
   for (;;) {
     if (!life_.Sleep(watches_ ? std::min(next_ns, SteadyNowNs() + kWatchNs) : next_ns)) return;
     const RepositoryLife::Work work(life_);
     if (!work.begun()) return;
-    if (const uint64_t now = catalog_.generation(); now != seen) {
-      pipelines_.Refresh();
-      seen = now;
-    }
+    Settle();
     if (SteadyNowNs() >= next_ns) {
       Round(false);
       next_ns = SteadyNowNs() + poll_ns;

@@ -6,6 +6,14 @@
 #include "repository/model_folders.h"
 
 namespace braid {
+namespace {
+
+bool AllServe(const std::set<std::string>& models, const EnsembleLinks::BuildOf& build_of) {
+  return std::all_of(models.begin(), models.end(),
+                     [&build_of](const std::string& model) { return build_of(model).has_value(); });
+}
+
+}  // namespace
 
 uint64_t EnsembleLinks::KeyOf(const std::set<std::string>& uses, const BuildOf& build_of) {
   uint64_t key = 0;
@@ -17,6 +25,7 @@ uint64_t EnsembleLinks::KeyOf(const std::set<std::string>& uses, const BuildOf& 
 }
 
 void EnsembleLinks::Made(const std::string& name, std::set<std::string> uses, uint64_t key) {
+  waiting_.erase(name);
   if (uses.empty()) {
     links_.erase(name);
     return;
@@ -24,6 +33,18 @@ void EnsembleLinks::Made(const std::string& name, std::set<std::string> uses, ui
   Link& link = links_[name];
   link.uses = std::move(uses);
   link.made_of = key;
+}
+
+void EnsembleLinks::Wait(LoadRequest request, std::set<std::string> uses, std::optional<uint64_t> tried) {
+  Waiting& waiting = waiting_[request.model_name];
+  waiting.request = std::move(request);
+  waiting.uses = std::move(uses);
+  waiting.tried = tried;
+}
+
+void EnsembleLinks::Forget(const std::string& name) {
+  links_.erase(name);
+  waiting_.erase(name);
 }
 
 Dependencies EnsembleLinks::uses() const {
@@ -47,14 +68,31 @@ bool EnsembleLinks::IsStale(const std::string& name, const BuildOf& build_of) co
   if (found == links_.end()) return false;
   const Link& link = found->second;
   const uint64_t key = KeyOf(link.uses, build_of);
-  return key != link.made_of && key != link.tried &&
-         std::all_of(link.uses.begin(), link.uses.end(),
-                     [&](const std::string& model) { return build_of(model).has_value(); });
+  return key != link.made_of && key != link.tried && AllServe(link.uses, build_of);
 }
 
 void EnsembleLinks::NoteTried(const std::string& name, const BuildOf& build_of) {
   const auto link = links_.find(name);
   if (link != links_.end()) link->second.tried = KeyOf(link->second.uses, build_of);
+}
+
+const std::set<std::string>* EnsembleLinks::AwaitedBy(const std::string& name) const {
+  const auto waiting = waiting_.find(name);
+  return waiting == waiting_.end() ? nullptr : &waiting->second.uses;
+}
+
+std::optional<LoadRequest> EnsembleLinks::TakeDue(const std::string& name, const BuildOf& build_of) {
+  const auto found = waiting_.find(name);
+  if (found == waiting_.end() || !AllServe(found->second.uses, build_of)) return std::nullopt;
+  const uint64_t key = KeyOf(found->second.uses, build_of);
+  if (found->second.tried == key) return std::nullopt;
+  found->second.tried = key;
+  return found->second.request;
+}
+
+bool EnsembleLinks::IsUntried(const std::string& name) const {
+  const auto waiting = waiting_.find(name);
+  return waiting != waiting_.end() && !waiting->second.tried;
 }
 
 }  // namespace braid

@@ -61,6 +61,49 @@ TEST_F(EnsembleLinksTest, EachStateOfTheModelsIsTriedOnce) {
   EXPECT_TRUE(IsStale("e"));
 }
 
+TEST_F(EnsembleLinksTest, WhatWaitsIsDueOnceWhenAllThatItUsesIsThere) {
+  const LoadRequest request{"e", "{}", {}};
+  links_.Wait(request, {"m", "n"}, std::nullopt);
+  EXPECT_TRUE(links_.IsUntried("e"));
+  ASSERT_NE(links_.AwaitedBy("e"), nullptr);
+  EXPECT_EQ(*links_.AwaitedBy("e"), (std::set<std::string>{"m", "n"}));
+  EXPECT_EQ(links_.AwaitedBy("f"), nullptr);
+  // Nobody has made it of anything yet.
+  EXPECT_EQ(links_.uses(), Dependencies());
+  EXPECT_FALSE(IsStale("e"));
+  builds_ = {{"m", 1}};
+  EXPECT_EQ(links_.TakeDue("e", Builds()), std::nullopt);
+  builds_ = {{"m", 1}, {"n", 1}};
+  const auto due = links_.TakeDue("e", Builds());
+  ASSERT_TRUE(due.has_value());
+  EXPECT_EQ(due->model_name, "e");
+  EXPECT_EQ(due->config_json, "{}");
+  EXPECT_FALSE(links_.IsUntried("e"));
+  EXPECT_EQ(links_.TakeDue("e", Builds()), std::nullopt);
+  builds_["n"] = 2;
+  EXPECT_TRUE(links_.TakeDue("e", Builds()).has_value());
+}
+
+TEST_F(EnsembleLinksTest, WhatHasFailedWithTheBuildsThatThereAreIsNotDue) {
+  builds_ = {{"m", 1}};
+  links_.Wait({"e", {}, {}}, {"m"}, EnsembleLinks::KeyOf({"m"}, Builds()));
+  EXPECT_FALSE(links_.IsUntried("e"));
+  EXPECT_EQ(links_.TakeDue("e", Builds()), std::nullopt);
+  builds_["m"] = 2;
+  EXPECT_TRUE(links_.TakeDue("e", Builds()).has_value());
+}
+
+TEST_F(EnsembleLinksTest, WaitsUntilItIsMadeOrNotWanted) {
+  links_.Wait({"e", {}, {}}, {"m"}, std::nullopt);
+  links_.Wait({"f", {}, {}}, {"m"}, std::nullopt);
+  links_.Wait({"g", {}, {}}, {"m"}, std::nullopt);
+  builds_ = {{"m", 1}};
+  Make("e", {"m"});
+  links_.StopWaiting("f");
+  links_.Forget("g");
+  for (const char* name : {"e", "f", "g"}) EXPECT_EQ(links_.AwaitedBy(name), nullptr) << name;
+}
+
 TEST_F(EnsembleLinksTest, KnowsWhoUsesWhat) {
   Make("e", {"m"});
   Make("f", {"e"});

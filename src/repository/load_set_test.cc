@@ -58,5 +58,17 @@ TEST(LoadSet, WhatIsKeptIsNotLoadedButKnown) {
   EXPECT_EQ(loads.uses.at("inner"), (std::set<std::string>{"n"}));
 }
 
+TEST(LoadSet, TakesOutWhatUsesSomethingThatIsAbsent) {
+  const Dependencies disk = {{"e", {"m", "absent"}}, {"outer", {"e"}}, {"f", {"m"}}};
+  LoadSet loads = CollectLoads({Plain("outer"), Plain("f"), Plain("lone")}, About(disk, {}));
+  const auto out = TakeOutUsersOf({"absent"}, loads);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].model_name, "e");
+  EXPECT_EQ(out[1].model_name, "outer");
+  EXPECT_EQ(Names(loads), (std::set<std::string>{"f", "lone", "m"}));
+  EXPECT_TRUE(TakeOutUsersOf({}, loads).empty());
+  EXPECT_EQ(loads.requests.size(), 3u);
+}
+
 }  // namespace
 }  // namespace braid

@@ -1,10 +1,8 @@
 #include "repository/model_loads.h"
 
 #include <optional>
-#include <set>
 #include <utility>
 
-#include "repository/load_set.h"
 #include "repository/parallel.h"
 
 namespace braid {
@@ -35,10 +33,34 @@ ModelLoads::ModelLoads(const RepositoryOptions& options, const ModelFolders& fol
 
 // ---- several models ----
 
+LoadSet ModelLoads::Collect(const std::vector<LoadRequest>& wanted) {
+  return CollectLoads(wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
+                               .kept = [this](const std::string& name) { return table_.KeptUses(name); }});
+}
+
 Result<ModelLoads::Outcome> ModelLoads::Load(const std::vector<LoadRequest>& wanted) {
-  const LoadSet loads =
-      CollectLoads(wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
-                            .kept = [this](const std::string& name) { return table_.KeptUses(name); }});
+  return Run(Collect(wanted));
+}
+
+Result<ModelLoads::Outcome> ModelLoads::LoadButWaiting(const std::vector<LoadRequest>& wanted,
+                                                       const std::set<std::string>& folders,
+                                                       std::vector<std::string>& waiting) {
+  LoadSet loads = Collect(wanted);
+  std::set<std::string> absent;
+  for (const auto& [name, request] : loads.requests) {
+    if (!folders.contains(name)) absent.insert(name);
+  }
+  // Who is asked for by name is not waited for.
+  for (const LoadRequest& request : wanted) absent.erase(request.model_name);
+  for (const LoadRequest& request : TakeOutUsersOf(absent, loads)) {
+    BRAID_LOG_INFO(log_, "'{}' is loaded when there is more of what it uses", request.model_name);
+    table_.WaitForModels(request, loads.uses.at(request.model_name));
+    waiting.push_back(request.model_name);
+  }
+  return Run(loads);
+}
+
+Result<ModelLoads::Outcome> ModelLoads::Run(const LoadSet& loads) {
   std::set<std::string> names;
   Outcome outcome;
   for (const auto& [name, request] : loads.requests) {
@@ -59,14 +81,15 @@ Result<ModelLoads::Outcome> ModelLoads::Load(const std::vector<LoadRequest>& wan
   return outcome;
 }
 
-// What is made anew may be a step of others, which come in the next round.
+// What is made may be a step of others, which come in the next round.
 void ModelLoads::RefreshEnsembles() {
   for (;;) {
     const std::vector<LoadRequest> stale = table_.ClaimStale();
     if (stale.empty()) return;
     const Dependencies uses = table_.uses();
     for (const LoadRequest& request : stale) {
-      if (const Status status = LoadAndRelease(request, uses); !status.ok()) {
+      const Status status = LoadAndRelease(request, uses);
+      if (!status.ok() && table_.Serves(request.model_name)) {
         BRAID_LOG_WARNING(log_, "ensemble '{}' stays as it was made of the models before: {}",
                           request.model_name, status.message());
       }

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "repository/dependencies.h"
 #include "repository/drains.h"
 #include "repository/load_plan.h"
+#include "repository/load_set.h"
 #include "repository/model_folders.h"
 #include "repository/model_repository.h"
 #include "repository/model_source.h"
@@ -36,6 +38,13 @@ class ModelLoads {
   // Loads models together with those that they use, each after what it uses, several at once. Errors:
   // UNAVAILABLE, when one of them is being loaded already; nothing is loaded then.
   Result<Outcome> Load(const std::vector<LoadRequest>& wanted);
+  // The same for the startup set while others have not yet brought theirs to the catalog: ensembles that use
+  // a model which is not among `folders` are left out, with those that use them. They wait in the table, and
+  // their names are added to `waiting`.
+  Result<Outcome> LoadButWaiting(const std::vector<LoadRequest>& wanted, const std::set<std::string>& folders,
+                                 std::vector<std::string>& waiting);
+  // Makes the ensembles that can be made and are not, or not of the models as they are.
+  void RefreshEnsembles();
 
   // Removes what servers that were killed have left.
   void RemoveAbandoned() const { reader_.RemoveAbandoned(); }
@@ -45,6 +54,8 @@ class ModelLoads {
  private:
   using Builds = std::map<int64_t, Result<std::shared_ptr<Servable>>>;
 
+  LoadSet Collect(const std::vector<LoadRequest>& wanted);
+  Result<Outcome> Run(const LoadSet& loads);
   // Of a model that is claimed.
   Status LoadAndRelease(const LoadRequest& request, const Dependencies& uses);
   Status LoadClaimed(const LoadRequest& request, const Dependencies& uses);
@@ -54,7 +65,6 @@ class ModelLoads {
                        const Dependencies& uses);
   Result<std::shared_ptr<Servable>> BuildVersion(const ModelSource& source, int64_t version,
                                                  const Dependencies& uses);
-  void RefreshEnsembles();
 
   const RepositoryOptions& options_;
   ModelTable& table_;

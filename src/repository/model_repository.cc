@@ -18,6 +18,7 @@ namespace braid {
 namespace {
 
 constexpr int64_t kSecondNs = 1000000000;
+constexpr const char* kNotAllLoaded = "failed to load all models";
 
 LoadRequest FromDisk(const std::string& model) {
   return {.model_name = model, .config_json = {}, .files = {}};
@@ -64,6 +65,8 @@ class ModelRepository::Impl {
                std::move(ensembles), log) {}
 
   Status Start();
+  Status FinishStart();
+  void Refresh();
   Status Shutdown(int64_t deadline_ns);
   void ScanOnce();
   Status Load(const LoadRequest& request);
@@ -77,6 +80,7 @@ class ModelRepository::Impl {
   std::vector<LoadRequest> StartupSet(const std::set<std::string>& names) const;
   Status CheckTakesLoads() const;
   Status UnloadModel(const std::string& name);
+  Status BeginPolling();
   void PollLoop();
   Result<std::set<std::string>> FolderNames() const;
 
@@ -87,6 +91,7 @@ class ModelRepository::Impl {
   Drains drains_;
   ModelTable table_;
   ModelLoads loads_;
+  std::vector<std::string> waiting_;  // from Start() to FinishStart(), which are one thread's
   RepositoryLife life_;
 };
 
@@ -100,14 +105,37 @@ Status ModelRepository::Impl::Start() {
   loads_.RemoveAbandoned();
   table_.NoteFolders(names);
 
-  const auto loaded = loads_.Load(StartupSet(names));
+  const auto loaded = options_.others_follow ? loads_.LoadButWaiting(StartupSet(names), names, waiting_)
+                                             : loads_.Load(StartupSet(names));
   const bool all_loaded = loaded.ok() && std::all_of(loaded->begin(), loaded->end(),
                                                      [](const auto& model) { return model.second.ok(); });
   BRAID_RETURN_IF_ERROR(life_.Serve());
-  if (options_.control_mode == ControlMode::kPoll) {
-    BRAID_RETURN_IF_ERROR(life_.StartPolling("brd-poll", [this] { PollLoop(); }));
+  if (!options_.others_follow) BRAID_RETURN_IF_ERROR(BeginPolling());
+  return all_loaded ? OkStatus() : InternalError(kNotAllLoaded);
+}
+
+Status ModelRepository::Impl::FinishStart() {
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return UnavailableError("Server exiting");
+  if (!life_.serving()) return UnavailableError("Server not ready");
+  loads_.RefreshEnsembles();
+  std::vector<LoadRequest> untried;
+  for (const std::string& name : waiting_) {
+    if (table_.WaitsUntried(name)) untried.push_back(FromDisk(name));
   }
-  return all_loaded ? OkStatus() : InternalError("failed to load all models");
+  (void)loads_.Load(untried);  // says what is missing, in the log
+  const bool all_loaded = std::all_of(waiting_.begin(), waiting_.end(),
+                                      [this](const std::string& name) { return table_.Serves(name); });
+  waiting_.clear();
+  BRAID_RETURN_IF_ERROR(BeginPolling());
+  return all_loaded ? OkStatus() : InternalError(kNotAllLoaded);
+}
+
+void ModelRepository::Impl::Refresh() {
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return;
+  loads_.RefreshEnsembles();
+  drains_.Reap();
 }
 
 std::vector<LoadRequest> ModelRepository::Impl::StartupSet(const std::set<std::string>& names) const {
@@ -157,6 +185,11 @@ Result<std::set<std::string>> ModelRepository::Impl::FolderNames() const {
   std::set<std::string> names;
   for (const auto& [name, count] : counts) names.insert(name);
   return names;
+}
+
+Status ModelRepository::Impl::BeginPolling() {
+  if (options_.control_mode != ControlMode::kPoll) return OkStatus();
+  return life_.StartPolling("brd-poll", [this] { PollLoop(); });
 }
 
 void ModelRepository::Impl::PollLoop() {
@@ -245,6 +278,8 @@ ModelRepository::ModelRepository(RepositoryOptions options, Catalog& catalog, st
 ModelRepository::~ModelRepository() = default;
 
 Status ModelRepository::Start() { return impl_->Start(); }
+Status ModelRepository::FinishStart() { return impl_->FinishStart(); }
+void ModelRepository::Refresh() { impl_->Refresh(); }
 Status ModelRepository::Shutdown(int64_t deadline_ns) { return impl_->Shutdown(deadline_ns); }
 void ModelRepository::ScanOnce() { impl_->ScanOnce(); }
 Status ModelRepository::Load(const LoadRequest& request) { return impl_->Load(request); }

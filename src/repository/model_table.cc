@@ -126,8 +126,17 @@ bool ModelTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
   }
   const bool same_config = !request.config_json || request.config_json == model.config_json;
   const bool from_disk = request.files.empty() && !model.from_files;
-  return from_disk && same_config && !model.served.empty() && model.loaded == plan.fingerprint &&
-         links_.IsMadeOf(name, plan.uses_key);
+  if (from_disk && same_config && !model.served.empty() && model.loaded == plan.fingerprint &&
+      links_.IsMadeOf(name, plan.uses_key)) {
+    return true;
+  }
+  // Until it serves.
+  if (!plan.uses.empty() && request.files.empty()) {
+    links_.Wait(request, plan.uses, plan.uses_key);
+  } else {
+    links_.StopWaiting(name);
+  }
+  return false;
 }
 
 Result<std::vector<int64_t>> ModelTable::BeginBuilds(const std::string& name,
@@ -210,6 +219,7 @@ Status ModelTable::Retire(const std::string& name, Leaving& leaving) {
   model.loaded.reset();
   model.config_json.reset();
   model.from_files = false;
+  links_.StopWaiting(name);
   ForgetIfGoneLocked(name);
   return OkStatus();
 }
@@ -249,6 +259,12 @@ std::vector<std::string> ModelTable::Names() const {
   return names;
 }
 
+bool ModelTable::Serves(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto model = models_.find(name);
+  return model != models_.end() && !model->second.served.empty();
+}
+
 std::vector<std::string> ModelTable::Unfinished() const {
   std::vector<std::string> names;
   std::lock_guard lock(mutex_);
@@ -260,10 +276,21 @@ std::vector<std::string> ModelTable::Unfinished() const {
 
 // ---- ensembles ----
 
-std::optional<uint64_t> ModelTable::BuildOfLocked(const std::string& name) const {
+bool ModelTable::IsForeignLocked(const std::string& name) const {
+  const auto model = models_.find(name);
+  return (model == models_.end() || !model->second.ours) && catalog_.Knows(name, -1);
+}
+
+std::optional<uint64_t> ModelTable::BuildOfLocked(const std::string& name) {
+  uint64_t build = 0;
+  if (IsForeignLocked(name)) {
+    const auto served = catalog_.Versions(name, -1);
+    if (!served.ok()) return std::nullopt;
+    for (const auto& servable : *served) build = Mix(build, foreign_.NumberOf(servable));
+    return build;
+  }
   const auto model = models_.find(name);
   if (model == models_.end() || model->second.served.empty()) return std::nullopt;
-  uint64_t build = 0;
   for (const auto& [version, served] : model->second.served) {
     build = Mix(Mix(build, static_cast<uint64_t>(version)), served.key);
   }
@@ -272,6 +299,7 @@ std::optional<uint64_t> ModelTable::BuildOfLocked(const std::string& name) const
 
 std::optional<std::set<std::string>> ModelTable::KeptUses(const std::string& name) const {
   std::lock_guard lock(mutex_);
+  if (IsForeignLocked(name)) return std::set<std::string>();
   const auto model = models_.find(name);
   if (model == models_.end() || !model->second.from_files || model->second.served.empty()) return {};
   return links_.UsesOf(name);
@@ -280,6 +308,16 @@ std::optional<std::set<std::string>> ModelTable::KeptUses(const std::string& nam
 Dependencies ModelTable::uses() const {
   std::lock_guard lock(mutex_);
   return links_.uses();
+}
+
+void ModelTable::WaitForModels(const LoadRequest& request, const std::set<std::string>& uses) {
+  std::lock_guard lock(mutex_);
+  links_.Wait(request, uses, std::nullopt);
+}
+
+bool ModelTable::WaitsUntried(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  return links_.IsUntried(name);
 }
 
 std::string ModelTable::WhyMissing(const std::string& name) const {
@@ -293,16 +331,37 @@ std::string ModelTable::WhyMissing(const std::string& name) const {
          (" Model '" + name + "' loading failed with error: " + text);
 }
 
+// Directly, or through an ensemble. What lacks models of this repository alone comes with a request, or with
+// a look at the folders.
+bool ModelTable::AwaitsForeignLocked(const std::string& name) const {
+  const std::set<std::string>* awaited = links_.AwaitedBy(name);
+  if (awaited == nullptr) return false;
+  Dependencies uses = links_.uses();
+  uses[name] = *awaited;
+  const std::set<std::string> used = UsedBy(uses, name);
+  return std::any_of(used.begin(), used.end(),
+                     [this](const std::string& model) { return IsForeignLocked(model); });
+}
+
+std::optional<LoadRequest> ModelTable::TakeStaleLocked(const std::string& name, const Model& model) {
+  const auto build_of = [this](const std::string& used) { return BuildOfLocked(used); };
+  if (model.served.empty()) {
+    return AwaitsForeignLocked(name) ? links_.TakeDue(name, build_of) : std::nullopt;
+  }
+  if (model.from_files || !links_.IsStale(name, build_of)) return std::nullopt;
+  links_.NoteTried(name, build_of);
+  return LoadRequest{.model_name = name, .config_json = model.config_json, .files = {}};
+}
+
 std::vector<LoadRequest> ModelTable::ClaimStale() {
   std::vector<LoadRequest> stale;
   std::lock_guard lock(mutex_);
-  const auto build_of = [this](const std::string& used) { return BuildOfLocked(used); };
   for (auto& [name, model] : models_) {
-    if (model.claimed || model.from_files || model.served.empty()) continue;
-    if (!links_.IsStale(name, build_of)) continue;
-    links_.NoteTried(name, build_of);
-    model.claimed = true;
-    stale.push_back({.model_name = name, .config_json = model.config_json, .files = {}});
+    if (model.claimed) continue;
+    if (auto request = TakeStaleLocked(name, model)) {
+      model.claimed = true;
+      stale.push_back(std::move(*request));
+    }
   }
   return stale;
 }

@@ -14,6 +14,9 @@
 // Between Claim() and Release() nothing but Close() and the ends of drains changes what is known of the
 // model. A model that is neither on disk nor in memory leaves no trace, so that names from requests cannot
 // fill the memory.
+//
+// A name that is in the catalog and not the table's is foreign: another repository has brought it. Ensembles
+// may use what it stands for; they take it as it is, and follow it when it is replaced.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +36,7 @@
 #include "repository/drains.h"
 #include "repository/ensemble_links.h"
 #include "repository/load_plan.h"
+#include "repository/servable_numbers.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 #include "serving/servable.h"
@@ -77,7 +81,7 @@ class ModelTable {
 
   // ---- the steps of a load; all REQUIRE that the model is claimed ----
 
-  // Errors: ALREADY_EXISTS, when another repository of the same catalog has brought the name.
+  // Errors: ALREADY_EXISTS, when the name is foreign.
   Status CheckOurs(const std::string& name) const;
   // The load could not even read what it is to load.
   void NoteUnreadable(const std::string& name);
@@ -109,20 +113,27 @@ class ModelTable {
   // From now on nothing new serves.
   void Close();
   std::vector<std::string> Names() const;
+  bool Serves(const std::string& name) const;
   // Models that are still being loaded or drained.
   std::vector<std::string> Unfinished() const;
 
   // ---- ensembles ----
 
-  // What is used by a model that came with a load request and is served: who uses it takes it as it is.
-  // Nothing for others.
+  // Of a model that who uses it takes as it is, what it uses: one that came with a load request and is
+  // served, and a foreign one, of which that is not known. Nothing for others.
   std::optional<std::set<std::string>> KeptUses(const std::string& name) const;
-  // By ensemble, what it uses.
+  // By ensemble that was made, what it uses.
   Dependencies uses() const;
+  // An ensemble in a folder is to be made when all that it uses serves, foreign models too. So is one whose
+  // load has failed, when something foreign that it uses is another.
+  void WaitForModels(const LoadRequest& request, const std::set<std::string>& uses);
+  // Whether an ensemble still waits for models without ever having been tried.
+  bool WaitsUntried(const std::string& name) const;
   // The end of the sentence "ensemble 'e' depends on 'm'", for a model without a loaded version.
   std::string WhyMissing(const std::string& name) const;
-  // Claims the ensembles whose models have been replaced since they were made, and gives the requests that
-  // make them anew. Each ensemble is tried once with the models as they are.
+  // Claims the ensembles whose models have been replaced since they were made, and those that have waited for
+  // models which are there now; gives the requests that make them. Each ensemble is tried once with the
+  // models as they are.
   std::vector<LoadRequest> ClaimStale();
 
  private:
@@ -157,7 +168,10 @@ class ModelTable {
   void NoteFolderLocked(const std::string& name, Model& model, bool on_disk);
   uint64_t RetireLocked(const std::string& name, Model& model, int64_t version);
   void EndDrain(const std::string& name, int64_t version, uint64_t ticket);
-  std::optional<uint64_t> BuildOfLocked(const std::string& name) const;
+  bool IsForeignLocked(const std::string& name) const;
+  bool AwaitsForeignLocked(const std::string& name) const;
+  std::optional<uint64_t> BuildOfLocked(const std::string& name);
+  std::optional<LoadRequest> TakeStaleLocked(const std::string& name, const Model& model);
 
   Catalog& catalog_;
   Drains& drains_;
@@ -168,6 +182,7 @@ class ModelTable {
   bool closed_ = false;
   std::map<std::string, Model> models_;
   EnsembleLinks links_;
+  ServableNumbers foreign_;  // what is foreign has no key
   uint64_t last_ticket_ = 0;
 };
 

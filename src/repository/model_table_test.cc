@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
 #include "repository/testing/fake_backend.h"
+#include "repository/testing/fake_repository.h"
 
 namespace braid {
 namespace {
@@ -74,17 +74,7 @@ class ModelTableTest : public ::testing::Test {
     return OkStatus();
   }
 
-  // "a:1 READY, b".
-  std::string Index() const {
-    std::ostringstream text;
-    for (const IndexEntry& entry : catalog_.Index(false)) {
-      text << (text.tellp() > 0 ? ", " : "") << entry.name;
-      if (!entry.version) continue;
-      text << ':' << *entry.version << ' ' << VersionStateName(entry.state);
-      if (!entry.reason.empty()) text << ' ' << entry.reason;
-    }
-    return text.str();
-  }
+  std::string Index() const { return testing::IndexText(catalog_); }
   void AwaitIndex(const std::string& expected) {
     const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
     while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
@@ -238,6 +228,54 @@ TEST_F(ModelTableTest, GivesEachStaleEnsembleOnce) {
   EXPECT_EQ(stale[0].config_json, "{}");
   EXPECT_FALSE(table_.CheckUnclaimed({"e"}).ok());
   table_.Release("e", InvalidArgumentError("does not fit"));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+}
+
+TEST_F(ModelTableTest, AnEnsembleFollowsWhatIsForeign) {
+  catalog_.Publish(Make("theirs", 1));
+  EXPECT_EQ(table_.KeptUses("theirs"), std::set<std::string>());
+  EXPECT_EQ(table_.KeptUses("nobody's"), std::nullopt);
+  Load("e", Plan({{1, 1}}, {"theirs"}));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.SetState("theirs", 1, VersionState::kUnavailable, "unloaded");
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.Publish(Make("theirs", 1));
+  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  table_.Release("e", InvalidArgumentError("does not fit"));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.Publish(Make("theirs", 2));
+  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  table_.Release("e", OkStatus());
+}
+
+TEST_F(ModelTableTest, AnEnsembleThatWaitsForSomethingForeignIsGivenWhenItIsThere) {
+  table_.NoteFolders({"e", "m"});
+  table_.WaitForModels(Request("e"), {"m", "theirs"});
+  EXPECT_TRUE(table_.WaitsUntried("e"));
+  EXPECT_FALSE(table_.WaitsUntried("m"));
+  Load("m", Plan({{1, 10}}));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.Publish(Make("theirs", 1));
+  const auto due = table_.ClaimStale();
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].model_name, "e");
+  EXPECT_FALSE(table_.WaitsUntried("e"));
+  // It has failed, and comes with other builds of what it uses.
+  table_.Release("e", InvalidArgumentError("does not fit"));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  Load("m", Plan({{1, 11}}));
+  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  table_.Release("e", InvalidArgumentError("does not fit"));
+  // Nobody wants it any longer.
+  EXPECT_TRUE(Unload("e").ok());
+  catalog_.Publish(Make("theirs", 1));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+}
+
+TEST_F(ModelTableTest, AnEnsembleThatLacksAModelOfItsOwnRepositoryIsNotGiven) {
+  table_.NoteFolders({"e", "m"});
+  table_.WaitForModels(Request("e"), {"m"});
+  Load("m", Plan({{1, 10}}));
   EXPECT_TRUE(table_.ClaimStale().empty());
 }
 
