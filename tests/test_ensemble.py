@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from harness.clients import strings
+from harness.ensembles import ensemble, step
 from harness.repository import config, per_request
 from harness.waiting import wait_until
 from tritonclient.utils import InferenceServerException
@@ -17,21 +18,6 @@ from tritonclient.utils import InferenceServerException
 IN = [("IN", "FP32", [-1])]
 OUT = [("OUT", "FP32", [-1])]
 TEXT = [("TEXT", "STRING", [1])]
-
-
-def step(model, inputs, outputs):
-    """One step; maps of the step's names to the ensemble's."""
-    maps = "".join(
-        f'{kind} {{ key: "{key}" value: "{value}" }} '
-        for kind, pairs in (("input_map", inputs), ("output_map", outputs))
-        for key, value in pairs.items()
-    )
-    return f'step [ {{ model_name: "{model}" model_version: -1 {maps} }} ]'
-
-
-def ensemble(repository, name, steps, inputs=(("X", "FP32", [-1]),), outputs=(("Y", "FP32", [-1]),), **more):
-    extra = f'platform: "ensemble"\nensemble_scheduling {{ {" ".join(steps)} }}'
-    return repository.add(name, None, config(name, inputs, outputs, backend=None, extra=extra, **more))
 
 
 def chain(*models):

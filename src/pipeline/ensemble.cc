@@ -7,6 +7,7 @@
 #include "model_config.pb.h"
 #include "pipeline/ensemble_graph.h"
 #include "pipeline/graph_runner.h"
+#include "pipeline/leads_to.h"
 #include "pipeline/sequence_nodes.h"
 #include "pipeline/servable_node.h"
 #include "serving/request_check.h"
@@ -107,6 +108,9 @@ Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Cata
         tail = "whose required version " + std::to_string(StepVersion(step)) + " is not loaded.";
       }
       return InvalidArgumentError(DependsOn(info.name, step.model_name()) + tail);
+    }
+    if (LeadsTo(catalog, step.model_name(), info.name)) {
+      return InvalidArgumentError(DependsOn(info.name, step.model_name()) + "which leads back to it.");
     }
     info.decoupled = info.decoupled || (*model)->info().decoupled;
     if ((*model)->has_sequences()) AddSequences((*model)->info(), info);

@@ -1,13 +1,13 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "images/encoded_images.h"
 #include "pipeline/convert_precision.h"
 #include "pipeline/graph_runner.h"
+#include "pipeline/leads_to.h"
 #include "pipeline/pipeline_check.h"
 #include "pipeline/pipeline_definition.h"
 #include "pipeline/sequence_nodes.h"
@@ -103,7 +103,7 @@ class RunningPipeline final : public Pipeline {
     });
   }
 
-  std::vector<std::string> Models() const {
+  std::vector<std::string> Models() const override {
     std::vector<std::string> models;
     for (const Footing& one : footing_) models.push_back(one.reference->name());
     return models;
@@ -113,25 +113,6 @@ class RunningPipeline final : public Pipeline {
   const std::vector<Footing> footing_;
   GraphRunner runner_;
 };
-
-// Whether a request to `model` can come to a pipeline named `name`: a reload can give a name that is in use
-// below to a pipeline above.
-bool LeadsTo(const Catalog& catalog, const std::string& model, const std::string& name) {
-  std::vector<std::string> next{model};
-  std::set<std::string> seen;
-  while (!next.empty()) {
-    const std::string at = std::move(next.back());
-    next.pop_back();
-    if (at == name) return true;
-    if (!seen.insert(at).second) continue;
-    const auto servable = catalog.Find(at, -1);
-    if (!servable.ok()) continue;
-    if (const auto* pipeline = dynamic_cast<const RunningPipeline*>(servable->get())) {
-      for (std::string& behind : pipeline->Models()) next.push_back(std::move(behind));
-    }
-  }
-  return false;
-}
 
 // Makes what runs the nodes, and finds out what there is to know of them.
 class Nodes {
@@ -225,9 +206,15 @@ class Nodes {
     const std::string& name = node.config.model_name;
     const std::string& pipeline = definition.config.name;
     if (LeadsTo(catalog_, name, pipeline)) {
+      const auto found = catalog_.Find(name, -1);
+      const bool ensemble = found.ok() && (*found)->info().kind == ServableKind::kEnsemble;
       node.behind = OvmsError(OvmsCode::kPipelineCycleFound,
-                              name == pipeline ? "the pipeline is a node of itself"
-                                               : "pipeline '" + name + "' leads back to '" + pipeline + "'");
+                              name == pipeline ? std::string("the pipeline is a node of itself")
+                                               : std::string(ensemble ? "ensemble '" : "pipeline '")
+                                                     .append(name)
+                                                     .append("' leads back to '")
+                                                     .append(pipeline)
+                                                     .append("'"));
       return nullptr;
     }
     const int64_t version = node.config.version.value_or(-1);

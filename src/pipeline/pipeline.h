@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "config/ovms_config.h"
@@ -39,6 +40,8 @@ class Pipeline : public Servable {
   // The same servables and the same specifications stand behind its nodes as when it was made. When not, it
   // is to be made anew.
   virtual bool UpToDate() const = 0;
+  // The names of the servables behind its nodes.
+  virtual std::vector<std::string> Models() const = 0;
 
  protected:
   using Servable::Servable;

@@ -103,11 +103,6 @@ void ConfigPipelines::Refresh() {
   RefreshLocked();
 }
 
-bool ConfigPipelines::empty() const {
-  std::lock_guard lock(mutex_);
-  return pipelines_.empty();
-}
-
 // A pipeline may be behind a node of another one, so what one try changes may be for the next.
 bool ConfigPipelines::RefreshLocked() {
   bool changed = false;

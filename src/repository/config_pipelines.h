@@ -35,7 +35,6 @@ class ConfigPipelines {
                      const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry);
   // Makes those anew behind which something has been replaced, has gone or has come back.
   void Refresh();
-  bool empty() const;
 
  private:
   struct Entry {

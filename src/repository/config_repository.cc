@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <limits>
 #include <mutex>
 #include <set>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/thread.h"
 #include "repository/config_graphs.h"
 #include "repository/config_models.h"
 #include "repository/config_pipelines.h"
 #include "repository/config_plan.h"
 #include "repository/config_states.h"
 #include "repository/drains.h"
+#include "repository/repository_life.h"
 
 namespace braid {
 namespace {
@@ -27,6 +23,9 @@ constexpr int64_t kMillisecondNs = 1000000;
 constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
 // How often a repository with pipelines looks whether the catalog has changed.
 constexpr int64_t kWatchNs = 100 * kMillisecondNs;
+
+// What pipelines and others' servables are made of is as deep at most; nobody makes circles of them.
+constexpr int kMostRounds = 1000;
 
 // The texts of OpenVINO Model Server's REST API; the reasons are in the log.
 constexpr const char* kUnreadable = "Config file not found or cannot open.";
@@ -55,47 +54,17 @@ class ConfigRepository::Impl {
             makers_, states_, drains_, options_.sequence_vault, [this] { pipelines_.Refresh(); },
             options_.load_thread_count, log),
         graphs_(makers_, states_, drains_, options_.load_thread_count, log) {}
-  ~Impl() { BRAID_CHECK(!poller_.joinable()); }
 
   Status Start();
   Status Shutdown(int64_t deadline_ns);
   Result<bool> Reload();
-  bool serving() const {
-    std::lock_guard lock(mutex_);
-    return phase_ == Phase::kServing;
-  }
+  bool serving() const { return life_.serving(); }
   std::optional<OvmsMetricsConfig> metrics() const {
     std::lock_guard lock(mutex_);
     return metrics_;
   }
 
  private:
-  enum class Phase : unsigned char { kStarting, kServing, kExiting };
-
-  // Counts work that Shutdown() has to wait for.
-  class Activity {
-   public:
-    explicit Activity(Impl& impl) : impl_(impl) {
-      std::lock_guard lock(impl_.mutex_);
-      begun_ = impl_.phase_ != Phase::kExiting;
-      if (begun_) ++impl_.activities_;
-    }
-    ~Activity() {
-      if (!begun_) return;
-      std::lock_guard lock(impl_.mutex_);
-      --impl_.activities_;
-      impl_.changed_.notify_all();
-    }
-    Activity(const Activity&) = delete;
-    Activity& operator=(const Activity&) = delete;
-    // False while the server exits.
-    bool begun() const { return begun_; }
-
-   private:
-    Impl& impl_;
-    bool begun_ = false;
-  };
-
   // What one look at everything has brought.
   struct Findings {
     bool changed = false;
@@ -107,10 +76,8 @@ class ConfigRepository::Impl {
   Findings Round(bool retry);
   bool ReadFile(bool retry, Findings& findings);
   void Apply(bool fresh, bool retry, Findings& findings);
+  void Settle();
   void PollLoop();
-  // Waits on changed_.
-  template <class Condition>
-  bool WaitLocked(std::unique_lock<std::mutex>& lock, int64_t deadline_ns, Condition condition);
 
   const ConfigRepositoryOptions options_;
   Catalog& catalog_;
@@ -129,19 +96,18 @@ class ConfigRepository::Impl {
   Status text_fault_;                // what is wrong with it
   Status read_fault_;                // why it cannot be read now
 
+  std::mutex settle_mutex_;  // held while what others serve, and the pipelines, are made anew
+  uint64_t settled_ = 0;     // the catalog's generation then; guarded by settle_mutex_
+
+  std::atomic<bool> watches_{false};  // there are pipelines
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // of anything below
-  // All guarded by mutex_.
-  Phase phase_ = Phase::kStarting;
-  int activities_ = 0;
-  bool watches_ = false;  // there are pipelines
-  std::optional<OvmsMetricsConfig> metrics_;
-  std::thread poller_;
+  std::optional<OvmsMetricsConfig> metrics_;  // guarded by mutex_
+  RepositoryLife life_;
 };
 
 Status ConfigRepository::Impl::Start() {
-  const Activity activity(*this);
-  if (!activity.begun()) return UnavailableError("Server exiting");
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return UnavailableError("Server exiting");
   {
     std::lock_guard round(round_mutex_);
     Findings findings;
@@ -160,53 +126,25 @@ Status ConfigRepository::Impl::Start() {
     }
     Apply(true, true, findings);
   }
-  std::lock_guard lock(mutex_);
-  if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
-  try {
-    poller_ = StartThread("brd-config", [this] { PollLoop(); });
-  } catch (const std::system_error& fault) {
-    return InternalError(std::string("failed to start the thread that polls: ") + fault.what());
-  }
-  phase_ = Phase::kServing;
-  return OkStatus();
-}
-
-template <class Condition>
-bool ConfigRepository::Impl::WaitLocked(std::unique_lock<std::mutex>& lock, int64_t deadline_ns,
-                                        Condition condition) {
-  while (!condition()) {
-    const int64_t left_ns = deadline_ns - SteadyNowNs();
-    if (left_ns <= 0) return false;
-    changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
-  }
-  return true;
+  BRAID_RETURN_IF_ERROR(life_.StartPolling("brd-config", [this] { PollLoop(); }));
+  return life_.Serve();
 }
 
 Status ConfigRepository::Impl::Shutdown(int64_t deadline_ns) {
-  {
-    std::lock_guard lock(mutex_);
-    phase_ = Phase::kExiting;
-    changed_.notify_all();
-  }
+  life_.Exit();
   states_.Close();
   drains_.BeginShutdown(catalog_, deadline_ns);
   states_.RetireAll();
   const int64_t end_ns = deadline_ns + Drains::kStopGraceNs;
-  std::unique_lock lock(mutex_);
-  if (!WaitLocked(lock, end_ns, [this] { return activities_ == 0; })) {
-    return UnavailableError("a model or a pipeline is still being loaded");
-  }
-  std::thread poller = std::move(poller_);
-  lock.unlock();
-  if (poller.joinable()) poller.join();
+  if (!life_.End(end_ns)) return UnavailableError("a model or a pipeline is still being loaded");
   if (!drains_.WaitUntilEmpty(end_ns)) return UnavailableError("a model does not stop");
   drains_.Reap();
   return OkStatus();
 }
 
 Result<bool> ConfigRepository::Impl::Reload() {
-  const Activity activity(*this);
-  if (!activity.begun()) return UnavailableError("Server exiting");
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return UnavailableError("Server exiting");
   if (!serving()) return UnavailableError("Server is not ready");
   const Findings findings = Round(true);
   if (!findings.unreadable.ok()) return Told(findings.unreadable, kUnreadable);
@@ -258,36 +196,38 @@ void ConfigRepository::Impl::Apply(bool fresh, bool retry, Findings& findings) {
     states_.Want(wanted);
   }
   ConfigOutcome outcome = models_.Sync(plan_.models, retry);
+  Settle();
   if (fresh || retry) outcome.Add(pipelines_.Sync(plan_.pipelines, plan_.libraries, retry));
   // Behind the pipelines: a new definition may no longer need them.
   models_.RetireUnwanted();
   if (fresh || retry || options_.watch_graph_files) outcome.Add(graphs_.Sync(plan_.graphs, fresh || retry));
+  Settle();
   findings.changed = findings.changed || outcome.changed;
   (fresh ? findings.config : findings.versions) = outcome.fault;
-  std::lock_guard lock(mutex_);
-  watches_ = !plan_.pipelines.empty();
-  changed_.notify_all();
+  if (const bool watches = !plan_.pipelines.empty(); watches_.exchange(watches) != watches) life_.Wake();
+}
+
+// Brings what is made of others' servables in step with these: what others have made of ours, pipelines of
+// that, and what they have made of pipelines in turn, until nothing changes any longer.
+void ConfigRepository::Impl::Settle() {
+  std::lock_guard lock(settle_mutex_);
+  for (int round = 0; round < kMostRounds && !states_.closed(); ++round) {
+    const uint64_t now = catalog_.generation();
+    if (std::exchange(settled_, now) == now) return;
+    if (options_.changed) options_.changed();
+    pipelines_.Refresh();
+  }
 }
 
 void ConfigRepository::Impl::PollLoop() {
   const int64_t poll_ns =
       options_.poll_seconds > 0 ? options_.poll_seconds * kSecondNs : std::numeric_limits<int64_t>::max() / 2;
   int64_t next_ns = SteadyNowNs() + poll_ns;
-  uint64_t seen = 0;  // of the catalog's generations
   for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      const int64_t now_ns = SteadyNowNs();
-      const int64_t wake_ns = watches_ ? std::min(next_ns, now_ns + kWatchNs) : next_ns;
-      const bool watches = watches_;
-      WaitLocked(lock, wake_ns, [this, watches] { return phase_ == Phase::kExiting || watches_ != watches; });
-    }
-    const Activity activity(*this);
-    if (!activity.begun()) return;
-    if (const uint64_t now = catalog_.generation(); now != seen) {
-      pipelines_.Refresh();
-      seen = now;
-    }
+    if (!life_.Sleep(watches_ ? std::min(next_ns, SteadyNowNs() + kWatchNs) : next_ns)) return;
+    const RepositoryLife::Work work(life_);
+    if (!work.begun()) return;
+    Settle();
     if (SteadyNowNs() >= next_ns) {
       Round(false);
       next_ns = SteadyNowNs() + poll_ns;

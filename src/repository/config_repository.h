@@ -9,11 +9,13 @@
 // Order of a load: models (versions side by side), custom node libraries, pipelines, graphs. A version is
 // built beside the one that it replaces and swapped in. A pipeline is made anew when something behind its
 // nodes has been replaced, becomes unavailable when a model goes, and comes back with it; also when that
-// model is another repository's of the same catalog. What has a fault is left as it runs, and does not keep
-// the rest from being applied. Methods may be called from any thread; a name belongs to whoever has brought
-// it to the catalog first.
+// model is another repository's of the same catalog. Such a repository may use what is served here: it is
+// told between the models and the pipelines, and at the end. What has a fault is left as it runs, and does
+// not keep the rest from being applied. Methods may be called from any thread; a name belongs to whoever has
+// brought it to the catalog first.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +44,10 @@ struct ConfigRepositoryOptions {
   // Keeps the sequences of stateful models over restarts and reloads, and outlives the repository; null: they
   // end with their servable.
   SequenceVault* sequence_vault = nullptr;
+  // Called when what the catalog serves has changed, so that who has made something of it can make that anew;
+  // pipelines over that are then made anew, too. By one thread at a time, and before Start() and Reload()
+  // return. May be empty.
+  std::function<void()> changed = {};
 };
 
 class ConfigRepository final : public ConfigControl {

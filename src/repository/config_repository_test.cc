@@ -14,6 +14,7 @@
 #include "repository/model_repository.h"
 #include "repository/testing/door.h"
 #include "repository/testing/fake_config.h"
+#include "repository/testing/fake_repository.h"
 
 namespace braid {
 namespace {
@@ -678,16 +679,7 @@ class TwoRepositoriesTest : public ConfigRepositoryTest {
     options.model_repositories = {scratch_ / "models"};
     options.control_mode = ControlMode::kExplicit;
     options.temporary_directory = scratch_ / "tmp";
-    folders_ = std::make_unique<ModelRepository>(
-        options, catalog_, std::vector<Backend*>{&backend_},
-        [this](ServableInfo info, std::unique_ptr<BackendModel> model,
-               const FakeFactory::Progress& progress) {
-          return factory_(std::move(info), std::move(model), progress);
-        },
-        [this](ServableInfo info, const std::function<std::string(const std::string&)>& why_missing) {
-          return factory_.MakeEnsemble(std::move(info), catalog_, why_missing);
-        },
-        log_);
+    folders_ = testing::MakeFakeRepository(options, catalog_, backend_, factory_, log_);
   }
   ~TwoRepositoriesTest() override { EXPECT_TRUE(folders_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok()); }
   void AddFolder(const std::string& name) {

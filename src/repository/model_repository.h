@@ -7,7 +7,8 @@
 //   Status stopped = repository.Shutdown(deadline_ns);
 //
 // An ensemble is loaded after the models it uses, which are loaded with it, and is made anew when one of them
-// has been replaced; its version that serves stays when that fails.
+// has been replaced; its version that serves stays when that fails. It may use what another repository of the
+// same catalog serves (a config.json): that is taken as it is, and followed by Refresh().
 //
 // A version is built beside the one it replaces, swapped in, and the old one is stopped when its last request
 // has left. A model that fails to load never takes another down; a load of several versions takes effect as a
@@ -57,6 +58,9 @@ struct RepositoryOptions {
   // Keeps the sequences of models with implicit state over restarts and reloads, and outlives the repository;
   // null: they end with their servable.
   SequenceVault* sequence_vault = nullptr;
+  // Another repository fills the catalog after this one: ensembles of the startup set which use models that
+  // are in no model folder wait for it, until FinishStart().
+  bool others_follow = false;
 };
 
 class ModelRepository : public ModelControl {
@@ -86,6 +90,13 @@ class ModelRepository : public ModelControl {
   // read (nothing is served then); INTERNAL "failed to load all models" when at least one failed (the others
   // are served; the caller decides whether to go on).
   Status Start();
+  // Where others follow: to be called once after Start(), when they have. Loads what still waits, and then
+  // polls. Errors: INTERNAL "failed to load all models" when something that has waited does not serve.
+  Status FinishStart();
+
+  // What others serve in the catalog has changed: makes the ensembles anew that use it, as when a model of
+  // the repository is replaced, and makes those at last that lacked it. Blocks until done.
+  void Refresh();
 
   // Stops to take loads, waits for requests in flight, then stops every model, all until `deadline_ns`
   // (SteadyNowNs() time). The caller sees to it that no new requests come from outside; those of models to

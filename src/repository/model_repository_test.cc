@@ -8,13 +8,13 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
 #include "repository/testing/door.h"
 #include "repository/testing/fake_backend.h"
+#include "repository/testing/fake_repository.h"
 
 namespace braid {
 namespace {
@@ -69,16 +69,7 @@ class ModelRepositoryTest : public ::testing::Test {
   }
 
   Status Start() {
-    repository_ = std::make_unique<ModelRepository>(
-        options_, catalog_, std::vector<Backend*>{&backend_},
-        [this](ServableInfo info, std::unique_ptr<BackendModel> model,
-               const FakeFactory::Progress& progress) {
-          return factory_(std::move(info), std::move(model), progress);
-        },
-        [this](ServableInfo info, const std::function<std::string(const std::string&)>& why_missing) {
-          return factory_.MakeEnsemble(std::move(info), catalog_, why_missing);
-        },
-        log_);
+    repository_ = testing::MakeFakeRepository(options_, catalog_, backend_, factory_, log_);
     return repository_->Start();
   }
   Status Load(const std::string& name, std::optional<std::string> config = {},
@@ -87,17 +78,7 @@ class ModelRepositoryTest : public ::testing::Test {
   }
   Status Unload(const std::string& name) { return repository_->Unload(name, false); }
 
-  // "a:1 READY, a:2 UNAVAILABLE unloaded, b".
-  std::string Index() const {
-    std::ostringstream text;
-    for (const IndexEntry& entry : catalog_.Index(false)) {
-      text << (text.tellp() > 0 ? ", " : "") << entry.name;
-      if (!entry.version) continue;
-      text << ':' << *entry.version << ' ' << VersionStateName(entry.state);
-      if (!entry.reason.empty()) text << ' ' << entry.reason;
-    }
-    return text.str();
-  }
+  std::string Index() const { return testing::IndexText(catalog_); }
   // Drains end on threads of the repository.
   void AwaitIndex(const std::string& expected) {
     const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;

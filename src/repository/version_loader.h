@@ -9,20 +9,11 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "config/folder.h"
 #include "model_config.pb.h"
 #include "repository/model_repository.h"
+#include "repository/model_source.h"
 
 namespace braid {
-
-// Where one load of a model takes its versions from.
-struct ModelSource {
-  Folder folder;
-  // Set when the files came with the load request.
-  std::shared_ptr<const void> temporary_files;  // shared with the backend, which may need them longer
-  // As it is before the model completes it: named, with a backend and a version policy.
-  inference::ModelConfig config;
-};
 
 // Stateless; called by several threads at once.
 class VersionLoader {

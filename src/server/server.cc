@@ -103,6 +103,10 @@ class Server::Parts {
         return started;
       }
     }
+    if (models_ && config_) {
+      const Status finished = models_->FinishStart();
+      if (load_status.ok()) load_status = finished;
+    }
     control_->set_serving(true);
     return OkStatus();
   }
@@ -182,6 +186,7 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
     RepositoryOptions repository = MakeRepositoryOptions(options_);
     repository.sequence_vault = sequence_vault_.get();
+    repository.others_follow = options_.serves_config();
     models_ = std::make_unique<ModelRepository>(
         std::move(repository), catalog_, std::vector<Backend*>{python, openvino_.get()},
         [this](ServableInfo info, std::unique_ptr<BackendModel> model,
@@ -200,6 +205,8 @@ class Server::Parts {
   Status MakeConfigRepository() {
     BRAID_ASSIGN_OR_RETURN(ConfigRepositoryOptions config, MakeConfigOptions(options_));
     config.sequence_vault = sequence_vault_.get();
+    // Ensembles may use what the config.json has.
+    if (models_) config.changed = [this] { models_->Refresh(); };
     ConfigMakers makers = MakersOfServables(*openvino_, catalog_, custom_node_threads_);
     makers.make_servable = [this](ServableInfo info, std::unique_ptr<BackendModel> model) {
       return CreateModel(std::move(info), std::move(model), [](const std::string&) {});

@@ -75,6 +75,13 @@ class FakePipeline : public Pipeline {
     }
     return true;
   }
+  std::vector<std::string> Models() const override {
+    std::vector<std::string> models;
+    for (const OvmsNodeConfig& node : config_.nodes) {
+      if (node.type != OvmsNodeConfig::Type::kCustom) models.push_back(node.model_name);
+    }
+    return models;
+  }
   // What is behind its model nodes is still open to requests.
   bool CanRun() const {
     for (const auto& one : uses_) {

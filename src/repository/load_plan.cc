@@ -1,0 +1,54 @@
+#include "repository/load_plan.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "config/config_json.h"
+#include "repository/dependencies.h"
+#include "repository/model_folders.h"
+#include "repository/version_policy.h"
+
+namespace braid {
+
+void LoadPlan::SetUsesKey(uint64_t key) {
+  uses_key = key;
+  for (auto& [version, version_key] : keys) version_key = Mix(version_key, key);
+}
+
+Result<LoadPlan> MakeLoadPlan(const SourceReader& reader, const LoadRequest& request, ModelSource source,
+                              Logger& log) {
+  const Fingerprint print = FingerprintOf(source.folder);
+  std::vector<std::string> ignored;
+  BRAID_ASSIGN_OR_RETURN(const auto available, ListVersions(source.folder, &ignored));
+  for (const std::string& folder : ignored) {
+    BRAID_LOG_WARNING(
+        log,
+        "ignore version directory '{}' of model '{}': versions are integers from 1, without leading zeros",
+        folder, request.model_name);
+  }
+  BRAID_RETURN_IF_ERROR(reader.ReadConfig(request, available, source));
+  for (const int64_t version : source.config.version_policy().specific().versions()) {
+    if (std::find(available.begin(), available.end(), version) == available.end()) {
+      BRAID_LOG_ERROR(log, "version {} is specified for model '{}', but the version directory is not present",
+                      version, request.model_name);
+    }
+  }
+
+  LoadPlan plan{
+      .source = std::move(source), .fingerprint = print.whole, .keys = {}, .uses = {}, .uses_key = 0};
+  plan.uses = ModelsUsedBy(plan.source.config);
+  // Which versions there are is no reason to reload one that stays.
+  inference::ModelConfig without_policy = plan.source.config;
+  without_policy.clear_version_policy();
+  uint64_t key = Mix(Mix(print.common, ConfigToJson(without_policy)), plan.source.folder.path());
+  // Files of a request are never the same as any before.
+  if (plan.source.request_number != 0) key = Mix(key, plan.source.request_number);
+  for (const int64_t version : ChooseVersions(plan.source.config.version_policy(), available)) {
+    const auto part = print.versions.find(version);
+    plan.keys[version] = Mix(key, part == print.versions.end() ? 0 : part->second);
+  }
+  return plan;
+}
+
+}  // namespace braid

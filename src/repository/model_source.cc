@@ -1,0 +1,128 @@
+#include "repository/model_source.h"
+
+#include <utility>
+
+#include "base/temporary_folder.h"
+#include "config/config_json.h"
+#include "config/guess_backend.h"
+#include "config/model_config.h"
+#include "repository/dependencies.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+constexpr size_t kMaxVersionFiles = 100000;
+// Of the folders with the files of load requests.
+constexpr std::string_view kFilesPrefix = "braid-files-";
+
+}  // namespace
+
+Result<ModelSource> SourceReader::Open(const LoadRequest& request) const {
+  if (!request.files.empty()) return OpenFiles(request);
+  BRAID_ASSIGN_OR_RETURN(Folder folder, folders_.Open(request.model_name));
+  return ModelSource{.folder = std::move(folder)};
+}
+
+Result<ModelSource> SourceReader::OpenFiles(const LoadRequest& request) const {
+  const std::string& name = request.model_name;
+  if (!request.config_json) {
+    return InvalidArgumentError("Load parameter 'config' must be specified for model file override");
+  }
+  for (const auto& [path, content] : request.files) {
+    std::string_view relative = path;
+    if (relative.starts_with('/')) relative.remove_prefix(1);
+    if (!IsPlainRelativePath(relative)) {
+      return InvalidArgumentError("Invalid file parameter 'file:" + path +
+                                  "' must stay within model directory.");
+    }
+  }
+  BRAID_ASSIGN_OR_RETURN(std::shared_ptr<TemporaryFolder> temporary,
+                         TemporaryFolder::Create(options_.temporary_directory, kFilesPrefix));
+  BRAID_ASSIGN_OR_RETURN(const Folder parent, Folder::Open(temporary->path()));
+  for (const auto& [path, content] : request.files) {
+    // The folder bears the model's name, as a folder in a repository does.
+    const std::string relative = name + (path.starts_with('/') ? "" : "/") + path;
+    if (!IsPlainRelativePath(relative))
+      return InvalidArgumentError("the model's name cannot be that of a folder");
+    BRAID_RETURN_IF_ERROR(parent.CreateFile(relative, content));
+  }
+  BRAID_ASSIGN_OR_RETURN(Folder folder, parent.OpenFolder(name));
+  return ModelSource{.folder = std::move(folder),
+                     .temporary_files = std::move(temporary),
+                     .request_number = ++last_request_number_};
+}
+
+Result<std::optional<inference::ModelConfig>> SourceReader::ConfigOf(const LoadRequest& request,
+                                                                     const Folder& folder) const {
+  if (request.config_json) {
+    auto config = ConfigFromJson(*request.config_json);
+    if (!config.ok()) return config.status().WithPrefix("Invalid config override: ");
+    return std::optional(std::move(config).value());
+  }
+  std::vector<std::string> places;
+  if (const std::string custom = "configs/" + options_.model_config_name + ".pbtxt";
+      !options_.model_config_name.empty() && IsPlainRelativePath(custom)) {
+    places.push_back(custom);
+  }
+  places.emplace_back("config.pbtxt");
+  for (const std::string& place : places) {
+    auto text = folder.ReadFile(place, kMaxConfigBytes);
+    if (!text.ok()) {
+      if (text.status().code() == StatusCode::kNotFound) continue;
+      return text.status();
+    }
+    BRAID_ASSIGN_OR_RETURN(auto config, ParseConfigText(*text, folder.path() + "/" + place));
+    return std::optional(std::move(config));
+  }
+  if (!options_.auto_complete) {
+    return NotFoundError("failed to open text file for read " + folder.path() +
+                         "/config.pbtxt: No such file or directory");
+  }
+  return std::optional<inference::ModelConfig>();
+}
+
+Status SourceReader::ReadConfig(const LoadRequest& request, const std::vector<int64_t>& versions,
+                                ModelSource& source) const {
+  BRAID_ASSIGN_OR_RETURN(auto config, ConfigOf(request, source.folder));
+  source.config = config ? std::move(*config) : inference::ModelConfig();
+  BRAID_RETURN_IF_ERROR(CompleteNames(source.config, request.model_name));
+  BRAID_RETURN_IF_ERROR(FillBackend(source.folder, versions, source.config));
+  return CheckConfigFile(source.config);
+}
+
+Status SourceReader::FillBackend(const Folder& folder, const std::vector<int64_t>& versions,
+                                 inference::ModelConfig& config) const {
+  if (!config.backend().empty() || IsEnsemble(config)) return OkStatus();
+  if (!config.platform().empty()) {
+    config.set_backend(std::string(BackendOfPlatform(config.platform())));
+    return OkStatus();
+  }
+  if (!options_.auto_complete) return OkStatus();  // the check of the configuration says what is missing
+  std::vector<std::string> files;
+  if (!versions.empty()) {
+    BRAID_ASSIGN_OR_RETURN(const Folder version, folder.OpenFolder(std::to_string(versions.front())));
+    BRAID_ASSIGN_OR_RETURN(const auto entries, version.List(kMaxVersionFiles));
+    for (const auto& entry : entries) files.push_back(entry.name);
+  }
+  BRAID_ASSIGN_OR_RETURN(std::string backend, GuessBackend(config.name(), files));
+  config.set_backend(std::move(backend));
+  return OkStatus();
+}
+
+std::set<std::string> SourceReader::ModelsUsed(const LoadRequest& request) const {
+  if (request.config_json) {
+    const auto config = ConfigFromJson(*request.config_json);
+    return config.ok() ? ModelsUsedBy(*config) : std::set<std::string>();
+  }
+  const auto folder = folders_.Open(request.model_name);
+  if (!folder.ok()) return {};
+  const auto config = ConfigOf(request, *folder);
+  return config.ok() && *config ? ModelsUsedBy(**config) : std::set<std::string>();
+}
+
+void SourceReader::RemoveAbandoned() const {
+  TemporaryFolder::RemoveAbandoned(options_.temporary_directory, kFilesPrefix);
+}
+
+}  // namespace braid

@@ -1,0 +1,297 @@
+#include "repository/model_table.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/clock.h"
+#include "config/testing/scratch_folder.h"
+#include "repository/testing/fake_backend.h"
+#include "repository/testing/fake_repository.h"
+
+namespace braid {
+namespace {
+
+using testing::FakeModel;
+using testing::FakeServable;
+using testing::Journal;
+
+constexpr int64_t kSecondNs = 1000000000;
+
+class ModelTableTest : public ::testing::Test {
+ protected:
+  ModelTableTest() { log_.set_enabled(LogLevel::kInfo, false); }
+  ~ModelTableTest() override {
+    table_.Close();
+    for (const std::string& name : table_.Names()) {
+      ModelTable::Leaving leaving;
+      EXPECT_TRUE(table_.Retire(name, leaving).ok());
+      table_.Drain(std::move(leaving));
+    }
+    EXPECT_TRUE(drains_.WaitUntilEmpty(SteadyNowNs() + 20 * kSecondNs));
+    drains_.Reap();
+  }
+
+  std::shared_ptr<Servable> Make(const std::string& name, int64_t version) {
+    ServableInfo info;
+    info.name = name;
+    info.version = version;
+    return std::make_shared<FakeServable>(std::move(info), std::make_unique<FakeModel>(ModelLocation{}),
+                                          journal_);
+  }
+  static LoadRequest Request(const std::string& name) { return {name, {}, {}}; }
+  LoadPlan Plan(std::map<int64_t, uint64_t> keys, std::set<std::string> uses = {}) {
+    return {.source = {.folder = Folder::Open(scratch_ / ".").value()},
+            .fingerprint = 1,
+            .keys = std::move(keys),
+            .uses = std::move(uses),
+            .uses_key = 0};
+  }
+  // A load from disk that succeeds; which versions it has built.
+  std::vector<int64_t> Load(const std::string& name, LoadPlan plan) {
+    EXPECT_TRUE(table_.Claim({name}).ok());
+    auto built = LoadClaimed(Request(name), std::move(plan));
+    table_.Release(name, OkStatus());
+    return built;
+  }
+  std::vector<int64_t> LoadClaimed(const LoadRequest& request, LoadPlan plan) {
+    const std::string& name = request.model_name;
+    table_.NoteFolder(name, true);
+    table_.NotePlan(request, plan);
+    auto versions = table_.BeginBuilds(name, plan.keys);
+    EXPECT_TRUE(versions.ok());
+    ModelTable::Built built;
+    for (const int64_t version : *versions) built.emplace(version, Make(name, version));
+    ModelTable::Leaving leaving;
+    EXPECT_TRUE(table_.Serve(request, plan, std::move(built), leaving));
+    table_.Drain(std::move(leaving));
+    return *versions;
+  }
+  Status Unload(const std::string& name) {
+    ModelTable::Leaving leaving;
+    BRAID_RETURN_IF_ERROR(table_.Retire(name, leaving));
+    table_.Drain(std::move(leaving));
+    return OkStatus();
+  }
+
+  std::string Index() const { return testing::IndexText(catalog_); }
+  void AwaitIndex(const std::string& expected) {
+    const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
+    while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
+    EXPECT_EQ(Index(), expected);
+  }
+
+  testing::ScratchFolder scratch_;
+  Logger log_;
+  Journal journal_;
+  Catalog catalog_;
+  Drains drains_{5};
+  ModelTable table_{catalog_, drains_, log_};
+};
+
+using Versions = std::vector<int64_t>;
+
+TEST_F(ModelTableTest, ClaimsAllOrNone) {
+  ASSERT_TRUE(table_.Claim({"a", "b"}).ok());
+  const Status busy =
+      UnavailableError("a related model 'b' to a load/unload request is currently loading or unloading");
+  EXPECT_EQ(table_.Claim({"b", "c"}), busy);
+  EXPECT_EQ(table_.CheckUnclaimed({"b"}), busy);
+  EXPECT_TRUE(table_.CheckUnclaimed({"c"}).ok());
+  EXPECT_EQ(table_.Unfinished(), (std::vector<std::string>{"a", "b"}));
+  table_.Release("a", OkStatus());
+  table_.Release("b", OkStatus());
+  EXPECT_TRUE(table_.Claim({"b", "c"}).ok());
+  table_.Release("b", OkStatus());
+  table_.Release("c", OkStatus());
+  // None of them is on disk or in memory.
+  EXPECT_TRUE(table_.Names().empty());
+  EXPECT_EQ(Index(), "");
+}
+
+TEST_F(ModelTableTest, BuildsWhatHasAnotherKeyAndRetiresWhatIsNotInThePlan) {
+  EXPECT_EQ(Load("m", Plan({{1, 10}, {2, 20}})), (Versions{1, 2}));
+  EXPECT_EQ(Index(), "m:1 READY, m:2 READY");
+  EXPECT_EQ(Load("m", Plan({{2, 20}, {3, 30}})), Versions{3});
+  AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 READY, m:3 READY");
+  EXPECT_EQ(Load("m", Plan({{2, 21}, {3, 30}})), Versions{2});
+  const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
+  while (journal_.Count("stop m:2") == 0 && SteadyNowNs() < deadline) std::this_thread::yield();
+  EXPECT_EQ(journal_.Count("stop m:2"), 1);
+  EXPECT_EQ(Index(), "m:1 UNAVAILABLE unloaded, m:2 READY, m:3 READY");
+}
+
+TEST_F(ModelTableTest, AbandonedBuildsLeaveWhatServes) {
+  Load("m", Plan({{1, 10}}));
+  ASSERT_TRUE(table_.Claim({"m"}).ok());
+  const auto versions = table_.BeginBuilds("m", {{1, 11}, {2, 20}, {3, 30}});
+  ASSERT_TRUE(versions.ok());
+  EXPECT_EQ(*versions, (Versions{1, 2, 3}));
+  table_.NoteProgress("m", 1, "not seen");
+  table_.NoteProgress("m", 2, "half way");
+  EXPECT_EQ(Index(), "m:1 READY, m:2 LOADING half way, m:3 LOADING");
+  table_.AbandonBuilds("m", {{1, "no luck"}, {3, "none either"}});
+  table_.Release("m", InternalError("no luck"));
+  EXPECT_EQ(Index(), "m:1 READY, m:2 UNAVAILABLE unloaded, m:3 UNAVAILABLE none either");
+}
+
+TEST_F(ModelTableTest, AVersionThatIsLoadedAgainWhileItDrainsStaysReady) {
+  Load("m", Plan({{1, 10}}));
+  auto request = ServableHandle::Enter(catalog_.Find("m", 1).value());
+  ASSERT_TRUE(Unload("m").ok());
+  EXPECT_EQ(Index(), "m:1 UNLOADING");
+  EXPECT_EQ(Load("m", Plan({{1, 10}})), Versions{1});
+  request.reset();
+  EXPECT_TRUE(drains_.WaitUntilEmpty(SteadyNowNs() + 20 * kSecondNs));
+  EXPECT_EQ(Index(), "m:1 READY");
+}
+
+TEST_F(ModelTableTest, NothingNewServesOnceItIsClosed) {
+  Load("m", Plan({{1, 10}}));
+  ASSERT_TRUE(table_.Claim({"m"}).ok());
+  const LoadPlan plan = Plan({{1, 11}, {2, 20}});
+  ASSERT_TRUE(table_.BeginBuilds("m", plan.keys).ok());
+  ModelTable::Leaving leaving;
+  EXPECT_EQ(table_.Retire("m", leaving).code(), StatusCode::kUnavailable);
+  table_.Close();
+  EXPECT_TRUE(table_.Retire("m", leaving).ok());
+  EXPECT_EQ(leaving.size(), 1u);
+  table_.Drain(std::move(leaving));
+  ModelTable::Leaving none;
+  EXPECT_FALSE(table_.Serve(Request("m"), plan, {{1, Make("m", 1)}, {2, Make("m", 2)}}, none));
+  EXPECT_TRUE(none.empty());
+  table_.AbandonBuilds("m", {});
+  table_.Release("m", UnavailableError("Server exiting"));
+  AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 UNAVAILABLE unloaded");
+}
+
+TEST_F(ModelTableTest, PollingLooksAtWhatDoesNotServeAndAtFoldersThatHaveChanged) {
+  table_.NoteFolders({"m", "n"});
+  EXPECT_EQ(Index(), "m, n");
+  EXPECT_TRUE(table_.NeedsLoad("m", 1));
+  EXPECT_TRUE(table_.NeedsLoad("unknown", 1));
+  Load("m", Plan({{1, 10}}));
+  EXPECT_FALSE(table_.NeedsLoad("m", 1));
+  EXPECT_FALSE(table_.NeedsLoad("m", std::nullopt));
+  EXPECT_TRUE(table_.NeedsLoad("m", 2));
+  EXPECT_EQ(table_.GoneFrom({"n"}), std::vector<std::string>{"m"});
+  table_.NoteFolders({});
+  EXPECT_EQ(Index(), "m:1 READY");
+  ASSERT_TRUE(Unload("m").ok());
+  AwaitIndex("");
+}
+
+TEST_F(ModelTableTest, ANameThatIsAnothersStaysInTheCatalog) {
+  catalog_.AddModel("theirs");
+  const Status occupied = AlreadyExistsError("Given model name is already occupied - theirs");
+  table_.NoteFolders({"theirs"});
+  ASSERT_TRUE(table_.Claim({"theirs"}).ok());
+  EXPECT_EQ(table_.CheckOurs("theirs"), occupied);
+  EXPECT_EQ(table_.BeginBuilds("theirs", {{1, 10}}).status(), occupied);
+  table_.Release("theirs", occupied);
+  table_.NoteFolders({});
+  EXPECT_EQ(Index(), "theirs");
+}
+
+TEST_F(ModelTableTest, ANameThatAnotherBringsDuringALoadIsTheirs) {
+  ASSERT_TRUE(table_.Claim({"m"}).ok());
+  EXPECT_TRUE(table_.CheckOurs("m").ok());
+  catalog_.AddModel("m");
+  EXPECT_FALSE(table_.BeginBuilds("m", {{1, 10}}).ok());
+  table_.Release("m", InternalError("occupied"));
+  EXPECT_EQ(Index(), "m");
+}
+
+TEST_F(ModelTableTest, KnowsWhetherAPlanBringsAnythingNew) {
+  Load("m", Plan({{1, 10}}));
+  LoadPlan plan = Plan({{1, 10}});
+  ASSERT_TRUE(table_.Claim({"m"}).ok());
+  EXPECT_TRUE(table_.NotePlan(Request("m"), plan));
+  EXPECT_FALSE(table_.NotePlan({"m", "{}", {}}, plan));
+  EXPECT_FALSE(table_.NotePlan({"m", {}, {{"1/model.py", ""}}}, plan));
+  plan.fingerprint = 2;
+  EXPECT_FALSE(table_.NotePlan(Request("m"), plan));
+  table_.Release("m", OkStatus());
+}
+
+TEST_F(ModelTableTest, GivesEachStaleEnsembleOnce) {
+  Load("m", Plan({{1, 10}}));
+  ASSERT_TRUE(table_.Claim({"e"}).ok());
+  LoadClaimed({"e", "{}", {}}, Plan({{1, 1}}, {"m"}));
+  table_.Release("e", OkStatus());
+  EXPECT_EQ(table_.uses(), (Dependencies{{"e", {"m"}}}));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  Load("m", Plan({{1, 11}}));
+  const auto stale = table_.ClaimStale();
+  ASSERT_EQ(stale.size(), 1u);
+  EXPECT_EQ(stale[0].model_name, "e");
+  EXPECT_EQ(stale[0].config_json, "{}");
+  EXPECT_FALSE(table_.CheckUnclaimed({"e"}).ok());
+  table_.Release("e", InvalidArgumentError("does not fit"));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+}
+
+TEST_F(ModelTableTest, AnEnsembleFollowsWhatIsForeign) {
+  catalog_.Publish(Make("theirs", 1));
+  EXPECT_EQ(table_.KeptUses("theirs"), std::set<std::string>());
+  EXPECT_EQ(table_.KeptUses("nobody's"), std::nullopt);
+  Load("e", Plan({{1, 1}}, {"theirs"}));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.SetState("theirs", 1, VersionState::kUnavailable, "unloaded");
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.Publish(Make("theirs", 1));
+  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  table_.Release("e", InvalidArgumentError("does not fit"));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.Publish(Make("theirs", 2));
+  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  table_.Release("e", OkStatus());
+}
+
+TEST_F(ModelTableTest, AnEnsembleThatWaitsForSomethingForeignIsGivenWhenItIsThere) {
+  table_.NoteFolders({"e", "m"});
+  table_.WaitForModels(Request("e"), {"m", "theirs"});
+  EXPECT_TRUE(table_.WaitsUntried("e"));
+  EXPECT_FALSE(table_.WaitsUntried("m"));
+  Load("m", Plan({{1, 10}}));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  catalog_.Publish(Make("theirs", 1));
+  const auto due = table_.ClaimStale();
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].model_name, "e");
+  EXPECT_FALSE(table_.WaitsUntried("e"));
+  // It has failed, and comes with other builds of what it uses.
+  table_.Release("e", InvalidArgumentError("does not fit"));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+  Load("m", Plan({{1, 11}}));
+  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  table_.Release("e", InvalidArgumentError("does not fit"));
+  // Nobody wants it any longer.
+  EXPECT_TRUE(Unload("e").ok());
+  catalog_.Publish(Make("theirs", 1));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+}
+
+TEST_F(ModelTableTest, AnEnsembleThatLacksAModelOfItsOwnRepositoryIsNotGiven) {
+  table_.NoteFolders({"e", "m"});
+  table_.WaitForModels(Request("e"), {"m"});
+  Load("m", Plan({{1, 10}}));
+  EXPECT_TRUE(table_.ClaimStale().empty());
+}
+
+TEST_F(ModelTableTest, SaysWhyAModelIsMissing) {
+  table_.NoteFolders({"m"});
+  EXPECT_EQ(table_.WhyMissing("m"), "which has no loaded version.");
+  EXPECT_EQ(table_.WhyMissing("unknown"), "which has no loaded version.");
+  ASSERT_TRUE(table_.Claim({"m"}).ok());
+  table_.Release("m", InvalidArgumentError(LoadFailed("m") + "no luck;\n"));
+  EXPECT_EQ(table_.WhyMissing("m"),
+            "which has no loaded version. Model 'm' loading failed with error: no luck;");
+  ASSERT_TRUE(table_.Claim({"m"}).ok());
+  table_.NoteUnreadable("m");
+  table_.Release("m", InternalError("gibberish"));
+  EXPECT_EQ(table_.WhyMissing("m"), "which is not valid. Model 'm' loading failed with error: gibberish");
+}
+
+}  // namespace
+}  // namespace braid

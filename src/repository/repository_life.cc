@@ -1,0 +1,109 @@
+#include "repository/repository_life.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+namespace braid {
+namespace {
+
+// No wait is longer, so that a deadline that is as good as never is none too far for the clock.
+constexpr int64_t kLongestWaitNs = 1000000000;
+
+}  // namespace
+
+RepositoryLife::~RepositoryLife() { BRAID_CHECK(!poller_.joinable()); }
+
+RepositoryLife::Work::Work(RepositoryLife& life) : life_(life) {
+  std::lock_guard lock(life_.mutex_);
+  begun_ = life_.phase_ != Phase::kExiting;
+  if (begun_) ++life_.works_;
+}
+
+RepositoryLife::Work::~Work() {
+  if (!begun_) return;
+  std::lock_guard lock(life_.mutex_);
+  --life_.works_;
+  life_.changed_.notify_all();
+}
+
+template <class Condition>
+bool RepositoryLife::WaitLocked(std::unique_lock<std::mutex>& lock, int64_t deadline_ns,
+                                Condition condition) {
+  while (!condition()) {
+    const int64_t left_ns = deadline_ns - SteadyNowNs();
+    if (left_ns <= 0) return false;
+    changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kLongestWaitNs)));
+  }
+  return true;
+}
+
+Status RepositoryLife::Serve() {
+  std::lock_guard lock(mutex_);
+  BRAID_CHECK(phase_ != Phase::kServing);
+  if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
+  phase_ = Phase::kServing;
+  return OkStatus();
+}
+
+bool RepositoryLife::serving() const {
+  std::lock_guard lock(mutex_);
+  return phase_ == Phase::kServing;
+}
+
+bool RepositoryLife::exiting() const {
+  std::lock_guard lock(mutex_);
+  return phase_ == Phase::kExiting;
+}
+
+Status RepositoryLife::StartPolling(const char* thread_name, std::function<void()> loop) {
+  std::lock_guard lock(mutex_);
+  BRAID_CHECK(!poller_.joinable());
+  if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
+  try {
+    poller_ = StartThread(thread_name, std::move(loop));
+  } catch (const std::system_error& fault) {
+    return InternalError(std::string("failed to start the thread that polls: ").append(fault.what()));
+  }
+  return OkStatus();
+}
+
+bool RepositoryLife::Sleep(int64_t until_ns) {
+  std::unique_lock lock(mutex_);
+  WaitLocked(lock, until_ns, [this] { return phase_ == Phase::kExiting || woken_; });
+  woken_ = false;
+  return phase_ != Phase::kExiting;
+}
+
+void RepositoryLife::Wake() {
+  std::lock_guard lock(mutex_);
+  woken_ = true;
+  changed_.notify_all();
+}
+
+void RepositoryLife::Exit() {
+  std::lock_guard lock(mutex_);
+  phase_ = Phase::kExiting;
+  changed_.notify_all();
+}
+
+bool RepositoryLife::End(int64_t deadline_ns) {
+  std::thread poller;
+  {
+    std::unique_lock lock(mutex_);
+    BRAID_CHECK(phase_ == Phase::kExiting);
+    if (!WaitLocked(lock, deadline_ns, [this] { return works_ == 0; })) return false;
+    poller = std::move(poller_);
+  }
+  // Its work has ended, and it does not begin another.
+  if (poller.joinable()) poller.join();
+  return true;
+}
+
+}  // namespace braid
