@@ -401,6 +401,30 @@ def test_a_dead_worker_loses_its_sequences_alone(repository, serve, connect):
     assert total(send(client, "two", 9, 1, start=True, end=True)) == 9
 
 
+@pytest.mark.parametrize("strategy", ["", "oldest { max_candidate_sequences: 2 }"])
+def test_an_unloaded_model_runs_what_waits_for_slots(repository, serve, connect, strategy):
+    repository.add("two", *accumulator(strategy, max_batch_size=2, idle_us=600_000_000))
+    server = serve(repository, "--model-control-mode=explicit", "--load-model=two")
+    client = connect("grpc", server)
+    for sequence in (1, 2):
+        send(client, "two", 5, sequence, start=True)
+    answers = queue.Queue()
+    for sequence in (3, 4):
+        tensor = client.input("IN", np.array([[sequence]], dtype=np.int32))
+        client.raw.async_infer(
+            "two",
+            [tensor],
+            sequence_id=sequence,
+            sequence_start=True,
+            callback=lambda result, error: answers.put(error or total(result)),
+        )
+    pending = 'nv_inference_pending_request_count{model="two",version="1"}'
+    wait_until(lambda: server.metric_values()[pending] == 2, what="both requests to wait")
+    client.raw.unload_model("two")
+    assert {answers.get(timeout=60) for _ in range(2)} == {3, 4}
+    server.wait_for_log("successfully unloaded 'two' version 1")
+
+
 def test_cancelling_one_request_cancels_all_that_are_queued(repository, serve, connect):
     folder = repository.add("direct", *accumulator(max_batch_size=1))
     server = serve(repository)

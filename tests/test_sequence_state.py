@@ -83,8 +83,9 @@ class RepositorySetting(Setting):
 
     missing = "must specify the START flag"
     source = per_request("""
-        while get(request, "x")[0, 0] == -1:  # never ends
-            open(os.path.join(self.args["model_repository"], "STARTED"), "w").close()
+        folder = self.args["model_repository"]
+        while get(request, "x")[0, 0] == -1 and not os.path.exists(os.path.join(folder, "GO")):
+            open(os.path.join(folder, "STARTED"), "w").close()
             time.sleep(0.01)
         total = get(request, "OLD") + get(request, "x")
         return respond(y=total, NEW=total)
@@ -97,10 +98,13 @@ class RepositorySetting(Setting):
         self.write(self.source)
 
     def write(self, source):
-        state = 'state [ { input_name: "OLD" output_name: "NEW" data_type: TYPE_INT32 dims: [ 1 ] } ]'
-        batching = f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 {state} }}"
         instances = f"instance_group [ {{ kind: KIND_CPU count: {next(self.counts)} }} ]"
-        text = config(None, [("x", "INT32", [1])], [("y", "INT32", [1])], 8, extra=f"{batching}\n{instances}")
+        self.write_with(source, 8, "max_sequence_idle_microseconds: 600000000", instances)
+
+    def write_with(self, source, max_batch_size, batching, more=""):
+        state = 'state [ { input_name: "OLD" output_name: "NEW" data_type: TYPE_INT32 dims: [ 1 ] } ]'
+        extra = f"sequence_batching {{ {batching} {state} }}\n{more}"
+        text = config(None, [("x", "INT32", [1])], [("y", "INT32", [1])], max_batch_size, extra=extra)
         self.repository.add("sum", source, text)
 
     def serve(self, *options):
@@ -126,6 +130,27 @@ class RepositorySetting(Setting):
     def request(self, value):
         tensor = {"name": "x", "shape": [1, 1], "datatype": "INT32", "data": [value]}
         return "/v2/models/sum/infer", {"inputs": [tensor]}
+
+
+class TwoSlotsSetting(RepositorySetting):
+    """Two sequences at a time."""
+
+    def __init__(self, folder, strategy):
+        self.strategy = strategy
+        super().__init__(folder)
+
+    def write(self, source):
+        idle_us = 600_000_000 + next(self.counts)
+        self.write_with(source, 2, f"max_sequence_idle_microseconds: {idle_us} {self.strategy}")
+
+    def wait_for_pending(self, server, count):
+        series = 'nv_inference_pending_request_count{model="sum",version="1"}'
+        wait_until(lambda: server.metric_values().get(series) == count, what=f"{count} requests to wait")
+
+
+@pytest.fixture(params=["direct { }", "oldest { max_candidate_sequences: 2 }"], ids=["direct", "oldest"])
+def two_slots(request, tmp_path):
+    return TwoSlotsSetting(tmp_path, request.param)
 
 
 @pytest.fixture(params=[ConfigSetting, RepositorySetting], ids=["config", "repository"])
@@ -259,6 +284,27 @@ def test_no_request_is_lost_or_counted_twice_by_reloads(setting):
             assert setting.ask(server, 0, sequence, end=True) == total
 
 
+def test_at_a_reload_no_request_waits_for_one_that_is_held(two_slots):
+    setting = two_slots
+    with setting.serve_keeping() as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        assert setting.ask(server, 7, 2, start=True) == 7
+        runs = pool.submit(setting.ask, server, -1, 1)
+        wait_until((setting.repository.path / "sum" / "STARTED").exists, what="the request to run")
+        wait = [pool.submit(setting.ask, server, 10 * sequence, sequence, start=True) for sequence in (3, 4)]
+        setting.wait_for_pending(server, 2)
+        setting.reload(server)
+        held = pool.submit(setting.ask, server, 1, 2)
+        setting.wait_for_pending(server, 1)
+        (setting.repository.path / "sum" / "GO").touch()
+        assert runs.result() == 4
+        assert [each.result() for each in wait] == [30, 40]
+        assert held.result() == 8
+        assert "'sum' version 1: 4 sequences carried over from the version that served before" in server.log
+        for sequence, total in ((1, 4), (2, 8), (3, 30), (4, 40)):
+            assert setting.ask(server, 100, sequence, end=True) == 100 + total
+
+
 def test_a_reload_of_another_model_drops_sequences(setting):
     with setting.serve_keeping() as server:
         setting.ask(server, 5, 1, start=True)
@@ -293,6 +339,20 @@ def test_without_a_folder_nothing_is_kept(setting):
         setting.ask(server, 6, 1, start=True)
     assert files() == before
     assert "sequence" not in server.log
+
+
+@pytest.mark.parametrize("leave", ["reload", "unload"])
+def test_a_version_that_leaves_runs_what_waits_for_slots(two_slots, leave):
+    setting = two_slots
+    with setting.serve() as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        setting.ask(server, 5, 1, start=True)
+        setting.ask(server, 7, 2, start=True)
+        wait = [pool.submit(setting.ask, server, 10 * sequence, sequence, start=True) for sequence in (3, 4)]
+        setting.wait_for_pending(server, 2)
+        getattr(setting, leave)(server)
+        assert [each.result() for each in wait] == [30, 40]
+        if leave == "reload":
+            setting.assert_missing(server, 3)
 
 
 def serve_and_fail(*options):

@@ -20,6 +20,11 @@ constexpr int64_t kDrainSliceNs = 100 * kMillisecondNs;
 // rest.
 constexpr int64_t kFinalizeNs = 5 * kSecondNs;
 
+// So that no request inside waits for one that does not come.
+void BeginDrain(Servable& servable) {
+  if (SequenceKeeper* sequences = servable.sequences()) sequences->BeginDrain();
+}
+
 }  // namespace
 
 Drains::~Drains() { BRAID_CHECK(drains_.empty() && ended_.empty()); }
@@ -32,6 +37,7 @@ int64_t Drains::StopDeadline() const {
 
 void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> stopped) {
   servable->gate().Close();
+  BeginDrain(*servable);
   try {
     std::lock_guard lock(mutex_);
     const uint64_t id = ++last_id_;
@@ -98,6 +104,7 @@ void Drains::BeginShutdown(const Catalog& catalog, int64_t deadline_ns) {
     stop_deadline_ns_ = deadline_ns;
   }
   const auto all = catalog.All();
+  for (const auto& servable : all) BeginDrain(*servable);
   auto at_rest = [&all] {
     return std::all_of(all.begin(), all.end(),
                        [](const auto& servable) { return servable->gate().inside() == 0; });

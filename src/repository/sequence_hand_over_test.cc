@@ -130,6 +130,33 @@ TEST_F(ConfigHandOverTest, AReloadWaitsForTheLastRequest) {
   EXPECT_EQ(KeeperOf(*after).sums(), kOne);
 }
 
+TEST_F(ConfigHandOverTest, AReloadLetsTheLastRequestsNotWaitForThoseThatAreHeld) {
+  Start();
+  const auto before = Find();
+  auto request = ServableHandle::Enter(before);
+  KeeperOf(*before).on_drain = [&] {
+    EXPECT_TRUE(before->gate().closed());
+    KeeperOf(*before).Set(uint64_t{1}, 11);
+    request.reset();
+  };
+  Reload(R"(, "nireq": 4)");
+  const auto after = Find();
+  Await([&] { return !KeeperOf(*after).holding(); });
+  EXPECT_EQ(KeeperOf(*after).sums(), kOne);
+}
+
+TEST_F(ConfigHandOverTest, TheServersEndLetsRequestsNotWaitForThoseThatDoNotCome) {
+  Start();
+  const auto last = Find();
+  auto request = ServableHandle::Enter(last);
+  KeeperOf(*last).on_drain = [&] {
+    KeeperOf(*last).Set(uint64_t{1}, 11);
+    request.reset();
+  };
+  Restart();
+  EXPECT_EQ(KeeperOf(*Find()).sums(), kOne);
+}
+
 TEST_F(ConfigHandOverTest, AReloadWithAnotherModelFileDropsThem) {
   Start();
   const auto before = Find();
@@ -312,6 +339,25 @@ TEST_F(ModelHandOverTest, AReloadWaitsForTheLastRequest) {
   request.reset();
   Await([&] { return !KeeperOf(*after).holding(); });
   EXPECT_EQ(KeeperOf(*after).sums(), kOne);
+}
+
+TEST_F(ModelHandOverTest, AReloadAndAnUnloadLetTheLastRequestsNotWaitForOthers) {
+  Start();
+  auto before = Find();
+  auto request = ServableHandle::Enter(before);
+  KeeperOf(*before).on_drain = [&] {
+    KeeperOf(*before).Set(uint64_t{1}, 11);
+    request.reset();
+  };
+  Write("config.pbtxt", Config(3, 4));
+  ASSERT_TRUE(Load().ok());
+  const auto after = Find();
+  Await([&] { return KeeperOf(*after).restores() == 1 && !KeeperOf(*after).holding(); });
+  EXPECT_EQ(KeeperOf(*after).sums(), kOne);
+  auto last = ServableHandle::Enter(after);
+  KeeperOf(*after).on_drain = [&] { last.reset(); };
+  ASSERT_TRUE(repository_->Unload("m", false).ok());
+  Await([this] { return journal_.Count("stop m:1") == 2; });
 }
 
 TEST_F(ModelHandOverTest, OtherFilesAndOtherStatesDropThem) {

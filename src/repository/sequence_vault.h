@@ -18,9 +18,10 @@
 // without.
 //
 // Reload. The version that replaces another one holds requests until that one has answered its last; then it
-// takes the sequences over directly. Requests wait for `hold_ns` at most; what comes over later finds those
-// that were refused meanwhile. That happens where the last requests of the old version wait for slots that
-// sequences have whose next requests are held. If it is another model, the sequences end.
+// takes the sequences over directly. In the old version no request waits for one that is held: whoever drains
+// it says so (SequenceKeeper::BeginDrain()). Requests wait for `hold_ns` at most; what comes over later,
+// since a request runs for so long, finds those that were refused meanwhile. If it is another model, the
+// sequences end.
 //
 // Unload and retirement save too: an operator who gives a path wants sequences to outlast what happens to
 // their servable, and an unload with a load behind it is how many reload. A model that never comes back

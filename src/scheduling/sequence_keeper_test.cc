@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
+#include <set>
 
 #include "scheduling/testing/sequence_harness.h"
 
@@ -314,6 +316,179 @@ TEST_F(SequenceKeeperTest, WhatCanBeSavedStaysAfterAStop) {
   EXPECT_EQ(end.error(), kStopped);
   EXPECT_EQ(start.error(), kStopped);
   EXPECT_EQ(Saved(), (Values{{1, 5}, {2, 7}})) << "none of what did not run has happened";
+}
+
+// --- Drains
+// -------------------------------------------------------------------------------------------------
+
+class SequenceDrainTest : public SequenceKeeperTest {
+ protected:
+  void BeginDrain() {
+    model_->gate().Close();
+    keeper().BeginDrain();
+  }
+  // Lets all run that can without that time goes on. Each answers with the number of its sequence's requests.
+  void RunAll() {
+    for (bool ran = true; std::exchange(ran, false);) {
+      for (size_t i = 0; i < backend_->fakes_.size(); ++i) {
+        for (; instance(i).inside() > 0; ran = true) Finish(i);
+      }
+    }
+  }
+  static InferenceResponse CountOn(const InferenceRequest& request) {
+    const auto* id = std::get_if<uint64_t>(&request.correlation_id);
+    if (id != nullptr && *id == 0) return {};
+    return Answer(ValueOf<int32_t>(request, "IN_STATE") + 1);
+  }
+  void StartCounting(size_t instances, const std::string& strategy) {
+    Start(instances, kState + strategy, 2, false, {Number("IN_STATE", 0)});
+    for (auto& fake : backend_->fakes_) fake->answer_ = CountOn;
+  }
+};
+
+constexpr char kDirect[] = " direct {}";
+constexpr char kOldest[] = " oldest { max_candidate_sequences: 2 }";
+
+TEST_F(SequenceDrainTest, WhatWaitsRunsInTheSlotsOfIdleSequences) {
+  for (const char* strategy : {kDirect, kOldest}) {
+    SCOPED_TRACE(strategy);
+    SequenceHarness::Stop();
+    StartCounting(1, strategy);
+    for (const uint64_t id : {1, 2}) Send(id, kStart);
+    RunAll();
+    Send(uint64_t{1});
+    const auto three = Send(uint64_t{3}, kStart);
+    const auto four = Send(uint64_t{4}, kStart);
+    const auto goes_on = Send(uint64_t{4});
+    const auto five = Send(uint64_t{5}, kBoth);
+    RunAll();
+    EXPECT_TRUE(three.waits());
+    EXPECT_EQ(Saved(), (Values{{1, 2}, {2, 1}}));
+    BeginDrain();
+    RunAll();
+    for (const auto& client : {three, four, goes_on, five}) {
+      EXPECT_FALSE(client.waits());
+      EXPECT_EQ(client.error(), "");
+    }
+    timers_.Advance(10 * kSecond);
+    EXPECT_EQ(Saved(), (Values{{1, 2}, {2, 1}, {3, 1}, {4, 2}}));
+    EXPECT_EQ(counts().active, 4u);
+    EXPECT_EQ(counts().ended, 1u);
+    EXPECT_EQ(counts().expired + counts().lost + counts().rejected, 0u);
+  }
+}
+
+TEST_F(SequenceDrainTest, TheNextLifeGoesOnWithAllOfThem) {
+  StartCounting(1, kDirect);
+  for (const uint64_t id : {1, 2, 3, 4}) Send(id, kStart);
+  BeginDrain();
+  RunAll();
+  const auto saved = keeper().Save();
+  SequenceHarness::Stop();
+  StartCounting(1, kDirect);
+  keeper().HoldUntilRestored(timers_.NowNs() + kSecond);
+  std::vector<SequenceClient> clients;
+  for (const uint64_t id : {4, 3, 2, 1}) clients.push_back(Send(id));
+  EXPECT_EQ(keeper().Restore(saved), 4u);
+  EXPECT_EQ(Running(), "-,2") << "the oldest have slots, as before";
+  for (const uint64_t id : {1, 2}) clients.push_back(Send(id, kEnd));
+  RunAll();
+  for (const auto& client : clients) EXPECT_FALSE(client.waits());
+  EXPECT_EQ(Saved(), (Values{{3, 2}, {4, 2}}));
+}
+
+TEST_F(SequenceDrainTest, ARequestThatWasOnItsWayFindsItsSequence) {
+  StartCounting(1, kDirect);
+  for (const uint64_t id : {1, 2, 3}) Send(id, kStart);
+  keeper().BeginDrain();
+  RunAll();
+  EXPECT_EQ(Saved(), (Values{{1, 1}, {2, 1}, {3, 1}}));
+  const auto late = Send(uint64_t{1});
+  const auto end = Send(uint64_t{2}, kEnd);
+  RunAll();
+  EXPECT_FALSE(late.waits());
+  EXPECT_FALSE(end.waits());
+  EXPECT_EQ(Saved(), (Values{{1, 2}, {3, 1}}));
+}
+
+TEST_F(SequenceDrainTest, ASequenceThatTheModelKeepsHasItsSlotWhileARequestMayCome) {
+  Start(1, "direct {}", 2);
+  for (const uint64_t id : {1, 2}) {
+    Send(id, kStart);
+    Finish();
+  }
+  auto on_its_way = ServableHandle::Enter(model_);
+  auto three = Send(uint64_t{3}, kStart);
+  auto four = Send(uint64_t{4}, kStart);
+  BeginDrain();
+  timers_.Advance(kSecond / 10);
+  EXPECT_EQ(Running(), "none");
+  on_its_way.reset();
+  timers_.Advance(kSecond / 10);
+  EXPECT_EQ(Running(), "3,4");
+  Finish();
+  EXPECT_EQ(three.error() + four.error(), "");
+  EXPECT_FALSE(three.waits() || four.waits());
+  EXPECT_EQ(counts().active, 4u);
+}
+
+TEST_F(SequenceDrainTest, WhatRunsKeepsNoOtherFromTheSlotOfASequenceThatTheModelKeeps) {
+  Start(1, "oldest { max_candidate_sequences: 2 }", 1);
+  for (const uint64_t id : {1, 2}) {
+    Send(id, kStart);
+    Finish();
+  }
+  auto runs = Send(uint64_t{1});
+  auto waits = Send(uint64_t{3}, kStart);
+  BeginDrain();
+  EXPECT_EQ(Running(), "1");
+  Finish();
+  EXPECT_EQ(Running(), "3");
+  Finish();
+  EXPECT_FALSE(runs.waits() || waits.waits());
+  EXPECT_EQ(waits.error(), "");
+}
+
+// Random clients of more sequences than slots: whenever a drain begins, all that was taken in is answered
+// although time stands, and what is saved is what was answered.
+TEST_F(SequenceDrainTest, NothingWaitsForEverAndNothingIsLost) {
+  for (unsigned seed = 1; seed <= 200 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const size_t instances = 1 + random() % 2;
+    SequenceHarness::Stop();
+    StartCounting(instances, random() % 2 == 0 ? kDirect : kOldest);
+    Values expected;
+    std::vector<SequenceClient> clients;
+    std::set<uint64_t> open;
+    const size_t steps = random() % 60;
+    const size_t drain_at = steps - random() % (steps + 1) / 4;
+    for (size_t step = 0; step < steps; ++step) {
+      if (step == drain_at) keeper().BeginDrain();
+      if (random() % 3 == 0) {
+        const size_t index = random() % instances;
+        if (instance(index).inside() > 0) Finish(index);
+        continue;
+      }
+      const uint64_t id = 1 + random() % 9;
+      const unsigned flags =
+          (open.contains(id) && random() % 5 != 0 ? kMiddle : kStart) | (random() % 5 == 0 ? kEnd : kMiddle);
+      clients.push_back(Send(id, flags));
+      expected[id] = (flags & kStart) != 0 ? 1 : expected[id] + 1;
+      open.insert(id);
+      if ((flags & kEnd) == 0) continue;
+      open.erase(id);
+      expected.erase(id);
+    }
+    BeginDrain();
+    RunAll();
+    for (const auto& client : clients) {
+      EXPECT_FALSE(client.waits());
+      EXPECT_EQ(client.error(), "");
+    }
+    EXPECT_EQ(Saved(), expected);
+    EXPECT_EQ(counts().expired + counts().lost, 0u);
+  }
 }
 
 }  // namespace

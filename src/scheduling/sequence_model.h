@@ -1,6 +1,6 @@
 // SequenceModel: the servable that runs one version of a model with `sequence_batching`. The requests of a
 // sequence run in their order, one at a time, on one instance, which keeps a place for the sequence until it
-// ends.
+// ends, or until another one needs it in a drain.
 //
 // The rules of sequences are SequenceTable's; when requests go together is decided by DecideSlots() (direct)
 // and DecideBatch() (oldest). Threads are as in ScheduledModel.

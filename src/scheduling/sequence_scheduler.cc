@@ -10,6 +10,8 @@ namespace braid {
 namespace {
 
 constexpr size_t kLongestId = 128;
+// How often it is looked, in a drain, whether requests may still come: nobody tells that they do not.
+constexpr int64_t kDrainLookNs = 20'000'000;
 
 bool NamesNone(const CorrelationId& id) {
   const auto* number = std::get_if<uint64_t>(&id);
@@ -233,8 +235,7 @@ void SequenceScheduler::OnCancelled(InferenceRequest& request) {
 void SequenceScheduler::ScheduleLocked(int64_t now_ns, Work& work) {
   if (stopping_) return;
   table_->Expire(now_ns, work.drops);
-  table_->Assign(now_ns);
-  int64_t look_again_ns = kNeverNs;
+  int64_t look_again_ns = AssignLocked(now_ns);
   for (Lane& lane : lanes_) look_again_ns = std::min(look_again_ns, ScheduleLaneLocked(lane, now_ns, work));
   if (available_ == 0 && table_->queued() > 0) {
     look_again_ns = outage_since_ns_ + kLongestSequenceOutageNs;
@@ -245,6 +246,17 @@ void SequenceScheduler::ScheduleLocked(int64_t now_ns, Work& work) {
     }
   }
   ArmLocked(std::min(look_again_ns, table_->next_deadline_ns()));
+}
+
+int64_t SequenceScheduler::AssignLocked(int64_t now_ns) {
+  table_->Assign(now_ns);
+  if (!draining_ || !gate().closed() || !table_->waits_for_idle()) return kNeverNs;
+  // What a model keeps of a sequence is bound to its slot, so that stays its own while a request of it may
+  // still be on its way, as a step of an ensemble is.
+  if (gate().inside() > table_->unanswered()) return now_ns + kDrainLookNs;
+  table_->BeginDrain();
+  table_->Assign(now_ns);
+  return kNeverNs;
 }
 
 bool SequenceScheduler::HasRoomLocked(const Lane& lane, int64_t now_ns) const {
@@ -437,6 +449,20 @@ size_t SequenceScheduler::Restore(std::vector<SavedSequence> saved) {
   }
   Perform(work);
   return taken;
+}
+
+void SequenceScheduler::BeginDrain() {
+  const std::shared_ptr<SequenceScheduler> self = shared_from_this();
+  const int64_t now_ns = timers_.NowNs();
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+    // What the server has of a sequence does not depend on its slot.
+    if (savable()) table_->BeginDrain();
+    ScheduleLocked(now_ns, work);
+  }
+  Perform(work);
 }
 
 }  // namespace braid

@@ -133,6 +133,7 @@ class SequenceScheduler final : public SequenceModel,
   std::vector<SavedSequence> Save() const override { return store_.Save(); }
   void HoldUntilRestored(int64_t deadline_ns) override;
   size_t Restore(std::vector<SavedSequence> saved) override;
+  void BeginDrain() override;
 
   void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
                   const ExecutionTimes& times) override;
@@ -168,6 +169,8 @@ class SequenceScheduler final : public SequenceModel,
 
   // Hands out what can run, and ends what must not wait any longer.
   void ScheduleLocked(int64_t now_ns, Work& work);
+  // Gives slots to what waits for them; returns when to look again.
+  int64_t AssignLocked(int64_t now_ns);
   // Hands out what can run on one instance; returns when to look again.
   int64_t ScheduleLaneLocked(Lane& lane, int64_t now_ns, Work& work);
   BatchDecision DecideSlotsLocked(const std::vector<Sequence*>& seats, int64_t now_ns);
@@ -220,6 +223,7 @@ class SequenceScheduler final : public SequenceModel,
   std::vector<Sequence*> chosen_;  // by slot; null is one that is padded
   TimerId timer_;
   int64_t timer_deadline_ns_ = kNeverNs;
+  bool draining_ = false;
   bool stopping_ = false;
 
   WarmupListener warmup_{*this};

@@ -147,18 +147,24 @@ SequenceCounts SequenceStore::counts() const {
 
 std::vector<SavedSequence> SequenceStore::Save() const {
   // Requests go on as soon as it is known whose states these are; what they are is copied afterwards.
-  std::vector<std::pair<CorrelationId, States>> held;
+  struct Held {
+    uint64_t number;
+    CorrelationId id;
+    States states;
+  };
+  std::vector<Held> held;
   {
     std::lock_guard lock(mutex_);
     held.reserve(entries_.size());
     for (const auto& [number, entry] : entries_) {
-      if (entry.saved()) held.emplace_back(entry.id, entry.settled);
+      if (entry.saved()) held.push_back({number, entry.id, entry.settled});
     }
   }
+  std::sort(held.begin(), held.end(), [](const Held& a, const Held& b) { return a.number < b.number; });
   std::vector<SavedSequence> saved;
   saved.reserve(held.size());
-  for (auto& [id, states] : held) {
-    saved.push_back({std::move(id), states == nullptr ? std::vector<Tensor>() : *states});
+  for (Held& one : held) {
+    saved.push_back({std::move(one.id), one.states == nullptr ? std::vector<Tensor>() : *one.states});
   }
   return saved;
 }

@@ -80,6 +80,17 @@ TEST_F(SequenceStoreTest, SavesWhatHasRunAndDoesNotEnd) {
   EXPECT_EQ(Saved(), "2:20");
 }
 
+TEST_F(SequenceStoreTest, SavesTheOldestFirst) {
+  std::vector<CorrelationId> ids;
+  for (uint64_t id = 100; id > 0; --id) {
+    store_.Put(store_.Begin(id), States(1), true);
+    ids.emplace_back(id);
+  }
+  std::vector<CorrelationId> saved;
+  for (const SavedSequence& one : store_.Save()) saved.push_back(one.id);
+  EXPECT_EQ(saved, ids);
+}
+
 TEST_F(SequenceStoreTest, SavesTheStatesAfterWholeRequests) {
   const uint64_t one = store_.Begin(uint64_t{1});
   store_.Put(one, States(10), false);

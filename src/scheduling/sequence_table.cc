@@ -57,6 +57,7 @@ SequenceTable::Admission SequenceTable::Admit(std::unique_ptr<InferenceRequest>&
     lost_.erase(request->correlation_id);
   }
   PushBack(*sequence, std::move(request));
+  if (sequence->place == Sequence::Place::kResting) EnterBacklog(*sequence, now_ns);
   if (last) Close(*sequence, Reason::kEnded);
   if (ended != nullptr) Settle(*ended, now_ns);
   Settle(*sequence, now_ns);
@@ -70,7 +71,9 @@ Sequence* SequenceTable::Restore(SavedSequence saved, int64_t now_ns) {
   const uint64_t number = store_.Restore(std::move(saved));
   if (number == 0) return nullptr;
   lost_.erase(id);
-  return &Create(number, id, nullptr, now_ns);
+  Sequence& sequence = Create(number, id, nullptr, now_ns);
+  if (draining_) Rest(sequence);
+  return &sequence;
 }
 
 Sequence& SequenceTable::Create(uint64_t number, const CorrelationId& id, Sequence* before, int64_t now_ns) {
@@ -112,10 +115,10 @@ void SequenceTable::EnterBacklog(Sequence& sequence, int64_t now_ns) {
 
 void SequenceTable::Assign(int64_t now_ns) {
   while (!backlog_.empty()) {
-    Instance* emptiest = nullptr;
-    for (Instance& instance : instances_) {
-      if (!instance.available || instance.taken() >= options_.slots) continue;
-      if (emptiest == nullptr || instance.taken() < emptiest->taken()) emptiest = &instance;
+    Instance* emptiest = Emptiest();
+    if (emptiest == nullptr && draining_ && !idle_.empty()) {
+      Rest(*Get(idle_.front()));
+      emptiest = Emptiest();
     }
     if (emptiest == nullptr) return;
     Sequence& sequence = *Get(*backlog_.begin());
@@ -123,6 +126,31 @@ void SequenceTable::Assign(int64_t now_ns) {
     const size_t slot = emptiest->gaps.empty() ? emptiest->seats.size() : *emptiest->gaps.begin();
     Seat(sequence, static_cast<size_t>(emptiest - instances_.data()), slot);
     Watch(sequence, now_ns);
+  }
+}
+
+SequenceTable::Instance* SequenceTable::Emptiest() {
+  Instance* emptiest = nullptr;
+  for (Instance& instance : instances_) {
+    if (!instance.available || instance.taken() >= options_.slots) continue;
+    if (emptiest == nullptr || instance.taken() < emptiest->taken()) emptiest = &instance;
+  }
+  return emptiest;
+}
+
+void SequenceTable::Rest(Sequence& sequence) {
+  Unwatch(sequence);
+  if (sequence.place == Sequence::Place::kSlot) Unseat(sequence);
+  if (sequence.place == Sequence::Place::kBacklog) backlog_.erase(sequence.number);
+  sequence.place = Sequence::Place::kResting;
+}
+
+void SequenceTable::BeginDrain() {
+  draining_ = true;
+  // Sequences of an earlier life that nobody has asked for would only push others from their slots.
+  const std::set<uint64_t> waiting = backlog_;
+  for (const uint64_t number : waiting) {
+    if (Sequence& sequence = *Get(number); sequence.queue.empty()) Rest(sequence);
   }
 }
 
@@ -362,6 +390,7 @@ void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns
     Unwatch(*sequence);
     if (sequence->turns == 0) {
       EnterBacklog(*sequence, now_ns);
+      if (draining_ && sequence->queue.empty()) Rest(*sequence);
     } else if (!sequence->busy || sequence->answered) {
       Lose(*sequence, now_ns, drops);
     }
@@ -409,18 +438,23 @@ void SequenceTable::Expire(int64_t now_ns, Drops& drops) {
       Finish(sequence, now_ns);
     }
   };
-  expire(idle_, INT64_MIN);
+  if (!draining_) expire(idle_, INT64_MIN);
   if (any_available()) expire(waiting_, outage_end_ns_);
 }
 
 int64_t SequenceTable::next_deadline_ns() const {
   int64_t deadline_ns = kNeverNs;
-  if (!idle_.empty()) deadline_ns = sequences_.at(idle_.front()).since_ns + options_.idle_ns;
+  if (!idle_.empty() && !draining_) deadline_ns = sequences_.at(idle_.front()).since_ns + options_.idle_ns;
   if (!waiting_.empty() && any_available()) {
     const int64_t since_ns = std::max(sequences_.at(waiting_.front()).since_ns, outage_end_ns_);
     deadline_ns = std::min(deadline_ns, since_ns + options_.idle_ns);
   }
   return deadline_ns;
+}
+
+size_t SequenceTable::unanswered() const {
+  const auto runs = [](const auto& entry) { return entry.second.busy && !entry.second.answered; };
+  return queued_ + static_cast<size_t>(std::count_if(sequences_.begin(), sequences_.end(), runs));
 }
 
 Sequence* SequenceTable::Get(uint64_t number) {

@@ -5,6 +5,9 @@
 //                                                  +--(nothing had begun)--- kOrphan --> gone
 //                                                              (its instance has died)
 //
+// In a drain a sequence that has nothing to run leaves its slot to one that waits, and is kResting: it stays
+// as it is, and goes to the backlog if a request comes after all.
+//
 // A sequence has a number, which counts up and is never used again; requests and turns name it by that, so
 // that what comes late for a sequence that is gone touches no other that has its id or its slot now. A turn
 // is one run of one request; a sequence has at most one at a time. It is gone when it takes no more requests
@@ -33,7 +36,7 @@
 namespace braid {
 
 struct Sequence {
-  enum class Place : unsigned char { kFollows, kBacklog, kSlot, kOrphan };
+  enum class Place : unsigned char { kFollows, kBacklog, kSlot, kResting, kOrphan };
 
   uint64_t number = 0;
   CorrelationId id;
@@ -152,7 +155,15 @@ class SequenceTable {
   // there is one with its id, or its states do not fit.
   Sequence* Restore(SavedSequence saved, int64_t now_ns);
 
+  // From now on a slot is a sequence's only while that has something to run: Assign() gives those of idle
+  // sequences too. Nothing that is idle expires.
+  void BeginDrain();
+  // Whether sequences wait for slots while others keep theirs for requests that have not come.
+  bool waits_for_idle() const { return !backlog_.empty() && !idle_.empty(); }
+
   size_t queued() const { return queued_; }
+  // Requests that are queued or have a turn and no last response yet.
+  size_t unanswered() const;
   size_t size() const { return sequences_.size(); }
 
  private:
@@ -172,6 +183,10 @@ class SequenceTable {
   void PushFront(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
   void DropQueue(Sequence& sequence, Why why, Drops& drops);
   void EnterBacklog(Sequence& sequence, int64_t now_ns);
+  // An idle sequence needs no place.
+  void Rest(Sequence& sequence);
+  // The instance that has the fewest sequences; null when no slot is free.
+  Instance* Emptiest();
   void Seat(Sequence& sequence, size_t instance, size_t slot);
   void Unseat(Sequence& sequence);
   // Ends the sequence if nothing is left of it, else watches its time.
@@ -191,6 +206,7 @@ class SequenceTable {
   std::set<uint64_t> backlog_;
   std::vector<Instance> instances_;
   int64_t outage_end_ns_ = INT64_MIN;  // time that no instance ran does not count as waiting
+  bool draining_ = false;
 
   // Those whose time runs, in the order in which it ends.
   std::list<uint64_t> idle_;

@@ -126,6 +126,80 @@ TEST_F(SequenceTableTest, SaysWhenItHasToLookAgain) {
   EXPECT_TRUE(drops_.empty());
 }
 
+TEST_F(SequenceTableTest, InADrainIdleSequencesLeaveTheirSlotsToThoseThatWait) {
+  Sequence& one = Start(1);
+  Sequence& two = Start(2);
+  Start(3);
+  Sequence& four = Start(4);
+  Start(5, true);
+  RunTurn(two);
+  now_ns_ += 10;
+  RunTurn(one);
+  EXPECT_TRUE(table_.waits_for_idle());
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{1, 2, 3})) << "a slot is kept";
+  table_.BeginDrain();
+  table_.Assign(now_ns_);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{5, 4, 3})) << "who has been idle for longest is the first to go";
+  EXPECT_EQ(one.place, Sequence::Place::kResting);
+  EXPECT_FALSE(table_.waits_for_idle());
+  RunTurn(four);
+  table_.Expire(now_ns_ + 1000, drops_);
+  EXPECT_EQ(table_.next_deadline_ns(), kNeverNs);
+  EXPECT_EQ(table_.size(), 5u);
+  EXPECT_EQ(store_.counts().active, 5u);
+  EXPECT_TRUE(drops_.empty());
+}
+
+TEST_F(SequenceTableTest, ARestingSequenceGetsASlotWhenARequestComesAfterAll) {
+  for (uint64_t id = 1; id <= 3; ++id) RunTurn(Start(id));
+  table_.BeginDrain();
+  for (uint64_t id = 4; id <= 6; ++id) Start(id);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{4, 5, 6}));
+  EXPECT_EQ(Admit(1).answer, Answer::kQueued);
+  EXPECT_EQ(Admit(2, false, true).answer, Answer::kQueued);
+  EXPECT_TRUE(Admit(3, true).cut_short);
+  EXPECT_EQ(table_.size(), 6u) << "the one that 3 was has ended";
+  EXPECT_EQ(store_.counts().ended, 1u);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{4, 5, 6}));
+  for (size_t slot = 0; slot < 3; ++slot) RunTurn(*table_.seats(0)[slot]);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{1, 2, 3}));
+  RunTurn(*table_.seats(0)[1]);
+  EXPECT_EQ(store_.counts().ended, 2u);
+  EXPECT_EQ(store_.counts().active, 5u);
+}
+
+TEST_F(SequenceTableTest, InADrainARestoredSequenceTakesASlotOnlyToRun) {
+  const auto restore = [this](uint64_t id) { return table_.Restore({id, {}}, now_ns_); };
+  for (uint64_t id = 1; id <= 4; ++id) restore(id);
+  table_.Assign(now_ns_);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{1, 2, 3}));
+  table_.BeginDrain();
+  EXPECT_EQ(restore(5)->place, Sequence::Place::kResting);
+  Start(6);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{6, 2, 3}));
+  EXPECT_EQ(Admit(4).answer, Answer::kQueued);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{6, 4, 3}));
+  table_.SetAvailable(0, false, now_ns_, drops_);
+  table_.Expire(now_ns_ + 1000, drops_);
+  table_.SetAvailable(0, true, now_ns_, drops_);
+  table_.Assign(now_ns_);
+  EXPECT_EQ(Seats(), (std::vector<uint64_t>{4, 6})) << "3 had not begun there, and has nothing to run";
+  EXPECT_EQ(store_.counts().active, 6u);
+}
+
+TEST_F(SequenceTableTest, CountsTheRequestsThatAreUnanswered) {
+  Sequence& one = Start(1);
+  Start(2);
+  EXPECT_EQ(table_.unanswered(), 2u);
+  auto request = table_.Begin(one, now_ns_);
+  const SchedulerNotes& notes = request->scheduling;
+  EXPECT_EQ(table_.unanswered(), 2u);
+  table_.Answered(notes.sequence, notes.turn, now_ns_, drops_);
+  EXPECT_EQ(table_.unanswered(), 1u);
+  table_.End(notes.sequence, notes.turn, now_ns_, drops_);
+  EXPECT_EQ(table_.unanswered(), 1u);
+}
+
 TEST_F(SequenceTableTest, RemembersTheLossOfAnIdUntilItBeginsAnew) {
   RunTurn(Start(1));
   table_.SetAvailable(0, false, now_ns_, drops_);

@@ -121,6 +121,8 @@ class Model final : public StatefulModel,
   void Drop(const CorrelationId& id) override;
   void HoldUntilRestored(int64_t deadline_ns) override;
   size_t Restore(std::vector<SavedSequence> saved) override;
+  // No sequence keeps a place that others wait for.
+  void BeginDrain() override {}
 
   void OnResponse(InferenceRequest& request, InferenceResponse& response) override;
   Followers OnEnd(InferenceRequest& request, Outcome outcome) override;

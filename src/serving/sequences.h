@@ -80,8 +80,8 @@ class SequenceKeeper {
   virtual const std::string& identity() const = 0;
   // Grows with every change of what Save() gives.
   virtual uint64_t changes() const = 0;
-  // The sequences as they stand after the last of their requests that has ended. Those that have not run yet
-  // and those whose last request has come are left out.
+  // The sequences as they stand after the last of their requests that has ended, the oldest first. Those that
+  // have not run yet and those whose last request has come are left out.
   virtual std::vector<SavedSequence> Save() const = 0;
 
   // Requests wait from now on, until Restore() or until `deadline_ns` (SteadyNowNs() time): what they ask for
@@ -90,6 +90,11 @@ class SequenceKeeper {
   // Takes what was saved in; then admits the requests that were held. Returns how many sequences were taken:
   // those whose id exists meanwhile, whose states do not fit, or beyond the most that may exist are left out.
   virtual size_t Restore(std::vector<SavedSequence> saved) = 0;
+
+  // The servable serves its last requests: those of clients go elsewhere from now on. So what waits inside
+  // for a place that another sequence keeps for its next request gets it, and that sequence is not expired:
+  // it is there for who saves it. May be called more than once, and is to be when the gate has been closed.
+  virtual void BeginDrain() = 0;
 };
 
 }  // namespace braid

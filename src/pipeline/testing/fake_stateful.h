@@ -100,6 +100,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
   std::vector<SavedSequence> Save() const override { return {}; }
   void HoldUntilRestored(int64_t) override {}
   size_t Restore(std::vector<SavedSequence>) override { return 0; }
+  void BeginDrain() override {}
 
  private:
   static ServableInfo Describe(std::string name, bool allow_in_pipelines) {

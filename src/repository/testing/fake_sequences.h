@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,6 +65,7 @@ class SumKeeper : public SequenceKeeper {
   // Set before it is used.
   size_t most = 1000;
   bool is_savable = true;
+  std::function<void()> on_drain;
 
   SequenceCounts counts() const override {
     std::lock_guard lock(mutex_);
@@ -103,6 +105,9 @@ class SumKeeper : public SequenceKeeper {
       ++taken;
     }
     return taken;
+  }
+  void BeginDrain() override {
+    if (on_drain) on_drain();
   }
 
  private:

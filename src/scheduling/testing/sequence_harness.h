@@ -30,10 +30,14 @@ enum SequenceFlags : unsigned { kMiddle = 0, kStart = 1, kEnd = 2, kBoth = 3 };
 
 class SequenceHarness {
  public:
-  ~SequenceHarness() {
+  ~SequenceHarness() { Stop(); }
+
+  // Ends the model; another one may be started then.
+  void Stop() {
     if (!model_) return;
     model_->gate().Close();
     model_->Stop(0);
+    model_.reset();
   }
 
   // `batching` is the text inside sequence_batching. The model has FP32 input "A" of dims [-1] and output

@@ -23,6 +23,7 @@ class FakeKeeper final : public SequenceKeeper {
     sequences = std::move(saved);
     return sequences.size();
   }
+  void BeginDrain() override { drains = true; }
 
   SequenceCounts counts_now;
   std::string named = "a model";
@@ -31,6 +32,7 @@ class FakeKeeper final : public SequenceKeeper {
   std::vector<CorrelationId> dropped;
   int looks = 0;
   bool holds = false;
+  bool drains = false;
 };
 
 }  // namespace braid
