@@ -113,6 +113,20 @@ std::unique_ptr<InferenceRequest> StatefulTable::Cancel(InferenceRequest& reques
   return Remove(sequence, request);
 }
 
+void StatefulTable::EndWithoutRequest(uint64_t id) {
+  const auto number = numbers_.find(id);
+  if (number == numbers_.end()) return;
+  Sequence& sequence = sequences_.at(number->second);
+  if (sequence.terminated) return;
+  SetTerminated(number->second, sequence, true);
+  if (sequence.busy) {
+    sequence.ends_cancelled = true;
+    return;
+  }
+  Requests none;
+  Finish(number->second, sequence, Reason::kEnded, none);
+}
+
 void StatefulTable::SetTerminated(uint64_t number, Sequence& sequence, bool terminated) {
   sequence.terminated = terminated;
   store_.SetEnding(number, terminated);

@@ -70,6 +70,8 @@ class StatefulTable {
 
   // The client of a waiting request has gone.
   std::unique_ptr<InferenceRequest> Cancel(InferenceRequest& request);
+  // An end has come whose client has gone before, and without it.
+  void EndWithoutRequest(uint64_t id);
   // One look of the cleaner: ends the sequences that the look before has marked and that have not run well
   // since, and marks the others. Those in use and those that are terminated are left alone.
   void CleanUp();

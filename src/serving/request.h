@@ -50,6 +50,7 @@ using CorrelationId = std::variant<uint64_t, std::string>;
 
 class ServableHandle;
 struct InferenceRequest;
+class SequencePlace;
 
 // Where the response of a request goes in the response cache.
 struct CacheNotes {
@@ -69,6 +70,7 @@ struct SchedulerNotes {
   uint32_t deadline_index = 0;      // its place among the deadlines
   uint16_t level = 0;               // priority, 0 is the highest
   bool queued = false;
+  SequencePlace* place = nullptr;  // the one in which it waits in the line of its sequence
   bool delayed = false;  // its time is over, and it waits behind the others of its level
   uint8_t returns = 0;   // how often an instance died before it began with the request
   bool counted = false;  // stands in the statistics already
@@ -131,6 +133,9 @@ struct InferenceRequest {
   std::shared_ptr<RequestTrace> trace;
   // Not owned; see ResponseSink. Null once the final response was delivered.
   ResponseSink* sink = nullptr;
+  // Whether the thread that brings the request may run it itself, see Execution::on_callers_thread: not when
+  // it has other things to do.
+  bool here = true;
   // Keeps the servable alive and not yet drained while the request runs.
   std::unique_ptr<ServableHandle> servable;
 

@@ -43,8 +43,10 @@ void SequenceTurn::Asked(size_t part) {
 void SequenceTurn::Answered(size_t part, const Status& status) {
   std::function<void()> then;
   std::vector<Part> parts;
+  bool client_gone = false;
   {
     std::lock_guard lock(mutex_);
+    client_gone = client_gone_;
     // An end that was cancelled before it ran has ended the sequence all the same.
     const bool ended = end_ && status.code() == StatusCode::kCancelled;
     if (status.ok() || ended) parts_[part].done = true;
@@ -52,14 +54,21 @@ void SequenceTurn::Answered(size_t part, const Status& status) {
     then = std::move(then_);
     parts = std::move(parts_);
   }
-  TakeBack(parts);
+  TakeBack(parts, client_gone);
   then();
+}
+
+void SequenceTurn::ClientGone() {
+  std::lock_guard lock(mutex_);
+  client_gone_ = true;
 }
 
 void SequenceTurn::Fail(std::function<void()> then) {
   std::vector<Part> parts;
+  bool client_gone = false;
   {
     std::lock_guard lock(mutex_);
+    client_gone = client_gone_;
     failed_ = true;
     if (open_ > 0) {
       then_ = std::move(then);
@@ -67,15 +76,15 @@ void SequenceTurn::Fail(std::function<void()> then) {
     }
     parts = std::move(parts_);
   }
-  TakeBack(parts);
+  TakeBack(parts, client_gone);
   then();
 }
 
-void SequenceTurn::TakeBack(const std::vector<Part>& parts) const {
+void SequenceTurn::TakeBack(const std::vector<Part>& parts, bool client_gone) const {
   // A sequence of one request has left nothing where that went well, and nothing where it did not.
   if (start_ == end_) return;
-  const bool ended =
-      end_ && std::any_of(parts.begin(), parts.end(), [](const Part& one) { return one.done; });
+  const bool ended = end_ && (client_gone || std::any_of(parts.begin(), parts.end(),
+                                                         [](const Part& one) { return one.done; }));
   for (const Part& part : parts) {
     if (!(start_ ? part.done : ended && !part.done)) continue;
     if (const auto servable = part.servable.lock()) servable->DropSequence(id_);

@@ -5,7 +5,8 @@
 // that its client knows nothing of:
 //  - Where this request has begun the sequence, the sequence is dropped. Where it could not, because there
 //    was one of that name already, that one stays.
-//  - When one part has been ended, the others are dropped: what is left could not be ended any more.
+//  - When one part has been ended, the others are dropped: what is left could not be ended any more. So are
+//    all when the client of an end has gone, which ends the sequence even where it was not asked to.
 // What else it has done stays: a request in the middle of a sequence that fails has advanced the states of
 // those that have answered it.
 //
@@ -49,6 +50,8 @@ class SequenceTurn {
   void Asked(size_t part);
   void Answered(size_t part, const Status& status);
 
+  // The whole fails since its client has gone. Called before Fail().
+  void ClientGone();
   // The whole has failed. `then` is called once everything is taken back: now, or, while servables have not
   // answered, on the thread that brings the last answer; so a client that hears of the failure can begin the
   // sequence anew. Called once at most; nothing is asked afterwards.
@@ -60,7 +63,7 @@ class SequenceTurn {
     bool done = false;  // it has begun or ended the sequence
   };
 
-  void TakeBack(const std::vector<Part>& parts) const;
+  void TakeBack(const std::vector<Part>& parts, bool client_gone) const;
 
   const CorrelationId id_;
   const bool start_;
@@ -71,6 +74,7 @@ class SequenceTurn {
   std::vector<Part> parts_;
   size_t open_ = 0;  // asked and not answered
   bool failed_ = false;
+  bool client_gone_ = false;
   std::function<void()> then_;
 };
 

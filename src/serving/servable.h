@@ -72,6 +72,8 @@ struct ServableInfo {
   std::vector<Tensor> initial_states;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
+  // Its user code, or that of a servable behind it, may ask other servables and wait for them.
+  bool makes_calls = false;
   int instance_count = 1;
   // How many of its executions the device runs beside each other; 0: not known.
   int stream_count = 0;

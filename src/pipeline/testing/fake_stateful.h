@@ -49,6 +49,16 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     return true;
   }
 
+  // All that wait run, and nothing waits any more.
+  void LetAllGo() {
+    {
+      std::lock_guard lock(mutex_);
+      holding_ = false;
+    }
+    while (LetGo()) {
+    }
+  }
+
   // Calls `f` when the oldest that waits is cancelled. REQUIRES: one waits.
   void WhenCancelled(std::function<void()> f) {
     std::lock_guard lock(mutex_);
