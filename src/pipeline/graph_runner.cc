@@ -310,6 +310,13 @@ void GraphRunner::DropSequence(const CorrelationId& id) const {
   }
 }
 
+void GraphRunner::MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const {
+  for (const PlanNode& node : plan_->nodes) {
+    if (node.servable == nullptr) continue;
+    if (const auto servable = node.servable->Get(); servable.ok()) (*servable)->MarkSequence(id, marks);
+  }
+}
+
 void GraphRunner::Stop(int64_t deadline_ns) {
   if (servable_.gate().WaitUntilEmpty(deadline_ns)) return;
   if (line_ != nullptr) line_->Stop(*this);

@@ -84,6 +84,7 @@ class GraphRunner final : private RunLine::Runner {
   void CheckReadiness(std::function<void(Readiness)> done) const;
   // See Servable.
   void DropSequence(const CorrelationId& id) const;
+  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const;
   void Stop(int64_t deadline_ns);
 
   const GraphPlan& plan() const { return *plan_; }

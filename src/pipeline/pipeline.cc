@@ -108,6 +108,9 @@ class RunningPipeline final : public Pipeline {
   int64_t pending_requests() const override { return runner_.waiting(); }
   const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
   void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
+  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
+    runner_.MarkSequence(id, marks);
+  }
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
   bool UpToDate() const override {

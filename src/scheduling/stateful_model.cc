@@ -85,6 +85,7 @@ class Model final : public StatefulModel,
   std::vector<SavedSequence> Save() const override { return store_.Save(); }
   void CleanUp() override;
   void Drop(const CorrelationId& id) override;
+  TakeBackSteps Mark(const CorrelationId& id) override;
   void HoldUntilRestored(int64_t deadline_ns) override;
   size_t Restore(std::vector<SavedSequence> saved) override;
 
@@ -481,6 +482,20 @@ void Model::Drop(const CorrelationId& id) {
   Work work;
   RefuseMissing(std::move(refused), work);
   Perform(std::move(work), false);
+}
+
+TakeBackSteps Model::Mark(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  if (number == nullptr) return nullptr;
+  std::optional<SequenceStore::Mark> mark;
+  {
+    std::lock_guard lock(mutex_);
+    mark = table_.Mark(*number);
+  }
+  if (!mark) return nullptr;
+  return [weak = weak_from_this(), mark = *std::move(mark)](uint64_t steps) {
+    if (const std::shared_ptr<Model> self = weak.lock()) self->store_.TakeBack(mark, steps);
+  };
 }
 
 void Model::HoldUntilRestored(int64_t deadline_ns) {

@@ -56,6 +56,11 @@ uint64_t StatefulTable::FreeId() {
   return next_id_;
 }
 
+std::optional<SequenceStore::Mark> StatefulTable::Mark(uint64_t id) const {
+  const auto number = numbers_.find(id);
+  return number == numbers_.end() ? std::nullopt : store_.MarkOf(number->second);
+}
+
 bool StatefulTable::Restore(SavedSequence saved) {
   const auto* id = std::get_if<uint64_t>(&saved.id);
   if (id == nullptr || *id == 0 || numbers_.contains(*id)) return false;

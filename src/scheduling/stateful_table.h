@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -77,6 +78,8 @@ class StatefulTable {
   void CleanUp();
   // Ends a sequence, if there is one; appends what waits of it to `refused`.
   void Drop(uint64_t id, Requests& refused);
+  // What the sequence is now, if there is one that has run.
+  std::optional<SequenceStore::Mark> Mark(uint64_t id) const;
   // A sequence of an earlier life. False when its id is none or is taken, its states do not fit, or there are
   // too many.
   bool Restore(SavedSequence saved);

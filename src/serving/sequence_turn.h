@@ -7,8 +7,8 @@
 //    was one of that name already, that one stays.
 //  - When one part has been ended, the others are dropped: what is left could not be ended any more. So are
 //    all when the client of an end has gone, which ends the sequence even where it was not asked to.
-// What else it has done stays: a request in the middle of a sequence that fails has advanced the states of
-// those that have answered it.
+//  - A request in the middle of the sequence is taken back where that can be done (Servable::MarkSequence()):
+//    the sequence is what it was before, and the client may send the request again. Elsewhere it stays.
 //
 //   auto turn = std::make_shared<SequenceTurn>(id, start, end);
 //   const size_t part = turn->Add(servable);    // for each servable that may be asked
@@ -60,9 +60,13 @@ class SequenceTurn {
  private:
   struct Part {
     std::weak_ptr<Servable> servable;
-    bool done = false;  // it has begun or ended the sequence
+    bool asked = false;
+    std::vector<TakeBackSteps> marks;  // made before the first request, in the middle of the sequence
+    uint64_t steps = 0;                // requests that it has answered well
+    bool ended = false;                // by a request that was cancelled before it ran
   };
 
+  bool in_the_middle() const { return !start_ && !end_; }
   void TakeBack(const std::vector<Part>& parts, bool client_gone) const;
 
   const CorrelationId id_;

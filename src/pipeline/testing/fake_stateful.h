@@ -104,6 +104,15 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     dropped_.push_back(std::get<uint64_t>(id));
     sums_.erase(std::get<uint64_t>(id));
   }
+  TakeBackSteps Mark(const CorrelationId& id) override {
+    std::lock_guard lock(mutex_);
+    const auto found = sums_.find(std::get<uint64_t>(id));
+    if (found == sums_.end()) return nullptr;
+    return [this, before = *found, done = steps_](uint64_t steps) {
+      std::lock_guard lock(mutex_);
+      if (steps_ == done + steps) sums_[before.first] = before.second;
+    };
+  }
   bool savable() const override { return false; }
   const std::string& identity() const override { return info_.sequence_identity; }
   uint64_t changes() const override { return 0; }
@@ -142,6 +151,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
       status = cancelled ? CancelledError("cancelled") : std::exchange(fault_, OkStatus());
       if (status.ok()) {
         sums_[id] += Int32Values(request->inputs[0])[0];
+        ++steps_;
         outputs = {Int32Tensor("OUT", {sums_[id]}), SequenceIdOutput(id)};
       }
       const bool gone =
@@ -159,6 +169,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::map<uint64_t, int32_t> sums_;
+  uint64_t steps_ = 0;  // of all sequences
   std::vector<uint64_t> dropped_;
   std::deque<std::unique_ptr<InferenceRequest>> held_;
   Status fault_;
