@@ -51,8 +51,12 @@ def server(tmp_path_factory):
         # Requests of different lengths, on their own infer requests, come to the next node in any order.
         models.entry("double", models.save(models.scale(SHAPE), folder / "double"), nireq=4),
         stateful_entry("sum2", running_sum_model(products=1), folder, allow_in_pipelines=True, nireq=4),
-        stateful_entry("pictures", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2),
-        stateful_entry("pictures2", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2),
+        stateful_entry(
+            "pictures", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2
+        ),
+        stateful_entry(
+            "pictures2", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2
+        ),
     ]
     pipelines = [
         pipeline("two", node("a", "sum", "request/x"), node("d", "double", "a/y"), node("b", "sum2", "d/y")),
@@ -71,9 +75,7 @@ def client(server):
 def ask(client, model, sequence, x, *, start=False, end=False):
     tensor = grpcclient.InferInput("x", x.shape, "FP32")
     tensor.set_data_from_numpy(x)
-    return client.infer(
-        model, [tensor], sequence_id=sequence, sequence_start=start, sequence_end=end
-    ).as_numpy("y")
+    return client.infer(model, [tensor], sequence_id=sequence, sequence_start=start, sequence_end=end).as_numpy("y")
 
 
 def encoded(message, picture):
@@ -260,4 +262,6 @@ def test_a_node_that_calls_its_own_sequence(tmp_path):
         text = "the call to model 'loop' would wait for itself: loop (sequence 7) -> caller_0_0 -> loop"
         assert text in caught.value.message()
         # Nothing is left of it.
-        np.testing.assert_array_equal(ask(client, "loop", 7, np.full(SHAPE, 2, np.float32), start=True), np.full(SHAPE, 2))
+        np.testing.assert_array_equal(
+            ask(client, "loop", 7, np.full(SHAPE, 2, np.float32), start=True), np.full(SHAPE, 2)
+        )

@@ -244,9 +244,10 @@ TEST_F(RunLineTest, AStopRefusesWhatWaitsForOneRunner) {
   Send("gone", 7);
   cancellations_["gone"]->Cancel();
   auto replaced = Make("replaced", 7);
-  line_->Ready(*line_->Enter(other, *replaced).value(), std::move(replaced));
+  RunLine::Place* place = line_->Enter(other, *replaced).value();
+  line_->Ready(*place, std::move(replaced));
   auto slow = Make("slow", 7);
-  RunLine::Place* place = line_->Enter(runs_, *slow).value();
+  place = line_->Enter(runs_, *slow).value();
   EXPECT_EQ(line_->waiting(runs_), 1u);
   EXPECT_EQ(line_->waiting(other), 1u);
   line_->Stop(runs_);
