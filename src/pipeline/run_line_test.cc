@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "scheduling/testing/counting_sink.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
 
@@ -434,22 +435,6 @@ class BusyRuns final : public RunLine::Runner {
   std::vector<std::thread> threads_;
 };
 
-// Deletes itself with the end.
-class EndSink final : public ResponseSink {
- public:
-  EndSink(std::atomic<int>& ended, std::atomic<int>& open) : ended_(ended), open_(open) {}
-  void Respond(std::optional<InferenceResponse> response, bool final) override {
-    EXPECT_TRUE(final && response);
-    ++ended_;
-    --open_;
-    delete this;
-  }
-
- private:
-  std::atomic<int>& ended_;
-  std::atomic<int>& open_;
-};
-
 // Clients that send without waiting, some of which go; requests that are decoded meanwhile; and a stop in the
 // middle: each ends once, and none overtakes another.
 TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
@@ -489,7 +474,7 @@ TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
       request->id = std::to_string(i);
       request->correlation_id = id;
       request->sequence_end = random() % 10 == 0;
-      request->sink = new EndSink(ended, open);
+      request->sink = new CountingSink(ended, open);
       request->servable = ServableHandle::Enter(owner);
       request->cancellation = std::make_shared<Cancellation>();
       if (random() % 3 == 0) cancellations.push_back(request->cancellation);

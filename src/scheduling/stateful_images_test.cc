@@ -15,6 +15,7 @@
 #include "images/testing/pictures.h"
 #include "model_config.pb.h"
 #include "scheduling/stateful_model.h"
+#include "scheduling/testing/step_states.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -28,21 +29,6 @@ const bool library_set = [] {
 }();
 
 enum Flags : unsigned { kMiddle = 0, kStart = 1, kEnd = 2 };
-
-Tensor Number(std::string name, uint64_t value) {
-  return {std::move(name), DataType::kUint64, Shape(1, 1), CopyToHeap(std::as_bytes(std::span(&value, 1)))};
-}
-uint64_t ValueOf(const Tensor& tensor) {
-  uint64_t value = 0;
-  std::memcpy(&value, tensor.data.data(), std::min(sizeof(value), tensor.data.size()));
-  return value;
-}
-
-// What one step makes of a state: no two orders of steps give the same.
-uint64_t Step(uint64_t state, uint8_t pixel) {
-  state = (state ^ pixel) * 0x9E3779B97F4A7C15u;
-  return state ^ (state >> 29);
-}
 
 // One pixel: as it is, or as a PNG of so many pixels a side.
 Tensor Pixel(uint8_t value) {
