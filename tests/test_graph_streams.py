@@ -99,7 +99,7 @@ SESSION = """
             return [Tensor("out", session.total + session.parameters.get("start", 0))]
 
         def end_session(self, session):
-            print("ended with", int(session.total[0]))
+            print(f"ended with {int(session.total[0])}\\n", end="")  # two may end at once
 """
 
 BLOB = """

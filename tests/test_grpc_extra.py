@@ -157,10 +157,9 @@ def test_request_cancelled_in_the_queue_never_runs(server, stub, module_reposito
     canceled = 'nv_inference_request_failure{model="waiter",reason="CANCELED",version="1"}'
     before = server.metric_values()[canceled]
     queued.cancel()
-    # The request counts once the scheduler drops it, at the latest when its turn would come.
+    wait_until(lambda: server.metric_values()[canceled] == before + 1, 10, "the cancelled request to be counted")
     (folder / "wait-cancel").touch()
     held.result(20)
-    wait_until(lambda: server.metric_values()[canceled] == before + 1, 10, "the cancelled request to be counted")
 
 
 def test_forwarded_headers_become_parameters(stub):

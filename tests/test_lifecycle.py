@@ -193,9 +193,9 @@ def test_missing_model_file_ends_the_server(repository, serve):
 
 
 def test_initialize_may_take_longer_than_the_stub_timeout(repository, serve, connect):
-    source = MORTAL.replace("self.args = args", "self.args = args; time.sleep(2.5)")
+    source = MORTAL.replace("self.args = args", "self.args = args; time.sleep(6)")
     repository.add("late", source, config("late", TEXT, OUT))
-    server = serve(repository, "--backend-config=python,stub-timeout-seconds=1")
+    server = serve(repository, "--backend-config=python,stub-timeout-seconds=5")
     assert ask(connect("http", server), "late")
 
 

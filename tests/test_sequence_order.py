@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 from harness import openvino_models as models
+from harness import pipelines
 from harness import sequences as many
 from harness.graphs import config
 from harness.ovms import OvmsServer
 from harness.pictures import png
+from harness.pipelines import node
 from harness.repository import Repository, per_request
 from harness.repository import config as model_config
 from harness.server import Server
@@ -25,22 +27,8 @@ SEQUENCES, STEPS = 5, 40
 MISSING = "Sequence with provided ID does not exist"
 
 
-def node(name, model, origin):
-    """x -> model -> y; `origin` is "node/item"."""
-    source, item = origin.split("/")
-    return {
-        "name": name,
-        "type": "DL model",
-        "model_name": model,
-        "inputs": [{"x": {"node_name": source, "data_item": item}}],
-        "outputs": [{"data_item": "y", "alias": "y"}],
-    }
-
-
 def pipeline(name, *nodes):
-    """x -> the nodes -> y, which is that of the last."""
-    last = {"node_name": nodes[-1]["name"], "data_item": "y"}
-    return {"name": name, "inputs": ["x"], "outputs": [{"y": last}], "nodes": list(nodes)}
+    return pipelines.pipeline(name, *nodes, source="x", result="y")
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +39,18 @@ def server(tmp_path_factory):
         # Requests of different lengths, on their own infer requests, come to the next node in any order.
         models.entry("double", models.save(models.scale(SHAPE), folder / "double"), nireq=4),
         stateful_entry("sum2", running_sum_model(products=1), folder, allow_in_pipelines=True, nireq=4),
-        stateful_entry("pictures", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2),
-        stateful_entry("pictures2", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2),
+        stateful_entry(
+            "pictures", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2
+        ),
+        stateful_entry(
+            "pictures2", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2
+        ),
     ]
-    pipelines = [
+    entries_of_pipelines = [
         pipeline("two", node("a", "sum", "request/x"), node("d", "double", "a/y"), node("b", "sum2", "d/y")),
         pipeline("seen", node("a", "pictures", "request/x"), node("b", "pictures2", "a/y")),
     ]
-    with OvmsServer(config(models=entries, pipeline_config_list=pipelines), workdir=folder) as server:
+    with OvmsServer(config(models=entries, pipeline_config_list=entries_of_pipelines), workdir=folder) as server:
         yield server
 
 
@@ -71,9 +63,7 @@ def client(server):
 def ask(client, model, sequence, x, *, start=False, end=False):
     tensor = grpcclient.InferInput("x", x.shape, "FP32")
     tensor.set_data_from_numpy(x)
-    return client.infer(
-        model, [tensor], sequence_id=sequence, sequence_start=start, sequence_end=end
-    ).as_numpy("y")
+    return client.infer(model, [tensor], sequence_id=sequence, sequence_start=start, sequence_end=end).as_numpy("y")
 
 
 def encoded(message, picture):
@@ -248,9 +238,9 @@ def test_a_node_that_calls_its_own_sequence(tmp_path):
     x, y = ("x", "FP32", [1, 4]), ("y", "FP32", [1, 4])
     repository.add("caller", SELF_CALLER, model_config("caller", [x], [y]))
     entries = [stateful_entry("sum", running_sum_model(), tmp_path, allow_in_pipelines=True)]
-    pipelines = [pipeline("loop", node("c", "caller", "request/x"), node("a", "sum", "c/y"))]
+    loop = pipeline("loop", node("c", "caller", "request/x"), node("a", "sum", "c/y"))
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(config(models=entries, pipeline_config_list=pipelines)))
+    path.write_text(json.dumps(config(models=entries, pipeline_config_list=[loop])))
     with (
         Server([repository.path], "--config_path", path, workdir=tmp_path) as server,
         grpcclient.InferenceServerClient(server.grpc) as client,
@@ -260,4 +250,6 @@ def test_a_node_that_calls_its_own_sequence(tmp_path):
         text = "the call to model 'loop' would wait for itself: loop (sequence 7) -> caller_0_0 -> loop"
         assert text in caught.value.message()
         # Nothing is left of it.
-        np.testing.assert_array_equal(ask(client, "loop", 7, np.full(SHAPE, 2, np.float32), start=True), np.full(SHAPE, 2))
+        np.testing.assert_array_equal(
+            ask(client, "loop", 7, np.full(SHAPE, 2, np.float32), start=True), np.full(SHAPE, 2)
+        )

@@ -13,6 +13,7 @@ from harness import openvino_models as models
 from harness.graph_texts import model_status
 from harness.graphs import Stream, config, tensor, write_graph
 from harness.ovms import OvmsServer
+from harness.pipelines import node, pipeline
 from harness.repository import Repository, per_request
 from harness.repository import config as model_config
 from harness.server import Server
@@ -27,25 +28,6 @@ OPT_IN = '("allow_in_pipelines": true in the model\'s entry allows it)'
 LOADING, FAILED_PRECONDITION = 20, 9  # as GetModelStatus says it
 EXISTS = "Sequence with provided ID already exists"
 MISSING = "Sequence with provided ID does not exist"
-
-
-def node(name, model, origin, **more):
-    """x -> model -> y; `origin` is "node/item"."""
-    source, item = origin.split("/")
-    return {
-        "name": name,
-        "type": "DL model",
-        "model_name": model,
-        "inputs": [{"x": {"node_name": source, "data_item": item}}],
-        "outputs": [{"data_item": "y", "alias": "y"}],
-        **more,
-    }
-
-
-def pipeline(name, *nodes, **more):
-    """Its output is that of the last node."""
-    last = {"node_name": nodes[-1]["name"], "data_item": "y"}
-    return {"name": name, "inputs": ["in"], "outputs": [{"out": last}], "nodes": list(nodes), **more}
 
 
 def session(model):

@@ -267,13 +267,14 @@ class DecodeThen : public ::testing::Test {
 
 TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {
   std::promise<std::vector<uint8_t>> decoded;
-  DecodeImagesThen(Request(Encoded({TwoPixels()})), [&](std::unique_ptr<InferenceRequest> request, const Status& status) {
-    EXPECT_TRUE(status.ok()) << status;
-    auto values = Values<uint8_t>(request->inputs[0]);
-    request->Respond(InferenceResponse(), true);
-    request.reset();
-    decoded.set_value(std::move(values));
-  });
+  DecodeImagesThen(Request(Encoded({TwoPixels()})),
+                   [&](std::unique_ptr<InferenceRequest> request, const Status& status) {
+                     EXPECT_TRUE(status.ok()) << status;
+                     auto values = Values<uint8_t>(request->inputs[0]);
+                     request->Respond(InferenceResponse(), true);
+                     request.reset();
+                     decoded.set_value(std::move(values));
+                   });
   EXPECT_THAT(decoded.get_future().get(), ElementsAre(30, 20, 10, 130, 120, 110));
   EXPECT_EQ(servable_->allocator.allocations, 1);
 }

@@ -3,8 +3,8 @@
 //
 // What a client says of its request's sequence goes to every step. Steps that are stateful models of a
 // config.json have to allow it, and give the ensemble sequences as a pipeline over them has (see pipeline.h).
-// Those of Triton's models keep their own ways: a request goes to a step as soon as its inputs are there, since
-// a sequence of theirs that waited for the steps behind could be idle for too long meanwhile.
+// Those of Triton's models keep their own ways: a request goes to a step as soon as its inputs are there,
+// since a sequence of theirs that waited for the steps behind could be idle for too long meanwhile.
 //
 // Its steps are looked up when a request begins, so that the models may be reloaded while it serves; what was
 // found then serves that request to its end. It owns no thread, no process and no memory.

@@ -36,6 +36,7 @@ class GraphRunner::Client final : public SessionClient {
         servable_(runner.servable_),
         plan_(runner.plan_),
         line_(runner.line_),
+        begin_ns_(place != nullptr ? SteadyNowNs() : request->queue_start_ns),
         request_(std::move(request)),
         place_(place),
         turn_(std::move(turn)) {}
@@ -129,7 +130,7 @@ class GraphRunner::Client final : public SessionClient {
   Servable& servable_;
   const std::shared_ptr<const GraphPlan> plan_;  // shared with the runner, which may go before this
   const std::shared_ptr<RunLine> line_;          // shared with the runner, which may go before this
-  const int64_t begin_ns_ = SteadyNowNs();
+  const int64_t begin_ns_;
   std::unique_ptr<InferenceRequest> request_;
   RunLine::Place* const place_;
   const std::shared_ptr<SequenceTurn> turn_;  // shared with the nodes that it watches

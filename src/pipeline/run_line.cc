@@ -58,8 +58,7 @@ void RunLine::Ready(Place& place, std::unique_ptr<InferenceRequest> request) {
       } else if (entered.cancelled()) {
         work.endings.push_back(Cancelled(WithdrawCancelledLocked(place)));
       } else if (Status status = EnterCallGraph(place, entered); !status.ok()) {
-        work.endings.push_back(
-            {WithdrawLocked(place), FailureReason::kRejected, std::move(status), true});
+        work.endings.push_back({WithdrawLocked(place), FailureReason::kRejected, std::move(status), true});
       }
     }
   }

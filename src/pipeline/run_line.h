@@ -1,6 +1,6 @@
-// RunLine: has the requests of a sequence run one after the other, in the order in which they have come, where
-// several servables stand behind each other and one request could overtake another between them: in pipelines
-// and ensembles over stateful models. Requests of different sequences run beside each other.
+// RunLine: has the requests of a sequence run one after the other, in the order in which they have come,
+// where several servables stand behind each other and one request could overtake another between them: in
+// pipelines and ensembles over stateful models. Requests of different sequences run beside each other.
 //
 //   const auto place = line->Enter(runner, *request);     // when it comes
 //   line->Ready(**place, std::move(request));             // when its images are decoded
@@ -58,7 +58,7 @@ class RunLine : public std::enable_shared_from_this<RunLine> {
   };
 
   struct Options {
-    size_t max_waiting = 65536;                      // requests
+    size_t max_waiting = 65536;                       // requests
     CallGraph* call_graph = &CallGraph::OfProcess();  // outlives the line
   };
 

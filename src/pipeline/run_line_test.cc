@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "scheduling/testing/counting_sink.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
 
@@ -244,9 +245,10 @@ TEST_F(RunLineTest, AStopRefusesWhatWaitsForOneRunner) {
   Send("gone", 7);
   cancellations_["gone"]->Cancel();
   auto replaced = Make("replaced", 7);
-  line_->Ready(*line_->Enter(other, *replaced).value(), std::move(replaced));
+  RunLine::Place* place = line_->Enter(other, *replaced).value();
+  line_->Ready(*place, std::move(replaced));
   auto slow = Make("slow", 7);
-  RunLine::Place* place = line_->Enter(runs_, *slow).value();
+  place = line_->Enter(runs_, *slow).value();
   EXPECT_EQ(line_->waiting(runs_), 1u);
   EXPECT_EQ(line_->waiting(other), 1u);
   line_->Stop(runs_);
@@ -433,22 +435,6 @@ class BusyRuns final : public RunLine::Runner {
   std::vector<std::thread> threads_;
 };
 
-// Deletes itself with the end.
-class EndSink final : public ResponseSink {
- public:
-  EndSink(std::atomic<int>& ended, std::atomic<int>& open) : ended_(ended), open_(open) {}
-  void Respond(std::optional<InferenceResponse> response, bool final) override {
-    EXPECT_TRUE(final && response);
-    ++ended_;
-    --open_;
-    delete this;
-  }
-
- private:
-  std::atomic<int>& ended_;
-  std::atomic<int>& open_;
-};
-
 // Clients that send without waiting, some of which go; requests that are decoded meanwhile; and a stop in the
 // middle: each ends once, and none overtakes another.
 TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
@@ -488,7 +474,7 @@ TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
       request->id = std::to_string(i);
       request->correlation_id = id;
       request->sequence_end = random() % 10 == 0;
-      request->sink = new EndSink(ended, open);
+      request->sink = new CountingSink(ended, open);
       request->servable = ServableHandle::Enter(owner);
       request->cancellation = std::make_shared<Cancellation>();
       if (random() % 3 == 0) cancellations.push_back(request->cancellation);

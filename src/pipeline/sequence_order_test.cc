@@ -9,6 +9,7 @@
 #include "images/testing/pictures.h"
 #include "pipeline/testing/fake_stateful.h"
 #include "pipeline/testing/pipeline_fixture.h"
+#include "scheduling/call_graph.h"
 
 namespace braid {
 namespace {
@@ -341,15 +342,14 @@ TEST_F(SequenceOrderTest, WhatIsInsideAPipelineSaysWhetherItCalls) {
   auto inner = Entry({"x"}, {"y=n/y"}, {Dl("n", "n", {"IN=request/x"}, {"OUT=y"})});
   inner.name = "inner";
   EXPECT_TRUE(PipelineFixture::Serve(inner)->info().makes_calls);
-  EXPECT_TRUE(PipelineFixture::Serve(Entry({"x"}, {"out=a/y"},
-                                           {Dl("i", "inner", {"x=request/x"}, {"y=y"}),
-                                            Dl("a", "ma", {"IN=i/y"}, {"OUT=y"})}))
+  EXPECT_TRUE(PipelineFixture::Serve(
+                  Entry({"x"}, {"out=a/y"},
+                        {Dl("i", "inner", {"x=request/x"}, {"y=y"}), Dl("a", "ma", {"IN=i/y"}, {"OUT=y"})}))
                   ->info()
                   .makes_calls);
-  EXPECT_FALSE(
-      PipelineFixture::Serve(Entry({"x"}, {"out=a/y"}, {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"})}))
-          ->info()
-          .makes_calls);
+  EXPECT_FALSE(PipelineFixture::Serve(Entry({"x"}, {"out=a/y"}, {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"})}))
+                   ->info()
+                   .makes_calls);
 }
 
 // ---- ensembles ----

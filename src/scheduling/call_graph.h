@@ -2,10 +2,10 @@
 // directly or not, for them.
 //
 // It knows the requests that wait and, by their call chains, the instances that are blocked until these have
-// run. Whenever one is added that somebody waits for, it looks whether some of them can still go on: a request
-// can when an instance of its model is not blocked, or is blocked by requests that can go on. What is left is
-// a cycle, and as there was none before, the new request closes it. Such a request fails, which ends the
-// cycle.
+// run. Whenever one is added that somebody waits for, it looks whether some of them can still go on: a
+// request can when an instance of its model is not blocked, or is blocked by requests that can go on. What is
+// left is a cycle, and as there was none before, the new request closes it. Such a request fails, which ends
+// the cycle.
 //
 // A model that calls itself on its only instance, two models that call each other, and two clients whose
 // calls block the last instances of each other are all found so. Requests that start at once are never

@@ -163,7 +163,9 @@ TEST_F(SequenceLineTest, HoldsTheOrderWhateverHappens) {
       ASSERT_EQ(turn.place, lines[id].front().place);
       ASSERT_FALSE(lines[id].front().away);
       ASSERT_FALSE(turn_of.contains(id));
-      if (turn.request != nullptr) ASSERT_EQ(turn.request->id, std::to_string(lines[id].front().number));
+      if (turn.request != nullptr) {
+        ASSERT_EQ(turn.request->id, std::to_string(lines[id].front().number));
+      }
       turn_of[id] = turn.place;
     };
     for (int step = 0; step < 400; ++step) {
@@ -201,7 +203,8 @@ TEST_F(SequenceLineTest, HoldsTheOrderWhateverHappens) {
         all += places.size();
         busy += places.empty() ? 0 : 1;
         // Nobody sleeps: the first has its turn unless it is away.
-        if (!places.empty()) ASSERT_EQ(turn_of.contains(each), !places.front().away);
+        if (places.empty()) continue;
+        ASSERT_EQ(turn_of.contains(each), !places.front().away);
       }
       ASSERT_EQ(line_.behind(), all - busy);
     }

@@ -374,9 +374,8 @@ void Model::EndCancelled() {
 
 void Model::Perform(Work work, bool here) {
   int begun = 0;
-  HandOver<Turn>::Run(this, std::move(work.turns), [&](Turn turn) {
-    BeginTurn(std::move(turn), here && begun++ < kMostOnCallersThread);
-  });
+  HandOver<Turn>::Run(this, std::move(work.turns),
+                      [&](Turn turn) { BeginTurn(std::move(turn), here && begun++ < kMostOnCallersThread); });
   for (Ending& ending : work.endings) End(std::move(ending));
 }
 

@@ -104,6 +104,31 @@ TEST_F(SequenceTurnTest, ACancelledEndCountsAsOne) {
   EXPECT_THAT(b_->dropped, ElementsAre(7));
 }
 
+TEST_F(SequenceTurnTest, AnEndHoldsWhenItsClientHasGone) {
+  Make(false, true);
+  turn_->ClientGone();
+  Fail();
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->dropped, ElementsAre(7));
+  EXPECT_THAT(b_->dropped, ElementsAre(7));
+  Make(false, true);
+  turn_->Asked(first_);
+  turn_->ClientGone();
+  Fail();
+  turn_->Answered(first_, CancelledError("cancelled"));
+  EXPECT_THAT(a_->dropped, ElementsAre(7));
+  EXPECT_THAT(b_->dropped, ElementsAre(7, 7));
+}
+
+TEST_F(SequenceTurnTest, AStartDidNotHappenWhenItsClientHasGone) {
+  Make(true, false);
+  Run(first_, OkStatus());
+  turn_->ClientGone();
+  Fail();
+  EXPECT_THAT(a_->dropped, ElementsAre(7));
+  EXPECT_THAT(b_->dropped, IsEmpty());
+}
+
 TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
   Make(true, true);
   Run(first_, OkStatus());
