@@ -108,9 +108,9 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     std::lock_guard lock(mutex_);
     const auto found = sums_.find(std::get<uint64_t>(id));
     if (found == sums_.end()) return nullptr;
-    return [this, before = *found, done = steps_](uint64_t steps) {
+    return [this, before = *found, done = steps_[found->first]](uint64_t steps) {
       std::lock_guard lock(mutex_);
-      if (steps_ == done + steps) sums_[before.first] = before.second;
+      if (steps_[before.first] == done + steps) sums_[before.first] = before.second;
     };
   }
   bool savable() const override { return false; }
@@ -151,7 +151,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
       status = cancelled ? CancelledError("cancelled") : std::exchange(fault_, OkStatus());
       if (status.ok()) {
         sums_[id] += Int32Values(request->inputs[0])[0];
-        ++steps_;
+        ++steps_[id];
         outputs = {Int32Tensor("OUT", {sums_[id]}), SequenceIdOutput(id)};
       }
       const bool gone =
@@ -169,7 +169,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::map<uint64_t, int32_t> sums_;
-  uint64_t steps_ = 0;  // of all sequences
+  std::map<uint64_t, uint64_t> steps_;
   std::vector<uint64_t> dropped_;
   std::deque<std::unique_ptr<InferenceRequest>> held_;
   Status fault_;
