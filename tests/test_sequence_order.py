@@ -8,11 +8,9 @@ import struct
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
-from harness import openvino_models as models
 from harness import pipelines
 from harness import sequences as many
 from harness.graphs import config
-from harness.ovms import OvmsServer
 from harness.pictures import png
 from harness.pipelines import node
 from harness.repository import Repository, per_request
@@ -31,14 +29,24 @@ def pipeline(name, *nodes):
     return pipelines.pipeline(name, *nodes, source="x", result="y")
 
 
+# Takes its time, one request more than another: those of one client come out of it in any order.
+UNEVEN = per_request("""
+    x = get(request, "x")
+    time.sleep(abs(float(x[0, 0])) % 0.008)
+    return respond(y=x)
+""")
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sequence-order")
+    repository = Repository(folder / "repository")
+    x, y = ("x", "FP32", [1, 4]), ("y", "FP32", [1, 4])
+    several = "instance_group [ { count: 4 kind: KIND_CPU } ]"
+    repository.add("uneven", UNEVEN, model_config("uneven", [x], [y], extra=several))
     entries = [
         stateful_entry("sum", running_sum_model(), folder, allow_in_pipelines=True, nireq=4),
-        # Requests of different lengths, on their own infer requests, come to the next node in any order.
-        models.entry("double", models.save(models.scale(SHAPE), folder / "double"), nireq=4),
-        stateful_entry("sum2", running_sum_model(products=1), folder, allow_in_pipelines=True, nireq=4),
+        stateful_entry("sum2", running_sum_model(), folder, allow_in_pipelines=True, nireq=4),
         stateful_entry(
             "pictures", running_sum_model(shape=PICTURE), folder, layout="NHWC", allow_in_pipelines=True, nireq=2
         ),
@@ -47,10 +55,12 @@ def server(tmp_path_factory):
         ),
     ]
     entries_of_pipelines = [
-        pipeline("two", node("a", "sum", "request/x"), node("d", "double", "a/y"), node("b", "sum2", "d/y")),
+        pipeline("two", node("a", "sum", "request/x"), node("u", "uneven", "a/y"), node("b", "sum2", "u/y")),
         pipeline("seen", node("a", "pictures", "request/x"), node("b", "pictures2", "a/y")),
     ]
-    with OvmsServer(config(models=entries, pipeline_config_list=entries_of_pipelines), workdir=folder) as server:
+    path = folder / "config.json"
+    path.write_text(json.dumps(config(models=entries, pipeline_config_list=entries_of_pipelines)))
+    with Server([repository.path], "--config_path", path, workdir=folder) as server:
         yield server
 
 
@@ -140,7 +150,7 @@ def test_calls_of_their_own(server, client):
     wait_until(lambda: many.sequence_counts(server, "sum")["started"] > before, 30, "the start of the sequence")
     send(x, sequence_end=True)
     results = [answers.get(timeout=60) for _ in range(2)]
-    np.testing.assert_array_equal([result.as_numpy("y")[0, 0] for result in results], [2, 2 + 4])
+    np.testing.assert_array_equal([result.as_numpy("y")[0, 0] for result in results], [1, 1 + 2])
 
 
 def pictures_of(rng, count, steps):
@@ -247,7 +257,7 @@ def test_a_node_that_calls_its_own_sequence(tmp_path):
     ):
         with pytest.raises(InferenceServerException) as caught:
             ask(client, "loop", 7, np.zeros(SHAPE, np.float32), start=True)
-        text = "the call to model 'loop' would wait for itself: loop (sequence 7) -> caller_0_0 -> loop"
+        text = "the call to model 'loop' would wait for itself: loop (sequence 7) -> caller_0 -> loop"
         assert text in caught.value.message()
         # Nothing is left of it.
         np.testing.assert_array_equal(
