@@ -2,7 +2,6 @@
 
 import json
 import struct
-import zlib
 
 import grpc
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from harness import openvino_models as models
 from harness.clients import strings
 from harness.ovms import OvmsServer
+from harness.pictures import png
 from harness.waiting import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
@@ -40,18 +40,6 @@ def server(tmp_path_factory):
 def stub(server):
     with grpc.insecure_channel(server.grpc) as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
-
-
-def png(pixels):
-    """An RGB image as a PNG file."""
-    height, width, _ = pixels.shape
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def grpc_fault(stub, request):

@@ -193,6 +193,19 @@ def test_a_start_that_fails_on_its_way_leaves_nothing(client):
     ask(client, "two", 31, end=True)
 
 
+@pytest.mark.parametrize("name", ["two", "g_two"])
+def test_a_step_that_fails_on_its_way_changes_nothing(client, name):
+    ask(client, name, 34, start=True)
+    model(client, "sum2", 34, end=True)
+    for _ in range(3):
+        assert MISSING in refusal(ask, client, name, 34)
+    model(client, "sum2", 34, start=True, x=0 * X)
+    # The sum of the first model is twice X now; each failure would have added one more.
+    np.testing.assert_array_equal(ask(client, name, 34), 2 * X)
+    np.testing.assert_array_equal(model(client, "sum", 34, end=True), 3 * X)
+    model(client, "sum2", 34, end=True)
+
+
 def test_an_end_that_fails_on_its_way_ends_all(client):
     ask(client, "two", 32, start=True)
     model(client, "sum2", 32, end=True)
@@ -434,9 +447,9 @@ def test_a_start_is_taken_back_when_a_later_node_fails(mixed_client):
     assert "below zero" in refusal(ask, mixed_client, "guarded", 61, x=-X, start=True)
     assert MISSING in refusal(model, mixed_client, "sum", 61)
     np.testing.assert_array_equal(ask(mixed_client, "guarded", 61, start=True), X)
-    # In the middle the states stay as the model has left them, and the sequence goes on.
+    # In the middle the sequence stays as it was before the request.
     assert "below zero" in refusal(ask, mixed_client, "guarded", 61, x=-2 * X)
-    np.testing.assert_array_equal(ask(mixed_client, "guarded", 61, x=3 * X), 2 * X)
+    np.testing.assert_array_equal(ask(mixed_client, "guarded", 61, x=3 * X), 4 * X)
     # The one model has ended it.
     assert "below zero" in refusal(ask, mixed_client, "guarded", 61, x=-9 * X, end=True)
     assert MISSING in refusal(model, mixed_client, "sum", 61)
@@ -448,6 +461,7 @@ def test_an_ensemble_over_a_stateful_model(mixed_client):
     result = mixed_client.infer("ensemble", [tensor("x", X)], sequence_id=62)
     np.testing.assert_array_equal(result.as_numpy("y"), 2 * X)
     assert result.as_numpy("sequence_id").tolist() == [62]
+    assert "below zero" in refusal(model, mixed_client, "ensemble", 62, x=-9 * X)
     assert "below zero" in refusal(model, mixed_client, "ensemble", 63, x=-X, start=True)
     assert MISSING in refusal(model, mixed_client, "sum", 63)
     np.testing.assert_array_equal(model(mixed_client, "ensemble", 62, end=True), 3 * X)

@@ -3,8 +3,6 @@
 import base64
 import concurrent.futures
 import json
-import struct
-import zlib
 
 import grpc
 import numpy as np
@@ -12,6 +10,7 @@ import ovmsclient
 import pytest
 from harness import openvino_models as models
 from harness.ovms import OvmsServer
+from harness.pictures import png
 from harness.repository import config, per_request
 from harness.waiting import wait_until
 from ovmsclient.tfs_compat.base.errors import InvalidInputError, ModelNotFoundError
@@ -26,18 +25,6 @@ from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import (
 
 X = np.arange(10, dtype=np.float32).reshape(1, 10)
 PIXELS = np.array([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [10, 20, 30]]], np.uint8)
-
-
-def png(pixels):
-    """An RGB image as a PNG file."""
-    height, width, _ = pixels.shape
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def client_of(protocol, server):

@@ -173,11 +173,11 @@ Status DecodeImages(const ServableInfo& info, InferenceRequest& request) {
 }
 
 void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
-                      std::function<void(std::unique_ptr<InferenceRequest>)> next) {
+                      std::function<void(std::unique_ptr<InferenceRequest>, Status)> next) {
   static ElasticThreads threads(
       {.name = "brd-image", .most = std::max<size_t>(std::thread::hardware_concurrency(), 1)});
   if (threads.waiting() >= kMostWaiting) {
-    request->Refuse(UnavailableError("too many requests wait for their images to be decoded"));
+    next(std::move(request), UnavailableError("too many requests wait for their images to be decoded"));
     return;
   }
   // Shared since work is copyable.
@@ -186,11 +186,7 @@ void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
     std::unique_ptr<InferenceRequest> request = std::move(*shared);
     Status status = request->cancelled() ? CancelledError("Request cancelled before its images were decoded")
                                          : DecodeImages(request->servable->get().info(), *request);
-    if (status.ok()) {
-      next(std::move(request));
-    } else {
-      request->Refuse(std::move(status));
-    }
+    next(std::move(request), std::move(status));
   });
 }
 

@@ -25,9 +25,10 @@ bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request)
 Status DecodeImages(const ServableInfo& info, InferenceRequest& request);
 
 // The same on threads that are made for it, as many as there are cores; `next` goes on with the request
-// there, or the request has been refused: with these errors, when it was cancelled, or when too many wait.
-// Never blocks. REQUIRES: `request->servable` is set.
+// there. Its status is OK, one of these errors, CANCELLED when the request was cancelled before, or
+// UNAVAILABLE when too many wait, which is told on the caller's thread. Never blocks. REQUIRES:
+// `request->servable` is set.
 void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
-                      std::function<void(std::unique_ptr<InferenceRequest>)> next);
+                      std::function<void(std::unique_ptr<InferenceRequest>, Status)> next);
 
 }  // namespace braid

@@ -267,26 +267,31 @@ class DecodeThen : public ::testing::Test {
 
 TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {
   std::promise<std::vector<uint8_t>> decoded;
-  DecodeImagesThen(Request(Encoded({TwoPixels()})), [&](std::unique_ptr<InferenceRequest> request) {
-    auto values = Values<uint8_t>(request->inputs[0]);
-    request->Respond(InferenceResponse(), true);
-    request.reset();
-    decoded.set_value(std::move(values));
-  });
+  DecodeImagesThen(Request(Encoded({TwoPixels()})),
+                   [&](std::unique_ptr<InferenceRequest> request, const Status& status) {
+                     EXPECT_TRUE(status.ok()) << status;
+                     auto values = Values<uint8_t>(request->inputs[0]);
+                     request->Respond(InferenceResponse(), true);
+                     request.reset();
+                     decoded.set_value(std::move(values));
+                   });
   EXPECT_THAT(decoded.get_future().get(), ElementsAre(30, 20, 10, 130, 120, 110));
   EXPECT_EQ(servable_->allocator.allocations, 1);
 }
 
-TEST_F(DecodeThen, RefusesWhatCannotBeDecoded) {
-  DecodeImagesThen(Request(Encoded({"x"})), [](std::unique_ptr<InferenceRequest>) { FAIL(); });
+// Refuses it with what it was given.
+void Refuse(std::unique_ptr<InferenceRequest> request, Status status) { request->Refuse(std::move(status)); }
+
+TEST_F(DecodeThen, TellsWhatCannotBeDecoded) {
+  DecodeImagesThen(Request(Encoded({"x"})), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get(),
             OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: b"));
 }
 
-TEST_F(DecodeThen, RefusesWhatIsCancelled) {
+TEST_F(DecodeThen, TellsWhatIsCancelled) {
   auto request = Request(Encoded({TwoPixels()}));
   request->cancellation->Cancel();
-  DecodeImagesThen(std::move(request), [](std::unique_ptr<InferenceRequest>) { FAIL(); });
+  DecodeImagesThen(std::move(request), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);
 }
 

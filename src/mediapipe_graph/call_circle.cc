@@ -5,16 +5,6 @@
 #include <vector>
 
 namespace braid {
-namespace {
-
-// A link that a graph has made: it is blocked by whom the request to the graph has blocked, and there is one.
-bool IsGraphLink(const CallChain& link) {
-  return link.parents.empty()
-             ? link.blocked_instance == nullptr
-             : link.parents.size() == 1 && link.parents[0]->blocked_instance == link.blocked_instance;
-}
-
-}  // namespace
 
 Status CheckCallCircle(const CallChain* chain, std::string_view graph, bool bounded) {
   std::vector<const CallChain*> seen;
@@ -32,7 +22,7 @@ Status CheckCallCircle(const CallChain* chain, std::string_view graph, bool boun
                                .append(path)
                                .append(graph));
     }
-    if (!bounded && !IsGraphLink(*link)) continue;
+    if (!bounded && !link->passes_on) continue;
     for (const auto& parent : link->parents) next.push_back(parent.get());
   }
   return OkStatus();

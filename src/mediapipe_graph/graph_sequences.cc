@@ -84,16 +84,16 @@ Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>&
   });
   // One that has come since the message did, in the place of another.
   if (part == parts_.end()) part = parts_.insert(parts_.end(), {servable, turn_.Add(servable)});
-  if (part->asked) {
-    if (!end_) return Ask();
+  const bool first = !std::exchange(part->asked, true);
+  if (!first && end_) {
     return FailedPreconditionError(
         std::string("the message ends its sequence, and asks '")
             .append(servable->info().name)
             .append("' more than once: which one is the last is not known. End the sequence by a message for "
                     "which it is asked once, or at the model itself"));
   }
-  part->asked = true;
-  if (!begins_or_ends()) return Ask();
+  // What is asked after the start is part of a sequence that is dropped as a whole.
+  if (!first && start_) return Ask();
   ++open_;
   turn_.Asked(part->of_turn);
   return Ask{start_, end_, part->of_turn};
@@ -104,6 +104,7 @@ void GraphSequence::End(const Ask& ask, const Status& status) {
   turn_.Answered(*ask.part, status);
   std::lock_guard lock(mutex_);
   --open_;
+  ++answers_;
 }
 
 std::optional<uint64_t> GraphSequence::told() const {
@@ -113,7 +114,7 @@ std::optional<uint64_t> GraphSequence::told() const {
 
 bool GraphSequence::answered() const {
   std::lock_guard lock(mutex_);
-  return open_ == 0 && std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.asked; });
+  return answers_ > 0 && (open_ == 0 || !begins_or_ends());
 }
 
 void GraphSequence::TakeBack() {
@@ -134,7 +135,7 @@ Status GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message)
   if (sequence == nullptr && messages_.empty()) return OkStatus();
   messages_.insert_or_assign(at, sequence);
   if (messages_.size() > kMost) messages_.erase(messages_.begin());
-  if (sequence == nullptr || !sequence->begins_or_ends()) return OkStatus();
+  if (sequence == nullptr || !sequence->leaves_something()) return OkStatus();
   unanswered_.insert_or_assign(at, std::move(sequence));
   if (unanswered_.size() > kMost) unanswered_.erase(unanswered_.begin());
   return OkStatus();
@@ -159,7 +160,8 @@ void GraphSequences::TakeBack() {
     std::lock_guard lock(mutex_);
     unanswered.swap(unanswered_);
   }
-  for (const auto& [at, sequence] : unanswered) sequence->TakeBack();
+  // What came last first, so that steps of one sequence find it as they left it.
+  for (auto at = unanswered.rbegin(); at != unanswered.rend(); ++at) at->second->TakeBack();
 }
 
 bool IsSequenceParameter(std::string_view name) {

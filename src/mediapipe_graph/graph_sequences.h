@@ -48,10 +48,11 @@ class GraphSequence {
   void End(const Ask& ask, const Status& status);
 
   const CorrelationId& id() const { return id_; }
-  bool begins_or_ends() const { return start_ || end_; }
+  // Whether a run that fails may have something to take back.
+  bool leaves_something() const { return tells_ || begins_or_ends(); }
   // What responses tell of it: nothing where no servable of the graph has sequences.
   std::optional<uint64_t> told() const;
-  // Whether it has asked, and all that it has asked has been answered.
+  // Whether it has asked and all has been answered; in the middle of a sequence, whether anything has.
   bool answered() const;
   // The run has failed and asks nothing any more.
   void TakeBack();
@@ -63,6 +64,8 @@ class GraphSequence {
     bool asked = false;
   };
 
+  bool begins_or_ends() const { return start_ || end_; }
+
   const CorrelationId id_;
   const bool start_;
   const bool end_;
@@ -70,9 +73,10 @@ class GraphSequence {
   SequenceTurn turn_;
 
   mutable std::mutex mutex_;
-  // Both guarded by mutex_.
+  // All guarded by mutex_.
   std::vector<Part> parts_;
   size_t open_ = 0;
+  size_t answers_ = 0;
 };
 
 // Those of one run. Any thread.

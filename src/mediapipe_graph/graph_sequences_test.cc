@@ -283,6 +283,28 @@ TEST_F(GraphSequencesTest, ACancelledStartLeavesNothing) {
   EXPECT_THAT(b->sums(), IsEmpty());
 }
 
+TEST_F(GraphSequencesTest, AStepThatFailsChangesNothing) {
+  const auto a = AddStateful("ma");
+  const auto b = AddStateful("mb");
+  const auto graph = Serve(Two());
+  Ask(graph, StartOf(7));
+  b->FailNext(InternalError("broken"));
+  EXPECT_FALSE(AskStatus(graph, MiddleOf(7)).ok());
+  EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 1)));
+  EXPECT_EQ(Out(Ask(graph, MiddleOf(7))), 3);
+}
+
+TEST_F(GraphSequencesTest, ASessionThatHasAskedTwiceIsTakenBackAsAWhole) {
+  const auto a = AddStateful("ma");
+  const auto graph =
+      Serve(Between(Session("ma") + Infer("ma", "in", "mid") + Infer("ma", "mid", "late") +
+                    "node { calculator: 'TestCalculator' input_stream: 'late' output_stream: 'out' }"));
+  FailAt(6);
+  EXPECT_EQ(Out(Ask(graph, StartOf(7))), 2);
+  EXPECT_FALSE(AskStatus(graph, MiddleOf(7)).ok());
+  EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 2)));
+}
+
 TEST_F(GraphSequencesTest, GraphsBehindGraphsTakeBackToo) {
   const auto a = AddStateful("ma");
   Serve(One(), "inner");
@@ -300,6 +322,9 @@ TEST_F(GraphSequencesTest, GraphsBehindGraphsTakeBackToo) {
   EXPECT_THAT(a->sums(), IsEmpty());
   FailAt(0);
   EXPECT_TRUE(AskStatus(graph, StartOf(7)).ok());
+  FailAt(2);
+  EXPECT_FALSE(AskStatus(graph, MiddleOf(7)).ok());
+  EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 1)));
 }
 
 TEST_F(GraphSequencesTest, GraphsThatAskThemselvesAreNoTrap) {

@@ -134,6 +134,7 @@ Result<std::shared_ptr<GraphServable>> GraphServable::Create(const OvmsGraphConf
   info.kind = ServableKind::kGraph;
   info.dialect = Dialect::kOvms;
   info.platform = "OpenVINO";
+  info.makes_calls = true;
   info.instance_count = 0;
   info.inputs = SpecsOf(definition.inputs);
   info.outputs = SpecsOf(definition.outputs);

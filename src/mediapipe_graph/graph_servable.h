@@ -60,6 +60,9 @@ class GraphServable final : public Servable {
   // Whether a servable that its sessions ask has.
   bool has_sequences() const override { return host_->servables->has_sequences(); }
   void DropSequence(const CorrelationId& id) override { host_->servables->DropSequence(id); }
+  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
+    host_->servables->MarkSequence(id, marks);
+  }
   int64_t pending_requests() const override { return static_cast<int64_t>(host_->slots.waiting()); }
   void Stop(int64_t deadline_ns) override;
 

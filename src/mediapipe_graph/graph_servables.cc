@@ -40,6 +40,11 @@ void GraphServables::DropSequence(const CorrelationId& id) const {
   for (const auto& servable : WithSequences()) servable->DropSequence(id);
 }
 
+void GraphServables::MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const {
+  const Nesting nesting;
+  for (const auto& servable : WithSequences()) servable->MarkSequence(id, marks);
+}
+
 Status CheckMayBeAsked(const ServableInfo& info) {
   if (!info.stateful || info.stateful->allow_in_pipelines) return OkStatus();
   return FailedPreconditionError(std::string("'").append(info.name).append(

@@ -40,6 +40,7 @@ class GraphServables {
   // See Servable.
   bool has_sequences() const { return !WithSequences().empty(); }
   void DropSequence(const CorrelationId& id) const;
+  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const;
 
  private:
   const Catalog& catalog_;

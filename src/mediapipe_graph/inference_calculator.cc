@@ -85,6 +85,7 @@ std::shared_ptr<const CallChain> ChainOf(const GraphCall& call, const std::strin
   auto chain = std::make_shared<CallChain>();
   chain->model = call.graph;
   chain->instance = std::string(call.graph).append(".").append(node);
+  chain->passes_on = true;
   if (call.chain != nullptr) {
     chain->blocked_instance = call.chain->blocked_instance;
     chain->parents.push_back(call.chain);

@@ -54,8 +54,8 @@ class EnsemblePlan final : public GraphPlan {
 
 class RunningEnsemble final : public Ensemble {
  public:
-  RunningEnsemble(ServableInfo info, std::shared_ptr<const EnsemblePlan> plan)
-      : Ensemble(std::move(info)), runner_(*this, std::move(plan)) {}
+  RunningEnsemble(ServableInfo info, std::shared_ptr<const EnsemblePlan> plan, std::shared_ptr<RunLine> line)
+      : Ensemble(std::move(info)), runner_(*this, std::move(plan), std::move(line)) {}
 
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
   void Infer(std::unique_ptr<InferenceRequest> request) override {
@@ -71,7 +71,12 @@ class RunningEnsemble final : public Ensemble {
   void CheckReadiness(std::function<void(Readiness)> done) override {
     runner_.CheckReadiness(std::move(done));
   }
+  int64_t pending_requests() const override { return runner_.waiting(); }
+  const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
   void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
+  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
+    runner_.MarkSequence(id, marks);
+  }
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
  private:
@@ -80,7 +85,7 @@ class RunningEnsemble final : public Ensemble {
 
 }  // namespace
 
-Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Catalog& catalog,
+Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Catalog& catalog, Timers& timers,
                                                    const WhyMissing& why_missing) {
   BRAID_CHECK(info.config != nullptr);
   auto config = std::make_shared<inference::ModelConfig>(*info.config);
@@ -114,13 +119,22 @@ Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Cata
     }
     info.decoupled = info.decoupled || (*model)->info().decoupled;
     if ((*model)->has_sequences()) AddSequences((*model)->info(), info);
+    info.makes_calls = info.makes_calls || (*model)->info().makes_calls;
     models.emplace_back(*model, &(*model)->info());
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
   info.config = std::move(config);
   BRAID_ASSIGN_OR_RETURN(plan->graph, MakeEnsembleGraph(info, models));
   BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->graph, models));
-  return std::shared_ptr<Servable>(std::make_shared<RunningEnsemble>(std::move(info), std::move(plan)));
+  std::shared_ptr<RunLine> line;  // shared with the one that this may replace
+  if (info.stateful) {
+    const auto named = catalog.Find(info.name, info.version);
+    const auto* before = named.ok() ? dynamic_cast<const RunningEnsemble*>(named->get()) : nullptr;
+    if (before != nullptr) line = before->line();
+    if (line == nullptr) line = std::make_shared<RunLine>(timers);
+  }
+  return std::shared_ptr<Servable>(
+      std::make_shared<RunningEnsemble>(std::move(info), std::move(plan), std::move(line)));
 }
 
 }  // namespace braid

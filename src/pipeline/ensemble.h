@@ -3,6 +3,8 @@
 //
 // What a client says of its request's sequence goes to every step. Steps that are stateful models of a
 // config.json have to allow it, and give the ensemble sequences as a pipeline over them has (see pipeline.h).
+// Those of Triton's models keep their own ways: a request goes to a step as soon as its inputs are there,
+// since a sequence of theirs that waited for the steps behind could be idle for too long meanwhile.
 //
 // Its steps are looked up when a request begins, so that the models may be reloaded while it serves; what was
 // found then serves that request to its end. It owns no thread, no process and no memory.
@@ -13,6 +15,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "scheduling/timer_service.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
 
@@ -24,9 +27,9 @@ class Ensemble : public Servable {
   using WhyMissing = std::function<std::string(const std::string& model)>;
 
   // `info.config` is set and describes an ensemble; its models are ready. Fills in what follows from the
-  // models: whether the ensemble is decoupled. `catalog` outlives the ensemble. Errors: INVALID_ARGUMENT, for
-  // a configuration that is wrong in itself or does not fit the models.
-  static Result<std::shared_ptr<Servable>> Create(ServableInfo info, const Catalog& catalog,
+  // models: whether the ensemble is decoupled. `catalog` and `timers` outlive the ensemble. Errors:
+  // INVALID_ARGUMENT, for a configuration that is wrong in itself or does not fit the models.
+  static Result<std::shared_ptr<Servable>> Create(ServableInfo info, const Catalog& catalog, Timers& timers,
                                                   const WhyMissing& why_missing = {});
 
  protected:

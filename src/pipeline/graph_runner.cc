@@ -29,12 +29,16 @@ class GraphRunner::Memory final : public BufferAllocator {
 class GraphRunner::Client final : public SessionClient {
  public:
   // The servable lives as long as the request is inside its gate.
-  // `turn` may be null.
-  Client(GraphRunner& runner, std::unique_ptr<InferenceRequest> request, std::shared_ptr<SequenceTurn> turn)
+  // `place` and `turn` may be null.
+  Client(GraphRunner& runner, std::unique_ptr<InferenceRequest> request, RunLine::Place* place,
+         std::shared_ptr<SequenceTurn> turn)
       : runner_(runner),
         servable_(runner.servable_),
         plan_(runner.plan_),
+        line_(runner.line_),
+        begin_ns_(place != nullptr ? SteadyNowNs() : request->queue_start_ns),
         request_(std::move(request)),
+        place_(place),
         turn_(std::move(turn)) {}
 
   const InferenceRequest& request() const override { return *request_; }
@@ -57,12 +61,13 @@ class GraphRunner::Client final : public SessionClient {
     if (servable_.info().decoupled) Count(response ? ResponseKind::kSuccess : ResponseKind::kEmpty);
     if (final) {
       const int64_t now_ns = SteadyNowNs();
-      const ExecutionTimes times{request_->queue_start_ns, request_->queue_start_ns, now_ns, now_ns};
+      const ExecutionTimes times{begin_ns_, begin_ns_, now_ns, now_ns};
       servable_.statistics().RecordExecution(request_->batch_size, times);
       servable_.statistics().RecordSuccess(request_->batch_size, request_->start_ns, request_->queue_start_ns,
                                            times);
     }
     request_->Respond(std::move(response), final);
+    if (final && place_ != nullptr) line_->Leave(*place_);
   }
 
   void Fail(Status status, uint32_t node) override {
@@ -74,10 +79,15 @@ class GraphRunner::Client final : public SessionClient {
     status = plan_->Fault(std::move(status), node);
     if (turn_ == nullptr) {
       request_->Fail(std::move(status));
+      if (place_ != nullptr) line_->Leave(*place_);
       return;
     }
+    if (cancelled) turn_->ClientGone();
     std::shared_ptr<InferenceRequest> request = std::move(request_);  // as functions are copied
-    turn_->Fail([request = std::move(request), status = std::move(status)] { request->Fail(status); });
+    turn_->Fail([request = std::move(request), status = std::move(status), line = line_, place = place_] {
+      request->Fail(status);
+      if (place != nullptr) line->Leave(*place);
+    });
   }
 
   Status MissingOutput(uint32_t node, const std::string& output) const override {
@@ -111,7 +121,7 @@ class GraphRunner::Client final : public SessionClient {
     if (responses_ == 0 && kind != ResponseKind::kEmpty) {
       servable_.statistics().RecordFirstResponse(now_ns - request_->start_ns);
     }
-    const int64_t before_ns = responses_ == 0 ? request_->queue_start_ns : last_response_ns_;
+    const int64_t before_ns = responses_ == 0 ? begin_ns_ : last_response_ns_;
     servable_.statistics().RecordResponse(responses_++, kind, now_ns - before_ns);
     last_response_ns_ = now_ns;
   }
@@ -119,26 +129,73 @@ class GraphRunner::Client final : public SessionClient {
   GraphRunner& runner_;
   Servable& servable_;
   const std::shared_ptr<const GraphPlan> plan_;  // shared with the runner, which may go before this
+  const std::shared_ptr<RunLine> line_;          // shared with the runner, which may go before this
+  const int64_t begin_ns_;
   std::unique_ptr<InferenceRequest> request_;
+  RunLine::Place* const place_;
   const std::shared_ptr<SequenceTurn> turn_;  // shared with the nodes that it watches
   std::optional<InferenceResponse> held_;
   uint32_t responses_ = 0;
   int64_t last_response_ns_ = 0;
 };
 
-GraphRunner::GraphRunner(Servable& servable, std::shared_ptr<const GraphPlan> plan)
-    : servable_(servable), plan_(std::move(plan)), memory_(std::make_unique<Memory>(FirstStep())) {}
+GraphRunner::GraphRunner(Servable& servable, std::shared_ptr<const GraphPlan> plan,
+                         std::shared_ptr<RunLine> line)
+    : servable_(servable),
+      plan_(std::move(plan)),
+      line_(std::move(line)),
+      memory_(std::make_unique<Memory>(FirstStep())) {
+  BRAID_CHECK(line_ != nullptr || !servable_.info().stateful);
+}
 
 GraphRunner::~GraphRunner() = default;
 
 BufferAllocator& GraphRunner::input_allocator() { return *memory_; }
 
 void GraphRunner::Run(std::unique_ptr<InferenceRequest> request) {
+  auto place = Enter(*request);
+  if (place.ok()) {
+    Run(std::move(request), *place);
+  } else {
+    Refuse(std::move(request), nullptr, place.status());
+  }
+}
+
+Result<RunLine::Place*> GraphRunner::Enter(const InferenceRequest& request) {
+  if (!servable_.info().stateful) return nullptr;
+  return line_->Enter(*this, request);
+}
+
+void GraphRunner::Run(std::unique_ptr<InferenceRequest> request, RunLine::Place* place) {
+  if (place != nullptr) {
+    line_->Ready(*place, std::move(request));
+    return;
+  }
   request->queue_start_ns = SteadyNowNs();
+  Begin(std::move(request), nullptr);
+}
+
+void GraphRunner::Refuse(std::unique_ptr<InferenceRequest> request, RunLine::Place* place, Status why) {
+  if (place != nullptr) line_->GiveUp(*place, *request, why);
+  request->Refuse(std::move(why));
+}
+
+int64_t GraphRunner::waiting() const {
+  return line_ == nullptr ? 0 : static_cast<int64_t>(line_->waiting(*this));
+}
+
+void GraphRunner::BeginRun(std::unique_ptr<InferenceRequest> request, RunLine::Place& place) {
+  request->call_chain = RunLine::ChainOf(place, *request);
+  Begin(std::move(request), &place);
+}
+
+void GraphRunner::Begin(std::unique_ptr<InferenceRequest> request, RunLine::Place* place) {
   auto nodes = OpenNodes();
   if (!nodes.ok()) {
+    const std::shared_ptr<RunLine> line = line_;
     servable_.statistics().RecordFailure(FailureReason::kOther, request->start_ns, SteadyNowNs());
     request->Fail(nodes.status());
+    if (place != nullptr) line->Leave(*place);
     return;
   }
   std::shared_ptr<SequenceTurn> turn = WatchSequence(*request, *nodes);
@@ -153,7 +210,8 @@ void GraphRunner::Run(std::unique_ptr<InferenceRequest> request) {
   // The listener is cleared before the session ends, so the pointer holds while it can be called.
   if (cancellation) cancellation->SetListener([session = session.get()] { session->Cancel(); });
   std::vector<Tensor> inputs = std::move(entered.inputs);
-  session->Start(std::move(inputs), std::make_unique<Client>(*this, std::move(request), std::move(turn)));
+  session->Start(std::move(inputs),
+                 std::make_unique<Client>(*this, std::move(request), place, std::move(turn)));
 }
 
 void GraphRunner::Remove(const InferenceRequest* key) {
@@ -253,8 +311,16 @@ void GraphRunner::DropSequence(const CorrelationId& id) const {
   }
 }
 
+void GraphRunner::MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const {
+  for (const PlanNode& node : plan_->nodes) {
+    if (node.servable == nullptr) continue;
+    if (const auto servable = node.servable->Get(); servable.ok()) (*servable)->MarkSequence(id, marks);
+  }
+}
+
 void GraphRunner::Stop(int64_t deadline_ns) {
   if (servable_.gate().WaitUntilEmpty(deadline_ns)) return;
+  if (line_ != nullptr) line_->Stop(*this);
   std::vector<std::shared_ptr<Session>> all;
   {
     std::lock_guard lock(mutex_);

@@ -2,8 +2,9 @@
 // readiness of what stands behind the nodes, and the stop.
 //
 // A servable that says of itself that it is stateful has a sequence in each request, whose name goes to all
-// nodes and, as one more output, back with each response. When a request that begins or ends a sequence
-// fails, what nodes have done of that is taken back (see sequence_nodes.h) before the client hears of it.
+// nodes and, as one more output, back with each response. The requests of a sequence run one at a time, in
+// the order in which they have come (see run_line.h). When one that begins or ends a sequence fails, what
+// nodes have done of that is taken back (see sequence_nodes.h) before the client hears of it.
 //
 // A servable owns one and hands its calls on. GraphPlan is what sessions need of the servable, and still need
 // when it is gone; it says in the servable's own words what went wrong.
@@ -19,6 +20,7 @@
 #include "base/status.h"
 #include "pipeline/graph.h"
 #include "pipeline/node.h"
+#include "pipeline/run_line.h"
 #include "pipeline/servable_node.h"
 #include "pipeline/session.h"
 #include "serving/servable.h"
@@ -57,25 +59,36 @@ class GraphPlan {
   }
 };
 
-class GraphRunner {
+class GraphRunner final : private RunLine::Runner {
  public:
   // `servable` owns this, and gives `statistics` of itself. Its outputs are those of the graph, in order.
-  GraphRunner(Servable& servable, std::shared_ptr<const GraphPlan> plan);
-  ~GraphRunner();
+  // `line` may be null unless the servable is stateful.
+  GraphRunner(Servable& servable, std::shared_ptr<const GraphPlan> plan, std::shared_ptr<RunLine> line);
+  ~GraphRunner() override;
 
   // That of the first node that takes an input of the graph, so that its instances map it as it is; whichever
   // version of it there is now.
   BufferAllocator& input_allocator();
   // REQUIRES: ReadSequence() and CheckRequest() found nothing.
   void Run(std::unique_ptr<InferenceRequest> request);
+  // The same in two steps: the place that a request has in the line from now on (null where there is none),
+  // and the run, or that it is refused for this reason. REQUIRES: ReadSequence() found nothing. Errors: those
+  // of RunLine::Enter().
+  Result<RunLine::Place*> Enter(const InferenceRequest& request);
+  void Run(std::unique_ptr<InferenceRequest> request, RunLine::Place* place);
+  void Refuse(std::unique_ptr<InferenceRequest> request, RunLine::Place* place, Status why);
+  // How many requests wait for others of their sequence.
+  int64_t waiting() const;
   Readiness readiness() const;
   // Asks every node's servable; the first that says no is the answer, which waits for all of them.
   void CheckReadiness(std::function<void(Readiness)> done) const;
   // See Servable.
   void DropSequence(const CorrelationId& id) const;
+  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const;
   void Stop(int64_t deadline_ns);
 
   const GraphPlan& plan() const { return *plan_; }
+  const std::shared_ptr<RunLine>& line() const { return line_; }
 
  private:
   class Client;
@@ -85,10 +98,13 @@ class GraphRunner {
   // The places among the graph's outputs that a request wants.
   std::vector<uint32_t> Wanted(const InferenceRequest& request) const;
   Result<std::vector<std::unique_ptr<NodeSession>>> OpenNodes() const;
+  void BeginRun(std::unique_ptr<InferenceRequest> request, RunLine::Place& place) override;
+  void Begin(std::unique_ptr<InferenceRequest> request, RunLine::Place* place);
   void Remove(const InferenceRequest* key);
 
   Servable& servable_;
   const std::shared_ptr<const GraphPlan> plan_;  // shared with the sessions
+  const std::shared_ptr<RunLine> line_;  // shared with the sessions, and what comes after the servable
   const std::unique_ptr<Memory> memory_;
 
   // The sessions that run now, so that a stop can end them.

@@ -12,8 +12,8 @@
 #include "pipeline/pipeline_definition.h"
 #include "pipeline/sequence_nodes.h"
 #include "pipeline/servable_node.h"
+#include "scheduling/request_intake.h"
 #include "serving/ovms_status.h"
-#include "serving/request_check.h"
 #include "serving/string_tensors.h"
 
 namespace braid {
@@ -61,8 +61,11 @@ struct Footing {
 
 class RunningPipeline final : public Pipeline {
  public:
-  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::vector<Footing> footing)
-      : Pipeline(std::move(info)), footing_(std::move(footing)), runner_(*this, std::move(plan)) {}
+  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::vector<Footing> footing,
+                  std::shared_ptr<RunLine> line)
+      : Pipeline(std::move(info)),
+        footing_(std::move(footing)),
+        runner_(*this, std::move(plan), std::move(line)) {}
 
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
 
@@ -71,29 +74,43 @@ class RunningPipeline final : public Pipeline {
       request->Refuse(std::move(status));
       return;
     }
-    if (!HasEncodedImages(info_, *request)) {
-      Begin(std::move(request));
+    const bool decodes = NeedsDecoding(info_, *request);
+    if (!decodes) {
+      if (Status status = FinishIntake(info_, *request); !status.ok()) {
+        request->Refuse(std::move(status));
+        return;
+      }
+    }
+    const auto place = runner_.Enter(*request);
+    if (!place.ok()) {
+      runner_.Refuse(std::move(request), nullptr, place.status());
+      return;
+    }
+    if (!decodes) {
+      runner_.Run(std::move(request), *place);
       return;
     }
     // The request's place in the servable keeps this.
-    DecodeImagesThen(std::move(request), [this](auto decoded) { Begin(std::move(decoded)); });
-  }
-
-  void Begin(std::unique_ptr<InferenceRequest> request) {
-    Status status = StringsToRows(info_, *request);
-    if (status.ok()) status = CheckRequest(info_, *request);
-    if (!status.ok()) {
-      request->Refuse(std::move(status));
-      return;
-    }
-    runner_.Run(std::move(request));
+    DecodeImagesThen(std::move(request), [this, place = *place](auto decoded, Status status) {
+      if (status.ok()) status = FinishIntake(info_, *decoded);
+      if (status.ok()) {
+        runner_.Run(std::move(decoded), place);
+      } else {
+        runner_.Refuse(std::move(decoded), place, std::move(status));
+      }
+    });
   }
 
   Readiness readiness() const override { return runner_.readiness(); }
   void CheckReadiness(std::function<void(Readiness)> done) override {
     runner_.CheckReadiness(std::move(done));
   }
+  int64_t pending_requests() const override { return runner_.waiting(); }
+  const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
   void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
+  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
+    runner_.MarkSequence(id, marks);
+  }
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
   bool UpToDate() const override {
@@ -150,6 +167,7 @@ class Nodes {
   }
 
   PipelineDefinition definition;
+  bool makes_calls = false;  // a servable behind a node does
 
  private:
   void Add(const OvmsNodeConfig& config) {
@@ -242,6 +260,7 @@ class Nodes {
       node.stateful = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
     }
     node.version = info.version;
+    makes_calls = makes_calls || info.makes_calls;
     return std::move(*servable);
   }
 
@@ -260,7 +279,7 @@ class Nodes {
 
 Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& config, const Catalog& catalog,
                                                    const CustomNodeLibraries& libraries,
-                                                   CustomNodeThreads& threads) {
+                                                   CustomNodeThreads& threads, Timers& timers) {
   PipelineFaults faults(config.name);
   const auto named = catalog.Find(config.name, -1);
   if (named.ok() && (*named)->info().kind != ServableKind::kPipeline) {
@@ -290,8 +309,15 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& con
   info.inputs = PipelineInputs(definition);
   info.outputs = PipelineOutputs(definition);
   info.stateful = PipelineSequences(definition);
-  return std::shared_ptr<Pipeline>(
-      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(footing)));
+  info.makes_calls = nodes.makes_calls;
+  std::shared_ptr<RunLine> line;  // shared with the one that this may replace
+  if (info.stateful) {
+    const auto* before = named.ok() ? dynamic_cast<const RunningPipeline*>(named->get()) : nullptr;
+    if (before != nullptr) line = before->line();
+    if (line == nullptr) line = std::make_shared<RunLine>(timers);
+  }
+  return std::shared_ptr<Pipeline>(std::make_shared<RunningPipeline>(std::move(info), std::move(plan),
+                                                                     std::move(footing), std::move(line)));
 }
 
 }  // namespace braid

@@ -2,11 +2,12 @@
 // catalog) and custom nodes as its nodes, demultiplexers and gathers between them.
 //
 // A pipeline over stateful models, which they have to allow, has sequences as each of them has: its clients
-// name them in the same ways, and its responses carry `sequence_id`. The nodes run when their inputs are
-// there, so a client that wants its requests to meet the states in order waits for each response. A request
-// that begins or ends a sequence does so in all of the models or, when it fails, in none (an end that has
-// reached some of them ends the sequence in all). One in the middle that fails has advanced the states of
-// those models that have answered it.
+// name them in the same ways, and its responses carry `sequence_id`. The requests of a sequence run one at a
+// time, in the order in which they have come, whatever connections they came by; what replaces a pipeline of
+// the catalog while requests of that are inside lets them go first. A request that begins or ends a sequence
+// does so in all of the models or, when it fails, in none (an end that has reached some of them, or whose
+// client has gone, ends the sequence in all). One in the middle that fails has advanced the states of those
+// models that have answered it.
 //
 // A definition is checked against the models that there are when it is made; it is made anew when one of them
 // has been replaced.
@@ -20,6 +21,7 @@
 #include "base/status.h"
 #include "config/ovms_config.h"
 #include "pipeline/custom_node.h"
+#include "scheduling/timer_service.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
 
@@ -31,11 +33,11 @@ using CustomNodeLibraries = std::map<std::string, Result<std::shared_ptr<const C
 class Pipeline : public Servable {
  public:
   // Checks every rule of a definition and finds all its faults: the message has one line for each ("node 'a',
-  // input 'x': ..."), the code is the first's. `catalog` and `threads` outlive the pipeline. The servable has
-  // Dialect::kOvms, version 1, platform "OpenVINO".
+  // input 'x': ..."), the code is the first's. `catalog`, `threads` and `timers` outlive the pipeline. The
+  // servable has Dialect::kOvms, version 1, platform "OpenVINO".
   static Result<std::shared_ptr<Pipeline>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
                                                   const CustomNodeLibraries& libraries,
-                                                  CustomNodeThreads& threads);
+                                                  CustomNodeThreads& threads, Timers& timers);
 
   // The same servables and the same specifications stand behind its nodes as when it was made. When not, it
   // is to be made anew.

@@ -62,7 +62,6 @@ Status ReadSequence(const ServableInfo& info, InferenceRequest& request) {
 
 std::shared_ptr<SequenceTurn> WatchSequence(const InferenceRequest& request,
                                             std::vector<std::unique_ptr<NodeSession>>& nodes) {
-  if (!request.sequence_start && !request.sequence_end) return nullptr;
   std::shared_ptr<SequenceTurn> turn;  // shared by the nodes and whoever tells it of the failure
   for (auto& node : nodes) {
     const auto servable = node->servable();

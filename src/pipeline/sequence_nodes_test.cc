@@ -234,6 +234,10 @@ TEST_F(SequenceNodesTest, APipelineMayBeANodeOfAnother) {
   EXPECT_FALSE(AskStatus(p, StartOf(5)).ok());
   EXPECT_THAT(a->sums(), ElementsAre(Pair(3, 4)));
   EXPECT_TRUE(AskStatus(p, StartOf(5)).ok());
+  // And a step of it is none.
+  b->FailNext(InternalError("broken"));
+  EXPECT_FALSE(AskStatus(p, MiddleOf(3)).ok());
+  EXPECT_THAT(a->sums(), ElementsAre(Pair(3, 4), Pair(5, 1)));
 }
 
 // ---- failures ----
@@ -262,14 +266,49 @@ TEST_F(SequenceNodesTest, AStartThatMeetsAnotherSequenceLeavesThat) {
   EXPECT_THAT(b->sums(), ElementsAre(Pair(7, 40)));
 }
 
-TEST_F(SequenceNodesTest, AFailureInTheMiddleEndsNoSequence) {
+TEST_F(SequenceNodesTest, AStepThatFailsChangesNothing) {
   const auto a = AddStateful("ma");
   const auto b = AddStateful("mb");
   auto p = Serve(Chain());
   Ask(p, StartOf(7), 1);
   b->FailNext(InternalError("broken"));
   EXPECT_FALSE(AskStatus(p, MiddleOf(7)).ok());
-  EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 2)));
+  EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 1)));
+  EXPECT_THAT(b->sums(), ElementsAre(Pair(7, 1)));
+  EXPECT_THAT(Int32Values(Named(Ask(p, MiddleOf(7), 1).outputs, "out")), ElementsAre(3));
+}
+
+TEST_F(SequenceNodesTest, AStepThatOthersHaveGoneOnFromStays) {
+  const auto a = AddStateful("ma");
+  const auto b = AddStateful("mb");
+  auto alone = Entry({"x"}, {"out=a/y"}, {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"})});
+  alone.name = "alone";
+  auto other = Serve(alone);
+  auto p = Serve(Chain());
+  Ask(p, StartOf(7), 1);
+  b->Hold();
+  b->FailNext(InternalError("broken"));
+  KeepingSink sink;
+  Begin(p, sink, MiddleOf(7), 10);
+  EXPECT_TRUE(Ask(other, MiddleOf(7), 100).status.ok());
+  EXPECT_TRUE(b->LetGo());
+  ASSERT_TRUE(sink.ended());
+  EXPECT_FALSE(sink.status().ok());
+  EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 111)));
+}
+
+TEST_F(SequenceNodesTest, ACancelledStepChangesNothing) {
+  const auto a = AddStateful("ma");
+  const auto b = AddStateful("mb");
+  auto p = Serve(Chain());
+  Ask(p, StartOf(7), 1);
+  b->Hold();
+  KeepingSink sink;
+  Begin(p, sink, MiddleOf(7), 10)->Cancel();
+  EXPECT_TRUE(b->LetGo());
+  ASSERT_TRUE(sink.ended());
+  EXPECT_EQ(sink.status().code(), StatusCode::kCancelled);
+  EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 1)));
   EXPECT_THAT(b->sums(), ElementsAre(Pair(7, 1)));
 }
 

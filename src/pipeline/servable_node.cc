@@ -46,6 +46,7 @@ std::unique_ptr<InferenceRequest> MakeStepRequest(const InferenceRequest& from, 
   request->start_ns = SteadyNowNs();
   request->cancellation = run.cancellation;
   request->call_chain = from.call_chain;
+  request->here = from.here;
   if (from.trace) request->trace = from.trace->StartChild(request->model_name, request->model_version);
   return request;
 }

@@ -40,6 +40,7 @@ struct ConfigMakers {
 
 // Those that do the real thing, but for make_servable and make_graph, which are the server's. All outlive
 // what they make.
-ConfigMakers MakersOfServables(OpenVinoBackend& openvino, const Catalog& catalog, CustomNodeThreads& threads);
+ConfigMakers MakersOfServables(OpenVinoBackend& openvino, const Catalog& catalog, CustomNodeThreads& threads,
+                               Timers& timers);
 
 }  // namespace braid

@@ -76,9 +76,11 @@ Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& pl
       group.only = only;
       group.chain = chain;
       CollectBlocked(*chain, group.blocked);
-      const auto stuck = StuckLocked();
+      AwaitLocked(group);
+      const auto stuck = IsAwaitedLocked(group) ? StuckLocked() : std::vector<const Group*>();
       if (std::find(stuck.begin(), stuck.end(), &group) != stuck.end()) {
         std::string path = Describe(group, stuck);
+        AwaitNoMoreLocked(group);
         groups_.erase(key);
         return InternalError("the call to model '" + place->name_ + "' would wait for itself: " + path);
       }
@@ -92,8 +94,28 @@ void CallGraph::Leave(const Key& key) {
   std::lock_guard lock(mutex_);
   auto it = groups_.find(key);
   if (--it->second.requests > 0) return;
+  AwaitNoMoreLocked(it->second);
   gone = std::move(it->second);
   groups_.erase(it);
+}
+
+void CallGraph::AwaitLocked(const Group& group) {
+  for (const Place::Member& member : group.place->members_) {
+    if (group.only == nullptr || group.only == member.instance) ++awaited_[member.instance];
+  }
+}
+
+void CallGraph::AwaitNoMoreLocked(const Group& group) {
+  for (const Place::Member& member : group.place->members_) {
+    if (group.only != nullptr && group.only != member.instance) continue;
+    const auto found = awaited_.find(member.instance);
+    if (--found->second == 0) awaited_.erase(found);
+  }
+}
+
+bool CallGraph::IsAwaitedLocked(const Group& group) const {
+  return std::any_of(group.blocked.begin(), group.blocked.end(),
+                     [this](const CallChain* link) { return awaited_.contains(link->blocked_instance); });
 }
 
 size_t CallGraph::size() const {

@@ -2,9 +2,10 @@
 // directly or not, for them.
 //
 // It knows the requests that wait and, by their call chains, the instances that are blocked until these have
-// run. Whenever one is added, it looks whether some of them can still go on: a request can when an instance
-// of its model is not blocked, or is blocked by requests that can go on. What is left is a cycle, and as
-// there was none before, the new request closes it. Such a request fails, which ends the cycle.
+// run. Whenever one is added that somebody waits for, it looks whether some of them can still go on: a
+// request can when an instance of its model is not blocked, or is blocked by requests that can go on. What is
+// left is a cycle, and as there was none before, the new request closes it. Such a request fails, which ends
+// the cycle.
 //
 // A model that calls itself on its only instance, two models that call each other, and two clients whose
 // calls block the last instances of each other are all found so. Requests that start at once are never
@@ -18,6 +19,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -83,12 +85,18 @@ class CallGraph {
   class Waiting;
 
   void Leave(const Key& key);
+  // One more, or one less, group that waits for these.
+  void AwaitLocked(const Group& group);
+  void AwaitNoMoreLocked(const Group& group);
+  bool IsAwaitedLocked(const Group& group) const;
   // The groups none of which can ever go on.
   std::vector<const Group*> StuckLocked() const;
   static std::string Describe(const Group& from, const std::vector<const Group*>& stuck);
 
   mutable std::mutex mutex_;     // a leaf lock
   std::map<Key, Group> groups_;  // guarded by mutex_
+  // How many groups wait for each instance. Guarded by mutex_.
+  std::unordered_map<const void*, size_t> awaited_;
 };
 
 }  // namespace braid

@@ -7,21 +7,36 @@
 namespace braid {
 
 bool ReadyToSchedule(const ServableInfo& info, std::unique_ptr<InferenceRequest>& request) {
-  Status status;
-  if (info.dialect == Dialect::kOvms) {
-    if (HasEncodedImages(info, *request)) {
-      DecodeImagesThen(std::move(request), [](std::unique_ptr<InferenceRequest> decoded) {
-        Servable& servable = decoded->servable->get();
-        servable.Infer(std::move(decoded));
-      });
-      return false;
-    }
-    status = StringsToRows(info, *request);
+  if (NeedsDecoding(info, *request)) {
+    DecodeImagesThen(std::move(request), [](std::unique_ptr<InferenceRequest> decoded, Status status) {
+      if (!status.ok()) {
+        decoded->Refuse(std::move(status));
+        return;
+      }
+      Servable& servable = decoded->servable->get();
+      servable.Infer(std::move(decoded));
+    });
+    return false;
   }
-  if (status.ok()) status = CheckRequest(info, *request);
+  Status status = FinishIntake(info, *request);
   if (status.ok()) return true;
   request->Refuse(std::move(status));
   return false;
+}
+
+bool NeedsDecoding(const ServableInfo& info, const InferenceRequest& request) {
+  return info.dialect == Dialect::kOvms && HasEncodedImages(info, request);
+}
+
+Status FinishIntake(const ServableInfo& info, InferenceRequest& request) {
+  if (info.dialect == Dialect::kOvms) BRAID_RETURN_IF_ERROR(StringsToRows(info, request));
+  return CheckRequest(info, request);
+}
+
+Status TooManyWaitForSequences(const InferenceRequest& request, size_t most, const std::string& model) {
+  return UnavailableError(RequestPrefix(request) + "Exceeds maximum queue size: " + std::to_string(most) +
+                          " requests wait for sequences of model '" + model +
+                          "', the server's bound for one model");
 }
 
 Status CancelledWhileWaiting(const std::string& model) {

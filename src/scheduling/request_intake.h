@@ -1,6 +1,7 @@
 // The way of a request into a scheduler, and the errors of those that wait in one.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,14 @@ namespace braid {
 // are decoded. `info` is what the request is checked by. REQUIRES: request->servable is set where there can
 // be images.
 bool ReadyToSchedule(const ServableInfo& info, std::unique_ptr<InferenceRequest>& request);
+
+// The two halves of it, for who takes a place for the request in between: whether it has images, which
+// DecodeImagesThen() decodes, and all the rest, of a request without any.
+bool NeedsDecoding(const ServableInfo& info, const InferenceRequest& request);
+Status FinishIntake(const ServableInfo& info, InferenceRequest& request);
+
+// For one that would have to wait for its sequence, as `most` do.
+Status TooManyWaitForSequences(const InferenceRequest& request, size_t most, const std::string& model);
 
 // For requests that wait until their client has gone, or until their model stops.
 Status CancelledWhileWaiting(const std::string& model);

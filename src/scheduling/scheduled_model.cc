@@ -228,7 +228,8 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   request->scheduling = {};
   TraceQueued(*request);
   if (cache_ != nullptr && AnswerFromCache(*request)) return;
-  Schedule(std::move(request), true);
+  const bool here = request->here;
+  Schedule(std::move(request), here);
 }
 
 void Model::Schedule(std::unique_ptr<InferenceRequest> request, bool here) {

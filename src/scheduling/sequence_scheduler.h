@@ -127,6 +127,8 @@ class SequenceScheduler final : public SequenceModel,
   // The table watches the time of each sequence itself.
   void CleanUp() override {}
   void Drop(const CorrelationId& id) override;
+  // A request's states are settled after its client has its answer, too late for who takes back.
+  TakeBackSteps Mark(const CorrelationId&) override { return nullptr; }
   bool savable() const override { return store_.savable(); }
   const std::string& identity() const override { return store_.identity(); }
   uint64_t changes() const override { return store_.changes(); }

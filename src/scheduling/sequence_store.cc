@@ -77,6 +77,7 @@ void SequenceStore::Put(uint64_t number, std::vector<Tensor> states, bool settle
   if (!settled) return;
   settled_before = std::exchange(entry.settled, entry.states);
   entry.has_run = true;
+  ++entry.steps;
   if (entry.saved()) Changed();
 }
 
@@ -89,6 +90,26 @@ void SequenceStore::Settle(uint64_t number) {
   if (entry.has_run && entry.settled == entry.states) return;
   before = std::exchange(entry.settled, entry.states);
   entry.has_run = true;
+  if (entry.saved()) Changed();
+}
+
+std::optional<SequenceStore::Mark> SequenceStore::MarkOf(uint64_t number) const {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(number);
+  if (found == entries_.end() || !found->second.has_run) return std::nullopt;
+  return Mark{number, found->second.steps, found->second.settled};
+}
+
+void SequenceStore::TakeBack(const Mark& mark, uint64_t steps) {
+  States before;  // these two go after the lock
+  States settled_before;
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(mark.number);
+  if (found == entries_.end() || found->second.steps != mark.steps + steps) return;
+  Entry& entry = found->second;
+  before = std::exchange(entry.states, mark.states);
+  settled_before = std::exchange(entry.settled, mark.states);
+  entry.steps = mark.steps;
   if (entry.saved()) Changed();
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -54,6 +55,16 @@ class SequenceStore {
   void Put(uint64_t number, std::vector<Tensor> states, bool settled);
   // A request has ended: what it has put last can be saved.
   void Settle(uint64_t number);
+  // What a sequence is between two of its requests; nothing while it has not run. For models that settle with
+  // each Put().
+  struct Mark {
+    uint64_t number = 0;
+    uint64_t steps = 0;  // requests that have gone well
+    States states;
+  };
+  std::optional<Mark> MarkOf(uint64_t number) const;
+  // See TakeBackSteps.
+  void TakeBack(const Mark& mark, uint64_t steps);
   // Whether a request of the sequence has ended well, in this life of the model or before.
   bool HasRun(uint64_t number) const;
 
@@ -77,6 +88,7 @@ class SequenceStore {
     CorrelationId id;
     States states;   // after the last response
     States settled;  // after the last request
+    uint64_t steps = 0;  // requests that were settled
     bool has_run = false;
     bool ending = false;
     bool saved() const { return has_run && !ending; }

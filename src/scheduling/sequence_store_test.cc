@@ -104,6 +104,43 @@ TEST_F(SequenceStoreTest, SavesTheStatesAfterWholeRequests) {
   EXPECT_EQ(Saved(), "1:11");
 }
 
+TEST_F(SequenceStoreTest, TakesBackWhatHasComeSinceAMark) {
+  const uint64_t one = store_.Begin(uint64_t{1});
+  EXPECT_FALSE(store_.MarkOf(one).has_value()) << "it has not run";
+  store_.Put(one, States(1), true);
+  const auto mark = store_.MarkOf(one);
+  ASSERT_TRUE(mark.has_value());
+  store_.Put(one, States(2), true);
+  store_.Put(one, States(3), true);
+  const uint64_t changes = store_.changes();
+  store_.TakeBack(*mark, 1);
+  EXPECT_EQ(Saved(), "1:3") << "one more has gone on from there";
+  EXPECT_EQ(store_.changes(), changes);
+  store_.TakeBack(*mark, 2);
+  EXPECT_EQ(Saved(), "1:1");
+  EXPECT_EQ(Values(store_.Get(one)->at(0)).at(0), 1);
+  EXPECT_GT(store_.changes(), changes);
+  // It goes on from there, and can be taken back to there again.
+  store_.Put(one, States(4), true);
+  EXPECT_EQ(Saved(), "1:4");
+  store_.TakeBack(*mark, 1);
+  EXPECT_EQ(Saved(), "1:1");
+}
+
+TEST_F(SequenceStoreTest, AMarkIsOfOneSequence) {
+  const uint64_t first = store_.Begin(uint64_t{1});
+  store_.Put(first, States(1), true);
+  const auto mark = store_.MarkOf(first);
+  store_.End(first, Reason::kEnded);
+  const uint64_t second = store_.Begin(uint64_t{1});
+  store_.Put(second, States(2), true);
+  store_.Put(second, States(3), true);
+  ASSERT_TRUE(mark.has_value());
+  store_.TakeBack(*mark, 1);
+  EXPECT_EQ(Saved(), "1:3");
+  EXPECT_FALSE(store_.MarkOf(first).has_value());
+}
+
 TEST_F(SequenceStoreTest, BeginsWithTheInitialStates) {
   SequenceStore::Options options = Options();
   options.initial = std::make_shared<const std::vector<Tensor>>(States(5));

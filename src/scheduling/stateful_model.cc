@@ -1,62 +1,28 @@
 #include "scheduling/stateful_model.h"
 
 #include <algorithm>
-#include <boost/container/small_vector.hpp>
 #include <mutex>
 
+#include "images/encoded_images.h"
+#include "scheduling/hand_over.h"
 #include "scheduling/held_requests.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/response_delivery.h"
+#include "scheduling/sequence_line.h"
 #include "scheduling/sequence_store.h"
 #include "scheduling/stateful_table.h"
 #include "scheduling/trace_points.h"
 #include "serving/ovms_status.h"
-#include "serving/request_check.h"
 #include "serving/sequence_inputs.h"
 #include "serving/sequence_turn.h"
 
 namespace braid {
 namespace {
 
-class HandOver;
-
-// The hand-overs that this thread is in, the innermost first.
-thread_local HandOver* innermost = nullptr;
-
-// Requests on their way from one model to the scheduler behind it, by one thread. What a request that ends
-// within its own hand-over sets free joins the same one, so that the stack does not grow with a sequence.
-class HandOver {
- public:
-  // A request whose turn has begun, and what it begins with.
-  struct Turn {
-    std::unique_ptr<InferenceRequest> request;
-    SequenceStore::States states;
-  };
-  using Turns = boost::container::small_vector<Turn, 1>;
-
-  HandOver(const Servable* model, Turns turns) : model_(model), outer_(innermost), turns_(std::move(turns)) {
-    innermost = this;
-  }
-  ~HandOver() { innermost = outer_; }
-  HandOver(const HandOver&) = delete;
-  HandOver& operator=(const HandOver&) = delete;
-
-  // Leaves turns to a hand-over of this model that the thread is in; false when there is none.
-  static bool Join(const Servable* model, Turns& turns) {
-    for (HandOver* at = innermost; at != nullptr; at = at->outer_) {
-      if (at->model_ != model) continue;
-      for (Turn& turn : turns) at->turns_.push_back(std::move(turn));
-      return true;
-    }
-    return false;
-  }
-  // Empty when nothing is left.
-  Turns Take() { return std::exchange(turns_, {}); }
-
- private:
-  const Servable* const model_;
-  HandOver* const outer_;
-  Turns turns_;
+// A request whose turn has begun, and what it begins with.
+struct Turn {
+  std::unique_ptr<InferenceRequest> request;
+  SequenceStore::States states;
 };
 
 class Model final : public StatefulModel,
@@ -94,7 +60,7 @@ class Model final : public StatefulModel,
   int64_t pending_requests() const override {
     const int64_t inside = inner_->pending_requests();
     std::lock_guard lock(mutex_);
-    return inside + static_cast<int64_t>(table_.waiting() + held_.size());
+    return inside + static_cast<int64_t>(table_.waiting() + held_.size() + line_.waiting());
   }
   SequenceKeeper* sequences() override { return this; }
   void Stop(int64_t deadline_ns) override;
@@ -108,7 +74,7 @@ class Model final : public StatefulModel,
   };
   // What was decided under mutex_ and is done without it.
   struct Work {
-    HandOver::Turns turns;
+    HandOver<Turn>::Turns turns;
     std::vector<Ending> endings;
   };
 
@@ -119,6 +85,7 @@ class Model final : public StatefulModel,
   std::vector<SavedSequence> Save() const override { return store_.Save(); }
   void CleanUp() override;
   void Drop(const CorrelationId& id) override;
+  TakeBackSteps Mark(const CorrelationId& id) override;
   void HoldUntilRestored(int64_t deadline_ns) override;
   size_t Restore(std::vector<SavedSequence> saved) override;
   // No sequence keeps a place that others wait for.
@@ -128,12 +95,25 @@ class Model final : public StatefulModel,
   Followers OnEnd(InferenceRequest& request, Outcome outcome) override;
   void Follow(Followers followers) override;
 
+  // Has the images of a request decoded, which takes its place before.
+  void Decode(std::unique_ptr<InferenceRequest> request);
+  void OnDecoded(std::unique_ptr<InferenceRequest> request, SequencePlace* place, Status status);
+  // A request that is ready for the model. `place` is null unless it has one in the line.
+  void Arrive(std::unique_ptr<InferenceRequest> request, SequencePlace* place);
+  // Works off a turn in the line, and those that it leads to.
+  void AdvanceLocked(SequenceLine::Turn turn, Work& work);
+  // It is the request's turn to be admitted.
+  void EnterLocked(std::unique_ptr<InferenceRequest> request, Work& work);
   void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work);
   void AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work);
+  // The client of an end has gone; the sequence may be on its way from an earlier life.
+  void HoldEndLocked(uint64_t id);
   // No request waits for sequences of an earlier life any more.
   void ReleaseLocked(Work& work);
   void OnHeldTooLong();
 
+  // Takes a request that waits in the line out of it. Its client has gone; an end keeps its place.
+  std::unique_ptr<InferenceRequest> LeaveCancelledLocked(SequencePlace& place);
   // From here on a request that waits leaves at once when its client goes.
   void Listen(InferenceRequest& request);
   void OnCancelled(InferenceRequest& request);
@@ -142,8 +122,8 @@ class Model final : public StatefulModel,
   // `here`: this thread may run executions itself.
   void Perform(Work work, bool here);
   // Whatever becomes of the sequence now, the request runs with the states that it has at this moment.
-  HandOver::Turn TurnLocked(std::unique_ptr<InferenceRequest> request) const;
-  void BeginTurn(HandOver::Turn turn, bool here);
+  Turn TurnLocked(std::unique_ptr<InferenceRequest> request) const;
+  void BeginTurn(Turn turn, bool here);
   void End(Ending ending);
   Ending Cancelled(std::unique_ptr<InferenceRequest> request) const {
     return {std::move(request), FailureReason::kCanceled, CancelledWhileWaiting(info_.name)};
@@ -155,7 +135,9 @@ class Model final : public StatefulModel,
     return {std::move(request), FailureReason::kRejected, std::move(status), true};
   }
   static void RefuseMissing(std::vector<std::unique_ptr<InferenceRequest>> requests, Work& work);
-  Status NoRoom(const InferenceRequest& request) const;
+  Status NoRoom(const InferenceRequest& request) const {
+    return TooManyWaitForSequences(request, max_waiting_, info_.name);
+  }
 
   // Constant.
   Timers& timers_;
@@ -169,8 +151,10 @@ class Model final : public StatefulModel,
   // call to the model behind, a sink or a Cancellation.
   mutable std::mutex mutex_;
   // All guarded by mutex_.
+  SequenceLine line_;  // of requests of those sequences that have images on their way
   StatefulTable table_;
   HeldRequests held_;
+  std::vector<uint64_t> held_ends_;  // the sequences of ends that were held until their clients have gone
   std::vector<std::unique_ptr<InferenceRequest>> cancelled_;  // waited; the timers' thread ends them
   TimerId cancel_timer_;
   bool stopping_ = false;
@@ -204,7 +188,53 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
     request->Refuse(std::move(status));
     return;
   }
-  if (!ReadyToSchedule(inner_->info(), request)) return;
+  if (NeedsDecoding(inner_->info(), *request)) {
+    Decode(std::move(request));
+    return;
+  }
+  if (Status status = FinishIntake(inner_->info(), *request); !status.ok()) {
+    request->Refuse(std::move(status));
+    return;
+  }
+  Arrive(std::move(request), nullptr);
+}
+
+void Model::Decode(std::unique_ptr<InferenceRequest> request) {
+  SequencePlace* place = nullptr;
+  // A start without an id has nothing before it, and nothing behind it knows its id yet.
+  if (const auto id = std::get<uint64_t>(request->correlation_id); id != 0) {
+    std::lock_guard lock(mutex_);
+    if (line_.Last(id) == nullptr || line_.behind() < max_waiting_) place = &line_.Enter(id);
+  }
+  if (place == nullptr && request->correlation_id != CorrelationId(uint64_t{0})) {
+    Status status = NoRoom(*request);
+    delivery_.Refuse(*request, FailureReason::kRejected, std::move(status));
+    return;
+  }
+  // The request's place in the servable keeps this.
+  DecodeImagesThen(std::move(request), [this, place](auto decoded, Status status) {
+    OnDecoded(std::move(decoded), place, std::move(status));
+  });
+}
+
+void Model::OnDecoded(std::unique_ptr<InferenceRequest> request, SequencePlace* place, Status status) {
+  if (status.ok()) status = FinishIntake(inner_->info(), *request);
+  if (status.ok()) {
+    Arrive(std::move(request), place);
+    return;
+  }
+  const std::shared_ptr<Model> self = shared_from_this();
+  Work work;
+  if (place != nullptr) {
+    const bool ends = EndsSequence(*request) && status.code() == StatusCode::kCancelled;
+    std::lock_guard lock(mutex_);
+    AdvanceLocked(ends ? line_.Abandon(*place) : line_.Leave(*place), work);
+  }
+  request->Refuse(std::move(status));
+  Perform(std::move(work), false);
+}
+
+void Model::Arrive(std::unique_ptr<InferenceRequest> request, SequencePlace* place) {
   // The request may have ended, and the model with it, before the last lines of this function.
   const std::shared_ptr<Model> self = shared_from_this();
   request->queue_start_ns = timers_.NowNs();
@@ -212,18 +242,68 @@ void Model::Infer(std::unique_ptr<InferenceRequest> request) {
   TraceQueued(*request);
   Listen(*request);
 
+  const bool here = request->here;
+
   Work work;
   {
     std::lock_guard lock(mutex_);
+    const bool joins = place == nullptr && !line_.empty() &&
+                       line_.Last(std::get<uint64_t>(request->correlation_id)) != nullptr;
     if (stopping_) {
       work.endings.push_back(Stopped(std::move(request)));
-    } else if (held_.holding()) {
-      HoldLocked(std::move(request), work);
+      if (place != nullptr) AdvanceLocked(line_.Leave(*place), work);
+    } else if (joins && line_.behind() >= max_waiting_) {
+      Status status = NoRoom(*request);
+      work.endings.push_back(Refused(std::move(request), std::move(status)));
+    } else if (place == nullptr && !joins) {
+      EnterLocked(std::move(request), work);
     } else {
-      AdmitLocked(std::move(request), work);
+      if (joins) place = &line_.Enter(std::get<uint64_t>(request->correlation_id));
+      InferenceRequest& entered = *request;
+      SequenceLine::Turn turn = line_.Ready(*place, std::move(request));
+      if (turn.place == nullptr && entered.cancelled()) {
+        work.endings.push_back(Cancelled(LeaveCancelledLocked(*place)));
+      }
+      AdvanceLocked(std::move(turn), work);
     }
   }
-  Perform(std::move(work), true);
+  Perform(std::move(work), here);
+}
+
+void Model::AdvanceLocked(SequenceLine::Turn turn, Work& work) {
+  while (turn.place != nullptr) {
+    if (turn.request != nullptr) {
+      if (stopping_) {
+        work.endings.push_back(Stopped(std::move(turn.request)));
+      } else {
+        EnterLocked(std::move(turn.request), work);
+      }
+    } else if (held_.holding()) {
+      HoldEndLocked(turn.place->id());
+    } else {
+      table_.EndWithoutRequest(turn.place->id());
+    }
+    turn = line_.Leave(*turn.place);
+  }
+}
+
+void Model::EnterLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
+  if (held_.holding()) {
+    HoldLocked(std::move(request), work);
+  } else {
+    AdmitLocked(std::move(request), work);
+  }
+}
+
+// What is behind others in the line is nobody's turn when it leaves, so nothing follows.
+std::unique_ptr<InferenceRequest> Model::LeaveCancelledLocked(SequencePlace& place) {
+  auto request = line_.Withdraw(place);
+  if (EndsSequence(*request)) {
+    line_.Abandon(place);
+  } else {
+    line_.Leave(place);
+  }
+  return request;
 }
 
 void Model::AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
@@ -254,12 +334,6 @@ void Model::AdmitLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
   }
 }
 
-Status Model::NoRoom(const InferenceRequest& request) const {
-  return UnavailableError(
-      RequestPrefix(request) + "Exceeds maximum queue size: " + std::to_string(max_waiting_) +
-      " requests wait for sequences of model '" + info_.name + "', the server's bound for one model");
-}
-
 void Model::Listen(InferenceRequest& request) {
   if (request.cancellation == nullptr) return;
   // The listener is cleared or replaced before the request leaves, so both pointers hold while it can be
@@ -272,8 +346,14 @@ void Model::OnCancelled(InferenceRequest& request) {
   // One that does not wait yet sees its cancellation when it is about to; one that does no longer is the
   // inner model's.
   if (!request.scheduling.queued) return;
-  const bool held = request.scheduling.sequence == 0;
-  cancelled_.push_back(held ? held_.Remove(request) : table_.Cancel(request));
+  if (SequencePlace* place = request.scheduling.place) {
+    cancelled_.push_back(LeaveCancelledLocked(*place));
+  } else if (request.scheduling.sequence != 0) {
+    cancelled_.push_back(table_.Cancel(request));
+  } else {
+    if (EndsSequence(request)) HoldEndLocked(std::get<uint64_t>(request.correlation_id));
+    cancelled_.push_back(held_.Remove(request));
+  }
   // This is called from within the Cancellation, so the request cannot end here.
   if (cancel_timer_ || stopping_) return;
   cancel_timer_ = timers_.At(timers_.NowNs(), [weak = weak_from_this()] {
@@ -295,22 +375,18 @@ void Model::EndCancelled() {
 // --- Turns ---------------------------------------------------------------------------------------
 
 void Model::Perform(Work work, bool here) {
-  if (!work.turns.empty() && !HandOver::Join(this, work.turns)) {
-    HandOver hand_over(this, std::move(work.turns));
-    int begun = 0;
-    for (auto turns = hand_over.Take(); !turns.empty(); turns = hand_over.Take()) {
-      for (auto& turn : turns) BeginTurn(std::move(turn), here && begun++ < kMostOnCallersThread);
-    }
-  }
+  int begun = 0;
+  HandOver<Turn>::Run(this, std::move(work.turns),
+                      [&](Turn turn) { BeginTurn(std::move(turn), here && begun++ < kMostOnCallersThread); });
   for (Ending& ending : work.endings) End(std::move(ending));
 }
 
-HandOver::Turn Model::TurnLocked(std::unique_ptr<InferenceRequest> request) const {
+Turn Model::TurnLocked(std::unique_ptr<InferenceRequest> request) const {
   SequenceStore::States states = store_.Get(request->scheduling.sequence);
   return {std::move(request), std::move(states)};
 }
 
-void Model::BeginTurn(HandOver::Turn turn, bool here) {
+void Model::BeginTurn(Turn turn, bool here) {
   InferenceRequest& request = *turn.request;
   // The states and all outputs are needed, whatever the client has asked for.
   request.scheduling.wanted_outputs = std::exchange(request.requested_outputs, {});
@@ -409,6 +485,20 @@ void Model::Drop(const CorrelationId& id) {
   Perform(std::move(work), false);
 }
 
+TakeBackSteps Model::Mark(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  if (number == nullptr) return nullptr;
+  std::optional<SequenceStore::Mark> mark;
+  {
+    std::lock_guard lock(mutex_);
+    mark = table_.Mark(*number);
+  }
+  if (!mark) return nullptr;
+  return [weak = weak_from_this(), mark = *std::move(mark)](uint64_t steps) {
+    if (const std::shared_ptr<Model> self = weak.lock()) self->store_.TakeBack(mark, steps);
+  };
+}
+
 void Model::HoldUntilRestored(int64_t deadline_ns) {
   std::lock_guard lock(mutex_);
   if (stopping_) return;
@@ -419,6 +509,7 @@ void Model::HoldUntilRestored(int64_t deadline_ns) {
 
 void Model::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
   if (request->cancelled()) {
+    if (EndsSequence(*request)) HoldEndLocked(std::get<uint64_t>(request->correlation_id));
     work.endings.push_back(Cancelled(std::move(request)));
   } else if (held_.size() >= max_waiting_) {
     Status status = NoRoom(*request);
@@ -428,8 +519,13 @@ void Model::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
   }
 }
 
+void Model::HoldEndLocked(uint64_t id) {
+  if (held_ends_.size() < max_waiting_) held_ends_.push_back(id);
+}
+
 void Model::ReleaseLocked(Work& work) {
   for (auto& request : held_.Release()) AdmitLocked(std::move(request), work);
+  for (const uint64_t id : std::exchange(held_ends_, {})) table_.EndWithoutRequest(id);
 }
 
 void Model::OnHeldTooLong() {
@@ -463,6 +559,7 @@ void Model::Stop(int64_t deadline_ns) {
     // Nobody restores what stops.
     std::lock_guard lock(mutex_);
     for (auto& request : held_.Release()) work.endings.push_back(Stopped(std::move(request)));
+    held_ends_.clear();
   }
   Perform(std::exchange(work, {}), false);
   gate().WaitUntilEmpty(deadline_ns);
@@ -472,6 +569,10 @@ void Model::Stop(int64_t deadline_ns) {
     std::vector<std::unique_ptr<InferenceRequest>> waiting;
     table_.RefuseWaiting(waiting);
     for (auto& request : waiting) work.endings.push_back(Stopped(std::move(request)));
+    for (SequencePlace* place : line_.Waiting()) {
+      work.endings.push_back(Stopped(line_.Withdraw(*place)));
+      line_.Leave(*place);
+    }
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
     cancelled_.clear();
     timers_.Withdraw(cancel_timer_);

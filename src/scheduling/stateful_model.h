@@ -3,14 +3,15 @@
 // them.
 //
 //  - Requests of one sequence run in the order in which they came, one at a time, whatever connections they
-//    came by; different sequences run beside each other.
+//    came by; different sequences run beside each other. One whose encoded images have to be decoded first
+//    has its place from when it came; those behind it wait for it, nobody else does.
 //  - Whether a request may begin, continue or end a sequence is decided when it comes, by the rules of
 //    OpenVINO Model Server: SequenceMissing, SequenceAlreadyExists, SequenceTerminated, MaxSequenceNumber-
 //    Reached (before anything else), an id given by the server where a start names none.
 //  - Each good response carries one more output, `sequence_id` UINT64 [1].
 //  - A failed or cancelled start leaves no sequence behind; those of its requests that wait are refused. A
 //    failed end leaves the sequence as it was before that request, so that it can be ended again; one whose
-//    client has gone before it ran ends the sequence.
+//    client has gone before it ran ends the sequence when it is its turn, wherever it has waited.
 //
 // Behind it stands a ScheduledModel, which it gives requests with the states behind their inputs, one of each
 // sequence at a time; waiting, instances, statistics, warm-up and cancellation are the same as those of any

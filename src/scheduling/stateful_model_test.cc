@@ -618,6 +618,23 @@ TEST_F(StatefulModelTest, SavesWhatStandsBetweenRequests) {
   Finish(1);
 }
 
+TEST_F(StatefulModelTest, AStepCanBeTakenBack) {
+  Start(1);
+  EXPECT_EQ(keeper().Mark(uint64_t{1}), nullptr);
+  Ask(uint64_t{1}, kStart, 1);
+  EXPECT_EQ(keeper().Mark(std::string("1")), nullptr);
+  const TakeBackSteps take_back = keeper().Mark(uint64_t{1});
+  ASSERT_NE(take_back, nullptr);
+  EXPECT_EQ(Ask(uint64_t{1}, kMiddle, 10).sum(), 11);
+  take_back(1);
+  EXPECT_EQ(Ask(uint64_t{1}, kMiddle, 2).sum(), 3);
+  EXPECT_EQ(Ask(uint64_t{1}, kMiddle, 2).sum(), 5);
+  take_back(1);
+  EXPECT_EQ(Ask(uint64_t{1}, kEnd, 2).sum(), 7) << "others have gone on from there";
+  take_back(1);
+  EXPECT_EQ(Ask(uint64_t{1}).error(), missing_);
+}
+
 TEST_F(StatefulModelTest, SequencesGoOnAfterARestore) {
   stateful_.max_sequences = 3;
   Start(1);

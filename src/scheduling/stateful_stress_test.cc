@@ -13,6 +13,8 @@
 #include "base/thread.h"
 #include "model_config.pb.h"
 #include "scheduling/stateful_model.h"
+#include "scheduling/testing/counting_sink.h"
+#include "scheduling/testing/step_states.h"
 
 namespace braid {
 namespace {
@@ -21,21 +23,6 @@ constexpr int kSequences = 500;
 constexpr int kSteps = 100;
 constexpr int kThreads = 4;
 constexpr int kPipelined = 6;  // requests of one sequence that may be on their way
-
-Tensor Number(std::string name, uint64_t value) {
-  return {std::move(name), DataType::kUint64, Shape(1, 1), CopyToHeap(std::as_bytes(std::span(&value, 1)))};
-}
-uint64_t ValueOf(const Tensor& tensor) {
-  uint64_t value = 0;
-  std::memcpy(&value, tensor.data.data(), std::min(sizeof(value), tensor.data.size()));
-  return value;
-}
-
-// What one step makes of a state: no two orders of steps give the same.
-uint64_t Step(uint64_t state, uint64_t input) {
-  state = (state ^ input) * 0x9E3779B97F4A7C15u;
-  return state ^ (state >> 29);
-}
 
 // Runs executions on a thread of its own, or on that of its caller; some fail, and now and then it dies.
 class StatefulInstance final : public Instance {
@@ -342,22 +329,6 @@ TEST_F(StatefulStress, EachSequenceGivesWhatItGivesAlone) {
   Stop();
   EXPECT_EQ(model_->gate().inside(), 0u);
 }
-
-// Deletes itself at the end, as the calls of protocols do.
-class CountingSink final : public ResponseSink {
- public:
-  CountingSink(std::atomic<int>& ended, std::atomic<int>& open) : ended_(ended), open_(open) {}
-  void Respond(std::optional<InferenceResponse>, bool final) override {
-    if (!final) return;
-    ++ended_;
-    --open_;
-    delete this;
-  }
-
- private:
-  std::atomic<int>& ended_;
-  std::atomic<int>& open_;
-};
 
 // Everything at once, a stop in the middle of it, and each request ends once.
 TEST_F(StatefulStress, EndsEachRequestOnce) {

@@ -56,6 +56,11 @@ uint64_t StatefulTable::FreeId() {
   return next_id_;
 }
 
+std::optional<SequenceStore::Mark> StatefulTable::Mark(uint64_t id) const {
+  const auto number = numbers_.find(id);
+  return number == numbers_.end() ? std::nullopt : store_.MarkOf(number->second);
+}
+
 bool StatefulTable::Restore(SavedSequence saved) {
   const auto* id = std::get_if<uint64_t>(&saved.id);
   if (id == nullptr || *id == 0 || numbers_.contains(*id)) return false;
@@ -111,6 +116,20 @@ std::unique_ptr<InferenceRequest> StatefulTable::Cancel(InferenceRequest& reques
   Sequence& sequence = sequences_.at(request.scheduling.sequence);
   if (request.sequence_end) sequence.ends_cancelled = true;
   return Remove(sequence, request);
+}
+
+void StatefulTable::EndWithoutRequest(uint64_t id) {
+  const auto number = numbers_.find(id);
+  if (number == numbers_.end()) return;
+  Sequence& sequence = sequences_.at(number->second);
+  if (sequence.terminated) return;
+  SetTerminated(number->second, sequence, true);
+  if (sequence.busy) {
+    sequence.ends_cancelled = true;
+    return;
+  }
+  Requests none;
+  Finish(number->second, sequence, Reason::kEnded, none);
 }
 
 void StatefulTable::SetTerminated(uint64_t number, Sequence& sequence, bool terminated) {

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -70,11 +71,15 @@ class StatefulTable {
 
   // The client of a waiting request has gone.
   std::unique_ptr<InferenceRequest> Cancel(InferenceRequest& request);
+  // An end has come whose client has gone before, and without it.
+  void EndWithoutRequest(uint64_t id);
   // One look of the cleaner: ends the sequences that the look before has marked and that have not run well
   // since, and marks the others. Those in use and those that are terminated are left alone.
   void CleanUp();
   // Ends a sequence, if there is one; appends what waits of it to `refused`.
   void Drop(uint64_t id, Requests& refused);
+  // What the sequence is now, if there is one that has run.
+  std::optional<SequenceStore::Mark> Mark(uint64_t id) const;
   // A sequence of an earlier life. False when its id is none or is taken, its states do not fit, or there are
   // too many.
   bool Restore(SavedSequence saved);

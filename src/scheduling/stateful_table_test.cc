@@ -189,6 +189,34 @@ TEST_F(StatefulTableTest, ACancelledEndEndsTheSequence) {
   Start(1);
 }
 
+TEST_F(StatefulTableTest, AnEndWithoutARequestEndsTheSequence) {
+  Start(1);
+  table_.EndWithoutRequest(1);
+  table_.EndWithoutRequest(1);
+  EXPECT_EQ(Admit(1), Answer::kMissing);
+  EXPECT_EQ(store_.counts().ended, 1u);
+  // Behind what has come before it.
+  Start(2);
+  InferenceRequest& runs = Begin(2);
+  EXPECT_EQ(Admit(2), Answer::kWaits);
+  table_.EndWithoutRequest(2);
+  EXPECT_EQ(Admit(2), Answer::kMissing);
+  EXPECT_EQ(Admit(2, kStart), Answer::kTerminated);
+  InferenceRequest* next = Finish(runs);
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(Finish(*next), nullptr);
+  EXPECT_EQ(store_.counts().ended, 2u);
+  // One that ends already has its own end.
+  Start(3);
+  InferenceRequest& end = Begin(3, kEnd);
+  table_.EndWithoutRequest(3);
+  EXPECT_EQ(Finish(end, Outcome::kFailed), nullptr);
+  Run(3);
+  Stop(3);
+  EXPECT_EQ(store_.counts().ended, 3u);
+  EXPECT_EQ(store_.counts().active, 0u);
+}
+
 TEST_F(StatefulTableTest, ACancelledStepIsSkipped) {
   Start(1);
   InferenceRequest& step = Begin(1);

@@ -14,6 +14,7 @@
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/sequence_model.h"
+#include "scheduling/testing/counting_sink.h"
 
 namespace braid {
 namespace {
@@ -119,25 +120,6 @@ class ThreadedBackend final : public BackendModel {
  private:
   HeapAllocator allocator_;
   std::vector<std::unique_ptr<ThreadedInstance>> instances_;
-};
-
-// Deletes itself at the end, as the calls of protocols do.
-class CountingSink final : public ResponseSink {
- public:
-  CountingSink(std::atomic<int>& ended, std::atomic<int>& open) : ended_(ended), open_(open) {}
-  void Respond(std::optional<InferenceResponse>, bool final) override {
-    EXPECT_FALSE(inside_.exchange(true));
-    inside_ = false;
-    if (!final) return;
-    ++ended_;
-    --open_;
-    delete this;
-  }
-
- private:
-  std::atomic<int>& ended_;
-  std::atomic<int>& open_;
-  std::atomic<bool> inside_{false};
 };
 
 enum class Scheduling { kNone, kDynamic, kDirect, kOldest };

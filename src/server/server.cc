@@ -207,7 +207,7 @@ class Server::Parts {
     config.sequence_vault = sequence_vault_.get();
     // Ensembles may use what the config.json has.
     if (models_) config.changed = [this] { models_->Refresh(); };
-    ConfigMakers makers = MakersOfServables(*openvino_, catalog_, custom_node_threads_);
+    ConfigMakers makers = MakersOfServables(*openvino_, catalog_, custom_node_threads_, timers_);
     makers.make_servable = [this](ServableInfo info, std::unique_ptr<BackendModel> model) {
       return CreateModel(std::move(info), std::move(model), [](const std::string&) {});
     };
@@ -281,7 +281,7 @@ class Server::Parts {
   Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
                                                    const Ensemble::WhyMissing& why_missing) {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
-    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, why_missing));
+    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, timers_, why_missing));
     servable->statistics().Configure(latency);
     return servable;
   }

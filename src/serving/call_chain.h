@@ -21,6 +21,8 @@ struct CallChain {
   // The chains of the requests that the blocked execution works on, each once: they wait for this call too.
   // Shared by all calls made for them. None when the caller is not blocked.
   std::vector<std::shared_ptr<const CallChain>> parents;
+  // It asks for each request that it gets, as graphs and pipelines do, while user code may have an end.
+  bool passes_on = false;
 };
 
 }  // namespace braid

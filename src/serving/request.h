@@ -50,6 +50,7 @@ using CorrelationId = std::variant<uint64_t, std::string>;
 
 class ServableHandle;
 struct InferenceRequest;
+class SequencePlace;
 
 // Where the response of a request goes in the response cache.
 struct CacheNotes {
@@ -69,10 +70,11 @@ struct SchedulerNotes {
   uint32_t deadline_index = 0;      // its place among the deadlines
   uint16_t level = 0;               // priority, 0 is the highest
   bool queued = false;
-  bool delayed = false;  // its time is over, and it waits behind the others of its level
-  uint8_t returns = 0;   // how often an instance died before it began with the request
-  bool counted = false;  // stands in the statistics already
-  bool failed = false;   // an error was sent, and perhaps not the end
+  SequencePlace* place = nullptr;  // the one in which it waits in the line of its sequence
+  bool delayed = false;            // its time is over, and it waits behind the others of its level
+  uint8_t returns = 0;             // how often an instance died before it began with the request
+  bool counted = false;            // stands in the statistics already
+  bool failed = false;             // an error was sent, and perhaps not the end
   // Says, while it exists, that the request waits: see CallGraph. Null for most.
   std::shared_ptr<const void> waiting_call;
   // How many responses were sent so far and when the last was, for decoupled models.
@@ -131,6 +133,9 @@ struct InferenceRequest {
   std::shared_ptr<RequestTrace> trace;
   // Not owned; see ResponseSink. Null once the final response was delivered.
   ResponseSink* sink = nullptr;
+  // Whether the thread that brings the request may run it itself, see Execution::on_callers_thread: not when
+  // it has other things to do.
+  bool here = true;
   // Keeps the servable alive and not yet drained while the request runs.
   std::unique_ptr<ServableHandle> servable;
 

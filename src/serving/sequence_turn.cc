@@ -30,36 +30,53 @@ Tensor SequenceIdOutput(uint64_t id) {
 
 size_t SequenceTurn::Add(std::weak_ptr<Servable> servable) {
   std::lock_guard lock(mutex_);
-  parts_.push_back({std::move(servable)});
+  parts_.emplace_back().servable = std::move(servable);
   return parts_.size() - 1;
 }
 
 void SequenceTurn::Asked(size_t part) {
+  std::shared_ptr<Servable> to_mark;
+  {
+    std::lock_guard lock(mutex_);
+    BRAID_CHECK(part < parts_.size() && !failed_);
+    ++open_;
+    if (!std::exchange(parts_[part].asked, true) && in_the_middle()) to_mark = parts_[part].servable.lock();
+  }
+  if (to_mark == nullptr) return;
+  std::vector<TakeBackSteps> marks;
+  to_mark->MarkSequence(id_, marks);
   std::lock_guard lock(mutex_);
-  BRAID_CHECK(part < parts_.size() && !failed_);
-  ++open_;
+  parts_[part].marks = std::move(marks);
 }
 
 void SequenceTurn::Answered(size_t part, const Status& status) {
   std::function<void()> then;
   std::vector<Part> parts;
+  bool client_gone = false;
   {
     std::lock_guard lock(mutex_);
-    // An end that was cancelled before it ran has ended the sequence all the same.
-    const bool ended = end_ && status.code() == StatusCode::kCancelled;
-    if (status.ok() || ended) parts_[part].done = true;
+    client_gone = client_gone_;
+    if (status.ok()) ++parts_[part].steps;
+    if (end_ && status.code() == StatusCode::kCancelled) parts_[part].ended = true;
     if (--open_ > 0 || !failed_) return;
     then = std::move(then_);
     parts = std::move(parts_);
   }
-  TakeBack(parts);
+  TakeBack(parts, client_gone);
   then();
+}
+
+void SequenceTurn::ClientGone() {
+  std::lock_guard lock(mutex_);
+  client_gone_ = true;
 }
 
 void SequenceTurn::Fail(std::function<void()> then) {
   std::vector<Part> parts;
+  bool client_gone = false;
   {
     std::lock_guard lock(mutex_);
+    client_gone = client_gone_;
     failed_ = true;
     if (open_ > 0) {
       then_ = std::move(then);
@@ -67,18 +84,22 @@ void SequenceTurn::Fail(std::function<void()> then) {
     }
     parts = std::move(parts_);
   }
-  TakeBack(parts);
+  TakeBack(parts, client_gone);
   then();
 }
 
-void SequenceTurn::TakeBack(const std::vector<Part>& parts) const {
+void SequenceTurn::TakeBack(const std::vector<Part>& parts, bool client_gone) const {
   // A sequence of one request has left nothing where that went well, and nothing where it did not.
-  if (start_ == end_) return;
-  const bool ended =
-      end_ && std::any_of(parts.begin(), parts.end(), [](const Part& one) { return one.done; });
+  if (start_ && end_) return;
+  const auto done = [](const Part& part) { return part.steps > 0 || part.ended; };
+  const bool ended = end_ && (client_gone || std::any_of(parts.begin(), parts.end(), done));
   for (const Part& part : parts) {
-    if (!(start_ ? part.done : ended && !part.done)) continue;
-    if (const auto servable = part.servable.lock()) servable->DropSequence(id_);
+    if (in_the_middle()) {
+      if (part.steps == 0) continue;
+      for (const TakeBackSteps& take_back : part.marks) take_back(part.steps);
+    } else if (start_ ? done(part) : ended && !done(part)) {
+      if (const auto servable = part.servable.lock()) servable->DropSequence(id_);
+    }
   }
 }
 

@@ -5,9 +5,10 @@
 // that its client knows nothing of:
 //  - Where this request has begun the sequence, the sequence is dropped. Where it could not, because there
 //    was one of that name already, that one stays.
-//  - When one part has been ended, the others are dropped: what is left could not be ended any more.
-// What else it has done stays: a request in the middle of a sequence that fails has advanced the states of
-// those that have answered it.
+//  - When one part has been ended, the others are dropped: what is left could not be ended any more. So are
+//    all when the client of an end has gone, which ends the sequence even where it was not asked to.
+//  - A request in the middle of the sequence is taken back where that can be done (Servable::MarkSequence()):
+//    the sequence is what it was before, and the client may send the request again. Elsewhere it stays.
 //
 //   auto turn = std::make_shared<SequenceTurn>(id, start, end);
 //   const size_t part = turn->Add(servable);    // for each servable that may be asked
@@ -49,6 +50,8 @@ class SequenceTurn {
   void Asked(size_t part);
   void Answered(size_t part, const Status& status);
 
+  // The whole fails since its client has gone. Called before Fail().
+  void ClientGone();
   // The whole has failed. `then` is called once everything is taken back: now, or, while servables have not
   // answered, on the thread that brings the last answer; so a client that hears of the failure can begin the
   // sequence anew. Called once at most; nothing is asked afterwards.
@@ -57,10 +60,14 @@ class SequenceTurn {
  private:
   struct Part {
     std::weak_ptr<Servable> servable;
-    bool done = false;  // it has begun or ended the sequence
+    bool asked = false;
+    std::vector<TakeBackSteps> marks;  // made before the first request, in the middle of the sequence
+    uint64_t steps = 0;                // requests that it has answered well
+    bool ended = false;                // by a request that was cancelled before it ran
   };
 
-  void TakeBack(const std::vector<Part>& parts) const;
+  bool in_the_middle() const { return !start_ && !end_; }
+  void TakeBack(const std::vector<Part>& parts, bool client_gone) const;
 
   const CorrelationId id_;
   const bool start_;
@@ -71,6 +78,7 @@ class SequenceTurn {
   std::vector<Part> parts_;
   size_t open_ = 0;  // asked and not answered
   bool failed_ = false;
+  bool client_gone_ = false;
   std::function<void()> then_;
 };
 

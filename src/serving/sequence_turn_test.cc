@@ -5,17 +5,21 @@
 #include <set>
 
 #include "serving/ovms_status.h"
+#include "serving/testing/fake_keeper.h"
 
 namespace braid {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
-// Remembers what is dropped.
+// Remembers what is dropped and taken back.
 class Dropping final : public Servable {
  public:
   Dropping() : Servable(ServableInfo()) {}
+  bool has_sequences() const override { return true; }
+  SequenceKeeper* sequences() override { return &keeper; }
   void DropSequence(const CorrelationId& id) override { dropped.push_back(std::get<uint64_t>(id)); }
   BufferAllocator& input_allocator() override { return heap_; }
   void Infer(std::unique_ptr<InferenceRequest>) override {}
@@ -23,6 +27,7 @@ class Dropping final : public Servable {
   void Stop(int64_t) override {}
 
   std::vector<uint64_t> dropped;
+  FakeKeeper keeper;
 
  private:
   HeapAllocator heap_;
@@ -99,6 +104,31 @@ TEST_F(SequenceTurnTest, ACancelledEndCountsAsOne) {
   EXPECT_THAT(b_->dropped, ElementsAre(7));
 }
 
+TEST_F(SequenceTurnTest, AnEndHoldsWhenItsClientHasGone) {
+  Make(false, true);
+  turn_->ClientGone();
+  Fail();
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->dropped, ElementsAre(7));
+  EXPECT_THAT(b_->dropped, ElementsAre(7));
+  Make(false, true);
+  turn_->Asked(first_);
+  turn_->ClientGone();
+  Fail();
+  turn_->Answered(first_, CancelledError("cancelled"));
+  EXPECT_THAT(a_->dropped, ElementsAre(7));
+  EXPECT_THAT(b_->dropped, ElementsAre(7, 7));
+}
+
+TEST_F(SequenceTurnTest, AStartDidNotHappenWhenItsClientHasGone) {
+  Make(true, false);
+  Run(first_, OkStatus());
+  turn_->ClientGone();
+  Fail();
+  EXPECT_THAT(a_->dropped, ElementsAre(7));
+  EXPECT_THAT(b_->dropped, IsEmpty());
+}
+
 TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
   Make(true, true);
   Run(first_, OkStatus());
@@ -106,6 +136,41 @@ TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
   Fail();
   EXPECT_THAT(a_->dropped, IsEmpty());
   EXPECT_THAT(b_->dropped, IsEmpty());
+}
+
+TEST_F(SequenceTurnTest, AStepIsTakenBackWhereItWentWell) {
+  a_->keeper.takes_back = true;
+  b_->keeper.takes_back = true;
+  Make(false, false);
+  Run(first_, OkStatus());
+  Run(second_, InternalError("broken"));
+  Fail();
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->keeper.taken_back, ElementsAre(Pair(0, 1)));
+  EXPECT_THAT(b_->keeper.taken_back, IsEmpty());
+  EXPECT_THAT(a_->dropped, IsEmpty());
+  EXPECT_THAT(b_->dropped, IsEmpty());
+}
+
+TEST_F(SequenceTurnTest, StepsOfOneRequestAreTakenBackTogetherToWhereTheFirstBegan) {
+  a_->keeper.takes_back = true;
+  Make(false, false);
+  Run(first_, OkStatus());
+  Run(first_, OkStatus());
+  turn_->Asked(first_);
+  Fail();
+  EXPECT_EQ(told_, 0);
+  turn_->Answered(first_, OkStatus());
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->keeper.taken_back, ElementsAre(Pair(0, 3)));
+}
+
+TEST_F(SequenceTurnTest, AStepStaysWhereItCannotBeTakenBack) {
+  Make(false, false);
+  Run(first_, OkStatus());
+  Fail();
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(a_->keeper.taken_back, IsEmpty());
 }
 
 TEST_F(SequenceTurnTest, AServableThatIsGoneHasNoSequences) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,11 @@ struct SavedSequence {
   std::vector<Tensor> states;
 };
 
+// Makes a sequence what it was when this was made, if just `steps` of its requests have gone well since;
+// otherwise others have gone on from there, and it stays. A request that runs meanwhile goes on from what it
+// began with. Any thread; may outlive the servable.
+using TakeBackSteps = std::function<void(uint64_t steps)>;
+
 // The sequences of one servable, for who looks at them from outside. All methods may be called from any
 // thread, and none blocks.
 class SequenceKeeper {
@@ -72,6 +78,10 @@ class SequenceKeeper {
   // Ends a sequence, if there is one. What runs of it is answered; what waits is refused, as if it had come
   // afterwards.
   virtual void Drop(const CorrelationId& id) = 0;
+
+  // For who may have to take back what comes next of the sequence. Empty when there is none, and where it
+  // cannot be done.
+  virtual TakeBackSteps Mark(const CorrelationId& id) = 0;
 
   // Whether the server has all that there is to a sequence, so that it can be saved.
   virtual bool savable() const = 0;

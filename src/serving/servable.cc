@@ -12,6 +12,11 @@ void Servable::DropSequence(const CorrelationId& id) {
   if (SequenceKeeper* keeper = has_sequences() ? sequences() : nullptr) keeper->Drop(id);
 }
 
+void Servable::MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) {
+  SequenceKeeper* keeper = has_sequences() ? sequences() : nullptr;
+  if (TakeBackSteps mark = keeper != nullptr ? keeper->Mark(id) : nullptr) marks.push_back(std::move(mark));
+}
+
 namespace {
 
 const TensorSpec* Find(const std::vector<TensorSpec>& specs, std::string_view name) {

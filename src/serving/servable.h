@@ -72,6 +72,8 @@ struct ServableInfo {
   std::vector<Tensor> initial_states;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
+  // Its user code, or that of a servable behind it, may ask other servables and wait for them.
+  bool makes_calls = false;
   int instance_count = 1;
   // How many of its executions the device runs beside each other; 0: not known.
   int stream_count = 0;
@@ -143,6 +145,9 @@ class Servable {
   // Ends a sequence in it and in what it asks, if there is one. For who has begun it for a request that then
   // failed. Any thread, without locks; does not block.
   virtual void DropSequence(const CorrelationId& id);
+  // Appends what takes back the next request of a sequence, in it and in what it asks, as far as that can be
+  // done (SequenceKeeper::Mark()). Any thread, without locks; does not block.
+  virtual void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks);
 
   // Requests accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }

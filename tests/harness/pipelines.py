@@ -1,4 +1,4 @@
-"""Entries of pipeline_config_list over models x -> y."""
+"""Entries of pipeline_config_list whose nodes are models with one input "x" and one output "y"."""
 
 
 def node(name, model, origin, **more):
@@ -14,7 +14,7 @@ def node(name, model, origin, **more):
     }
 
 
-def pipeline(name, *nodes, **more):
-    """Its output is that of the last node."""
+def pipeline(name, *nodes, source="in", result="out", **more):
+    """`source` is its input, `result` its output: that of the last node."""
     last = {"node_name": nodes[-1]["name"], "data_item": "y"}
-    return {"name": name, "inputs": ["in"], "outputs": [{"out": last}], "nodes": list(nodes), **more}
+    return {"name": name, "inputs": [source], "outputs": [{result: last}], "nodes": list(nodes), **more}

@@ -24,13 +24,14 @@ def _slow_zero(x, products):
     return op.relu(op.negative(op.reduce_max(op.abs(result), both, True)))
 
 
-def running_sum_model(size=4, dtype=np.float32, products=0):
-    """y = the sum of all `x` [1,size] of the sequence so far, this one included. Its one state is "sum".
+def running_sum_model(size=4, dtype=np.float32, products=0, shape=None):
+    """y = the sum of all `x` [1,size] (or `shape`) of the sequence so far, this one included. Its one state is "sum".
 
-    `products` makes an FP32 model slow: each takes some milliseconds.
+    `products` makes an FP32 model of rank 2 slow: each takes some milliseconds.
     """
-    x = _named(op.parameter([1, size], dtype, name="x"), "x")
-    before = op.read_value(op.constant(np.zeros([1, size], dtype)), "sum", dtype, ov.PartialShape([1, size]))
+    shape = shape or [1, size]
+    x = _named(op.parameter(shape, dtype, name="x"), "x")
+    before = op.read_value(op.constant(np.zeros(shape, dtype)), "sum", dtype, ov.PartialShape(shape))
     total = op.add(before, x)
     sink = op.assign(total, "sum")
     y = op.add(total, _slow_zero(x, products)) if products else total

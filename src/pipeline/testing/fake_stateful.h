@@ -49,6 +49,16 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     return true;
   }
 
+  // All that wait run, and nothing waits any more.
+  void LetAllGo() {
+    {
+      std::lock_guard lock(mutex_);
+      holding_ = false;
+    }
+    while (LetGo()) {
+    }
+  }
+
   // Calls `f` when the oldest that waits is cancelled. REQUIRES: one waits.
   void WhenCancelled(std::function<void()> f) {
     std::lock_guard lock(mutex_);
@@ -94,6 +104,15 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     dropped_.push_back(std::get<uint64_t>(id));
     sums_.erase(std::get<uint64_t>(id));
   }
+  TakeBackSteps Mark(const CorrelationId& id) override {
+    std::lock_guard lock(mutex_);
+    const auto found = sums_.find(std::get<uint64_t>(id));
+    if (found == sums_.end()) return nullptr;
+    return [this, before = *found, done = steps_[found->first]](uint64_t steps) {
+      std::lock_guard lock(mutex_);
+      if (steps_[before.first] == done + steps) sums_[before.first] = before.second;
+    };
+  }
   bool savable() const override { return false; }
   const std::string& identity() const override { return info_.sequence_identity; }
   uint64_t changes() const override { return 0; }
@@ -133,6 +152,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
       status = cancelled ? CancelledError("cancelled") : std::exchange(fault_, OkStatus());
       if (status.ok()) {
         sums_[id] += Int32Values(request->inputs[0])[0];
+        ++steps_[id];
         outputs = {Int32Tensor("OUT", {sums_[id]}), SequenceIdOutput(id)};
       }
       const bool gone =
@@ -150,6 +170,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::map<uint64_t, int32_t> sums_;
+  std::map<uint64_t, uint64_t> steps_;
   std::vector<uint64_t> dropped_;
   std::deque<std::unique_ptr<InferenceRequest>> held_;
   Status fault_;

@@ -47,6 +47,8 @@ class FakeStep final : public Servable {
 
   // What it does with a request; by default it keeps it until Take(). Set before the first request.
   void set_behaviour(Behaviour behaviour) { behaviour_ = std::move(behaviour); }
+  // Its user code asks other servables. Set before it is a node of anything.
+  void set_makes_calls() { info_.makes_calls = true; }
   void set_readiness(Readiness readiness) { readiness_ = std::move(readiness); }
 
   // The oldest request that it keeps; null when there is none.
@@ -89,9 +91,11 @@ class FakeStep final : public Servable {
   struct CountingAllocator final : public BufferAllocator {
     Result<Buffer> Allocate(size_t size) override {
       ++allocations;
+      if (on_allocate) on_allocate();
       return heap.Allocate(size);
     }
     HeapAllocator heap;
+    std::function<void()> on_allocate;
     int allocations = 0;
   } allocator;
 

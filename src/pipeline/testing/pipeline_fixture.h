@@ -110,7 +110,7 @@ class PipelineFixture : public EnsembleFixture {
   }
 
   Result<std::shared_ptr<Pipeline>> Make(const OvmsPipelineConfig& entry) {
-    return Pipeline::Create(entry, catalog_, libraries_, threads_);
+    return Pipeline::Create(entry, catalog_, libraries_, threads_, timers_);
   }
   std::shared_ptr<Pipeline> Serve(const OvmsPipelineConfig& entry) {
     auto made = Make(entry);

@@ -75,6 +75,7 @@ class SumKeeper : public SequenceKeeper {
   }
   void CleanUp() override {}
   void Drop(const CorrelationId& id) override { Set(id, 0); }
+  TakeBackSteps Mark(const CorrelationId&) override { return nullptr; }
   bool savable() const override { return is_savable; }
   const std::string& identity() const override { return identity_; }
   uint64_t changes() const override {

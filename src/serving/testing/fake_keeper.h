@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "serving/sequences.h"
@@ -13,6 +14,10 @@ class FakeKeeper final : public SequenceKeeper {
   SequenceCounts counts() const override { return counts_now; }
   void CleanUp() override { ++looks; }
   void Drop(const CorrelationId& id) override { dropped.push_back(id); }
+  TakeBackSteps Mark(const CorrelationId&) override {
+    if (!takes_back) return nullptr;
+    return [this, mark = marks++](uint64_t steps) { taken_back.emplace_back(mark, steps); };
+  }
   bool savable() const override { return true; }
   const std::string& identity() const override { return named; }
   uint64_t changes() const override { return changed; }
@@ -30,6 +35,9 @@ class FakeKeeper final : public SequenceKeeper {
   uint64_t changed = 0;
   std::vector<SavedSequence> sequences;
   std::vector<CorrelationId> dropped;
+  bool takes_back = false;
+  int marks = 0;
+  std::vector<std::pair<int, uint64_t>> taken_back;  // to which mark, and the steps since
   int looks = 0;
   bool holds = false;
   bool drains = false;

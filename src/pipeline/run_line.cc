@@ -1,0 +1,228 @@
+#include "pipeline/run_line.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "scheduling/request_intake.h"
+#include "scheduling/trace_points.h"
+
+namespace braid {
+namespace {
+
+const std::string& NameOf(const InferenceRequest& request) { return request.servable->get().info().name; }
+
+}  // namespace
+
+Result<RunLine::Place*> RunLine::Enter(Runner& runner, const InferenceRequest& request) {
+  const uint64_t id = std::get<uint64_t>(request.correlation_id);
+  const ServableInfo& info = request.servable->get().info();
+  auto place = std::make_unique<Place>();
+  place->runner_ = &runner;
+  std::lock_guard lock(mutex_);
+  if (SequencePlace* before = line_.Last(id)) {
+    if (line_.behind() >= options_.max_waiting) {
+      return TooManyWaitForSequences(request, options_.max_waiting, info.name);
+    }
+    place->calls_ = PlaceOf(*before).calls_;
+  }
+  if (info.makes_calls && place->calls_ == nullptr) {
+    place->calls_ = std::make_shared<CallGraph::Place>(info.name);
+    place->calls_->Add(place->calls_.get(), info.name + " (sequence " + std::to_string(id) + ")");
+  }
+  return &PlaceOf(line_.Enter(id, std::move(place)));
+}
+
+void RunLine::Ready(Place& place, std::unique_ptr<InferenceRequest> request) {
+  // The request may have ended, and all that keeps the line, before the last lines of this function.
+  const std::shared_ptr<RunLine> self = shared_from_this();
+  request->queue_start_ns = SteadyNowNs();
+  request->scheduling = {};
+  TraceQueued(*request);
+  if (request->cancellation != nullptr) {
+    // The listener is cleared before the request leaves, so both pointers hold while it can be called.
+    request->cancellation->SetListener([this, entered = request.get()] { OnCancelled(*entered); });
+  }
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (place.runner_->stopped_) {
+      work.endings.push_back(Stopped(std::move(request)));
+      if (Turn next = line_.Leave(place); next.place != nullptr) work.turns.push_back(std::move(next));
+    } else {
+      InferenceRequest& entered = *request;
+      Turn turn = line_.Ready(place, std::move(request));
+      if (turn.place != nullptr) {
+        work.turns.push_back(std::move(turn));
+      } else if (entered.cancelled()) {
+        work.endings.push_back(Cancelled(WithdrawCancelledLocked(place)));
+      } else if (Status status = EnterCallGraph(place, entered); !status.ok()) {
+        work.endings.push_back({WithdrawLocked(place), FailureReason::kRejected, std::move(status), true});
+      }
+    }
+  }
+  Perform(std::move(work));
+}
+
+Status RunLine::EnterCallGraph(const Place& place, InferenceRequest& request) const {
+  // What runs before it waits for nobody when it has no user code.
+  if (place.calls_ == nullptr || !CallGraph::Concerns(request.call_chain.get())) return OkStatus();
+  BRAID_ASSIGN_OR_RETURN(request.scheduling.waiting_call,
+                         options_.call_graph->Wait(place.calls_, request.call_chain));
+  return OkStatus();
+}
+
+void RunLine::GiveUp(Place& place, const InferenceRequest& request, const Status& why) {
+  const std::shared_ptr<RunLine> self = shared_from_this();
+  const bool holds = EndsSequence(request) && why.code() == StatusCode::kCancelled;
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (holds) place.servable_ = request.servable->Another();
+    Turn turn = holds ? line_.Abandon(place) : line_.Leave(place);
+    if (turn.place != nullptr) work.turns.push_back(std::move(turn));
+  }
+  Perform(std::move(work));
+}
+
+void RunLine::Leave(Place& place) {
+  const std::shared_ptr<RunLine> self = shared_from_this();
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    if (Turn next = line_.Leave(place); next.place != nullptr) work.turns.push_back(std::move(next));
+  }
+  // The thread has the end of an execution to tell of, or other clients to look after.
+  for (Turn& turn : work.turns) {
+    if (turn.request != nullptr) turn.request->here = false;
+  }
+  Perform(std::move(work));
+}
+
+std::shared_ptr<const CallChain> RunLine::ChainOf(const Place& place, const InferenceRequest& request) {
+  if (place.calls_ == nullptr) return request.call_chain;
+  struct Link {
+    CallChain chain;
+    std::shared_ptr<CallGraph::Place> calls;  // shared, so that no other sequence has its address
+  };
+  auto link = std::make_shared<Link>();
+  link->calls = place.calls_;
+  link->chain.model = NameOf(request);
+  link->chain.instance = link->chain.model + " (sequence " + std::to_string(place.id()) + ")";
+  link->chain.blocked_instance = place.calls_.get();
+  if (request.call_chain != nullptr) link->chain.parents.push_back(request.call_chain);
+  link->chain.passes_on = true;
+  return {link, &link->chain};
+}
+
+// --- Clients that go, and stops ------------------------------------------------------------------
+
+std::unique_ptr<InferenceRequest> RunLine::WithdrawLocked(Place& place) {
+  auto request = line_.Withdraw(place);
+  line_.Leave(place);
+  return request;
+}
+
+std::unique_ptr<InferenceRequest> RunLine::WithdrawCancelledLocked(Place& place) {
+  auto request = line_.Withdraw(place);
+  if (EndsSequence(*request)) {
+    place.servable_ = request->servable->Another();
+    line_.Abandon(place);
+  } else {
+    line_.Leave(place);
+  }
+  return request;
+}
+
+void RunLine::OnCancelled(InferenceRequest& request) {
+  std::lock_guard lock(mutex_);
+  // One that does not wait yet sees its cancellation when it is about to, or when it runs.
+  if (!request.scheduling.queued) return;
+  cancelled_.push_back(WithdrawCancelledLocked(PlaceOf(*request.scheduling.place)));
+  // This is called from within the Cancellation, so the request cannot end here.
+  if (cancel_timer_) return;
+  cancel_timer_ = timers_.At(timers_.NowNs(), [weak = weak_from_this()] {
+    if (const std::shared_ptr<RunLine> self = weak.lock()) self->EndCancelled();
+  });
+}
+
+void RunLine::EndCancelled() {
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    cancel_timer_ = {};
+    for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
+    cancelled_.clear();
+  }
+  Perform(std::move(work));
+}
+
+void RunLine::Stop(Runner& runner) {
+  const std::shared_ptr<RunLine> self = shared_from_this();
+  Work work;
+  {
+    std::lock_guard lock(mutex_);
+    runner.stopped_ = true;
+    for (SequencePlace* place : line_.Waiting()) {
+      if (PlaceOf(*place).runner_ == &runner) {
+        work.endings.push_back(Stopped(WithdrawLocked(PlaceOf(*place))));
+      }
+    }
+    // Whosoever they are, they need not wait for the timers' thread.
+    for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
+    cancelled_.clear();
+    timers_.Withdraw(std::exchange(cancel_timer_, {}));
+  }
+  Perform(std::move(work));
+}
+
+size_t RunLine::waiting(const Runner& runner) const {
+  std::lock_guard lock(mutex_);
+  const auto waiting = line_.Waiting();
+  return static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](SequencePlace* place) {
+    return PlaceOf(*place).runner_ == &runner;
+  }));
+}
+
+// --- What was decided ----------------------------------------------------------------------------
+
+void RunLine::Perform(Work work) {
+  HandOver<Turn>::Run(this, std::move(work.turns), [this](Turn turn) { Begin(std::move(turn)); });
+  for (Ending& ending : work.endings) End(std::move(ending));
+}
+
+void RunLine::Begin(Turn turn) {
+  Place& place = PlaceOf(*turn.place);
+  if (turn.request != nullptr) {
+    if (turn.request->cancellation != nullptr) turn.request->cancellation->ClearListener();
+    place.runner_->BeginRun(std::move(turn.request), place);
+    return;
+  }
+  const std::unique_ptr<ServableHandle> servable = std::move(place.servable_);
+  servable->get().DropSequence(place.id());
+  Leave(place);
+}
+
+void RunLine::End(Ending ending) const {
+  InferenceRequest& request = *ending.request;
+  if (request.cancellation != nullptr) request.cancellation->ClearListener();
+  request.servable->get().statistics().RecordFailure(ending.reason, request.start_ns, SteadyNowNs());
+  if (ending.refused) {
+    request.Refuse(std::move(ending.status));
+  } else {
+    request.Fail(std::move(ending.status));
+  }
+}
+
+RunLine::Ending RunLine::Cancelled(std::unique_ptr<InferenceRequest> request) {
+  Status status = CancelledWhileWaiting(NameOf(*request));
+  return {std::move(request), FailureReason::kCanceled, std::move(status)};
+}
+
+RunLine::Ending RunLine::Stopped(std::unique_ptr<InferenceRequest> request) {
+  Status status = StoppedWhileWaiting(NameOf(*request));
+  return {std::move(request), FailureReason::kOther, std::move(status)};
+}
+
+}  // namespace braid

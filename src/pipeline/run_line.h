@@ -1,0 +1,128 @@
+// RunLine: has the requests of a sequence run one after the other, in the order in which they have come,
+// where several servables stand behind each other and one request could overtake another between them: in
+// pipelines and ensembles over stateful models. Requests of different sequences run beside each other.
+//
+//   const auto place = line->Enter(runner, *request);     // when it comes
+//   line->Ready(**place, std::move(request));             // when its images are decoded
+//   // runner.BeginRun(request, place), now or on the thread where the request before it has ended
+//   line->Leave(place);                                   // when the client has its answer
+//
+// A request that waits ends at once when its client goes; an end keeps its place then, and when its turn has
+// come, ends the sequence. One that could never have its turn, since what runs before it waits for it, is
+// refused (see CallGraph).
+//
+// A servable and the one that is put in its place share one line, so their requests keep their order, too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduling/call_graph.h"
+#include "scheduling/hand_over.h"
+#include "scheduling/sequence_line.h"
+#include "scheduling/timer_service.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// Any thread; nobody is called with its lock held.
+class RunLine : public std::enable_shared_from_this<RunLine> {
+ public:
+  class Place;
+
+  // What runs requests. Lives as long as one of its requests.
+  class Runner {
+   public:
+    virtual ~Runner() = default;
+    // The request may run; Leave() follows, perhaps before this returns.
+    virtual void BeginRun(std::unique_ptr<InferenceRequest> request, Place& place) = 0;
+
+   private:
+    friend class RunLine;
+    bool stopped_ = false;  // guarded by the line's lock
+  };
+
+  class Place final : public SequencePlace {
+   private:
+    friend class RunLine;
+    Runner* runner_ = nullptr;
+    // The sequence as something that calls wait for; null where no user code can call.
+    std::shared_ptr<CallGraph::Place> calls_;  // shared with the calls, and other places of the sequence
+    // Where an end whose client has gone is to end the sequence.
+    std::unique_ptr<ServableHandle> servable_;
+  };
+
+  struct Options {
+    size_t max_waiting = 65536;                       // requests
+    CallGraph* call_graph = &CallGraph::OfProcess();  // outlives the line
+  };
+
+  // `timers` outlives the line.
+  RunLine(Timers& timers, const Options& options) : timers_(timers), options_(options) {}
+  explicit RunLine(Timers& timers) : RunLine(timers, Options{}) {}
+
+  // A request of `runner` has come, whose sequence has a number. Errors: UNAVAILABLE when too many wait.
+  Result<Place*> Enter(Runner& runner, const InferenceRequest& request);
+  // It can run as soon as it is its turn.
+  void Ready(Place& place, std::unique_ptr<InferenceRequest> request);
+  // It cannot, and is to be refused by the caller, for this reason.
+  void GiveUp(Place& place, const InferenceRequest& request, const Status& why);
+  // The run is over, and its client has heard of it.
+  void Leave(Place& place);
+
+  // The chain that the calls of the request's run have; as it came when no user code can call.
+  static std::shared_ptr<const CallChain> ChainOf(const Place& place, const InferenceRequest& request);
+
+  // Refuses what waits for `runner`, now and from now on.
+  void Stop(Runner& runner);
+  // How many requests wait for it.
+  size_t waiting(const Runner& runner) const;
+
+ private:
+  struct Ending {
+    std::unique_ptr<InferenceRequest> request;
+    FailureReason reason;
+    Status status;
+    bool refused = false;
+  };
+  using Turn = SequenceLine::Turn;
+  // What was decided under mutex_ and is done without it.
+  struct Work {
+    HandOver<Turn>::Turns turns;
+    std::vector<Ending> endings;
+  };
+
+  // Takes a request that waits out of the line. What is behind others is nobody's turn when it leaves, so
+  // nothing follows.
+  std::unique_ptr<InferenceRequest> WithdrawLocked(Place& place);
+  // The same when its client has gone: an end keeps its place.
+  std::unique_ptr<InferenceRequest> WithdrawCancelledLocked(Place& place);
+  // Lets the call graph know of a request that waits. Errors: it would wait for ever.
+  Status EnterCallGraph(const Place& place, InferenceRequest& request) const;
+  void OnCancelled(InferenceRequest& request);
+  void EndCancelled();
+
+  void Perform(Work work);
+  void Begin(Turn turn);
+  void End(Ending ending) const;
+  static Ending Cancelled(std::unique_ptr<InferenceRequest> request);
+  static Ending Stopped(std::unique_ptr<InferenceRequest> request);
+  static Place& PlaceOf(SequencePlace& place) { return static_cast<Place&>(place); }
+
+  Timers& timers_;
+  const Options options_;
+
+  // Taken after a request's Cancellation and before the locks of the timers and of the call graph.
+  mutable std::mutex mutex_;
+  // All guarded by mutex_.
+  SequenceLine line_;
+  std::vector<std::unique_ptr<InferenceRequest>> cancelled_;  // waited; the timers' thread ends them
+  TimerId cancel_timer_;
+};
+
+}  // namespace braid
