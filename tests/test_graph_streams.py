@@ -1,7 +1,9 @@
 """Streams to graphs with Python nodes: times, missing inputs, generators, faults, and many of them at once."""
 
 import asyncio
+import contextlib
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -158,8 +160,9 @@ def counts(count, what=0, where=0):
 def worker_of(server, graph):
     """The process of a graph's Python nodes."""
     for pid in children(server.process.pid):
-        with open(f"/proc/{pid}/cmdline", "rb") as file, open(f"/proc/{pid}/comm") as comm:
-            if graph in file.read().decode(errors="replace") + comm.read():
+        with contextlib.suppress(OSError):  # one that has just ended
+            folder = pathlib.Path(f"/proc/{pid}")
+            if graph in (folder / "cmdline").read_text(errors="replace") + (folder / "comm").read_text():
                 return pid
     raise AssertionError(f"no process of graph {graph}")
 
