@@ -69,3 +69,12 @@ function(braid_library name)
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
   endif()
 endfunction()
+
+# braid_test_uses_grpc(NAME): under the thread sanitizer, the tests of folder NAME run without its reports of gRPC. Called in
+# the folder.
+function(braid_test_uses_grpc name)
+  if(BRAID_TESTS AND BRAID_SANITIZER STREQUAL "thread")
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT
+                         "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan-suppressions.txt")
+  endif()
+endfunction()
