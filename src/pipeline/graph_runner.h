@@ -3,8 +3,8 @@
 //
 // A servable that says of itself that it is stateful has a sequence in each request, whose name goes to all
 // nodes and, as one more output, back with each response. The requests of a sequence run one at a time, in
-// the order in which they have come (see run_line.h). When one that begins or ends a sequence fails, what
-// nodes have done of that is taken back (see sequence_nodes.h) before the client hears of it.
+// the order in which they have come (see run_line.h). When one fails, what nodes have done for it is taken
+// back (see sequence_nodes.h) before the client hears of it.
 //
 // A servable owns one and hands its calls on. GraphPlan is what sessions need of the servable, and still need
 // when it is gone; it says in the servable's own words what went wrong.

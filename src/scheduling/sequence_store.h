@@ -86,8 +86,8 @@ class SequenceStore {
  private:
   struct Entry {
     CorrelationId id;
-    States states;   // after the last response
-    States settled;  // after the last request
+    States states;       // after the last response
+    States settled;      // after the last request
     uint64_t steps = 0;  // requests that were settled
     bool has_run = false;
     bool ending = false;
