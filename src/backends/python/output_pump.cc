@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <string_view>
 #include <vector>
 
 #include "base/thread.h"
@@ -15,6 +16,10 @@ namespace {
 
 // A line that is longer is cut into pieces, so that a worker which prints without line ends costs no memory.
 constexpr size_t kMaxLine = 8192;
+// What is read of one pipe before others have their turn, in chunks: as much as a pipe holds. So a worker
+// that prints without end neither keeps others from being heard nor the pump from stopping.
+constexpr int kMostChunks = 4;
+constexpr size_t kChunk = 16384;
 
 }  // namespace
 
@@ -84,21 +89,22 @@ void OutputPump::Emit(Pipe& pipe) {
 }
 
 bool OutputPump::Drain(Pipe& pipe) {
-  char chunk[16384];
-  while (true) {
+  char chunk[kChunk];
+  for (int i = 0; i < kMostChunks; ++i) {
     const ssize_t length = read(pipe.fd.get(), chunk, sizeof(chunk));
     if (length < 0 && errno == EINTR) continue;
     if (length < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
     if (length == 0) return false;
-    for (ssize_t i = 0; i < length; ++i) {
-      if (chunk[i] == '\n') {
+    for (const char c : std::string_view(chunk, static_cast<size_t>(length))) {
+      if (c == '\n') {
         Emit(pipe);
       } else {
-        pipe.line += chunk[i];
+        pipe.line += c;
         if (pipe.line.size() >= kMaxLine) Emit(pipe);
       }
     }
   }
+  return true;  // there may be more
 }
 
 void OutputPump::Run() {

@@ -49,7 +49,7 @@ class OutputPump {
   };
   OutputPump(UniqueFd epoll, UniqueFd wake, Logger& log);
   void Run();
-  // False at the end of the pipe.
+  // Reads what is there, up to a bound. False at the end of the pipe.
   bool Drain(Pipe& pipe);
   void Emit(Pipe& pipe);
 

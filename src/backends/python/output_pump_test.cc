@@ -3,12 +3,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 namespace braid {
 namespace {
+
+constexpr size_t kLongLine = 65536;
 
 class OutputPumpTest : public testing::Test {
  protected:
@@ -54,6 +59,32 @@ TEST_F(OutputPumpTest, LogsLinesWithTheirSourceAndKeepsTheLastError) {
   for (const char* line : {"[m_0] first\n", "[m_0] second\n", "[m_0] without end\n", "[m_0] Traceback\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line;
   }
+}
+
+TEST_F(OutputPumpTest, StopsAndHearsOthersBesideAWorkerThatPrintsWithoutEnd) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::thread floods;
+  {
+    auto pump = *OutputPump::Create(*log_);
+    int loud[4];
+    int quiet[4];
+    for (int* pipes : {loud, quiet}) {
+      ASSERT_EQ(pipe(pipes), 0);
+      ASSERT_EQ(pipe(pipes + 2), 0);
+    }
+    ASSERT_TRUE(pump->Add("loud", UniqueFd(loud[0]), UniqueFd(loud[2])).ok());
+    auto output = *pump->Add("quiet", UniqueFd(quiet[0]), UniqueFd(quiet[2]));
+    floods = std::thread([out = UniqueFd(loud[1]), err = UniqueFd(loud[3])] {
+      const std::string line(kLongLine, 'x');
+      while (write(out.get(), line.data(), line.size()) > 0) {
+      }
+    });
+    Say(quiet[3], "heard\n");
+    close(quiet[1]);
+    close(quiet[3]);
+    EXPECT_EQ(output->LastErrorLine(30'000'000'000), "heard");
+  }
+  floods.join();
 }
 
 TEST_F(OutputPumpTest, LosesNothingOfManyWorkersWhenItStops) {
