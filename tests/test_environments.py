@@ -1,5 +1,6 @@
 """Environments of models (10): folders and packed archives named by EXECUTION_ENV_PATH, and Python-based backends (10.1)."""
 
+import contextlib
 import io
 import json
 import os
@@ -56,9 +57,10 @@ def warm_processes(server):
     """Names of the interpreters that wait to be forked, by process id."""
     found = {}
     for pid in children(server.process.pid):
-        name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-        if name == "brd-warm":
-            found[pid] = os.readlink(f"/proc/{pid}/cwd")
+        with contextlib.suppress(OSError):  # one that has just ended
+            name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+            if name == "brd-warm":
+                found[pid] = os.readlink(f"/proc/{pid}/cwd")
     return found
 
 
