@@ -3,6 +3,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -36,7 +37,7 @@ void ElasticThreads::Run(std::function<void()> work) {
   const std::function<void()> own = std::move(work_.back());
   work_.pop_back();
   lock.unlock();
-  own();
+  GuardedOrReport(options_.name, own);
 }
 
 size_t ElasticThreads::waiting() const {
@@ -56,7 +57,7 @@ void ElasticThreads::Loop(Threads::iterator self) {
       std::function<void()> work = std::move(work_.front());
       work_.pop_front();
       lock.unlock();
-      work();
+      GuardedOrReport(options_.name, work);
       work = nullptr;  // what it holds may take a while to let go
       lock.lock();
       continue;

@@ -3,11 +3,21 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <latch>
+#include <stdexcept>
 #include <vector>
 
 namespace braid {
 namespace {
+
+TEST(ElasticThreads, WorkThatThrowsIsTheOnlyOneThatFails) {
+  std::promise<void> done;
+  ElasticThreads threads({.name = "test", .most = 1});
+  threads.Run([] { throw std::runtime_error("it broke"); });
+  threads.Run([&done] { done.set_value(); });
+  done.get_future().wait();
+}
 
 TEST(ElasticThreads, WorkThatWaitsForOtherWorkGetsThreadsOfItsOwn) {
   ElasticThreads threads({.name = "test", .most = 8});

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include "base/guard.h"
+
 namespace braid {
 
 void SetThreadName(const std::string& name) {
@@ -11,7 +13,7 @@ void SetThreadName(const std::string& name) {
 std::thread StartThread(std::string name, std::function<void()> body) {
   return std::thread([name = std::move(name), body = std::move(body)] {
     SetThreadName(name);
-    body();
+    GuardedOrReport(name, body);
   });
 }
 

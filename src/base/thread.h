@@ -11,7 +11,8 @@ namespace braid {
 // Names the calling thread; the kernel keeps 15 characters.
 void SetThreadName(const std::string& name);
 
-// Starts a named thread.
+// Starts a named thread. What `body` throws ends it, with a line on standard error (base/guard.h): the guards
+// around the pieces of its work are to keep it from that.
 std::thread StartThread(std::string name, std::function<void()> body);
 
 }  // namespace braid

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -80,6 +81,7 @@ class Arena::State : public std::enable_shared_from_this<State> {
       // The state may go with the last block of a closed arena, so it is held on the stack while it takes the
       // block back.
       std::shared_ptr<State> state = std::move(keeper);
+      const PatientAllocation patience;
       state->Free(this);
     }
   };

@@ -174,7 +174,7 @@ Status InferenceCalculator::Process(graph::Context& context) {
     cancellation_ = request->cancellation;
   }
   request->sink = new InferenceSink(servable.info().name, ports_, std::move(*turn), context);
-  servable.Infer(std::move(request));
+  servable.Begin(std::move(request));
   return OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/trace_points.h"
 
@@ -46,6 +47,7 @@ void RunLine::Ready(Place& place, std::unique_ptr<InferenceRequest> request) {
   }
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (place.runner_->stopped_) {
       work.endings.push_back(Stopped(std::move(request)));
@@ -78,6 +80,7 @@ void RunLine::GiveUp(Place& place, const InferenceRequest& request, const Status
   const bool holds = EndsSequence(request) && why.code() == StatusCode::kCancelled;
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (holds) place.servable_ = request.servable->Another();
     Turn turn = holds ? line_.Abandon(place) : line_.Leave(place);
@@ -90,6 +93,7 @@ void RunLine::Leave(Place& place) {
   const std::shared_ptr<RunLine> self = shared_from_this();
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (Turn next = line_.Leave(place); next.place != nullptr) work.turns.push_back(std::move(next));
   }
@@ -136,6 +140,7 @@ std::unique_ptr<InferenceRequest> RunLine::WithdrawCancelledLocked(Place& place)
 }
 
 void RunLine::OnCancelled(InferenceRequest& request) {
+  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to, or when it runs.
   if (!request.scheduling.queued) return;
@@ -150,6 +155,7 @@ void RunLine::OnCancelled(InferenceRequest& request) {
 void RunLine::EndCancelled() {
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     cancel_timer_ = {};
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
@@ -162,6 +168,7 @@ void RunLine::Stop(Runner& runner) {
   const std::shared_ptr<RunLine> self = shared_from_this();
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     runner.stopped_ = true;
     for (SequencePlace* place : line_.Waiting()) {

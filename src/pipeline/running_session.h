@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/guard.h"
 #include "pipeline/pieces.h"
 #include "pipeline/session.h"
 
@@ -201,7 +202,13 @@ class RunningSession::Run final : public NodeRun {
   Run(std::shared_ptr<RunningSession> session, Flow& flow, uint32_t node)
       : flow(&flow), node(node), session_(std::move(session)) {}
 
+  // A node that an exception has taken out of it answers with that.
+  ~Run() override {
+    if (!answered_) (void)Guarded([this] { Answer(UnwindingStatus(), true); });
+  }
+
   void Answer(Result<std::optional<std::vector<Tensor>>> outputs, bool final) override {
+    answered_ = answered_ || final;
     session_->OnAnswer(*this, outputs, final);
   }
 
@@ -212,6 +219,7 @@ class RunningSession::Run final : public NodeRun {
 
  private:
   const std::shared_ptr<RunningSession> session_;  // shared by all runs; any of them may be the last
+  bool answered_ = false;                          // for good
 };
 
 }  // namespace braid

@@ -61,7 +61,7 @@ class ServableNodeSession final : public NodeSession {
     auto step = MakeStepRequest(request, servable, outputs_, *run);
     step->servable = servable_->Another();
     step->sink = new StepSink(std::move(run));
-    servable.Infer(std::move(step));
+    servable.Begin(std::move(step));
   }
 
   BufferAllocator* input_allocator() override { return &servable_->get().input_allocator(); }

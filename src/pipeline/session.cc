@@ -1,5 +1,6 @@
 #include "pipeline/session.h"
 
+#include "base/guard.h"
 #include "pipeline/running_session.h"
 
 namespace braid {
@@ -9,6 +10,7 @@ namespace braid {
 void RunningSession::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionClient> client) {
   client_ = std::move(client);
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     root_.emplace_back();
     Flow& root = root_.back();
@@ -35,6 +37,7 @@ void RunningSession::Cancel() {
 
 void RunningSession::Abort(Status status) {
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (ended_) return;
     if (root_.empty()) {
@@ -64,6 +67,7 @@ void RunningSession::FailLocked(Status status, uint32_t node) {
 
 void RunningSession::OnAnswer(Run& run, Result<std::optional<std::vector<Tensor>>>& outputs, bool final) {
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (ended_) return;
     if (cancelled_) {
@@ -152,10 +156,14 @@ void RunningSession::Perform() {
     Action action = std::move(actions_.front());
     actions_.pop_front();
     lock.unlock();
-    Do(action);
+    const Status fault = Guarded([&] { Do(action); });
     garbage = {};
     lock.lock();
     performing_ = false;
+    if (!fault.ok() && !ended_) {
+      const PatientAllocation patience;
+      FailLocked(fault);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "config/folder.h"
 #include "repository/config_plan.h"
 #include "repository/model_folders.h"
@@ -80,7 +81,10 @@ ConfigOutcome ConfigModels::Sync(const std::vector<OvmsModelConfig>& wanted, boo
     }
     model.fault = fault;
   }
-  ParallelFor(builds.size(), load_thread_count_, [&](size_t i) { RunBuild(builds[i]); });
+  ParallelFor(builds.size(), load_thread_count_, [&](size_t i) {
+    const Status guard = Guarded([&] { RunBuild(builds[i]); });
+    if (!guard.ok()) builds[i].status = guard;
+  });
   for (const Build& build : builds) outcome.Add({build.status.ok(), build.status});
   // Only now: what goes over to a new version finds it.
   for (const OvmsModelConfig& config : wanted) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "repository/config_graphs.h"
 #include "repository/config_models.h"
 #include "repository/config_pipelines.h"
@@ -227,9 +228,9 @@ void ConfigRepository::Impl::PollLoop() {
     if (!life_.Sleep(watches_ ? std::min(next_ns, SteadyNowNs() + kWatchNs) : next_ns)) return;
     const RepositoryLife::Work work(life_);
     if (!work.begun()) return;
-    Settle();
+    GuardedOrReport("brd-config", [this] { Settle(); });
     if (SteadyNowNs() >= next_ns) {
-      Round(false);
+      GuardedOrReport("brd-config", [this] { Round(false); });
       next_ns = SteadyNowNs() + poll_ns;
     }
   }

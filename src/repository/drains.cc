@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -42,12 +43,11 @@ void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> sto
     std::lock_guard lock(mutex_);
     const uint64_t id = ++last_id_;
     drains_.emplace(id, StartThread("brd-drain", [this, servable, stopped, id] {
-                      Drain(*servable);
-                      stopped();
+                      GuardedOrReport("brd-drain", [&] { Drain(*servable); });
+                      GuardedOrReport("brd-drain", stopped);
                       std::lock_guard relock(mutex_);
-                      auto self = drains_.find(id);
-                      ended_.push_back(std::move(self->second));
-                      drains_.erase(self);
+                      // A node of the map moves without an allocation.
+                      ended_.insert(drains_.extract(id));
                       changed_.notify_all();
                     }));
     return;
@@ -87,12 +87,12 @@ void Drains::Discard(Servable& servable) const {
 }
 
 void Drains::Reap() {
-  std::vector<std::thread> ended;
+  std::map<uint64_t, std::thread> ended;
   {
     std::lock_guard lock(mutex_);
     ended.swap(ended_);
   }
-  for (std::thread& thread : ended) thread.join();
+  for (auto& [id, thread] : ended) thread.join();
 }
 
 void Drains::BeginShutdown(const Catalog& catalog, int64_t deadline_ns) {

@@ -65,7 +65,7 @@ class Drains {
   int64_t stop_deadline_ns_ = std::numeric_limits<int64_t>::max();
   uint64_t last_id_ = 0;
   std::map<uint64_t, std::thread> drains_;
-  std::vector<std::thread> ended_;
+  std::map<uint64_t, std::thread> ended_;
 };
 
 }  // namespace braid

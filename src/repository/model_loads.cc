@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/guard.h"
 #include "repository/parallel.h"
 
 namespace braid {
@@ -100,7 +101,7 @@ void ModelLoads::RefreshEnsembles() {
 // ---- one model ----
 
 Status ModelLoads::LoadAndRelease(const LoadRequest& request, const Dependencies& uses) {
-  Status status = LoadClaimed(request, uses);
+  const Status status = Guarded([&] { return LoadClaimed(request, uses); });
   table_.Release(request.model_name, status);
   return status;
 }
@@ -175,8 +176,10 @@ Status ModelLoads::Build(const LoadRequest& request, const LoadPlan& plan, const
 ModelLoads::Builds ModelLoads::BuildVersions(const ModelSource& source, const std::vector<int64_t>& versions,
                                              const Dependencies& uses) {
   std::vector<std::optional<Result<std::shared_ptr<Servable>>>> built(versions.size());
-  ParallelFor(versions.size(), options_.load_thread_count,
-              [&](size_t i) { built[i].emplace(BuildVersion(source, versions[i], uses)); });
+  ParallelFor(versions.size(), options_.load_thread_count, [&](size_t i) {
+    const Status guard = Guarded([&] { built[i].emplace(BuildVersion(source, versions[i], uses)); });
+    if (!guard.ok()) built[i].emplace(guard);
+  });
   Builds builds;
   for (size_t i = 0; i < versions.size(); ++i) builds.emplace(versions[i], std::move(*built[i]));
   return builds;

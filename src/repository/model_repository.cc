@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "repository/dependencies.h"
 #include "repository/drains.h"
 #include "repository/model_folders.h"
@@ -193,7 +194,9 @@ Status ModelRepository::Impl::BeginPolling() {
 }
 
 void ModelRepository::Impl::PollLoop() {
-  while (life_.Sleep(SteadyNowNs() + options_.poll_seconds * kSecondNs)) ScanOnce();
+  while (life_.Sleep(SteadyNowNs() + options_.poll_seconds * kSecondNs)) {
+    GuardedOrReport("brd-poll", [this] { ScanOnce(); });
+  }
 }
 
 void ModelRepository::Impl::ScanOnce() {

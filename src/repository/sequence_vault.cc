@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -329,7 +330,7 @@ void SequenceVault::RunSchedule() {
       continue;
     }
     lock.unlock();
-    SaveChanged();
+    GuardedOrReport("brd-vault", [this] { SaveChanged(); });
     lock.lock();
     next_ns = SteadyNowNs() + options_.interval_ns;
   }

@@ -14,7 +14,7 @@ bool ReadyToSchedule(const ServableInfo& info, std::unique_ptr<InferenceRequest>
         return;
       }
       Servable& servable = decoded->servable->get();
-      servable.Infer(std::move(decoded));
+      servable.Begin(std::move(decoded));
     });
     return false;
   }

@@ -1,6 +1,7 @@
 #include "scheduling/response_order.h"
 
 #include "base/check.h"
+#include "base/guard.h"
 
 namespace braid {
 
@@ -8,14 +9,16 @@ ResponseOrder::~ResponseOrder() { BRAID_CHECK(places_.empty()); }
 
 void ResponseOrder::Enter(InferenceRequest& request) {
   auto place = std::make_unique<Place>(shared_from_this(), request.sink);
-  request.sink = place.get();
+  Place& entered = *place;
   std::lock_guard lock(mutex_);
   places_.push_back(std::move(place));
+  request.sink = &entered;
 }
 
 void ResponseOrder::Place::Respond(std::optional<InferenceResponse> response, bool final) {
   const std::shared_ptr<ResponseOrder> order = order_;  // this place may end in Deliver()
   {
+    const PatientAllocation patience;
     std::lock_guard lock(order->mutex_);
     events_.push_back({std::move(response), final});
   }

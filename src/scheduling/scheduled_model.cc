@@ -6,6 +6,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/guard.h"
 #include "model_config.pb.h"
 #include "scheduling/batcher.h"
 #include "scheduling/batching_policy.h"
@@ -240,6 +241,7 @@ void Model::Schedule(std::unique_ptr<InferenceRequest> request, bool here) {
 
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     InferenceRequest& entered = *request;
     if (stopping_) {
@@ -300,6 +302,7 @@ void Model::Listen(InferenceRequest& request) {
 }
 
 void Model::OnCancelled(InferenceRequest& request) {
+  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   // One that is not queued yet sees its cancellation when it is about to be; one that is no longer queued
   // runs.
@@ -360,6 +363,7 @@ Model::Slot* Model::PickSlotLocked(int64_t now_ns) {
 void Model::OnChance(Slot& slot) {
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     slot.waits_for_resources = false;
@@ -478,6 +482,7 @@ void Model::OnTimer() {
   const int64_t now_ns = timers_.NowNs();
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     timer_ = {};
     timer_deadline_ns_ = kNeverNs;
@@ -550,6 +555,7 @@ Status Model::StatusOf(Why why) const {
 void Model::OnExecuted(Instance& instance, int64_t rows, size_t, const ExecutionTimes& times) {
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     if (Slot* slot = SlotOf(instance)) {
@@ -592,6 +598,7 @@ void Model::OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Executio
   }
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     Slot* slot = SlotOf(instance);
@@ -612,6 +619,7 @@ void Model::OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Executio
 void Model::OnAvailability(Instance& instance, bool available) {
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     Slot* slot = SlotOf(instance);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/guard.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/sequence_scheduler.h"
 #include "scheduling/trace_points.h"
@@ -123,6 +124,7 @@ Status SequenceScheduler::StatusOf(Why why, const InferenceRequest& request) con
 void SequenceScheduler::OnExecuted(Instance& instance, int64_t rows, size_t, const ExecutionTimes& times) {
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     if (Lane* lane = LaneOf(instance); lane != nullptr && !lane->inside.empty()) {
@@ -148,6 +150,7 @@ void SequenceScheduler::OnDelivered(Instance& instance) {
   if (turn_end_ == TurnEnd::kReturned) return;
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     Lane* lane = LaneOf(instance);
@@ -168,6 +171,7 @@ void SequenceScheduler::OnResponse(Instance& instance, InferenceRequest& request
   if (inputs_.IsPadding(request)) return;
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     const SchedulerNotes& notes = request.scheduling;
     std::lock_guard lock(mutex_);
@@ -273,6 +277,7 @@ void SequenceScheduler::OnUnstarted(Instance& instance, std::vector<std::unique_
   }
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     Lane* lane = LaneOf(instance);
@@ -293,6 +298,7 @@ void SequenceScheduler::OnUnstarted(Instance& instance, std::vector<std::unique_
 void SequenceScheduler::OnAvailability(Instance& instance, bool available) {
   Work work;
   {
+    const PatientAllocation patience;
     const int64_t now_ns = timers_.NowNs();
     std::lock_guard lock(mutex_);
     Lane* lane = LaneOf(instance);
@@ -308,6 +314,7 @@ void SequenceScheduler::OnAvailability(Instance& instance, bool available) {
 void SequenceScheduler::Stop(int64_t deadline_ns) {
   Work work;
   {
+    const PatientAllocation patience;
     // Nobody restores what stops.
     std::lock_guard lock(mutex_);
     for (auto& request : held_.Release()) work.endings.push_back({std::move(request), Why::kStopping});

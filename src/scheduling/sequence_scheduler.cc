@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/guard.h"
 #include "scheduling/trace_points.h"
 #include "serving/request_check.h"
 
@@ -138,6 +139,7 @@ void SequenceScheduler::Infer(std::unique_ptr<InferenceRequest> request) {
 
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (stopping_) {
       work.endings.push_back({std::move(request), Why::kStopping});
@@ -216,6 +218,7 @@ void SequenceScheduler::Listen(InferenceRequest& request) {
 }
 
 void SequenceScheduler::OnCancelled(InferenceRequest& request) {
+  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   // One that is not queued yet sees its cancellation when it is; one that is no longer queued runs.
   if (!request.scheduling.queued) return;
@@ -367,6 +370,7 @@ void SequenceScheduler::OnTimer() {
   const int64_t now_ns = timers_.NowNs();
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     timer_ = {};
     timer_deadline_ns_ = kNeverNs;
@@ -384,6 +388,7 @@ void SequenceScheduler::Drop(const CorrelationId& id) {
   const int64_t now_ns = timers_.NowNs();
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     table_->Drop(id, now_ns, work.drops);
     ScheduleLocked(now_ns, work);
@@ -422,6 +427,7 @@ void SequenceScheduler::OnHeldTooLong() {
   const int64_t now_ns = timers_.NowNs();
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (!stopping_) ReleaseLocked(now_ns, work);
   }
@@ -434,6 +440,7 @@ size_t SequenceScheduler::Restore(std::vector<SavedSequence> saved) {
   size_t taken = 0;
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (stopping_) return 0;
     for (SavedSequence& one : saved) {
@@ -456,6 +463,7 @@ void SequenceScheduler::BeginDrain() {
   const int64_t now_ns = timers_.NowNs();
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     draining_ = true;
     // What the server has of a sequence does not depend on its slot.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/guard.h"
 #include "images/encoded_images.h"
 #include "scheduling/hand_over.h"
 #include "scheduling/held_requests.h"
@@ -246,6 +247,7 @@ void Model::Arrive(std::unique_ptr<InferenceRequest> request, SequencePlace* pla
 
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     const bool joins = place == nullptr && !line_.empty() &&
                        line_.Last(std::get<uint64_t>(request->correlation_id)) != nullptr;
@@ -342,6 +344,7 @@ void Model::Listen(InferenceRequest& request) {
 }
 
 void Model::OnCancelled(InferenceRequest& request) {
+  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to; one that does no longer is the
   // inner model's.
@@ -364,6 +367,7 @@ void Model::OnCancelled(InferenceRequest& request) {
 void Model::EndCancelled() {
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     cancel_timer_ = {};
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
@@ -531,6 +535,7 @@ void Model::ReleaseLocked(Work& work) {
 void Model::OnHeldTooLong() {
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (!stopping_) ReleaseLocked(work);
   }
@@ -542,6 +547,7 @@ size_t Model::Restore(std::vector<SavedSequence> saved) {
   size_t taken = 0;
   Work work;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (stopping_) return 0;
     for (SavedSequence& sequence : saved) taken += table_.Restore(std::move(sequence)) ? 1 : 0;
@@ -556,6 +562,7 @@ size_t Model::Restore(std::vector<SavedSequence> saved) {
 void Model::Stop(int64_t deadline_ns) {
   Work work;
   {
+    const PatientAllocation patience;
     // Nobody restores what stops.
     std::lock_guard lock(mutex_);
     for (auto& request : held_.Release()) work.endings.push_back(Stopped(std::move(request)));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -32,6 +33,7 @@ TimerService::~TimerService() {
 int64_t TimerService::NowNs() const { return SteadyNowNs(); }
 
 TimerId TimerService::At(int64_t deadline_ns, std::function<void()> callback) {
+  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   const TimerId id{deadline_ns, ++last_number_};
   timers_.emplace(id, std::move(callback));
@@ -71,7 +73,7 @@ void TimerService::Run() {
       auto entry = timers_.extract(timers_.begin());
       running_ = entry.key();
       lock.unlock();
-      entry.mapped()();
+      GuardedOrReport("brd-sched", entry.mapped());
       entry = {};
       lock.lock();
       running_ = {};

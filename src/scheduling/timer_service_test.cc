@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,15 @@ TEST(TimerService, CallsWhatIsDue) {
   std::promise<void> called;
   TimerService timers;
   timers.At(timers.NowNs(), [&called] { called.set_value(); });
+  called.get_future().wait();
+}
+
+TEST(TimerService, ACallbackThatThrowsIsTheOnlyOneThatFails) {
+  std::promise<void> called;
+  TimerService timers;
+  const int64_t now_ns = timers.NowNs();
+  timers.At(now_ns, [] { throw std::bad_alloc(); });
+  timers.At(now_ns + 1, [&called] { called.set_value(); });
   called.get_future().wait();
 }
 

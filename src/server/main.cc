@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/guard.h"
 #include "server/options.h"
 #include "server/server.h"
 
@@ -55,6 +56,7 @@ int Serve(const CommandLine& line) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  InstallAllocationHandler();
   KeepMemory();
   RaiseDescriptorLimit();
   // Debian builds abseil, on which gRPC stands, with its search for lock cycles on: each lock in gRPC would

@@ -125,6 +125,7 @@ struct ServerOptions {
 
   // Shared memory of clients
   bool allow_client_shm = true;
+  uint64_t client_shm_max_bytes = 0;  // 0: as much as the machine has memory
 
   // Metrics
   bool allow_metrics = true;

@@ -389,6 +389,9 @@ const OptionSpec kTable[] = {
               "needs the most"),
     Works("allow-client-shm", "", Group::kCache, Bool<&O::allow_client_shm>(),
           "Let clients name files in /dev/shm to pass tensors"),
+    Works("client-shm-max-bytes", "BYTES", Group::kCache, Bytes<&O::client_shm_max_bytes>(),
+          "How much shared memory clients can have registered, all together; 0: as much as the machine has "
+          "memory"),
     Refused("repoagent-directory", "DIR", Group::kCache, CheckNothing, "", "", "Where repository agents lie",
             "repository agents are shared libraries of another server; check and fetch models before they "
             "are loaded"),

@@ -323,6 +323,10 @@ class Server::Parts {
                                                              BRAID_VERSION, ExtensionNames(options_),
                                                              AccessPolicy(), AccessPolicy()});
     context_->client_memory->set_allowed(options_.allow_client_shm);
+    const uint64_t memory =
+        static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    context_->client_memory->set_max_bytes(
+        options_.client_shm_max_bytes == 0 ? memory : options_.client_shm_max_bytes);
     context_->tracer = tracer_.get();
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/guard.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -24,15 +25,23 @@ void CountAnswer(Servable& servable, const ApiCall& call, const std::optional<In
 
 InferenceRequest::InferenceRequest() = default;
 
-InferenceRequest::~InferenceRequest() = default;
+// Only an exception drops a request that has not ended.
+InferenceRequest::~InferenceRequest() {
+  if (sink != nullptr && cancellation != nullptr) cancellation->ClearListener();
+  if (sink != nullptr) (void)Guarded([this] { Fail(UnwindingStatus()); });
+  // The text of the error may have been too much; this asks for no memory.
+  if (sink != nullptr) (void)Guarded([this] { Refuse(OutOfMemory()); });
+}
 
 void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool final) {
   BRAID_CHECK(sink != nullptr);
   ResponseSink* to = sink;
   if (final) {
     sink = nullptr;
-    if (trace != nullptr) trace->Record(TraceActivity::kRequestEnd, SteadyNowNs());
-    if (api && servable) CountAnswer(servable->get(), *api, response, SteadyNowNs() - start_ns);
+    GuardedOrReport("the end of a request", [&] {
+      if (trace != nullptr) trace->Record(TraceActivity::kRequestEnd, SteadyNowNs());
+      if (api && servable) CountAnswer(servable->get(), *api, response, SteadyNowNs() - start_ns);
+    });
     // The handle goes before the client can hear the end, so that a client which then unloads never waits for
     // us.
     servable.reset();

@@ -3,7 +3,8 @@
 // A request has one owner at a time (the protocol while it reads it, the scheduler while it waits, an
 // instance while it runs) and only its owner answers it. It ends exactly once: with the response that is
 // marked final, which may be an error. A client that goes away does not answer; it marks the request's
-// Cancellation, and the owner ends the request.
+// Cancellation, and the owner ends the request. An exception on the way unwinds the owner's stack and with it
+// the request, whose destructor then ends it with an error.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,8 @@ class ResponseSink {
   // Called by the request's owner, never twice at the same time, on any thread; must not block. `response` is
   // empty only together with `final`: the request ends without one more response. After the call with `final`
   // the sink is not touched again, so it may delete itself in it. Buffers of the response may be kept as long
-  // as they are needed.
+  // as they are needed. Does not throw: a response that cannot be passed on, for want of memory say, becomes
+  // an error, or the end of the client's connection.
   virtual void Respond(std::optional<InferenceResponse> response, bool final) = 0;
 };
 
@@ -93,6 +95,7 @@ struct SchedulerNotes {
 
 struct InferenceRequest {
   InferenceRequest();
+  // Ends the request if that has not been done.
   ~InferenceRequest();
   InferenceRequest(const InferenceRequest&) = delete;
   InferenceRequest& operator=(const InferenceRequest&) = delete;

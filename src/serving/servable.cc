@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
+
 namespace braid {
+
+void Servable::Begin(std::unique_ptr<InferenceRequest> request) noexcept {
+  // The exception has unwound the request as well, unless it waits somewhere and goes on from there.
+  (void)Guarded([&] { Infer(std::move(request)); });
+}
 
 Result<std::shared_ptr<ServableStream>> Servable::OpenStream(InferenceRequest&, StreamSink&) {
   return UnsupportedError("'" + info_.name + "' does not take streams");

@@ -119,8 +119,12 @@ class Servable {
   virtual BufferAllocator& input_allocator() = 0;
 
   // Checks and runs a request; never blocks. All results, errors too, arrive at the request's sink, perhaps
-  // before this returns. REQUIRES: request->sink is set, request->servable holds this servable.
+  // before this returns. REQUIRES: request->sink is set, request->servable holds this servable. To be called
+  // by Begin() alone.
   virtual void Infer(std::unique_ptr<InferenceRequest> request) = 0;
+
+  // Infer() within a guard, which is how a request is begun: what it throws ends the request with an error.
+  void Begin(std::unique_ptr<InferenceRequest> request) noexcept;
 
   // Whether a client's stream to it is one conversation (OpenStream()); else each of its messages is a
   // request of its own.

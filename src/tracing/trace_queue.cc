@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -58,11 +59,13 @@ void TraceQueue::Run(TraceOutput& output) {
       dropped = std::exchange(dropped_, 0);
       closed = closed_;
     }
-    if (!batch.empty()) output.Write(std::move(batch));
-    for (uint64_t scope : flushes) output.Flush(scope);
-    if (dropped > 0) output.OnDropped(dropped);
+    GuardedOrReport("brd-trace", [&] {
+      if (!batch.empty()) output.Write(std::move(batch));
+      for (uint64_t scope : flushes) output.Flush(scope);
+      if (dropped > 0) output.OnDropped(dropped);
+    });
   }
-  output.Flush(0);
+  GuardedOrReport("brd-trace", [&] { output.Flush(0); });
 }
 
 }  // namespace braid

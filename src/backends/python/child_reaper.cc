@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -97,7 +98,7 @@ void ChildReaper::Reap(pid_t pid) {
     on_exit = std::move(it->second.on_exit);
     children_.erase(it);
   }
-  on_exit(cause);
+  GuardedOrReport("brd-reap", [&] { on_exit(cause); });
 }
 
 void ChildReaper::ReapOrphans() {

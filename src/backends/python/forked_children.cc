@@ -12,6 +12,7 @@
 #include "backends/python/worker_calls.h"
 #include "backends/python/worker_memory.h"
 #include "backends/python/worker_process.h"
+#include "base/guard.h"
 #include "base/thread.h"
 #include "ipc/knock.h"
 #include "ipc/messages.h"
@@ -49,7 +50,7 @@ class ForkedChildren::Child {
 
  private:
   void Run() {
-    if (Status status = Serve(); !status.ok()) {
+    if (Status status = Guarded([this] { return Serve(); }); !status.ok()) {
       BRAID_LOG_WARNING(owner_.log_, "a forked process of instance '{}' is heard no more: {}",
                         owner_.chain_->instance, status.message());
     }

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -78,7 +79,9 @@ void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer an
   };
   try {
     StartThread("brd-py-ask", [task = std::move(task), answer, end] {
-      answer(task());
+      Result<std::string> done = OutOfMemory();
+      const Status status = Guarded([&] { done = task(); });
+      GuardedOrReport("brd-py-ask", [&] { answer(status.ok() ? std::move(done) : status); });
       end();
     }).detach();
   } catch (const std::system_error& error) {

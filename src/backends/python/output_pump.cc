@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -89,6 +90,12 @@ void OutputPump::Emit(Pipe& pipe) {
 }
 
 bool OutputPump::Drain(Pipe& pipe) {
+  bool more = true;
+  GuardedOrReport("brd-out", [&] { more = ReadChunks(pipe); });
+  return more;
+}
+
+bool OutputPump::ReadChunks(Pipe& pipe) {
   char chunk[kChunk];
   for (int i = 0; i < kMostChunks; ++i) {
     const ssize_t length = read(pipe.fd.get(), chunk, sizeof(chunk));
@@ -121,7 +128,9 @@ void OutputPump::Run() {
         pipe = it->second.get();
       }
       if (Drain(*pipe)) continue;
-      if (!pipe->line.empty()) Emit(*pipe);
+      GuardedOrReport("brd-out", [&] {
+        if (!pipe->line.empty()) Emit(*pipe);
+      });
       {
         std::lock_guard lock(pipe->output->mutex_);
         --pipe->output->open_pipes_;
@@ -137,7 +146,9 @@ void OutputPump::Run() {
   std::lock_guard lock(mutex_);
   for (auto& [fd, pipe] : pipes_) {
     Drain(*pipe);
-    if (!pipe->line.empty()) Emit(*pipe);
+    GuardedOrReport("brd-out", [&pipe = *pipe, this] {
+      if (!pipe.line.empty()) Emit(pipe);
+    });
   }
 }
 

@@ -49,8 +49,9 @@ class OutputPump {
   };
   OutputPump(UniqueFd epoll, UniqueFd wake, Logger& log);
   void Run();
-  // Reads what is there, up to a bound. False at the end of the pipe.
+  // Reads what is there, up to a bound. False at the end of the pipe. A fault costs what was read.
   bool Drain(Pipe& pipe);
+  bool ReadChunks(Pipe& pipe);
   void Emit(Pipe& pipe);
 
   const UniqueFd epoll_;

@@ -6,6 +6,7 @@
 
 #include "backends/python/parameters_json.h"
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -132,6 +133,7 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
 }
 
 void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
+  const PatientAllocation patience;
   {
     std::lock_guard lock(mutex_);
     if (accepting_) {
@@ -167,6 +169,7 @@ void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
 }
 
 void PythonInstance::ReturnRefused() {
+  const PatientAllocation patience;
   std::vector<Refused> refused;
   {
     std::lock_guard lock(mutex_);
@@ -216,6 +219,7 @@ Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory
 }
 
 Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned) {
+  const PatientAllocation patience;
   std::optional<InferenceResponse> response;
   if (message.has_response) {
     BRAID_RETURN_IF_ERROR(MakeResponse(message, returned, response.emplace()));
@@ -250,6 +254,7 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
 }
 
 Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
+  const PatientAllocation patience;
   const int64_t now = SteadyNowNs();
   ExecutionTimes times;
   Running running;
@@ -336,6 +341,7 @@ std::shared_ptr<const CallChain> PythonInstance::BlockingChainLocked(const Block
 }
 
 WorkerUser::Origin PythonInstance::OriginOf(const CallMessage& call) {
+  const PatientAllocation patience;
   makes_calls_.store(true, std::memory_order_relaxed);
   Origin origin;
   std::lock_guard lock(mutex_);
@@ -383,6 +389,7 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
 // -----------------------------------------------------------------------------------------------
 
 void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+  const PatientAllocation patience;
   if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
   {
     std::lock_guard lock(mutex_);
@@ -396,6 +403,7 @@ void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& l
 }
 
 void PythonInstance::OnDown(const std::string& reason) {
+  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   accepting_ = false;
   reason_ = reason;
@@ -410,6 +418,7 @@ int64_t PythonInstance::OnRound(int64_t now_ns) {
 }
 
 void PythonInstance::OnDead() {
+  const PatientAllocation patience;
   if (std::exchange(available_, false)) listener_->OnAvailability(*this, false);
   if (link_.channel == nullptr) return;
   const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
@@ -447,6 +456,7 @@ void PythonInstance::OnDead() {
 }
 
 void PythonInstance::OnGone(const std::string& reason) {
+  const PatientAllocation patience;
   readiness_hook_.Close(reason);
   const int64_t now = SteadyNowNs();
   for (Slot& slot : std::exchange(failed_, {})) {

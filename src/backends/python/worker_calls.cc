@@ -6,6 +6,7 @@
 
 #include "backends/python/parameters_json.h"
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -63,6 +64,7 @@ size_t WorkerCalls::pending() const {
 
 Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
                           RequestTrace* trace) {
+  const PatientAllocation patience;
   // First of all, so that the memory which the worker has lent goes back whatever comes.
   BRAID_ASSIGN_OR_RETURN(auto request, MakeRequest(message));
   auto call = std::make_shared<Call>(shared_from_this(), message.request.id);
@@ -93,7 +95,7 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
   request->cancellation = std::shared_ptr<Cancellation>(call, &call->cancellation());
   request->sink = call.get();
   Servable& callee = request->servable->get();
-  callee.Infer(std::move(request));
+  callee.Begin(std::move(request));
   return OkStatus();
 }
 
@@ -182,7 +184,7 @@ void WorkerCalls::Answer(Call& call, std::optional<InferenceResponse> response, 
 void WorkerCalls::Pass(Call& call, std::optional<InferenceResponse> response, bool final) {
   if (stuck()) return;
   if (!final && call.cancellation().cancelled()) return;
-  Status sent = Send(call.id(), response, final);
+  Status sent = Guarded([&] { return Send(call.id(), response, final); });
   if (sent.ok()) return;
   // What cannot be handed over becomes an error; a worker that cannot be told so much waits in vain.
   InferenceResponse failed;

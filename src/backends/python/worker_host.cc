@@ -5,6 +5,7 @@
 
 #include "backends/python/worker_asks.h"
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -174,12 +175,13 @@ Status WorkerHost::StartWorker() {
     if (!stopping_ || SteadyNowNs() < stop_deadline_ns_) return OkStatus();
     return UnavailableError("the server stopped while " + options_.title + " was initialising");
   };
-  Status status = worker_->AwaitSignIn(options_.sign_in_timeout_ns, other);
-  if (status.ok()) {
-    auto loaded = worker_->Load(options_.mode, facts_, spec_, other, still_loading);
-    status = loaded.status();
-    if (loaded.ok()) user_.OnUp({worker_->channel(), memory_}, *loaded);
-  }
+  const Status status = Guarded([&] {
+    BRAID_RETURN_IF_ERROR(worker_->AwaitSignIn(options_.sign_in_timeout_ns, other));
+    BRAID_ASSIGN_OR_RETURN(const auto loaded,
+                           worker_->Load(options_.mode, facts_, spec_, other, still_loading));
+    user_.OnUp({worker_->channel(), memory_}, loaded);
+    return OkStatus();
+  });
   if (!status.ok()) {
     worker_->EnsureDead();
     BuryWorker(status.message());
@@ -221,17 +223,19 @@ std::string WorkerHost::Serve() {
     }
     if (now >= next_idle) {
       next_idle = now + kIdleNs;
-      user_.OnIdle();
+      GuardedOrReport(options_.thread_name, [this] { user_.OnIdle(); });
     }
     timeout = std::clamp(user_.OnRound(now) - now, int64_t{0}, timeout);
     if (worker_->channel()->TakeKnock()) {
-      if (Status handled = HandleKnock(); !handled.ok()) return handled.message();
+      Status handled = Guarded([this] { return HandleKnock(); });
+      if (!handled.ok()) return handled.message();
     }
     if (calls_->stuck()) return "it does not read the responses to its calls";
     const bool dead = worker_->dead();
     switch (worker_->channel()->Receive(message, dead ? 0 : timeout)) {
       case Channel::Outcome::kMessage:
-        if (Status handled = Handle(message); !handled.ok()) return handled.message();
+        if (Status handled = Guarded([&] { return Handle(message); }); !handled.ok())
+          return handled.message();
         break;
       case Channel::Outcome::kCorrupted:
         return "it wrote nonsense into its channel";
@@ -243,6 +247,7 @@ std::string WorkerHost::Serve() {
 }
 
 void WorkerHost::BuryWorker(const std::string& reason) {
+  const PatientAllocation patience;
   user_.OnDead();
   metrics_.reset();
   // Calls first: what their responses would lend has no taker any more.
@@ -279,7 +284,7 @@ bool WorkerHost::Restart(int& failures, std::string cause) {
                                    options_.noun, failures, RestartPauseNs(failures) / kSecond));
     Pause(SteadyNowNs() + RestartPauseNs(failures));
     if (stopping()) return false;
-    Status restarted = StartWorker();
+    const Status restarted = Guarded([this] { return StartWorker(); });
     if (restarted.ok()) return true;
     cause = restarted.message();
     BRAID_LOG_ERROR(log_, "{} could not be restarted: {}", options_.title, cause);
@@ -287,14 +292,15 @@ bool WorkerHost::Restart(int& failures, std::string cause) {
 }
 
 void WorkerHost::Run() {
-  Status started = StartWorker();
+  const Status started = Guarded([this] { return StartWorker(); });
   if (!started.ok()) user_.OnDown(started.message());
   on_started_(started);
   if (!started.ok()) return;
   int failures = 0;
   while (true) {
     const int64_t ready_since = SteadyNowNs();
-    const std::string broken_rule = Serve();
+    std::string broken_rule;
+    if (Status fault = Guarded([&] { broken_rule = Serve(); }); !fault.ok()) broken_rule = fault.message();
     const bool in_order = stopping() && broken_rule.empty();
     worker_->EnsureDead();
     const std::string death = worker_->DescribeDeath(broken_rule);

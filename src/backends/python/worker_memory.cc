@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/guard.h"
+
 namespace braid {
 namespace {
 
@@ -186,6 +188,7 @@ void WorkerMemory::RetireOwn(uint32_t segment) {
 
 void WorkerMemory::Release(const MemoryHandle& handle) {
   if (abandoned_) return;
+  const PatientAllocation patience;
   const uint64_t waiting = quietly_released_.fetch_add(handle.size) + handle.size;
   const bool wake = waiting >= kWakeForBytes;
   if (wake) quietly_released_ = 0;

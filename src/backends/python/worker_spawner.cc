@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/send_descriptors.h"
 
 extern char** environ;
@@ -165,6 +166,8 @@ Status WorkerSpawner::StartZygoteLocked() {
 
 Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                                          const Pipes& pipes) {
+  // A JSON value that is destroyed asks for memory, and no destructor can say that it got none.
+  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   const std::string order = nlohmann::json{{"name", name}}.dump();
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -123,7 +124,7 @@ void Connection::ArmRead() {
   stream_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      [self = shared_from_this()](boost::system::error_code error) {
                        self->read_armed_ = false;
-                       if (!error && !self->closed_) self->OnReadable();
+                       if (!error && !self->closed_) self->DoGuarded([&] { self->OnReadable(); });
                      });
 }
 
@@ -133,8 +134,31 @@ void Connection::ArmWrite() {
   stream_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
                      [self = shared_from_this()](boost::system::error_code error) {
                        self->write_armed_ = false;
-                       if (!error && !self->closed_) self->OnWritable();
+                       if (!error && !self->closed_) self->DoGuarded([&] { self->OnWritable(); });
                      });
+}
+
+template <class Work>
+void Connection::DoGuarded(Work&& work) noexcept {
+  const Status fault = Guarded(std::forward<Work>(work));
+  if (fault.ok() || closed_) return;
+  GuardedOrReport("HTTP connection", [&] {
+    // A call that runs answers by itself.
+    if (phase_.load(std::memory_order_acquire) != Phase::kOwned) {
+      ArmRead();
+      return;
+    }
+    const bool can_answer = stage_ == Stage::kHead || stage_ == Stage::kFront || stage_ == Stage::kRest ||
+                            stage_ == Stage::kDecode;
+    if (can_answer && head_done_) {
+      close_after_ = true;
+      const Status answered = Guarded([&] {
+        if (AnswerEarly(ErrorResponse(fault)) == Step::kMore) Pump();
+      });
+      if (answered.ok()) return;
+    }
+    Close();
+  });
 }
 
 void Connection::OnReadable() {
@@ -172,12 +196,23 @@ void Connection::OnWritable() {
 // ---- Answers ----
 
 void Connection::Respond(HttpResponse response) {
+  if (answered_.exchange(true, std::memory_order_acq_rel)) return;
   const bool close = close_after_ || io_->draining();
-  outgoing_.Set(std::move(response), close, omit_body_);
-  const Outgoing::Progress progress = outgoing_.Send(fd_);
-  const bool sent = progress == Outgoing::Progress::kDone;
-  if (sent && !close) outgoing_.Clear();
-  HandBack(sent, progress == Outgoing::Progress::kFailed, close);
+  const Status written = Guarded([&] {
+    outgoing_.Set(std::move(response), close, omit_body_);
+    const Outgoing::Progress progress = outgoing_.Send(fd_);
+    const bool sent = progress == Outgoing::Progress::kDone;
+    if (sent && !close) outgoing_.Clear();
+    HandBack(sent, progress == Outgoing::Progress::kFailed, close);
+  });
+  if (!written.ok()) CutOff();
+}
+
+void Connection::CutOff() noexcept {
+  // The io thread closes when it hears of this: by the wait for input that it has, or by its sweep.
+  ::shutdown(fd_, SHUT_RDWR);
+  outgoing_.Clear();
+  phase_.store(Phase::kOwned, std::memory_order_release);
 }
 
 void Connection::HandBack(bool sent, bool failed, bool close) {
@@ -191,33 +226,42 @@ void Connection::HandBack(bool sent, bool failed, bool close) {
   io->Post([self = std::move(self), failed, close] {
     self->send_failed_ = failed;
     self->close_after_ = close;
-    self->OnAnswered();
+    self->DoGuarded([&] { self->OnAnswered(); });
   });
 }
 
 void Connection::BeginStream(HttpResponse head) {
+  answered_.store(true, std::memory_order_release);
   const bool chunked = parser_->get().version() >= 11;
   streaming_ = true;
   stream_close_ = close_after_ || io_->draining() || !chunked;
-  stream_output_.Begin(head, chunked, stream_close_);
+  const Status begun = Guarded([&] { stream_output_.Begin(head, chunked, stream_close_); });
+  if (!begun.ok()) stream_output_.Abandon();
 }
 
 HttpExchange::PartResult Connection::SendPart(std::string_view part) {
-  switch (stream_output_.Append(fd_, part)) {
-    case StreamOutput::Added::kSent:
-    case StreamOutput::Added::kWaits:
-      return PartResult::kTaken;
-    case StreamOutput::Added::kBlocked:
-      last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
-      io_->Post([self = shared_from_this()] { self->ArmWrite(); });
-      return PartResult::kTaken;
-    case StreamOutput::Added::kFailed:
-      return PartResult::kGone;
-    case StreamOutput::Added::kFull:
-      io_->Post([self = shared_from_this()] { self->Abort(); });
-      return PartResult::kFull;
-  }
-  return PartResult::kGone;
+  PartResult result = PartResult::kGone;
+  const Status posted = Guarded([&] {
+    switch (stream_output_.Append(fd_, part)) {
+      case StreamOutput::Added::kSent:
+      case StreamOutput::Added::kWaits:
+        result = PartResult::kTaken;
+        break;
+      case StreamOutput::Added::kBlocked:
+        last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
+        io_->Post([self = shared_from_this()] { self->ArmWrite(); });
+        result = PartResult::kTaken;
+        break;
+      case StreamOutput::Added::kFailed:
+        break;
+      case StreamOutput::Added::kFull:
+        result = PartResult::kFull;
+        io_->Post([self = shared_from_this()] { self->Abort(); });
+        break;
+    }
+  });
+  if (!posted.ok()) stream_output_.Abandon();
+  return result;
 }
 
 void Connection::EndStream() {
@@ -225,7 +269,8 @@ void Connection::EndStream() {
   const bool sent = added == StreamOutput::Added::kSent;
   const bool close = stream_close_;
   if (sent) streaming_ = false;
-  HandBack(sent, added == StreamOutput::Added::kFailed, close);
+  const Status handed = Guarded([&] { HandBack(sent, added == StreamOutput::Added::kFailed, close); });
+  if (!handed.ok()) CutOff();
 }
 
 void Connection::FlushStream() {
@@ -634,8 +679,12 @@ Connection::Step Connection::TakeDecoded() {
 Connection::Step Connection::RunCall() {
   destinations_.clear();
   SetStage(Stage::kHead);
+  answered_.store(false, std::memory_order_relaxed);
   phase_.store(Phase::kRunning, std::memory_order_release);
-  call_->OnBody();
+  // The call may end within, and this object's reference to it change.
+  if (const Status fault = Guarded([this] { call_->OnBody(); }); !fault.ok()) {
+    Respond(MakeResponse([&] { return Result<HttpResponse>(fault); }));
+  }
   if (phase_.load(std::memory_order_acquire) == Phase::kOwned) return Step::kMore;
   if (buffered() == 0) {
     ArmRead();

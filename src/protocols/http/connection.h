@@ -125,6 +125,12 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void OnAnswered();
   // Gives the connection back to its io thread, after an answer.
   void HandBack(bool sent, bool failed, bool close);
+  // Does a piece of the io thread's work. What it throws ends the present request with an error, or the
+  // connection where no answer is possible any more.
+  template <class Work>
+  void DoGuarded(Work&& work) noexcept;
+  // The answer could not be written down: the client is cut off instead.
+  void CutOff() noexcept;
   // Writes what waits of an answer in parts whose call still runs.
   void FlushStream();
 
@@ -138,6 +144,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   const int fd_;
 
   std::atomic<Phase> phase_{Phase::kOwned};
+  // Set with the first answer to the call that runs; what comes behind it is dropped.
+  std::atomic<bool> answered_{false};
   // When something last happened; written by whoever owns the connection.
   std::atomic<int64_t> last_active_ns_;
   StreamOutput stream_output_{kMaxWaitingBytes};

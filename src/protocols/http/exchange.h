@@ -40,12 +40,12 @@ class HttpExchange {
 
   // Answers the request: exactly once, after HttpCall::OnBody() has been called, on any thread. Writes to the
   // socket from the calling thread as much as the socket takes at once, and does not block. The call may be
-  // gone when this returns.
+  // gone when this returns. Does not throw.
   virtual void Respond(HttpResponse response) = 0;
 
   // Answers the request with a body that comes in parts, instead of Respond() and under its rules: once
   // BeginStream(), any number of SendPart(), once EndStream(); never two at the same time. Status and headers
-  // are taken from `head`, which has no body, and leave with the first part or with the end.
+  // are taken from `head`, which has no body, and leave with the first part or with the end. None throws.
   virtual void BeginStream(HttpResponse head) = 0;
   enum class PartResult : unsigned char {
     kTaken,
@@ -82,7 +82,8 @@ class HttpCall {
   virtual std::optional<HttpResponse> OnFront(std::string_view front, size_t rest,
                                               std::vector<std::span<std::byte>>& destinations) = 0;
 
-  // The whole body is there. The call now answers, now or later.
+  // The whole body is there. The call now answers, now or later. What it throws becomes the answer, unless
+  // there is one.
   virtual void OnBody() = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/thread.h"
 #include "protocols/http/connection.h"
 
@@ -25,7 +26,8 @@ void IoThread::Start() {
   ArmSweep();
   thread_ = StartThread(options_.thread_name + "-" + std::to_string(index_), [this] {
     auto work = boost::asio::make_work_guard(context_);
-    context_.run();
+    // A handler that throws leaves the loop, which then goes on with the next.
+    while (!context_.stopped()) GuardedOrReport(options_.thread_name, [this] { context_.run(); });
   });
 }
 
@@ -82,7 +84,7 @@ void IoThread::ArmSweep() {
   sweep_timer_.expires_after(interval);
   sweep_timer_.async_wait([this](boost::system::error_code error) {
     if (error) return;
-    Sweep();
+    GuardedOrReport(options_.thread_name, [this] { Sweep(); });
     ArmSweep();
   });
 }

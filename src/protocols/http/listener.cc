@@ -12,6 +12,7 @@
 #include <semaphore>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "protocols/http/io_thread.h"
 
 namespace braid {
@@ -110,14 +111,16 @@ class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
       const int on = 1;
       ::setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       IoThread& thread = *threads_[next_++ % threads_.size()];
-      if (&thread == threads_.front().get()) {
-        thread.Adopt(std::move(client));
-      } else {
-        // std::function must be copyable, so the descriptor travels in a shared pointer.
-        thread.Post([&thread, shared = std::make_shared<UniqueFd>(std::move(client))] {
-          thread.Adopt(std::move(*shared));
-        });
-      }
+      GuardedOrReport("HTTP listener", [&] {
+        if (&thread == threads_.front().get()) {
+          thread.Adopt(std::move(client));
+        } else {
+          // std::function must be copyable, so the descriptor travels in a shared pointer.
+          thread.Post([&thread, shared = std::make_shared<UniqueFd>(std::move(client))] {
+            thread.Adopt(std::move(*shared));
+          });
+        }
+      });
     }
   }
 

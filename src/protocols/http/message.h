@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/guard.h"
 #include "base/status.h"
 #include "tensor/buffer.h"
 
@@ -45,6 +46,23 @@ HttpResponse JsonResponse(std::string body);
 unsigned HttpStatusOf(StatusCode code);
 // The same, or the status's own.
 unsigned HttpStatusOf(const Status& status);
+// What `write` makes, a Result<HttpResponse>, or the answer that says why it could not be made; what it
+// throws is such a reason.
+template <class Write>
+HttpResponse MakeResponse(Write&& write) noexcept {
+  HttpResponse response;
+  const Status fault = Guarded([&] {
+    Result<HttpResponse> written = std::forward<Write>(write)();
+    if (written.ok()) response = std::move(written).value();
+    return written.status();
+  });
+  if (fault.ok()) return response;
+  // Without a body, should there be no memory for one.
+  response.status = HttpStatusOf(fault);
+  (void)Guarded([&] { response = ErrorResponse(fault); });
+  return response;
+}
+
 // "Not Found" for 404.
 std::string_view HttpReason(unsigned status);
 

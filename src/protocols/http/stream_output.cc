@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <charconv>
 
+#include "base/guard.h"
+
 namespace braid {
 namespace {
 
@@ -73,10 +75,17 @@ StreamOutput::Added StreamOutput::AddLocked(int fd, std::span<iovec> pieces) {
     }
     if (result > 0) written = static_cast<size_t>(result);
   }
-  for (const iovec& piece : pieces) {
-    const size_t skip = std::min(written, piece.iov_len);
-    written -= skip;
-    waiting_.append(static_cast<const char*>(piece.iov_base) + skip, piece.iov_len - skip);
+  const Status kept = Guarded([&] {
+    for (const iovec& piece : pieces) {
+      const size_t skip = std::min(written, piece.iov_len);
+      written -= skip;
+      waiting_.append(static_cast<const char*>(piece.iov_base) + skip, piece.iov_len - skip);
+    }
+  });
+  // A body with a hole is worse than one that ends.
+  if (!kept.ok()) {
+    FailLocked();
+    return Added::kFailed;
   }
   head_.clear();
   if (waiting_.empty()) return Added::kSent;

@@ -53,16 +53,30 @@ UniqueFd OpenFile(std::string_view key) {
 
 }  // namespace
 
-ClientRegion::ClientRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip)
+bool MappedBytes::Take(uint64_t bytes) {
+  uint64_t taken = taken_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > most_ - taken) return false;
+  } while (!taken_.compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+ClientRegion::ClientRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip,
+                           std::shared_ptr<MappedBytes> budget)
     : info_(std::move(info)),
       file_(std::move(file)),
       mapping_(mapping),
       mapped_(mapped),
-      base_(mapping + skip) {}
+      base_(mapping + skip),
+      budget_(std::move(budget)) {}
 
-ClientRegion::~ClientRegion() { munmap(mapping_, mapped_); }
+ClientRegion::~ClientRegion() {
+  munmap(mapping_, mapped_);
+  budget_->GiveBack(mapped_);
+}
 
-Result<std::shared_ptr<const ClientRegion>> ClientRegion::Open(RegionInfo info) {
+Result<std::shared_ptr<const ClientRegion>> ClientRegion::Open(RegionInfo info,
+                                                               std::shared_ptr<MappedBytes> mapped_bytes) {
   if (info.name.empty() || info.byte_size == 0) return InvalidArguments(info.name);
   UniqueFd file = OpenFile(info.key);
   struct stat status {};
@@ -75,13 +89,20 @@ Result<std::shared_ptr<const ClientRegion>> ClientRegion::Open(RegionInfo info) 
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t skip = info.offset % page;
   const auto mapped = static_cast<size_t>(info.byte_size + skip);
+  if (!mapped_bytes->Take(mapped)) {
+    return UnavailableError("no more than " + std::to_string(mapped_bytes->most()) +
+                            " bytes of shared memory can be registered (--client-shm-max-bytes); "
+                            "unregister some");
+  }
   void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
                        static_cast<off_t>(info.offset - skip));
   if (mapping == MAP_FAILED) {
+    mapped_bytes->GiveBack(mapped);
     return InternalError("unable to map shared memory region: " + Quoted(info.name));
   }
-  return std::shared_ptr<const ClientRegion>(new ClientRegion(
-      std::move(info), std::move(file), static_cast<std::byte*>(mapping), mapped, static_cast<size_t>(skip)));
+  return std::shared_ptr<const ClientRegion>(
+      new ClientRegion(std::move(info), std::move(file), static_cast<std::byte*>(mapping), mapped,
+                       static_cast<size_t>(skip), std::move(mapped_bytes)));
 }
 
 Status ClientRegion::Shortened() const {
@@ -144,7 +165,7 @@ Status ClientSharedMemory::Register(RegionInfo info) {
     BRAID_RETURN_IF_ERROR(check());
   }
   // Opened without the lock.
-  BRAID_ASSIGN_OR_RETURN(auto region, ClientRegion::Open(info));
+  BRAID_ASSIGN_OR_RETURN(auto region, ClientRegion::Open(info, mapped_));
   std::lock_guard lock(mutex_);
   BRAID_RETURN_IF_ERROR(check());
   regions_.emplace(info.name, std::move(region));

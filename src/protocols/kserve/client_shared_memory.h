@@ -11,6 +11,7 @@
 // removed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -35,12 +36,28 @@ struct RegionInfo {
   uint64_t byte_size = 0;
 };
 
+// How many bytes of clients' files may be mapped at once. Any thread.
+class MappedBytes {
+ public:
+  explicit MappedBytes(uint64_t most) : most_(most) {}
+  // False, and nothing taken, when that would be more than there may be.
+  bool Take(uint64_t bytes);
+  void GiveBack(uint64_t bytes) { taken_.fetch_sub(bytes, std::memory_order_relaxed); }
+  uint64_t most() const { return most_; }
+
+ private:
+  const uint64_t most_;
+  std::atomic<uint64_t> taken_{0};
+};
+
 // A region that is mapped. Any thread.
 class ClientRegion {
  public:
-  // Errors: INTERNAL when the key opens nothing that can be mapped, INVALID_ARGUMENT when the region does not
-  // lie within its file.
-  static Result<std::shared_ptr<const ClientRegion>> Open(RegionInfo info);
+  // Takes its bytes from `mapped` until it is gone. Errors: INTERNAL when the key opens nothing that can be
+  // mapped, INVALID_ARGUMENT when the region does not lie within its file, UNAVAILABLE when no more may be
+  // mapped.
+  static Result<std::shared_ptr<const ClientRegion>> Open(RegionInfo info,
+                                                          std::shared_ptr<MappedBytes> mapped);
   ~ClientRegion();
   ClientRegion(const ClientRegion&) = delete;
   ClientRegion& operator=(const ClientRegion&) = delete;
@@ -52,7 +69,8 @@ class ClientRegion {
   Status Write(uint64_t offset, std::span<const std::byte> from) const;
 
  private:
-  ClientRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip);
+  ClientRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip,
+               std::shared_ptr<MappedBytes> budget);
   Status CheckLength() const;
   Status Shortened() const;
 
@@ -61,6 +79,7 @@ class ClientRegion {
   std::byte* const mapping_;  // from the page in which the region begins
   const size_t mapped_;
   std::byte* const base_;
+  const std::shared_ptr<MappedBytes> budget_;  // shared by all regions, which may outlive their registry
 };
 
 // What a tensor's parameters say; the same on both protocols.
@@ -86,8 +105,11 @@ class ClientSharedMemory {
  public:
   // --allow-client-shm. Without it everything is refused with UNSUPPORTED. Before the first request.
   void set_allowed(bool allowed) { allowed_ = allowed; }
+  // --client-shm-max-bytes: of all regions together, those that only requests still use too. Before the first
+  // request.
+  void set_max_bytes(uint64_t bytes) { mapped_ = std::make_shared<MappedBytes>(bytes); }
 
-  // Errors: ALREADY_EXISTS, and those of ClientRegion::Open().
+  // Errors: ALREADY_EXISTS, UNAVAILABLE for too many regions, and those of ClientRegion::Open().
   Status Register(RegionInfo info);
   // No error when there is no such region. An empty name: all.
   Status Unregister(std::string_view name);
@@ -104,6 +126,7 @@ class ClientSharedMemory {
   Status CheckAllowed() const;
 
   bool allowed_ = true;
+  std::shared_ptr<MappedBytes> mapped_ = std::make_shared<MappedBytes>(UINT64_MAX);
   mutable std::shared_mutex mutex_;
   // Guarded by mutex_; the regions are shared with requests that use them.
   std::map<std::string, std::shared_ptr<const ClientRegion>, std::less<>> regions_;

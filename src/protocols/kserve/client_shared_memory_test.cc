@@ -54,6 +54,26 @@ TEST_F(ClientSharedMemoryTest, CopiesBothWays) {
   for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(file[i], i >= 300 && i < 600 ? 9 : 5) << i;
 }
 
+TEST_F(ClientSharedMemoryTest, AllRegionsTogetherAreBounded) {
+  memory_.set_max_bytes(3 * kSize);
+  // A sparse file costs the client nothing; what is bounded is what is mapped.
+  ASSERT_EQ(ftruncate(file_.get(), off_t{1} << 40), 0);
+  const Status refused = memory_.Register({"huge", key_, 0, uint64_t{1} << 40});
+  EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(refused.message(),
+            "no more than 30000 bytes of shared memory can be registered (--client-shm-max-bytes); "
+            "unregister some");
+  for (const char* name : {"a", "b", "r"}) ASSERT_TRUE(memory_.Register({name, key_, 0, kSize}).ok());
+  EXPECT_EQ(memory_.Register({"d", key_, 0, kSize}).code(), StatusCode::kUnavailable);
+  {
+    const RegionPart used = Find(0, 1);
+    ASSERT_TRUE(memory_.Unregister("r").ok());
+    // A request still has it.
+    EXPECT_EQ(memory_.Register({"d", key_, 0, kSize}).code(), StatusCode::kUnavailable);
+  }
+  EXPECT_TRUE(memory_.Register({"d", key_, 0, kSize}).ok());
+}
+
 TEST_F(ClientSharedMemoryTest, OutputsNeedRoom) {
   ASSERT_TRUE(memory_.Register({"r", key_, 0, kSize}).ok());
   Tensor output = Output(301);

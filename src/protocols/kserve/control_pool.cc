@@ -1,5 +1,6 @@
 #include "protocols/kserve/control_pool.h"
 
+#include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -46,7 +47,7 @@ void ControlPool::Run() {
       task = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    task();
+    GuardedOrReport("control thread", task);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include "base/guard.h"
 #include "protocols/kserve/grpc_unary_call.h"
 
 namespace braid {
@@ -81,8 +82,10 @@ void AnswerTypedLater(void (GrpcControl::*method)(const Request&, GrpcControl::D
   }
   (control.*method)(request, [done = std::move(done)](Result<Response> response) {
     grpc::ByteBuffer to;
-    Status status = response.status();
-    if (status.ok()) status = Write(*response, to);
+    Status status = Guarded([&] {
+      BRAID_RETURN_IF_ERROR(response.status());
+      return Write(*response, to);
+    });
     done(status.ok() ? Result<grpc::ByteBuffer>(std::move(to)) : Result<grpc::ByteBuffer>(std::move(status)));
   });
 }
@@ -189,7 +192,7 @@ class GrpcControlCall final : public GrpcUnaryCall {
     // A client that has gone while its call waited does not get a model loaded any more.
     if (!open()) return;
     grpc::ByteBuffer response;
-    const Status status = method_.answer(control, request_, response);
+    const Status status = Guarded([&] { return method_.answer(control, request_, response); });
     if (status.ok()) {
       Finish(response);
     } else {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_response_writer.h"
 #include "protocols/kserve/grpc_status.h"
@@ -85,7 +86,9 @@ void GrpcGraphStream::OnRead(bool ok) {
     handling_ = ok && !traffic_.ended() && !draining_;
     ok = handling_;
   }
-  if (ok) HandleMessage();
+  if (ok) {
+    if (const Status fault = Guarded([this] { HandleMessage(); }); !fault.ok()) EndWithFault(fault);
+  }
   message_.Clear();
   {
     std::lock_guard lock(mutex_);
@@ -155,6 +158,7 @@ void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, Inference
 }
 
 void GrpcGraphStream::Refuse(const Status& status, const std::string& id) {
+  const PatientAllocation patience;
   EncodedMessage message = EncodeStreamError(id, status.message(), nullptr, true);
   Claims claims;
   {
@@ -180,16 +184,27 @@ void GrpcGraphStream::Respond(InferenceResponse response, const std::string& req
       servable_->statistics().RecordGraphLatency(kApiCall.method, SteadyNowNs() - start_ns_);
     }
   }
-  EncodedMessage message = response.status.ok()
-                               ? EncodeStreamResponse(request_id, response, std::nullopt)
-                               : EncodeStreamError(request_id, response.status.message(), nullptr, true);
-  Claims claims;
+  const Status fault = Guarded([&] {
+    EncodedMessage message = response.status.ok()
+                                 ? EncodeStreamResponse(request_id, response, std::nullopt)
+                                 : EncodeStreamError(request_id, response.status.message(), nullptr, true);
+    Claims claims;
+    {
+      std::lock_guard lock(mutex_);
+      PushLocked(std::move(message), claims);
+      AdvanceLocked(claims);
+    }
+    Run(claims);
+  });
+  if (!fault.ok()) EndWithFault(fault);
+}
+
+void GrpcGraphStream::EndWithFault(const Status& status) noexcept {
   {
     std::lock_guard lock(mutex_);
-    PushLocked(std::move(message), claims);
-    AdvanceLocked(claims);
+    traffic_.End(ToGrpcStatus(status));
   }
-  Run(claims);
+  GuardedOrReport("gRPC stream", [this] { Advance(); });
 }
 
 void GrpcGraphStream::OnWantsInput() {
@@ -202,6 +217,7 @@ void GrpcGraphStream::OnWantsInput() {
 }
 
 void GrpcGraphStream::End(Status status) {
+  const PatientAllocation patience;
   std::shared_ptr<GrpcGraphStream> self;
   std::shared_ptr<Servable> servable;
   {
@@ -243,6 +259,7 @@ void GrpcGraphStream::AdvanceLocked(Claims& claims) {
 }
 
 void GrpcGraphStream::Advance() {
+  const PatientAllocation patience;
   Claims claims;
   {
     std::lock_guard lock(mutex_);

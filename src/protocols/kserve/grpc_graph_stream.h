@@ -95,6 +95,8 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   void Tell();
   // Claims what can be done now, and does it.
   void Advance();
+  // Ends the conversation for the client when nothing else can be told any more.
+  void EndWithFault(const Status& status) noexcept;
 
   GrpcQueue& queue_;
   const grpc::ServerContextBase& context_;

@@ -1,6 +1,7 @@
 #include "protocols/kserve/grpc_infer_call.h"
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_response_writer.h"
 #include "protocols/kserve/grpc_status.h"
@@ -8,11 +9,6 @@
 #include "protocols/kserve/tracing.h"
 
 namespace braid {
-namespace {
-
-constexpr size_t kMaxIdleCalls = 256;
-
-}  // namespace
 
 GrpcInferCall::GrpcInferCall(GrpcQueue& queue) : GrpcUnaryCall(queue, Api::kInference) {}
 
@@ -38,7 +34,7 @@ void GrpcInferCall::Arm(GrpcQueue& queue) {
 
 void GrpcInferCall::Recycle() {
   auto& idle = queue().idle_infer_calls();
-  if (idle.size() >= kMaxIdleCalls) {
+  if (idle.size() >= GrpcQueue::kMaxIdleInferCalls) {
     delete this;
     return;
   }
@@ -63,7 +59,7 @@ void GrpcInferCall::Handle() {
   }
   AddReference();
   Servable& servable = request->servable->get();
-  servable.Infer(std::move(request));
+  servable.Begin(std::move(request));
 }
 
 Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
@@ -93,13 +89,14 @@ Status GrpcInferCall::Begin(std::unique_ptr<InferenceRequest>& request) {
                                               *request, answer_));
   cancellation_ = std::make_shared<Cancellation>();
   request->cancellation = cancellation_;
-  request->sink = this;
   if (received_ns != 0) {
     StartTrace(tracer, *request,
                {TraceProtocol::kGrpc, received_ns, GrpcMetadataRules::Header(context(), "traceparent"),
                 GrpcMetadataRules::Header(context(), "tracestate")});
     trace_ = request->trace;
   }
+  // From here on the request answers.
+  request->sink = this;
   return OkStatus();
 }
 
@@ -115,27 +112,23 @@ void GrpcInferCall::Respond(std::optional<InferenceResponse> response, bool fina
     if (final) DropReference();
     return;
   }
-  if (!response) {
-    response.emplace();
-    response->status = InternalError("the model ended the request without a response");
-  }
   const std::shared_ptr<RequestTrace> trace = std::move(trace_);
   if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
-  ApplyAnswerOptions(answer_, *response);
   grpc::ByteBuffer bytes;
-  grpc::Status status = grpc::Status::OK;
-  if (response->status.ok()) {
+  const Status status = Guarded([&] {
+    if (!response) return InternalError("the model ended the request without a response");
+    ApplyAnswerOptions(answer_, *response);
+    if (!response->status.ok()) return response->status;
     bytes = EncodeUnaryResponse(answer_.request_id, *response, answer_.shared_outputs).bytes;
-  } else {
-    status = ToGrpcStatus(response->status);
-  }
+    return OkStatus();
+  });
   if (!ClaimAnswer()) {
     if (final) DropReference();
     return;
   }
   // From Deliver() on the other side may end the call at any time.
   if (final) DropReferenceEarly();
-  Deliver(bytes, status);
+  Deliver(bytes, ToGrpcStatus(status));
   if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
 }
 

@@ -1,5 +1,6 @@
 #include "protocols/kserve/grpc_queue.h"
 
+#include "base/guard.h"
 #include "base/thread.h"
 #include "protocols/kserve/grpc_control_call.h"
 #include "protocols/kserve/grpc_extension.h"
@@ -17,7 +18,9 @@ constexpr int kArmedControlCalls = 2;
 }  // namespace
 
 GrpcQueue::GrpcQueue(GrpcServerState& state, std::unique_ptr<grpc::ServerCompletionQueue> queue, int index)
-    : state_(state), queue_(std::move(queue)), index_(index), catalog_(state.context.catalog) {}
+    : state_(state), queue_(std::move(queue)), index_(index), catalog_(state.context.catalog) {
+  idle_infer_calls_.reserve(kMaxIdleInferCalls);
+}
 
 GrpcQueue::~GrpcQueue() {
   if (thread_.joinable()) {
@@ -52,7 +55,16 @@ void GrpcQueue::Work() {
   for (GrpcExtension* extension : state_.extensions) extension->Arm(*this);
   void* tag = nullptr;
   bool ok = false;
-  while (queue_->Next(&tag, &ok)) static_cast<GrpcEvent*>(tag)->Complete(ok);
+  while (Next(tag, ok)) {
+    GuardedOrReport("brd-grpc", [&] { static_cast<GrpcEvent*>(tag)->Complete(ok); });
+  }
+}
+
+bool GrpcQueue::Next(void*& tag, bool& ok) {
+  // gRPC's headers bring code of the events into ours; one that got no memory would be lost, and its call
+  // with it.
+  const PatientAllocation patience;
+  return queue_->Next(&tag, &ok);
 }
 
 void GrpcQueue::StopRequested(bool) {

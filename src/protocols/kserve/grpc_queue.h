@@ -77,11 +77,13 @@ class GrpcQueue {
   // False once no further calls should wait for clients.
   bool taking_calls() const { return !stopping_; }
 
-  // Unary inference calls are used again.
+  // Unary inference calls are used again, so many of them; there is always room for those.
+  static constexpr size_t kMaxIdleInferCalls = 256;
   std::vector<std::unique_ptr<GrpcInferCall>>& idle_infer_calls() { return idle_infer_calls_; }
 
  private:
   void Work();
+  bool Next(void*& tag, bool& ok);
   void StopRequested(bool ok);
 
   GrpcServerState& state_;

@@ -174,6 +174,7 @@ class RequestParser {
 
   // Checks and counts; the elements are read again when it is known where they go.
   bool Contents(ParsedContents& contents) {
+    if (contents.ranges.size() == InferRequestLimits::kContents) return TooMany("contents");
     WireReader ahead = in_;
     if (!ahead.ReadRange(contents.ranges.emplace_back())) return false;
     return in_.ReadMessage([&](const WireTag& tag) {

@@ -30,6 +30,8 @@ struct InferRequestLimits {
   // All entries of one message together; bounds the search for repeated keys.
   static constexpr size_t kAllParameters = 16384;
   static constexpr size_t kDimensions = 64;  // of each tensor
+  // `contents` messages of one input, which protobuf merges; clients send one.
+  static constexpr size_t kContents = 64;
 };
 
 // An InferParameter; std::monostate when none of its choices is set.

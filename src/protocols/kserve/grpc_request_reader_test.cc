@@ -385,6 +385,13 @@ TEST(GrpcRequestReader, LimitsWhatOneRequestMayHave) {
   for (size_t i = 0; i <= InferRequestLimits::kAllParameters; ++i) entries += entry;
   EXPECT_EQ(ParseInferRequest(Pieces(entries).segments(), parsed).message(),
             "failed to parse the request: too many parameters");
+  // Two bytes each, in a message of 64 MiB, are 33 million of them.
+  std::string contents;
+  for (size_t i = 0; i <= InferRequestLimits::kContents; ++i) contents.append("\x2a\x00", 2);
+  std::string message("\x2a\x82\x01", 3);  // 130 bytes of input
+  ASSERT_EQ(contents.size(), 130u);
+  EXPECT_EQ(ParseInferRequest(Pieces(message + contents).segments(), parsed).message(),
+            "failed to parse the request: too many contents");
 }
 
 TEST(GrpcRequestReader, RefusesGroupsWithoutEnd) {

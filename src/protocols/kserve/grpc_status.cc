@@ -35,9 +35,13 @@ grpc::StatusCode ToGrpcCode(StatusCode code) {
 
 }  // namespace
 
-grpc::Status ToGrpcStatus(const Status& status) {
+grpc::Status ToGrpcStatus(const Status& status) noexcept {
   if (status.ok()) return grpc::Status::OK;
-  return {ToGrpcCode(status.code()), status.message()};
+  try {
+    return {ToGrpcCode(status.code()), status.message()};
+  } catch (...) {
+    return {ToGrpcCode(status.code()), ""};
+  }
 }
 
 }  // namespace braid

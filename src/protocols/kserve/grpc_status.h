@@ -8,6 +8,6 @@
 namespace braid {
 
 // The code by its table, the message alone as details.
-grpc::Status ToGrpcStatus(const Status& status);
+grpc::Status ToGrpcStatus(const Status& status) noexcept;
 
 }  // namespace braid

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "protocols/kserve/grpc_answer.h"
 #include "protocols/kserve/grpc_graph_stream.h"
 #include "protocols/kserve/grpc_status.h"
@@ -35,7 +36,19 @@ class GrpcStreamCall::Sink final : public ResponseSink {
   bool linked = false;
 
  private:
+  void RespondOpen(std::optional<InferenceResponse> response, bool final);
+
+  // A response that cannot be encoded is replaced by the error that says so.
   Outgoing Encode(InferenceResponse& response, bool final) {
+    Outgoing outgoing;
+    const Status fault = Guarded([&] { outgoing = TryEncode(response, final); });
+    if (fault.ok()) return outgoing;
+    response.outputs.clear();
+    response.status = fault;
+    return TryEncode(response, final);
+  }
+
+  Outgoing TryEncode(InferenceResponse& response, bool final) {
     ApplyAnswerOptions(answer, response);
     if (response.status.ok())
       return {EncodeStreamResponse(answer.request_id, response, final, answer.shared_outputs),
@@ -48,25 +61,30 @@ class GrpcStreamCall::Sink final : public ResponseSink {
   GrpcStreamCall& stream_;
 };
 
+void GrpcStreamCall::Sink::RespondOpen(std::optional<InferenceResponse> response, bool final) {
+  // A model that answers once is done with its first response; what else it sends is dropped.
+  const bool answers = final || !decoupled;
+  if (!response && decoupled && !answer.empty_final_response) {
+    answered = true;
+    stream_.EndSilently(*this);
+    return;
+  }
+  if (!response) {
+    response.emplace();
+    response->model_name = model_name;
+    response->model_version = model_version;
+    if (!decoupled) response->status = InternalError("the model ended the request without a response");
+  }
+  answered = answers;
+  if (!stream_.closed_.load(std::memory_order_acquire)) {
+    stream_.Send(*this, Encode(*response, answers), answers);
+  }
+}
+
 void GrpcStreamCall::Sink::Respond(std::optional<InferenceResponse> response, bool final) {
   if (!answered) {
-    // A model that answers once is done with its first response; what else it sends is dropped.
-    const bool answers = final || !decoupled;
-    if (!response && decoupled && !answer.empty_final_response) {
-      answered = true;
-      stream_.EndSilently(*this);
-    } else {
-      if (!response) {
-        response.emplace();
-        response->model_name = model_name;
-        response->model_version = model_version;
-        if (!decoupled) response->status = InternalError("the model ended the request without a response");
-      }
-      answered = answers;
-      if (!stream_.closed_.load(std::memory_order_acquire)) {
-        stream_.Send(*this, Encode(*response, answers), answers);
-      }
-    }
+    const Status fault = Guarded([&] { RespondOpen(std::move(response), final); });
+    if (!fault.ok()) stream_.EndWithFault(fault);
   }
   if (!final) return;
   GrpcStreamCall& stream = stream_;
@@ -86,6 +104,7 @@ GrpcStreamCall::GrpcStreamCall(GrpcQueue& queue)
 GrpcStreamCall::~GrpcStreamCall() = default;
 
 void GrpcStreamCall::Arm(GrpcQueue& queue) {
+  const PatientAllocation patience;
   auto* call = new GrpcStreamCall(queue);
   queue.CallArmed();
   call->context_->AsyncNotifyWhenDone(static_cast<GrpcEvent*>(&call->done_event_));
@@ -107,15 +126,14 @@ void GrpcStreamCall::OnCalled(bool ok) {
   }
   GrpcServerState& state = queue_.state();
   if (queue_.taking_calls()) Arm(queue_);
-  Status status = state.rules->CheckAccess(Api::kInference, *context_);
-  if (status.ok()) status = state.CheckServing();
-  if (status.ok()) {
-    Result<Parameters> forwarded = state.rules->ForwardedHeaders(*context_);
-    status = forwarded.status();
-    if (forwarded.ok()) forwarded_ = std::move(*forwarded);
-  }
-  grpc_errors_ = GrpcMetadataRules::WantsGrpcErrors(*context_);
-  registry_.Add(this);
+  const Status status = Guarded([&] {
+    BRAID_RETURN_IF_ERROR(state.rules->CheckAccess(Api::kInference, *context_));
+    BRAID_RETURN_IF_ERROR(state.CheckServing());
+    BRAID_ASSIGN_OR_RETURN(forwarded_, state.rules->ForwardedHeaders(*context_));
+    grpc_errors_ = GrpcMetadataRules::WantsGrpcErrors(*context_);
+    registry_.Add(this);
+    return OkStatus();
+  });
   Next next;
   {
     std::lock_guard lock(mutex_);
@@ -128,6 +146,7 @@ void GrpcStreamCall::OnCalled(bool ok) {
 }
 
 void GrpcStreamCall::Drain() {
+  const PatientAllocation patience;
   Next next;
   std::shared_ptr<GrpcGraphStream> graph;
   {
@@ -150,7 +169,13 @@ void GrpcStreamCall::OnRead(bool ok) {
     handling_ = ok && traffic_.open();
     ok = handling_;
   }
-  if (ok) HandleMessage();
+  if (ok) {
+    // What it throws, it throws before the request is on its way.
+    if (const Status fault = Guarded([this] { HandleMessage(); }); !fault.ok()) {
+      const Status refused = Guarded([&] { Refuse(fault, ""); });
+      if (!refused.ok()) EndWith(fault);
+    }
+  }
   message_.Clear();
   Next next;
   {
@@ -194,11 +219,11 @@ void GrpcStreamCall::HandleMessage() {
   }
   {
     std::lock_guard lock(mutex_);
-    ++open_requests_;
     if (!sink->decoupled) {
       sink->slot = first_slot_ + slots_.size();
       slots_.emplace_back();
     }
+    ++open_requests_;
     sink->next = sinks_;
     if (sinks_ != nullptr) sinks_->previous = sink.get();
     sinks_ = sink.get();
@@ -207,7 +232,7 @@ void GrpcStreamCall::HandleMessage() {
   AddReference();
   request->sink = sink.release();
   Servable& servable = request->servable->get();
-  servable.Infer(std::move(request));
+  servable.Begin(std::move(request));
 }
 
 bool GrpcStreamCall::ovms_server() const {
@@ -217,6 +242,18 @@ bool GrpcStreamCall::ovms_server() const {
 void GrpcStreamCall::EndWith(const Status& status) {
   std::lock_guard lock(mutex_);
   traffic_.End(ToGrpcStatus(status));
+}
+
+void GrpcStreamCall::EndWithFault(const Status& status) noexcept {
+  GuardedOrReport("gRPC stream", [&] {
+    Next next;
+    {
+      std::lock_guard lock(mutex_);
+      traffic_.End(ToGrpcStatus(status));
+      AdvanceLocked(next);
+    }
+    Run(next);
+  });
 }
 
 void GrpcStreamCall::HandOver(std::unique_ptr<ServableHandle> servable) {
@@ -262,14 +299,15 @@ Status GrpcStreamCall::Begin(InferenceRequest& request, Sink& sink) {
 }
 
 void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
+  const PatientAllocation patience;
   Outgoing outgoing{EncodeStreamError(id, status.message(), nullptr, true), ToGrpcStatus(status)};
   Next next;
   {
     std::lock_guard lock(mutex_);
     if (!traffic_.open()) return;
-    ++open_requests_;
     const uint64_t slot = first_slot_ + slots_.size();
     slots_.emplace_back();
+    ++open_requests_;
     FillSlotLocked(slot, std::move(outgoing));
     AdvanceLocked(next);
   }
@@ -277,6 +315,7 @@ void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
 }
 
 void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
+  const PatientAllocation patience;
   Next next;
   {
     std::lock_guard lock(mutex_);
@@ -295,6 +334,7 @@ void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
 }
 
 void GrpcStreamCall::EndSilently(Sink& sink) {
+  const PatientAllocation patience;
   Next next;
   {
     std::lock_guard lock(mutex_);
@@ -343,8 +383,8 @@ void GrpcStreamCall::CancelSinksLocked(Next& next) {
   // its answers may go on, unless the client really cancelled.
   while (sinks_ != nullptr) {
     Sink* sink = sinks_;
-    sinks_ = sink->next;
     if (cancelled_ || !sink->sent_all) next.cancel.push_back(sink->cancellation);
+    sinks_ = sink->next;
     sink->previous = nullptr;
     sink->next = nullptr;
     sink->linked = false;
@@ -378,6 +418,7 @@ void GrpcStreamCall::Run(Next& next) {
 }
 
 void GrpcStreamCall::OnWritten(bool ok) {
+  const PatientAllocation patience;
   Next next;
   {
     std::lock_guard lock(mutex_);
@@ -392,6 +433,7 @@ void GrpcStreamCall::OnWritten(bool ok) {
 void GrpcStreamCall::OnFinished(bool) { OperationEnded(); }
 
 void GrpcStreamCall::OnDone(bool) {
+  const PatientAllocation patience;
   registry_.Remove(this);
   if (graph_) {
     graph_->OnDone();

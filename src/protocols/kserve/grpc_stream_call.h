@@ -104,6 +104,8 @@ class GrpcStreamCall {
   void HandOver(std::unique_ptr<ServableHandle> servable);
   // The call ends with the status.
   void EndWith(const Status& status);
+  // The same from any thread that holds a reference, when nothing else can be told any more.
+  void EndWithFault(const Status& status) noexcept;
   bool ovms_server() const;
   // Answers a request that reached no model.
   void Refuse(const Status& status, const std::string& id);

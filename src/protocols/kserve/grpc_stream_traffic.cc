@@ -1,10 +1,14 @@
 #include "protocols/kserve/grpc_stream_traffic.h"
 
+#include "base/guard.h"
+
 #include <utility>
 
 namespace braid {
 
 void StreamTraffic::Start(const Claims& claims) const {
+  // What was claimed and not started would keep the call for ever.
+  const PatientAllocation patience;
   if (claims.cut_off) {
     BRAID_LOG_WARNING(
         setup_.log,

@@ -1,5 +1,6 @@
 #include "protocols/kserve/grpc_unary_call.h"
 
+#include "base/guard.h"
 #include "protocols/kserve/grpc_status.h"
 
 namespace braid {
@@ -25,16 +26,19 @@ void GrpcUnaryCall::OnCalled(bool ok) {
     queue.CallEnded();
     return;
   }
-  Status status = queue_.state().rules->CheckAccess(api_, *context_);
-  if (status.ok()) status = CheckServing();
-  if (status.ok()) {
+  const Status status = Guarded([this] {
+    BRAID_RETURN_IF_ERROR(queue_.state().rules->CheckAccess(api_, *context_));
+    BRAID_RETURN_IF_ERROR(CheckServing());
     Handle();
-  } else {
-    FinishWithError(status);
-  }
+    return OkStatus();
+  });
+  if (!status.ok()) FinishWithError(status);
   // After the work is on its way, which somebody waits for; others of these calls wait for clients meanwhile.
   // This object is still there: gRPC's side of it ends on this thread.
-  if (queue_.taking_calls()) ArmNext();
+  if (!queue_.taking_calls()) return;
+  // With none waiting, the method would be answered no more.
+  const PatientAllocation patience;
+  ArmNext();
 }
 
 bool GrpcUnaryCall::ClaimAnswer() {
@@ -43,6 +47,7 @@ bool GrpcUnaryCall::ClaimAnswer() {
 }
 
 void GrpcUnaryCall::Deliver(const grpc::ByteBuffer& message, const grpc::Status& status) {
+  const PatientAllocation patience;
   if (status.ok()) {
     writer_->Finish(message, status, static_cast<GrpcEvent*>(&finished_event_));
   } else {

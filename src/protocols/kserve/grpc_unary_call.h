@@ -34,7 +34,8 @@ class GrpcUnaryCall {
                             grpc::ServerCompletionQueue* cq, void* tag) = 0;
   // A client has called; makes another call wait for the next.
   virtual void ArmNext() = 0;
-  // Reads message() and leads to one Finish or FinishWithError, now or later, on any thread.
+  // Reads message() and leads to one Finish or FinishWithError, now or later, on any thread. What it throws
+  // is the answer, unless there is one.
   virtual void Handle() = 0;
   // The client has gone, or the answer could not be delivered.
   virtual void Cancelled() {}

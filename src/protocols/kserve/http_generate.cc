@@ -18,10 +18,12 @@ Status NotOneResponse() {
 }
 
 HttpResponse WriteAnswer(std::string_view id, const InferenceResponse& response) {
-  if (!response.status.ok()) return ErrorResponse(response.status);
-  std::string json;
-  if (Status status = AppendGenerateResponse(json, id, response); !status.ok()) return ErrorResponse(status);
-  return JsonResponse(std::move(json));
+  return MakeResponse([&]() -> Result<HttpResponse> {
+    BRAID_RETURN_IF_ERROR(response.status);
+    std::string json;
+    BRAID_RETURN_IF_ERROR(AppendGenerateResponse(json, id, response));
+    return JsonResponse(std::move(json));
+  });
 }
 
 }  // namespace
@@ -51,13 +53,14 @@ void GenerateCall::OnBody() {
   cancellation_ = std::make_shared<Cancellation>();
   request->cancellation = cancellation_;
   setup_.exchange->SetCancellation(cancellation_);
-  request->sink = this;
-  self_ = shared_from_this();
   Servable& servable = setup_.servable->get();
   decoupled_ = servable.info().decoupled;
   request->servable = std::move(setup_.servable);
   StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), request->start_ns);
-  servable.Infer(std::move(request));
+  // From here on the request answers.
+  self_ = shared_from_this();
+  request->sink = this;
+  servable.Begin(std::move(request));
 }
 
 void GenerateCall::Respond(std::optional<InferenceResponse> response, bool final) {
@@ -74,14 +77,16 @@ void GenerateCall::Respond(std::optional<InferenceResponse> response, bool final
 
 void GenerateCall::RespondOnce(std::optional<InferenceResponse> response, bool final) {
   if (response && response_) {
-    Answer(ErrorResponse(NotOneResponse()));
+    Answer(MakeResponse([] { return Result<HttpResponse>(NotOneResponse()); }));
     if (!final) cancellation_->Cancel();
     return;
   }
   if (response) response_ = std::move(response);
   if (!response_) {
-    Answer(ErrorResponse(decoupled_ ? NotOneResponse()
-                                    : InternalError("the model ended the request without a response")));
+    Answer(MakeResponse([this] {
+      return Result<HttpResponse>(
+          decoupled_ ? NotOneResponse() : InternalError("the model ended the request without a response"));
+    }));
     return;
   }
   const bool failed = !response_->status.ok();
@@ -102,7 +107,7 @@ void GenerateCall::Answer(HttpResponse response) {
 void GenerateCall::RespondStream(const std::optional<InferenceResponse>& response, bool final) {
   // Nobody but the servable that took the request names a model in its responses.
   if (response && !response->status.ok() && response->model_name.empty() && !streaming_) {
-    Answer(ErrorResponse(response->status));
+    Answer(MakeResponse([&] { return Result<HttpResponse>(response->status); }));
     return;
   }
   if (response && !gone_) SendEvent(*response);
@@ -114,14 +119,22 @@ void GenerateCall::RespondStream(const std::optional<InferenceResponse>& respons
 }
 
 void GenerateCall::SendEvent(const InferenceResponse& response) {
-  std::string event = "data: ";
+  std::string event;
   Status status = response.status;
-  if (status.ok()) status = AppendGenerateResponse(event, id_, response);
-  if (!status.ok()) {
+  const auto write = [&] {
     event = "data: ";
-    AppendGenerateError(event, status.message());
+    if (status.ok()) status = AppendGenerateResponse(event, id_, response);
+    if (!status.ok()) {
+      event = "data: ";
+      AppendGenerateError(event, status.message());
+    }
+    event += "\n\n";
+  };
+  // Once more when memory is short, for the text of the error.
+  if (const Status fault = Guarded(write); !fault.ok()) {
+    status = fault;
+    (void)Guarded(write);
   }
-  event += "\n\n";
   if (!streaming_) BeginStream(HttpStatusOf(status));
   const HttpExchange::PartResult result = setup_.exchange->SendPart(event);
   if (result == HttpExchange::PartResult::kTaken) return;

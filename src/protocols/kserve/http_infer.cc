@@ -15,9 +15,10 @@ constexpr size_t kMaxKeptParserBytes = size_t{1} << 20;
 constexpr size_t kMaxInlineJsonBytes = size_t{64} * 1024;
 
 HttpResponse WriteAnswer(std::string_view id, InferenceResponse response, const HttpOutputFormat& format) {
-  if (!response.status.ok()) return ErrorResponse(response.status);
-  auto written = WriteInferResponse(id, std::move(response), format);
-  return written.ok() ? std::move(written).value() : ErrorResponse(written.status());
+  return MakeResponse([&]() -> Result<HttpResponse> {
+    if (!response.status.ok()) return response.status;
+    return WriteInferResponse(id, std::move(response), format);
+  });
 }
 
 void CompressAnswer(ContentCoding coding, HttpResponse& response) {
@@ -125,8 +126,6 @@ void InferCall::OnBody() {
   request->start_ns = SteadyNowNs();
   request->cancellation = std::make_shared<Cancellation>();
   setup_.exchange->SetCancellation(request->cancellation);
-  request->sink = this;
-  self_ = shared_from_this();
   Servable& servable = setup_.servable->get();
   if (servable.info().dialect == Dialect::kOvms) {
     request->api = ApiCall{ApiProtocol::kKServe, ApiInterface::kRest, ApiMethod::kModelInfer};
@@ -136,7 +135,10 @@ void InferCall::OnBody() {
     StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), received_ns_);
     trace_ = request->trace;
   }
-  servable.Infer(std::move(request));
+  // From here on the request answers.
+  self_ = shared_from_this();
+  request->sink = this;
+  servable.Begin(std::move(request));
 }
 
 void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
@@ -152,7 +154,11 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
   const std::shared_ptr<RequestTrace> trace = std::move(trace_);
   if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   const ContentCoding coding = setup_.response_coding;
-  PutOutputs(format_, *response);
+  const Status put = Guarded([&] { PutOutputs(format_, *response); });
+  if (!put.ok()) {
+    response->status = put;
+    response->outputs.clear();
+  }
   const bool slow =
       coding != ContentCoding::kIdentity || JsonOutputBytes(*response, format_) > kMaxInlineJsonBytes;
   if (!slow) {
@@ -166,14 +172,18 @@ void InferCall::Respond(std::optional<InferenceResponse> response, bool final) {
     InferenceResponse response;
     HttpOutputFormat format;
   };
-  auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response), std::move(format_)});
-  HttpExchange& target = *exchange;
-  target.RunOnIoThread([exchange, coding, late, trace] {
-    HttpResponse answer = WriteAnswer(late->id, std::move(late->response), late->format);
-    if (coding != ContentCoding::kIdentity) CompressAnswer(coding, answer);
-    exchange->Respond(std::move(answer));
-    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
+  const Status posted = Guarded([&] {
+    auto late = std::make_shared<Late>(Late{std::move(id_), std::move(*response), std::move(format_)});
+    exchange->RunOnIoThread([exchange, coding, late, trace] {
+      exchange->Respond(MakeResponse([&]() -> Result<HttpResponse> {
+        HttpResponse answer = WriteAnswer(late->id, std::move(late->response), late->format);
+        if (coding != ContentCoding::kIdentity) CompressAnswer(coding, answer);
+        return answer;
+      }));
+      if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
+    });
   });
+  if (!posted.ok()) exchange->Respond(MakeResponse([&] { return Result<HttpResponse>(posted); }));
 }
 
 }  // namespace braid

@@ -395,8 +395,9 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
     return std::make_shared<WholeBodyCall>(exchange, [this, function = std::move(function)](
                                                          const std::shared_ptr<HttpExchange>& exchange,
                                                          std::string body) {
-      const bool taken = control_pool_.Submit(
-          [exchange, function, body = std::move(body)] { exchange->Respond(function(body)); });
+      const bool taken = control_pool_.Submit([exchange, function, body = std::move(body)] {
+        exchange->Respond(MakeResponse([&] { return Result<HttpResponse>(function(body)); }));
+      });
       if (!taken)
         exchange->Respond(ErrorResponse(UnavailableError("too many model repository requests are waiting")));
     });

@@ -2,6 +2,7 @@
 
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include "base/guard.h"
 #include "protocols/kserve/grpc_unary_call.h"
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/model_documents.h"
@@ -157,7 +158,7 @@ class TfsControlCall final : public GrpcUnaryCall {
   void Work(const Catalog& catalog) {
     if (!open()) return;
     grpc::ByteBuffer response;
-    const Status status = method_.answer(catalog, request_, response);
+    const Status status = Guarded([&] { return method_.answer(catalog, request_, response); });
     if (status.ok()) {
       Finish(response);
     } else {

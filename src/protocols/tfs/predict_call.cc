@@ -1,6 +1,7 @@
 #include "protocols/tfs/predict_call.h"
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "protocols/kserve/grpc_status.h"
 #include "protocols/kserve/tracing.h"
 #include "protocols/tfs/lookup.h"
@@ -44,7 +45,7 @@ void TfsPredictCall::Handle() {
   }
   AddReference();
   Servable& servable = request->servable->get();
-  servable.Infer(std::move(request));
+  servable.Begin(std::move(request));
 }
 
 Status TfsPredictCall::Begin(InferenceRequest& request) {
@@ -70,13 +71,14 @@ Status TfsPredictCall::Begin(InferenceRequest& request) {
   BRAID_RETURN_IF_ERROR(BuildPredictRequest(segments, parsed, servable, sequence_header, request));
   cancellation_ = std::make_shared<Cancellation>();
   request.cancellation = cancellation_;
-  request.sink = this;
   if (received_ns != 0) {
     StartTrace(tracer, request,
                {TraceProtocol::kGrpc, received_ns, GrpcMetadataRules::Header(context(), "traceparent"),
                 GrpcMetadataRules::Header(context(), "tracestate")});
     trace_ = request.trace;
   }
+  // From here on the request answers.
+  request.sink = this;
   return OkStatus();
 }
 
@@ -95,16 +97,13 @@ void TfsPredictCall::Respond(std::optional<InferenceResponse> response, bool fin
   const std::shared_ptr<RequestTrace> trace = std::move(trace_);
   if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   grpc::ByteBuffer bytes;
-  Status status =
-      response ? response->status : InternalError("the model ended the request without a response");
-  if (status.ok()) {
-    auto written = EncodePredictResponse(*response, form_);
-    if (written.ok()) {
-      bytes = std::move(written->bytes);
-    } else {
-      status = written.status();
-    }
-  }
+  const Status status = Guarded([&] {
+    if (!response) return InternalError("the model ended the request without a response");
+    BRAID_RETURN_IF_ERROR(response->status);
+    BRAID_ASSIGN_OR_RETURN(const auto written, EncodePredictResponse(*response, form_));
+    bytes = written.bytes;
+    return OkStatus();
+  });
   if (!ClaimAnswer()) {
     if (final) DropReference();
     return;

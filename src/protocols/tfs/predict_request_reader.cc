@@ -138,6 +138,7 @@ class PredictParser {
 
   // The place is noted, then the same bytes are read.
   bool Proto(ParsedTensor& tensor) {
+    if (tensor.parts.size() == PredictRequestLimits::kParts) return TooMany("parts of an input");
     WireReader ahead = in_;
     if (!ahead.ReadRange(tensor.parts.emplace_back())) return false;
     return in_.ReadMessage([&](const WireTag& tag) {

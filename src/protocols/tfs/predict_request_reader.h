@@ -21,6 +21,8 @@ struct PredictRequestLimits {
   static constexpr size_t kInputs = 4096;
   static constexpr size_t kOutputs = 4096;
   static constexpr size_t kDimensions = 64;  // of each tensor
+  // TensorProto messages of one input, which protobuf merges; clients send one.
+  static constexpr size_t kParts = 64;
 };
 
 // The model that a request names.

@@ -293,6 +293,13 @@ TEST(PredictRequestReader, BoundsWhatARequestHas) {
   parsed = {};
   EXPECT_EQ(ParsePredictRequest(Pieces(request.SerializeAsString(), random).segments(), parsed),
             InvalidArgumentError("failed to parse the request: too many output filters"));
+  // An entry of `inputs` whose value comes again and again, two bytes each time.
+  std::string parts;
+  for (size_t i = 0; i <= PredictRequestLimits::kParts; ++i) parts.append("\x12\x00", 2);
+  ASSERT_EQ(parts.size(), 130u);
+  parsed = {};
+  EXPECT_EQ(ParsePredictRequest(Pieces(std::string("\x12\x82\x01", 3) + parts, random).segments(), parsed),
+            InvalidArgumentError("failed to parse the request: too many parts of an input"));
 }
 
 }  // namespace

@@ -16,9 +16,11 @@ constexpr size_t kMaxInlineJsonBytes = size_t{64} * 1024;
 constexpr ApiCall kApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kRest, ApiMethod::kPredict};
 
 HttpResponse WriteAnswer(const InferenceResponse& response, TfsFormat format, bool stateful) {
-  if (!response.status.ok()) return ErrorResponse(response.status);
-  auto written = WriteRestPredictResponse(response, format, stateful);
-  return written.ok() ? JsonResponse(std::move(written).value()) : ErrorResponse(written.status());
+  return MakeResponse([&]() -> Result<HttpResponse> {
+    BRAID_RETURN_IF_ERROR(response.status);
+    BRAID_ASSIGN_OR_RETURN(std::string json, WriteRestPredictResponse(response, format, stateful));
+    return JsonResponse(std::move(json));
+  });
 }
 
 }  // namespace
@@ -59,15 +61,16 @@ void TfsRestPredictCall::OnBody() {
   request->parameters = std::move(setup_.header_parameters);
   request->cancellation = std::make_shared<Cancellation>();
   setup_.exchange->SetCancellation(request->cancellation);
-  request->sink = this;
-  self_ = shared_from_this();
   Servable& servable = setup_.servable->get();
   request->servable = std::move(setup_.servable);
   if (received_ns_ != 0) {
     StartHttpTrace(setup_.tracer, *request, setup_.exchange->head(), received_ns_);
     trace_ = request->trace;
   }
-  servable.Infer(std::move(request));
+  // From here on the request answers.
+  self_ = shared_from_this();
+  request->sink = this;
+  servable.Begin(std::move(request));
 }
 
 void TfsRestPredictCall::Respond(std::optional<InferenceResponse> response, bool final) {
@@ -90,12 +93,14 @@ void TfsRestPredictCall::Respond(std::optional<InferenceResponse> response, bool
     return;
   }
   // std::function must be copyable, so what is moved travels in a shared pointer.
-  auto late = std::make_shared<InferenceResponse>(std::move(*response));
-  HttpExchange& target = *exchange;
-  target.RunOnIoThread([exchange, late, trace, format = format_, stateful = stateful_] {
-    exchange->Respond(WriteAnswer(*late, format, stateful));
-    if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
+  const Status posted = Guarded([&] {
+    auto late = std::make_shared<InferenceResponse>(std::move(*response));
+    exchange->RunOnIoThread([exchange, late, trace, format = format_, stateful = stateful_] {
+      exchange->Respond(WriteAnswer(*late, format, stateful));
+      if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
+    });
   });
+  if (!posted.ok()) exchange->Respond(MakeResponse([&] { return Result<HttpResponse>(posted); }));
 }
 
 }  // namespace braid

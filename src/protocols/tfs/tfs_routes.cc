@@ -136,11 +136,12 @@ TfsRoutes::Answer TfsRoutes::Reload(const std::shared_ptr<HttpExchange>& exchang
   return std::make_shared<WholeBodyCall>(
       exchange, [this](const std::shared_ptr<HttpExchange>& exchange, std::string) {
         const bool taken = host_->RunBlocking([this, exchange] {
-          const Result<bool> reloaded = config_->Reload();
-          if (!reloaded.ok()) return exchange->Respond(ErrorResponse(reloaded.status()));
-          HttpResponse response = Config();
-          if (*reloaded && response.status == 200) response.status = 201;
-          exchange->Respond(std::move(response));
+          exchange->Respond(MakeResponse([this]() -> Result<HttpResponse> {
+            BRAID_ASSIGN_OR_RETURN(const bool changed, config_->Reload());
+            HttpResponse response = Config();
+            if (changed && response.status == 200) response.status = 201;
+            return response;
+          }));
         });
         if (!taken) {
           exchange->Respond(ErrorResponse(UnavailableError("too many requests to reload are waiting")));

@@ -1,0 +1,104 @@
+#include "base/guard.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kLongestPatienceNs = 10'000'000'000;
+constexpr std::chrono::milliseconds kPause{1};
+// Failures that are further apart have nothing to do with each other.
+constexpr int64_t kRowNs = 100'000'000;
+
+// Set by the handler as it gives up, taken back by whoever ends the exception.
+thread_local bool allocation_failed = false;
+thread_local int patience = 0;  // how many PatientAllocations there are
+// When the present row of failures began, and when the last of it was.
+thread_local int64_t failing_since_ns = 0;
+thread_local int64_t failed_ns = 0;
+
+void OnFailedAllocation() {
+  if (patience > 0) {
+    const int64_t now_ns = SteadyNowNs();
+    const bool first = now_ns - failed_ns > kRowNs;
+    if (first) failing_since_ns = now_ns;
+    failed_ns = now_ns;
+    if (now_ns - failing_since_ns < kLongestPatienceNs) {
+      // It is tried again at once, and then after pauses.
+      if (!first) std::this_thread::sleep_for(kPause);
+      return;
+    }
+  }
+  allocation_failed = true;
+  throw std::bad_alloc();
+}
+
+// Made before memory can be short.
+const Status out_of_memory{StatusCode::kResourceExhausted, "out of memory"};
+
+}  // namespace
+
+const Status& OutOfMemory() { return out_of_memory; }
+
+Status HandledExceptionStatus() noexcept {
+  allocation_failed = false;
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (const std::exception& error) {
+    try {
+      return InternalError(std::string("a fault in the server: ") + error.what());
+    } catch (...) {
+      return OutOfMemory();
+    }
+  } catch (...) {
+    try {
+      return InternalError("a fault in the server");
+    } catch (...) {
+      return OutOfMemory();
+    }
+  }
+}
+
+Status UnwindingStatus() noexcept {
+  if (allocation_failed) return OutOfMemory();
+  try {
+    return InternalError("a fault in the server");
+  } catch (...) {
+    return OutOfMemory();
+  }
+}
+
+PatientAllocation::PatientAllocation() noexcept { ++patience; }
+
+PatientAllocation::~PatientAllocation() { --patience; }
+
+void InstallAllocationHandler() { std::set_new_handler(&OnFailedAllocation); }
+
+void ReportFault(std::string_view where, const Status& status) noexcept {
+  char line[512];
+  const std::string_view text = status.message();
+  int size = std::snprintf(line, sizeof(line) - 1, "braid: %.*s: %.*s", static_cast<int>(where.size()),
+                           where.data(), static_cast<int>(text.size()), text.data());
+  if (size < 0) return;
+  size = std::min(size, static_cast<int>(sizeof(line)) - 2);
+  // What the exception says may quote what came from outside: one line stays one.
+  std::replace_if(
+      line, line + size, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  line[size] = '\n';
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, static_cast<size_t>(size) + 1);
+}
+
+}  // namespace braid

@@ -1,0 +1,66 @@
+#include "base/guard.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace braid {
+namespace {
+
+struct InDestructor {
+  Status& status;
+  ~InDestructor() { status = UnwindingStatus(); }
+};
+
+TEST(GuardTest, PassesOnWhatTheWorkReturns) {
+  EXPECT_EQ(Guarded([] {}), OkStatus());
+  EXPECT_EQ(Guarded([] { return NotFoundError("no such thing"); }), NotFoundError("no such thing"));
+}
+
+TEST(GuardTest, ExceptionsAreInternal) {
+  EXPECT_EQ(Guarded([] { throw std::runtime_error("it broke"); }),
+            InternalError("a fault in the server: it broke"));
+  EXPECT_EQ(Guarded([] { throw 7; }), InternalError("a fault in the server"));
+}
+
+TEST(GuardTest, MemoryThatCannotBeHadIsResourceExhausted) {
+  const auto work = [] { throw std::bad_alloc(); };
+  EXPECT_EQ(Guarded(work), ResourceExhaustedError("out of memory"));
+  EXPECT_EQ(Guarded([] { std::vector<char>().reserve(SIZE_MAX / 4); }).code(),
+            StatusCode::kResourceExhausted);
+}
+
+TEST(GuardTest, DestructorsLearnWhatUnwindsTheStack) {
+  InstallAllocationHandler();
+  Status seen;
+  (void)Guarded([&] {
+    InDestructor end{seen};
+    std::vector<char>().reserve(SIZE_MAX / 4);
+  });
+  EXPECT_EQ(seen, OutOfMemory());
+  // The note is gone with the exception.
+  (void)Guarded([&] {
+    InDestructor end{seen};
+    throw std::runtime_error("it broke");
+  });
+  EXPECT_EQ(seen, InternalError("a fault in the server"));
+  std::set_new_handler(nullptr);
+}
+
+TEST(GuardTest, ReportsOneLine) {
+  testing::internal::CaptureStderr();
+  ReportFault("brd-x", InternalError("one\nE1122 forged"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "braid: brd-x: one E1122 forged\n");
+  testing::internal::CaptureStderr();
+  GuardedOrReport("brd-x", [] { throw std::runtime_error(std::string(5000, 'a')); });
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(line.size(), 511u);
+  EXPECT_EQ(line.back(), '\n');
+}
+
+}  // namespace
+}  // namespace braid

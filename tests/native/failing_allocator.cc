@@ -1,0 +1,82 @@
+// An `operator new` that fails at random, to be preloaded into a server under test (LD_PRELOAD).
+//
+// It fails for allocations that the server's own code asks for, once in BRAID_FAIL_ONE_IN times on average,
+// between the signals SIGUSR1 and SIGUSR2. What libraries ask for is spared: gRPC ends the process when it
+// gets no memory, and so do others. As the standard has it, a failed allocation is told to the new handler,
+// which throws or lets it be tried again.
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace {
+
+std::atomic<bool> failing{false};
+uint32_t one_in = 0;
+uintptr_t text_begin = 0;  // of the program itself
+uintptr_t text_end = 0;
+
+uint32_t Random() {
+  // xorshift, seeded by the thread's own address.
+  thread_local uint32_t state = 0;
+  if (state == 0) state = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&state) >> 4) | 1u;
+  state ^= state << 13;
+  state ^= state >> 17;
+  state ^= state << 5;
+  return state;
+}
+
+// Whether other libraries may be on the way as well: what the program has of std's templates is taken by
+// them, too.
+bool IsShared(const void* caller) {
+  Dl_info info{};
+  return dladdr(caller, &info) != 0 && info.dli_sname != nullptr &&
+         std::strncmp(info.dli_sname, "_ZNS", 4) == 0;
+}
+
+// The first object is the program.
+int FindText(dl_phdr_info* info, size_t, void*) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
+    text_begin = info->dlpi_addr + header.p_vaddr;
+    text_end = text_begin + header.p_memsz;
+  }
+  return 1;
+}
+
+__attribute__((constructor)) void Prepare() {
+  const char* text = std::getenv("BRAID_FAIL_ONE_IN");
+  one_in = text == nullptr ? 0 : static_cast<uint32_t>(std::atoi(text));
+  if (one_in == 0) return;
+  dl_iterate_phdr(&FindText, nullptr);
+  std::signal(SIGUSR1, [](int) { failing.store(true); });
+  std::signal(SIGUSR2, [](int) { failing.store(false); });
+}
+
+void* Allocate(std::size_t size, const void* caller) {
+  for (;;) {
+    const auto from = reinterpret_cast<uintptr_t>(caller);
+    const bool fails = failing.load(std::memory_order_relaxed) && from >= text_begin && from < text_end &&
+                       Random() % one_in == 0 && !IsShared(caller);
+    void* memory = fails ? nullptr : std::malloc(size == 0 ? 1 : size);
+    if (memory != nullptr) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return Allocate(size, __builtin_return_address(0)); }
+void* operator new[](std::size_t size) { return Allocate(size, __builtin_return_address(0)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }

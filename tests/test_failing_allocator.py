@@ -1,0 +1,179 @@
+"""A server whose allocations fail at random: requests get their answer or an error, and the server lives."""
+
+import collections
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+from harness.clients import Client
+from harness.repository import config, per_request
+from harness.server import BINARY
+from harness.waiting import wait_until
+from tritonclient.utils import InferenceServerException
+
+ALLOCATOR = BINARY.parent / "tests" / "native" / "libfailing_allocator.so"
+ONE_IN = 200
+SECONDS = 4
+
+CALLER = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            call = pb_utils.InferenceRequest(
+                model_name="plain",
+                requested_output_names=["OUT"],
+                inputs=[pb_utils.get_input_tensor_by_name(request, "IN")],
+            )
+            answer = call.exec()
+            if answer.has_error():
+                responses.append(pb_utils.InferenceResponse(error=answer.error()))
+            else:
+                responses.append(pb_utils.InferenceResponse(answer.output_tensors()))
+        return responses
+"""
+
+REPEATER = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            value = pb_utils.get_input_tensor_by_name(request, "IN")
+            for _ in range(3):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value.as_numpy())]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+DOUBLE = per_request("return respond(OUT=get(request, 'IN') * 2)")
+ENSEMBLE = """
+platform: "ensemble"
+ensemble_scheduling {
+  step [
+    { model_name: "plain" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "MID" } },
+    { model_name: "batched" model_version: -1 input_map { key: "IN" value: "MID" } output_map { key: "OUT" value: "OUT" } }
+  ]
+}
+"""
+FACTORS = {"plain": 2, "batched": 2, "caller": 2, "chain": 4}
+
+
+def fill(repository):
+    tensors = {"inputs": [("IN", "INT32", [-1, -1])], "outputs": [("OUT", "INT32", [-1, -1])]}
+    rows = {"inputs": [("IN", "INT32", [-1])], "outputs": [("OUT", "INT32", [-1])]}
+    repository.add("plain", DOUBLE, config(**tensors))
+    batching = "dynamic_batching { max_queue_delay_microseconds: 500 }"
+    repository.add("batched", DOUBLE, config(**rows, max_batch_size=8, extra=batching))
+    repository.add("caller", CALLER, config(**tensors))
+    decoupled = "model_transaction_policy { decoupled: true }"
+    repository.add("repeater", REPEATER, config(**tensors, extra=decoupled))
+    repository.add("chain", None, config(**tensors, backend=None, extra=ENSEMBLE))
+
+
+class Load:
+    """Threads that ask until told to stop, and count what they hear: right answers, and errors by their text."""
+
+    def __init__(self, server):
+        self.server = server
+        self.stopping = threading.Event()
+        self.heard = collections.Counter()
+        self.wrong = []
+        self.lock = threading.Lock()
+        work = [(self.unary, protocol, model) for protocol in ("grpc", "http") for model in FACTORS]
+        work.append((self.stream, "grpc", "repeater"))
+        self.threads = [threading.Thread(target=self.run, args=item, daemon=True) for item in work]
+        for thread in self.threads:
+            thread.start()
+
+    def note(self, what):
+        with self.lock:
+            self.heard[what] += 1
+
+    def run(self, ask, protocol, model):
+        for number in range(1, 1_000_000):
+            if self.stopping.is_set():
+                return
+            value = np.array([[number, number + 1]], np.int32)
+            try:
+                ask(protocol, model, value)
+                self.note("right")
+            except AssertionError as error:
+                self.wrong.append(f"{protocol} {model}: {error}")
+            except InferenceServerException as error:
+                self.note(f"{error.status()}: {error.message()}"[:100])
+            except Exception as error:  # a connection that was cut
+                self.note(type(error).__name__)
+
+    def unary(self, protocol, model, value):
+        client = Client(protocol, self.server)
+        try:
+            answer = client.infer(model, {"IN": value}, **({"client_timeout": 20} if protocol == "grpc" else {}))
+            assert (answer.as_numpy("OUT") == value * FACTORS[model]).all(), answer.as_numpy("OUT")
+        finally:
+            client.close()
+
+    def stream(self, protocol, model, value):
+        answers = []
+        ended = threading.Event()
+
+        def hear(result, error):
+            answers.append(error if error is not None else result)
+            final = error is not None or result.get_response().parameters["triton_final_response"].bool_param
+            if final:
+                ended.set()
+
+        client = Client(protocol, self.server)
+        try:
+            client.raw.start_stream(hear)
+            inputs = [client.input("IN", value)]
+            client.raw.async_stream_infer(model, inputs, enable_empty_final_response=True)
+            assert ended.wait(20), f"no end after {answers}"
+            heard = list(answers)  # the end of the stream itself is told as well
+        finally:
+            client.raw.stop_stream(cancel_requests=True)
+            client.close()
+        for answer in heard:
+            if isinstance(answer, Exception):
+                raise answer
+            if answer.as_numpy("OUT") is not None:
+                assert (answer.as_numpy("OUT") == value).all()
+        assert sum(answer.as_numpy("OUT") is not None for answer in heard) == 3
+
+    def stop(self):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive(), "a request was never answered"
+
+
+def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
+    fill(repository)
+    server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": str(ONE_IN)})
+    os.kill(server.process.pid, signal.SIGUSR1)
+    load = Load(server)
+    time.sleep(SECONDS)  # how long it is put to the test
+    os.kill(server.process.pid, signal.SIGUSR2)
+    load.stop()
+    assert not load.wrong
+    assert server.process.poll() is None, server.log
+    assert load.heard["right"] > 100, load.heard
+    exhausted = {text: count for text, count in load.heard.items() if "out of memory" in text}
+    assert sum(exhausted.values()) > 10, load.heard
+    assert any(text.startswith("StatusCode.RESOURCE_EXHAUSTED") for text in exhausted), exhausted
+    assert any(text.startswith("429") for text in exhausted), exhausted
+
+    # Nothing is left that should not be: each model answers, again and again.
+    load = Load(server)
+    wait_until(lambda: load.heard["right"] > 200, 30, "right answers")
+    load.stop()
+    assert not load.wrong
+    assert set(load.heard) == {"right"}, load.heard
+    assert server.json("POST", "/v2/repository/index", {})[0] == 200
+    pending = {name: value for name, value in server.metric_values().items() if "pending" in name}
+    assert not any(pending.values()), pending
