@@ -224,6 +224,14 @@ PyObject* IsServing(PyObject*, PyObject*) {
   return PyBool_FromLong(State().worker != nullptr && State().worker->serving());
 }
 
+// The str of a text argument of the modules that are written in Python.
+PyObject* TakeTextArgument(PyObject*, PyObject* args) {
+  PyObject* text = nullptr;
+  const char* argument = nullptr;
+  if (!PyArg_ParseTuple(args, "Os:text_argument", &text, &argument)) return nullptr;
+  return TextArgument(text, argument).Release();
+}
+
 void IgnoreSignal(int) {}
 
 // What a thread that forks had blocked before.
@@ -292,6 +300,8 @@ PyObject* FindTensor(PyObject* args, const char* format, const char* method) {
   PyObject* owner = nullptr;
   PyObject* name = nullptr;
   if (!PyArg_ParseTuple(args, format, &owner, &name)) return nullptr;
+  Ref wanted = IsText(name) ? TextArgument(name, "name") : Ref::Share(name);
+  if (!wanted) return nullptr;
   Ref tensors;
   if (Py_TYPE(owner) == State().request_type) {
     tensors = ValueOf<PyRequest>(owner).inputs;
@@ -313,7 +323,7 @@ PyObject* FindTensor(PyObject* args, const char* format, const char* method) {
       if (PyErr_Occurred()) return nullptr;
       continue;
     }
-    const int equal = PyObject_RichCompareBool(its_name.get(), name, Py_EQ);
+    const int equal = PyObject_RichCompareBool(its_name.get(), wanted.get(), Py_EQ);
     if (equal < 0) return nullptr;
     if (equal == 1) {
       Py_INCREF(tensor);
@@ -361,6 +371,10 @@ PyMethodDef functions[] = {
      "answer, "
      "or None without waiting for one; raises TritonModelException with the server's text. Any thread."},
     {"log", Log, METH_VARARGS, "log(level, file, line, text): a line in the server's log."},
+    {"text_argument", TakeTextArgument, METH_VARARGS,
+     "text_argument(text, argument): the str of a text that user code gives as `argument`: a str, or bytes "
+     "with its "
+     "UTF-8. Raises TypeError and ValueError, which name the argument."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
     {"before_fork", BeforeFork, METH_NOARGS, "To be called before user code forks."},
