@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "base/machine_paths.h"
 #include "base/thread.h"
 #include "worker/extension/bytes_arrays.h"
 #include "worker/extension/memory.h"
@@ -224,6 +225,22 @@ PyObject* IsServing(PyObject*, PyObject*) {
   return PyBool_FromLong(State().worker != nullptr && State().worker->serving());
 }
 
+PyObject* TextWithoutPaths(PyObject*, PyObject* args) {
+  const char* text = nullptr;
+  Py_ssize_t size = 0;
+  PyObject* folders = nullptr;
+  if (!PyArg_ParseTuple(args, "s#O:without_paths", &text, &size, &folders)) return nullptr;
+  Ref list = Ref::Steal(PySequence_List(folders));
+  if (!list) return nullptr;
+  std::vector<std::string> roots;
+  for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
+    std::string_view root;
+    if (TextOf(PyList_GetItem(list.get(), i), root)) roots.emplace_back(root);
+    PyErr_Clear();  // user code may leave anything on sys.path
+  }
+  return NewText(WithoutMachinePaths({text, static_cast<size_t>(size)}, roots));
+}
+
 // The str of a text argument of the modules that are written in Python.
 PyObject* TakeTextArgument(PyObject*, PyObject* args) {
   PyObject* text = nullptr;
@@ -375,6 +392,10 @@ PyMethodDef functions[] = {
      "text_argument(text, argument): the str of a text that user code gives as `argument`: a str, or bytes "
      "with its "
      "UTF-8. Raises TypeError and ValueError, which name the argument."},
+    {"without_paths", TextWithoutPaths, METH_VARARGS,
+     "without_paths(text, roots): the text with the paths of this machine relative to the first root that "
+     "they lie in; "
+     "by their last part when there is none."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
     {"before_fork", BeforeFork, METH_NOARGS, "To be called before user code forks."},

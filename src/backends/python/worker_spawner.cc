@@ -111,7 +111,11 @@ Status WorkerSpawner::ZygoteLostLocked(const std::string& what) {
   zygote_pid_ = 0;
   zygote_output_.reset();
   std::string text = "Python interpreter '" + options_.python + "': " + what;
-  if (!last.empty()) text += "; last line of stderr: " + last;
+  if (!last.empty()) {
+    const std::string all = text + "; last line of stderr: " + last;
+    BRAID_LOG_ERROR(log_, "{}", all);
+    if (options_.verbose_errors) text = all;
+  }
   return InternalError(std::move(text));
 }
 
