@@ -49,7 +49,7 @@ PyObject* Connect(PyObject*, PyObject* args) {
   Result<std::unique_ptr<Connection>> opened = Connection::Open(std::move(end));
   if (!opened.ok()) return RaiseStatus(opened.status());
   Connection& connection = *opened.value();
-  connection.StartWatching();
+  connection.StartWatching(Connection::Alone::kEndsFamily);
   // Lives until the process ends, as its watching thread does.
   State().worker = new Worker(std::move(opened).value());
   HelloMessage hello{python_version, numpy_version};
