@@ -290,6 +290,29 @@ def test_a_call_answers_with_the_callees_tensors(run):
     assert run('return of(ask("identity").exec())') == {"OUT": [1, 2, 3]}
 
 
+def test_elements_of_string_tensors_are_names(run):
+    code = """
+names = np.array([name.encode() for name in ("identity", "OUT", "id", "facts", "FACTS", "key")], dtype=object)
+model, output, identity, facts, fact, key = names
+answers = [of(ask(model, outputs=[output]).exec())]
+response = ask(facts, outputs=[fact], request_id=identity, correlation_id=key, parameters={key: key}).exec()
+answers.append(json.loads(out(response, fact)[0]))
+answers.append(pb_utils.is_model_ready(model, b"1"))
+try:
+    ask(b"caf\\xe9")
+except ValueError as error:
+    answers.append(str(error))
+return answers
+"""
+    called, facts, ready, refused = run(code)
+    assert called == {"OUT": [1, 2, 3]}
+    assert facts["id"] == "id"
+    assert facts["correlation"] == "key"
+    assert facts["parameters"] == {"key": "key"}
+    assert ready
+    assert refused == r"model_name must be UTF-8, which b'caf\xe9' is not"
+
+
 def test_large_tensors(run):
     code = """
 x = np.arange(1 << 20, dtype=np.float32)

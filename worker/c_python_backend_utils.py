@@ -16,6 +16,7 @@ from _braid_worker import (
     TritonError,
     TritonModelException,
 )
+from braid_worker import arguments
 from braid_worker.metrics import COUNTER, GAUGE, HISTOGRAM, Metric, MetricFamily, MetricKind
 
 __all__ = [
@@ -62,8 +63,8 @@ class PreferredMemory:
     """A hint about where outputs are to land."""
 
     def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0):
-        _check_type(preferred_memory_type, MemoryType, "preferred_memory_type")
-        _check_type(preferred_device_id, int, "preferred_device_id")
+        arguments.check_type(preferred_memory_type, MemoryType, "preferred_memory_type")
+        arguments.check_type(preferred_device_id, int, "preferred_device_id")
         self._type = preferred_memory_type
         self._device_id = preferred_device_id
 
@@ -72,7 +73,7 @@ class InferenceTrace:
     """The trace that a request belongs to. Given to a request of the model's own, that is part of it too."""
 
     def __init__(self, context: str | None = None, request_id: int = 0):
-        self._context = context
+        self._context = None if context is None else arguments.text(context, "context")
         self.request_id = request_id  # the server's name for the request
 
     def get_context(self) -> str | None:
@@ -115,7 +116,7 @@ class Logger:
 
     @staticmethod
     def log(message: str, level: LogLevel = LogLevel.INFO) -> None:
-        _check_type(level, LogLevel, "level")
+        arguments.check_type(level, LogLevel, "level")
         _log(level, message)
 
     @staticmethod
@@ -136,7 +137,8 @@ class Logger:
 
 
 def _log(level: LogLevel, message: str) -> None:
-    _check_type(message, str, "message")
+    if not isinstance(message, str):
+        message = arguments.text(message, "message")
     caller = sys._getframe(2)
     file = caller.f_code.co_filename
     if _braid_worker.is_connected():
@@ -154,29 +156,30 @@ _LOAD_MODEL, _UNLOAD_MODEL, _IS_MODEL_READY = 1, 2, 3  # topics of ask()
 def load_model(model_name: str, config: str = "", files: dict | None = None) -> None:
     """Loads a model, or loads it anew; with a configuration in the place of its file, and with files, by their
     path in the model's folder, in the place of the folder. Returns when it is loaded."""
-    _check_type(model_name, str, "model_name")
-    _check_type(config, str, "config")
+    model_name = arguments.text(model_name, "model_name")
+    config = arguments.text(config, "config")
     if files is not None and not isinstance(files, dict):
         raise TritonModelException(
             f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
         )
+    attachments = {}
     for path, content in (files or {}).items():
-        _check_type(path, str, "file path")
-        _check_type(content, bytes, "file content")
-    _ask("load model", _LOAD_MODEL, {"model_name": model_name, "config": config}, files or None)
+        arguments.check_type(content, bytes, "file content")
+        attachments[arguments.text(path, "file path")] = content
+    _ask("load model", _LOAD_MODEL, {"model_name": model_name, "config": config}, attachments or None)
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
     """Begins to unload a model; with the models that it is made of, if so wanted."""
-    _check_type(model_name, str, "model_name")
-    _check_type(unload_dependents, bool, "unload_dependents")
+    model_name = arguments.text(model_name, "model_name")
+    arguments.check_type(unload_dependents, bool, "unload_dependents")
     _ask("unload model", _UNLOAD_MODEL, {"model_name": model_name, "unload_dependents": unload_dependents})
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
     """Whether a model of the server can be called; with "", the version that a call would get."""
-    _check_type(model_name, str, "model_name")
-    _check_type(model_version, str, "model_version")
+    model_name = arguments.text(model_name, "model_name")
+    model_version = arguments.text(model_version, "model_version")
     text = {"model_name": model_name, "model_version": model_version}
     return _ask("check model readiness", _IS_MODEL_READY, text) == "true"
 
@@ -189,12 +192,3 @@ def _ask(what: str, topic: int, text: dict, attachments: dict | None = None) -> 
             f"Failed to {what}: Failed to process the request for model '{_braid_worker.instance_name()}', "
             f"message: {error}"
         ) from None
-
-
-def _check_type(value, expected: type, name: str) -> None:
-    if not isinstance(value, expected):
-        function = sys._getframe(1).f_code.co_qualname
-        raise TypeError(
-            f"{function}(): incompatible function arguments: {name} must be {expected.__name__}, not "
-            f"{type(value).__name__}"
-        )

@@ -19,6 +19,7 @@ from _braid_worker import (
     get_output_tensor_by_name,
     serialize_byte_tensor,
 )
+from braid_worker import arguments
 from braid_worker.model_config import ModelConfig
 from c_python_backend_utils import (
     TRITONSERVER_MEMORY_CPU,
@@ -85,16 +86,22 @@ def numpy_to_triton_type(data_type):
 
 def triton_string_to_numpy(triton_type_string):
     """The numpy type for "TYPE_FP32" and its like. Raises KeyError for others."""
+    if isinstance(triton_type_string, bytes):
+        triton_type_string = arguments.text(triton_type_string, "triton_type_string")
     return TRITON_STRING_TO_NUMPY[triton_type_string]
 
 
 def get_input_config_by_name(model_config, name):
     """The configuration of the input of that name, or None."""
+    if isinstance(name, bytes):
+        name = arguments.text(name, "name")
     return _config_by_name(model_config, "input", name)
 
 
 def get_output_config_by_name(model_config, name):
     """The configuration of the output of that name, or None."""
+    if isinstance(name, bytes):
+        name = arguments.text(name, "name")
     return _config_by_name(model_config, "output", name)
 
 

@@ -157,6 +157,7 @@ void Encode(std::vector<std::byte>& out, const LoadMessage& message) {
     writer.PutText(text);
   }
   writer.Put(message.arena_keep_bytes);
+  PutFlag(writer, message.verbose_errors);
 }
 
 bool Decode(std::span<const std::byte> in, LoadMessage& message) {
@@ -171,6 +172,7 @@ bool Decode(std::span<const std::byte> in, LoadMessage& message) {
     *text = reader.GetText();
   }
   message.arena_keep_bytes = reader.Get<uint64_t>();
+  message.verbose_errors = GetFlag(reader);
   return Complete(reader);
 }
 

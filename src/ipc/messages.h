@@ -93,6 +93,7 @@ struct LoadMessage {
   std::string_view instance_kind;       // "CPU", "GPU", "MODEL"
   std::string_view instance_device_id;  // "0"
   uint64_t arena_keep_bytes = 0;        // Arena::Options::keep_bytes of the worker
+  bool verbose_errors = false;          // errors name paths and source lines
 };
 void Encode(std::vector<std::byte>& out, const LoadMessage& message);
 bool Decode(std::span<const std::byte> in, LoadMessage& message);

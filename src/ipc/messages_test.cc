@@ -104,7 +104,8 @@ LoadMessage SomeLoad() {
           .instance_name = "m_0_0",
           .instance_kind = "CPU",
           .instance_device_id = "0",
-          .arena_keep_bytes = UINT64_MAX};
+          .arena_keep_bytes = UINT64_MAX,
+          .verbose_errors = true};
 }
 
 ExecuteMessage SomeExecute() {
@@ -181,6 +182,7 @@ TEST(Messages, LoadKeepsEveryField) {
   EXPECT_EQ(m.instance_kind, "CPU");
   EXPECT_EQ(m.instance_device_id, "0");
   EXPECT_EQ(m.arena_keep_bytes, UINT64_MAX);
+  EXPECT_TRUE(m.verbose_errors);
 }
 
 TEST(Messages, ExecuteKeepsEveryField) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -76,6 +77,7 @@ class ConfigRepository::Impl {
 
   Findings Round(bool retry);
   bool ReadFile(bool retry, Findings& findings);
+  void NameFolders();
   void Apply(bool fresh, bool retry, Findings& findings);
   void Settle();
   void PollLoop();
@@ -118,6 +120,7 @@ Status ConfigRepository::Impl::Start() {
       BRAID_RETURN_IF_ERROR(findings.config);
     } else if (options_.single_model) {
       BRAID_ASSIGN_OR_RETURN(plan_, PlanSingleModel(*options_.single_model, log_));
+      NameFolders();
     } else {
       return InvalidArgumentError("neither a config.json nor a model is given");
     }
@@ -184,8 +187,20 @@ bool ConfigRepository::Impl::ReadFile(bool retry, Findings& findings) {
     return false;
   }
   plan_ = std::move(plan).value();
+  NameFolders();
   findings.changed = true;
   return true;
+}
+
+// In errors, what lies in a folder of the configuration is named relative to the one around it.
+void ConfigRepository::Impl::NameFolders() {
+  const auto name = [this](const std::string& folder) {
+    const std::filesystem::path path(folder);
+    catalog_.error_texts().AddRoot((path.has_filename() ? path : path.parent_path()).parent_path().string());
+  };
+  for (const auto& model : plan_.models) name(model.base_path);
+  for (const auto& library : plan_.libraries) name(library.base_path);
+  for (const auto& graph : plan_.graphs) name(graph.base_path);
 }
 
 void ConfigRepository::Impl::Apply(bool fresh, bool retry, Findings& findings) {

@@ -77,7 +77,8 @@ ConfigStates::Leaving ConfigStates::SetFailed(const std::string& name, int64_t v
     leaving.servable = std::move(found->second);
     serving_.erase(found);
   }
-  catalog_.SetState(name, version, VersionState::kUnavailable, fault.message(), FailureOf(fault), kind);
+  catalog_.SetState(name, version, VersionState::kUnavailable,
+                    catalog_.error_texts().ForClients(fault.message()), FailureOf(fault), kind);
   return leaving;
 }
 

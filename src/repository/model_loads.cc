@@ -20,10 +20,11 @@ SourceReader::Options ReaderOptions(const RepositoryOptions& options) {
 ModelLoads::ModelLoads(const RepositoryOptions& options, const ModelFolders& folders, ModelTable& table,
                        Drains& drains, std::vector<Backend*> backends,
                        ModelRepository::ServableFactory factory, ModelRepository::EnsembleFactory ensembles,
-                       Logger& log)
+                       const ErrorTexts& error_texts, Logger& log)
     : options_(options),
       table_(table),
       drains_(drains),
+      error_texts_(error_texts),
       log_(log),
       reader_(ReaderOptions(options), folders),
       loader_(options, std::move(backends), std::move(factory), log,
@@ -151,9 +152,10 @@ Status ModelLoads::Build(const LoadRequest& request, const LoadPlan& plan, const
       continue;
     }
     const std::string text = build.status().ToString();
-    faults += "version " + std::to_string(version) + " is at UNAVAILABLE state: " + text + ";";
-    reasons.emplace(version, text);
     BRAID_LOG_ERROR(log_, "failed to load '{}' version {}: {}", name, version, text);
+    const std::string told = error_texts_.ForClients(text);
+    faults += "version " + std::to_string(version) + " is at UNAVAILABLE state: " + told + ";";
+    reasons.emplace(version, told);
   }
   ModelTable::Leaving leaving;
   if (reasons.empty()) {

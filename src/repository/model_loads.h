@@ -33,7 +33,7 @@ class ModelLoads {
   // All references outlive it.
   ModelLoads(const RepositoryOptions& options, const ModelFolders& folders, ModelTable& table, Drains& drains,
              std::vector<Backend*> backends, ModelRepository::ServableFactory factory,
-             ModelRepository::EnsembleFactory ensembles, Logger& log);
+             ModelRepository::EnsembleFactory ensembles, const ErrorTexts& error_texts, Logger& log);
 
   // Loads models together with those that they use, each after what it uses, several at once. Errors:
   // UNAVAILABLE, when one of them is being loaded already; nothing is loaded then.
@@ -69,6 +69,7 @@ class ModelLoads {
   const RepositoryOptions& options_;
   ModelTable& table_;
   Drains& drains_;
+  const ErrorTexts& error_texts_;
   Logger& log_;
   const SourceReader reader_;
   const VersionLoader loader_;

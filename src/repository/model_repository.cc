@@ -63,7 +63,7 @@ class ModelRepository::Impl {
         drains_(options_.exit_timeout_seconds, options_.sequence_vault),
         table_(catalog, drains_, log),
         loads_(options_, folders_, table_, drains_, std::move(backends), std::move(factory),
-               std::move(ensembles), log) {}
+               std::move(ensembles), catalog.error_texts(), log) {}
 
   Status Start();
   Status FinishStart();

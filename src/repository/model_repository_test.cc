@@ -475,9 +475,7 @@ TEST_F(ModelRepositoryTest, ReportsAMissingModelFile) {
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Load("m").message(),
             "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: Failed to preinitialize "
-            "Python stub: "
-            "Python model file not found in '" +
-                (scratch_ / "models/m/1/model.py") + "';\n");
+            "Python stub: Python model file not found in 'model.py';\n");
   Configure("m", "backend: 'python' default_model_filename: 'other.py'");
   EXPECT_TRUE(Load("m").ok());
   EXPECT_EQ(static_cast<FakeServable&>(*Find("m", 1)).location().model_file,

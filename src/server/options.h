@@ -147,6 +147,7 @@ struct ServerOptions {
 
   // Log
   int64_t log_verbose = 0;
+  bool verbose_errors = false;
   bool log_info = true;
   bool log_warning = true;
   bool log_error = true;

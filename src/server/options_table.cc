@@ -350,6 +350,10 @@ const OptionSpec kTable[] = {
     // Log
     Works("log-verbose", "LEVEL", Group::kLog, Int<&O::log_verbose, 0, 1000>(),
           "Verbose log lines; 0 for none"),
+    Works("verbose-errors", "", Group::kLog, Bool<&O::verbose_errors>(),
+          "Tell clients all that is known of an error: paths of this machine, lines of source, the last line "
+          "that a "
+          "model's process wrote to stderr; otherwise these are in the log alone"),
     Works("log-info", "", Group::kLog, Bool<&O::log_info>(), "Log lines of level info"),
     Works("log-warning", "", Group::kLog, Bool<&O::log_warning>(), "Log lines of level warning"),
     Works("log-error", "", Group::kLog, Bool<&O::log_error>(), "Log lines of level error"),

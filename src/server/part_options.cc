@@ -26,6 +26,22 @@ std::vector<std::string> ExtensionNames(const ServerOptions& options) {
           "trace"};
 }
 
+std::vector<std::string> RootsOfErrors(const ServerOptions& options) {
+  std::vector<std::filesystem::path> folders(options.model_repositories.begin(),
+                                             options.model_repositories.end());
+  if (!options.config_path.empty()) {
+    folders.push_back(std::filesystem::absolute(options.config_path).parent_path());
+  }
+  folders.emplace_back(options.backend_directory);
+  std::vector<std::string> roots;
+  for (const auto& folder : folders) {
+    std::error_code error;
+    roots.push_back(std::filesystem::absolute(folder, error).lexically_normal().string());
+    roots.push_back(std::filesystem::weakly_canonical(folder, error).string());
+  }
+  return roots;
+}
+
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
   RepositoryOptions repository;
   repository.temporary_directory = TemporaryDirectory(ProcessEnvironment());

@@ -19,6 +19,9 @@ Result<ConfigRepositoryOptions> MakeConfigOptions(const ServerOptions& options);
 GrpcServer::Options MakeGrpcOptions(const ServerOptions& options);
 HttpServer::Options MakeHttpOptions(const ServerOptions& options);
 
+// The folders that errors name paths relative to.
+std::vector<std::string> RootsOfErrors(const ServerOptions& options);
+
 // What the server's metadata names as extensions of KServe's protocol.
 std::vector<std::string> ExtensionNames(const ServerOptions& options);
 

@@ -370,7 +370,8 @@ class Server::Parts {
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
   // For what is not found, the server's own start decides how it is told.
-  Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton};
+  Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
+                   RootsOfErrors(options_), options_.verbose_errors};
   TimerService timers_;
   SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
   std::unique_ptr<ResponseCache> cache_;  // null without one

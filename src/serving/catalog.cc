@@ -63,7 +63,10 @@ std::string_view VersionStateName(VersionState state) {
   return "UNAVAILABLE";
 }
 
-Catalog::Catalog(Dialect dialect) : dialect_(dialect), snapshot_(std::make_shared<const Snapshot>()) {}
+Catalog::Catalog(Dialect dialect, std::vector<std::string> roots, bool verbose_errors)
+    : dialect_(dialect),
+      error_texts_(std::move(roots), verbose_errors),
+      snapshot_(std::make_shared<const Snapshot>()) {}
 Catalog::~Catalog() = default;
 
 void Catalog::AddModel(const std::string& name) {

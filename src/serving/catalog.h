@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serving/error_texts.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -44,7 +45,9 @@ struct IndexEntry {
 class Catalog {
  public:
   // The texts of what is not found are those of `dialect`.
-  explicit Catalog(Dialect dialect = Dialect::kTriton);
+  explicit Catalog(Dialect dialect = Dialect::kTriton) : Catalog(dialect, {}, false) {}
+  // The others are for ErrorTexts.
+  Catalog(Dialect dialect, std::vector<std::string> roots, bool verbose_errors);
   ~Catalog();
 
   // Makes a model known without versions ("in the repository, never loaded"). Known models stay as they are.
@@ -78,6 +81,9 @@ class Catalog {
   // (retired, not loaded yet). Takes a lock for a moment.
   Status WhyNotFound(std::string_view name, int64_t version) const;
   Dialect dialect() const { return dialect_; }
+  // How the errors of what is served are told to clients.
+  ErrorTexts& error_texts() { return error_texts_; }
+  const ErrorTexts& error_texts() const { return error_texts_; }
   // Rises with every change of what Find() can find.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   // Whether every version is READY with a ready servable, or UNAVAILABLE because it was unloaded.
@@ -108,6 +114,7 @@ class Catalog {
   std::shared_ptr<const Snapshot> snapshot() const;
 
   const Dialect dialect_;
+  ErrorTexts error_texts_;
   // Servables are asked without mutex_ whether they are ready, since one that refers to others looks those
   // up. The snapshot has a lock of its own, which is taken last.
   mutable std::mutex mutex_;

@@ -16,6 +16,7 @@ _OK = 0
 _INTERNAL = 2
 _LOG_INFO = 0
 _LOG_ERROR = 2
+_LOG_VERBOSE = 3
 # What tasks of user code have to end in, once the model is finalized.
 _CANCEL_SECONDS = 5
 
@@ -36,6 +37,7 @@ class Host:
         """Imports, constructs and initializes a model. Returns a status code with its text, no configuration,
         and whether the model has a readiness hook."""
         _braid_worker.set_process_name(message["instance_name"])
+        self._configure_errors(message)
         try:
             model_class = self._import(message)
             config = json.loads(message["model_config"])
@@ -65,10 +67,8 @@ class Host:
                 )
                 if inspect.iscoroutine(initialized):
                     self.run_coroutine(initialized)
-        except FileNotFoundError as error:
-            return _INTERNAL, self._missing_file(error), "", False
         except BaseException as error:
-            return _INTERNAL, errors.describe(error), "", False
+            return _INTERNAL, self._told_of(error), "", False
         return _OK, "", "", hasattr(self._model, "is_ready")
 
     def load_nodes(self, message: dict) -> tuple[int, str, str, bool]:
@@ -76,12 +76,16 @@ class Host:
         nodes keep state for each run of the graph."""
         _braid_worker.set_process_name(message["model_name"])
         model_file.leave_front()
-        self._nodes = nodes.Nodes(json.loads(message["model_config"]))
+        config = json.loads(message["model_config"])
+        folders = {os.path.dirname(node["handler_path"]) for node in config["nodes"]}
+        errors.configure([os.path.dirname(folder) for folder in sorted(folders)], message["verbose_errors"])
+        self._nodes = nodes.Nodes(config)
         try:
             wants_sessions = self._nodes.load()
         except nodes.NodeError as error:
             self._nodes.finalize()
-            return _INTERNAL, str(error), "", False
+            _braid_worker.log(_LOG_ERROR, error.file, 0, error.logged)
+            return _INTERNAL, errors.for_clients(str(error)), "", False
         return _OK, "", "", wants_sessions
 
     def start_node_thread(self, number: int) -> None:
@@ -102,6 +106,7 @@ class Host:
         JSON; without one when the model has no such function."""
         from braid_worker.model_config import ModelConfig
 
+        self._configure_errors(message)
         try:
             model_class = self._import(message)
             if not hasattr(model_class, "auto_complete_config"):
@@ -117,10 +122,8 @@ class Host:
                     False,
                 )
             return _OK, "", json.dumps(config.as_dict()), False
-        except FileNotFoundError as error:
-            return _INTERNAL, self._missing_file(error), "", False
         except BaseException as error:
-            return _INTERNAL, errors.describe(error), "", False
+            return _INTERNAL, self._told_of(error), "", False
 
     def make_loop(self) -> asyncio.AbstractEventLoop:
         """The model's event loop, on the main thread. Made when first needed; from then on, the run loop sleeps
@@ -171,7 +174,7 @@ class Host:
         try:
             answer = await hook()
         except BaseException as error:
-            _braid_worker.report_readiness(check, False, errors.describe(error))
+            _braid_worker.report_readiness(check, False, self._not_ready(error))
         else:
             self._report(check, lambda: answer)
 
@@ -184,14 +187,22 @@ class Host:
             elif not ready:
                 reason = f"Model '{_braid_worker.instance_name()}' is not ready (user-defined check failed)."
         except BaseException as error:
-            ready, reason = False, errors.describe(error)
+            ready, reason = False, self._not_ready(error)
         _braid_worker.report_readiness(check, ready, reason)
 
-    def describe(self, exception: BaseException) -> str:
+    def _not_ready(self, error: BaseException) -> str:
+        told, logged = errors.describe(error)
+        _braid_worker.log(_LOG_VERBOSE, self._model_file, 0, f"is_ready: {logged}")
+        return told
+
+    def describe(self, exception: BaseException) -> tuple[str, str]:
         return errors.describe(exception)
 
-    def message_of(self, exception: BaseException) -> str:
-        return errors.message_of(exception)
+    def describe_short(self, exception: BaseException) -> tuple[str, str]:
+        return errors.describe_short(exception)
+
+    def for_clients(self, text: str) -> str:
+        return errors.for_clients(text)
 
     def finalize(self) -> None:
         """Ends the model. What it raises is logged and has no further effect."""
@@ -204,7 +215,7 @@ class Host:
                 if inspect.iscoroutine(result):
                     self.run_coroutine(result)
         except BaseException as error:
-            _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error))
+            _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error)[1])
         if self._loop is not None:
             self._close_loop()
         self._model = None
@@ -219,7 +230,7 @@ class Host:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
         except BaseException as error:
-            _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error))
+            _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error)[1])
 
     def _import(self, message: dict):
         self._model_file = message["model_file"]
@@ -229,11 +240,20 @@ class Host:
         module = model_file.load(self._model_file, message["module_name"])
         return module.TritonPythonModel
 
-    def _missing_file(self, error: FileNotFoundError) -> str:
-        # The model's own code may miss files too, which is another matter.
-        if error.args == (self._model_file,):
-            return f"Python model file not found in '{self._model_file}'"
-        return errors.describe(error)
+    def _configure_errors(self, message: dict) -> None:
+        # The second is for the file of a backend, which is no part of the model.
+        folders = [message["model_path"], os.path.dirname(message["model_file"])]
+        errors.configure([os.path.dirname(folder) for folder in folders], message["verbose_errors"])
+
+    def _told_of(self, error: BaseException) -> str:
+        # Logs why the model cannot be loaded; returns it for clients. The model's own code may miss files too.
+        if isinstance(error, FileNotFoundError) and error.args == (self._model_file,):
+            logged = f"Python model file not found in '{self._model_file}'"
+            told = errors.for_clients(logged)
+        else:
+            told, logged = errors.describe(error)
+        _braid_worker.log(_LOG_ERROR, self._model_file, 0, logged)
+        return told
 
     def _provide_model_dir(self, message: dict) -> None:
         """From here on, and not before, models can ask for their folder."""

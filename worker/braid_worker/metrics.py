@@ -13,6 +13,8 @@ import weakref
 import _braid_worker
 from _braid_worker import TritonModelException
 
+from braid_worker import arguments
+
 _TOPIC = 4  # AskTopic::kMetric
 
 
@@ -40,9 +42,9 @@ class MetricFamily:
     HISTOGRAM = HISTOGRAM
 
     def __init__(self, name: str, description: str, kind: MetricKind):
-        _check_type("MetricFamily", "name", name, str)
-        _check_type("MetricFamily", "description", description, str)
-        _check_type("MetricFamily", "kind", kind, MetricKind)
+        name = arguments.text(name, "name")
+        description = arguments.text(description, "description")
+        arguments.check_type(kind, MetricKind, "kind")
         self._fields = {"do": "family", "name": name, "description": description, "kind": int(kind)}
         self._kind = kind
         self._reference = _Reference("family", self._create)
@@ -58,10 +60,12 @@ class MetricFamily:
             raise TritonModelException("Failed to create metric. Missing required buckets.")
         if self._kind != HISTOGRAM and buckets is not None:
             raise TritonModelException("Failed to create metric. Unexpected buckets found.")
+        texts = {}
         for key, value in (labels or {}).items():
-            if not isinstance(key, str) or not isinstance(value, str):
+            if not isinstance(key, str | bytes) or not isinstance(value, str | bytes):
                 raise _failure("Error when creating Metric: ", "attempt to access JSON non-string as string")
-        fields = {"do": "metric", "labels": labels or {}}
+            texts[arguments.text(key, "labels")] = arguments.text(value, "labels")
+        fields = {"do": "metric", "labels": texts}
         if buckets is not None:
             fields["buckets"] = [_to_float("Metric", bound) for bound in buckets]
             if not all(map(math.isfinite, fields["buckets"])):
@@ -194,11 +198,3 @@ def _to_float(function: str, value) -> float:
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(f"{function}(): incompatible function arguments: expected a number, not {type(value).__name__}")
     return float(value)
-
-
-def _check_type(function: str, name: str, value, expected: type) -> None:
-    if not isinstance(value, expected):
-        raise TypeError(
-            f"{function}(): incompatible function arguments: {name} must be {expected.__name__}, not "
-            f"{type(value).__name__}"
-        )

@@ -2,6 +2,8 @@
 
 import json
 
+import _braid_worker
+
 _INPUT_KEYS = {
     "input": (("name", "data_type", "dims", "optional"), "'name', 'data_type', 'dims' and 'optional'"),
     "output": (("name", "data_type", "dims"), "'name', 'data_type' and 'dims'"),
@@ -71,6 +73,10 @@ class ModelConfig:
         return self._model_config["name"]
 
     def _add(self, kind: str, given: dict) -> None:
+        for key in ("name", "data_type"):
+            if isinstance(given.get(key), bytes):
+                where = f"'{key}' of an {kind} in auto-complete-config function for model '{self._name}'"
+                given = {**given, key: _braid_worker.text_argument(given[key], where)}
         keys, keys_text = _INPUT_KEYS[kind]
         for key in given:
             if key not in keys:

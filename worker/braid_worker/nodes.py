@@ -17,7 +17,13 @@ _CLASS = "OvmsPythonModel"
 
 
 class NodeError(Exception):
-    """A node that cannot be loaded. The text is for the server's log and clients."""
+    """A node that cannot be loaded, for clients and, with all that is known, for the log."""
+
+    def __init__(self, name: str, file: str, what: str, error: BaseException | None = None):
+        told, logged = errors.describe(error) if error is not None else ("", "")
+        super().__init__(f"{_node(name, file)}: {what}{told}")
+        self.file = file
+        self.logged = f"{_node(name, file)}: {what}{logged}"
 
 
 class Nodes:
@@ -65,24 +71,24 @@ class Nodes:
                 if hasattr(model, "finalize"):
                     model.finalize()
             except BaseException as error:
-                _braid_worker.log(_LOG_INFO, file, 0, f"{_node(name, file)}: finalize: {errors.describe(error)}")
+                _braid_worker.log(_LOG_INFO, file, 0, f"{_node(name, file)}: finalize: {errors.describe(error)[1]}")
 
     def _make(self, name: str, file: str):
         if not os.path.isfile(file):
-            raise NodeError(f"{_node(name, file)}: there is no such file")
+            raise NodeError(name, file, "there is no such file")
         try:
             module = self._import(file)
         except BaseException as error:
-            raise NodeError(f"{_node(name, file)}: the file cannot be imported: {errors.describe(error)}") from error
+            raise NodeError(name, file, "the file cannot be imported: ", error) from error
         model_class = getattr(module, _CLASS, None)
         if not isinstance(model_class, type):
-            raise NodeError(f"{_node(name, file)}: the file has no class {_CLASS}")
+            raise NodeError(name, file, f"the file has no class {_CLASS}")
         if not callable(getattr(model_class, "execute", None)):
-            raise NodeError(f"{_node(name, file)}: class {_CLASS} has no method execute")
+            raise NodeError(name, file, f"class {_CLASS} has no method execute")
         try:
             return model_class()
         except BaseException as error:
-            raise NodeError(f"{_node(name, file)}: {_CLASS}() failed: {errors.describe(error)}") from error
+            raise NodeError(name, file, f"{_CLASS}() failed: ", error) from error
 
     def _initialize(self, model, node: dict) -> None:
         if not hasattr(model, "initialize"):
@@ -98,8 +104,7 @@ class Nodes:
                 }
             )
         except BaseException as error:
-            place = _node(node["name"], node["handler_path"])
-            raise NodeError(f"{place}: initialize failed: {errors.describe(error)}") from error
+            raise NodeError(node["name"], node["handler_path"], "initialize failed: ", error) from error
 
     def _import(self, file: str):
         """Each file is a module of its own, so files of one name in two folders do not meet."""

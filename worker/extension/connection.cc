@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/process_family.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kSegmentWaitNs = 30'000'000'000;
 constexpr int kSocketWaitMs = 1000;
 constexpr int64_t kTrimIntervalNs = 1'000'000'000;
+constexpr int64_t kFamilyNs = 5'000'000'000;
 constexpr int64_t kForeverNs = 3600'000'000'000;
 
 }  // namespace
@@ -39,11 +41,11 @@ void Connection::ConfigureArena(size_t keep_bytes) {
   arena_ = std::make_unique<Arena>(ids_, options);
 }
 
-void Connection::StartWatching() {
-  StartThread("brd-watch", [this] { Watch(); }).detach();
+void Connection::StartWatching(Alone alone) {
+  StartThread("brd-watch", [this, alone] { Watch(alone); }).detach();
 }
 
-void Connection::Watch() {
+void Connection::Watch(Alone alone) {
   while (true) {
     Result<std::shared_ptr<Segment>> received = channel_->ReceiveSegment(true);
     if (!received.ok()) {
@@ -52,6 +54,9 @@ void Connection::Watch() {
         std::fprintf(stderr, "braid worker %d: %s\n", static_cast<int>(getpid()),
                      received.status().message().c_str());
       }
+      // Without a server nobody else ends what user code has started.
+      if (const auto family = ProcessFamily::Own(); family && alone == Alone::kEndsFamily)
+        family->End(kFamilyNs);
       _exit(1);
     }
     segments_.Add(std::move(received).value());

@@ -66,8 +66,9 @@ class Connection {
   static Result<std::unique_ptr<Connection>> Open(Channel::WorkerEnd end);
 
   // Starts the thread that takes segments, and ends the process when the server is gone: whatever Python is
-  // doing then has nobody to do it for.
-  void StartWatching();
+  // doing then has nobody to do it for. A worker takes along all that user code has started.
+  enum class Alone : unsigned char { kEnds, kEndsFamily };
+  void StartWatching(Alone alone);
   void ConfigureArena(size_t keep_bytes);
 
   // Refused in a forked child, which would disturb its parent's conversation, and after Close().
@@ -124,7 +125,7 @@ class Connection {
 
  private:
   explicit Connection(std::unique_ptr<Channel> channel);
-  void Watch();
+  void Watch(Alone alone);
   Result<std::shared_ptr<Segment>> FindSegment(const MemoryHandle& handle);
   Result<Buffer> TakeBack(const MemoryHandle& handle);
 

@@ -89,7 +89,7 @@ bool Worker::FinishTurn(Turn& turn, bool called) {
   // What the turn lets go of is given back with the answer.
   connection_->set_waiting(false);
   if (!called || !CheckResult(turn) || !Collect(turn)) {
-    FailAll(turn, turn.violation.empty() ? DescribeException() : turn.violation);
+    FailAll(turn, turn.violation.empty() ? DescribeException() : Told(turn.violation));
   }
   // Python lets go of the server's memory before it is named, so that it can be handed back or used again at
   // once. Without such memory, the answer goes first.
@@ -355,13 +355,13 @@ void Worker::Settle(Turn& turn) {
   connection_->FlushReleases(true);
 }
 
-void Worker::FailAll(Turn& turn, const std::string& detail) {
-  const std::string text =
-      "Failed to process the request(s) for model '" + model_.instance_name + "', message: " + detail;
-  SendLog(2, model_.model_file, 0, text);
+void Worker::FailAll(Turn& turn, const ErrorText& detail) {
+  const std::string prefix =
+      "Failed to process the request(s) for model '" + model_.instance_name + "', message: ";
+  SendLog(2, model_.model_file, 0, prefix + detail.logged);
   turn.responses.clear();
   turn.deferred.clear();
-  Ref held = Ref::Steal(NewText(text));
+  Ref held = Ref::Steal(NewText(prefix + detail.told));
   std::string_view view;
   if (!held || !TextOf(held.get(), view)) {
     PyErr_Clear();
@@ -380,13 +380,26 @@ void Worker::FailAll(Turn& turn, const std::string& detail) {
   }
 }
 
-std::string Worker::DescribeException() {
+ErrorText Worker::DescribeException() {
   Ref exception = TakeException();
-  if (!exception) return "unknown error";
-  Ref text = Ref::Steal(PyObject_CallMethod(host_.get(), "describe", "O", exception.get()));
+  if (!exception) return {"unknown error", "unknown error"};
+  Ref texts = Ref::Steal(PyObject_CallMethod(host_.get(), "describe", "O", exception.get()));
+  const char* told = nullptr;
+  const char* logged = nullptr;
+  Py_ssize_t told_size = 0;
+  Py_ssize_t logged_size = 0;
+  if (!texts || !PyArg_ParseTuple(texts.get(), "s#s#", &told, &told_size, &logged, &logged_size)) {
+    return {"an exception that cannot be shown", TakeExceptionText()};
+  }
+  return {{told, static_cast<size_t>(told_size)}, {logged, static_cast<size_t>(logged_size)}};
+}
+
+ErrorText Worker::Told(std::string text) {
+  Ref told = Ref::Steal(PyObject_CallMethod(host_.get(), "for_clients", "s#", text.data(),
+                                            static_cast<Py_ssize_t>(text.size())));
   std::string_view view;
-  if (!text || !TextOf(text.get(), view)) return TakeExceptionText();
-  return std::string(view);
+  if (!told || !TextOf(told.get(), view)) return {"an error that cannot be shown", TakeExceptionText()};
+  return {std::string(view), std::move(text)};
 }
 
 bool Worker::SendResponse(OpenRequest& request, OutgoingResponse& out) {

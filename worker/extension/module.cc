@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "base/machine_paths.h"
 #include "base/thread.h"
 #include "worker/extension/bytes_arrays.h"
 #include "worker/extension/memory.h"
@@ -48,7 +49,7 @@ PyObject* Connect(PyObject*, PyObject* args) {
   Result<std::unique_ptr<Connection>> opened = Connection::Open(std::move(end));
   if (!opened.ok()) return RaiseStatus(opened.status());
   Connection& connection = *opened.value();
-  connection.StartWatching();
+  connection.StartWatching(Connection::Alone::kEndsFamily);
   // Lives until the process ends, as its watching thread does.
   State().worker = new Worker(std::move(opened).value());
   HelloMessage hello{python_version, numpy_version};
@@ -224,6 +225,30 @@ PyObject* IsServing(PyObject*, PyObject*) {
   return PyBool_FromLong(State().worker != nullptr && State().worker->serving());
 }
 
+PyObject* TextWithoutPaths(PyObject*, PyObject* args) {
+  const char* text = nullptr;
+  Py_ssize_t size = 0;
+  PyObject* folders = nullptr;
+  if (!PyArg_ParseTuple(args, "s#O:without_paths", &text, &size, &folders)) return nullptr;
+  Ref list = Ref::Steal(PySequence_List(folders));
+  if (!list) return nullptr;
+  std::vector<std::string> roots;
+  for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
+    std::string_view root;
+    if (TextOf(PyList_GetItem(list.get(), i), root)) roots.emplace_back(root);
+    PyErr_Clear();  // user code may leave anything on sys.path
+  }
+  return NewText(WithoutMachinePaths({text, static_cast<size_t>(size)}, roots));
+}
+
+// The str of a text argument of the modules that are written in Python.
+PyObject* TakeTextArgument(PyObject*, PyObject* args) {
+  PyObject* text = nullptr;
+  const char* argument = nullptr;
+  if (!PyArg_ParseTuple(args, "Os:text_argument", &text, &argument)) return nullptr;
+  return TextArgument(text, argument).Release();
+}
+
 void IgnoreSignal(int) {}
 
 // What a thread that forks had blocked before.
@@ -292,6 +317,8 @@ PyObject* FindTensor(PyObject* args, const char* format, const char* method) {
   PyObject* owner = nullptr;
   PyObject* name = nullptr;
   if (!PyArg_ParseTuple(args, format, &owner, &name)) return nullptr;
+  Ref wanted = IsText(name) ? TextArgument(name, "name") : Ref::Share(name);
+  if (!wanted) return nullptr;
   Ref tensors;
   if (Py_TYPE(owner) == State().request_type) {
     tensors = ValueOf<PyRequest>(owner).inputs;
@@ -313,7 +340,7 @@ PyObject* FindTensor(PyObject* args, const char* format, const char* method) {
       if (PyErr_Occurred()) return nullptr;
       continue;
     }
-    const int equal = PyObject_RichCompareBool(its_name.get(), name, Py_EQ);
+    const int equal = PyObject_RichCompareBool(its_name.get(), wanted.get(), Py_EQ);
     if (equal < 0) return nullptr;
     if (equal == 1) {
       Py_INCREF(tensor);
@@ -361,6 +388,14 @@ PyMethodDef functions[] = {
      "answer, "
      "or None without waiting for one; raises TritonModelException with the server's text. Any thread."},
     {"log", Log, METH_VARARGS, "log(level, file, line, text): a line in the server's log."},
+    {"text_argument", TakeTextArgument, METH_VARARGS,
+     "text_argument(text, argument): the str of a text that user code gives as `argument`: a str, or bytes "
+     "with its "
+     "UTF-8. Raises TypeError and ValueError, which name the argument."},
+    {"without_paths", TextWithoutPaths, METH_VARARGS,
+     "without_paths(text, roots): the text with the paths of this machine relative to the first root that "
+     "they lie in; "
+     "by their last part when there is none."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
     {"before_fork", BeforeFork, METH_NOARGS, "To be called before user code forks."},

@@ -295,17 +295,21 @@ void NodeRunner::FailWithException(Call& call) {
   LeaveSession(call.execute.session);
 }
 
-// Takes the exception that is set, and logs where it came from. Returns "{type}: {message}".
+// Takes the exception that is set, and logs where it came from. Returns "{type}: {message}" for clients.
 std::string NodeRunner::LogException(const NodeFacts& node) {
   Ref exception = TakeException();
   if (!exception) return "unknown error";
-  Ref text = Ref::Steal(PyObject_CallMethod(worker_.host(), "describe", "O", exception.get()));
-  std::string_view view;
-  if (!text || !TextOf(text.get(), view)) return TakeExceptionText();
-  LogError(node, view);
-  Ref message = Ref::Steal(PyObject_CallMethod(worker_.host(), "message_of", "O", exception.get()));
-  if (!message || !TextOf(message.get(), view)) return TakeExceptionText();
-  return std::string(view);
+  Ref texts = Ref::Steal(PyObject_CallMethod(worker_.host(), "describe_short", "O", exception.get()));
+  const char* told = nullptr;
+  const char* logged = nullptr;
+  Py_ssize_t told_size = 0;
+  Py_ssize_t logged_size = 0;
+  if (!texts || !PyArg_ParseTuple(texts.get(), "s#s#", &told, &told_size, &logged, &logged_size)) {
+    LogError(node, TakeExceptionText());
+    return "an exception that cannot be shown";
+  }
+  LogError(node, {logged, static_cast<size_t>(logged_size)});
+  return {told, static_cast<size_t>(told_size)};
 }
 
 }  // namespace braid

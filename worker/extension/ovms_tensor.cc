@@ -161,22 +161,21 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject* shape = Py_None;
   PyObject* datatype = Py_None;
   if (!RenameBuffer(kwargs, renamed) ||
-      !PyArg_ParseTupleAndKeywords(args, renamed.get(), "UO|OO:Tensor", const_cast<char**>(names), &name,
+      !PyArg_ParseTupleAndKeywords(args, renamed.get(), "OO|OO:Tensor", const_cast<char**>(names), &name,
                                    &data, &shape, &datatype)) {
     return -1;
   }
-  if (datatype != Py_None && !PyUnicode_Check(datatype)) {
-    PyErr_Format(PyExc_TypeError, "the datatype of a Tensor must be a str, not %s",
-                 TypeText(datatype).c_str());
-    return -1;
-  }
   OvmsTensor tensor;
+  tensor.name = TextArgument(name, "name");
+  if (!tensor.name) return -1;
+  if (datatype != Py_None) {
+    tensor.datatype = TextArgument(datatype, "datatype");
+    if (!tensor.datatype) return -1;
+  }
   if (!TakeBuffer(tensor, data)) return -1;
-  tensor.name = Ref::Share(name);
   tensor.shape = Ref::Steal(shape != Py_None ? ShapeFrom(shape) : DimsTuple(tensor.dims));
   if (!tensor.shape) return -1;
-  tensor.datatype = datatype != Py_None ? Ref::Share(datatype)
-                                        : Ref::Steal(NewText(DatatypeOf(tensor.format, tensor.itemsize)));
+  if (!tensor.datatype) tensor.datatype = Ref::Steal(NewText(DatatypeOf(tensor.format, tensor.itemsize)));
   if (!tensor.datatype) return -1;
   ValueOf<OvmsTensor>(self) = std::move(tensor);
   return 0;

@@ -105,6 +105,14 @@ inline bool TextOf(PyObject* text, std::string_view& out) {
   return true;
 }
 
+// Whether it can stand where a text is wanted: a str, or bytes with the UTF-8 of one, which is what the
+// elements of a TYPE_STRING tensor are.
+inline bool IsText(PyObject* object) { return PyUnicode_Check(object) || PyBytes_Check(object); }
+
+// The str of the text that user code gives as `argument`, which errors name. Null with an exception set:
+// ValueError for what has no UTF-8 (other bytes, lone surrogates), TypeError for what is no text.
+Ref TextArgument(PyObject* object, const char* argument);
+
 inline bool IsInstance(PyObject* object, PyTypeObject* type) { return PyObject_TypeCheck(object, type) != 0; }
 
 // "<class 'int'>", as messages name types.

@@ -17,6 +17,23 @@ std::string TypeText(PyObject* object) {
   return std::string(view);
 }
 
+Ref TextArgument(PyObject* object, const char* argument) {
+  if (!IsText(object)) {
+    PyErr_Format(PyExc_TypeError, "%s must be str, not %s", argument, TypeText(object).c_str());
+    return {};
+  }
+  Ref text = PyBytes_Check(object)
+                 ? Ref::Steal(PyUnicode_DecodeUTF8(PyBytes_AsString(object), PyBytes_Size(object), nullptr))
+                 : Ref::Share(object);
+  std::string_view view;
+  if (text && TextOf(text.get(), view)) return text;
+  if (PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s must be UTF-8, which %R is not", argument, object);
+  }
+  return {};
+}
+
 PyObject* RaiseModelException(std::string_view text) {
   Ref message = Ref::Steal(NewText(text));
   if (message) PyErr_SetObject(State().model_exception, message.get());

@@ -29,9 +29,10 @@ int RaiseBadArguments() {
 
 bool IsNone(PyObject* object) { return object == Py_None; }
 
-bool TakeText(PyObject* object, std::string& out) {
+bool TakeText(PyObject* object, const char* argument, std::string& out) {
+  Ref text = TextArgument(object, argument);
   std::string_view view;
-  if (!TextOf(object, view)) return false;
+  if (!text || !TextOf(text.get(), view)) return false;
   out = view;
   return true;
 }
@@ -49,7 +50,7 @@ bool TakeUnsigned(PyObject* object, const char* what, uint64_t limit, uint64_t& 
 }
 
 bool TakeCorrelationId(PyObject* object, std::variant<uint64_t, std::string>& out) {
-  if (PyUnicode_Check(object)) return TakeText(object, out.emplace<std::string>());
+  if (IsText(object)) return TakeText(object, "correlation_id", out.emplace<std::string>());
   if (PyLong_Check(object))
     return TakeUnsigned(object, "correlation_id", UINT64_MAX, out.emplace<uint64_t>());
   RaiseModelException("Correlation ID must be integer or string");
@@ -76,9 +77,9 @@ bool TakeOutputNames(PyObject* object, PyRequest& request) {
   if (!names) return false;
   for (Py_ssize_t i = 0; i < PyList_Size(names.get()); ++i) {
     PyObject* item = PyList_GetItem(names.get(), i);
-    if (!PyUnicode_Check(item)) return RaiseBadArguments() == 0;
+    if (!IsText(item)) return RaiseBadArguments() == 0;
     std::string name;
-    if (!TakeText(item, name)) return false;
+    if (!TakeText(item, "requested_output_names", name)) return false;
     if (name.empty()) {
       RaiseModelException("Requested output name for request with id '" + request.request_id +
                           "' and model name '" + request.model_name + "' should not be empty.");
@@ -91,9 +92,7 @@ bool TakeOutputNames(PyObject* object, PyRequest& request) {
   return true;
 }
 
-bool IsListLike(PyObject* object) {
-  return PySequence_Check(object) && !PyUnicode_Check(object) && !PyBytes_Check(object);
-}
+bool IsListLike(PyObject* object) { return PySequence_Check(object) && !IsText(object); }
 
 int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"request_id",       "correlation_id", "inputs",     "requested_output_names",
@@ -116,16 +115,16 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
                                    &parameters)) {
     return -1;
   }
-  if ((request_id && !PyUnicode_Check(request_id)) || (correlation_id && IsNone(correlation_id)) || !inputs ||
-      !IsListLike(inputs) || !outputs || !IsListLike(outputs) || !model_name ||
-      !PyUnicode_Check(model_name) || (model_version && !PyLong_Check(model_version)) ||
-      (flags && !PyLong_Check(flags)) || (timeout && !PyLong_Check(timeout))) {
+  if ((request_id && !IsText(request_id)) || (correlation_id && IsNone(correlation_id)) || !inputs ||
+      !IsListLike(inputs) || !outputs || !IsListLike(outputs) || !model_name || !IsText(model_name) ||
+      (model_version && !PyLong_Check(model_version)) || (flags && !PyLong_Check(flags)) ||
+      (timeout && !PyLong_Check(timeout))) {
     return RaiseBadArguments();
   }
   PyRequest request;
   uint64_t number = 0;
-  if (request_id && !TakeText(request_id, request.request_id)) return -1;
-  if (!TakeText(model_name, request.model_name)) return -1;
+  if (request_id && !TakeText(request_id, "request_id", request.request_id)) return -1;
+  if (!TakeText(model_name, "model_name", request.model_name)) return -1;
   if (correlation_id && !TakeCorrelationId(correlation_id, request.correlation_id)) return -1;
   if (!TakeInputs(inputs, request) || !TakeOutputNames(outputs, request)) return -1;
   if (model_version) {
@@ -142,7 +141,7 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (timeout && !TakeUnsigned(timeout, "timeout", UINT64_MAX, request.timeout_us)) return -1;
   Ref json;
   if (parameters && !EncodeParameters(parameters, json)) return -1;
-  if (json && !TakeText(json.get(), request.parameters_json)) return -1;
+  if (json && !TakeText(json.get(), "parameters", request.parameters_json)) return -1;
   if (trace && !IsNone(trace)) request.trace = Ref::Share(trace);
   std::swap(Self(self), request);
   return 0;

@@ -28,7 +28,7 @@ int InitResponse(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   PyResponse response;
   if (tensors != nullptr) {
-    if (!PySequence_Check(tensors) || PyUnicode_Check(tensors) || PyBytes_Check(tensors)) {
+    if (!PySequence_Check(tensors) || IsText(tensors)) {
       return RaiseBadResponse();
     }
     response.tensors = Ref::Steal(PySequence_List(tensors));
@@ -89,19 +89,22 @@ int InitError(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"message", "code", nullptr};
   PyObject* message = nullptr;
   PyObject* code = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|O:TritonError", const_cast<char**>(names), &message,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:TritonError", const_cast<char**>(names), &message,
                                    &code)) {
     return -1;
   }
-  if (code != nullptr && !IsInstance(code, reinterpret_cast<PyTypeObject*>(State().error_code_type))) {
+  if (!IsText(message) ||
+      (code != nullptr && !IsInstance(code, reinterpret_cast<PyTypeObject*>(State().error_code_type)))) {
     PyErr_SetString(PyExc_TypeError,
                     "TritonError(): incompatible constructor arguments. The following argument types are "
                     "supported:\n    1. TritonError(message: str, code: TritonError.__ErrorCode = "
                     "TritonError.INTERNAL)");
     return -1;
   }
+  Ref text = TextArgument(message, "message");
+  if (!text) return -1;
   PyError& error = ValueOf<PyError>(self);
-  error.message = Ref::Share(message);
+  error.message = std::move(text);
   error.code = Ref::Share(code != nullptr ? code : State().error_codes[1]);
   return 0;
 }
@@ -150,9 +153,7 @@ bool AddErrorCodes() {
   return PyObject_SetAttrString(type, "__ErrorCode", state.error_code_type) == 0;
 }
 
-bool IsParameterValue(PyObject* value) {
-  return PyBool_Check(value) || PyLong_Check(value) || PyUnicode_Check(value);
-}
+bool IsParameterValue(PyObject* value) { return PyBool_Check(value) || PyLong_Check(value) || IsText(value); }
 
 }  // namespace
 
@@ -175,10 +176,12 @@ bool EncodeParameters(PyObject* parameters, Ref& json) {
     RaiseModelException("Expect dict, got " + TypeText(parameters));
     return false;
   }
+  Ref plain = Ref::Steal(PyDict_New());
+  if (!plain) return false;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(parameters, &at, &key, &value) != 0;) {
-    if (!PyUnicode_Check(key)) {
+    if (!IsText(key)) {
       RaiseModelException("Expect parameters keys to have type str, found type " + TypeText(key));
       return false;
     }
@@ -187,8 +190,11 @@ bool EncodeParameters(PyObject* parameters, Ref& json) {
                           TypeText(value));
       return false;
     }
+    Ref name = TextArgument(key, "parameters");
+    Ref given = IsText(value) ? TextArgument(value, "parameters") : Ref::Share(value);
+    if (!name || !given || PyDict_SetItem(plain.get(), name.get(), given.get()) != 0) return false;
   }
-  Ref args = Ref::Steal(PyTuple_Pack(1, parameters));
+  Ref args = Ref::Steal(PyTuple_Pack(1, plain.get()));
   if (!args) return false;
   json = Ref::Steal(PyObject_Call(State().json_dumps, args.get(), State().json_dumps_options));
   return static_cast<bool>(json);

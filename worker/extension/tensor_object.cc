@@ -11,6 +11,14 @@ namespace {
 
 PyTensor& Self(PyObject* self) { return ValueOf<PyTensor>(self); }
 
+bool TakeName(PyObject* name, PyTensor& tensor) {
+  tensor.name = TextArgument(name, "name");
+  if (!tensor.name) return false;
+  const bool empty = PyUnicode_GetLength(tensor.name.get()) == 0;
+  if (empty) RaiseModelException("Tensor name cannot be an empty string.");
+  return !empty;
+}
+
 int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyTensor& tensor = Self(self);
   PyObject* name = nullptr;
@@ -19,18 +27,16 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
     name = PyTuple_GetItem(args, 0);
     array = PyTuple_GetItem(args, 1);
   }
-  if (name == nullptr || (kwargs != nullptr && PyDict_Size(kwargs) != 0) || !PyUnicode_Check(name) ||
+  if (name == nullptr || (kwargs != nullptr && PyDict_Size(kwargs) != 0) || !IsText(name) ||
       !IsInstance(array, State().ndarray)) {
     PyErr_SetString(PyExc_TypeError,
                     "Tensor(): incompatible constructor arguments. The following argument types are "
                     "supported:\n    1. Tensor(arg0: str, arg1: numpy.ndarray)");
     return -1;
   }
-  if (!CheckTensorName(name)) return -1;
-  ArrayView view;
-  if (!TakeArray(array, view)) return -1;
   PyTensor made;
-  made.name = Ref::Share(name);
+  ArrayView view;
+  if (!TakeName(name, made) || !TakeArray(array, view)) return -1;
   made.type = view.type;
   made.shape = view.shape;
   if (view.type == DataType::kBytes) {
@@ -105,10 +111,11 @@ PyObject* DunderDlpackDevice(PyObject* self, PyObject*) {
 PyObject* FromDlpack(PyObject*, PyObject* args) {
   PyObject* name = nullptr;
   PyObject* source = nullptr;
-  if (!PyArg_ParseTuple(args, "UO:from_dlpack", &name, &source) || !CheckTensorName(name)) return nullptr;
   PyTensor tensor;
-  tensor.name = Ref::Share(name);
-  if (!TakeDlpack(source, tensor)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OO:from_dlpack", &name, &source) || !TakeName(name, tensor) ||
+      !TakeDlpack(source, tensor)) {
+    return nullptr;
+  }
   return NewTensor(std::move(tensor));
 }
 
@@ -146,12 +153,5 @@ bool AddTensorType(PyObject* module) {
 }
 
 PyObject* NewTensor(PyTensor value) { return NewObject(State().tensor_type, std::move(value)); }
-
-bool CheckTensorName(PyObject* name) {
-  std::string_view text;
-  if (!TextOf(name, text)) return false;
-  if (text.empty()) RaiseModelException("Tensor name cannot be an empty string.");
-  return !text.empty();
-}
 
 }  // namespace braid

@@ -25,7 +25,4 @@ bool AddTensorType(PyObject* module);
 // A new Tensor object around it. Null with an exception set.
 PyObject* NewTensor(PyTensor value);
 
-// Checks the name of a tensor: a str that is not empty. False with an exception set.
-bool CheckTensorName(PyObject* name);
-
 }  // namespace braid

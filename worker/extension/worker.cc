@@ -232,6 +232,8 @@ bool Worker::HandleLoad() {
     Ref value = Ref::Steal(NewText(text));
     if (!value || PyDict_SetItemString(fields.get(), key, value.get()) != 0) return false;
   }
+  if (PyDict_SetItemString(fields.get(), "verbose_errors", load.verbose_errors ? Py_True : Py_False) != 0)
+    return false;
   const bool auto_complete = load.mode == LoadMode::kAutoComplete;
   const bool nodes = load.mode == LoadMode::kNodes;
   const char* method = nodes ? "load_nodes" : auto_complete ? "auto_complete" : "load";

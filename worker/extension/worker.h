@@ -47,6 +47,12 @@ struct ModelFacts {
   bool coroutine = false;  // execute() is a coroutine function
 };
 
+// An error of user code, for clients and for the log, which has the paths of this machine too.
+struct ErrorText {
+  std::string told;
+  std::string logged;
+};
+
 class Worker {
  public:
   explicit Worker(std::unique_ptr<Connection> connection);
@@ -156,8 +162,11 @@ class Worker {
   bool PrepareResponse(OpenRequest& request, PyObject* response, OutgoingResponse& out, Turn* turn);
   bool FailResponse(OutgoingResponse& out, const Status& status);
   void Settle(Turn& turn);
-  void FailAll(Turn& turn, const std::string& detail);
-  std::string DescribeException();
+  void FailAll(Turn& turn, const ErrorText& detail);
+  // Takes the exception that is set.
+  ErrorText DescribeException();
+  // The text without the paths of this machine.
+  ErrorText Told(std::string text);
   bool SendStarted();
 
   std::unique_ptr<Connection> connection_;
@@ -199,7 +208,7 @@ class Worker {
   std::vector<CachedName> names_;
 };
 
-// Reads the exception that is set, and clears it: "{type}: {message}".
+// Reads the exception that is set, and clears it: "{type}: {message}". For the log.
 std::string TakeExceptionText();
 // Takes the exception that is set, with its traceback.
 Ref TakeException();

@@ -80,6 +80,7 @@ PyObject* Load(PyObject*, PyObject* args) {
   load.instance_kind = Text(fields, "instance_kind");
   load.instance_device_id = Text(fields, "instance_device_id");
   load.arena_keep_bytes = Number(fields, "arena_keep_bytes", 0);
+  load.verbose_errors = Number(fields, "verbose_errors", 0) != 0;
   std::vector<std::byte> message;
   Encode(message, load);
   if (!Check(Get(capsule)->channel->Send(message))) return nullptr;

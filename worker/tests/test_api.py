@@ -9,6 +9,7 @@ import worker_harness  # noqa: F401, isort: skip, sets the path
 
 import c_python_backend_utils as native
 import numpy as np
+import pyovms
 import pytest
 import triton_python_backend_utils as pb_utils
 from triton_python_backend_utils import (
@@ -346,6 +347,98 @@ class TestTritonError:
         for args in ((), (None,), (1,), ("m", 1), ("m", "INTERNAL")):
             with pytest.raises(TypeError):
                 TritonError(*args)
+
+
+class TestTexts:
+    """Bytes are taken for the text whose UTF-8 they are, as the elements of a TYPE_STRING tensor come."""
+
+    def test_bytes_are_texts(self):
+        name = "n\u00fc"
+        wire = np.array([name.encode()], dtype=object)[0]
+        assert Tensor(wire, ARRAY).name() == name
+        assert Tensor.from_dlpack(wire, ARRAY).name() == name
+        assert pyovms.Tensor(wire, ARRAY).name == name
+        assert pyovms.Tensor("x", ARRAY, None, b"FP32").datatype == "FP32"
+        request = InferenceRequest(
+            wire, wire, [Tensor(wire, ARRAY)], [wire, name, np.bytes_(b"x")], wire, parameters={wire: wire, "b": b"c"}
+        )
+        assert request.request_id() == request.correlation_id() == name
+        assert request.requested_output_names() == {name, "x"}
+        assert json.loads(request.parameters()) == {name: name, "b": "c"}
+        assert pb_utils.get_input_tensor_by_name(request, wire) is request.inputs()[0]
+        with raises(f"Requested output name for request with id '{name}' and model name 'm' should not be empty."):
+            InferenceRequest(wire, 0, [], [b""], b"m")
+        response = InferenceResponse(request.inputs(), None, {wire: b"v"})
+        assert json.loads(response.parameters()) == {name: "v"}
+        assert pb_utils.get_output_tensor_by_name(response, wire) is request.inputs()[0]
+        assert TritonError(wire).message() == name
+        assert native.InferenceTrace(b"{}").get_context() == "{}"
+        config = {"input": [{"name": name}], "output": [{"name": name}]}
+        assert pb_utils.get_input_config_by_name(config, wire) is config["input"][0]
+        assert pb_utils.get_output_config_by_name(config, wire) is config["output"][0]
+        assert pb_utils.triton_string_to_numpy(b"TYPE_FP32") is np.float32
+        model = ModelConfig('{"name": "m"}')
+        model.add_input({"name": wire, "data_type": b"TYPE_FP32", "dims": [1]})
+        assert model.as_dict()["input"] == [{"name": name, "data_type": "TYPE_FP32", "dims": [1]}]
+        with raises("Tensor name cannot be an empty string."):
+            Tensor(b"", ARRAY)
+
+    def test_bytes_are_logged_as_their_text(self, capfd):
+        for log in (Logger.log, Logger.log_info, Logger.log_warn, Logger.log_error, Logger.log_verbose):
+            log("\u00fc".encode())
+        lines = capfd.readouterr().err.splitlines()
+        assert [line.rpartition("] ")[2] for line in lines] == ["\u00fc"] * 5
+
+    @pytest.mark.parametrize("wrong", [b"caf\xe9", "\udcff"])
+    def test_what_is_no_utf8_is_named(self, wrong):
+        def request(**arguments):
+            return InferenceRequest(**{"inputs": [], "requested_output_names": [], "model_name": "m", **arguments})
+
+        families = object.__new__(MetricFamily)
+        families._kind = MetricFamily.COUNTER
+        tensors = InferenceResponse([Tensor("x", ARRAY)])
+        calls = {
+            "name": [
+                lambda: Tensor(wrong, ARRAY),
+                lambda: Tensor.from_dlpack(wrong, ARRAY),
+                lambda: pyovms.Tensor(wrong, ARRAY),
+                lambda: MetricFamily(wrong, "d", MetricFamily.COUNTER),
+                lambda: pb_utils.get_output_tensor_by_name(tensors, wrong),
+            ],
+            "datatype": [lambda: pyovms.Tensor("x", ARRAY, None, wrong)],
+            "request_id": [lambda: request(request_id=wrong)],
+            "correlation_id": [lambda: request(correlation_id=wrong)],
+            "requested_output_names": [lambda: request(requested_output_names=["a", wrong])],
+            "model_name": [
+                lambda: request(model_name=wrong),
+                lambda: pb_utils.load_model(wrong),
+                lambda: pb_utils.unload_model(wrong),
+                lambda: pb_utils.is_model_ready(wrong),
+            ],
+            "model_version": [lambda: pb_utils.is_model_ready("m", wrong)],
+            "config": [lambda: pb_utils.load_model("m", wrong)],
+            "file path": [lambda: pb_utils.load_model("m", "{}", {wrong: b""})],
+            "parameters": [
+                lambda: request(parameters={wrong: 1}),
+                lambda: InferenceResponse([], None, {"a": wrong}),
+            ],
+            "message": [lambda: TritonError(wrong)],
+            "description": [lambda: MetricFamily("n", wrong, MetricFamily.COUNTER)],
+            "labels": [lambda: families.Metric({wrong: "v"}), lambda: families.Metric({"k": wrong})],
+            "context": [lambda: native.InferenceTrace(wrong)],
+        }
+        if isinstance(wrong, bytes):
+            calls["message"] += [lambda: Logger.log(wrong), lambda: Logger.log_error(wrong)]
+            calls["name"] += [
+                lambda: pb_utils.get_input_config_by_name({}, wrong),
+                lambda: pb_utils.get_output_config_by_name({}, wrong),
+                lambda: ModelConfig('{"name": "m"}').add_output({"name": wrong}),
+            ]
+            calls["triton_type_string"] = [lambda: pb_utils.triton_string_to_numpy(wrong)]
+        for argument, wrong_calls in calls.items():
+            for call in wrong_calls:
+                with pytest.raises(ValueError, match=rf"{argument}.* must be UTF-8, which .* is not$"):
+                    call()
 
 
 def test_model_exception():

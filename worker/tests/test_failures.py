@@ -1,5 +1,6 @@
 """What becomes of requests when user code does not do as it should; and response senders."""
 
+import json
 import re
 
 import numpy as np
@@ -45,10 +46,12 @@ def test_an_exception_fails_the_batch_and_not_the_worker(model, raising, text):
         for i in range(2):
             assert responses[i]["code"] == 2
             assert responses[i]["final"]
-            expected = re.escape(prefix(worker) + text) + r"\n\nAt:\n  /.*/1/model\.py\(\d+\): execute\n"
+            file = f"{worker.folder.name}/1/model.py"
+            expected = re.escape(f"{prefix(worker)}{text}\n\nAt:\n  {file}") + r"\(\d+\): execute\n"
             assert re.fullmatch(expected, responses[i]["error"]), responses[i]["error"]
+        # The log has the whole path.
         assert worker.logs[-1]["level"] == 2
-        assert worker.logs[-1]["text"] == responses[0]["error"]
+        assert worker.logs[-1]["text"] == responses[0]["error"].replace(file, f"{worker.folder}/1/model.py")
         assert text_of(worker.execute({})[0]) == "ok"
 
 
@@ -57,6 +60,34 @@ def test_places_are_told_innermost_first(model):
     error = worker.execute({})[0]["error"]
     assert [line.split(": ")[-1] for line in error.splitlines()[3:]] == ["inner", "execute"]
     assert "KeyError: 'x'" in error
+
+
+def test_clients_see_no_path_of_the_machine(model):
+    body = """
+    import json, os
+    if requests[0].request_id() == "library":
+        json.loads("no json")
+    open(os.path.join(os.path.dirname(__file__), "weights.bin"))
+    """
+    worker = model(execute(body))
+    name = worker.folder.name
+    library = worker.execute({"request_id": "library"})[0]["error"]
+    # A library is named as it is imported.
+    assert re.search(r"\n  json/decoder\.py\(\d+\): raw_decode\n", library)
+    assert re.search(rf"\n  {name}/1/model\.py\(\d+\): execute\n", library)
+    assert f"{json.__path__[0]}/decoder.py(" in worker.logs[-1]["text"]
+    missing = worker.execute({})[0]["error"]
+    assert f"FileNotFoundError: [Errno 2] No such file or directory: '{name}/1/weights.bin'" in missing
+    assert f"'{worker.folder}/1/weights.bin'" in worker.logs[-1]["text"]
+    for error in (library, missing):
+        assert not re.search(r"(^|[\s'])/", error), error
+
+
+def test_verbose_errors_tell_all(model):
+    worker = model(execute("1 / 0"), verbose_errors=1)
+    error = worker.execute({})[0]["error"]
+    assert f"\n  {worker.folder}/1/model.py(" in error
+    assert worker.logs[-1]["text"] == error
 
 
 @pytest.mark.parametrize(
@@ -82,9 +113,9 @@ def test_wrong_returns(model, body, text):
 
 def test_a_model_without_execute_says_so(model):
     worker = model("class TritonPythonModel: pass")
-    path = worker.folder / "1" / "model.py"
-    expected = prefix(worker) + f"Python model {path} does not implement `execute` method."
-    assert worker.execute({})[0]["error"] == expected
+    expected = prefix(worker) + "Python model {}/1/model.py does not implement `execute` method."
+    assert worker.execute({})[0]["error"] == expected.format(worker.folder.name)
+    assert worker.logs[-1]["text"] == expected.format(worker.folder)
 
 
 def test_an_attribute_error_of_execute_is_its_own(model):

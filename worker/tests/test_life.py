@@ -116,13 +116,32 @@ def test_a_failed_load_says_why_and_ends_the_worker(model, source, text):
 
 def test_places_of_a_failed_initialize(model):
     worker = model("class TritonPythonModel:\n    def initialize(self, args): 1 / 0", expect_ok=False)
-    assert worker.loaded["error"].splitlines()[2:] == ["At:", f"  {worker.folder}/1/model.py(2): initialize"]
+    name = worker.folder.name
+    assert worker.loaded["error"].splitlines()[2:] == ["At:", f"  {name}/1/model.py(2): initialize"]
+    assert [log["text"].splitlines()[2:] for log in worker.logs] == [
+        ["At:", f"  {worker.folder}/1/model.py(2): initialize"]
+    ]
+
+
+def test_the_place_of_a_syntax_error(model):
+    source = "import os\n\nx = 1 +\n"
+    worker = model(source, expect_ok=False)
+    told = worker.loaded["error"]
+    assert told.startswith("SyntaxError: invalid syntax (model.py, line 3)\n\nAt:\n")
+    assert told.splitlines()[3] == f"  {worker.folder.name}/1/model.py(3): <module>"
+    assert "x = 1 +" not in told
+    (log,) = worker.logs
+    assert log["level"] == 2
+    assert f"  {worker.folder}/1/model.py(3): <module>\n    x = 1 +\n" in log["text"]
+    verbose = model(source, expect_ok=False, verbose_errors=1)
+    assert f"  {verbose.folder}/1/model.py(3): <module>\n    x = 1 +\n" in verbose.loaded["error"]
 
 
 def test_a_missing_file(worker, tmp_path):
     made = worker()
     loaded = made.load(tmp_path / "m", {"name": "m"})
-    assert loaded["error"] == f"Python model file not found in '{tmp_path}/m/1/model.py'"
+    assert loaded["error"] == "Python model file not found in 'm/1/model.py'"
+    assert made.logs[-1]["text"] == f"Python model file not found in '{tmp_path}/m/1/model.py'"
 
 
 def test_bls_waits_for_execute(model):

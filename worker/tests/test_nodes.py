@@ -159,7 +159,7 @@ NOT_OURS = "Unexpected Tensor found in the outputs. Tensor name: "
         ("[Tensor('loopback', b'')]", NOT_OURS + "loopback is not a valid node output", []),
         ("[Tensor('out', b'', (-1,))]", "ValueError: a tensor has the negative dimension -1", []),
         ("[Tensor('out', b'', [1] * 65)]", "ValueError: a tensor has 65 dimensions; at most 64 can be sent", []),
-        ("[Tensor('\\ud800', b'')]", "UnicodeEncodeError: ", []),
+        ("[Tensor('\\ud800', b'')]", "ValueError: name must be UTF-8, which ", []),
         ("[Tensor.__new__(Tensor)]", "A Tensor was not constructed", []),
         ("iter([])", "Bad python node configuration. Execute yielded, but LOOPBACK is not defined in the node", []),
         ("(x for x in [])", "Bad python node configuration. Execute yielded, but LOOPBACK", []),

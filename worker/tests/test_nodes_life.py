@@ -50,14 +50,17 @@ def test_a_node_that_cannot_be_loaded(graph_of, tmp_path, source, error):
     path = write_handler(tmp_path, source)
     running = graph_of([node(path, "the node")], expect_ok=False)
     assert running.loaded["code"] == 2
-    assert running.loaded["error"].startswith(f"Python node 'the node' ({path}): {error}")
+    # Clients are told where it is in the repository, the log where it is on this machine.
+    assert running.loaded["error"].startswith(f"Python node 'the node' ({tmp_path.name}/{path.name}): {error}")
+    assert str(tmp_path) not in running.loaded["error"]
+    assert running.worker.logs[-1]["text"].startswith(f"Python node 'the node' ({path}): {error}")
     assert running.worker.wait() == 0
 
 
 def test_a_missing_file(graph_of, tmp_path):
     path = tmp_path / "none.py"
     running = graph_of([node(path, "the node")], expect_ok=False)
-    assert running.loaded["error"] == f"Python node 'the node' ({path}): there is no such file"
+    assert running.loaded["error"] == f"Python node 'the node' ({tmp_path.name}/none.py): there is no such file"
 
 
 TELLS = """

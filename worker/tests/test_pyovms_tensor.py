@@ -66,7 +66,7 @@ def test_the_buffer_has_two_keywords_and_a_place(make):
         (("n", b"", 5), {}, "the shape of a Tensor must be a sequence of int, not <class 'int'>"),
         (("n", b"", ("a",)), {}, "cannot be interpreted as an integer"),
         (("n", b"", (1.5,)), {}, "cannot be interpreted as an integer"),
-        (("n", b"", None, 5), {}, "the datatype of a Tensor must be a str, not <class 'int'>"),
+        (("n", b"", None, 5), {}, "datatype must be str, not <class 'int'>"),
         (("n",), {"data": b"", "buffer": b""}, "names of the same"),
         (("n", b""), {"buffer": b""}, "argument"),
         (("n", b""), {"other": 1}, "other"),

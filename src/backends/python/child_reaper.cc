@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "base/thread.h"
 
@@ -18,6 +20,9 @@ namespace {
 
 // Orphans of user code are rare and only cost a process id, so they are looked for at this interval.
 constexpr int kOrphanIntervalMs = 1000;
+// Families are looked at again so soon, and for so long at most.
+constexpr int kFamilyIntervalMs = 5;
+constexpr int64_t kFamilyNs = 5'000'000'000;
 
 }  // namespace
 
@@ -61,7 +66,7 @@ ChildReaper::SpawnScope::~SpawnScope() {
   --reaper_.spawning_;
 }
 
-Status ChildReaper::Watch(pid_t pid, OnExit on_exit) {
+Status ChildReaper::Watch(pid_t pid, OnExit on_exit, std::optional<ProcessFamily> family) {
   UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) return ErrnoError("pidfd_open", errno);
   std::lock_guard lock(mutex_);
@@ -69,7 +74,7 @@ Status ChildReaper::Watch(pid_t pid, OnExit on_exit) {
   event.events = EPOLLIN;
   event.data.u64 = static_cast<uint64_t>(pid);
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, pidfd.get(), &event) != 0) return ErrnoError("epoll_ctl", errno);
-  children_.emplace(pid, Child{std::move(pidfd), std::move(on_exit)});
+  children_.emplace(pid, Child{std::move(pidfd), std::move(on_exit), family});
   return OkStatus();
 }
 
@@ -96,9 +101,18 @@ void ChildReaper::Reap(pid_t pid) {
     cause.signalled = info.si_code != CLD_EXITED;
     cause.number = info.si_status;
     on_exit = std::move(it->second.on_exit);
+    if (it->second.family) orphaned_.push_back({*it->second.family, SteadyNowNs() + kFamilyNs});
     children_.erase(it);
   }
+  GuardedOrReport("brd-reap", [this] { EndFamilies(); });
   GuardedOrReport("brd-reap", [&] { on_exit(cause); });
+}
+
+void ChildReaper::EndFamilies() {
+  std::erase_if(orphaned_, [](Orphaned& one) {
+    one.empty_looks = one.family.Kill() == 0 ? one.empty_looks + 1 : 0;
+    return one.empty_looks == 2 || SteadyNowNs() > one.give_up_ns;
+  });
 }
 
 void ChildReaper::ReapOrphans() {
@@ -117,13 +131,15 @@ void ChildReaper::ReapOrphans() {
 void ChildReaper::Run() {
   while (true) {
     epoll_event events[16];
-    const int count = epoll_wait(epoll_.get(), events, 16, kOrphanIntervalMs);
+    const int count =
+        epoll_wait(epoll_.get(), events, 16, orphaned_.empty() ? kOrphanIntervalMs : kFamilyIntervalMs);
     for (int i = 0; i < count; ++i) {
       if (events[i].data.u64 != 0) Reap(static_cast<pid_t>(events[i].data.u64));
     }
+    EndFamilies();
     ReapOrphans();
     std::lock_guard lock(mutex_);
-    if (stopping_) return;
+    if (stopping_ && orphaned_.empty()) return;
   }
 }
 

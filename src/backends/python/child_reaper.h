@@ -11,9 +11,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "base/process_family.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
@@ -50,9 +53,9 @@ class ChildReaper {
     ChildReaper& reaper_;
   };
 
-  // Watches a child of this process. When it ends, what is left of its process group (if it leads one) is
-  // killed. REQUIRES: called inside the SpawnScope that was open when the child was made.
-  Status Watch(pid_t pid, OnExit on_exit);
+  // Watches a child of this process. When it ends, what is left of its process group (if it leads one) and of
+  // its family is killed. REQUIRES: called inside the SpawnScope that was open when the child was made.
+  Status Watch(pid_t pid, OnExit on_exit, std::optional<ProcessFamily> family = std::nullopt);
   // Sends a signal to a watched child and its group; nothing happens when it has ended.
   void Kill(pid_t pid, int signal);
 
@@ -61,10 +64,18 @@ class ChildReaper {
   void Run();
   void Reap(pid_t pid);
   void ReapOrphans();
+  // Kills what has been missed of the families whose heads have ended.
+  void EndFamilies();
 
   struct Child {
     UniqueFd pidfd;
     OnExit on_exit;
+    std::optional<ProcessFamily> family;
+  };
+  struct Orphaned {
+    ProcessFamily family;
+    int64_t give_up_ns = 0;  // on those that do not end although they were killed
+    int empty_looks = 0;     // in a row
   };
   const UniqueFd epoll_;
   const UniqueFd wake_;
@@ -72,6 +83,7 @@ class ChildReaper {
   std::map<pid_t, Child> children_;  // guarded by mutex_
   int spawning_ = 0;                 // guarded by mutex_
   bool stopping_ = false;            // guarded by mutex_
+  std::vector<Orphaned> orphaned_;   // the thread's
   std::thread thread_;
 };
 

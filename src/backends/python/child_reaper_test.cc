@@ -66,6 +66,41 @@ TEST(ChildReaper, ReapsWhatAChildHasOrphaned) {
   EXPECT_EQ(kill(orphan, 0), -1);
 }
 
+TEST(ChildReaper, EndsTheFamilyOfAChild) {
+  auto reaper = *ChildReaper::Create();
+  int go[2];
+  int life[2];
+  ASSERT_EQ(pipe(go), 0);
+  ASSERT_EQ(pipe(life), 0);
+  std::promise<ExitCause> exited;
+  {
+    ChildReaper::SpawnScope scope(*reaper);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      char byte = 0;
+      [[maybe_unused]] ssize_t got = read(go[0], &byte, 1);
+      if (fork() == 0) {
+        setsid();
+        if (fork() == 0) pause();
+      }
+      _exit(0);
+    }
+    const auto family = ProcessFamily::Found(pid);
+    ASSERT_TRUE(family.ok()) << family.status();
+    ASSERT_TRUE(reaper
+                    ->Watch(
+                        pid, [&](ExitCause cause) { exited.set_value(cause); }, *family)
+                    .ok());
+  }
+  close(life[1]);
+  ASSERT_EQ(write(go[1], "x", 1), 1);
+  exited.get_future().get();
+  // The end of the pipe: the daemon, the last who held it, is gone.
+  char byte = 0;
+  EXPECT_EQ(read(life[0], &byte, 1), 0);
+  for (int fd : {go[0], go[1], life[0]}) close(fd);
+}
+
 TEST(RestartPause, DoublesUpToThirtySeconds) {
   constexpr int64_t kSecond = 1'000'000'000;
   EXPECT_EQ(RestartPauseNs(1), kSecond);

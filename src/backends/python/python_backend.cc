@@ -91,6 +91,7 @@ WorkerSpawner::Options PythonBackend::SpawnerOptions() const {
   spawner.start = options_.worker_start;
   spawner.limits = options_.worker_limits;
   spawner.timeout_ns = options_.stub_timeout_seconds * 1'000'000'000;
+  spawner.verbose_errors = options_.services->catalog->error_texts().verbose();
   return spawner;
 }
 

@@ -286,8 +286,8 @@ bool WorkerHost::Restart(int& failures, std::string cause) {
     if (stopping()) return false;
     const Status restarted = Guarded([this] { return StartWorker(); });
     if (restarted.ok()) return true;
-    cause = restarted.message();
-    BRAID_LOG_ERROR(log_, "{} could not be restarted: {}", options_.title, cause);
+    BRAID_LOG_ERROR(log_, "{} could not be restarted: {}", options_.title, restarted.message());
+    cause = services_.catalog->error_texts().ForClients(restarted.message());
   }
 }
 
@@ -303,17 +303,17 @@ void WorkerHost::Run() {
     if (Status fault = Guarded([&] { broken_rule = Serve(); }); !fault.ok()) broken_rule = fault.message();
     const bool in_order = stopping() && broken_rule.empty();
     worker_->EnsureDead();
-    const std::string death = worker_->DescribeDeath(broken_rule);
-    user_.OnDown(death);
-    BuryWorker(death);
+    const WorkerProcess::Death death = worker_->DescribeDeath(broken_rule);
+    user_.OnDown(death.told);
+    BuryWorker(death.told);
     if (stopping()) {
       if (!in_order || !finalized_)
-        BRAID_LOG_WARNING(log_, "{} ended without finalize: {}", options_.title, death);
+        BRAID_LOG_WARNING(log_, "{} ended without finalize: {}", options_.title, death.logged);
       break;
     }
-    BRAID_LOG_ERROR(log_, "{}", death);
+    BRAID_LOG_ERROR(log_, "{}", death.logged);
     if (SteadyNowNs() - ready_since > kStableNs) failures = 0;
-    if (!Restart(failures, death)) break;
+    if (!Restart(failures, death.told)) break;
     BRAID_LOG_INFO(log_, "{} is back", options_.title);
   }
   user_.OnRound(SteadyNowNs());

@@ -30,8 +30,9 @@ uint64_t OomKills() {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(std::string name, ChildReaper& reaper, Logger& log)
+WorkerProcess::WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log)
     : name_(std::move(name)),
+      verbose_errors_(verbose_errors),
       reaper_(reaper),
       log_(log),
       oom_kills_before_(OomKills()),
@@ -43,7 +44,7 @@ WorkerProcess::~WorkerProcess() {
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name, WorkerSpawner& spawner,
                                                             ChildReaper& reaper, Logger& log) {
-  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, reaper, log));
+  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner.verbose_errors(), reaper, log));
   Channel::WorkerEnd worker_end;
   BRAID_ASSIGN_OR_RETURN(worker->channel_, Channel::CreateServerEnd({}, worker_end));
   auto on_exit = [fate = worker->fate_, channel = worker->channel_](ExitCause cause) {
@@ -77,7 +78,7 @@ void WorkerProcess::EnsureDead() {
   }
 }
 
-std::string WorkerProcess::DescribeDeath(const std::string& broken_rule) const {
+WorkerProcess::Death WorkerProcess::DescribeDeath(const std::string& broken_rule) const {
   std::string text = "Stub process '" + name_ + "' is not healthy.";
   {
     std::lock_guard lock(fate_->mutex);
@@ -92,11 +93,18 @@ std::string WorkerProcess::DescribeDeath(const std::string& broken_rule) const {
       }
     }
   }
+  std::string logged = text;
   if (output_) {
     const std::string last = output_->LastErrorLine(kLastWordsNs);
-    if (!last.empty()) text += "; last line of stderr: " + last;
+    if (!last.empty()) logged += "; last line of stderr: " + last;
   }
-  return text;
+  return {logged, verbose_errors_ ? logged : text};
+}
+
+Status WorkerProcess::Died(const std::string& broken_rule) const {
+  const Death death = DescribeDeath(broken_rule);
+  BRAID_LOG_ERROR(log_, "{}", death.logged);
+  return InternalError(death.told);
 }
 
 Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other) {
@@ -105,19 +113,17 @@ Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other)
   while (true) {
     const bool dead_now = dead();
     const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
-    if (outcome == Channel::Outcome::kCorrupted)
-      return InternalError(DescribeDeath("it wrote nonsense into its channel"));
+    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
     if (outcome == Channel::Outcome::kMessage) {
       HelloMessage hello;
       if (TypeOf(message) == MessageType::kHello && Decode(message, hello)) return OkStatus();
-      if (Status handled = other(message); !handled.ok())
-        return InternalError(DescribeDeath(handled.message()));
+      if (Status handled = other(message); !handled.ok()) return Died(handled.message());
       continue;
     }
-    if (dead_now) return InternalError(DescribeDeath(""));
+    if (dead_now) return Died("");
     if (SteadyNowNs() >= deadline) {
-      return InternalError(DescribeDeath("it did not sign in within " + std::to_string(timeout_ns / kSecond) +
-                                         " seconds (--backend-config=python,stub-timeout-seconds)"));
+      return Died("it did not sign in within " + std::to_string(timeout_ns / kSecond) +
+                  " seconds (--backend-config=python,stub-timeout-seconds)");
     }
   }
 }
@@ -139,6 +145,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
   load.instance_kind = spec.kind;
   load.instance_device_id = device;
   load.arena_keep_bytes = facts.arena_keep_bytes;
+  load.verbose_errors = verbose_errors_;
   std::vector<std::byte> message;
   Encode(message, load);
   BRAID_RETURN_IF_ERROR(channel_->Send(message));
@@ -146,21 +153,19 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
   while (true) {
     const bool dead_now = dead();
     const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
-    if (outcome == Channel::Outcome::kCorrupted)
-      return InternalError(DescribeDeath("it wrote nonsense into its channel"));
+    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
     if (outcome == Channel::Outcome::kMessage) {
       if (TypeOf(message) != MessageType::kLoaded) {
-        if (Status handled = other(message); !handled.ok())
-          return InternalError(DescribeDeath(handled.message()));
+        if (Status handled = other(message); !handled.ok()) return Died(handled.message());
         continue;
       }
       LoadedMessage loaded;
-      if (!Decode(message, loaded)) return InternalError(DescribeDeath("its answer cannot be read"));
+      if (!Decode(message, loaded)) return Died("its answer cannot be read");
       if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
       return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook,
                     loaded.wants_sessions};
     }
-    if (dead_now) return InternalError(DescribeDeath(""));
+    if (dead_now) return Died("");
     BRAID_RETURN_IF_ERROR(still_loading((SteadyNowNs() - start) / kSecond));
   }
 }

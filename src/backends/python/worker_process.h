@@ -73,8 +73,12 @@ class WorkerProcess {
   // Kills the worker and waits until it is reaped.
   void EnsureDead();
   // "Stub process 'x' is not healthy.", how it ended (or, when `broken_rule` is not empty, for what it was
-  // ended), whether memory had run out, and the last line that it wrote to stderr.
-  std::string DescribeDeath(const std::string& broken_rule) const;
+  // ended), and whether memory had run out; in the log also the last line that it wrote to stderr.
+  struct Death {
+    std::string logged;
+    std::string told;  // to clients: without what the model has printed, unless errors are verbose
+  };
+  Death DescribeDeath(const std::string& broken_rule) const;
 
  private:
   // Shared with the reaper's callback, which may come when the worker's owner has gone.
@@ -84,9 +88,12 @@ class WorkerProcess {
     bool dead = false;
     ExitCause cause;
   };
-  WorkerProcess(std::string name, ChildReaper& reaper, Logger& log);
+  // Logs the death of a worker that was never up; returns it for clients.
+  Status Died(const std::string& broken_rule) const;
+  WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log);
 
   const std::string name_;
+  const bool verbose_errors_;
   ChildReaper& reaper_;
   Logger& log_;
   const uint64_t oom_kills_before_;

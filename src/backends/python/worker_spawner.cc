@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -112,7 +113,11 @@ Status WorkerSpawner::ZygoteLostLocked(const std::string& what) {
   zygote_pid_ = 0;
   zygote_output_.reset();
   std::string text = "Python interpreter '" + options_.python + "': " + what;
-  if (!last.empty()) text += "; last line of stderr: " + last;
+  if (!last.empty()) {
+    const std::string all = text + "; last line of stderr: " + last;
+    BRAID_LOG_ERROR(log_, "{}", all);
+    if (options_.verbose_errors) text = all;
+  }
   return InternalError(std::move(text));
 }
 
@@ -206,7 +211,14 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Chan
       kill(worker.pid, SIGKILL);
       return limited;
     }
-    if (Status watched = reaper_.Watch(worker.pid, std::move(on_exit)); !watched.ok()) {
+    // What it starts ends with it.
+    std::optional<ProcessFamily> family;
+    if (Result<ProcessFamily> founded = ProcessFamily::Found(worker.pid); founded.ok()) {
+      family = *founded;
+    } else {
+      BRAID_LOG_WARNING(log_, "what {} starts may outlive it: {}", name, founded.status().message());
+    }
+    if (Status watched = reaper_.Watch(worker.pid, std::move(on_exit), family); !watched.ok()) {
       kill(worker.pid, SIGKILL);
       return watched;
     }

@@ -38,12 +38,16 @@ class WorkerSpawner {
     std::vector<WorkerLimit> limits;
     // How long an interpreter may take to come up.
     int64_t timeout_ns = 30'000'000'000;
+    // Errors say all that is known, also what is for the operator alone.
+    bool verbose_errors = false;
   };
 
   // `reaper`, `pump` and `log` outlive the spawner.
   WorkerSpawner(Options options, ChildReaper& reaper, OutputPump& pump, Logger& log);
   // Ends the zygote; workers live on.
   ~WorkerSpawner();
+
+  bool verbose_errors() const { return options_.verbose_errors; }
 
   struct Worker {
     pid_t pid = 0;
