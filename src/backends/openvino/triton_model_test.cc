@@ -119,7 +119,7 @@ TEST_F(TritonModel, ConfigurationsThatAreNotTheModelsAreRefused) {
               HasSubstr("the model has no input 'x'; its inputs are: b"));
   EXPECT_THAT(Refusal(head + output, false), HasSubstr("the configuration lacks input 'b'"));
   EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_INT64 dims: [-1, 3] }"),
-              HasSubstr("tensor 'b' is TYPE_INT64 in the configuration and f32 in the model"));
+              HasSubstr("tensor 'b' is TYPE_INT64 in the configuration and TYPE_FP32 in the model"));
   EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_FP32 dims: [-1, 4] }"),
               HasSubstr("tensor 'b' has the shape (-1,4) in the configuration and (-1,3) in the model"));
   EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_FP32 dims: [-1, 3] optional: true }"),
@@ -140,9 +140,25 @@ TEST_F(TritonModel, AModelThatCannotTakeBatchesSaysSo) {
                 "max_batch_size must be 0"));
 }
 
+TEST_F(TritonModel, WhatIsThereInsteadOfTheFileIsNamed) {
+  VersionPath();
+  EXPECT_THAT(Refusal("backend: 'onnxruntime'"), HasSubstr("model.onnx' is missing; its folder is empty"));
+  for (int i = 0; i < 20; ++i) Write(VersionPath() + "/net" + std::to_string(10 + i) + ".onnx", "x");
+  EXPECT_THAT(
+      Refusal("backend: 'onnxruntime'"),
+      HasSubstr(
+          "has net10.onnx, net11.onnx, net12.onnx, net13.onnx, net14.onnx, net15.onnx, net16.onnx, "
+          "net17.onnx, ...: a file of another name than the default is named by default_model_filename"));
+  EXPECT_THAT(Refusal("backend: 'onnxruntime' default_model_filename: 'net.onnx'"),
+              HasSubstr("net.onnx' is missing; its folder has net10.onnx"));
+}
+
 TEST_F(TritonModel, FilesAreFoundByTheirDefaultNamesOrByTheConfiguration) {
   Save(models::Affine({1, 2}), "m", "other.xml");
-  EXPECT_THAT(Refusal("backend: 'openvino'"), HasSubstr("model.xml' is missing"));
+  EXPECT_THAT(
+      Refusal("backend: 'openvino'"),
+      HasSubstr("model.xml' is missing; its folder has other.bin, other.xml: a file of another name than "
+                "the default is named by default_model_filename"));
   auto model = Serve("backend: 'openvino' default_model_filename: 'other.xml'");
   ASSERT_TRUE(model.ok()) << model.status();
   Stop(*model);
@@ -300,7 +316,7 @@ TEST_F(TritonStates, VariablesThatNoConfigurationCanSayAreRefused) {
   EXPECT_EQ(SequenceRefusal(state("x", "data_type: TYPE_FP32 dims: [1, 2]"), false),
             "model 'm': its variable 'total' must be both input_name and output_name of its `state`");
   EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_INT32 dims: [1, 2]"), false),
-            "model 'm': its variable 'total' is f32, its `state` is TYPE_INT32");
+            "model 'm': its variable 'total' is TYPE_FP32, its `state` is TYPE_INT32");
   EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_FP32 dims: [2]"), false),
             "model 'm': its variable 'total' has the dims [1,2], its `state` has [2]");
   EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_FP32 dims: [1, 2]"), false), "no error");
