@@ -373,6 +373,27 @@ def test_an_image_behind_the_json(server):
     assert answer["outputs"][0]["data"] == PIXELS[:, :, ::-1].ravel().tolist()
 
 
+def test_images_of_a_request_have_so_many_pixels_together(tmp_path, connect):
+    shapes = {"many": (-1, 2, 2, 3), "one": (1, 2, 2, 3)}
+    entries = []
+    for name, shape in shapes.items():
+        model = models.identity(shape, np.uint8, "image", "pixels")
+        entries.append(models.entry(name, models.save(model, tmp_path / name), layout="NHWC"))
+    image = png(PIXELS)
+    text = (
+        "Image parsing failed - the images of the request have more than 8 pixels together (--image-max-pixels) with "
+        "image 2; input name: image"
+    )
+    with OvmsServer({"model_config_list": entries}, "--image-max-pixels=8", workdir=tmp_path) as server:
+        for protocol in ("http", "grpc"):
+            client = connect(protocol, server)
+            assert client.infer("many", [client.input("image", strings(image, image))]).as_numpy("pixels").shape[0] == 2
+            with client.fails("INVALID_ARG", text):
+                client.infer("many", [client.input("image", strings(image, image, image))])
+            # Each request has its own.
+            client.infer("one", [client.input("image", strings(image))])
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize(
     ("images", "text"),

@@ -167,7 +167,8 @@ def test_random_warmup_has_the_shape_and_strings_of_the_type(repository, serve):
         (
             """{ name: "other" batch_size: 1
                  inputs { key: "THAT" value { data_type: TYPE_STRING dims: [1] zero_data: true } } }""",
-            "failed to run warmup sample 'other': unexpected inference input 'THAT' for model 'warm'",
+            "failed to run warmup sample 'other': [request id: <id_unknown>] expected 1 inputs but got 0 inputs for model "
+            "'warm'. Got input(s) [], but missing required input(s) ['IN']. Please provide all required input(s).; ",
         ),
         (
             """{ name: "large" batch_size: 3
@@ -207,6 +208,76 @@ def test_warmup_that_fails_fails_the_load(repository, serve, sample, reason):
     (entry,) = server.json("POST", "/v2/repository/index")[1]
     assert entry["state"] == "UNAVAILABLE"
     assert reason in entry["reason"]
+
+
+# Writes the names and values of all that it is given.
+RECORD_ALL = """
+import os
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.path = os.path.join(args["model_repository"], "seen_" + args["model_instance_name"])
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            given = [(tensor.name(), tensor.as_numpy().tolist()) for tensor in request.inputs()]
+            with open(self.path, "a") as file:
+                file.write(repr(sorted(given)) + "\\n")
+            values = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", values)]))
+        return responses
+"""
+
+
+def value(name, data_type, data="zero_data: true"):
+    return f'inputs {{ key: "{name}" value {{ data_type: TYPE_{data_type} dims: [1] {data} }} }}'
+
+
+def test_warmup_may_name_inputs_that_the_configuration_does_not_have(repository, serve):
+    inputs = value("IN", "INT32") + value("SEED", "INT64", 'input_data_file: "seed"')
+    sample = f'{{ name: "more" batch_size: 2 {inputs} }}'
+    files = {"warmup/seed": struct.pack("<q", 7)}
+    folder = repository.add("warm", RECORD_ALL, warm("INT32", [1], sample), files=files)
+    server = serve(repository)
+    assert (folder / "seen_warm_0_0").read_text() == "[('IN', [[0], [0]]), ('SEED', [[7], [7]])]\n"
+    # It is none that clients have.
+    assert [each["name"] for each in server.json("GET", "/v2/models/warm")[1]["inputs"]] == ["IN"]
+
+
+@pytest.mark.parametrize("strategy", ["direct", "oldest { max_candidate_sequences: 2 }"])
+@pytest.mark.parametrize("max_batch_size", [0, 2])
+def test_a_sequence_model_is_warmed_up_with_controls_of_its_own(repository, serve, strategy, max_batch_size):
+    controls = """control_input [
+      { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] } ] },
+      { name: "END" control [ { kind: CONTROL_SEQUENCE_END fp32_false_true: [0, 1] } ] },
+      { name: "ID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } ] } ]"""
+    state = """state [ { input_name: "S_IN" output_name: "S_OUT" data_type: TYPE_INT32 dims: [1]
+      initial_state: { data_type: TYPE_INT32 dims: [1] zero_data: true name: "zero" } } ]"""
+    inputs = [
+        value("IN", "INT32"),
+        value("START", "INT32"),
+        value("ID", "UINT64", 'input_data_file: "id"'),
+        value("S_IN", "INT32", 'input_data_file: "state"'),
+    ]
+    text = config(
+        "warm",
+        [("IN", "INT32", [1])],
+        [("OUT", "INT32", [1])],
+        max_batch_size=max_batch_size,
+        extra=f"sequence_batching {{ {strategy if '{' in strategy else 'direct {}'} {controls} {state} }}"
+        f'model_warmup [ {{ name: "controls" batch_size: 1 {" ".join(inputs)} }} ]'
+        "instance_group [ { count: 2 } ]",
+    )
+    files = {"warmup/id": struct.pack("<Q", 42), "warmup/state": struct.pack("<i", 9)}
+    folder = repository.add("warm", RECORD_ALL, text, files=files)
+    serve(repository)
+    given = [("END", 1.0), ("ID", 42), ("IN", 0), ("START", 0), ("S_IN", 9)]
+    expected = [(name, [[number]] if max_batch_size else [number]) for name, number in given]
+    for instance in ("warm_0_0", "warm_0_1"):
+        assert (folder / f"seen_{instance}").read_text() == f"{expected!r}\n"
 
 
 # --- response cache

@@ -1,6 +1,7 @@
 #include "images/encoded_images.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,11 +18,20 @@ namespace braid {
 namespace {
 
 // A file of some kilobytes can be a picture of gigabytes, and one input of any size can be made of small
-// pictures. More than these nobody means.
+// pictures. More than these nobody means, in one image, and in the tensors of one request.
 constexpr int64_t kMostPixels = int64_t{64} << 20;
 constexpr uint64_t kMostBytes = uint64_t{2} << 30;
 // Requests whose images wait for a thread.
 constexpr size_t kMostWaiting = 4096;
+
+std::atomic<int64_t> most_request_pixels{kMostImagePixels};
+
+// What the images of a request may still take: what a client sends costs thousands of times its size here.
+struct Budget {
+  const int64_t most_pixels = most_request_pixels.load(std::memory_order_relaxed);
+  int64_t pixels = most_pixels;
+  uint64_t bytes = kMostBytes;
+};
 
 bool IsOfImages(const ServableInfo& info, const Tensor& input) {
   if (input.type != DataType::kBytes) return false;
@@ -81,10 +91,11 @@ Result<std::vector<std::string_view>> Split(const Tensor& input, int64_t count, 
 
 class Decoder {
  public:
-  Decoder(const TensorSpec& spec, BufferAllocator& allocator)
-      : spec_(spec), allocator_(allocator), name_("; input name: " + spec.name) {}
+  Decoder(const TensorSpec& spec, BufferAllocator& allocator, Budget& budget)
+      : spec_(spec), allocator_(allocator), budget_(budget), name_("; input name: " + spec.name) {}
 
-  Status Decode(Tensor& input) {
+  // `input` is one of `request`.
+  Status Decode(const InferenceRequest& request, Tensor& input) {
     BRAID_ASSIGN_OR_RETURN(const ImageTarget target, ImageTargetOf(spec_));
     if (!HoldsPixels(spec_.type)) {
       return OvmsError(OvmsCode::kInvalidPrecision,
@@ -98,6 +109,8 @@ class Decoder {
     size_t bytes_each = 0;  // of one in the tensor
     std::vector<uint8_t> scratch;
     for (size_t i = 0; i < images.size(); ++i) {
+      // Its client has gone, or the time that it gave is over.
+      if (request.cancelled()) return CancelledError("Request cancelled before its images were decoded");
       BRAID_ASSIGN_OR_RETURN(const DecodedImage image, DecodeOne(images[i], i, target.gray));
       const ImageSize wanted = target.SizeFor({image.width(), image.height()});
       if (i == 0) {
@@ -128,7 +141,7 @@ class Decoder {
     return std::to_string(size.width) + "x" + std::to_string(size.height);
   }
 
-  Result<DecodedImage> DecodeOne(std::string_view encoded, size_t index, bool gray) const {
+  Result<DecodedImage> DecodeOne(std::string_view encoded, size_t index, bool gray) {
     const std::string which = "image " + std::to_string(index) + name_;
     const std::optional<ImageSize> size = ReadImageSize(encoded);
     if (!size) return OvmsError(OvmsCode::kImageParsingFailed, which);
@@ -137,21 +150,31 @@ class Decoder {
       return OvmsError(OvmsCode::kImageParsingFailed,
                        "more than " + std::to_string(kMostPixels) + " pixels: " + Text(*size) + ", " + which);
     }
+    const int64_t pixels = size->width * size->height;
+    if (pixels > budget_.pixels) {
+      return OvmsError(OvmsCode::kImageParsingFailed,
+                       "the images of the request have more than " + std::to_string(budget_.most_pixels) +
+                           " pixels together (--image-max-pixels) with " + which);
+    }
+    budget_.pixels -= pixels;
     return DecodedImage::Decode(encoded, gray, which);
   }
 
-  Result<Buffer> Allocate(const Shape& shape) const {
+  Result<Buffer> Allocate(const Shape& shape) {
     const std::optional<size_t> bytes = ByteSize(spec_.type, shape);
-    if (!bytes || *bytes > kMostBytes) {
-      return OvmsError(OvmsCode::kInvalidShape, "images of shape " + ShapeToString(shape) +
-                                                    " take more than " + std::to_string(kMostBytes) +
-                                                    " bytes" + name_);
+    if (!bytes || *bytes > budget_.bytes) {
+      return OvmsError(OvmsCode::kInvalidShape,
+                       "images of shape " + ShapeToString(shape) + " take more than " +
+                           std::to_string(kMostBytes) + " bytes" +
+                           (budget_.bytes < kMostBytes ? " with those of other inputs" : "") + name_);
     }
+    budget_.bytes -= *bytes;
     return allocator_.Allocate(*bytes);
   }
 
   const TensorSpec& spec_;
   BufferAllocator& allocator_;
+  Budget& budget_;
   const std::string name_;  // at the end of texts
 };
 
@@ -162,12 +185,15 @@ bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request)
                      [&](const Tensor& input) { return IsOfImages(info, input); });
 }
 
+void SetMostImagePixels(int64_t pixels) { most_request_pixels = pixels; }
+
 Status DecodeImages(const ServableInfo& info, InferenceRequest& request) {
   HeapAllocator heap;
   BufferAllocator& allocator = request.servable == nullptr ? heap : request.servable->get().input_allocator();
+  Budget budget;
   for (Tensor& input : request.inputs) {
     if (!IsOfImages(info, input)) continue;
-    BRAID_RETURN_IF_ERROR(Decoder(*info.FindInput(input.name), allocator).Decode(input));
+    BRAID_RETURN_IF_ERROR(Decoder(*info.FindInput(input.name), allocator, budget).Decode(request, input));
   }
   return OkStatus();
 }
@@ -184,8 +210,7 @@ void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
   auto shared = std::make_shared<std::unique_ptr<InferenceRequest>>(std::move(request));
   threads.Run([shared, next = std::move(next)] {
     std::unique_ptr<InferenceRequest> request = std::move(*shared);
-    Status status = request->cancelled() ? CancelledError("Request cancelled before its images were decoded")
-                                         : DecodeImages(request->servable->get().info(), *request);
+    Status status = DecodeImages(request->servable->get().info(), *request);
     next(std::move(request), std::move(status));
   });
 }

@@ -5,6 +5,7 @@
 // OpenCV is loaded with the first image: a server that gets none does not carry it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -18,14 +19,21 @@ namespace braid {
 // CheckRequest(). Cheap.
 bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request);
 
-// Decodes all of them in place; takes milliseconds. The memory comes from the request's servable, if it has
-// one. Errors, as OvmsCode: kImageParsingFailed, kInvalidNoOfChannels, kBinaryImagesResolutionMismatch,
-// kUnsupportedLayout, kBytesContentsEmpty, kInvalidBatchSize, kInvalidShape (also of images that are too
-// large together), kInvalidNoOfShapeDimensions, kInvalidValueCount, kInvalidContentSize, kInvalidPrecision.
+// How many pixels the images of one request may have together, before they are resized. Before the first
+// request.
+inline constexpr int64_t kMostImagePixels = int64_t{1} << 30;
+void SetMostImagePixels(int64_t pixels);
+
+// Decodes all of them in place; takes milliseconds for each. The memory comes from the request's servable, if
+// it has one. Errors: CANCELLED when the request is cancelled meanwhile, which is looked at before each
+// image; as OvmsCode: kImageParsingFailed, kInvalidNoOfChannels, kBinaryImagesResolutionMismatch,
+// kUnsupportedLayout, kBytesContentsEmpty, kInvalidBatchSize, kInvalidShape (also of images that would take
+// too much memory together), kInvalidNoOfShapeDimensions, kInvalidValueCount, kInvalidContentSize,
+// kInvalidPrecision.
 Status DecodeImages(const ServableInfo& info, InferenceRequest& request);
 
 // The same on threads that are made for it, as many as there are cores; `next` goes on with the request
-// there. Its status is OK, one of these errors, CANCELLED when the request was cancelled before, or
+// there. Its status is OK, one of these errors, or
 // UNAVAILABLE when too many wait, which is told on the caller's thread. Never blocks. REQUIRES:
 // `request->servable` is set.
 void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 
 #include "images/image_codec.h"
@@ -189,6 +190,60 @@ TEST(EncodedImages, ThatWouldBeTooLargeAreNotDecoded) {
                       "images of shape [1,40000,40000,3] take more than 2147483648 bytes; input name: b"));
 }
 
+// However small each of them is.
+class TotalOfPixels : public ::testing::Test {
+ protected:
+  void SetUp() override { SetMostImagePixels(8); }
+  void TearDown() override { SetMostImagePixels(kMostImagePixels); }
+  static Status Decode(std::vector<std::vector<std::string>> inputs) {
+    ServableInfo info = Info(DataType::kUint8, {-1, -1, -1, 1});
+    InferenceRequest request;
+    for (const auto& images : inputs) {
+      if (!request.inputs.empty()) info.inputs.push_back(info.inputs[0]);
+      request.inputs.push_back(Encoded(images));
+      info.inputs.back().name = request.inputs.back().name =
+          std::string(1, static_cast<char>('a' + request.inputs.size()));
+    }
+    return DecodeImages(info, request);
+  }
+  const std::string four_ = Png(2, 2, 1, {1, 2, 3, 4});
+};
+
+TEST_F(TotalOfPixels, IsOfAllImagesOfARequest) {
+  EXPECT_TRUE(Decode({{four_, four_}}).ok());
+  EXPECT_TRUE(Decode({{four_}, {four_}}).ok());
+  EXPECT_EQ(
+      Decode({{four_, four_, four_}}),
+      OvmsError(OvmsCode::kImageParsingFailed,
+                "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
+                "2; input name: b"));
+  EXPECT_EQ(
+      Decode({{four_}, {four_, four_}}),
+      OvmsError(OvmsCode::kImageParsingFailed,
+                "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
+                "1; input name: c"));
+  // By what the header says: it is not decoded.
+  EXPECT_EQ(Decode({{Png(3, 3, 1, {})}}).message(),
+            "Image parsing failed - the images of the request have more than 8 pixels together "
+            "(--image-max-pixels) with image 0; input name: b");
+}
+
+TEST(EncodedImages, OfAllInputsTakeSoMuchMemoryTogether) {
+  ServableInfo info = Info(DataType::kFp64, {1, 1, 1, 1});
+  // 2 GiB, which would do by themselves.
+  info.inputs.push_back(Info(DataType::kFp64, {1, 16384, 16384, 1}).inputs[0]);
+  info.inputs[1].name = "c";
+  InferenceRequest request;
+  request.inputs = {Encoded({Png(1, 1, 1, {7})}), Encoded({Png(1, 1, 1, {7})})};
+  request.inputs[1].name = "c";
+  EXPECT_EQ(
+      DecodeImages(info, request),
+      OvmsError(
+          OvmsCode::kInvalidShape,
+          "images of shape [1,16384,16384,1] take more than 2147483648 bytes with those of other inputs; "
+          "input name: c"));
+}
+
 TEST(EncodedImages, OfAWrongNumberAreRefused) {
   const ServableInfo info = Info(DataType::kUint8, {1, 1, 2, 3});
   EXPECT_EQ(Decode(info, {TwoPixels(), TwoPixels()}).status(),
@@ -235,10 +290,12 @@ class Images final : public Servable {
   struct Counting final : public BufferAllocator {
     Result<Buffer> Allocate(size_t size) override {
       ++allocations;
+      if (on_allocate) on_allocate();
       return heap.Allocate(size);
     }
     HeapAllocator heap;
     int allocations = 0;
+    std::function<void()> on_allocate;
   } allocator;
 };
 
@@ -293,6 +350,18 @@ TEST_F(DecodeThen, TellsWhatIsCancelled) {
   request->cancellation->Cancel();
   DecodeImagesThen(std::move(request), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);
+}
+
+// The second image would be refused if anybody looked at it.
+TEST_F(DecodeThen, LooksWhetherItIsCancelledBeforeEachImage) {
+  const auto servable = std::make_shared<Images>(Info(DataType::kUint8, {-1, 1, 2, 3}));
+  auto request = Request(Encoded({TwoPixels(), "no image"}));
+  request->servable = ServableHandle::Enter(servable);
+  // After the first image, when the shape of all is known.
+  servable->allocator.on_allocate = [cancellation = request->cancellation] { cancellation->Cancel(); };
+  DecodeImagesThen(std::move(request), Refuse);
+  EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);
+  EXPECT_EQ(servable->allocator.allocations, 1);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "scheduling/warmup_listener.h"
 
+#include <algorithm>
 #include <future>
+#include <iterator>
 
 #include "base/clock.h"
 #include "serving/request_check.h"
@@ -21,6 +23,17 @@ class WarmupSink final : public ResponseSink {
   Status status_;
   std::promise<Status> ended_;
 };
+
+// In place of what the scheduler gives under this name, if it does.
+void Override(const Tensor& input, std::vector<Tensor>& inputs) {
+  const auto given =
+      std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& each) { return each.name == input.name; });
+  if (given == inputs.end()) {
+    inputs.push_back(input);
+  } else {
+    *given = input;
+  }
+}
 
 }  // namespace
 
@@ -53,13 +66,22 @@ Status WarmupListener::RunOne(const ServableInfo& info, Instance& instance, cons
   auto request = std::make_unique<InferenceRequest>();
   request->model_name = info.name;
   request->model_version = info.version;
-  request->inputs = sample.inputs;
+  const auto is_override = [&](const Tensor& input) {
+    return std::none_of(info.inputs.begin(), info.inputs.end(),
+                        [&](const TensorSpec& spec) { return spec.name == input.name; });
+  };
+  std::remove_copy_if(sample.inputs.begin(), sample.inputs.end(), std::back_inserter(request->inputs),
+                      is_override);
   request->sink = &sink;
   if (Status status = CheckRequest(info, *request); !status.ok()) {
     request->sink = nullptr;
     return status;
   }
+  if (request->inputs.empty()) request->batch_size = sample.batch_size;
   if (prepare) prepare(*request);
+  for (const Tensor& input : sample.inputs) {
+    if (is_override(input)) Override(input, request->inputs);
+  }
   request->start_ns = request->queue_start_ns = SteadyNowNs();
   auto execution = std::make_unique<Execution>();
   execution->rows = request->batch_size;

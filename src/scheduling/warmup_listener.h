@@ -23,8 +23,10 @@ class WarmupListener final : public ExecutionListener {
 
   // Runs every sample on every instance, as often as it says; blocks on user code. Nothing of it is counted,
   // and nobody sees the responses. `prepare` adds what the scheduler gives a request beside the client's
-  // inputs. REQUIRES: the backend has started, and the model has no requests yet.
-  // Errors: INVALID_ARGUMENT "failed to run warmup sample '{name}': {error}; ".
+  // inputs. What a sample has beyond the inputs of the configuration (control tensors, states, and inputs
+  // that no client can send) is given to the model as it is, in place of what `prepare` has added by that
+  // name. REQUIRES: the backend has started, and the model has no requests yet. Errors: INVALID_ARGUMENT
+  // "failed to run warmup sample '{name}': {error}; ".
   Status Run(const ServableInfo& info, const std::vector<Instance*>& instances,
              const std::vector<WarmupSample>& samples, const std::function<void(InferenceRequest&)>& prepare,
              const std::function<void(const std::string&)>& progress);

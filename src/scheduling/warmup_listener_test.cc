@@ -32,6 +32,12 @@ class AnsweringInstance final : public Instance {
     rows += execution->rows;
     for (auto& request : execution->requests) {
       if (prepared != request->priority) ++unprepared;
+      seen.clear();
+      for (const Tensor& input : request->inputs) {
+        seen.append(seen.empty() ? "" : " ").append(input.name);
+        if (input.type == DataType::kBool)
+          seen.append("=").append(std::to_string(static_cast<int>(*input.data.data())));
+      }
     }
     if (!returns_late) listener->OnExecuted(*this, execution->rows, 1, {});
     InferenceResponse response;
@@ -44,6 +50,7 @@ class AnsweringInstance final : public Instance {
   int fails_at = 0;
   uint64_t prepared = 0;
   int unprepared = 0;
+  std::string seen;  // the inputs of the last request
   int executions = 0;
   int64_t rows = 0;
 
@@ -104,7 +111,40 @@ TEST(WarmupListener, ASampleThatDoesNotFitTheModelFails) {
   f.sample.inputs[0].name = "OTHER";
   const Status status = f.Run();
   EXPECT_EQ(status.message(),
-            "failed to run warmup sample 'first': unexpected inference input 'OTHER' for model 'm'; ");
+            "failed to run warmup sample 'first': [request id: <id_unknown>] expected 1 inputs but got 0 "
+            "inputs for "
+            "model 'm'. Got input(s) [], but missing required input(s) ['IN']. Please provide all required "
+            "input(s).; ");
+}
+
+// Control tensors too, which the server would add itself.
+TEST(WarmupListener, InputsThatNoClientSendsAreGivenOnce) {
+  Fixture f;
+  const auto flag = [](const std::string& name, char value) {
+    return Tensor{name, DataType::kBool, {1, 1}, CopyToHeap(std::vector<std::byte>(1, std::byte(value)))};
+  };
+  f.sample.inputs.push_back(flag("START", 0));
+  f.sample.inputs.push_back(flag("EXTRA", 3));
+  EXPECT_TRUE(f.Run([&](InferenceRequest& request) {
+                 EXPECT_EQ(request.inputs.size(), 1u);
+                 request.inputs.push_back(flag("START", 1));
+                 request.inputs.push_back(flag("END", 1));
+               }).ok());
+  for (const auto& instance : f.instances) {
+    EXPECT_EQ(instance.executions, 3);
+    EXPECT_EQ(instance.rows, 6);
+    EXPECT_EQ(instance.seen, "IN START=0 END=1 EXTRA=3");
+  }
+}
+
+// Whose size of a batch is known by nothing else.
+TEST(WarmupListener, OfAModelWhoseInputsAreOptional) {
+  Fixture f;
+  f.info.inputs[0].optional = true;
+  f.sample.inputs[0].name = "OTHER";
+  f.sample.batch_size = 2;
+  EXPECT_TRUE(f.Run().ok());
+  EXPECT_EQ(f.instances[0].rows, 6);
 }
 
 TEST(WarmupListener, ReturnsThatComeAfterTheAnswerAreNotTheModels) {

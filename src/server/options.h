@@ -20,6 +20,7 @@
 
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
+#include "images/encoded_images.h"
 #include "repository/model_repository.h"
 #include "scheduling/rate_limiter.h"
 #include "tracing/trace_manager.h"
@@ -63,6 +64,7 @@ struct ServerOptions {
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
   int64_t sequence_state_interval_seconds = 60;
   int64_t sequence_drain_seconds = 0;
+  int64_t image_max_pixels = kMostImagePixels;
   std::string id = "triton";
 
   // Python

@@ -243,6 +243,8 @@ const OptionSpec kTable[] = {
         "sequence_drain_seconds", "N", Group::kModels, Int<&O::sequence_drain_seconds, 0, 1000000000>(),
         "At a stop, seconds for which requests are still served, while the server says that it is not ready, "
         "until every sequence has ended; also --sequence-drain-seconds"),
+    Works("image-max-pixels", "N", Group::kModels, Int<&O::image_max_pixels, 1, int64_t{1} << 40>(),
+          "Pixels that the encoded images of one request may have together, before they are resized"),
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),
 
     // Python

@@ -35,6 +35,7 @@ TEST(Options, FolderAloneGivesTheDefaults) {
   EXPECT_EQ(line.options.http_address, "0.0.0.0");
   EXPECT_EQ(line.options.exit_timeout_secs, 30);
   EXPECT_EQ(line.options.memory_keep_bytes, 64u << 20);
+  EXPECT_EQ(line.options.image_max_pixels, 1 << 30);
   EXPECT_EQ(line.options.worker_start, WorkerStart::kFork);
   EXPECT_TRUE(line.options.auto_complete_config);
   EXPECT_EQ(line.options.origin("http-port"), OptionOrigin::kDefault);

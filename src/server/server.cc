@@ -14,6 +14,7 @@
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "base/elastic_threads.h"
+#include "images/encoded_images.h"
 #include "mediapipe_graph/calculator_library.h"
 #include "mediapipe_graph/graph_servable.h"
 #include "mediapipe_graph/ovms_calculators.h"
@@ -88,6 +89,7 @@ class Server::Parts {
     if (options_.rate_limit == RateLimitMode::kExecutionCount) {
       limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
     }
+    SetMostImagePixels(options_.image_max_pixels);
     BRAID_ASSIGN_OR_RETURN(openvino_,
                            OpenVinoBackend::Create({options_.cache_dir, options_.cpu_extension}, log_));
     if (!options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());

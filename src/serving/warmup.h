@@ -15,7 +15,7 @@ struct WarmupSample {
   // How often it runs on each instance.
   uint32_t count = 1;
   int64_t batch_size = 1;
-  // As a client would send them.
+  // As a client would send them, and those that only the model knows of.
   std::vector<Tensor> inputs;
 };
 

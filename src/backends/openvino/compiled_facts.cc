@@ -108,12 +108,31 @@ Status CheckStates(const CompiledFacts& facts, const InferenceRequest& request) 
                               std::to_string(facts.own_inputs() + facts.state_count()) + " with the states");
 }
 
-Status InferenceError(const CompiledFacts& facts, const std::string& text) {
+Status InferenceError(const CompiledFacts& facts, const std::vector<ov::Shape>& shapes,
+                      const std::string& text) {
+  if (text.find("std::bad_alloc") != std::string::npos) {
+    return ResourceExhaustedError("there is no memory for an inference of model '" + facts.model_name + "'");
+  }
+  // What a sequence has in variables was not among the shapes that were tried.
+  if (facts.states == StatePlace::kVariables && text.find("hape") != std::string::npos) {
+    return ShapesError(facts, shapes, text);
+  }
   if (facts.dialect == Dialect::kTriton) {
     return InternalError("inference of model '" + facts.model_name + "' failed: " + text);
   }
-  // Any shape reaches an automatic model, so what it stumbles over is the shape.
-  return OvmsError(facts.automatic ? OvmsCode::kReshapeError : OvmsCode::kInternalInferenceError, text);
+  return OvmsError(OvmsCode::kInternalInferenceError, text);
+}
+
+Status ShapesError(const CompiledFacts& facts, const std::vector<ov::Shape>& shapes,
+                   const std::string& text) {
+  const bool triton = facts.dialect == Dialect::kTriton;
+  std::string what = "model '" + facts.model_name + "' cannot take inputs of these shapes: ";
+  for (size_t i = 0; i < facts.own_inputs(); ++i) {
+    what += (i == 0 ? "" : ", ") + facts.inputs[i].name + " " +
+            (triton ? ShapeToString(Shape(shapes[i].begin(), shapes[i].end())) : ToSettingText(shapes[i]));
+  }
+  what += ": " + text;
+  return triton ? InvalidArgumentError(std::move(what)) : OvmsError(OvmsCode::kInvalidShape, what);
 }
 
 }  // namespace braid

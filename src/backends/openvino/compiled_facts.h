@@ -44,8 +44,6 @@ inline constexpr size_t kMostCopiedStateBytes = 8192;
 struct CompiledFacts {
   std::string model_name;
   Dialect dialect = Dialect::kTriton;
-  // A shape or batch size of the configuration is "auto": any shape is tried.
-  bool automatic = false;
   // In the order of the compiled model's ports.
   std::vector<CompiledTensor> inputs;
   std::vector<CompiledTensor> outputs;
@@ -95,7 +93,10 @@ inline bool HasStates(const CompiledFacts& facts, const InferenceRequest& reques
 // Errors: a request that has some of its sequence's states and not all.
 Status CheckStates(const CompiledFacts& facts, const InferenceRequest& request);
 
-// What a client hears of an inference that OpenVINO refused or broke off.
-Status InferenceError(const CompiledFacts& facts, const std::string& text);
+// What a client hears of an inference that OpenVINO broke off, over inputs of these shapes.
+Status InferenceError(const CompiledFacts& facts, const std::vector<ov::Shape>& shapes,
+                      const std::string& text);
+// And of shapes that the network cannot do.
+Status ShapesError(const CompiledFacts& facts, const std::vector<ov::Shape>& shapes, const std::string& text);
 
 }  // namespace braid

@@ -174,7 +174,6 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   }
   BRAID_ASSIGN_OR_RETURN(CompiledFacts facts, MakeFacts(config.name, *model, names));
   facts.dialect = Dialect::kOvms;
-  facts.automatic = applied.automatic;
   info = {};
   info.name = config.name;
   info.version = version;
@@ -191,7 +190,8 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   }
   AddForgotten(forgotten, facts);
 
-  BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, OptionsOf(config)));
+  const CompileOptions options = OptionsOf(config);
+  BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));
   TakeShapes(compiled.model, facts);
   info.instance_count = static_cast<int>(compiled.infer_requests);
   info.stream_count = compiled.streams;
@@ -201,8 +201,9 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
     instances.push_back({instance.name, false});
   BRAID_LOG_INFO(log, "model '{}' version {}: {} '{}' on {} with {} infer requests", config.name, version,
                  FormatName(file.format), file.path, config.target_device, compiled.infer_requests);
-  return std::unique_ptr<BackendModel>(
-      std::make_unique<OpenVinoModel>(std::move(compiled.model), std::move(facts), instances, nullptr));
+  return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
+      runtime.MakeSource(config.name, std::move(compiled), model, options, log), std::move(facts), instances,
+      nullptr));
 }
 
 }  // namespace braid

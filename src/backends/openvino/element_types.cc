@@ -45,6 +45,11 @@ std::optional<DataType> FromElementType(const ov::element::Type& type) {
   return std::nullopt;
 }
 
+std::string ConfigTypeName(const ov::element::Type& type) {
+  const auto known = FromElementType(type);
+  return known ? std::string(ConfigName(*known)) : type.get_type_name();
+}
+
 ov::element::Type ToElementType(DataType type) {
   for (const Row& row : kTypes) {
     if (row.type == type) return row.element;

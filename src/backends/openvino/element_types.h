@@ -22,6 +22,9 @@ ov::element::Type ToElementType(DataType type);
 // an unknown one.
 std::optional<ov::element::Type> ElementTypeByName(std::string_view name);
 
+// "TYPE_FP32", as configurations write it; of a type that they have no word for, OpenVINO's.
+std::string ConfigTypeName(const ov::element::Type& type);
+
 // A shape as clients see it: -1 where a dimension is dynamic. REQUIRES: the rank is known.
 Shape FromPartialShape(const ov::PartialShape& shape);
 // What the dimensions may be; empty when each dynamic one may be anything. REQUIRES: the rank is known.

@@ -109,6 +109,7 @@ Status InputBinding::BindOne(size_t index, const Execution& execution) {
       target += count;
     }
     request_.set_input_tensor(index, strings);
+    Note(bound_[index], shape);
     return OkStatus();
   }
 
@@ -140,7 +141,19 @@ void InputBinding::Set(size_t index, std::byte* data, const ov::Shape& shape) {
   bound.data = nullptr;
   request_.set_input_tensor(index, ov::Tensor(facts_.inputs[index].element, shape, data));
   bound.data = data;
+  Note(bound, shape);
+}
+
+void InputBinding::Note(Bound& bound, const ov::Shape& shape) {
+  if (bound.shape == shape) return;
   bound.shape = shape;
+  reshaped_ = true;
+}
+
+std::vector<ov::Shape> InputBinding::Shapes() const {
+  std::vector<ov::Shape> shapes;
+  for (const Bound& bound : bound_) shapes.push_back(bound.shape);
+  return shapes;
 }
 
 }  // namespace braid

@@ -28,6 +28,12 @@ class InputBinding {
 
   static size_t InputBytes(const Execution& execution);
 
+  // The shapes that the infer request has, one for each input.
+  std::vector<ov::Shape> Shapes() const;
+  // Whether one of them is another than when they were last accepted.
+  bool reshaped() const { return reshaped_; }
+  void Accept() { reshaped_ = false; }
+
  private:
   struct Bound {
     const std::byte* data = nullptr;  // what the infer request has; null when that is not known
@@ -38,11 +44,13 @@ class InputBinding {
   Status BindOne(size_t index, const Execution& execution);
   const Tensor* Find(const InferenceRequest& request, size_t index) const;
   void Set(size_t index, std::byte* data, const ov::Shape& shape);
+  void Note(Bound& bound, const ov::Shape& shape);
 
   const CompiledFacts& facts_;
   ov::InferRequest& request_;
   std::vector<Bound> bound_;
   std::vector<const Tensor*> parts_;  // scratch of BindOne()
+  bool reshaped_ = true;
 };
 
 }  // namespace braid

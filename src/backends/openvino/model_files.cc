@@ -39,6 +39,26 @@ Status CheckCompanions(const ModelFile& file) {
   return FileError("the weights '" + weights + "' are missing");
 }
 
+// Beside a file that is missing, and how such a one is found.
+std::string WhatIsThere(const fs::path& path) {
+  constexpr size_t kMostNamed = 8;
+  std::vector<std::string> names;
+  std::error_code fault;
+  for (fs::directory_iterator entry(path.parent_path(), fault); !fault && entry != fs::directory_iterator();
+       entry.increment(fault)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with('.')) continue;
+    names.push_back(name);
+    if (names.size() > kMostEntries) break;
+  }
+  if (names.empty()) return "its folder is empty";
+  std::sort(names.begin(), names.end());
+  std::string text = "its folder has ";
+  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMostNamed) text += ", ...";
+  return text + ": a file of another name than the default is named by default_model_filename";
+}
+
 }  // namespace
 
 std::string_view FormatName(ModelFormat format) {
@@ -86,7 +106,7 @@ ModelFormat FormatOf(const std::string& path) {
 
 Result<ModelFile> CheckModelFile(const std::string& path) {
   std::error_code fault;
-  if (!fs::exists(path, fault)) return FileError("'" + path + "' is missing");
+  if (!fs::exists(path, fault)) return FileError("'" + path + "' is missing; " + WhatIsThere(path));
   const ModelFile file{FormatOf(path), path};
   switch (file.format) {
     case ModelFormat::kTorchScript:

@@ -35,7 +35,8 @@ ModelFormat FormatOf(const std::string& path);
 // names.
 Result<ModelFile> FindModelFile(const std::string& version_path);
 
-// A model that is named. Errors: as above when it is not there, or of a kind that OpenVINO does not read.
+// A model of a Triton repository, by its default name or by that in the configuration. Errors: as above when
+// it is not there, with what is; or of a kind that OpenVINO does not read.
 Result<ModelFile> CheckModelFile(const std::string& path);
 
 }  // namespace braid

@@ -9,8 +9,11 @@
 namespace braid {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 using wire::Bytes;
 using wire::Entry;
 using wire::Number;
@@ -167,6 +170,14 @@ TEST_F(ModelFiles, WhatIsNoOneModelIsRefused) {
   EXPECT_THAT(LoadError(Config("torch")), HasSubstr("export it to ONNX"));
   Write(VersionPath("broken") + "/model.onnx", "this is no model");
   EXPECT_THAT(LoadError(Config("broken")), HasSubstr("File not found or cannot open - ONNX '"));
+  // A file that is there and is read is not called missing for what it asks for.
+  std::string unknown = OnnxModel();
+  unknown.replace(unknown.find("Add"), 3, "Zap");
+  Write(VersionPath("unknown") + "/model.onnx", unknown);
+  EXPECT_EQ(Load(Config("unknown")).status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(LoadError(Config("unknown")),
+              AllOf(StartsWith("ONNX '"), HasSubstr("has operations that OpenVINO cannot do: "),
+                    HasSubstr("Zap"), Not(HasSubstr(".cpp")), Not(HasSubstr("File not found"))));
   Write(VersionPath("broken_ir") + "/model.xml", "<net");
   Write(VersionPath("broken_ir") + "/model.bin", "");
   EXPECT_THAT(LoadError(Config("broken_ir")), HasSubstr("cannot be read: "));

@@ -111,8 +111,9 @@ TEST_F(ModelSettings, AutoShapeTakesWhatTheModelCanDoAndSaysWhatItCannot) {
   ASSERT_TRUE(good.status.ok()) << good.status;
   EXPECT_THAT(ValuesOf<float>(good.outputs[0]), ElementsAre(1, 2, 3, 4));
   const auto bad = Infer(model, {Floats("b", {1, 4}, {1, 2, 3, 4})});
-  EXPECT_EQ(bad.status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(bad.status.message(), HasSubstr("Model could not be reshaped with requested shape - "));
+  EXPECT_EQ(bad.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(bad.status.message(),
+              HasSubstr("Invalid input shape - model 'm' cannot take inputs of these shapes: b (1,4): "));
   // And it goes on.
   EXPECT_TRUE(Infer(model, {Floats("b", {1, 3}, {1, 2, 3})}).status.ok());
   Stop(model);

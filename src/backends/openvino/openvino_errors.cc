@@ -1,15 +1,61 @@
 #include "backends/openvino/openvino_errors.h"
 
+#include <optional>
+
 namespace braid {
 namespace {
 
 constexpr size_t kMostText = 4096;
 
-bool IsPlace(std::string_view line) { return line.starts_with("Exception from ") && line.ends_with(":"); }
+// "src/core/x.cpp:12:", as a part of a text.
+struct Place {
+  size_t begin = 0;
+  size_t end = 0;
+};
 
-// "Check 'a == b' failed at src/x.cpp:12:" says where, and the lines after it what.
-bool IsCheck(std::string_view line) {
-  return line.starts_with("Check '") && line.find("' failed at ") != std::string_view::npos;
+bool IsDigit(char letter) { return letter >= '0' && letter <= '9'; }
+
+// The first place of a line at or behind `from`.
+std::optional<Place> FindPlace(std::string_view line, size_t from) {
+  constexpr std::string_view kExtensions[] = {".cpp:", ".hpp:", ".cc:", ".h:", ".c:", ".inl:"};
+  std::optional<Place> found;
+  for (const std::string_view extension : kExtensions) {
+    for (size_t at = line.find(extension, from); at != std::string_view::npos;
+         at = line.find(extension, at + 1)) {
+      Place place{0, at + extension.size()};
+      if (place.end == line.size() || !IsDigit(line[place.end])) continue;
+      while (place.end < line.size() && IsDigit(line[place.end])) ++place.end;
+      if (place.end < line.size() && line[place.end] == ':') ++place.end;
+      const size_t before = line.find_last_of(" \t'\"(", at);
+      place.begin = before == std::string_view::npos ? 0 : before + 1;
+      if (!found || place.begin < found->begin) found = place;
+      break;
+    }
+  }
+  return found;
+}
+
+// Takes the places out of a line, with the words that lead to them. "Check 'a == b' failed at src/x.cpp:12:"
+// says where, and what follows it what; it is left in `check`, without the place.
+std::string WithoutPlaces(std::string_view line, std::string& check) {
+  std::string text(line);
+  size_t from = 0;
+  while (const auto place = FindPlace(text, from)) {
+    const std::string_view before = std::string_view(text).substr(0, place->begin);
+    size_t begin = place->begin;
+    if (const size_t condition = before.rfind("Check '");
+        condition != std::string_view::npos && before.ends_with("' failed at ")) {
+      begin = condition;
+      if (check.empty()) check = text.substr(begin, place->begin - std::string_view(" at ").size() - begin);
+    } else if (before.ends_with("Exception from ")) {
+      begin -= std::string_view("Exception from ").size();
+    } else if (before.ends_with(" at ")) {
+      begin -= std::string_view(" at ").size();
+    }
+    text.erase(begin, place->end - begin);
+    from = begin;
+  }
+  return text;
 }
 
 std::string_view Trim(std::string_view line) {
@@ -22,16 +68,13 @@ std::string_view Trim(std::string_view line) {
 
 std::string CleanOpenVinoText(std::string_view text) {
   std::string result;
-  std::string_view check;
+  std::string check;
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    const std::string_view line = Trim(text.substr(0, end));
+    const std::string rest = WithoutPlaces(text.substr(0, end), check);
+    const std::string_view line = Trim(rest);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.empty() || IsPlace(line)) continue;
-    if (IsCheck(line)) {
-      check = line;
-      continue;
-    }
+    if (line.empty()) continue;
     if (!result.empty()) result += result.ends_with(':') ? " " : "; ";
     result += line;
     if (result.size() > kMostText) {

@@ -9,7 +9,7 @@
 
 namespace braid {
 
-// What an exception says, in one line: without the places in OpenVINO's sources that its texts begin with.
+// What an exception says, in one line: without the places in OpenVINO's sources that its texts are full of.
 std::string CleanOpenVinoText(std::string_view text);
 
 // The text of the exception that is being handled. REQUIRES: called within a catch block.

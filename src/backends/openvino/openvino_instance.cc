@@ -18,27 +18,48 @@ constexpr int kMostOnCallbackThread = 8;
 }  // namespace
 
 OpenVinoInstance::OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts,
-                                   const std::vector<std::shared_ptr<StatePool>>& pools)
-    : name_(std::move(name)), passive_(passive), facts_(facts), pools_(pools) {}
+                                   const std::vector<std::shared_ptr<StatePool>>& pools,
+                                   RequestSource& source)
+    : name_(std::move(name)), passive_(passive), facts_(facts), pools_(pools), source_(source) {}
 
 OpenVinoInstance::~OpenVinoInstance() = default;
 
-Status OpenVinoInstance::Start(ov::CompiledModel& model, ExecutionListener& listener) {
+Status OpenVinoInstance::Start(ExecutionListener& listener) {
   listener_ = &listener;
+  return Make();
+}
+
+Status OpenVinoInstance::Make() {
+  const auto failed = [this](const std::string& text) {
+    return InternalError("instance '" + name_ + "' could not be made: " + text);
+  };
+  failed_ = true;
+  variables_ = nullptr;
+  outputs_ = nullptr;
+  inputs_ = nullptr;
+  auto made = source_.Make();
+  if (!made.ok()) return failed(made.status().message());
+  ov::InferRequest old = std::move(made->request);
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(request_, old);
+  }
+  // Waits for what OpenVINO does after a callback.
+  old = {};
   Status found;
   BRAID_RETURN_IF_ERROR(Guarded(
       [&] {
-        request_ = model.create_infer_request();
         inputs_ = std::make_unique<InputBinding>(facts_, request_);
         outputs_ = std::make_unique<OutputBinding>(facts_, pools_, request_);
         if (facts_.variables.empty()) return;
         variables_ = std::make_unique<VariableBinding>(facts_, pools_, request_);
         found = variables_->Find();
       },
-      [this](const std::string& text) {
-        return InternalError("instance '" + name_ + "' could not be made: " + text);
-      }));
-  return found;
+      failed));
+  BRAID_RETURN_IF_ERROR(std::move(found));
+  generation_ = made->generation;
+  failed_ = false;
+  return OkStatus();
 }
 
 void OpenVinoInstance::Stop(int64_t deadline_ns) {
@@ -57,13 +78,15 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
       }
       done_.push_back(std::move(done));
     }
+    ov::InferRequest request = request_;
     lock.unlock();
     Deliver();
     // A device looks at this between two operations of the model, so what runs ends soon.
-    (void)Guarded([this] { request_.cancel(); }, [](const std::string& text) { return InternalError(text); });
+    (void)Guarded([&] { request.cancel(); }, [](const std::string& text) { return InternalError(text); });
     lock.lock();
     changed_.wait(lock, quiet);
   }
+  stopped_ = true;
   lock.unlock();
   variables_ = nullptr;
   outputs_ = nullptr;
@@ -85,11 +108,60 @@ void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
   Run(std::move(execution), most);
 }
 
-void OpenVinoInstance::Run(std::unique_ptr<Execution> execution, int most_here) {
+void OpenVinoInstance::RenewIfIdle() {
+  {
+    std::lock_guard lock(mutex_);
+    if (busy_ || stopped_) return;
+    busy_ = true;
+  }
+  Renew();
+}
+
+void OpenVinoInstance::Renew() {
+  Status made = IsUsable() ? OkStatus() : Make();
+  std::unique_ptr<Execution> next;
+  {
+    std::lock_guard lock(mutex_);
+    next = Next();
+  }
+  for (; !made.ok() && next != nullptr; next = Finish(made)) Take(std::move(next));
+  Run(std::move(next), 0, Place::kSource);
+}
+
+void OpenVinoInstance::Take(std::unique_ptr<Execution> execution) {
+  running_ = std::move(execution);
+  times_ = {};
+  times_.compute_start_ns = running_->compute_start_ns;
+  input_bytes_ = InputBinding::InputBytes(*running_);
+  inferred_ = false;
+}
+
+std::unique_ptr<Execution> OpenVinoInstance::Next() {
+  if (waiting_.empty()) {
+    busy_ = false;
+    return nullptr;
+  }
+  std::unique_ptr<Execution> next = std::move(waiting_.front());
+  waiting_.pop_front();
+  return next;
+}
+
+void OpenVinoInstance::Postpone() {
+  {
+    std::lock_guard lock(mutex_);
+    waiting_.push_front(std::move(running_));
+  }
+  source_.Run([this] { Renew(); });
+}
+
+void OpenVinoInstance::Run(std::unique_ptr<Execution> execution, int most_here, Place place) {
   for (int run = 0; execution != nullptr; ++run) {
     const bool here = run < most_here && RunsOnCaller(run_times_, InputBinding::InputBytes(*execution));
+    Take(std::move(execution));
     Status status;
-    if (!Begin(std::move(execution), here, status)) break;
+    const Step step = Begin(here, place, status);
+    if (step == Step::kLater) Postpone();
+    if (step != Step::kEnded) break;
     execution = Finish(std::move(status));
   }
   Deliver();
@@ -101,26 +173,42 @@ Status OpenVinoInstance::Bind() {
   return outputs_->Prepare();
 }
 
-bool OpenVinoInstance::Begin(std::unique_ptr<Execution> execution, bool here, Status& status) {
-  running_ = std::move(execution);
-  times_ = {};
-  times_.compute_start_ns = running_->compute_start_ns;
-  input_bytes_ = InputBinding::InputBytes(*running_);
+bool OpenVinoInstance::TryShapes(Place place, Status& status) {
+  if (!source_.is_careful() || !inputs_->reshaped()) return true;
+  const std::vector<ov::Shape> shapes = inputs_->Shapes();
+  if (!source_.Knows(shapes)) {
+    if (place != Place::kSource) return false;
+    if (const auto fault = source_.Try(shapes)) {
+      status = ShapesError(facts_, shapes, *fault);
+      return true;
+    }
+  }
+  inputs_->Accept();
+  return true;
+}
+
+OpenVinoInstance::Step OpenVinoInstance::Begin(bool here, Place place, Status& status) {
   const bool unwanted = std::all_of(running_->requests.begin(), running_->requests.end(),
                                     [](const auto& request) { return request->cancelled(); });
   if (unwanted) {
     status = CancelledError("Request cancelled before model '" + facts_.model_name + "' ran it");
-    return true;
+    return Step::kEnded;
   }
+  if (!IsUsable()) return Step::kLater;
   bool begun = false;
-  const auto failed = [this](const std::string& text) { return InferenceError(facts_, text); };
+  const auto failed = [this](const std::string& text) {
+    return InferenceError(facts_, inputs_->Shapes(), text);
+  };
   Status bound;
+  bool tried = true;
   status = Guarded(
       [&] {
         bound = Bind();
+        if (bound.ok()) tried = TryShapes(place, bound);
         times_.input_end_ns = std::max(SteadyNowNs(), times_.compute_start_ns);
-        if (!bound.ok()) return;
+        if (!bound.ok() || !tried) return;
         asynchronous_ = !here;
+        inferred_ = true;
         if (here) {
           request_.infer();
           return;
@@ -136,13 +224,15 @@ bool OpenVinoInstance::Begin(std::unique_ptr<Execution> execution, bool here, St
         request_.start_async();
       },
       failed);
-  if (status.ok() && begun) return false;
+  if (!status.ok()) failed_ = true;
+  if (!tried) return Step::kLater;
+  if (status.ok() && begun) return Step::kRuns;
   if (begun) {
     std::lock_guard lock(mutex_);
     --callbacks_;
   }
   if (!bound.ok()) status = std::move(bound);
-  return true;
+  return Step::kEnded;
 }
 
 void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
@@ -150,8 +240,10 @@ void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
   if (!asynchronous_) return;
   Status status;
   if (exception != nullptr) {
-    status = Guarded([&] { std::rethrow_exception(exception); },
-                     [this](const std::string& text) { return InferenceError(facts_, text); });
+    status =
+        Guarded([&] { std::rethrow_exception(exception); },
+                [this](const std::string& text) { return InferenceError(facts_, inputs_->Shapes(), text); });
+    failed_ = true;
   }
   std::unique_lock lock(mutex_);
   const std::thread::id me = std::this_thread::get_id();
@@ -172,7 +264,16 @@ void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
   changed_.notify_all();
 }
 
+bool OpenVinoInstance::Judge() {
+  if (!inferred_) return true;
+  if (!failed_) return source_.IsCurrent(generation_);
+  // What has not been tried may be good, and have failed because of another one that ran beside it.
+  const bool tried = !source_.has_dynamic_inputs() || !inputs_->reshaped();
+  return source_.Discard(generation_) && tried;
+}
+
 std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
+  if (!Judge()) return std::move(running_);
   Done done;
   done.execution = std::move(running_);
   if (times_.input_end_ns == 0) times_.input_end_ns = std::max(SteadyNowNs(), times_.compute_start_ns);
@@ -183,16 +284,15 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
   done.responses = MakeResponses(*done.execution, std::move(status));
   times_.output_end_ns = std::max(SteadyNowNs(), times_.infer_end_ns);
   done.times = times_;
-
+  const bool usable = IsUsable();
   std::unique_ptr<Execution> next;
-  std::lock_guard lock(mutex_);
-  done_.push_back(std::move(done));
-  if (waiting_.empty()) {
-    busy_ = false;
-  } else {
-    next = std::move(waiting_.front());
-    waiting_.pop_front();
+  {
+    std::lock_guard lock(mutex_);
+    done_.push_back(std::move(done));
+    next = Next();
   }
+  // What is not to be used any more is not kept until somebody asks for it.
+  if (!usable) source_.Run([this] { RenewIfIdle(); });
   return next;
 }
 
@@ -208,7 +308,8 @@ std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& 
           if (variables_ != nullptr) variables_->Collect(outputs->front());
           for (size_t i = 0; i < responses.size(); ++i) responses[i].outputs = std::move((*outputs)[i]);
         },
-        [this](const std::string& text) { return InferenceError(facts_, text); });
+        [this](const std::string& text) { return InferenceError(facts_, inputs_->Shapes(), text); });
+    if (!status.ok()) failed_ = true;
     if (status.ok()) status = std::move(collected);
   }
   if (!status.ok()) {

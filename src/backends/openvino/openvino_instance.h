@@ -3,6 +3,10 @@
 // It has no thread. A short inference runs on the thread that hands it over (see run_policy.h), others on
 // OpenVINO's threads; responses leave on the thread on which the inference ended. What is handed over while
 // the infer request is busy waits here, and begins before the responses of the one before it are sent.
+//
+// Where an inference has failed, its infer request is thrown away, and maybe the compiled model with it (see
+// RequestSource). What ran in that meanwhile, and what failed without its shapes being tried before, runs
+// once more in the one that is made instead.
 #pragma once
 
 #include <condition_variable>
@@ -19,6 +23,7 @@
 #include "backends/openvino/compiled_facts.h"
 #include "backends/openvino/input_binding.h"
 #include "backends/openvino/output_binding.h"
+#include "backends/openvino/request_source.h"
 #include "backends/openvino/run_policy.h"
 #include "backends/openvino/state_pool.h"
 #include "backends/openvino/variable_binding.h"
@@ -28,13 +33,13 @@ namespace braid {
 
 class OpenVinoInstance final : public Instance {
  public:
-  // `facts` and `pools` outlive the instance; there is one pool for each state.
+  // `facts` and `pools` outlive the instance; there is one pool for each state. `source` does until Stop().
   OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts,
-                   const std::vector<std::shared_ptr<StatePool>>& pools);
+                   const std::vector<std::shared_ptr<StatePool>>& pools, RequestSource& source);
   ~OpenVinoInstance() override;
 
   // Makes the infer request. Errors: what OpenVINO says.
-  Status Start(ov::CompiledModel& model, ExecutionListener& listener);
+  Status Start(ExecutionListener& listener);
   // Waits until nothing is inside any more; at `deadline_ns` what has not begun fails, and what runs is
   // cancelled. REQUIRES: nobody calls Execute() any more.
   void Stop(int64_t deadline_ns);
@@ -42,6 +47,9 @@ class OpenVinoInstance final : public Instance {
   const std::string& name() const override { return name_; }
   bool passive() const override { return passive_; }
   void Execute(std::unique_ptr<Execution> execution) override;
+
+  // Makes the infer request anew if it is not to be used any more and nobody uses it. By the source's thread.
+  void RenewIfIdle();
 
  private:
   // An execution that has ended, with what its requests are to hear.
@@ -51,17 +59,41 @@ class OpenVinoInstance final : public Instance {
     std::vector<InferenceResponse> responses;
   };
 
+  enum class Step : unsigned char { kRuns, kEnded, kLater };
+  // Where executions are run: on a thread that has something else to do, or on the source's.
+  enum class Place : unsigned char { kAnywhere, kSource };
+
+  // Makes the infer request and what binds tensors to it, in place of those that are there. REQUIRES: the
+  // caller has the infer request, and is not within a callback of it.
+  Status Make();
+  bool IsUsable() const { return !failed_ && source_.IsCurrent(generation_); }
+  // On the source's thread: makes the infer request anew, if need be, and goes on with what waits. REQUIRES:
+  // the caller has the infer request.
+  void Renew();
+
   // Runs an execution, and those that have waited for it if it ends at once; at most `most_here` of them on
   // this thread, if they are short. REQUIRES: the caller has the infer request.
-  void Run(std::unique_ptr<Execution> execution, int most_here);
+  void Run(std::unique_ptr<Execution> execution, int most_here, Place place = Place::kAnywhere);
+  // Has the source's thread go on with running_, and with the infer request.
+  void Postpone();
+  // Makes an execution running_.
+  void Take(std::unique_ptr<Execution> execution);
+  // The next execution that waits; null when there is none, and the infer request has been passed on. With
+  // mutex_ held.
+  std::unique_ptr<Execution> Next();
   // What the infer request gets before an inference. Throws what OpenVINO throws.
   Status Bind();
-  // Begins with an execution; returns true when it has ended already, with its result in `status`.
-  bool Begin(std::unique_ptr<Execution> execution, bool here, Status& status);
+  // Tries the shapes of the inputs, if need be; false if that takes too long here.
+  bool TryShapes(Place place, Status& status);
+  // Begins with running_. When it has ended already, its result is in `status`; kLater: the source's thread
+  // has to do something before.
+  Step Begin(bool here, Place place, Status& status);
   void OnCallback(std::exception_ptr exception);
   // Makes the responses of running_, and passes the infer request on: returns the next execution, which the
-  // caller has to run, or null.
+  // caller has to run, or null. That is running_ itself when it is to run once more.
   std::unique_ptr<Execution> Finish(Status status);
+  // Looks at how running_ has ended; returns whether that is to be believed.
+  bool Judge();
   std::vector<InferenceResponse> MakeResponses(const Execution& execution, Status status);
   // Tells the listener of what has ended, unless another thread is about to.
   void Deliver();
@@ -71,10 +103,14 @@ class OpenVinoInstance final : public Instance {
   const bool passive_;
   const CompiledFacts& facts_;
   const std::vector<std::shared_ptr<StatePool>>& pools_;
+  RequestSource& source_;
   ExecutionListener* listener_ = nullptr;  // constant after Start()
 
   // Owned by the thread that has the infer request: the one that has set busy_, or runs its callback.
-  ov::InferRequest request_;
+  ov::InferRequest request_;  // changed with mutex_ held, for Stop()
+  uint64_t generation_ = 0;   // of the source's, which request_ is of
+  bool failed_ = true;        // there is none, or what it was asked for has failed
+  bool inferred_ = false;     // running_ has come as far as the device
   std::unique_ptr<InputBinding> inputs_;
   std::unique_ptr<OutputBinding> outputs_;
   std::unique_ptr<VariableBinding> variables_;  // null for models that have none
@@ -89,6 +125,7 @@ class OpenVinoInstance final : public Instance {
   std::condition_variable changed_;  // told when the instance may have become quiet
   bool busy_ = false;                // somebody has the infer request
   bool delivering_ = false;          // somebody talks to the listener
+  bool stopped_ = false;             // there is no infer request any more
   int callbacks_ = 0;                // inferences begun whose callback has not returned
   // Of OpenVINO, while it is in OnCallback(): what it is handed meanwhile waits until it has told of what has
   // ended, and runs on it if it is short, which spares another thread's being woken for each inference.

@@ -278,7 +278,18 @@ TEST(CleanOpenVinoText, KeepsWhatItSaysAndLeavesOutWhere) {
                 "src/frontends/common/src/frontend.cpp:117:\nFrontEnd API failed with GeneralFailure:\n"
                 "ir: Could not open the file: \"x.xml\"\n\n"),
             "FrontEnd API failed with GeneralFailure: ir: Could not open the file: \"x.xml\"");
-  EXPECT_EQ(CleanOpenVinoText("Check 'x' failed at a.cpp:1:\n"), "Check 'x' failed at a.cpp:1:");
+  EXPECT_EQ(CleanOpenVinoText("Check 'x' failed at a.cpp:1:\n"), "Check 'x' failed");
+  // Also where they stand within a line.
+  EXPECT_EQ(CleanOpenVinoText("Exception from src/inference/src/cpp/infer_request.cpp:224:\n"
+                              "Exception from src/plugins/intel_cpu/src/node.cpp:823:\n"
+                              "[CPU] Reshape node with name 'R' Check 'n <= 1' failed at "
+                              "src/plugins/intel_cpu/src/shape_inference/custom/reshape.cpp:77:\n"
+                              "[cpu]reshape: the shape of input data (2.5) conflicts\n\n"),
+            "[CPU] Reshape node with name 'R'; [cpu]reshape: the shape of input data (2.5) conflicts");
+  EXPECT_EQ(CleanOpenVinoText("Caught exception: Exception from src/a/b.hpp:55: it broke at src/c.h:7"),
+            "Caught exception:  it broke");
+  // What is no place stays.
+  EXPECT_EQ(CleanOpenVinoText("no file a.cpp: none, b.h:x, 'c:9'"), "no file a.cpp: none, b.h:x, 'c:9'");
   EXPECT_EQ(CleanOpenVinoText("one\ntwo\n"), "one; two");
 }
 

@@ -5,9 +5,9 @@
 
 namespace braid {
 
-OpenVinoModel::OpenVinoModel(ov::CompiledModel compiled, CompiledFacts facts,
+OpenVinoModel::OpenVinoModel(std::unique_ptr<RequestSource> source, CompiledFacts facts,
                              const std::vector<InstanceName>& instances, std::shared_ptr<const void> files)
-    : files_(std::move(files)), compiled_(std::move(compiled)), facts_(std::move(facts)) {
+    : files_(std::move(files)), facts_(std::move(facts)), source_(std::move(source)) {
   const auto add_pool = [this](const CompiledTensor& state) {
     pools_.push_back(StatePool::Make(state.element, state.shape));
   };
@@ -16,8 +16,12 @@ OpenVinoModel::OpenVinoModel(ov::CompiledModel compiled, CompiledFacts facts,
   if (facts_.states == StatePlace::kVariables)
     std::for_each(facts_.variables.begin(), facts_.variables.end(), add_pool);
   for (const InstanceName& instance : instances) {
-    instances_.push_back(std::make_unique<OpenVinoInstance>(instance.name, instance.passive, facts_, pools_));
+    instances_.push_back(
+        std::make_unique<OpenVinoInstance>(instance.name, instance.passive, facts_, pools_, *source_));
   }
+  source_->OnDiscarded([this] {
+    for (const auto& instance : instances_) instance->RenewIfIdle();
+  });
 }
 
 OpenVinoModel::~OpenVinoModel() = default;
@@ -29,7 +33,7 @@ std::vector<Instance*> OpenVinoModel::instances() {
 }
 
 Status OpenVinoModel::Start(ExecutionListener& listener, const std::function<void(const std::string&)>&) {
-  for (const auto& instance : instances_) BRAID_RETURN_IF_ERROR(instance->Start(compiled_, listener));
+  for (const auto& instance : instances_) BRAID_RETURN_IF_ERROR(instance->Start(listener));
   return OkStatus();
 }
 

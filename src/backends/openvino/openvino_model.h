@@ -10,6 +10,7 @@
 
 #include "backends/openvino/compiled_facts.h"
 #include "backends/openvino/openvino_instance.h"
+#include "backends/openvino/request_source.h"
 #include "backends/openvino/state_pool.h"
 #include "scheduling/backend.h"
 
@@ -21,8 +22,9 @@ class OpenVinoModel final : public BackendModel {
     std::string name;
     bool passive = false;
   };
-  OpenVinoModel(ov::CompiledModel compiled, CompiledFacts facts, const std::vector<InstanceName>& instances,
-                std::shared_ptr<const void> files);
+  // `source` makes the infer requests.
+  OpenVinoModel(std::unique_ptr<RequestSource> source, CompiledFacts facts,
+                const std::vector<InstanceName>& instances, std::shared_ptr<const void> files);
   ~OpenVinoModel() override;
 
   BufferAllocator& input_allocator() override { return allocator_; }
@@ -35,10 +37,10 @@ class OpenVinoModel final : public BackendModel {
  private:
   HeapAllocator allocator_;
   const std::shared_ptr<const void> files_;  // temporary ones, which the compiled model may have mapped
-  ov::CompiledModel compiled_;
   const CompiledFacts facts_;
   std::vector<std::shared_ptr<StatePool>> pools_;  // one for each state; buffers share them
   std::vector<std::unique_ptr<OpenVinoInstance>> instances_;
+  const std::unique_ptr<RequestSource> source_;  // its thread works for the instances, so it ends first
 };
 
 }  // namespace braid

@@ -20,6 +20,16 @@ std::string Join(const std::vector<std::string>& names) {
   return list.empty() ? "none" : list;
 }
 
+// A file that is there and is a model may still be of operations that OpenVINO does not know.
+Status ReadError(const ModelFile& file, const std::string& text) {
+  const std::string who = std::string(FormatName(file.format)) + " '" + file.path + "' ";
+  const bool is_read = text.find("No conversion rule") != std::string::npos ||
+                       text.find("OpConversionFailure") != std::string::npos ||
+                       text.find("unsupported opset") != std::string::npos;
+  if (is_read) return UnsupportedError(who + "has operations that OpenVINO cannot do: " + text);
+  return OvmsError(OvmsCode::kFileInvalid, who + "cannot be read: " + text);
+}
+
 // Devices that stand for others.
 bool IsVirtual(const std::string& device) {
   return device == "AUTO" || device == "MULTI" || device == "HETERO" || device == "BATCH";
@@ -51,11 +61,7 @@ Result<std::shared_ptr<ov::Model>> OpenVinoRuntime::Read(const ModelFile& file) 
   BRAID_ASSIGN_OR_RETURN(ov::Core * core, Core());
   std::shared_ptr<ov::Model> model;
   BRAID_RETURN_IF_ERROR(Guarded([&] { model = core->read_model(file.path); },
-                                [&](const std::string& text) {
-                                  return OvmsError(OvmsCode::kFileInvalid,
-                                                   std::string(FormatName(file.format)) + " '" + file.path +
-                                                       "' cannot be read: " + text);
-                                }));
+                                [&](const std::string& text) { return ReadError(file, text); }));
   return model;
 }
 
@@ -119,6 +125,17 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
         return OvmsError(OvmsCode::kCannotCompileModel, "target_device '" + options.device + "': " + text);
       }));
   return compiled;
+}
+
+std::unique_ptr<RequestSource> OpenVinoRuntime::MakeSource(const std::string& name, Compiled compiled,
+                                                           std::shared_ptr<ov::Model> model,
+                                                           CompileOptions options, Logger& log) {
+  auto compile = [this, name, model, options = std::move(options), &log]() -> Result<ov::CompiledModel> {
+    BRAID_LOG_WARNING(log, "model '{}' is compiled anew, since an inference has failed", name);
+    BRAID_ASSIGN_OR_RETURN(Compiled again, Compile(model, options));
+    return std::move(again.model);
+  };
+  return std::make_unique<RequestSource>(std::move(compiled.model), std::move(model), std::move(compile));
 }
 
 }  // namespace braid

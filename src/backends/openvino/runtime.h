@@ -10,6 +10,8 @@
 #include <openvino/openvino.hpp>
 
 #include "backends/openvino/model_files.h"
+#include "backends/openvino/request_source.h"
+#include "base/log.h"
 #include "base/status.h"
 
 namespace braid {
@@ -43,6 +45,10 @@ class OpenVinoRuntime {
   // OvmsCode::kCannotCompileModel, which names the devices that there are when the wanted one is not among
   // them.
   Result<Compiled> Compile(const std::shared_ptr<ov::Model>& model, const CompileOptions& options);
+  // What makes the infer requests of a model that Compile() has compiled. The runtime and `log` outlive it.
+  std::unique_ptr<RequestSource> MakeSource(const std::string& name, Compiled compiled,
+                                            std::shared_ptr<ov::Model> model, CompileOptions options,
+                                            Logger& log);
   // The names of what can be set for a device.
   Result<std::vector<std::string>> Properties(const std::string& device);
 

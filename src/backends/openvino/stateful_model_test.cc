@@ -516,7 +516,7 @@ TEST_F(StatefulModels, AStepThatFailsLeavesTheStatesAsTheyWere) {
   ASSERT_TRUE(served->Step(0, {Floats("in", {3, 2}, {1, 2, 3, 4, 5, 6})}, states).ok());
   // Two rows cannot be added to three.
   const auto failed = served->Step(0, {Floats("in", {2, 2}, {1, 1, 1, 1})}, states);
-  EXPECT_EQ(failed.status().code(), StatusCode::kInternal) << failed.status();
+  EXPECT_EQ(failed.status().code(), StatusCode::kInvalidArgument) << failed.status();
   const auto good = served->Step(0, {Floats("in", {1, 2}, {10, 10})}, states);
   ASSERT_TRUE(good.ok()) << good.status();
   EXPECT_THAT(ValuesOf<float>(good->at(0)), ElementsAre(11, 12, 13, 14, 15, 16));
@@ -684,6 +684,36 @@ TEST_F(StatefulModels, VariablesWithinABranchAreRefused) {
   bool changed = false;
   EXPECT_THAT(ForgetStates(model, changed), ElementsAre("inside"));
   EXPECT_TRUE(changed);
+}
+
+// A step that the network cannot do leaves the states of all sequences as they are.
+TEST_F(StatefulModels, AStepOfABadShapeSpoilsNothing) {
+  for (const bool are_ports : {true, false}) {
+    Save(are_ports ? models::RunningSum({1, -1}, models::FloatConstant({1, 2}, {0, 0}), {1, -1})
+                   : models::BeginsWithInput({1, -1}));
+    OvmsModelConfig config = Stateful();
+    auto served = Serve(config);
+    ASSERT_NE(served, nullptr);
+    std::vector<Tensor> one;
+    std::vector<Tensor> other;
+    float expected = are_ports ? 0 : 2;
+    for (int step = 0; step < 8; ++step) {
+      SCOPED_TRACE(step);
+      const auto instance = static_cast<size_t>(step % 2);
+      expected += 1;
+      auto outputs = served->Step(instance, {Floats("in", {1, 2}, {1, 1})}, one);
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      EXPECT_THAT(ValuesOf<float>(outputs->at(0)), ElementsAre(expected, expected));
+      auto bad = served->Step(instance, {Floats("in", {1, 3}, {1, 1, 1})}, one);
+      ASSERT_FALSE(bad.ok());
+      EXPECT_EQ(bad.status().code(), StatusCode::kInvalidArgument) << bad.status();
+      EXPECT_THAT(bad.status().message(),
+                  HasSubstr("model 'm' cannot take inputs of these shapes: in (1,3): "));
+      auto more = served->Step(instance, {Floats("in", {1, 2}, {1, 1})}, other);
+      ASSERT_TRUE(more.ok()) << more.status();
+      EXPECT_THAT(ValuesOf<float>(more->at(0)), ElementsAre(expected, expected));
+    }
+  }
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ Status CheckTensor(const ModelConfig& config, const Port& port, const Tensor& te
   if (!type || static_cast<inference::DataType>(*type) != tensor.data_type()) {
     return Misfit(config, "tensor '" + tensor.name() + "' is " +
                               inference::DataType_Name(tensor.data_type()) + " in the configuration and " +
-                              port.get_element_type().get_type_name() + " in the model");
+                              ConfigTypeName(port.get_element_type()) + " in the model");
   }
   ov::PartialShape wanted;
   if (config.max_batch_size() > 0) wanted.push_back(ov::Dimension(1, config.max_batch_size()));

@@ -97,7 +97,8 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
     BRAID_LOG_INFO(log, "model '{}' is for {}; OpenVINO runs it", config.name(), config.backend());
   }
   return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
-      std::move(compiled.model), std::move(facts), instances, location.temporary_files));
+      runtime.MakeSource(config.name(), std::move(compiled), model, options, log), std::move(facts),
+      instances, location.temporary_files));
 }
 
 }  // namespace braid

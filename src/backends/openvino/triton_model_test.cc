@@ -2,11 +2,8 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 
-#include "backends/openvino/testing/harness.h"
 #include "backends/openvino/testing/stateful_models.h"
-#include "config/folder.h"
-#include "config/model_config.h"
-#include "config/servable_info.h"
+#include "backends/openvino/testing/triton_harness.h"
 #include "scheduling/sequence_model.h"
 
 namespace braid {
@@ -15,37 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class TritonModel : public OpenVinoHarness {
- protected:
-  ModelLocation Location(const inference::ModelConfig& config) {
-    ModelLocation location;
-    location.model_path = folder_->path() + "/" + config.name();
-    location.version_path = location.model_path + "/1";
-    const std::string& file = config.default_model_filename();
-    location.model_file = location.version_path + "/" +
-                          (file.empty() ? backend_->DefaultFile(config, location.version_path) : file);
-    return location;
-  }
-  // As the repository loads a model.
-  Result<std::shared_ptr<ScheduledModel>> Serve(const std::string& text, bool complete = true) {
-    auto config = std::make_shared<inference::ModelConfig>();
-    BRAID_ASSIGN_OR_RETURN(*config, ParseConfigText("name: 'm' " + text, "config.pbtxt"));
-    const ModelLocation location = Location(*config);
-    if (complete) BRAID_RETURN_IF_ERROR(backend_->AutoComplete(location, *config));
-    NormalizeConfig(*config);
-    BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
-    BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(location.model_path));
-    BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, 1, folder));
-    BRAID_ASSIGN_OR_RETURN(auto model, backend_->Create(location, config));
-    return ScheduledModel::Start(std::move(info), std::move(model), timers_, log_, [](const std::string&) {});
-  }
-  std::string Refusal(const std::string& text, bool complete = true) {
-    auto model = Serve(text, complete);
-    if (!model.ok()) return model.status().message();
-    Stop(*model);
-    return "no error";
-  }
-};
+using TritonModel = TritonHarness;
 
 TEST_F(TritonModel, IsCompletedFromItsFile) {
   Save(models::Affine({-1, 3}));
@@ -152,7 +119,7 @@ TEST_F(TritonModel, ConfigurationsThatAreNotTheModelsAreRefused) {
               HasSubstr("the model has no input 'x'; its inputs are: b"));
   EXPECT_THAT(Refusal(head + output, false), HasSubstr("the configuration lacks input 'b'"));
   EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_INT64 dims: [-1, 3] }"),
-              HasSubstr("tensor 'b' is TYPE_INT64 in the configuration and f32 in the model"));
+              HasSubstr("tensor 'b' is TYPE_INT64 in the configuration and TYPE_FP32 in the model"));
   EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_FP32 dims: [-1, 4] }"),
               HasSubstr("tensor 'b' has the shape (-1,4) in the configuration and (-1,3) in the model"));
   EXPECT_THAT(Refusal(head + "input { name: 'b' data_type: TYPE_FP32 dims: [-1, 3] optional: true }"),
@@ -173,9 +140,25 @@ TEST_F(TritonModel, AModelThatCannotTakeBatchesSaysSo) {
                 "max_batch_size must be 0"));
 }
 
+TEST_F(TritonModel, WhatIsThereInsteadOfTheFileIsNamed) {
+  VersionPath();
+  EXPECT_THAT(Refusal("backend: 'onnxruntime'"), HasSubstr("model.onnx' is missing; its folder is empty"));
+  for (int i = 0; i < 20; ++i) Write(VersionPath() + "/net" + std::to_string(10 + i) + ".onnx", "x");
+  EXPECT_THAT(
+      Refusal("backend: 'onnxruntime'"),
+      HasSubstr(
+          "has net10.onnx, net11.onnx, net12.onnx, net13.onnx, net14.onnx, net15.onnx, net16.onnx, "
+          "net17.onnx, ...: a file of another name than the default is named by default_model_filename"));
+  EXPECT_THAT(Refusal("backend: 'onnxruntime' default_model_filename: 'net.onnx'"),
+              HasSubstr("net.onnx' is missing; its folder has net10.onnx"));
+}
+
 TEST_F(TritonModel, FilesAreFoundByTheirDefaultNamesOrByTheConfiguration) {
   Save(models::Affine({1, 2}), "m", "other.xml");
-  EXPECT_THAT(Refusal("backend: 'openvino'"), HasSubstr("model.xml' is missing"));
+  EXPECT_THAT(
+      Refusal("backend: 'openvino'"),
+      HasSubstr("model.xml' is missing; its folder has other.bin, other.xml: a file of another name than "
+                "the default is named by default_model_filename"));
   auto model = Serve("backend: 'openvino' default_model_filename: 'other.xml'");
   ASSERT_TRUE(model.ok()) << model.status();
   Stop(*model);
@@ -333,7 +316,7 @@ TEST_F(TritonStates, VariablesThatNoConfigurationCanSayAreRefused) {
   EXPECT_EQ(SequenceRefusal(state("x", "data_type: TYPE_FP32 dims: [1, 2]"), false),
             "model 'm': its variable 'total' must be both input_name and output_name of its `state`");
   EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_INT32 dims: [1, 2]"), false),
-            "model 'm': its variable 'total' is f32, its `state` is TYPE_INT32");
+            "model 'm': its variable 'total' is TYPE_FP32, its `state` is TYPE_INT32");
   EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_FP32 dims: [2]"), false),
             "model 'm': its variable 'total' has the dims [1,2], its `state` has [2]");
   EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_FP32 dims: [1, 2]"), false), "no error");

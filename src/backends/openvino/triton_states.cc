@@ -53,7 +53,7 @@ Status CheckState(const ModelConfig& config, const ModelState& model, const Tens
                   const State& state) {
   const std::string who = Who(config, model.name);
   if (*FromElementType(model.element) != static_cast<DataType>(state.data_type())) {
-    return InvalidArgumentError(who + "is " + model.element.get_type_name() + ", its `state` is " +
+    return InvalidArgumentError(who + "is " + ConfigTypeName(model.element) + ", its `state` is " +
                                 inference::DataType_Name(state.data_type()));
   }
   if (state.output_name() != model.name) {
