@@ -244,6 +244,19 @@ def test_request_timeout_counts_when_it_may(model):
     batch.release()
 
 
+def test_request_timeout_holds_behind_a_fast_model(model):
+    """What is handed to a busy instance ahead would wait there for as long as it is busy."""
+    batch = model("dynamic_batching { default_queue_policy { allow_timeout_override: true } }", max_batch_size=1)
+    client = Client("grpc", batch.server)
+    for value in range(50):
+        client.infer("batch", {"IN": np.array([[value]], dtype=np.int32)})
+    batch.hold()
+    with client.fails("UNAVAILABLE", contains="Request timeout expired"):
+        client.infer("batch", {"IN": np.array([[2]], dtype=np.int32)}, timeout=50000)
+    client.close()
+    batch.release()
+
+
 def test_request_timeout_does_not_count_otherwise(model):
     batch = model("dynamic_batching { }", max_batch_size=1)
     batch.hold()

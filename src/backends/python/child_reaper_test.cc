@@ -6,8 +6,6 @@
 #include <csignal>
 #include <future>
 
-#include "backends/python/python_instance.h"
-
 namespace braid {
 namespace {
 
@@ -64,15 +62,6 @@ TEST(ChildReaper, ReapsWhatAChildHasOrphaned) {
   // The reaper looks each second; a process that is gone cannot be signalled.
   for (int i = 0; i < 500 && kill(orphan, 0) == 0; ++i) usleep(10'000);
   EXPECT_EQ(kill(orphan, 0), -1);
-}
-
-TEST(RestartPause, DoublesUpToThirtySeconds) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  EXPECT_EQ(RestartPauseNs(1), kSecond);
-  EXPECT_EQ(RestartPauseNs(2), 2 * kSecond);
-  EXPECT_EQ(RestartPauseNs(5), 16 * kSecond);
-  EXPECT_EQ(RestartPauseNs(6), 30 * kSecond);
-  EXPECT_EQ(RestartPauseNs(1000), 30 * kSecond);
 }
 
 }  // namespace

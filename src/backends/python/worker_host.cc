@@ -11,20 +11,11 @@ namespace braid {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kFirstPauseNs = kSecond;
-constexpr int64_t kLongestPauseNs = 30 * kSecond;
-// A worker that has lived so long has not failed "in a row" with the one before it.
-constexpr int64_t kStableNs = 60 * kSecond;
 // The thread looks around so often when nothing happens.
 constexpr int64_t kIdleNs = kSecond;
 constexpr int64_t kProgressSeconds = 10;
 
 }  // namespace
-
-int64_t RestartPauseNs(int failures) {
-  const int doublings = std::clamp(failures - 1, 0, 10);
-  return std::min(kFirstPauseNs << doublings, kLongestPauseNs);
-}
 
 WorkerHost::WorkerHost(Options options, const PythonInstanceSpec& spec, const PythonModelFacts& facts,
                        const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
@@ -94,7 +85,8 @@ Status WorkerHost::HandleKnock() {
   BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
   for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
     if (!forks_) {
-      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, user_.ForkedChain());
+      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, user_.ForkedChain(),
+                                                worker_->channel()->imports());
     }
     forks_->Admit(std::move(knocker));
   }
@@ -118,7 +110,8 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
       CallMessage call;
       if (!Decode(message, call)) return malformed();
       WorkerUser::Origin origin = user_.OriginOf(call);
-      return calls_->Begin(call, std::move(origin.chain), origin.trace.get());
+      return calls_->Begin(call, std::move(origin.chain), origin.trace.get(),
+                           std::max(origin.begun_ns, started_ns_));
     }
     case MessageType::kCancelCall: {
       CancelCallMessage cancel;
@@ -150,7 +143,8 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
 // -----------------------------------------------------------------------------------------------
 
 Status WorkerHost::StartWorker() {
-  finalized_ = false;
+  finalized_ = served_ = killed_ = false;
+  started_ns_ = SteadyNowNs();
   BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, spawner_, reaper_, log_));
   {
     std::lock_guard lock(mutex_);
@@ -181,6 +175,7 @@ Status WorkerHost::StartWorker() {
     if (loaded.ok()) user_.OnUp({worker_->channel(), memory_}, *loaded);
   }
   if (!status.ok()) {
+    killed_ = worker_->killed_by_others();
     worker_->EnsureDead();
     BuryWorker(status.message());
   }
@@ -270,17 +265,19 @@ void WorkerHost::Pause(int64_t until_ns) {
   }
 }
 
-bool WorkerHost::Restart(int& failures, std::string cause) {
+bool WorkerHost::Restart(RestartPauses& pauses, RestartPauses::Life life, std::string cause) {
   while (true) {
-    ++failures;
-    user_.OnDown(failures == 1
+    const int64_t pause_ns = pauses.After(life);
+    user_.OnDown(pauses.failures() < 2
                      ? fmt::format("{} The {} is being restarted.", cause, options_.noun)
-                     : fmt::format("{} The {} has failed {} times in a row; next try in {} s.", cause,
-                                   options_.noun, failures, RestartPauseNs(failures) / kSecond));
-    Pause(SteadyNowNs() + RestartPauseNs(failures));
+                     : fmt::format("{} The {} has failed {} times in a row; next try in {:g} s.", cause,
+                                   options_.noun, pauses.failures(),
+                                   static_cast<double>(pause_ns) / static_cast<double>(kSecond)));
+    Pause(SteadyNowNs() + pause_ns);
     if (stopping()) return false;
     Status restarted = StartWorker();
     if (restarted.ok()) return true;
+    life = {.killed = killed_};
     cause = restarted.message();
     BRAID_LOG_ERROR(log_, "{} could not be restarted: {}", options_.title, cause);
   }
@@ -291,11 +288,13 @@ void WorkerHost::Run() {
   if (!started.ok()) user_.OnDown(started.message());
   on_started_(started);
   if (!started.ok()) return;
-  int failures = 0;
+  RestartPauses pauses;
   while (true) {
     const int64_t ready_since = SteadyNowNs();
     const std::string broken_rule = Serve();
     const bool in_order = stopping() && broken_rule.empty();
+    const RestartPauses::Life life = {
+        .served = served_, .killed = worker_->killed_by_others(), .up_ns = SteadyNowNs() - ready_since};
     worker_->EnsureDead();
     const std::string death = worker_->DescribeDeath(broken_rule);
     user_.OnDown(death);
@@ -306,8 +305,7 @@ void WorkerHost::Run() {
       break;
     }
     BRAID_LOG_ERROR(log_, "{}", death);
-    if (SteadyNowNs() - ready_since > kStableNs) failures = 0;
-    if (!Restart(failures, death)) break;
+    if (!Restart(pauses, life, death)) break;
     BRAID_LOG_INFO(log_, "{} is back", options_.title);
   }
   user_.OnRound(SteadyNowNs());
