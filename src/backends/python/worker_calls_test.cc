@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/python/testing/holding_servable.h"
+#include "base/clock.h"
 #include "ipc/arena.h"
 
 namespace braid {
