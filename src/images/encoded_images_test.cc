@@ -77,7 +77,8 @@ TEST(EncodedImages, ThatChangeMeanwhileAreDecodedOrRefused) {
   for (int i = 0; i < 500; ++i) {
     const auto decoded =
         DecodeTensor(Info(DataType::kUint8, {-1, -1, -1, 3}), {"b", DataType::kBytes, {1}, restless});
-    if (decoded.ok()) ASSERT_THAT(decoded->shape, ElementsAre(1, 1, 2, 3));
+    if (!decoded.ok()) continue;
+    ASSERT_THAT(decoded->shape, ElementsAre(1, 1, 2, 3));
   }
 }
 
