@@ -1,6 +1,7 @@
 """Dynamic batching (13.2): what runs together, in what order, and what is turned away."""
 
 import concurrent.futures
+import queue
 import time
 
 import numpy as np
@@ -242,6 +243,29 @@ def test_request_timeout_counts_when_it_may(model):
         client.infer("batch", {"IN": np.array([[2]], dtype=np.int32)}, timeout=50000)
     client.close()
     batch.release()
+
+
+def test_request_timeout_holds_behind_a_fast_model(model):
+    """What is handed to a busy instance ahead would wait there for as long as it is busy."""
+    batch = model("dynamic_batching { default_queue_policy { allow_timeout_override: true } }", max_batch_size=1)
+    client = Client("grpc", batch.server)
+    for value in range(200):
+        client.infer("batch", {"IN": np.array([[value]], dtype=np.int32)})
+    answers = queue.SimpleQueue()
+
+    def send(value, **more):
+        tensor = client.input("IN", np.array([[value]], dtype=np.int32))
+        client.raw.async_infer("batch", [tensor], lambda result, error: answers.put(error), **more)
+
+    # The instance is thought to be about to end when the others come, right behind the one that holds it.
+    send(-1)
+    for value in range(5):
+        send(value, timeout=50000)
+    for _ in range(5):
+        assert answers.get(timeout=20).message() == "Request timeout expired"
+    (batch.folder / "GO").touch()
+    assert answers.get(timeout=20) is None
+    client.close()
 
 
 def test_request_timeout_does_not_count_otherwise(model):

@@ -484,6 +484,25 @@ return [answer, took < 0.6]
     assert run(code) == ["Request timeout expired", True]
 
 
+def test_the_time_of_a_call_counts_from_the_call(run):
+    """So that what is shorter than the way to the callee has always expired, though that is idle."""
+    code = """
+import asyncio
+answers = {text(ask("queued", [tensor("IN", [[0.0]])], timeout=5).exec()) for _ in range(20)}
+thread = []
+async def awaited():
+    thread.append(text(await ask("queued", [tensor("IN", [[0.0]])], timeout=5).async_exec()))
+other = threading.Thread(target=lambda: asyncio.run(awaited()))
+other.start()
+other.join()
+return [sorted(answers), thread, text(ask("queued", [tensor("IN", [[0.0]])], timeout=60000000).exec())]
+"""
+    expired = "Request timeout expired"
+    answers, thread, last = run(code)
+    assert (answers, thread) == ([expired], [expired])
+    assert last != expired
+
+
 def test_cancel_reaches_the_callee(run, server):
     code = """
 iterator = ask("patient", [tensor("IN", [20.0])]).exec(decoupled=True)

@@ -77,10 +77,9 @@ def test_crash_fails_its_request_and_nothing_else(mortal, connect, how, protocol
     bystander = ask(client, "bystander")
     with client.fails("INTERNAL", contains="Stub process 'mortal_0' is not healthy."):
         ask(client, "mortal", how)
-    assert not client.raw.is_model_ready("mortal")
     assert client.raw.is_model_ready("bystander")
     assert ask(client, "bystander") == bystander
-    # It comes back by itself, as another process.
+    # It comes back by itself, as another process; it may be there already.
     wait_until(lambda: client.raw.is_model_ready("mortal"), 20, "the restart")
     assert ask(client, "mortal") not in (first, bystander)
     assert mortal.request("GET", "/v2/health/ready")[0] == 200
@@ -100,7 +99,6 @@ def test_process_killed_from_outside_while_idle(mortal, connect):
     pid = int(ask(client, "mortal"))
     assert pid in children(mortal.process.pid)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not client.raw.is_model_ready("mortal"), 5, "the death to be noticed", interval=0.0005)
 
     def works():
         try:

@@ -105,3 +105,19 @@ def test_no_model_sees_what_another_writes(server, connect, size):
         result = client.infer("spoiled", {"SIZE": np.array([size], np.int32)})
         assert (result.as_numpy("SUM1"), result.as_numpy("SUM2")) == (5 * size, 5 * size)
         assert (result.as_numpy("OUT") == 5).all()
+
+
+def test_a_process_that_hands_over_too_much_is_ended(repository, serve, connect):
+    outputs = [("A", "UINT8", [-1]), ("B", "UINT8", [-1])]
+    repository.add("maker", MAKER, config("maker", [("SIZE", "INT32", [1])], outputs))
+    server = serve(repository, "--worker-shm-max-bytes=20000000")
+    client = connect("grpc", server)
+
+    def make(size):
+        return client.infer("maker", {"SIZE": np.array([size], np.int32)}).as_numpy("B").size
+
+    assert make(1_000_000) == 1_000_000
+    text = "It was ended because it has handed over more than 20000000 bytes of shared memory (--worker-shm-max-bytes)"
+    with client.fails("INTERNAL", contains=text):
+        make(30_000_000)
+    assert make(1_000_000) == 1_000_000

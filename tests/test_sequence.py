@@ -383,7 +383,7 @@ def test_a_dead_worker_loses_its_sequences_alone(repository, serve, connect):
     assert lost != kept
     os.kill(int(lost), signal.SIGKILL)
     text = "sequence 1 of model 'two' was lost when instance 'two_0_0' ended; begin it again with the START flag"
-    wait_until(lambda: not client.raw.is_model_ready("two"), 10, "the death to be noticed")
+    server.wait_for_log(r"Stub process 'two_0_0' is not healthy")
     with client.fails("UNAVAILABLE", text):
         send(client, "two", 1, 1)
     assert total(send(client, "two", 5, 2)) == 6

@@ -13,6 +13,7 @@
 #include "images/pixels.h"
 #include "serving/ovms_status.h"
 #include "tensor/bytes_elements.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 namespace {
@@ -102,6 +103,7 @@ class Decoder {
                        "images cannot be " + std::string(WireName(spec_.type)) + name_);
     }
     BRAID_ASSIGN_OR_RETURN(const int64_t count, CountOf(input, target.batch, name_));
+    BRAID_ASSIGN_OR_RETURN(input.data, OutOfReach(input.data));
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string_view> images, Split(input, count, name_));
 
     Tensor decoded{input.name, spec_.type, {}, {}};

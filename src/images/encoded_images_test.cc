@@ -9,6 +9,7 @@
 #include "images/image_codec.h"
 #include "images/testing/pictures.h"
 #include "serving/ovms_status.h"
+#include "tensor/testing/restless_bytes.h"
 
 namespace braid {
 namespace {
@@ -66,6 +67,21 @@ std::vector<Number> Values(const Tensor& tensor) {
 
 // Two pixels beside each other: red, green, blue of each.
 std::string TwoPixels() { return Png(2, 1, 3, {10, 20, 30, 110, 120, 130}); }
+
+// One picture, or another that says it is as large and ends early.
+TEST(EncodedImages, ThatChangeMeanwhileAreDecodedOrRefused) {
+  const std::string whole(Encoded({TwoPixels()}).data.text());
+  std::string cut = whole;
+  cut[0] = static_cast<char>(cut[0] - 20);
+  cut[24] = '\x7f';  // of its height
+  const Buffer restless = RestlessBytes(whole, cut);
+  for (int i = 0; i < 500; ++i) {
+    const auto decoded =
+        DecodeTensor(Info(DataType::kUint8, {-1, -1, -1, 3}), {"b", DataType::kBytes, {1}, restless});
+    if (!decoded.ok()) continue;
+    ASSERT_THAT(decoded->shape, ElementsAre(1, 1, 2, 3));
+  }
+}
 
 TEST(EncodedImages, AreBytesForInputsOfImages) {
   const auto has = [](const ServableInfo& info, Tensor input) {

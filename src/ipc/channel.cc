@@ -303,7 +303,7 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
     SegmentNote note{};
     BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ReceiveDescriptor(socket_.get(), wait, note));
     if (!fd.valid()) return std::shared_ptr<Segment>();
-    if (note.kind == kSegment) return Segment::Import(note.id, std::move(fd), note.size);
+    if (note.kind == kSegment) return Segment::Import(note.id, std::move(fd), note.size, options_.imports);
     std::lock_guard lock(knock_mutex_);
     if (knockers_.size() >= kMostKnockers) return InvalidArgumentError("the peer's forks knock without end");
     knockers_.push_back(std::move(fd));

@@ -51,6 +51,8 @@ class Channel {
     // Each end is woken through a socket of its own, on which the hang-up of the other is seen too, rather
     // than through one pipe: for a server that polls.
     bool wake_by_socket = false;
+    // What the peer may have us map. Null: no limit.
+    std::shared_ptr<SegmentBudget> imports = nullptr;
   };
 
   // What the worker needs to open its end.
@@ -96,13 +98,14 @@ class Channel {
   int wake_fd() const { return wake_.get(); }
   int socket() const { return socket_.get(); }
   ChannelHeader& header() { return *header_; }
+  const std::shared_ptr<SegmentBudget>& imports() const { return options_.imports; }
 
   // Sends a segment to the peer by its descriptor; does not block. `as` is its name in messages of this
   // direction. Any thread. Errors: UNAVAILABLE when the peer is gone or has some hundreds not taken yet.
   Status SendSegment(const Segment& segment, uint32_t as);
   // Takes one segment that the peer sent. With `wait`, blocks until there is one. Returns null when there is
-  // none now; an error when the peer is gone (UNAVAILABLE) or breaks the rules (INVALID_ARGUMENT). Any
-  // thread.
+  // none now; an error when the peer is gone (UNAVAILABLE), breaks the rules (INVALID_ARGUMENT) or has handed
+  // over too much (RESOURCE_EXHAUSTED). Any thread.
   Result<std::shared_ptr<Segment>> ReceiveSegment(bool wait);
 
  private:

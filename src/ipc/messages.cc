@@ -199,6 +199,7 @@ void Encode(std::vector<std::byte>& out, const CallMessage& message) {
   writer.Put(message.model_version);
   writer.Put(message.blocked_execution);
   writer.Put(message.traced_request);
+  writer.Put(message.called_ns);
   PutFlag(writer, message.decoupled);
   PutRequest(writer, message.request);
 }
@@ -209,6 +210,7 @@ bool Decode(std::span<const std::byte> in, CallMessage& message) {
   message.model_version = reader.Get<int64_t>();
   message.blocked_execution = reader.Get<uint64_t>();
   message.traced_request = reader.Get<uint64_t>();
+  message.called_ns = reader.Get<int64_t>();
   message.decoupled = GetFlag(reader);
   message.request = GetRequest(reader);
   return Complete(reader) && message.request.id != 0;

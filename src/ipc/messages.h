@@ -181,6 +181,8 @@ struct CallMessage {
   uint64_t blocked_execution = 0;
   // The request of this model's whose trace the call belongs to, by its RequestMessage::id; 0 for none.
   uint64_t traced_request = 0;
+  // When user code made the call, by the clock that all processes share. The time-out counts from then.
+  int64_t called_ns = 0;
   // Whether the caller can take any number of responses.
   bool decoupled = false;
   // `id` is the worker's name for the call, unique in its process; never 0.

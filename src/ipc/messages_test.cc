@@ -152,6 +152,7 @@ CallMessage SomeCall() {
           .model_version = -1,
           .blocked_execution = 9,
           .traced_request = UINT64_MAX,
+          .called_ns = -7,
           .decoupled = true,
           .request = SomeExecute().requests[0]};
 }
@@ -260,6 +261,7 @@ TEST(Messages, CallAndItsCancellationKeepEveryField) {
   EXPECT_EQ(m.model_version, -1);
   EXPECT_EQ(m.blocked_execution, 9u);
   EXPECT_EQ(m.traced_request, UINT64_MAX);
+  EXPECT_EQ(m.called_ns, -7);
   EXPECT_TRUE(m.decoupled);
   ExpectEqual(m.request, sent.request);
   // A call without a name could not be answered.

@@ -30,7 +30,10 @@ Result<std::byte*> Map(int fd, size_t size) {
 Segment::Segment(uint32_t id, UniqueFd fd, std::byte* base, size_t size)
     : id_(id), fd_(std::move(fd)), base_(base), size_(size) {}
 
-Segment::~Segment() { munmap(base_, size_); }
+Segment::~Segment() {
+  munmap(base_, size_);
+  if (budget_) budget_->Return(size_);
+}
 
 Result<std::shared_ptr<Segment>> Segment::Create(uint32_t id, size_t size) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -49,7 +52,8 @@ Result<std::shared_ptr<Segment>> Segment::Create(uint32_t id, size_t size) {
   return std::shared_ptr<Segment>(new Segment(id, std::move(fd), base, size));
 }
 
-Result<std::shared_ptr<Segment>> Segment::Import(uint32_t id, UniqueFd fd, size_t size) {
+Result<std::shared_ptr<Segment>> Segment::Import(uint32_t id, UniqueFd fd, size_t size,
+                                                 std::shared_ptr<SegmentBudget> budget) {
   // The last seal forbids further ones, which would keep others from mapping the segment.
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_SEAL;
   const int seals = fcntl(fd.get(), F_GET_SEALS);
@@ -64,8 +68,15 @@ Result<std::shared_ptr<Segment>> Segment::Import(uint32_t id, UniqueFd fd, size_
   if (size == 0 || info.st_size < 0 || static_cast<size_t>(info.st_size) < size) {
     return InvalidArgumentError("a peer's segment is smaller than announced");
   }
-  BRAID_ASSIGN_OR_RETURN(std::byte * base, Map(fd.get(), size));
-  return std::shared_ptr<Segment>(new Segment(id, std::move(fd), base, size));
+  if (budget) BRAID_RETURN_IF_ERROR(budget->Take(size));
+  auto base = Map(fd.get(), size);
+  if (!base.ok()) {
+    if (budget) budget->Return(size);
+    return base.status();
+  }
+  std::shared_ptr<Segment> segment(new Segment(id, std::move(fd), *base, size));
+  segment->budget_ = std::move(budget);
+  return segment;
 }
 
 }  // namespace braid

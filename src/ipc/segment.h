@@ -9,7 +9,9 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "ipc/segment_budget.h"
 #include "tensor/buffer.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 
@@ -19,8 +21,10 @@ class Segment {
   // it in messages.
   static Result<std::shared_ptr<Segment>> Create(uint32_t id, size_t size);
   // Maps a segment that a peer made. Errors: INVALID_ARGUMENT when the descriptor is not an ordinary memfd
-  // sealed as Create() does it (a peer that can shrink it could crash us) or is smaller than `size`.
-  static Result<std::shared_ptr<Segment>> Import(uint32_t id, UniqueFd fd, size_t size);
+  // sealed as Create() does it (a peer that can shrink it could crash us) or is smaller than `size`; those of
+  // `budget`, which may be null and is shared by all that was imported with it.
+  static Result<std::shared_ptr<Segment>> Import(uint32_t id, UniqueFd fd, size_t size,
+                                                 std::shared_ptr<SegmentBudget> budget = nullptr);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -40,6 +44,7 @@ class Segment {
   const UniqueFd fd_;
   std::byte* const base_;
   const size_t size_;
+  std::shared_ptr<SegmentBudget> budget_;  // what it is counted in; null: nothing
 };
 
 // Gives out the ids of segments; unique within one process.
@@ -52,7 +57,7 @@ class SegmentIds {
 };
 
 // The owner of a buffer that lies in a segment, so that it can be passed on by its place.
-class SegmentBlock : public BufferOwner {
+class SegmentBlock : public BufferOwner, public SharedBytes {
  public:
   virtual const std::shared_ptr<Segment>& segment() const = 0;
 };

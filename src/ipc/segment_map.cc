@@ -4,11 +4,15 @@
 #include <chrono>
 
 namespace braid {
+namespace {
+
+constexpr int kMostAtOnce = 1 << 13;
+
+}  // namespace
 
 void SegmentMap::Add(std::shared_ptr<Segment> segment) {
-  // A segment that is replaced or refused is unmapped with the argument, after the lock is given up.
+  // A segment that is replaced is unmapped with the argument, after the lock is given up.
   std::lock_guard lock(mutex_);
-  if (segments_.size() >= kMaxSegments && !segments_.contains(segment->id())) return;
   std::swap(segments_[segment->id()], segment);
   added_.notify_all();
 }
@@ -41,7 +45,7 @@ Result<std::shared_ptr<Segment>> SegmentMap::FindOrReceive(uint32_t id, Channel&
   if (auto found = Find(id)) return found;
   std::lock_guard lock(receive_mutex_);
   // Bounded, because a hostile peer could send without end.
-  for (size_t i = 0; i < kMaxSegments; ++i) {
+  for (int i = 0; i < kMostAtOnce; ++i) {
     if (auto found = Find(id)) return found;
     BRAID_ASSIGN_OR_RETURN(auto received, channel.ReceiveSegment(false));
     if (!received) break;

@@ -33,10 +33,6 @@ class SegmentMap {
   size_t size() const;
 
  private:
-  // More than any honest peer hands over; bounds what a hostile one can make us map. The system allows a
-  // process some 65,000 mappings.
-  static constexpr size_t kMaxSegments = 1 << 13;
-
   // Held while a segment goes from the socket into the map, so that another thread that looks for it does not
   // find it in neither. Taken before mutex_.
   std::mutex receive_mutex_;

@@ -1,9 +1,12 @@
 #include "mediapipe_graph/plugin_packets.h"
 
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "mediapipe_graph/graph_packets.h"
 #include "tensor/bytes_elements.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 namespace {
@@ -58,9 +61,16 @@ std::string TextOf(const ParameterValue& value) {
   return std::to_string(std::get<double>(value));
 }
 
-BraidTensor ViewOf(const Tensor& tensor, const std::string& datatype) {
-  return {tensor.name.c_str(), datatype.c_str(),   tensor.shape.data(),
-          tensor.shape.size(), tensor.data.data(), tensor.data.size()};
+Buffer ShownBytes(const Tensor& tensor) {
+  if (tensor.type != DataType::kBytes) return tensor.data;
+  auto bytes = OutOfReach(tensor.data);
+  if (!bytes.ok()) throw std::bad_alloc();
+  return std::move(bytes).value();
+}
+
+BraidTensor ViewOf(const Tensor& tensor, const std::string& datatype, const Buffer& bytes) {
+  return {tensor.name.c_str(), datatype.c_str(), tensor.shape.data(),
+          tensor.shape.size(), bytes.data(),     bytes.size()};
 }
 
 BraidKind Kind(const BraidPacket* packet) { return PluginKindOf(packet->packet); }
@@ -70,7 +80,7 @@ int64_t TimestampOf(const BraidPacket* packet) { return packet->packet.timestamp
 int GetTensor(const BraidPacket* packet, BraidTensor* out) {
   const Tensor* tensor = TensorOf(packet->packet);
   if (tensor == nullptr) return 0;
-  *out = ViewOf(*tensor, packet->datatype);
+  *out = ViewOf(*tensor, packet->datatype, packet->bytes[0]);
   return 1;
 }
 
@@ -161,7 +171,7 @@ int GetMessageTensor(const BraidPacket* packet, int index, BraidTensor* out) {
   const std::vector<Tensor>* tensors = TensorsOf(packet->packet);
   if (tensors == nullptr || index < 0 || static_cast<size_t>(index) >= tensors->size()) return 0;
   const auto place = static_cast<size_t>(index);
-  *out = ViewOf((*tensors)[place], packet->datatypes[place]);
+  *out = ViewOf((*tensors)[place], packet->datatypes[place], packet->bytes[place]);
   return 1;
 }
 
@@ -210,14 +220,20 @@ PortType PluginPortType(BraidKind kind) {
 }
 
 BraidPacket* NewPluginPacket(Packet packet) {
-  auto* made = new BraidPacket(std::move(packet));
-  if (const Tensor* tensor = TensorOf(made->packet)) made->datatype = TypeName(*tensor);
+  auto made = std::make_unique<BraidPacket>(std::move(packet));
+  if (const Tensor* tensor = TensorOf(made->packet)) {
+    made->datatype = TypeName(*tensor);
+    made->bytes.push_back(ShownBytes(*tensor));
+  }
   if (const std::vector<Tensor>* tensors = TensorsOf(made->packet)) {
-    for (const Tensor& tensor : *tensors) made->datatypes.emplace_back(TypeName(tensor));
+    for (const Tensor& tensor : *tensors) {
+      made->datatypes.emplace_back(TypeName(tensor));
+      made->bytes.push_back(ShownBytes(tensor));
+    }
     for (const auto& [name, value] : *ParametersOf(made->packet))
       made->parameters.emplace(name, TextOf(value));
   }
-  return made;
+  return made.release();
 }
 
 BraidKind PluginKindOf(const Packet& packet) {

@@ -12,6 +12,7 @@
 #include "graph/calculator.h"
 #include "graph/packet.h"
 #include "include/braid_calculator.h"
+#include "tensor/buffer.h"
 
 // A share in a packet of the engine. Counted by keep() and release() of the host.
 struct BraidPacket {
@@ -23,6 +24,9 @@ struct BraidPacket {
   // parameters.
   std::string datatype;
   std::vector<std::string> datatypes;
+  // What libraries are shown of the tensor, or of those of a message. Strings are where no worker can change
+  // them: libraries walk over them.
+  std::vector<braid::Buffer> bytes;
   std::map<std::string, std::string, std::less<>> parameters;
 };
 

@@ -20,6 +20,10 @@ QueuePolicy FromConfig(const inference::ModelQueuePolicy& config) {
   return policy;
 }
 
+bool Limits(const QueuePolicy& policy) {
+  return policy.default_timeout_ns > 0 || policy.allow_timeout_override || policy.max_queue_size > 0;
+}
+
 }  // namespace
 
 int64_t NsFromMicroseconds(uint64_t us) {
@@ -66,6 +70,7 @@ Result<BatchingPolicy> BatchingPolicyFromConfig(const inference::ModelConfig& co
     }
     policy.levels[level - 1] = FromConfig(queue_policy);
   }
+  policy.hands_ahead = policy.levels.size() == 1 && !Limits(policy.levels.front());
   return policy;
 }
 

@@ -33,6 +33,9 @@ struct BatchingPolicy {
   std::vector<QueuePolicy> levels = {QueuePolicy{}};
   // The level, as an index, of requests that name none.
   size_t default_level = 0;
+  // Whether a busy instance is given its next executions ahead, where they wait outside the queue. Not so
+  // when the queue has time-outs, bounds or levels, which hold for what waits in it alone.
+  bool hands_ahead = true;
 
   bool one_request_each() const { return !dynamic || max_batch_size <= 0; }
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "model_config.pb.h"
 
 namespace braid {
@@ -49,6 +51,28 @@ TEST(BatchingPolicy, ReadsAllFields) {
   EXPECT_EQ(policy->levels[2].default_timeout_ns, 5000);
   EXPECT_TRUE(policy->levels[2].delay_on_timeout);
   EXPECT_TRUE(policy->levels[2].allow_timeout_override);
+}
+
+TEST(BatchingPolicy, HandsNothingAheadWhereTheQueueHasRules) {
+  const auto hands_ahead = [](const std::function<void(inference::ModelDynamicBatching&)>& change) {
+    auto config = Config();
+    change(*config.mutable_dynamic_batching());
+    auto policy = BatchingPolicyFromConfig(config);
+    EXPECT_TRUE(policy.ok()) << policy.status();
+    return policy->hands_ahead;
+  };
+  EXPECT_TRUE(BatchingPolicyFromConfig(Config())->hands_ahead);
+  EXPECT_TRUE(hands_ahead([](auto& batching) { batching.set_max_queue_delay_microseconds(5); }));
+  EXPECT_FALSE(hands_ahead(
+      [](auto& batching) { batching.mutable_default_queue_policy()->set_default_timeout_microseconds(5); }));
+  EXPECT_FALSE(hands_ahead(
+      [](auto& batching) { batching.mutable_default_queue_policy()->set_allow_timeout_override(true); }));
+  EXPECT_FALSE(
+      hands_ahead([](auto& batching) { batching.mutable_default_queue_policy()->set_max_queue_size(5); }));
+  EXPECT_FALSE(hands_ahead([](auto& batching) {
+    batching.set_priority_levels(2);
+    batching.set_default_priority_level(1);
+  }));
 }
 
 TEST(BatchingPolicy, KeepsHugeTimesFromOverflowing) {

@@ -48,4 +48,12 @@ Status StoppedWhileWaiting(const std::string& model) {
                           "' being unloaded: the request did not run in time");
 }
 
+Status NoInstanceLives(const std::string& model, int64_t waited_ns, const std::string& reason) {
+  const std::string since = waited_ns == 0 ? "' lives: "
+                                           : "' has lived for " + std::to_string(waited_ns / 1'000'000) +
+                                                 " ms (--outage-wait-ms): ";
+  return UnavailableError("no instance of model '" + model + since +
+                          (reason.empty() ? "they are being restarted" : reason));
+}
+
 }  // namespace braid

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -28,5 +29,8 @@ Status TooManyWaitForSequences(const InferenceRequest& request, size_t most, con
 // For requests that wait until their client has gone, or until their model stops.
 Status CancelledWhileWaiting(const std::string& model);
 Status StoppedWhileWaiting(const std::string& model);
+
+// For one that has waited for an instance to live for as long as it may; `reason` is why none does, or empty.
+Status NoInstanceLives(const std::string& model, int64_t waited_ns, const std::string& reason);
 
 }  // namespace braid

@@ -21,7 +21,7 @@ size_t RequestQueue::LevelOf(const InferenceRequest& request) const {
 }
 
 int64_t RequestQueue::DeadlineOf(const InferenceRequest& request, const QueuePolicy& policy,
-                                 int64_t now_ns) const {
+                                 int64_t since_ns) const {
   int64_t timeout_ns = policy.default_timeout_ns;
   if (policy.allow_timeout_override && request.timeout_us > 0) {
     const uint64_t most_us = static_cast<uint64_t>(INT64_MAX) / 1000;
@@ -29,7 +29,7 @@ int64_t RequestQueue::DeadlineOf(const InferenceRequest& request, const QueuePol
     if (timeout_ns == 0 || override_ns < timeout_ns) timeout_ns = override_ns;
   }
   if (timeout_ns == 0) return INT64_MAX;
-  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
+  return timeout_ns > INT64_MAX - since_ns ? INT64_MAX : since_ns + timeout_ns;
 }
 
 Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t now_ns) {
@@ -49,7 +49,9 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
   notes.level = static_cast<uint16_t>(index);
   notes.queued = true;
   notes.delayed = false;
-  notes.deadline_ns = DeadlineOf(*request, level.policy, now_ns);
+  // User code waits from when it has made the call.
+  const int64_t since_ns = request->call_chain != nullptr ? std::min(request->start_ns, now_ns) : now_ns;
+  notes.deadline_ns = DeadlineOf(*request, level.policy, since_ns);
   if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
   level.waiting.Append(std::move(request));
   ++level.size;

@@ -28,7 +28,8 @@ class RequestQueue {
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
-  // Takes a request in, and the share of the caller with it. `now_ns` starts its time-out.
+  // Takes a request in, and the share of the caller with it. `now_ns` starts its time-out; that of
+  // a call by user code has begun with the call.
   // Errors: UNAVAILABLE when its level or the whole queue is full; the request stays with the caller then.
   Status Push(std::unique_ptr<InferenceRequest>& request, int64_t now_ns);
   // Gives a request back that was in the queue before: it becomes the first of its level, with the deadline
@@ -64,7 +65,7 @@ class RequestQueue {
   };
 
   size_t LevelOf(const InferenceRequest& request) const;
-  int64_t DeadlineOf(const InferenceRequest& request, const QueuePolicy& policy, int64_t now_ns) const;
+  int64_t DeadlineOf(const InferenceRequest& request, const QueuePolicy& policy, int64_t since_ns) const;
   const InferenceRequest* FirstFrom(size_t level) const;
   RequestList& ListOf(const InferenceRequest& request);
 

@@ -21,11 +21,6 @@
 namespace braid {
 namespace {
 
-// A request waits no longer for a model none of whose instances runs. A restart takes seconds even for a
-// model that loads large files; one that takes longer is, to a client, an outage, and more requests would
-// only pile up.
-constexpr int64_t kLongestOutageNs = 30'000'000'000;
-
 // A request that has been handed to dying instances this often may be what kills them, or the model dies
 // whatever it is given. It does not go round for ever.
 constexpr int kMostReturns = 3;
@@ -64,6 +59,7 @@ class Model final : public ScheduledModel,
         order_(policy_.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
         call_graph_(*options.call_graph),
         place_(std::make_shared<CallGraph::Place>(info_.name)),
+        outage_wait_ns_(options.outage_wait_ns),
         queue_(policy_, options.max_queue_size, info_.name),
         outage_since_ns_(timers.NowNs()),
         backend_(std::move(backend)) {
@@ -200,6 +196,7 @@ class Model final : public ScheduledModel,
       order_;  // null unless preserve_ordering; shared with the responses on their way
   CallGraph& call_graph_;
   const std::shared_ptr<CallGraph::Place> place_;  // shared with the waiting requests in the call graph
+  const int64_t outage_wait_ns_;
 
   // Taken after a request's Cancellation and before the locks of the timers and of order_; not held across a
   // call to an instance, the backend, a sink or a Cancellation.
@@ -336,7 +333,7 @@ void Model::ScheduleLocked(int64_t now_ns, Work& work) {
   }
   if (queue_.empty()) return;
   if (available_ == 0) {
-    look_again_ns = outage_since_ns_ + kLongestOutageNs;
+    look_again_ns = outage_since_ns_ + outage_wait_ns_;
     if (look_again_ns <= now_ns) {
       EndAllQueuedLocked(Why::kOutage, work);
       return;
@@ -350,7 +347,7 @@ Model::Slot* Model::PickSlotLocked(int64_t now_ns) {
   for (Slot& slot : slots_) {
     if (!slot.available || slot.waits_for_resources) continue;
     if (slot.inside == 0) return &slot;
-    if (slot.instance->makes_calls()) continue;
+    if (!policy_.hands_ahead || slot.instance->makes_calls()) continue;
     // Resources are held for one execution at a time.
     if (slot.ticket != nullptr) continue;
     if (least == nullptr || slot.inside < least->inside) least = &slot;
@@ -535,12 +532,8 @@ Status Model::StatusOf(Why why) const {
       return UnavailableError("Request timeout expired");
     case Why::kCancelled:
       return CancelledWhileWaiting(info_.name);
-    case Why::kOutage: {
-      const std::string reason = backend_->readiness().reason;
-      return UnavailableError("no instance of model '" + info_.name + "' has run for " +
-                              std::to_string(kLongestOutageNs / 1'000'000'000) +
-                              " seconds: " + (reason.empty() ? "they are being restarted" : reason));
-    }
+    case Why::kOutage:
+      return NoInstanceLives(info_.name, outage_wait_ns_, backend_->readiness().reason);
     case Why::kReturned:
       return UnavailableError("instances of model '" + info_.name + "' ended " +
                               std::to_string(kMostReturns) + " times before they began with the request");

@@ -32,6 +32,10 @@ class ScheduledModel : public Servable {
     // Requests that may wait for this model, beside what the queue policies of its configuration say. The
     // default is more than a sensible client ever sends at once, and less than what would exhaust the memory.
     size_t max_queue_size = 65536;
+    // How long requests wait while no instance lives. A restart takes a fraction of a second; one that takes
+    // longer than this is, to a client, an outage, and more requests would only pile up: from then on they
+    // fail, and so does what comes later, at once, until an instance lives again.
+    int64_t outage_wait_ns = 5'000'000'000;
     // Finds requests of other models that would wait for ever. Outlives the model.
     CallGraph* call_graph = &CallGraph::OfProcess();
     // Null: none, whatever the configuration says. Outlives the model.

@@ -438,6 +438,45 @@ TEST_F(ScheduledModelTest, RejectsByTheQueuePolicy) {
   EXPECT_FALSE(clients[0].sink.ended);
 }
 
+TEST_F(ScheduledModelTest, ARequestMeetsItsTimeOutBehindAFastInstance) {
+  auto config = Batching(1);
+  config.mutable_dynamic_batching()->mutable_default_queue_policy()->set_allow_timeout_override(true);
+  Start(1, config);
+  Client warm;
+  Infer(warm);
+  Finish(0, 20 * kUs);
+  std::vector<Client> clients(2);
+  Infer(clients[0]);
+  auto request = Make(clients[1]);
+  request->timeout_us = 100;
+  model_->Infer(std::move(request));
+  EXPECT_EQ(instance().inside(), 1u) << "nothing is handed ahead where it would escape its time-out";
+  timers_.Advance(100 * kUs);
+  EXPECT_EQ(clients[1].sink.status(), UnavailableError("Request timeout expired"));
+  EXPECT_FALSE(clients[0].sink.ended);
+}
+
+TEST_F(ScheduledModelTest, TheTimeOutOfACallCountsFromTheCall) {
+  auto config = Batching(1);
+  config.mutable_dynamic_batching()->mutable_default_queue_policy()->set_allow_timeout_override(true);
+  Start(1, config);
+  timers_.Advance(kSecond);
+  const auto send = [&](Client& client, int64_t since_ns) {
+    auto request = Make(client);
+    request->timeout_us = 5;
+    request->start_ns = since_ns;
+    request->call_chain = std::make_shared<CallChain>();
+    model_->Infer(std::move(request));
+  };
+  Client late;
+  send(late, timers_.NowNs() - 5 * kUs);
+  EXPECT_EQ(late.sink.status(), UnavailableError("Request timeout expired")) << "though an instance is idle";
+  EXPECT_EQ(instance().executed(), 0u);
+  Client in_time;
+  send(in_time, timers_.NowNs() - 4 * kUs);
+  EXPECT_EQ(instance().inside(), 1u);
+}
+
 TEST_F(ScheduledModelTest, BoundsTheQueueByItself) {
   Start(1, {}, {.max_queue_size = 2});
   std::vector<Client> clients(4);
@@ -633,7 +672,7 @@ TEST_F(ScheduledModelTest, FailsWhatWaitsThroughALongOutage) {
   instance().Die();
   Client early;
   Infer(early);
-  timers_.Advance(29 * kSecond);
+  timers_.Advance(4 * kSecond);
   Client late;
   Infer(late);
   EXPECT_FALSE(early.sink.ended);
@@ -641,10 +680,31 @@ TEST_F(ScheduledModelTest, FailsWhatWaitsThroughALongOutage) {
   ASSERT_TRUE(early.sink.ended);
   ASSERT_TRUE(late.sink.ended);
   EXPECT_EQ(early.sink.status(),
-            UnavailableError("no instance of model 'm' has run for 30 seconds: model.py keeps failing"));
+            UnavailableError("no instance of model 'm' has lived for 5000 ms (--outage-wait-ms): model.py "
+                             "keeps failing"));
   Client after;
   Infer(after);
   EXPECT_TRUE(after.sink.ended);
+  instance().Revive();
+  Client good;
+  Infer(good);
+  EXPECT_EQ(instance().inside(), 1u);
+}
+
+TEST_F(ScheduledModelTest, FailsAtOnceWhatComesInAnOutage) {
+  Start(1, {}, {.outage_wait_ns = 0});
+  std::vector<Client> early(2);
+  for (Client& client : early) Infer(client);
+  backend_->readiness_ = {false, "it was killed"};
+  instance().Die();
+  const Status outage = UnavailableError("no instance of model 'm' lives: it was killed");
+  EXPECT_EQ(early[0].sink.status(), InternalError("the instance died"));
+  ASSERT_TRUE(early[1].sink.ended);
+  EXPECT_EQ(early[1].sink.status(), outage);
+  Client late;
+  Infer(late);
+  ASSERT_TRUE(late.sink.ended);
+  EXPECT_EQ(late.sink.status(), outage);
   instance().Revive();
   Client good;
   Infer(good);
@@ -656,10 +716,10 @@ TEST_F(ScheduledModelTest, WaitsThroughAShortOutage) {
   instance().Die();
   Client client;
   Infer(client);
-  timers_.Advance(20 * kSecond);
+  timers_.Advance(4 * kSecond);
   instance().Revive();
   ASSERT_EQ(instance().inside(), 1u);
-  timers_.Advance(20 * kSecond);
+  timers_.Advance(4 * kSecond);
   EXPECT_FALSE(client.sink.ended);
   Finish();
   EXPECT_TRUE(client.sink.status().ok());

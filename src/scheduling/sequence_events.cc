@@ -100,12 +100,8 @@ Status SequenceScheduler::StatusOf(Why why, const InferenceRequest& request) con
       return UnavailableError(sequence +
                               " has waited for a slot for longer than max_sequence_idle_microseconds (" +
                               std::to_string(policy_.idle_ns / 1000) + ")");
-    case Why::kOutage: {
-      const std::string reason = backend_->readiness().reason;
-      return UnavailableError("no instance of model '" + info_.name + "' has run for " +
-                              std::to_string(kLongestSequenceOutageNs / 1'000'000'000) +
-                              " seconds: " + (reason.empty() ? "they are being restarted" : reason));
-    }
+    case Why::kOutage:
+      return NoInstanceLives(info_.name, outage_wait_ns_, backend_->readiness().reason);
     case Why::kReturned:
       return UnavailableError("instances of model '" + info_.name + "' ended " +
                               std::to_string(kMostReturns) + " times before they began with " + sequence);

@@ -28,6 +28,8 @@ class SequenceModel : public Servable {
   struct Options {
     // Requests that may wait for this model, those of all its sequences together.
     size_t max_queue_size = 65536;
+    // As that of ScheduledModel.
+    int64_t outage_wait_ns = 5'000'000'000;
     // Whether instances run only with the resources they ask for, which this model cannot.
     bool limits_rate = false;
     // What finds calls that wait for themselves; outlives the model.

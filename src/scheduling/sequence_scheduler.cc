@@ -57,6 +57,7 @@ SequenceScheduler::SequenceScheduler(ServableInfo info, std::unique_ptr<BackendM
       call_graph_(*options.call_graph),
       place_(std::make_shared<CallGraph::Place>(info_.name)),
       max_queue_size_(options.max_queue_size),
+      outage_wait_ns_(options.outage_wait_ns),
       next_generated_id_(FirstGeneratedId()),
       store_(StoreOptions(info_, policy_, inputs_)),
       held_(timers),
@@ -241,7 +242,7 @@ void SequenceScheduler::ScheduleLocked(int64_t now_ns, Work& work) {
   int64_t look_again_ns = AssignLocked(now_ns);
   for (Lane& lane : lanes_) look_again_ns = std::min(look_again_ns, ScheduleLaneLocked(lane, now_ns, work));
   if (available_ == 0 && table_->queued() > 0) {
-    look_again_ns = outage_since_ns_ + kLongestSequenceOutageNs;
+    look_again_ns = outage_since_ns_ + outage_wait_ns_;
     if (look_again_ns <= now_ns) {
       SequenceTable::Drops drops;
       table_->DropAll(now_ns, drops);

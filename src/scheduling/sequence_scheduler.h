@@ -30,9 +30,6 @@ namespace braid {
 // How a sequence is named in texts.
 std::string IdText(const CorrelationId& id);
 
-// As in ScheduledModel: a request waits no longer when no instance runs.
-inline constexpr int64_t kLongestSequenceOutageNs = 30'000'000'000;
-
 class SequenceScheduler final : public SequenceModel,
                                 private ExecutionListener,
                                 private SequenceKeeper,
@@ -204,6 +201,7 @@ class SequenceScheduler final : public SequenceModel,
   CallGraph& call_graph_;
   const std::shared_ptr<CallGraph::Place> place_;  // shared with the waiting requests in the call graph
   const size_t max_queue_size_;
+  const int64_t outage_wait_ns_;
   std::atomic<uint64_t> next_generated_id_;
 
   SequenceStore store_;  // provides its own synchronisation

@@ -271,7 +271,8 @@ TEST_F(StatefulModelTest, ALongQueueThatFailsDoesNotDeepenTheStack) {
   instance().Die();
   EXPECT_EQ(clients[0].error(), "the instance died");
   timers_.Advance(60 * kSecond);
-  EXPECT_EQ(clients[1].error(), "no instance of model 'm' has run for 30 seconds: they are being restarted");
+  EXPECT_EQ(clients[1].error(),
+            "no instance of model 'm' has lived for 5000 ms (--outage-wait-ms): they are being restarted");
   EXPECT_EQ(clients.back().error(), clients[1].error());
   EXPECT_LT(deepest, 32 << 10);
   instance().Revive();

@@ -4,10 +4,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include "base/guard.h"
 #include "server/options.h"
@@ -22,6 +24,9 @@ void KeepMemory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
   mallopt(M_TOP_PAD, 64 << 20);
+  // What is free at the end of an arena goes back with nobody but the main one (see HeapTrimmer), and threads
+  // that come and go with models would each leave one as large as their greatest burst.
+  mallopt(M_ARENA_MAX, std::max(2, static_cast<int>(std::thread::hardware_concurrency())));
 }
 
 // Each large tensor in flight is a descriptor, so the limit is raised as far as it goes without asking

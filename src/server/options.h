@@ -61,6 +61,7 @@ struct ServerOptions {
   bool exit_on_error = true;
   bool strict_readiness = true;
   int64_t exit_timeout_secs = 30;
+  int64_t outage_wait_ms = 5000;
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
   int64_t sequence_state_interval_seconds = 60;
   int64_t sequence_drain_seconds = 0;
@@ -72,6 +73,8 @@ struct ServerOptions {
   WorkerStart worker_start = WorkerStart::kFork;
   uint64_t memory_keep_bytes = 64 << 20;
   std::vector<WorkerLimit> worker_limits;  // --worker-rlimit
+  uint64_t worker_shm_max_bytes = 0;       // 0: as much as the machine has memory
+  int64_t worker_shm_max_segments = 8192;
   uint64_t environment_max_bytes = uint64_t{64} << 30;
   std::string backend_directory = "/opt/tritonserver/backends";
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order

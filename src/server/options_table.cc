@@ -231,6 +231,8 @@ const OptionSpec kTable[] = {
           "The server is ready only when all its models are"),
     Works("exit-timeout-secs", "N", Group::kModels, Int<&O::exit_timeout_secs, 0, 1000000000>(),
           "At a stop, seconds that requests in flight are waited for"),
+    Works("outage-wait-ms", "MS", Group::kModels, Int<&O::outage_wait_ms, 0, 1000000000>(),
+          "Milliseconds that requests wait while no instance of their model lives; 0 to fail them at once"),
     Works(
         "sequence_state_path", "DIR", Group::kModels, Text<&O::sequence_state_path>(),
         "A folder where the sequences of stateful models and of models with implicit state outlast a restart "
@@ -258,6 +260,12 @@ const OptionSpec kTable[] = {
           "Idle tensor memory that each model's process keeps mapped after a burst"),
     WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
               "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
+    Works("worker-shm-max-bytes", "BYTES", Group::kPython, Bytes<&O::worker_shm_max_bytes>(),
+          "Shared memory that one model's process may have the server map; more ends the process; 0 for as "
+          "much "
+          "as the machine has memory"),
+    Works("worker-shm-max-segments", "N", Group::kPython, Int<&O::worker_shm_max_segments, 1, 65536>(),
+          "Pieces of it; a tensor of more than 64 KiB takes one, of the server's file descriptors as well"),
     Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<&O::environment_max_bytes>(),
           "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),

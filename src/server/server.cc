@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,6 +66,22 @@ Result<std::string> FindWorkerDirectory() {
   }
   return NotFoundError("the worker's files are missing: there is no 'worker' folder beside '" +
                        program.string() + "'");
+}
+
+// More segments than a quarter of the descriptors would leave too few for clients.
+SegmentBudget::Limits WorkerSegments(const ServerOptions& options) {
+  SegmentBudget::Limits limits;
+  limits.segments = static_cast<size_t>(options.worker_shm_max_segments);
+  if (rlimit files{}; getrlimit(RLIMIT_NOFILE, &files) == 0)
+    limits.segments = std::min<size_t>(limits.segments, std::max<size_t>(files.rlim_cur / 4, 1));
+  limits.segments_option = "--worker-shm-max-segments";
+  limits.bytes = options.worker_shm_max_bytes;
+  if (limits.bytes == 0) {
+    limits.bytes =
+        static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+  limits.bytes_option = "--worker-shm-max-bytes";
+  return limits;
 }
 
 std::string Endpoint(const std::string& address, int port) {
@@ -167,6 +184,7 @@ class Server::Parts {
     backend.stub_timeout_seconds = options_.stub_timeout_seconds;
     backend.memory_keep_bytes = options_.memory_keep_bytes;
     backend.worker_limits = options_.worker_limits;
+    backend.worker_segments = WorkerSegments(options_);
     backend.environment_max_bytes = options_.environment_max_bytes;
     backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
     backend.services = &worker_services_;
@@ -260,6 +278,7 @@ class Server::Parts {
     if (info.config->has_sequence_batching()) {
       SequenceModel::Options sequences;
       sequences.limits_rate = limiter_ != nullptr;
+      sequences.outage_wait_ns = options_.outage_wait_ms * 1'000'000;
       BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model), timers_,
                                                                  log_, progress, sequences));
       servable->statistics().Configure(latency);
@@ -267,6 +286,7 @@ class Server::Parts {
     }
     ScheduledModel::Options scheduling;
     scheduling.limiter = limiter_.get();
+    scheduling.outage_wait_ns = options_.outage_wait_ms * 1'000'000;
     if (info.stateful) {
       BRAID_ASSIGN_OR_RETURN(auto servable, StatefulModel::Start(std::move(info), std::move(model), timers_,
                                                                  log_, progress, scheduling));

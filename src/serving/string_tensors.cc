@@ -5,6 +5,7 @@
 
 #include "serving/ovms_status.h"
 #include "tensor/bytes_elements.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 namespace {
@@ -19,9 +20,10 @@ Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
                      "Expected number of dimensions of strings: 1; Actual: " +
                          std::to_string(strings.shape.size()) + "; " + input);
   }
+  BRAID_ASSIGN_OR_RETURN(const Buffer bytes, OutOfReach(strings.data));
   uint64_t count = 0;
   uint64_t longest = 0;
-  BytesElements elements(strings.data.text());
+  BytesElements elements(bytes.text());
   for (; elements.Next(); ++count) longest = std::max<uint64_t>(longest, elements.value().size());
   if (elements.truncated()) {
     return OvmsError(OvmsCode::kInvalidStringInput,
@@ -44,7 +46,7 @@ Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
   rows.shape = {static_cast<int64_t>(count), static_cast<int64_t>(width)};
   BRAID_ASSIGN_OR_RETURN(rows.data, allocator.Allocate(count * width));
   std::byte* to = rows.data.mutable_data();
-  BytesElements again(strings.data.text());
+  BytesElements again(bytes.text());
   for (; again.Next(); to += width) {
     const std::string_view value = again.value();
     if (!value.empty()) std::memcpy(to, value.data(), value.size());
@@ -61,7 +63,8 @@ Result<Tensor> ToStrings(const Tensor& rows, BufferAllocator& allocator) {
     return OvmsError(OvmsCode::kInternalError,
                      "too many strings in output '" + rows.name + "': " + std::to_string(count));
   }
-  const char* from = rows.data.text().data();
+  BRAID_ASSIGN_OR_RETURN(const Buffer data, OutOfReach(rows.data));
+  const char* from = data.text().data();
   const auto length = [&](size_t row) -> size_t {
     return width == 0 ? 0 : strnlen(from + row * width, std::min<size_t>(width, UINT32_MAX));
   };

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "serving/ovms_status.h"
+#include "tensor/bytes_elements.h"
+#include "tensor/testing/restless_bytes.h"
 
 namespace braid {
 namespace {
@@ -49,6 +51,33 @@ TEST(StringTensors, StringsBecomeRowsThatAreFilledUpWithZeros) {
   EXPECT_THAT(rows->shape, ElementsAre(3, 4));
   EXPECT_EQ(rows->data.text(), std::string_view("abc\0\0\0\0\0d\0\0\0", 12));
   EXPECT_THAT(Take(Strings({}))->shape, ElementsAre(0, 1));
+}
+
+// Room that is made for the one would be too little for the other.
+TEST(StringTensors, StringsThatChangeMeanwhileStayWithinTheirRows) {
+  constexpr size_t kSize = 5 * 4000;
+  const Buffer restless = RestlessBytes(OneElement(kSize), ManyElements(kSize));
+  for (int i = 0; i < 1000; ++i) {
+    for (const int64_t count : {int64_t{1}, static_cast<int64_t>(kSize / 5)}) {
+      const auto rows = Take({"in", DataType::kBytes, {count}, restless});
+      if (!rows.ok()) continue;
+      ASSERT_EQ(rows->data.size(), static_cast<size_t>(rows->shape[0] * rows->shape[1]));
+    }
+  }
+}
+
+TEST(StringTensors, RowsThatChangeMeanwhileStayWithinTheirStrings) {
+  constexpr size_t kSize = 20'000;
+  const Buffer restless = RestlessBytes(std::string(kSize, '\0'), std::string(kSize, 'x'));
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<Tensor> outputs = {{"a_string", DataType::kUint8, {200, kSize / 200}, restless}};
+    ASSERT_TRUE(RowsToStrings(outputs).ok());
+    BytesElements elements(outputs[0].data.text());
+    int count = 0;
+    while (elements.Next()) ++count;
+    ASSERT_FALSE(elements.truncated());
+    ASSERT_EQ(count, 200);
+  }
 }
 
 TEST(StringTensors, OnlyBytesForMatricesOfU8Become) {

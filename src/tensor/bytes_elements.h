@@ -2,6 +2,7 @@
 // bytes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -14,6 +15,10 @@ namespace braid {
 //   BytesElements elements(data);
 //   while (elements.Next()) use(elements.value());
 //   if (elements.truncated()) ... the buffer ended inside an element
+//
+// Each length is read once, so a walk stays within the buffer even when another process changes the bytes
+// meanwhile. Two walks may see different elements then: whoever makes room by one walk and fills it by
+// another takes OutOfReach() of the bytes first.
 class BytesElements {
  public:
   explicit BytesElements(std::string_view data) : rest_(data) {}
@@ -27,6 +32,8 @@ class BytesElements {
       return false;
     }
     std::memcpy(&length, rest_.data(), sizeof(length));
+    // What was read is not read again.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     if (rest_.size() - sizeof(length) < length) {
       truncation_ = Truncation::kData;
       expected_ = length;

@@ -10,6 +10,7 @@ is no child of this process any more, or {"error": ...}. It ends when the socket
 It stays single-threaded and runs no code of users. Everything it does is before a fork or after one.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -56,6 +57,9 @@ def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -
             except BaseException as error:
                 errors.die(errors.message_of(error))
             return 0
+        # A process group of its own, or it would be ended together with the warm process.
+        with contextlib.suppress(OSError):  # it has been killed already
+            os.setpgid(worker, worker)
         os.write(outward, str(worker).encode())
         os._exit(0)
     os.close(outward)

@@ -1,5 +1,6 @@
 #include "worker/extension/calls.h"
 
+#include "base/clock.h"
 #include "worker/extension/python_state.h"
 #include "worker/extension/response_iterator.h"
 #include "worker/extension/response_object.h"
@@ -70,9 +71,10 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
 
 Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool decoupled,
                                                Exchange::Notice notice, bool background, bool waits) {
+  CallMessage message;
+  message.called_ns = SteadyNowNs();
   BRAID_RETURN_IF_ERROR(worker_.EnsureConversation());
   std::shared_ptr<Exchange> exchange = worker_.inbox().Begin(notice, background);
-  CallMessage message;
   message.decoupled = decoupled;
   message.blocked_execution = waits ? worker_.HeldUpExecution() : worker_.BlockedExecution();
   message.request.id = exchange->id();

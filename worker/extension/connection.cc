@@ -166,6 +166,11 @@ void Connection::Unplace(const TensorMessage& tensor) {
   if (tensor.place == Place::kSenderMemory) lent_out_.erase({tensor.handle.segment, tensor.handle.offset});
 }
 
+void Connection::Withdraw(std::vector<TensorMessage>& outputs) {
+  for (const TensorMessage& output : outputs) Unplace(output);
+  outputs.clear();
+}
+
 void Connection::QueueRelease(const MemoryHandle& handle) {
   if (forked_ || closed_) return;
   releases_.push_back(handle);

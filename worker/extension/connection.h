@@ -107,6 +107,8 @@ class Connection {
   void Refuse(const TensorMessage& tensor);
   // Undoes a Place() of what was never sent.
   void Unplace(const TensorMessage& tensor);
+  // The same for all outputs of a response, which then has none.
+  void Withdraw(std::vector<TensorMessage>& outputs);
   // Copies the bytes of an output to where the server finds them, and says in `tensor` where that is. Small
   // ones stay where they are: `bytes` has to live until the message is encoded. Errors: UNAVAILABLE.
   Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);

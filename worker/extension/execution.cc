@@ -113,7 +113,7 @@ bool Worker::Reply(Turn& turn) {
       response.code = StatusCode::kInternal;
       response.error = sent.message();
       response.parameters_json = {};
-      response.outputs.clear();
+      connection_->Withdraw(response.outputs);
     }
     Encode(outgoing_, turn.executed);
     sent = connection_->Send(outgoing_);
@@ -274,7 +274,9 @@ bool Worker::Collect(Turn& turn) {
 }
 
 bool Worker::Prepare(OpenRequest& request, PyObject* response, OutgoingResponse& out) {
-  return PrepareResponse(request, response, out, nullptr);
+  if (PrepareResponse(request, response, out, nullptr)) return true;
+  connection_->Withdraw(out.message.outputs);
+  return false;
 }
 
 bool Worker::PrepareResponse(OpenRequest& request, PyObject* object, OutgoingResponse& out, Turn* turn) {
@@ -324,7 +326,7 @@ bool Worker::PrepareResponse(OpenRequest& request, PyObject* object, OutgoingRes
 }
 
 bool Worker::FailResponse(OutgoingResponse& out, const Status& status) {
-  out.message.outputs.clear();
+  connection_->Withdraw(out.message.outputs);
   Ref text = Ref::Steal(NewText(status.message()));
   if (!text || !TextOf(text.get(), out.message.error)) return false;
   out.holds.push_back(std::move(text));
@@ -359,6 +361,7 @@ void Worker::FailAll(Turn& turn, const ErrorText& detail) {
   const std::string prefix =
       "Failed to process the request(s) for model '" + model_.instance_name + "', message: ";
   SendLog(2, model_.model_file, 0, prefix + detail.logged);
+  for (OutgoingResponse& response : turn.responses) connection_->Withdraw(response.message.outputs);
   turn.responses.clear();
   turn.deferred.clear();
   Ref held = Ref::Steal(NewText(prefix + detail.told));
@@ -406,7 +409,10 @@ bool Worker::SendResponse(OpenRequest& request, OutgoingResponse& out) {
   if (out.message.final) request.Finish();
   Encode(response_, out.message);
   const Status sent = Send(response_);
-  if (!sent.ok()) RaiseModelException(sent.message());
+  if (!sent.ok()) {
+    connection_->Withdraw(out.message.outputs);
+    RaiseModelException(sent.message());
+  }
   return sent.ok();
 }
 

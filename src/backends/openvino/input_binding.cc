@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tensor/bytes_elements.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 namespace {
@@ -19,7 +20,8 @@ Status Refused(const CompiledFacts& facts, const std::string& name, const std::s
 
 // The strings of a tensor behind each other at `target`. REQUIRES: there are `count` of them.
 Status ReadStrings(const Tensor& tensor, std::string* target, int64_t count) {
-  BytesElements elements(tensor.data.text());
+  BRAID_ASSIGN_OR_RETURN(const Buffer bytes, OutOfReach(tensor.data));
+  BytesElements elements(bytes.text());
   int64_t read = 0;
   while (read < count && elements.Next()) target[read++].assign(elements.value());
   if (read == count && !elements.Next() && !elements.truncated()) return OkStatus();

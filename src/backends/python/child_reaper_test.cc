@@ -6,8 +6,6 @@
 #include <csignal>
 #include <future>
 
-#include "backends/python/python_instance.h"
-
 namespace braid {
 namespace {
 
@@ -99,15 +97,6 @@ TEST(ChildReaper, EndsTheFamilyOfAChild) {
   char byte = 0;
   EXPECT_EQ(read(life[0], &byte, 1), 0);
   for (int fd : {go[0], go[1], life[0]}) close(fd);
-}
-
-TEST(RestartPause, DoublesUpToThirtySeconds) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  EXPECT_EQ(RestartPauseNs(1), kSecond);
-  EXPECT_EQ(RestartPauseNs(2), 2 * kSecond);
-  EXPECT_EQ(RestartPauseNs(5), 16 * kSecond);
-  EXPECT_EQ(RestartPauseNs(6), 30 * kSecond);
-  EXPECT_EQ(RestartPauseNs(1000), 30 * kSecond);
 }
 
 }  // namespace

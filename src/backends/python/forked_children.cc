@@ -12,6 +12,7 @@
 #include "backends/python/worker_calls.h"
 #include "backends/python/worker_memory.h"
 #include "backends/python/worker_process.h"
+#include "base/clock.h"
 #include "base/guard.h"
 #include "base/thread.h"
 #include "ipc/knock.h"
@@ -99,7 +100,7 @@ class ForkedChildren::Child {
     switch (TypeOf(message)) {
       case MessageType::kCall: {
         CallMessage call;
-        return Decode(message, call) ? calls_->Begin(call, owner_.chain_, nullptr) : malformed();
+        return Decode(message, call) ? calls_->Begin(call, owner_.chain_, nullptr, since_ns_) : malformed();
       }
       case MessageType::kCancelCall: {
         CancelCallMessage cancel;
@@ -135,6 +136,7 @@ class ForkedChildren::Child {
   }
 
   ForkedChildren& owner_;
+  const int64_t since_ns_ = SteadyNowNs();
   const std::shared_ptr<Channel> channel_;           // shared with answers on their way
   const std::shared_ptr<WorkerMemory> memory_;       // shared with the buffers that the process lends
   const std::shared_ptr<WorkerCalls> calls_;         // shared with the calls that have not ended
@@ -145,8 +147,8 @@ class ForkedChildren::Child {
 };
 
 ForkedChildren::ForkedChildren(const WorkerServices& services, Arena& arena, Logger& log,
-                               std::shared_ptr<const CallChain> chain)
-    : services_(services), arena_(arena), log_(log), chain_(std::move(chain)) {}
+                               std::shared_ptr<const CallChain> chain, std::shared_ptr<SegmentBudget> imports)
+    : services_(services), arena_(arena), log_(log), chain_(std::move(chain)), imports_(std::move(imports)) {}
 
 ForkedChildren::~ForkedChildren() = default;
 
@@ -168,6 +170,7 @@ void ForkedChildren::Admit(UniqueFd knocker) {
     Channel::Options options;
     options.ring_bytes = kRingBytes;
     options.wake_by_socket = true;
+    options.imports = imports_;
     Channel::WorkerEnd end;
     auto channel = Channel::CreateServerEnd(options, end);
     status = channel.status();

@@ -28,9 +28,10 @@ class ForkedChildren {
   static constexpr size_t kMostChildren = 256;
 
   // The references outlive this; `arena` also the calls' last buffers. `chain` is that of calls which block
-  // no execution: nobody can know what the worker's own process waits for.
+  // no execution: nobody can know what the worker's own process waits for. `imports` is the worker's, which
+  // the processes have a share in.
   ForkedChildren(const WorkerServices& services, Arena& arena, Logger& log,
-                 std::shared_ptr<const CallChain> chain);
+                 std::shared_ptr<const CallChain> chain, std::shared_ptr<SegmentBudget> imports);
   // Ends all: their calls are cancelled, and what they say is heard no more.
   ~ForkedChildren();
 
@@ -48,6 +49,7 @@ class ForkedChildren {
   Arena& arena_;
   Logger& log_;
   const std::shared_ptr<const CallChain> chain_;  // shared by all their calls
+  const std::shared_ptr<SegmentBudget> imports_;  // shared by their channels and the worker's
   std::list<std::unique_ptr<Child>> children_;
 };
 

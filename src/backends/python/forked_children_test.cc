@@ -22,7 +22,7 @@ class ForkedChildrenTest : public testing::Test {
     catalog_.Publish(callee_);
     auto chain = std::make_shared<CallChain>();
     chain->instance = "m_0_0";
-    children_ = std::make_unique<ForkedChildren>(services_, arena_, log_, chain);
+    children_ = std::make_unique<ForkedChildren>(services_, arena_, log_, chain, nullptr);
     Channel::WorkerEnd end;
     server_ = Channel::CreateServerEnd({}, end).value();
     worker_ = Channel::OpenWorkerEnd(std::move(end)).value();

@@ -183,9 +183,8 @@ Status NodeCalls::SendExecute(const std::shared_ptr<Life>& life, uint64_t call, 
   message.session = session;
   message.credit = kWindow;
   message.inputs.reserve(inputs.size());
-  ReleaseMessage lent;
-  Status status;
-  for (size_t i = 0; i < inputs.size() && status.ok(); ++i) {
+  WorkerMemory::Loan loan(life->memory());
+  for (size_t i = 0; i < inputs.size(); ++i) {
     const NodeTensor& input = inputs[i];
     NodeTensorMessage& sent = message.inputs.emplace_back();
     sent.tensor.name = input.tensor.name;
@@ -199,18 +198,15 @@ Status NodeCalls::SendExecute(const std::shared_ptr<Life>& life, uint64_t call, 
       continue;
     }
     if (!input.has_bytes) {
-      status = InternalError(std::string("the worker that held tensor '")
-                                 .append(input.tensor.name)
-                                 .append("' for the next node has ended"));
-      break;
+      return InternalError(std::string("the worker that held tensor '")
+                               .append(input.tensor.name)
+                               .append("' for the next node has ended"));
     }
-    status = life->memory().Lend(input.tensor.data, IsSolePacket(inputs, i), sent.tensor);
-    if (status.ok() && sent.tensor.place != Place::kInline) lent.handles.push_back(sent.tensor.handle);
+    BRAID_RETURN_IF_ERROR(loan.Lend(input.tensor.data, IsSolePacket(inputs, i), sent.tensor));
   }
-  if (status.ok()) status = life->Send(message);
-  // The worker will never hear of what it was lent.
-  if (!status.ok() && !lent.handles.empty()) (void)life->memory().OnRelease(lent);
-  return status;
+  BRAID_RETURN_IF_ERROR(life->Send(message));
+  loan.Keep();
+  return OkStatus();
 }
 
 uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,

@@ -90,18 +90,20 @@ Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {
   NodeStepMessage step;
   if (TypeOf(message) != MessageType::kNodeStep || !Decode(message, step))
     return InvalidArgumentError("the worker sent a message that cannot be read");
-  return calls_.OnStep(step);
+  BRAID_RETURN_IF_ERROR(calls_.OnStep(step));
+  host_.NoteServed();
+  return OkStatus();
 }
 
 // Whoever waits for the run waits for the call, too. It is user code's call, though, which may end what would
 // otherwise go in a circle: the second parent tells it from a link that a graph has made by itself.
 WorkerUser::Origin NodeWorker::OriginOf(const CallMessage& call) {
   auto waiting = calls_.ChainOf(call.blocked_execution);
-  if (waiting == nullptr) return {chain_, nullptr};
+  if (waiting == nullptr) return {chain_, nullptr, 0};
   auto chain = std::make_shared<CallChain>(*chain_);
   chain->blocked_instance = waiting->blocked_instance;
   chain->parents = {std::move(waiting), chain_};
-  return {std::move(chain), nullptr};
+  return {std::move(chain), nullptr, 0};
 }
 
 void NodeWorker::OnIdle() {

@@ -90,6 +90,7 @@ WorkerSpawner::Options PythonBackend::SpawnerOptions() const {
   spawner.worker_directory = options_.worker_directory;
   spawner.start = options_.worker_start;
   spawner.limits = options_.worker_limits;
+  spawner.segments = options_.worker_segments;
   spawner.timeout_ns = options_.stub_timeout_seconds * 1'000'000'000;
   spawner.verbose_errors = options_.services->catalog->error_texts().verbose();
   return spawner;

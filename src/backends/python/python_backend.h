@@ -24,7 +24,8 @@ class PythonBackend final : public Backend {
     std::string worker_directory;  // where braid_worker/ and the extension are
     WorkerStart worker_start = WorkerStart::kFork;
     std::vector<WorkerLimit> worker_limits;
-    int64_t stub_timeout_seconds = 30;  // from the start of a worker to its first message
+    SegmentBudget::Limits worker_segments = {};  // what each worker may have the server map
+    int64_t stub_timeout_seconds = 30;           // from the start of a worker to its first message
     // Idle shared memory that a model keeps, and each of its workers, after a burst.
     uint64_t memory_keep_bytes = uint64_t{64} << 20;
     // Of a model's inputs in flight; 0: no limit.

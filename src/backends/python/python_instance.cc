@@ -81,6 +81,7 @@ void PythonInstance::FreeSlotLocked(uint32_t slot) {
 Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution_id,
                                   const std::vector<uint32_t>& slots) {
   ChannelHeader& header = link_.channel->header();
+  WorkerMemory::Loan loan(*link_.memory);
   outgoing_.execution_id = execution_id;
   outgoing_.requests.resize(execution.requests.size());
   std::vector<std::string> parameter_texts(execution.requests.size());
@@ -125,11 +126,13 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
       tensor.name = input.name;
       tensor.type = input.type;
       tensor.shape = input.shape;
-      BRAID_RETURN_IF_ERROR(link_.memory->Lend(input.data, sole[k], tensor));
+      BRAID_RETURN_IF_ERROR(loan.Lend(input.data, sole[k], tensor));
     }
   }
   Encode(encoded_, outgoing_);
-  return link_.channel->Send(encoded_);
+  BRAID_RETURN_IF_ERROR(link_.channel->Send(encoded_));
+  loan.Keep();
+  return OkStatus();
 }
 
 void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
@@ -238,6 +241,7 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     Slot& slot = slots_[index];
     request = slot.request.get();
     times = slot.times;
+    host_.NoteServed();
     if (message.final) {
       ended = std::move(slot.request);
       FreeSlotLocked(index);
@@ -265,6 +269,7 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     }
     running = std::move(running_.front());
     running_.pop_front();
+    host_.NoteServed();
     times.compute_start_ns = running.compute_start_ns;
     times.input_end_ns = std::clamp(message.input_end_ns, times.compute_start_ns, now);
     times.infer_end_ns = std::clamp(message.infer_end_ns, times.input_end_ns, now);
@@ -346,6 +351,9 @@ WorkerUser::Origin PythonInstance::OriginOf(const CallMessage& call) {
   Origin origin;
   std::lock_guard lock(mutex_);
   origin.chain = ChainLocked(call.blocked_execution);
+  const auto running = std::find_if(running_.begin(), running_.end(),
+                                    [&](const Running& each) { return each.id == call.blocked_execution; });
+  if (running != running_.end()) origin.begun_ns = running->compute_start_ns;
   const auto index = static_cast<uint32_t>(call.traced_request);
   if (call.traced_request != 0 && index < slots_.size() && slots_[index].request &&
       slots_[index].generation == static_cast<uint32_t>(call.traced_request >> 32)) {

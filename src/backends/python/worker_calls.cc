@@ -1,5 +1,6 @@
 #include "backends/python/worker_calls.h"
 
+#include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <utility>
 #include <vector>
@@ -63,10 +64,11 @@ size_t WorkerCalls::pending() const {
 }
 
 Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
-                          RequestTrace* trace) {
+                          RequestTrace* trace, int64_t begun_ns) {
   const PatientAllocation patience;
   // First of all, so that the memory which the worker has lent goes back whatever comes.
   BRAID_ASSIGN_OR_RETURN(auto request, MakeRequest(message));
+  request->start_ns = std::max(std::min(message.called_ns, request->start_ns), begun_ns);
   auto call = std::make_shared<Call>(shared_from_this(), message.request.id);
   size_t pending = 0;
   {
@@ -200,8 +202,7 @@ Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& re
   message.final = final;
   message.has_response = response.has_value();
   std::string parameters;
-  ReleaseMessage lent;
-  Status status;
+  WorkerMemory::Loan loan(*memory_);
   if (response && !response->status.ok()) {
     message.code = response->status.code();
     message.error = response->status.message();
@@ -222,19 +223,14 @@ Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& re
       tensor.name = output.name;
       tensor.type = output.type;
       tensor.shape = output.shape;
-      status = memory_->Lend(output.data, sole[i], tensor);
-      if (!status.ok()) break;
-      if (tensor.place != Place::kInline) lent.handles.push_back(tensor.handle);
+      BRAID_RETURN_IF_ERROR(loan.Lend(output.data, sole[i], tensor));
     }
   }
-  if (status.ok()) {
-    thread_local std::vector<std::byte> encoded;
-    EncodeCallResponse(encoded, message);
-    status = channel_->Send(encoded);
-  }
-  // The worker will never hear of what it was lent.
-  if (!status.ok() && !lent.handles.empty()) (void)memory_->OnRelease(lent);
-  return status;
+  thread_local std::vector<std::byte> encoded;
+  EncodeCallResponse(encoded, message);
+  BRAID_RETURN_IF_ERROR(channel_->Send(encoded));
+  loan.Keep();
+  return OkStatus();
 }
 
 }  // namespace braid

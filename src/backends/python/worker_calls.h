@@ -33,9 +33,11 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory, const Catalog& catalog);
   ~WorkerCalls();
 
-  // Runs a call. `trace` is that of the request which it is made for, or null. The receiving thread. Errors:
-  // the worker broke the rules and is to be ended; what is wrong with the call itself is answered.
-  Status Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain, RequestTrace* trace);
+  // Runs a call. `trace` is that of the request which it is made for, or null; `begun_ns` is when that began:
+  // the call cannot have been made before. The receiving thread. Errors: the worker broke the rules and is to
+  // be ended; what is wrong with the call itself is answered.
+  Status Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain, RequestTrace* trace,
+               int64_t begun_ns);
   // Cancels a call; one that has ended already is no error. Its responses stop, but for the final one. The
   // receiving thread.
   void Cancel(const CancelCallMessage& message);

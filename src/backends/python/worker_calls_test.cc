@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/python/testing/holding_servable.h"
+#include "base/clock.h"
 #include "ipc/arena.h"
 
 namespace braid {
@@ -36,7 +37,7 @@ class WorkerCallsTest : public testing::Test {
     call.request.id = id;
     return call;
   }
-  Status Begin(const CallMessage& call) { return calls_->Begin(call, nullptr, nullptr); }
+  Status Begin(const CallMessage& call) { return calls_->Begin(call, nullptr, nullptr, 0); }
 
   // The next response that the worker sees; it points into `message_`.
   ResponseMessage Receive() {
@@ -88,7 +89,7 @@ TEST_F(WorkerCallsTest, PassesTheRequestOn) {
   tensor.bytes = bytes;
   call.request.inputs = {tensor};
   auto chain = std::make_shared<const CallChain>();
-  ASSERT_TRUE(calls_->Begin(call, chain, nullptr).ok());
+  ASSERT_TRUE(calls_->Begin(call, chain, nullptr, 0).ok());
 
   ASSERT_EQ(callee_->held(), 1u);
   const InferenceRequest& request = callee_->front();
@@ -122,6 +123,29 @@ TEST_F(WorkerCallsTest, PassesTheRequestOn) {
   EXPECT_EQ(response.outputs[0].name, "X");
   EXPECT_EQ(response.outputs[0].bytes.size(), 2u);
   EXPECT_EQ(calls_->pending(), 0u);
+}
+
+TEST_F(WorkerCallsTest, TheTimeOutCountsFromTheCallWithinReason) {
+  const int64_t begun = SteadyNowNs();
+  const auto counts_from = [&](int64_t called_ns) {
+    CallMessage call = Call(1);
+    call.called_ns = called_ns;
+    EXPECT_TRUE(calls_->Begin(call, nullptr, nullptr, begun).ok());
+    auto request = callee_->Take();
+    const int64_t since = request->start_ns;
+    request->Respond(InferenceResponse(), true);
+    Receive();
+    return since;
+  };
+  const int64_t called = SteadyNowNs();
+  EXPECT_EQ(counts_from(called), called);
+  // The worker's word counts no further than it can be true.
+  EXPECT_EQ(counts_from(0), begun);
+  EXPECT_EQ(counts_from(INT64_MIN), begun);
+  const int64_t before = SteadyNowNs();
+  const int64_t future = counts_from(INT64_MAX);
+  EXPECT_GE(future, before);
+  EXPECT_LE(future, SteadyNowNs());
 }
 
 TEST_F(WorkerCallsTest, LargeTensorsAreNotCopiedOnTheirWayIn) {

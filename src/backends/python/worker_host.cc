@@ -12,20 +12,11 @@ namespace braid {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kFirstPauseNs = kSecond;
-constexpr int64_t kLongestPauseNs = 30 * kSecond;
-// A worker that has lived so long has not failed "in a row" with the one before it.
-constexpr int64_t kStableNs = 60 * kSecond;
 // The thread looks around so often when nothing happens.
 constexpr int64_t kIdleNs = kSecond;
 constexpr int64_t kProgressSeconds = 10;
 
 }  // namespace
-
-int64_t RestartPauseNs(int failures) {
-  const int doublings = std::clamp(failures - 1, 0, 10);
-  return std::min(kFirstPauseNs << doublings, kLongestPauseNs);
-}
 
 WorkerHost::WorkerHost(Options options, const PythonInstanceSpec& spec, const PythonModelFacts& facts,
                        const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
@@ -95,7 +86,8 @@ Status WorkerHost::HandleKnock() {
   BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
   for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
     if (!forks_) {
-      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, user_.ForkedChain());
+      forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, user_.ForkedChain(),
+                                                worker_->channel()->imports());
     }
     forks_->Admit(std::move(knocker));
   }
@@ -119,7 +111,8 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
       CallMessage call;
       if (!Decode(message, call)) return malformed();
       WorkerUser::Origin origin = user_.OriginOf(call);
-      return calls_->Begin(call, std::move(origin.chain), origin.trace.get());
+      return calls_->Begin(call, std::move(origin.chain), origin.trace.get(),
+                           std::max(origin.begun_ns, started_ns_));
     }
     case MessageType::kCancelCall: {
       CancelCallMessage cancel;
@@ -151,7 +144,8 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
 // -----------------------------------------------------------------------------------------------
 
 Status WorkerHost::StartWorker() {
-  finalized_ = false;
+  finalized_ = served_ = killed_ = false;
+  started_ns_ = SteadyNowNs();
   BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, spawner_, reaper_, log_));
   {
     std::lock_guard lock(mutex_);
@@ -183,6 +177,7 @@ Status WorkerHost::StartWorker() {
     return OkStatus();
   });
   if (!status.ok()) {
+    killed_ = worker_->killed_by_others();
     worker_->EnsureDead();
     BuryWorker(status.message());
   }
@@ -275,17 +270,19 @@ void WorkerHost::Pause(int64_t until_ns) {
   }
 }
 
-bool WorkerHost::Restart(int& failures, std::string cause) {
+bool WorkerHost::Restart(RestartPauses& pauses, RestartPauses::Life life, std::string cause) {
   while (true) {
-    ++failures;
-    user_.OnDown(failures == 1
+    const int64_t pause_ns = pauses.After(life);
+    user_.OnDown(pauses.failures() < 2
                      ? fmt::format("{} The {} is being restarted.", cause, options_.noun)
-                     : fmt::format("{} The {} has failed {} times in a row; next try in {} s.", cause,
-                                   options_.noun, failures, RestartPauseNs(failures) / kSecond));
-    Pause(SteadyNowNs() + RestartPauseNs(failures));
+                     : fmt::format("{} The {} has failed {} times in a row; next try in {:g} s.", cause,
+                                   options_.noun, pauses.failures(),
+                                   static_cast<double>(pause_ns) / static_cast<double>(kSecond)));
+    Pause(SteadyNowNs() + pause_ns);
     if (stopping()) return false;
     const Status restarted = Guarded([this] { return StartWorker(); });
     if (restarted.ok()) return true;
+    life = {.killed = killed_};
     BRAID_LOG_ERROR(log_, "{} could not be restarted: {}", options_.title, restarted.message());
     cause = services_.catalog->error_texts().ForClients(restarted.message());
   }
@@ -296,12 +293,14 @@ void WorkerHost::Run() {
   if (!started.ok()) user_.OnDown(started.message());
   on_started_(started);
   if (!started.ok()) return;
-  int failures = 0;
+  RestartPauses pauses;
   while (true) {
     const int64_t ready_since = SteadyNowNs();
     std::string broken_rule;
     if (Status fault = Guarded([&] { broken_rule = Serve(); }); !fault.ok()) broken_rule = fault.message();
     const bool in_order = stopping() && broken_rule.empty();
+    const RestartPauses::Life life = {
+        .served = served_, .killed = worker_->killed_by_others(), .up_ns = SteadyNowNs() - ready_since};
     worker_->EnsureDead();
     const WorkerProcess::Death death = worker_->DescribeDeath(broken_rule);
     user_.OnDown(death.told);
@@ -312,8 +311,7 @@ void WorkerHost::Run() {
       break;
     }
     BRAID_LOG_ERROR(log_, "{}", death.logged);
-    if (SteadyNowNs() - ready_since > kStableNs) failures = 0;
-    if (!Restart(failures, death.told)) break;
+    if (!Restart(pauses, life, death.told)) break;
     BRAID_LOG_INFO(log_, "{} is back", options_.title);
   }
   user_.OnRound(SteadyNowNs());

@@ -1,5 +1,5 @@
 // WorkerHost: keeps a worker process for as long as it is wanted: a thread that starts it, receives from it,
-// and starts it anew when it has died, after a pause that doubles with each failure.
+// and starts it anew when it has died, see RestartPauses.
 //
 // What all workers do alike is handled here: memory given back, calls (BLS), questions, log lines, forked
 // processes, the end. The rest is its user's: a model's instance, or the Python nodes of a graph.
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/python/forked_children.h"
+#include "backends/python/restart_pauses.h"
 #include "backends/python/worker_calls.h"
 #include "backends/python/worker_memory.h"
 #include "backends/python/worker_process.h"
@@ -25,11 +26,6 @@
 #include "ipc/messages.h"
 
 namespace braid {
-
-// The pause before a worker is started again after it has died `failures` times in a row.
-// It begins with one second, so that a monitor which polls each second sees the model not ready, and ends
-// with 30.
-int64_t RestartPauseNs(int failures);
 
 // The ways to one worker; both may be used after its death, to no effect.
 struct WorkerLink {
@@ -59,6 +55,7 @@ class WorkerUser {
   struct Origin {
     std::shared_ptr<const CallChain> chain;
     std::shared_ptr<RequestTrace> trace;  // may be null
+    int64_t begun_ns = 0;                 // when the execution began that it is made for; 0: not known
   };
   virtual Origin OriginOf(const CallMessage& call) = 0;
   // Of the calls of forked processes.
@@ -98,6 +95,8 @@ class WorkerHost {
 
   // Has the user's OnRound() called soon. Any thread.
   void Wake();
+  // The worker has done some work: it will be started again at once. From within OnMessage().
+  void NoteServed() { served_ = true; }
   // What the host waits for while it starts, for progress reports. Any thread.
   std::string Progress() const;
   // A segment of the arena is gone. Any thread.
@@ -110,8 +109,8 @@ class WorkerHost {
   // Serves until the worker dies or the stop has been carried out. Returns why the worker is no good any
   // more, if it was ended for breaking the rules.
   std::string Serve();
-  // Tries until a worker is up again; false when the host is to stop.
-  bool Restart(int& failures, std::string cause);
+  // Tries until a worker is up again after one that lived like this; false when the host is to stop.
+  bool Restart(RestartPauses& pauses, RestartPauses::Life life, std::string cause);
   // Waits for the next try, or the stop.
   void Pause(int64_t until_ns);
   // Handles one message. Errors: the worker broke the rules.
@@ -141,7 +140,10 @@ class WorkerHost {
   std::shared_ptr<WorkerCalls> calls_;               // shared with the calls that have not ended
   std::unique_ptr<ForkedChildren> forks_;            // made with the first
   std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to
+  int64_t started_ns_ = 0;
   bool finalized_ = false;
+  bool served_ = false;
+  bool killed_ = false;  // the last worker that could not be started, by somebody else
 
   mutable std::mutex mutex_;  // a leaf lock
   // Guarded by mutex_.

@@ -39,6 +39,17 @@ class WorkerMemory::WorkerBlock final : public SegmentBlock {
   const MemoryHandle handle_;
 };
 
+WorkerMemory::Loan::~Loan() {
+  // What a worker that breaks the rules has given back meanwhile is not lent any more.
+  (void)memory_.Return(lent_);
+}
+
+Status WorkerMemory::Loan::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor) {
+  BRAID_RETURN_IF_ERROR(memory_.Lend(buffer, sole, tensor));
+  if (tensor.place != Place::kInline) lent_.push_back(tensor.handle);
+  return OkStatus();
+}
+
 WorkerMemory::WorkerMemory(std::shared_ptr<Channel> channel, Arena& arena)
     : channel_(std::move(channel)), arena_(arena) {}
 
@@ -163,8 +174,8 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returne
   return block.Slice(into, handle.size);
 }
 
-Status WorkerMemory::OnRelease(const ReleaseMessage& message) {
-  for (const MemoryHandle& handle : message.handles) {
+Status WorkerMemory::Return(std::span<const MemoryHandle> handles) {
+  for (const MemoryHandle& handle : handles) {
     Buffer freed;  // goes after the lock
     std::lock_guard lock(mutex_);
     auto it = lent_.find({handle.segment, handle.offset});

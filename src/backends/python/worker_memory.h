@@ -11,10 +11,12 @@
 #pragma once
 
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -37,14 +39,30 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   using Returned = std::vector<std::pair<MemoryHandle, Buffer>>;
 
   // `arena` is the model's; it gives memory for bytes that are not in shared memory yet, and outlives the
-  // last Lend() and Take().
+  // last loan and Take().
   WorkerMemory(std::shared_ptr<Channel> channel, Arena& arena);
 
-  // Describes a buffer for the worker: inline when small, else by its place, which is kept until the worker
-  // gives it back. `sole`: nobody but the caller holds the bytes, so the worker may change them.
-  // `tensor.bytes` point into `buffer`. Any thread. Errors: UNAVAILABLE when memory cannot be had or handed
-  // over.
-  Status Lend(const Buffer& buffer, bool sole, TensorMessage& tensor);
+  // What one message lends to the worker. It is taken back when this goes, unless the message was sent: the
+  // worker would never give back what it has not heard of.
+  class Loan {
+   public:
+    explicit Loan(WorkerMemory& memory) : memory_(memory) {}
+    ~Loan();
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+
+    // Describes a buffer for the worker: inline when small, else by its place, which is kept until the worker
+    // gives it back. `sole`: nobody but the caller holds the bytes, so the worker may change them.
+    // `tensor.bytes` point into `buffer`. Any thread. Errors: UNAVAILABLE when memory cannot be had or handed
+    // over.
+    Status Lend(const Buffer& buffer, bool sole, TensorMessage& tensor);
+    // The message is on its way.
+    void Keep() { lent_.clear(); }
+
+   private:
+    WorkerMemory& memory_;
+    boost::container::small_vector<MemoryHandle, 8> lent_;
+  };
 
   // The bytes that the worker names in a response. The receiving thread. Errors: INVALID_ARGUMENT when the
   // worker names what it must not; it is then to be ended.
@@ -53,7 +71,7 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   // Takes what segments the worker has handed over until now. The receiving thread. Errors: as for Take().
   Status ReceiveSegments();
   // The worker needs lent memory no more. The receiving thread. Errors: as for Take().
-  Status OnRelease(const ReleaseMessage& message);
+  Status OnRelease(const ReleaseMessage& message) { return Return(message.handles); }
   // The worker names a segment of its own no more. The receiving thread.
   void OnRetire(uint32_t segment);
   // A segment of ours is gone, or one of another worker's; the worker is to unmap it. Any thread.
@@ -78,6 +96,9 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
     bool sole = false;
     WorkerSegment* made_by_worker = nullptr;
   };
+  Status Lend(const Buffer& buffer, bool sole, TensorMessage& tensor);
+  // Errors: something of it is not lent.
+  Status Return(std::span<const MemoryHandle> handles);
   Showable ShowableAs(const Buffer& buffer, bool sole) const;
   Status AnnounceLocked(const Segment& segment, const Showable& as);
   Result<std::shared_ptr<WorkerSegment>> FindSegment(uint32_t id);

@@ -100,11 +100,18 @@ class Model {
   std::vector<std::byte> heard_;
 };
 
+Status Lend(Model& model, const Buffer& buffer, bool sole, TensorMessage& tensor) {
+  WorkerMemory::Loan loan(*model.memory());
+  Status lent = loan.Lend(buffer, sole, tensor);
+  loan.Keep();
+  return lent;
+}
+
 class WorkerMemoryTest : public testing::Test {
  protected:
   TensorMessage LendToB(const Buffer& buffer, bool sole = true) {
     TensorMessage tensor;
-    const Status lent = b_.memory()->Lend(buffer, sole, tensor);
+    const Status lent = Lend(b_, buffer, sole, tensor);
     EXPECT_TRUE(lent.ok()) << lent.message();
     return tensor;
   }
@@ -129,6 +136,32 @@ TEST_F(WorkerMemoryTest, TheModelsOwnMemoryIsLentAsItIs) {
     EXPECT_EQ(shared.place, Place::kSharedMemory);
     EXPECT_EQ(shared.handle.offset, alone.handle.offset);
   }
+}
+
+TEST_F(WorkerMemoryTest, WhatWasLentIsTakenBackWhenItsMessageIsNotSent) {
+  const Buffer kept = Filled(b_.arena(), kSmall, 1);
+  const TensorMessage earlier = LendToB(kept);
+  const Buffer given = Filled(b_.arena(), kLarge, 2);
+  const Buffer copied = CopyToHeap(std::vector<std::byte>(kLarge));
+  const auto in_use = [&] {
+    const Arena::Usage usage = b_.arena().usage();
+    return usage.segment_bytes - usage.idle_bytes;
+  };
+  const size_t before = in_use();
+  {
+    WorkerMemory::Loan loan(*b_.memory());
+    TensorMessage tensor;
+    for (const Buffer* buffer : {&kept, &given, &copied}) ASSERT_TRUE(loan.Lend(*buffer, true, tensor).ok());
+    EXPECT_FALSE(given.owner()->unique());
+    EXPECT_GT(in_use(), before);
+  }
+  EXPECT_TRUE(given.owner()->unique());
+  EXPECT_EQ(in_use(), before) << "the copy is gone";
+  // What another message has lent stays lent.
+  EXPECT_FALSE(kept.owner()->unique());
+  EXPECT_TRUE(b_.Release(earlier).ok());
+  EXPECT_TRUE(kept.owner()->unique());
+  EXPECT_FALSE(b_.Release(earlier).ok());
 }
 
 TEST_F(WorkerMemoryTest, WhatIsNotInSharedMemoryIsCopiedAndTheWorkersAlone) {
@@ -256,7 +289,7 @@ TEST_F(WorkerMemoryTest, AReadersDeathGivesTheBlockBackToItsMaker) {
   const Buffer made = Filled(a_.worker_arena(), kLarge, 2);
   Model reader(ids_);
   TensorMessage lent;
-  ASSERT_TRUE(reader.memory()->Lend(a_.Output(made), true, lent).ok());
+  ASSERT_TRUE(Lend(reader, a_.Output(made), true, lent).ok());
   EXPECT_EQ(a_.Hear(), std::nullopt);
   reader.memory()->Abandon();
   EXPECT_EQ(a_.Hear(), MessageType::kRelease);
@@ -279,7 +312,7 @@ TEST_F(WorkerMemoryTest, ManyThreadsPassBlocksOn) {
     threads.emplace_back([&reader, mine = outputs]() mutable {
       for (Buffer& output : mine) {
         TensorMessage lent;
-        EXPECT_TRUE(reader->memory()->Lend(output, true, lent).ok());
+        EXPECT_TRUE(Lend(*reader, output, true, lent).ok());
         output = {};
         EXPECT_TRUE(Holds(reader->Bytes(lent), 2));
         EXPECT_TRUE(reader->Release(lent).ok());

@@ -45,9 +45,23 @@ WorkerProcess::~WorkerProcess() {
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name, WorkerSpawner& spawner,
                                                             ChildReaper& reaper, Logger& log) {
   std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner.verbose_errors(), reaper, log));
+  Status started = worker->Spawn(spawner, spawner.start());
+  if (started.code() == StatusCode::kUnavailable && spawner.start() == WorkerStart::kFork) {
+    BRAID_LOG_WARNING(log, "{}; instance '{}' is started in an interpreter of its own", started.message(),
+                      name);
+    started = worker->Spawn(spawner, WorkerStart::kFresh);
+  }
+  BRAID_RETURN_IF_ERROR(started);
+  return worker;
+}
+
+Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
+  // With each try a channel of its own: the first may be in the hands of a process that nobody knows of.
   Channel::WorkerEnd worker_end;
-  BRAID_ASSIGN_OR_RETURN(worker->channel_, Channel::CreateServerEnd({}, worker_end));
-  auto on_exit = [fate = worker->fate_, channel = worker->channel_](ExitCause cause) {
+  Channel::Options options;
+  options.imports = std::make_shared<SegmentBudget>(spawner.segments());
+  BRAID_ASSIGN_OR_RETURN(channel_, Channel::CreateServerEnd(options, worker_end));
+  auto on_exit = [fate = fate_, channel = channel_](ExitCause cause) {
     {
       std::lock_guard lock(fate->mutex);
       fate->dead = true;
@@ -57,10 +71,10 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& n
     channel->Interrupt();
   };
   BRAID_ASSIGN_OR_RETURN(WorkerSpawner::Worker process,
-                         spawner.Spawn(name, std::move(worker_end), std::move(on_exit)));
-  worker->pid_ = process.pid;
-  worker->output_ = std::move(process.output);
-  return worker;
+                         spawner.Spawn(name_, how, std::move(worker_end), std::move(on_exit)));
+  pid_ = process.pid;
+  output_ = std::move(process.output);
+  return OkStatus();
 }
 
 bool WorkerProcess::dead() const {
@@ -68,7 +82,24 @@ bool WorkerProcess::dead() const {
   return fate_->dead;
 }
 
-void WorkerProcess::Kill() { reaper_.Kill(pid_, SIGKILL); }
+bool WorkerProcess::OutOfMemory() const { return OomKills() > oom_kills_before_; }
+
+bool WorkerProcess::killed_by_others() const {
+  {
+    std::lock_guard lock(fate_->mutex);
+    const ExitCause& cause = fate_->cause;
+    if (!fate_->dead || fate_->killed || !cause.signalled || cause.number != SIGKILL) return false;
+  }
+  return !OutOfMemory();
+}
+
+void WorkerProcess::Kill() {
+  {
+    std::lock_guard lock(fate_->mutex);
+    if (!fate_->dead) fate_->killed = true;
+  }
+  reaper_.Kill(pid_, SIGKILL);
+}
 
 void WorkerProcess::EnsureDead() {
   Kill();
@@ -89,7 +120,7 @@ WorkerProcess::Death WorkerProcess::DescribeDeath(const std::string& broken_rule
       cause[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(cause[0])));
       text += " " + cause;
       if (fate_->cause.signalled && fate_->cause.number == SIGKILL) {
-        text += OomKills() > oom_kills_before_ ? ", out of memory: yes" : ", out of memory: no";
+        text += OutOfMemory() ? ", out of memory: yes" : ", out of memory: no";
       }
     }
   }

@@ -41,7 +41,8 @@ struct PythonInstanceSpec {
 // Belongs to one thread, apart from channel(), whose own rules hold, and Kill().
 class WorkerProcess {
  public:
-  // Starts the process; blocks until it exists. The references outlive the worker.
+  // Starts the process; blocks until it exists. What fails because the warm interpreter was lost on the way
+  // is tried once more, without it. The references outlive the worker.
   static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name, WorkerSpawner& spawner,
                                                       ChildReaper& reaper, Logger& log);
   // Kills what still runs.
@@ -68,6 +69,9 @@ class WorkerProcess {
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }
   bool dead() const;
+  // Whether it was ended by SIGKILL from outside the server, and not for lack of memory. Known once it is
+  // dead, before EnsureDead().
+  bool killed_by_others() const;
   // Sends SIGKILL to the worker and its group, if it lives.
   void Kill();
   // Kills the worker and waits until it is reaped.
@@ -86,11 +90,15 @@ class WorkerProcess {
     std::mutex mutex;
     std::condition_variable changed;
     bool dead = false;
+    bool killed = false;  // by Kill(), while it lived
     ExitCause cause;
   };
+  bool OutOfMemory() const;
   // Logs the death of a worker that was never up; returns it for clients.
   Status Died(const std::string& broken_rule) const;
   WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log);
+  // Errors: as WorkerSpawner::Spawn().
+  Status Spawn(WorkerSpawner& spawner, WorkerStart how);
 
   const std::string name_;
   const bool verbose_errors_;

@@ -6,16 +6,20 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "backends/python/restart_pauses.h"
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/send_descriptors.h"
+#include "base/thread.h"
 
 extern char** environ;
 
@@ -27,6 +31,8 @@ constexpr int kFirstInherited = 3;
 constexpr size_t kMaxDatagram = 64 << 10;
 // How long to wait for the last words of a process that has just died.
 constexpr int64_t kLastWordsNs = 200'000'000;
+// How often who waits for a zygote looks whether it is wanted any more.
+constexpr int64_t kLookAroundMs = 100;
 
 }  // namespace
 
@@ -34,6 +40,12 @@ WorkerSpawner::WorkerSpawner(Options options, ChildReaper& reaper, OutputPump& p
     : options_(std::move(options)), reaper_(reaper), pump_(pump), log_(log) {}
 
 WorkerSpawner::~WorkerSpawner() {
+  {
+    std::lock_guard lock(deaths_->mutex);
+    deaths_->ending = true;
+    deaths_->changed.notify_all();
+  }
+  if (keeper_.joinable()) keeper_.join();
   std::lock_guard lock(mutex_);
   zygote_.Reset();
   if (zygote_pid_ != 0) reaper_.Kill(zygote_pid_, SIGKILL);
@@ -42,11 +54,11 @@ WorkerSpawner::~WorkerSpawner() {
 Result<WorkerSpawner::Pipes> WorkerSpawner::MakePipes() {
   int output[2];
   int error[2];
-  if (pipe2(output, O_CLOEXEC) != 0) return UnavailableError(ErrnoError("pipe", errno).message());
+  if (pipe2(output, O_CLOEXEC) != 0) return ErrnoError("pipe", errno);
   Pipes pipes;
   pipes.read_output.Reset(output[0]);
   pipes.write_output.Reset(output[1]);
-  if (pipe2(error, O_CLOEXEC) != 0) return UnavailableError(ErrnoError("pipe", errno).message());
+  if (pipe2(error, O_CLOEXEC) != 0) return ErrnoError("pipe", errno);
   pipes.read_error.Reset(error[0]);
   pipes.write_error.Reset(error[1]);
   return pipes;
@@ -118,7 +130,7 @@ Status WorkerSpawner::ZygoteLostLocked(const std::string& what) {
     BRAID_LOG_ERROR(log_, "{}", all);
     if (options_.verbose_errors) text = all;
   }
-  return InternalError(std::move(text));
+  return UnavailableError(std::move(text));
 }
 
 Result<std::string> WorkerSpawner::ReceiveFromZygoteLocked() {
@@ -129,8 +141,9 @@ Result<std::string> WorkerSpawner::ReceiveFromZygoteLocked() {
       return ZygoteLostLocked("it did not answer within " +
                               std::to_string(options_.timeout_ns / 1'000'000'000) +
                               " seconds (--backend-config=python,stub-timeout-seconds)");
+    if (deaths_->ending) return ZygoteLostLocked("it is not wanted any more");
     pollfd wait{zygote_.get(), POLLIN, 0};
-    const int ready = poll(&wait, 1, static_cast<int>(left_ms));
+    const int ready = poll(&wait, 1, static_cast<int>(std::min(left_ms, kLookAroundMs)));
     if (ready < 0 && errno != EINTR) return ZygoteLostLocked(ErrnoError("poll", errno).message());
     if (ready <= 0) continue;
     std::string text(kMaxDatagram, '\0');
@@ -153,8 +166,19 @@ Status WorkerSpawner::StartZygoteLocked() {
   {
     ChildReaper::SpawnScope scope(reaper_);
     BRAID_ASSIGN_OR_RETURN(zygote_pid_, Exec("zygote.py", inherited, 1, pipes));
-    BRAID_RETURN_IF_ERROR(reaper_.Watch(zygote_pid_, [](ExitCause) {}));
+    ++zygote_number_;
+    zygote_since_ns_ = 0;
+    zygote_served_ = zygote_unfit_ = false;
+    auto on_exit = [deaths = deaths_, number = zygote_number_](ExitCause cause) {
+      std::lock_guard lock(deaths->mutex);
+      if (number < deaths->last) return;
+      deaths->last = number;
+      deaths->cause = cause;
+      deaths->changed.notify_all();
+    };
+    BRAID_RETURN_IF_ERROR(reaper_.Watch(zygote_pid_, std::move(on_exit)));
   }
+  if (!keeper_.joinable()) keeper_ = StartThread("brd-warm", [this] { KeepWarm(); });
   theirs.Reset();
   BRAID_ASSIGN_OR_RETURN(zygote_output_,
                          pump_.Add("python", std::move(pipes.read_output), std::move(pipes.read_error)));
@@ -163,10 +187,52 @@ Status WorkerSpawner::StartZygoteLocked() {
   BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygoteLocked());
   const auto answer = nlohmann::json::parse(text, nullptr, false);
   if (!answer.is_object()) return ZygoteLostLocked("it answered with something that is not understood");
-  if (!answer.value("ready", false)) return ZygoteLostLocked(answer.value("error", "it is not ready"));
+  if (!answer.value("ready", false)) {
+    zygote_unfit_ = true;
+    return InternalError(ZygoteLostLocked(answer.value("error", "it is not ready")).message());
+  }
+  zygote_since_ns_ = SteadyNowNs();
   BRAID_LOG_INFO(log_, "Python {} at '{}', numpy {}", answer.value("python", "?"), options_.python,
                  answer.value("numpy", "?"));
   return OkStatus();
+}
+
+void WorkerSpawner::KeepWarm() {
+  RestartPauses pauses;
+  uint64_t seen = 0;
+  std::unique_lock waiting(deaths_->mutex);
+  while (true) {
+    deaths_->changed.wait(waiting, [&] { return deaths_->ending || deaths_->last > seen; });
+    if (deaths_->ending) return;
+    seen = deaths_->last;
+    RestartPauses::Life life;
+    life.killed = deaths_->cause.signalled && deaths_->cause.number == SIGKILL;
+    waiting.unlock();
+    bool wanted = false;
+    {
+      std::lock_guard lock(mutex_);
+      // Who has needed one meanwhile has made it.
+      wanted = seen == zygote_number_ && !zygote_unfit_;
+      life.served = zygote_served_;
+      if (zygote_since_ns_ != 0) life.up_ns = SteadyNowNs() - zygote_since_ns_;
+      if (wanted && zygote_.valid())
+        BRAID_LOG_WARNING(log_, "{}", ZygoteLostLocked("it ended and is replaced").message());
+    }
+    waiting.lock();
+    if (!wanted) continue;
+    const std::chrono::nanoseconds pause(pauses.After(life));
+    if (deaths_->changed.wait_for(waiting, pause, [&] { return deaths_->ending.load(); })) return;
+    waiting.unlock();
+    {
+      std::lock_guard lock(mutex_);
+      if (seen == zygote_number_) {
+        // What fails now is tried again when that one's end is known, or when it is needed.
+        if (const Status status = Guarded([this] { return StartZygoteLocked(); }); !status.ok())
+          BRAID_LOG_WARNING(log_, "{}", status.message());
+      }
+    }
+    waiting.lock();
+  }
 }
 
 Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
@@ -177,31 +243,26 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
   const std::string order = nlohmann::json{{"name", name}}.dump();
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
                      pipes.write_output.get(), pipes.write_error.get()};
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygoteLocked());
-    if (!SendDescriptors(zygote_.get(), std::as_bytes(std::span(order)), fds, 0, "the zygote").ok()) {
-      // It has died since the last order. A new one is made, once.
-      Status lost = ZygoteLostLocked("it ended since it was last needed");
-      BRAID_LOG_WARNING(log_, "{}", lost.message());
-      continue;
-    }
-    BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygoteLocked());
-    const auto answer = nlohmann::json::parse(text, nullptr, false);
-    const int64_t pid = answer.is_object() ? answer.value("pid", int64_t{0}) : 0;
-    if (pid > 0) return static_cast<pid_t>(pid);
-    if (answer.is_object()) return InternalError(answer.value("error", "the worker could not be forked"));
-    return ZygoteLostLocked("it answered with something that is not understood");
-  }
-  return InternalError("Python interpreter '" + options_.python + "' ends again and again");
+  if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygoteLocked());
+  if (!SendDescriptors(zygote_.get(), std::as_bytes(std::span(order)), fds, 0, "the zygote").ok())
+    return ZygoteLostLocked("it ended since it was last needed");
+  BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygoteLocked());
+  const auto answer = nlohmann::json::parse(text, nullptr, false);
+  const int64_t pid = answer.is_object() ? answer.value("pid", int64_t{0}) : 0;
+  if (!answer.is_object()) return ZygoteLostLocked("it answered with something that is not understood");
+  if (pid <= 0) return UnavailableError(answer.value("error", "the worker could not be forked"));
+  zygote_served_ = true;
+  return static_cast<pid_t>(pid);
 }
 
-Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Channel::WorkerEnd worker_end,
+Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, WorkerStart how,
+                                                   Channel::WorkerEnd worker_end,
                                                    ChildReaper::OnExit on_exit) {
   BRAID_ASSIGN_OR_RETURN(Pipes pipes, MakePipes());
   Worker worker;
   {
     ChildReaper::SpawnScope scope(reaper_);
-    if (options_.start == WorkerStart::kFresh) {
+    if (how == WorkerStart::kFresh) {
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnFresh(worker_end, pipes));
     } else {
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnForked(name, worker_end, pipes));

@@ -3,15 +3,19 @@
 //
 // By default workers are forked from a warm process of that environment (the zygote: interpreter, extension
 // and numpy loaded, single-threaded, no user code), which takes 2 ms and little memory instead of 60 ms and
-// 16 MiB. The zygote forks twice, so that the worker's parent is the server. When the zygote is lost, the
-// next start makes a new one.
+// 16 MiB. The zygote forks twice, so that the worker's parent is the server, and gives each worker a process
+// group of its own: workers live on when the zygote dies. One that dies is replaced in advance, by the thread
+// "brd-warm".
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/python/child_reaper.h"
@@ -36,6 +40,8 @@ class WorkerSpawner {
     std::vector<std::string> environment;
     // Of each worker, not of the warm process.
     std::vector<WorkerLimit> limits;
+    // What each worker may have the server map; for who makes its channel.
+    SegmentBudget::Limits segments = {};
     // How long an interpreter may take to come up.
     int64_t timeout_ns = 30'000'000'000;
     // Errors say all that is known, also what is for the operator alone.
@@ -54,9 +60,16 @@ class WorkerSpawner {
     std::shared_ptr<WorkerOutput> output;  // shared with the pump
   };
 
+  // How workers are to be started.
+  WorkerStart start() const { return options_.start; }
+  const SegmentBudget::Limits& segments() const { return options_.segments; }
+
   // Starts a worker at the other end of a channel; blocks until the process exists. `on_exit` is called when
-  // it ends. Errors: what kept it from starting, with the interpreter's path.
-  Result<Worker> Spawn(const std::string& name, Channel::WorkerEnd worker_end, ChildReaper::OnExit on_exit);
+  // it ends. Errors: what kept it from starting, with the interpreter's path. UNAVAILABLE: the zygote was
+  // lost on the way, which says nothing of the worker; it can be started kFresh, at another channel, since a
+  // worker that was forked and never told of may have this one.
+  Result<Worker> Spawn(const std::string& name, WorkerStart how, Channel::WorkerEnd worker_end,
+                       ChildReaper::OnExit on_exit);
 
  private:
   struct Pipes {
@@ -68,19 +81,39 @@ class WorkerSpawner {
   Result<pid_t> SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                             const Pipes& pipes);
   Status StartZygoteLocked();
-  // One datagram of the zygote. Errors: none within the time.
+  // One datagram of the zygote. Errors: UNAVAILABLE, none within the time.
   Result<std::string> ReceiveFromZygoteLocked();
+  // Ends what is left of the zygote; says what has become of it, as UNAVAILABLE.
   Status ZygoteLostLocked(const std::string& what);
+  // Replaces zygotes that have died.
+  void KeepWarm();
 
   const Options options_;
   ChildReaper& reaper_;
   OutputPump& pump_;
   Logger& log_;
 
-  std::mutex mutex_;      // held while a worker is forked: the zygote takes one order at a time
-  UniqueFd zygote_;       // guarded by mutex_
-  pid_t zygote_pid_ = 0;  // guarded by mutex_
-  std::shared_ptr<WorkerOutput> zygote_output_;  // guarded by mutex_
+  // What the reaper tells the keeper; shared with the zygotes that have not ended, which may do so later than
+  // the spawner.
+  struct Deaths {
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t last = 0;  // the latest zygote, by its number, that has died
+    ExitCause cause;
+    std::atomic<bool> ending{false};  // set with the mutex held
+  };
+  const std::shared_ptr<Deaths> deaths_ = std::make_shared<Deaths>();
+
+  std::mutex mutex_;  // held while a worker is forked: the zygote takes one order at a time
+  // All guarded by mutex_.
+  UniqueFd zygote_;
+  pid_t zygote_pid_ = 0;
+  uint64_t zygote_number_ = 0;   // of the last that was started
+  int64_t zygote_since_ns_ = 0;  // when it was ready; 0: it never was
+  bool zygote_served_ = false;   // it has forked a worker
+  bool zygote_unfit_ = false;    // it has said that it cannot run models
+  std::shared_ptr<WorkerOutput> zygote_output_;
+  std::thread keeper_;  // from the first zygote on
 };
 
 }  // namespace braid

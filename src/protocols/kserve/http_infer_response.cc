@@ -8,6 +8,7 @@
 #include "protocols/kserve/http_parameters.h"
 #include "serving/ovms_status.h"
 #include "tensor/bytes_elements.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 namespace {
@@ -116,7 +117,8 @@ Status AppendTensorValues(std::string& out, const Tensor& tensor) {
       AppendValues<double>(out, tensor.data, AppendFloat<double>);
       return OkStatus();
     case DataType::kBytes: {
-      BytesElements elements(tensor.data.text());
+      BRAID_ASSIGN_OR_RETURN(const Buffer bytes, OutOfReach(tensor.data));
+      BytesElements elements(bytes.text());
       bool first = true;
       while (elements.Next()) {
         if (!first) out += ',';

@@ -7,6 +7,7 @@
 #include "protocols/tfs/sequence_output.h"
 #include "serving/ovms_status.h"
 #include "tensor/bytes_elements.h"
+#include "tensor/shared_bytes.h"
 #include "tensorflow_serving.pb.h"
 
 namespace braid {
@@ -23,25 +24,25 @@ constexpr uint32_t kMapValue = 2;
 size_t DimensionSize(int64_t dimension) { return 1 + VarintSize(static_cast<uint64_t>(dimension)); }
 
 // What string_val takes. Errors: the output ends inside an element.
-Result<size_t> StringsSize(const Tensor& tensor) {
+Result<size_t> StringsSize(const std::string& name, const Buffer& data) {
   size_t size = 0;
-  BytesElements elements(tensor.data.text());
+  BytesElements elements(data.text());
   while (elements.Next()) size += TextFieldSize(elements.value());
   if (elements.truncated()) {
-    return InternalError("output '" + tensor.name + "' ends inside a string element");
+    return InternalError("output '" + name + "' ends inside a string element");
   }
   return size;
 }
 
-void WriteStrings(GrpcMessageBuilder& out, const Tensor& tensor) {
-  BytesElements elements(tensor.data.text());
+void WriteStrings(GrpcMessageBuilder& out, const Buffer& data) {
+  BytesElements elements(data.text());
   while (elements.Next()) {
     const std::string_view text = elements.value();
     if (text.size() < kReferencedTensorBytes) {
       out.Text(TensorProto::kStringValFieldNumber, text);
     } else {
-      const auto offset = static_cast<size_t>(text.data() - tensor.data.text().data());
-      out.Bytes(TensorProto::kStringValFieldNumber, tensor.data.Slice(offset, text.size()));
+      const auto offset = static_cast<size_t>(text.data() - data.text().data());
+      out.Bytes(TensorProto::kStringValFieldNumber, data.Slice(offset, text.size()));
     }
   }
 }
@@ -73,14 +74,16 @@ Status WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor) {
   }
   const bool strings = tensor.type == DataType::kBytes;
   size_t data_size = 0;
+  Buffer elements;
   if (strings) {
-    BRAID_ASSIGN_OR_RETURN(data_size, StringsSize(tensor));
+    BRAID_ASSIGN_OR_RETURN(elements, OutOfReach(tensor.data));
+    BRAID_ASSIGN_OR_RETURN(data_size, StringsSize(tensor.name, elements));
   } else if (!tensor.data.empty()) {
     data_size = LengthDelimitedSize(tensor.data.size());
   }
   WriteHead(out, tensor, dtype, data_size);
   if (strings) {
-    WriteStrings(out, tensor);
+    WriteStrings(out, elements);
   } else if (!tensor.data.empty()) {
     out.Bytes(TensorProto::kTensorContentFieldNumber, tensor.data);
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tensor/testing/restless_bytes.h"
 #include "tensorflow_serving.pb.h"
 
 namespace braid {
@@ -49,6 +50,17 @@ TEST(PredictResponseWriter, TheIdOfASequenceIsAValue) {
     const TensorProto& other = answer.outputs().at("y");
     EXPECT_EQ(other.uint64_val_size(), 0);
     EXPECT_EQ(other.tensor_content(), response.outputs[0].data.text());
+  }
+}
+
+TEST(PredictResponseWriter, StringsThatChangeMeanwhileMakeAMessageAllTheSame) {
+  constexpr size_t kSize = 5 * 1000;
+  InferenceResponse response;
+  response.outputs = {{"y", DataType::kBytes, {1}, RestlessBytes(OneElement(kSize), ManyElements(kSize))}};
+  for (int i = 0; i < 1000; ++i) {
+    // Where one went over into the other while it was copied, it may end inside an element.
+    if (!EncodePredictResponse(response, {{}, false}).ok()) continue;
+    Encode(response, {{}, false});
   }
 }
 

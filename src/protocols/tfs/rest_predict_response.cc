@@ -11,6 +11,7 @@
 #include "protocols/tfs/sequence_output.h"
 #include "tensor/bytes_elements.h"
 #include "tensor/half_float.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 namespace {
@@ -55,8 +56,9 @@ void AppendNumber(std::string& out, T value) {
 // Writes the elements of one output in their order, in as many steps as the format wants.
 class OutputWriter {
  public:
-  OutputWriter(const Tensor& tensor, bool shared)
-      : tensor_(tensor), strings_(tensor.data.text()), shared_(shared) {}
+  // `bytes` are those of the tensor; strings where nobody changes them.
+  OutputWriter(const Tensor& tensor, Buffer bytes, bool shared)
+      : tensor_(tensor), bytes_(std::move(bytes)), strings_(bytes_.text()), shared_(shared) {}
 
   // Whether the data is what type and shape say.
   Status Check() const {
@@ -72,10 +74,10 @@ class OutputWriter {
     }
     if (tensor_.type == DataType::kBytes) {
       int64_t elements = 0;
-      BytesElements strings(tensor_.data.text());
+      BytesElements strings(bytes_.text());
       while (strings.Next()) ++elements;
       if (strings.truncated() || elements != *count) return WriteError(tensor_, "broken strings");
-    } else if (ByteSize(tensor_.type, tensor_.shape) != tensor_.data.size()) {
+    } else if (ByteSize(tensor_.type, tensor_.shape) != bytes_.size()) {
       return WriteError(tensor_, "wrong size");
     }
     return OkStatus();
@@ -112,7 +114,7 @@ class OutputWriter {
   void Run(std::string& out, int64_t count, Write write) {
     for (int64_t i = 0; i < count; ++i) {
       T value{};
-      std::memcpy(&value, tensor_.data.data() + offset_, sizeof(T));
+      std::memcpy(&value, bytes_.data() + offset_, sizeof(T));
       offset_ += sizeof(T);
       if (i != 0) out += ", ";
       write(out, value);
@@ -167,6 +169,7 @@ class OutputWriter {
   }
 
   const Tensor& tensor_;
+  const Buffer bytes_;
   size_t offset_ = 0;
   BytesElements strings_;
   const bool shared_;
@@ -236,7 +239,11 @@ Result<std::string> WriteRestPredictResponse(const InferenceResponse& response, 
   Outputs outputs;
   size_t bytes = 0;
   for (const Tensor& tensor : response.outputs) {
-    outputs.emplace_back(tensor, stateful && IsSequenceId(tensor));
+    Buffer shown = tensor.data;
+    if (tensor.type == DataType::kBytes) {
+      BRAID_ASSIGN_OR_RETURN(shown, OutOfReach(shown));
+    }
+    outputs.emplace_back(tensor, std::move(shown), stateful && IsSequenceId(tensor));
     BRAID_RETURN_IF_ERROR(outputs.back().Check());
     bytes += tensor.data.size();
   }
