@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/json_dump.h"
 #include "base/send_descriptors.h"
 
 extern char** environ;
@@ -166,7 +167,7 @@ Status WorkerSpawner::StartZygoteLocked() {
 Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                                          const Pipes& pipes) {
   std::lock_guard lock(mutex_);
-  const std::string order = nlohmann::json{{"name", name}}.dump();
+  const std::string order = DumpJson(nlohmann::json{{"name", name}});
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
                      pipes.write_output.get(), pipes.write_error.get()};
   for (int attempt = 0; attempt < 2; ++attempt) {
