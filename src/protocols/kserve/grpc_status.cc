@@ -1,5 +1,7 @@
 #include "protocols/kserve/grpc_status.h"
 
+#include "base/utf8.h"
+
 namespace braid {
 namespace {
 
@@ -37,7 +39,7 @@ grpc::StatusCode ToGrpcCode(StatusCode code) {
 
 grpc::Status ToGrpcStatus(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return {ToGrpcCode(status.code()), status.message()};
+  return {ToGrpcCode(status.code()), ToUtf8(status.message())};
 }
 
 }  // namespace braid
