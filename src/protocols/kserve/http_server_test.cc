@@ -260,7 +260,7 @@ TEST_F(Rest, AnswersFromAnotherThreadInOrder) {
     echo_->WaitForHeld(1);
     echo_->Release();
     EXPECT_EQ(client.Read()->body, kEchoAnswer);
-    EXPECT_EQ(client.Read()->body, "");
+    EXPECT_EQ(client.Read()->body, R"({"live": true})");
   }
 }
 
@@ -305,10 +305,12 @@ TEST_F(Rest, WritesLongJsonAwayFromTheThreadThatAnswers) {
 
 TEST_F(Rest, TellsHealth) {
   EXPECT_EQ(Get("/v2/health/live").status, 200);
+  EXPECT_EQ(Get("/v2/health/live").body, R"({"live": true})");
   EXPECT_EQ(Get("/v2/health/ready").status, 200);
-  EXPECT_EQ(Get("/v2/health/ready").body, "");
+  EXPECT_EQ(Get("/v2/health/ready").body, R"({"ready": true})");
   control_.set_ready(false);
   EXPECT_EQ(Get("/v2/health/ready").status, 400);
+  EXPECT_EQ(Get("/v2/health/ready").body, R"({"ready": false})");
   EXPECT_EQ(Get("/v2/health/live").status, 200);
   EXPECT_EQ(Get("/v2/models/echo/ready").status, 200);
   EXPECT_EQ(Get("/v2/models/echo/versions/1/ready").status, 200);
@@ -500,9 +502,14 @@ TEST_F(Rest, GuardsEveryRoute) {
       EXPECT_EQ(refused->status, 403) << route.method << " " << path;
       EXPECT_EQ(refused->body, expected) << path;
     }
-    auto let_in = client.Request(route.method, path, "", "Key-" + name + ": secret-" + name + "\r\n");
+    const std::string key = "Key-" + name + ": secret-" + name + "\r\n";
+    auto let_in = client.Request(route.method, path, "", key);
     ASSERT_TRUE(let_in);
     EXPECT_NE(let_in->status, 403) << path;
+    // A page of another origin changes nothing, whatever it knows.
+    auto page = client.Request(route.method, path, "", key + "Origin: http://evil.example\r\n");
+    ASSERT_TRUE(page);
+    EXPECT_EQ(page->status == 403, route.method != "GET") << path;
   }
 }
 
