@@ -448,7 +448,7 @@ def test_models_that_answer_once_have_no_response_statistics(server):
 
 def http_request(path, body):
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
 
 
 def open_socket(server):

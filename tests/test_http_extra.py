@@ -57,7 +57,7 @@ class Wire:
 
 
 def post(body, *headers, path=PATH, length=True):
-    lines = [f"POST {path} HTTP/1.1", "Host: x", *headers]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", *headers]
     if length:
         lines.append(f"Content-Length: {len(body)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
@@ -86,10 +86,26 @@ def test_wrong_method(server, method, path):
     assert server.json(method, path) == (405, {"error": "Method Not Allowed"})
 
 
-def test_health_has_no_body(server):
-    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/echo/ready", "/v2/models/echo/versions/1/ready"):
+def test_health(server):
+    for path, answer in [("/v2/health/live", {"live": True}), ("/v2/health/ready", {"ready": True})]:
         status, headers, body = server.request("GET", path)
-        assert (status, body) == (200, b"")
+        assert (status, json.loads(body)) == (200, answer)
+        assert headers["Content-Type"] == "application/json"
+    for path in ("/v2/models/echo/ready", "/v2/models/echo/versions/1/ready"):
+        assert server.request("GET", path)[::2] == (200, b"")
+
+
+def test_what_is_read_can_be_asked_for_without_its_body(server):
+    paths = ["/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/echo", "/v2/models/echo/ready"]
+    paths += ["/v2/models/echo/config", "/v2/models/nope", "/v2/logging", "/v2/trace/setting", "/v1/models/echo"]
+    for path in paths:
+        status, headers, _ = server.request("GET", path)
+        assert server.request("HEAD", path)[::2] == (status, b""), path
+        assert server.request("HEAD", path)[1].items() == headers.items()
+    status, headers, body = server.request("HEAD", "/metrics", address=server.metrics)
+    assert (status, body) == (200, b"")
+    assert int(headers["Content-Length"]) > 1000
+    assert server.request("HEAD", PATH)[0] == 405
 
 
 def test_errors_are_json(server):
@@ -158,7 +174,7 @@ def test_http_1_0(server):
 def test_expect_continue(server):
     with Wire(server) as wire:
         wire.send(
-            f"POST {PATH} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(TEXT)}\r\n\r\n".encode()
+            f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {len(TEXT)}\r\n\r\n".encode()
         )
         assert wire.response()[0] == 100
         wire.send(TEXT)
@@ -198,8 +214,8 @@ def test_slow_client_does_not_hold_up_others(server):
         b"POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
         b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
         b"GET /v2 HTTP/1.1\r\n" + b"X: y\r\n" * 50000 + b"\r\n",
-        b"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /%00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
 def test_garbage_is_refused_and_the_server_lives(server, garbage):

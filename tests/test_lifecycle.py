@@ -393,7 +393,7 @@ def test_abandoned_requests_leave_no_trace(repository, serve, connect):
     server = serve(repository)
     host, port = server.http.split(":")
     body = b'{"inputs":[{"name":"IN","shape":[1],"datatype":"BYTES","data":["x"]}]}'
-    head = b"POST /v2/models/mortal/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    head = b"POST /v2/models/mortal/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
     for cut in range(0, len(head + body), 7):
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall((head + body)[:cut])

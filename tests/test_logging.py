@@ -1,6 +1,7 @@
 """The log (section 7) and its switches (17.3)."""
 
 import re
+import socket
 
 import grpc
 import numpy as np
@@ -188,3 +189,54 @@ def test_lines_go_to_the_log_file(repository, serve, connect, tmp_path):
     server.stop()
     assert "into the file" in path.read_text()
     assert "into the file" not in server.stderr
+
+
+# ---- lines cannot be forged ----------------------------------------------------------------------
+
+
+def http2_frame(kind, flags, stream, payload):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def http2_field(name, value):
+    """A header field as it is, without compression."""
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+@pytest.mark.parametrize("key", [b"grpc-timeout", b"content-type", b":scheme", b"grpc-previous-rpc-attempts"])
+def test_metadata_of_clients_makes_no_lines(repository, serve, key):
+    repository.add_identity("m")
+    server = serve(repository)
+    fields = {
+        b":method": b"POST",
+        b":scheme": b"http",
+        b":path": b"/inference.GRPCInferenceService/ServerLive",
+        b":authority": b"x",
+        b"te": b"trailers",
+        b"content-type": b"application/grpc",
+        key: b"x\nE1122 06:45:12.123456 1 server.cc:1] forged\x1b[31m\xff",
+    }
+    headers = b"".join(http2_field(*field) for field in fields.items())
+    host, _, port = server.grpc.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + http2_frame(4, 0, 0, b""))
+        connection.sendall(http2_frame(1, 4, 1, headers) + http2_frame(0, 1, 1, b"\0" * 5))
+        line = server.wait_for_log(r"[^\n]*forged[^\n]*")[0]
+    # One line of the server's, which says where it comes from.
+    assert re.match(r"E\d{4} [\d:.]+ \d+ hpack_parser\.cc:\d+\] ", line)
+    assert "x\\nE1122 06:45:12.123456 1 server.cc:1] forged\\x1b[31m\\xff" in line
+
+
+def test_the_place_of_a_model_line_makes_no_lines(repository, serve, connect):
+    code = per_request(
+        r"""
+        place = compile("log.log_error('placed')", "x\nE1122 1 server.cc:1] forged", "exec")
+        exec(place, {"log": pb_utils.Logger})
+        return respond(OUT=get(request, 'IN'))
+        """
+    )
+    repository.add("places", code, config("places", ROWS, OUT))
+    server = serve(repository)
+    connect("grpc", server).infer("places", {"IN": np.zeros(2, dtype=np.float32)})
+    line = server.wait_for_log(r"[^\n]*placed[^\n]*")[0]
+    assert re.match(r"E\d{4} [\d:.]+ \d+ x\\nE1122 1 server\.cc:1\] forged:1\] placed$", line)

@@ -196,6 +196,13 @@ def test_index_refuses_a_filter_that_is_no_boolean(explicit):
         400,
         {"error": "Invalid value for 'ready': expected a boolean"},
     )
+    # Deeper than JSON of requests may be nested.
+    for depth in (1, 99, 150, 3000):
+        status, _, body = explicit.request(
+            "POST", "/v2/repository/index", '{"x": 1, "ready": ' + "[" * depth + "]" * depth + "}"
+        )
+        assert status == 400
+        assert json.loads(body)["error"] == "Invalid value for 'ready': expected a boolean"
 
 
 def test_index_takes_an_empty_body(explicit):

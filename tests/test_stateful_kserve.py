@@ -701,7 +701,7 @@ def test_pipelined_requests_of_one_connection(server, sequence):
         for i in range(20):
             control = {0: START, 19: END}.get(i)
             body = json.dumps(caller.body([Tensor("x", row(1), "FP32"), *naming(sequence, control)], {})).encode()
-            sent += b"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\n"
+            sent += b"POST /v2/models/sum/infer HTTP/1.1\r\nHost: localhost\r\n"
             sent += b"Content-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
         connection.sendall(sent)
         with connection.makefile("rb") as answers_read:

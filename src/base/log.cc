@@ -7,6 +7,8 @@
 #include <chrono>
 #include <ctime>
 
+#include "base/utf8.h"
+
 namespace braid {
 namespace {
 
@@ -34,18 +36,21 @@ std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int 
 std::string EscapeForLog(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
+  while (!text.empty()) {
+    const std::string_view before = text;
+    const auto character = TakeCharacter(text);
+    if (character && !IsControlCharacter(*character)) {
+      out += before.substr(0, before.size() - text.size());
+    } else if (character == U'\n') {
       out += "\\n";
-    } else if (c == '\r') {
+    } else if (character == U'\r') {
       out += "\\r";
-    } else if (c == '\t') {
+    } else if (character == U'\t') {
       out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
+    } else if (character && *character >= 0x80) {
+      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(*character));
     } else {
-      out += c;
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(before.front()));
     }
   }
   return out;
@@ -81,13 +86,13 @@ Logger::~Logger() { sink_->flush(); }
 void Logger::Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose) {
   if (!enabled(level, verbose)) return;
   if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  std::string text = Prefix(format_, level, file, line) + EscapeForLog(message);
+  std::string text = Prefix(format_, level, EscapeForLog(file), line) + EscapeForLog(message);
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
   if (level == LogLevel::kError) sink_->flush();
 }
 
 void Logger::WriteOutput(std::string_view source, std::string_view line) {
-  std::string text = fmt::format("[{}] {}", source, EscapeForLog(line));
+  std::string text = EscapeForLog(fmt::format("[{}] {}", source, line));
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
   sink_->flush();
 }

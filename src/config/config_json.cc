@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_dump.h"
+
 namespace braid {
 namespace {
 
@@ -26,9 +28,7 @@ constexpr size_t kMaxDepth = 32;
 
 // ---- writing ----
 
-void AppendString(const std::string& text, std::string& out) {
-  out += json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-}
+void AppendString(const std::string& text, std::string& out) { out += DumpJson(json(text)); }
 
 std::string EnumName(const FieldDescriptor* field, int number) {
   const EnumValueDescriptor* value = field->enum_type()->FindValueByNumber(number);
@@ -65,14 +65,12 @@ void AppendValue(const Message& message, const FieldDescriptor* field, int index
                                      : reflection.GetUInt64(message, field));
       return;
     case FieldDescriptor::CPPTYPE_FLOAT:
-      out += json(repeated ? reflection.GetRepeatedFloat(message, field, index)
-                           : reflection.GetFloat(message, field))
-                 .dump();
+      out += DumpJson(json(repeated ? reflection.GetRepeatedFloat(message, field, index)
+                                    : reflection.GetFloat(message, field)));
       return;
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      out += json(repeated ? reflection.GetRepeatedDouble(message, field, index)
-                           : reflection.GetDouble(message, field))
-                 .dump();
+      out += DumpJson(json(repeated ? reflection.GetRepeatedDouble(message, field, index)
+                                    : reflection.GetDouble(message, field)));
       return;
     case FieldDescriptor::CPPTYPE_ENUM:
       out += EnumName(field, repeated ? reflection.GetRepeatedEnumValue(message, field, index)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json_dump.h"
+
 namespace braid {
 namespace {
 
@@ -159,7 +161,7 @@ std::optional<int64_t> ReadJsonInteger(const Json& value, int64_t min, int64_t m
   if (too_large || number < min || number > max) {
     faults.Add(path, "expected an integer from " + std::to_string(min) +
                          (max == std::numeric_limits<int64_t>::max() ? " on" : " to " + std::to_string(max)) +
-                         ", not " + value.dump());
+                         ", not " + DumpJson(value));
     return std::nullopt;
   }
   return number;

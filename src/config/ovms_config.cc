@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "config/model_name.h"
 #include "config/ovms_config_parts.h"
 #include "serving/ovms_status.h"
 
@@ -115,7 +116,7 @@ class FileReader {
     constexpr std::string_view key = "mediapipe_config_list";
     root.List(root.Get(key), key, [&](const Json& element, const std::string& place) {
       JsonObject entry(element, place, findings_.faults);
-      const std::string name = entry.RequiredText("name").value_or("");
+      const std::string name = ReadServableName(entry);
       const std::string base_path = entry.Text("base_path").value_or("");
       const std::string graph_path = entry.Text("graph_path").value_or("");
       const std::string subconfig = entry.Text("subconfig").value_or("");
@@ -160,6 +161,13 @@ class FileReader {
 };
 
 }  // namespace
+
+std::string ReadServableName(JsonObject& object) {
+  std::string name = object.RequiredText("name").value_or("");
+  if (name.empty()) return name;
+  if (const Status status = CheckServableName(name); !status.ok()) object.Fault("name", status.message());
+  return name;
+}
 
 std::string OvmsAbsolutePath(const std::string& path, const std::string& folder) {
   std::string whole =

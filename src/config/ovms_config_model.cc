@@ -20,7 +20,7 @@ class ModelReader {
       : object_(value, path, findings.faults), findings_(findings), own_(own) {}
 
   OvmsModelConfig Read(const std::string& folder) {
-    model_.name = object_.RequiredText("name").value_or("");
+    model_.name = ReadServableName(object_);
     ReadPaths(folder);
     ReadTensors();
     ReadExecution();

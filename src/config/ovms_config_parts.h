@@ -21,6 +21,9 @@ struct OvmsFindings {
 // A relative path is taken from `folder`; without "." and "..", and without a slash at its end.
 std::string OvmsAbsolutePath(const std::string& path, const std::string& folder);
 
+// The "name" of a model, pipeline or graph.
+std::string ReadServableName(JsonObject& object);
+
 // The inside of {"config": {...}}. What is wrong with the values of this entry alone goes to `own`.
 OvmsModelConfig ReadOvmsModel(const Json& value, const std::string& path, const std::string& folder,
                               OvmsFindings& findings, JsonFaults& own);

@@ -90,7 +90,7 @@ OvmsPipelineConfig ReadOvmsPipeline(const Json& value, const std::string& path, 
   JsonFaults& faults = findings.faults;
   JsonObject object(value, path, faults);
   OvmsPipelineConfig pipeline;
-  pipeline.name = object.RequiredText("name").value_or("");
+  pipeline.name = ReadServableName(object);
   object.List(object.Require("inputs"), "inputs", [&](const Json& element, const std::string& place) {
     if (auto text = ReadJsonText(element, place, faults)) pipeline.inputs.push_back(std::move(*text));
   });

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "config/model_name.h"
 #include "repository/version_policy.h"
 
 namespace braid {
@@ -36,13 +37,18 @@ uint64_t Mix(uint64_t seed, uint64_t value) {
   return z ^ (z >> 31);
 }
 
-Result<std::map<std::string, int>> ModelFolders::Names() const {
+Result<std::map<std::string, int>> ModelFolders::Names(std::set<std::string>& nameless) const {
   std::map<std::string, int> names;
   for (const std::string& path : repositories_) {
     BRAID_ASSIGN_OR_RETURN(const Folder repository, Folder::Open(path));
     BRAID_ASSIGN_OR_RETURN(const auto entries, repository.List(kMaxEntries));
     for (const auto& entry : entries) {
-      if (entry.kind == Folder::Kind::kFolder && !Hidden(entry.name)) ++names[entry.name];
+      if (entry.kind != Folder::Kind::kFolder || Hidden(entry.name)) continue;
+      if (CheckModelName(entry.name).ok()) {
+        ++names[entry.name];
+      } else {
+        nameless.insert(entry.name);
+      }
     }
   }
   return names;
@@ -50,9 +56,7 @@ Result<std::map<std::string, int>> ModelFolders::Names() const {
 
 Result<Folder> ModelFolders::Open(const std::string& name) const {
   std::optional<Folder> found;
-  if (name.empty() || Hidden(name) || name.find('/') != std::string::npos) {
-    return NotFoundError("model not found in any model repository.");
-  }
+  if (!CheckModelName(name).ok()) return NotFoundError("model not found in any model repository.");
   for (const std::string& path : repositories_) {
     BRAID_ASSIGN_OR_RETURN(const Folder repository, Folder::Open(path));
     auto folder = repository.OpenFolder(name);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,11 @@ class ModelFolders {
  public:
   explicit ModelFolders(std::vector<std::string> repositories) : repositories_(std::move(repositories)) {}
 
-  // Names of model folders, and in how many of the repositories each is. Hidden folders are left out. Errors:
-  // a repository that cannot be read.
-  Result<std::map<std::string, int>> Names() const;
+  // Names of model folders, and in how many of the repositories each is. Hidden folders are left out; those
+  // whose names no model can have go to `nameless`. Errors: a repository that cannot be read.
+  Result<std::map<std::string, int>> Names(std::set<std::string>& nameless) const;
 
-  // Opens a model's folder; a name that leads out of the repository is not found. Errors: NOT_FOUND;
+  // Opens a model's folder, also a hidden one; what is no model's name is not found. Errors: NOT_FOUND;
   // ALREADY_EXISTS when it is in two repositories; INTERNAL.
   Result<Folder> Open(const std::string& name) const;
 

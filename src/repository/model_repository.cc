@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "config/model_name.h"
 #include "repository/dependencies.h"
 #include "repository/drains.h"
 #include "repository/model_folders.h"
@@ -25,11 +26,6 @@ LoadRequest FromDisk(const std::string& model) {
   return {.model_name = model, .config_json = {}, .files = {}};
 }
 
-bool HasPathTraversal(std::string_view name) {
-  return name.find('/') != std::string_view::npos || name.find('\\') != std::string_view::npos ||
-         name.find("..") != std::string_view::npos || name == ".";
-}
-
 Status CheckOptions(const RepositoryOptions& options) {
   const auto& startup = options.startup_models;
   if (options.model_repositories.empty())
@@ -41,6 +37,9 @@ Status CheckOptions(const RepositoryOptions& options) {
   if (!startup.empty() && options.control_mode != ControlMode::kExplicit) {
     return InvalidArgumentError(
         "models to load at start can be named in the explicit model control mode alone");
+  }
+  for (const std::string& name : startup) {
+    if (name != "*") BRAID_RETURN_IF_ERROR(CheckModelName(name));
   }
   if (options.control_mode == ControlMode::kPoll && options.poll_seconds <= 0) {
     return InvalidArgumentError("the model repository must be polled at intervals of at least a second");
@@ -83,7 +82,7 @@ class ModelRepository::Impl {
   Status UnloadModel(const std::string& name);
   Status BeginPolling();
   void PollLoop();
-  Result<std::set<std::string>> FolderNames() const;
+  Result<std::set<std::string>> FolderNames();
 
   const RepositoryOptions options_;
   Catalog& catalog_;
@@ -93,6 +92,7 @@ class ModelRepository::Impl {
   ModelTable table_;
   ModelLoads loads_;
   std::vector<std::string> waiting_;  // from Start() to FinishStart(), which are one thread's
+  std::set<std::string> nameless_;    // folders that were skipped; the start's, then the polling thread's
   RepositoryLife life_;
 };
 
@@ -181,8 +181,15 @@ void ModelRepository::Impl::CheckServerReady(std::function<void(bool)> done) con
 
 // ---- polling ----
 
-Result<std::set<std::string>> ModelRepository::Impl::FolderNames() const {
-  BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names());
+// Says once of each folder that it cannot be a model's.
+Result<std::set<std::string>> ModelRepository::Impl::FolderNames() {
+  std::set<std::string> nameless;
+  BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(nameless));
+  for (const std::string& name : nameless) {
+    if (nameless_.contains(name)) continue;
+    BRAID_LOG_WARNING(log_, "skipping a folder of the model repository: {}", CheckModelName(name).message());
+  }
+  nameless_ = std::move(nameless);
   std::set<std::string> names;
   for (const auto& [name, count] : counts) names.insert(name);
   return names;
@@ -236,12 +243,13 @@ Status ModelRepository::Impl::Load(const LoadRequest& request) {
   const RepositoryLife::Work work(life_);
   BRAID_RETURN_IF_ERROR(CheckTakesLoads());
   const std::string& name = request.model_name;
-  if (name.empty())
-    return InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.");
-  if (HasPathTraversal(name)) {
-    return InvalidArgumentError("invalid model name '" + name +
-                                "', model name must not contain path traversal characters");
+  BRAID_RETURN_IF_ERROR(CheckModelName(name));
+  if (!request.files.empty() && !options_.allow_file_overrides) {
+    return UnsupportedError("load parameter 'file:" + request.files.begin()->first +
+                            "' is not allowed, the server was started with --allow-file-overrides=false");
   }
+  // A folder that is there has a state in the index, which says the same.
+  if (!folders_.Open(name).ok()) BRAID_RETURN_IF_ERROR(CheckLoadableName(name));
   BRAID_ASSIGN_OR_RETURN(const auto loaded, loads_.Load({request}));
   return loaded.at(name);
 }
@@ -249,6 +257,7 @@ Status ModelRepository::Impl::Load(const LoadRequest& request) {
 Status ModelRepository::Impl::Unload(const std::string& name, bool unload_dependents) {
   const RepositoryLife::Work work(life_);
   BRAID_RETURN_IF_ERROR(CheckTakesLoads());
+  BRAID_RETURN_IF_ERROR(CheckModelName(name));
   std::set<std::string> used;
   if (unload_dependents) {
     used = UsedBy(table_.uses(), name);

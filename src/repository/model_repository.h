@@ -41,6 +41,8 @@ struct RepositoryOptions {
   // What explicit mode loads at start; "*" alone is everything.
   std::vector<std::string> startup_models;
   int poll_seconds = 15;
+  // Whether a load may bring the model's files.
+  bool allow_file_overrides = true;
   // Of {model}/configs/{name}.pbtxt; a model without such a file is read from its config.pbtxt.
   std::string model_config_name;
   bool auto_complete = true;

@@ -535,15 +535,67 @@ TEST_F(ModelRepositoryTest, RefusesNamesThatAreNone) {
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Load(""),
             InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy."));
-  for (const char* name : {"../models", "a/b", "..", "a\\b"}) {
-    EXPECT_EQ(Load(name), InvalidArgumentError("invalid model name '" + std::string(name) +
-                                               "', model name must not contain path traversal characters"));
+  for (const char* name : {"../models", "a/b", "..", "."}) {
+    const Status refusal = InvalidArgumentError("invalid model name '" + std::string(name) +
+                                                "', model name must not contain path traversal characters");
+    EXPECT_EQ(Load(name), refusal);
+    EXPECT_EQ(Unload(name), refusal);
   }
+  for (const char* name : {"", " ", "\t"}) {
+    EXPECT_EQ(Unload(name),
+              InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy."));
+  }
+  for (const char* name : {"m\xff", "a\nb"}) {
+    EXPECT_EQ(Load(name).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(Load(name), Unload(name));
+  }
+  // Not a path, but nothing that is loaded; the same when the folder is there.
+  EXPECT_EQ(Load("model\\test"), InvalidArgumentError("Invalid stub name: contains invalid characters"));
   AddVersion("a;b", "1");
   EXPECT_EQ(Load("a;b").message(),
             "load failed for model 'a;b': version 1 is at UNAVAILABLE state: Invalid argument: Invalid stub "
             "name: contains "
             "invalid characters;\n");
+}
+
+TEST_F(ModelRepositoryTest, DotsAreLettersOfNames) {
+  ASSERT_TRUE(Start().ok());
+  for (const std::string name : {"...", "..my_model", "model..1", ".m"}) {
+    EXPECT_EQ(Load(name),
+              InternalError("failed to load '" + name + "', failed to poll from model repository"));
+    AddVersion(name, "1");
+    EXPECT_TRUE(Load(name).ok()) << name;
+    EXPECT_NE(Find(name, 1), nullptr);
+    EXPECT_TRUE(Unload(name).ok());
+  }
+}
+
+TEST_F(ModelRepositoryTest, SkipsFoldersThatNoModelCanBe) {
+  options_.control_mode = ControlMode::kPoll;
+  AddVersion("good", "1");
+  AddVersion("caf\xe9", "1");
+  AddVersion("two\nlines", "1");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Index(), "good:1 READY");
+  repository_->ScanOnce();
+  EXPECT_EQ(Index(), "good:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, ModelsToStartWithHaveNames) {
+  options_.startup_models = {"m", "m\xff"};
+  EXPECT_EQ(Start(),
+            InvalidArgumentError(
+                "invalid model name 'm\\xff', model name must be UTF-8 text without control characters"));
+}
+
+TEST_F(ModelRepositoryTest, FilesOfLoadsHaveASwitchOfTheirOwn) {
+  options_.allow_file_overrides = false;
+  AddVersion("m", "1");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(repository_->Load({"m", std::string(R"({"backend":"python"})"), {{"1/model.py", "pass"}}}),
+            UnsupportedError("load parameter 'file:1/model.py' is not allowed, the server was started with "
+                             "--allow-file-overrides=false"));
+  EXPECT_TRUE(repository_->Load({"m", std::nullopt, {}}).ok());
 }
 
 TEST_F(ModelRepositoryTest, UnknownModelsLeaveNoTrace) {

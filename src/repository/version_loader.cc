@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "config/model_config.h"
+#include "config/model_name.h"
 #include "config/servable_info.h"
 #include "config/supported_features.h"
 #include "repository/model_identity.h"
@@ -21,14 +22,6 @@ bool IsFile(const std::string& path) {
 // A backend's name becomes a folder's name.
 bool IsPlainName(std::string_view name) {
   return IsPlainRelativePath(name) && name.find('/') == std::string_view::npos && !name.starts_with('.');
-}
-
-// Names of models reach process names, paths and logs of others; these characters have a meaning somewhere on
-// the way.
-bool HasInvalidCharacters(std::string_view name) {
-  return name.find_first_of(";|&$`<>()[]{}\"'*?~#!\\") != std::string_view::npos ||
-         std::any_of(name.begin(), name.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 }  // namespace
@@ -84,9 +77,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
     const ModelSource& source, int64_t version,
     const std::function<void(const std::string&)>& progress) const {
   auto config = std::make_shared<inference::ModelConfig>(source.config);
-  if (HasInvalidCharacters(config->name())) {
-    return InvalidArgumentError("Invalid stub name: contains invalid characters");
-  }
+  BRAID_RETURN_IF_ERROR(CheckLoadableName(config->name()));
   // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called
   // that first.
   if (Status supported = CheckSupportedFeatures(*config); !supported.ok()) {

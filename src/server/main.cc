@@ -48,7 +48,7 @@ int Serve(const CommandLine& line) {
   log_options.file = line.options.log_file;
   Result<std::unique_ptr<Logger>> made = Logger::Create(log_options);
   if (!made.ok()) {
-    std::cerr << "braid: " << made.status().message() << '\n';
+    std::cerr << "braid: " << EscapeForLog(made.status().message()) << '\n';
     return 1;
   }
   Logger& log = **made;
@@ -72,15 +72,15 @@ int Serve(const CommandLine& line) {
   Result<std::unique_ptr<Server>> started = Server::Start(line.options, log, loaded);
   if (!started.ok()) {
     BRAID_LOG_ERROR(log, "{}", started.status().message());
-    std::cerr << "error: " << started.status().message() << '\n';
+    std::cerr << "error: " << EscapeForLog(started.status().message()) << '\n';
     return 1;
   }
   Server& server = **started;
   int exit_code = 0;
   if (!loaded.ok() && line.options.exit_on_error) {
     log.Flush();
-    std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - " << loaded.message()
-              << '\n';
+    std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - "
+              << EscapeForLog(loaded.message()) << '\n';
     exit_code = 1;
   } else {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';

@@ -18,10 +18,9 @@ std::optional<std::variant<HttpResponse, HttpExtensionRoute>> MetricsRoute::Find
     std::lock_guard lock(mutex_);
     if (!collect_) return std::nullopt;
   }
-  if (head.method() != boost::beast::http::verb::get) return ErrorResponse(405, "Method Not Allowed");
-  return HttpExtensionRoute{Api::kStatistics, [this](const std::shared_ptr<HttpExchange>&) {
-                              return HttpService::Answer(Answer());
-                            }};
+  if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
+  return HttpExtensionRoute{
+      Api::kMetrics, [this](const std::shared_ptr<HttpExchange>&) { return HttpService::Answer(Answer()); }};
 }
 
 HttpResponse MetricsRoute::Answer() {

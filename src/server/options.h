@@ -54,6 +54,7 @@ struct ServerOptions {
   ControlMode model_control_mode = ControlMode::kNone;
   std::vector<std::string> startup_models;  // --load-model; {"*"} is all
   int64_t repository_poll_secs = 15;
+  bool allow_file_overrides = true;
   std::string model_config_name;
   int64_t model_load_thread_count = 4;
   int64_t model_load_retry_count = 0;
@@ -103,7 +104,9 @@ struct ServerOptions {
   int64_t http_thread_count = 2;
   std::string http_header_forward_pattern;
   std::vector<std::string> http_restricted_apis;
-  uint64_t http_max_input_size = 64 << 20;
+  std::vector<std::string> allowed_origins;  // --allow-origin
+  std::vector<std::string> allowed_hosts;    // --allow-host
+  uint64_t http_max_input_size = 64 << 20;   // with a config.json: DefaultConfigInputSize()
 
   // gRPC
   bool allow_grpc = true;

@@ -1,8 +1,10 @@
 #include "server/options_ovms.h"
 
+#include <algorithm>
 #include <string>
 
 #include "config/ovms_config.h"
+#include "server/memory_size.h"
 #include "server/option_lines.h"
 
 namespace braid {
@@ -236,6 +238,8 @@ bool IsGiven(const ServerOptions& options, std::string_view name) {
 
 std::span<const OptionSpec> OvmsOptionTable() { return kTable; }
 
+uint64_t DefaultConfigInputSize() { return std::min(uint64_t{1} << 30, MemorySize() / 4); }
+
 Status CompleteOvmsOptions(ServerOptions& options) {
   if (!options.model_settings.empty()) {
     if (!options.config_path.empty()) {
@@ -270,6 +274,10 @@ Status CompleteOvmsOptions(ServerOptions& options) {
       }
     }
     return OkStatus();
+  }
+  if (!IsGiven(options, "http-max-input-size")) {
+    options.http_max_input_size = DefaultConfigInputSize();
+    options.origins["http-max-input-size"] = OptionOrigin::kImplied;
   }
   // Who names the port of one protocol alone wants that one alone, as long as it is by OpenVINO Model
   // Server's names.

@@ -2,6 +2,7 @@
 // served.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "base/status.h"
@@ -11,9 +12,13 @@ namespace braid {
 
 std::span<const OptionSpec> OvmsOptionTable();
 
+// The largest body of a request over HTTP where there is a config.json and nothing else was asked for: that
+// of OpenVINO Model Server, 1 GiB, but at most a quarter of the memory there is.
+uint64_t DefaultConfigInputSize();
+
 // What follows from these options for others: which protocols are on, and that metrics have no port of their
-// own. Errors: INVALID_ARGUMENT for options that exclude one another, and for settings of the model that make
-// no sense.
+// own, and the size of requests. Errors: INVALID_ARGUMENT for options that exclude one another, and for
+// settings of the model that make no sense.
 Status CompleteOvmsOptions(ServerOptions& options);
 
 }  // namespace braid

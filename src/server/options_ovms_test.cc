@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sysexits.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "server/memory_size.h"
 #include "server/options.h"
 
 namespace braid {
@@ -144,6 +146,15 @@ TEST(OvmsOptions, CleanerOfSequencesByMinutesOrSeconds) {
               HasSubstr("are the same setting; give one of them"));
   EXPECT_THAT(Parse({"models", "--sequence_cleaner_poll_wait_seconds=2"}).err,
               HasSubstr("--sequence_cleaner_poll_wait_seconds is for stateful models"));
+}
+
+TEST(OvmsOptions, TakesTheRequestSizesOfAConfigJson) {
+  EXPECT_EQ(Parse({"--config_path=c"}).options.http_max_input_size, DefaultConfigInputSize());
+  EXPECT_EQ(Parse({"--model_name=m", "--model_path=p"}).options.http_max_input_size,
+            DefaultConfigInputSize());
+  EXPECT_EQ(Parse({"--config_path=c", "--http-max-input-size=5"}).options.http_max_input_size, 5U);
+  EXPECT_EQ(Parse({"models"}).options.http_max_input_size, 64U << 20);
+  EXPECT_EQ(DefaultConfigInputSize(), std::min(uint64_t{1} << 30, MemorySize() / 4));
 }
 
 TEST(OvmsOptions, RefusesWhatItDoesNotDo) {

@@ -10,6 +10,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "protocols/kserve/http_gate.h"
 #include "server/latency_options.h"
 #include "server/option_lines.h"
 #include "server/options_ovms.h"
@@ -172,6 +173,23 @@ Status SetMaxInputSize(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
+Status AddOrigin(ServerOptions& options, std::string_view text) {
+  if (!IsOrigin(text)) {
+    return InvalidArgumentError(
+        fmt::format("'{}' has not the form SCHEME://HOST[:PORT], and is neither null nor *", text));
+  }
+  options.allowed_origins.emplace_back(text);
+  return OkStatus();
+}
+
+Status AddHost(ServerOptions& options, std::string_view text) {
+  if (text.empty() || text.find_first_of(":/[] ") != std::string_view::npos) {
+    return InvalidArgumentError(fmt::format("'{}' is not the name of a host, without a port", text));
+  }
+  options.allowed_hosts.emplace_back(text);
+  return OkStatus();
+}
+
 Status SetUseSslMutual(ServerOptions& options, std::string_view text) {
   BRAID_ASSIGN_OR_RETURN(options.grpc_use_ssl_mutual, ToBool(text));
   if (options.grpc_use_ssl_mutual) options.grpc_use_ssl = true;
@@ -213,6 +231,8 @@ const OptionSpec kTable[] = {
               "In explicit mode, a model to load at start; '*' alone for all"),
     Works("repository-poll-secs", "N", Group::kModels, Int<&O::repository_poll_secs, 1, 1000000000>(),
           "In poll mode, seconds between two looks at the folders"),
+    Works("allow-file-overrides", "", Group::kModels, Bool<&O::allow_file_overrides>(),
+          "In explicit mode, let load requests bring a model's files, and with them code to run"),
     Works("model-config-name", "NAME", Group::kModels, Text<&O::model_config_name>(),
           "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
     Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),
@@ -289,8 +309,16 @@ const OptionSpec kTable[] = {
           "Request headers that become request parameters"),
     WorksMany("http-restricted-api", "APIS:K=V", Group::kHttp, List<&O::http_restricted_apis>(),
               "APIs that need header K with value V"),
+    WorksMany("allow-origin", "ORIGIN", Group::kHttp, {AddOrigin, List<&O::allowed_origins>().show},
+              "Pages in browsers that may send POST requests beside those of the server's own address: "
+              "SCHEME://HOST[:PORT], null, or * for all"),
+    WorksMany("allow-host", "NAME", Group::kHttp, {AddHost, List<&O::allowed_hosts>().show},
+              "While the port listens for this machine alone, a name in the Host header beside addresses and "
+              "localhost; * for all"),
     Works("http-max-input-size", "BYTES", Group::kHttp,
-          {SetMaxInputSize, Bytes<&O::http_max_input_size>().show}, "The largest request body"),
+          {SetMaxInputSize, Bytes<&O::http_max_input_size>().show},
+          "The largest request body; with a config.json 1 GiB, or a quarter of the memory if that is less, "
+          "unless it is given"),
 
     // gRPC
     Works("allow-grpc", "", Group::kGrpc, Bool<&O::allow_grpc>(), "Serve gRPC"),

@@ -158,6 +158,9 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is no whole number"},
       {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
       {{"m", "--host="}, "the address is empty"},
+      {{"m", "--allow-origin=ui.example"}, "'ui.example' has not the form SCHEME://HOST[:PORT]"},
+      {{"m", "--allow-origin=http://ui.example/"}, "has not the form"},
+      {{"m", "--allow-host=braid:8000"}, "'braid:8000' is not the name of a host, without a port"},
   };
   for (const BadCase& bad : cases) {
     CommandLine line = Parse(bad.arguments);

@@ -49,6 +49,7 @@ RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
   repository.control_mode = options.model_control_mode;
   repository.startup_models = options.startup_models;
   repository.poll_seconds = static_cast<int>(options.repository_poll_secs);
+  repository.allow_file_overrides = options.allow_file_overrides;
   repository.model_config_name = options.model_config_name;
   repository.auto_complete = options.auto_complete_config;
   repository.strict_readiness = options.strict_readiness;
@@ -127,6 +128,8 @@ HttpServer::Options MakeHttpOptions(const ServerOptions& options) {
   http.threads = static_cast<int>(options.http_thread_count);
   http.max_input_bytes = options.http_max_input_size;
   http.header_forward_pattern = options.http_header_forward_pattern;
+  http.allowed_origins = options.allowed_origins;
+  http.allowed_hosts = options.allowed_hosts;
   http.config_to_json = ConfigToJson;
   return http;
 }

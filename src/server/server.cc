@@ -21,7 +21,10 @@
 #include "mediapipe_graph/ovms_calculators.h"
 #include "pipeline/custom_node.h"
 #include "pipeline/ensemble.h"
+#include "protocols/http/listener.h"
+#include "protocols/kserve/grpc_log.h"
 #include "protocols/kserve/grpc_server.h"
+#include "protocols/kserve/http_gate.h"
 #include "protocols/kserve/http_server.h"
 #include "protocols/kserve/kserve_context.h"
 #include "protocols/metrics/metrics_server.h"
@@ -382,6 +385,13 @@ class Server::Parts {
       metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
     }
     const std::string address = metrics.address;
+    metrics_gate_ = std::make_unique<HttpGate>(
+        context_->http_access,
+        HttpGate::Options{options_.allowed_origins, options_.allowed_hosts, IsLoopback(address)});
+    metrics.refuse = [this](const HttpHead& head) {
+      auto refusal = metrics_gate_->RefuseSender(head);
+      return refusal ? refusal : metrics_gate_->RefuseApi(head, Api::kMetrics);
+    };
     BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
     addresses_.metrics = Endpoint(address, metrics_->bound_port());
     return OkStatus();
@@ -389,6 +399,7 @@ class Server::Parts {
 
   const ServerOptions options_;
   Logger& log_;
+  const GrpcLogRoute grpc_log_{log_};
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
   // For what is not found, the server's own start decides how it is told.
@@ -418,6 +429,7 @@ class Server::Parts {
   std::unique_ptr<TfsRoutes> tfs_routes_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<HttpGate> metrics_gate_;
   std::unique_ptr<MetricsServer> metrics_;
   ServerAddresses addresses_;
 };

@@ -4,6 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/json_dump.h"
+
 namespace braid {
 namespace {
 
@@ -96,7 +98,7 @@ std::string SampleRequest(const Catalog& catalog, const ServerAddresses& address
     for (const TensorSpec& input : info.inputs) inputs.push_back(SampleInput(input, possible));
     if (!possible) continue;
     return "curl -s http://" + addresses.http + "/v2/models/" + info.name + "/infer -d '" +
-           nlohmann::ordered_json{{"inputs", inputs}}.dump() + "'";
+           DumpJson(nlohmann::ordered_json{{"inputs", inputs}}) + "'";
   }
   return "";
 }
@@ -106,7 +108,7 @@ std::string AddressesJson(const ServerAddresses& addresses) {
   if (!addresses.http.empty()) json["http"] = addresses.http;
   if (!addresses.grpc.empty()) json["grpc"] = addresses.grpc;
   if (!addresses.metrics.empty()) json["metrics"] = addresses.metrics;
-  return json.dump();
+  return DumpJson(json);
 }
 
 }  // namespace braid

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_dump.h"
+
 namespace braid {
 
 std::string ParametersToJson(const Parameters& parameters) {
@@ -10,7 +12,7 @@ std::string ParametersToJson(const Parameters& parameters) {
   for (const auto& [name, value] : parameters) {
     std::visit([&object, &key = name](const auto& v) { object[key] = v; }, value);
   }
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::ignore);
+  return DumpJson(object);
 }
 
 }  // namespace braid

@@ -16,10 +16,11 @@ TEST(Parameters, KeepLargeNumbers) {
             R"({"u":18446744073709551615,"i":-9223372036854775808})");
 }
 
-TEST(Parameters, LeaveOutBytesThatAreNotUtf8) {
+TEST(Parameters, ReplaceBytesThatAreNotUtf8) {
   EXPECT_EQ(ParametersToJson({{"b", std::string("a\xff"
                                                 "b")}}),
-            R"({"b":"ab"})");
+            "{\"b\":\"a\xef\xbf\xbd"
+            "b\"}");
 }
 
 }  // namespace

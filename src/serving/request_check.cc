@@ -176,22 +176,32 @@ Status CheckOutputs(const ServableInfo& info, const InferenceRequest& request) {
   return OkStatus();
 }
 
+// The inputs of a request in the order in which faults are looked for: from the last of the specification to
+// the first, so that of several wrong ones the last is named.
+struct CheckedInput {
+  Tensor* input;
+  const TensorSpec* spec;
+};
+using CheckOrder = boost::container::small_vector<CheckedInput, 16>;
+
 // All inputs agree on the size of the first dimension, which becomes the request's batch size.
-Status CheckBatch(const ServableInfo& info, InferenceRequest& request) {
+Status CheckBatch(const ServableInfo& info, const CheckOrder& inputs, InferenceRequest& request) {
   request.batch_size = 1;
-  if (info.max_batch_size <= 0 || request.inputs.empty()) return OkStatus();
-  for (const Tensor& input : request.inputs) {
+  if (info.max_batch_size <= 0 || inputs.empty()) return OkStatus();
+  const Shape& first = inputs.back().input->shape;
+  for (const CheckedInput& checked : inputs) {
+    const Tensor& input = *checked.input;
     if (input.shape.empty()) {
       return Refused(request, "input '" + input.name +
                                   "' has no shape but model requires batch dimension for '" + info.name +
                                   "'");
     }
-    if (input.shape[0] != request.inputs[0].shape[0]) {
+    if (!first.empty() && input.shape[0] != first[0]) {
       return Refused(request, "input '" + input.name + "' batch size does not match other inputs for '" +
                                   info.name + "'");
     }
   }
-  request.batch_size = request.inputs[0].shape[0];
+  request.batch_size = first[0];
   if (request.batch_size > info.max_batch_size) {
     return Refused(request, "inference request batch-size must be <= " + std::to_string(info.max_batch_size) +
                                 " for '" + info.name + "'");
@@ -209,24 +219,25 @@ Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
   if (info.dialect == Dialect::kOvms) return CheckOvmsRequest(info, request);
   BRAID_RETURN_IF_ERROR(CheckOutputs(info, request));
 
-  // Where the input at each place stands in the specification; what cannot be right by its number is not
-  // looked at further.
-  SeenSet seen(info.inputs.size());
-  boost::container::small_vector<uint32_t, 16> spec_of_input;
+  // Which input stands at each place of the specification; what cannot be right by its number is not looked
+  // at further.
+  boost::container::small_vector<Tensor*, 16> inputs(info.inputs.size());
   size_t required = 0;
   size_t required_given = 0;
   for (const TensorSpec& spec : info.inputs) required += spec.optional ? 0 : 1;
   const Tensor* unknown = nullptr;
   for (size_t i = 0; i < request.inputs.size() && i <= info.inputs.size(); ++i) {
-    const Tensor& input = request.inputs[i];
+    Tensor& input = request.inputs[i];
     const size_t index = FindSpec(info.inputs, input.name, i);
     if (index == kUnknown) {
       if (unknown == nullptr) unknown = &input;
       continue;
     }
-    if (!seen.Insert(index)) return Refused(request, "input '" + input.name + "' already exists in request");
+    if (inputs[index] != nullptr) {
+      return Refused(request, "input '" + input.name + "' already exists in request");
+    }
     required_given += info.inputs[index].optional ? 0 : 1;
-    spec_of_input.push_back(static_cast<uint32_t>(index));
+    inputs[index] = &input;
   }
   if (request.inputs.size() < required || request.inputs.size() > info.inputs.size()) {
     return InputCountError(info, request, required);
@@ -237,11 +248,14 @@ Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
   }
   if (required_given != required) return InputCountError(info, request, required);
 
-  BRAID_RETURN_IF_ERROR(CheckBatch(info, request));
-  for (size_t i = 0; i < request.inputs.size(); ++i) {
-    const TensorSpec& spec = info.inputs[spec_of_input[i]];
-    BRAID_RETURN_IF_ERROR(CheckInput(info, request, request.inputs[i], spec));
-    if (spec.model_shape) Reshape(spec.shape, *spec.model_shape, request.inputs[i].shape);
+  CheckOrder order;
+  for (size_t i = inputs.size(); i-- > 0;) {
+    if (inputs[i] != nullptr) order.push_back({inputs[i], &info.inputs[i]});
+  }
+  BRAID_RETURN_IF_ERROR(CheckBatch(info, order, request));
+  for (const auto& [input, spec] : order) {
+    BRAID_RETURN_IF_ERROR(CheckInput(info, request, *input, *spec));
+    if (spec->model_shape) Reshape(spec->shape, *spec->model_shape, input->shape);
   }
   return OkStatus();
 }

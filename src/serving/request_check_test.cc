@@ -184,6 +184,18 @@ TEST_F(CheckRequestTest, ComparesByteSizes) {
             "[request id: 7] input byte size mismatch for input 'B' for model 'm'. Expected 8, got 7");
 }
 
+TEST_F(CheckRequestTest, NamesTheLastOfSeveralWrongInputs) {
+  info_.inputs[1] = Spec("B", DataType::kFp32, {2});
+  for (const bool turned : {false, true}) {
+    request_.inputs.clear();
+    Add("A", {3});
+    Add("B", {3});
+    if (turned) std::swap(request_.inputs[0], request_.inputs[1]);
+    EXPECT_EQ(Check(),
+              "[request id: 7] unexpected shape for input 'B' for model 'm'. Expected [2], got [3]. ");
+  }
+}
+
 TEST_F(CheckRequestTest, TakesTheBatchSizeFromTheFirstDimension) {
   UseBatching(4);
   Add("A", {3, 2});
@@ -204,9 +216,10 @@ TEST_F(CheckRequestTest, ChecksTheBatchDimension) {
   EXPECT_EQ(Check(), "[request id: 7] inference request batch-size must be <= 4 for 'm'");
   request_.inputs[0].shape = {-5, 2};
   request_.inputs[1].shape = {-5, 9};
-  EXPECT_EQ(Check().find("[request id: 7] unexpected shape for input 'A' for model 'm'. Expected [-1,2], got "
-                         "[-5,2]. NOTE: "),
-            0u);
+  EXPECT_EQ(
+      Check().find("[request id: 7] unexpected shape for input 'B' for model 'm'. Expected [-1,-1], got "
+                   "[-5,9]. NOTE: "),
+      0u);
 }
 
 TEST_F(CheckRequestTest, CountsStrings) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/json_dump.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -32,7 +33,7 @@ void AppendTexts(const TracedTensor& tensor, std::string& text) {
   BytesElements elements({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
   while (elements.Next()) {
     if (!text.empty()) text += ',';
-    text += nlohmann::json(elements.value()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    text += DumpJson(nlohmann::json(elements.value()));
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_dump.h"
+
 namespace braid {
 namespace {
 
@@ -154,7 +156,7 @@ std::string OtlpJson(const std::vector<FinishedTrace>& traces, const ResourceAtt
   of_resource["scopeSpans"] = Json::array({std::move(scope)});
   Json body = Json::object();
   body["resourceSpans"] = Json::array({std::move(of_resource)});
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return DumpJson(body);
 }
 
 }  // namespace braid

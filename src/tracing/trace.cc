@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/clock.h"
+#include "base/json_dump.h"
 
 namespace braid {
 
@@ -92,7 +93,7 @@ std::string Trace::context() const {
   context["traceparent"] =
       fmt::format("00-{:016x}{:016x}-{:016x}-01", facts.trace_id[0], facts.trace_id[1], record_.compute_span);
   if (!facts.tracestate.empty()) context["tracestate"] = facts.tracestate;
-  return context.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return DumpJson(context);
 }
 
 }  // namespace braid

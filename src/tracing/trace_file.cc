@@ -7,6 +7,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/json_dump.h"
+
 namespace braid {
 namespace {
 
@@ -30,7 +32,7 @@ UniqueFd Create(const std::string& path) {
 
 void AppendObject(const Json& object, std::string& text) {
   if (!text.empty()) text += ',';
-  text += object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text += DumpJson(object);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json_dump.h"
 
 namespace braid {
 namespace {
@@ -40,8 +41,7 @@ std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
                     {"exported", node.exported},
                     {"kept", node.kept}});
   }
-  return nlohmann::json{{"nodes", std::move(list)}}.dump(-1, ' ', false,
-                                                         nlohmann::json::error_handler_t::replace);
+  return DumpJson(nlohmann::json{{"nodes", std::move(list)}});
 }
 
 NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,

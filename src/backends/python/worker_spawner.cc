@@ -18,6 +18,7 @@
 #include "backends/python/restart_pauses.h"
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/json_dump.h"
 #include "base/send_descriptors.h"
 #include "base/thread.h"
 
@@ -240,7 +241,7 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
   // A JSON value that is destroyed asks for memory, and no destructor can say that it got none.
   const PatientAllocation patience;
   std::lock_guard lock(mutex_);
-  const std::string order = nlohmann::json{{"name", name}}.dump();
+  const std::string order = DumpJson(nlohmann::json{{"name", name}});
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
                      pipes.write_output.get(), pipes.write_error.get()};
   if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygoteLocked());

@@ -28,6 +28,10 @@ constexpr uint64_t kMaxDiscardBytes = uint64_t{256} << 20;
 constexpr uint64_t kProgressBytes = uint64_t{64} * 1024;
 constexpr size_t kMaxVectors = 16;
 
+HttpResponse TooManyFields(const HttpListenerOptions& options) {
+  return ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields");
+}
+
 bool SameText(std::string_view a, std::string_view b) {
   return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
 }
@@ -51,8 +55,8 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
   std::chrono::nanoseconds limit{};
   switch (stage_) {
     case Stage::kHead:
-      if (buffered() == 0 && draining) return true;
-      limit = buffered() == 0 ? options.idle_timeout : options.header_timeout;
+      if (idle() && draining) return true;
+      limit = idle() ? options.idle_timeout : options.header_timeout;
       break;
     case Stage::kFront:
     case Stage::kRest:
@@ -397,7 +401,7 @@ ssize_t Connection::ReceiveToBuffer() {
     buffer_begin_ = 0;
   }
   BRAID_CHECK(buffer_end_ < kBufferBytes);
-  const bool first = stage_ == Stage::kHead && buffered() == 0;
+  const bool first = idle();
   const ssize_t received = ::recv(fd_, buffer_.get() + buffer_end_, kBufferBytes - buffer_end_, MSG_DONTWAIT);
   if (received > 0) {
     buffer_end_ += static_cast<size_t>(received);
@@ -463,6 +467,11 @@ Connection::Step Connection::Discard() {
   return Step::kMore;
 }
 
+size_t Connection::HeaderFields() const {
+  const auto& head = parser_->get();
+  return static_cast<size_t>(std::distance(head.begin(), head.end()));
+}
+
 Connection::Step Connection::ReadHead() {
   if (buffered() == 0) return Step::kInput;
   if (!parser_ || head_done_) {
@@ -472,16 +481,25 @@ Connection::Step Connection::ReadHead() {
     parser_->header_limit(static_cast<uint32_t>(io_->options().max_header_bytes));
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
     head_done_ = false;
+    head_bytes_ = 0;
   }
   boost::system::error_code error;
   const std::string_view text = BufferedText();
   const size_t used = parser_->put(boost::asio::const_buffer(text.data(), text.size()), error);
   Consume(used);
-  if (error == http::error::need_more) return Step::kInput;
-  if (error) {
+  head_bytes_ += used;
+  // The parser's own limit begins anew with each piece that it is given.
+  const HttpListenerOptions& options = io_->options();
+  const bool too_many = HeaderFields() > options.max_header_fields;
+  if (head_bytes_ > options.max_header_bytes && (!error || error == http::error::need_more)) {
+    error = http::error::header_limit;
+  }
+  if (error == http::error::need_more && !too_many) return Step::kInput;
+  if (error || too_many) {
     body_left_ = 0;
     close_after_ = true;
     omit_body_ = false;
+    if (too_many) return AnswerEarly(TooManyFields(options));
     const unsigned status = error == http::error::header_limit ? 431 : 400;
     return AnswerEarly(ErrorResponse(status, "malformed HTTP request: " + error.message()));
   }
@@ -498,17 +516,12 @@ Connection::Step Connection::BeginRequest() {
   chunked_ = parser_->chunked();
   coding_ = ContentCoding::kIdentity;
   expects_continue_ = false;
-  chunk_counter_ = {0, options.max_chunks};
+  chunk_counter_ = {0, options.max_chunks, 0, options.max_header_bytes};
   body_left_ = chunked_ ? 0 : parser_->content_length().value_or(0);
 
   if (auto transfer = FindHeader(head, "Transfer-Encoding"); transfer && !SameText(*transfer, "chunked")) {
     close_after_ = true;
     return AnswerEarly(ErrorResponse(501, "unsupported Transfer-Encoding"));
-  }
-  const size_t fields = static_cast<size_t>(std::distance(head.begin(), head.end()));
-  if (fields > options.max_header_fields) {
-    return AnswerEarly(
-        ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields"));
   }
   if (auto expect = FindHeader(head, "Expect")) {
     if (!SameText(*expect, "100-continue")) return AnswerEarly(ErrorResponse(417, "unsupported Expect"));
@@ -648,8 +661,14 @@ Connection::Step Connection::ReadDecoded() {
         return Step::kInput;
     }
     if (error == http::error::body_limit) return AnswerEarly(ErrorResponse(413, "too many chunks"));
+    if (error == http::error::header_limit) {
+      return AnswerEarly(ErrorResponse(
+          431, "more than " + std::to_string(chunk_counter_.extension_limit) + " bytes of chunk extensions"));
+    }
     if (error) return AnswerEarly(ErrorResponse(400, "malformed HTTP request: " + error.message()));
   }
+  // What stands behind the last chunk has become header fields.
+  if (HeaderFields() > io_->options().max_header_fields) return AnswerEarly(TooManyFields(io_->options()));
   return TakeDecoded();
 }
 

@@ -88,12 +88,16 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
     kStop,   // nothing to do until a wait fires or a call answers; or closed
   };
 
-  // Ends the parse of a body in too many chunks.
+  // Ends the parse of a body in too many chunks, or with too much said beside them.
   struct ChunkCounter {
     size_t chunks = 0;
     size_t limit = 0;
-    void operator()(uint64_t, boost::core::string_view, boost::system::error_code& error) {
+    size_t extension_bytes = 0;
+    size_t extension_limit = 0;
+    void operator()(uint64_t, boost::core::string_view extensions, boost::system::error_code& error) {
+      extension_bytes += extensions.size();
       if (++chunks > limit) error = boost::beast::http::error::body_limit;
+      if (extension_bytes > extension_limit) error = boost::beast::http::error::header_limit;
     }
   };
 
@@ -135,6 +139,9 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void FlushStream();
 
   size_t buffered() const { return buffer_end_ - buffer_begin_; }
+  // Whether the connection waits for a request, of which nothing has come.
+  bool idle() const { return stage_ == Stage::kHead && buffered() == 0 && (!parser_ || head_done_); }
+  size_t HeaderFields() const;
   std::string_view BufferedText() const { return {buffer_.get() + buffer_begin_, buffered()}; }
   void Consume(size_t bytes);
   void SetStage(Stage stage);
@@ -169,6 +176,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   size_t buffer_end_ = 0;
   std::optional<Parser> parser_;
   bool head_done_ = false;
+  size_t head_bytes_ = 0;           // of the head, taken by the parser
   std::shared_ptr<HttpCall> call_;  // shared: it may be inside Respond() when the next request begins
   std::shared_ptr<Cancellation> cancellation_;  // shared with the request that runs
   bool chunked_ = false;

@@ -26,20 +26,23 @@ struct AddressInfoDeleter {
   void operator()(addrinfo* info) const { ::freeaddrinfo(info); }
 };
 
-Result<UniqueFd> Listen(const HttpListenerOptions& options) {
-  const std::string where = options.address + ":" + std::to_string(options.port);
+using AddressInfo = std::unique_ptr<addrinfo, AddressInfoDeleter>;
+
+// The first is what is listened on.
+Result<AddressInfo> Resolve(const std::string& address, uint16_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const int failure =
-      ::getaddrinfo(options.address.c_str(), std::to_string(options.port).c_str(), &hints, &found);
-  if (failure != 0) {
-    return InvalidArgumentError("cannot resolve the address '" + options.address +
-                                "': " + ::gai_strerror(failure));
-  }
-  const std::unique_ptr<addrinfo, AddressInfoDeleter> info(found);
+  const int failure = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (failure == 0) return AddressInfo(found);
+  return InvalidArgumentError("cannot resolve the address '" + address + "': " + ::gai_strerror(failure));
+}
+
+Result<UniqueFd> Listen(const HttpListenerOptions& options) {
+  const std::string where = options.address + ":" + std::to_string(options.port);
+  BRAID_ASSIGN_OR_RETURN(const AddressInfo info, Resolve(options.address, options.port));
   UniqueFd fd(::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError("cannot make a socket for " + where, errno);
   const int on = 1;
@@ -69,6 +72,19 @@ uint16_t PortOf(int fd) {
 }
 
 }  // namespace
+
+bool IsLoopback(const std::string& address) {
+  const auto info = Resolve(address, 0);
+  if (!info.ok()) return false;
+  if ((*info)->ai_family == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, (*info)->ai_addr, sizeof(v4));
+    return ntohl(v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  sockaddr_in6 v6{};
+  std::memcpy(&v6, (*info)->ai_addr, std::min<size_t>(sizeof(v6), (*info)->ai_addrlen));
+  return (*info)->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
 
 // Lives on the first io thread.
 class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {

@@ -323,6 +323,65 @@ TEST_F(Listener, RefusesMalformedRequests) {
   EXPECT_EQ(many.Read()->status, 431);
 }
 
+// Sends pieces, each a segment of its own, while the server takes them, and waits for its answer.
+std::optional<TestResponse> SendPieces(TestClient& client, const std::vector<std::string>& pieces) {
+  for (const std::string& piece : pieces) {
+    if (!client.Send(piece)) break;
+    std::this_thread::yield();
+  }
+  return client.Read();
+}
+
+TEST_F(Listener, CountsHeadersAcrossReads) {
+  // Each piece ends in the middle of a line; the whole is far beyond each limit, and has no end.
+  std::vector<std::string> many = {"GET / HTTP/1.1\r\nA"};
+  for (int i = 0; i < 400; ++i) many.push_back(": b\r\nA");
+  TestClient fields = Connect();
+  auto response = SendPieces(fields, many);
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 431);
+  EXPECT_EQ(response->body, R"({"error":"more than 256 header fields"})");
+  EXPECT_TRUE(fields.AtEnd());
+
+  std::vector<std::string> large = {"GET / HTTP/1.1\r\nA"};
+  for (int i = 0; i < 40; ++i) large.push_back(": " + std::string(2000, 'b') + "\r\nA");
+  TestClient bytes = Connect();
+  response = SendPieces(bytes, large);
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 431);
+  EXPECT_TRUE(bytes.AtEnd());
+
+  // As much as is allowed, in pieces, on a connection that has had such a request before.
+  TestClient good = Connect();
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::string> pieces = {"GET /none HTTP/1.1\r\nA"};
+    for (int i = 0; i < 255; ++i) pieces.push_back(": " + std::string(100, 'b') + "\r\nA");
+    pieces.emplace_back(": b\r\n\r\n");
+    EXPECT_EQ(SendPieces(good, pieces)->status, 404);
+  }
+}
+
+TEST_F(Listener, CountsWhatStandsBesideChunks) {
+  const std::string start = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::vector<std::string> extensions = {start};
+  for (int i = 0; i < 40; ++i) extensions.push_back("1;x=" + std::string(2000, 'e') + "\r\na\r\n");
+  TestClient extended = Connect();
+  auto response = SendPieces(extended, extensions);
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 431);
+  EXPECT_EQ(response->body, R"({"error":"more than 32768 bytes of chunk extensions"})");
+
+  std::string trailers = start + "1\r\na\r\n0\r\n";
+  for (int i = 0; i < 300; ++i) trailers += "T: v\r\n";
+  TestClient trailed = Connect();
+  ASSERT_TRUE(trailed.Send(trailers + "\r\n"));
+  EXPECT_EQ(trailed.Read()->status, 431);
+
+  TestClient good = Connect();
+  ASSERT_TRUE(good.Send(start + "1;x=y\r\na\r\n0\r\nT: v\r\n\r\n"));
+  EXPECT_EQ(good.Read()->body, "a");
+}
+
 TEST_F(Listener, WritesLargeAnswersToSlowReaders) {
   TestClient client = Connect();
   for (size_t size : {size_t{0}, size_t{100}, size_t{30'000'000}}) {
@@ -558,6 +617,10 @@ TEST_F(Listener, EndsSilentAndSlowConnections) {
   TestClient slow = Connect();
   ASSERT_TRUE(slow.Send("POST /echo HTTP/1.1\r\nHost"));
   EXPECT_TRUE(slow.AtEnd());
+  // Lines that end with their segments leave nothing in the buffer, and yet have begun a request.
+  TestClient lines = Connect();
+  ASSERT_TRUE(lines.Send("POST /echo HTTP/1.1\r\nA: b\r\n"));
+  EXPECT_TRUE(lines.AtEnd());
   TestClient body = Connect();
   ASSERT_TRUE(body.Send("POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"));
   EXPECT_TRUE(body.AtEnd());

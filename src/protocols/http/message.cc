@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/utf8.h"
+
 namespace braid {
 namespace {
 
@@ -73,7 +75,7 @@ HttpResponse ErrorResponse(unsigned status, std::string_view text) {
   if (status == 204) return response;
   response.content_type = kJsonType;
   response.body = "{\"error\":";
-  AppendJsonString(response.body, text);
+  AppendJsonString(response.body, ToUtf8(text));
   response.body += '}';
   return response;
 }
@@ -156,6 +158,7 @@ std::optional<std::string> PercentDecode(std::string_view text) {
     out += static_cast<char>(high * 16 + low);
     i += 2;
   }
+  if (!IsUtf8(out)) return std::nullopt;
   return out;
 }
 

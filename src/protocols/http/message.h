@@ -22,6 +22,12 @@ inline std::string_view ToStd(boost::core::string_view text) { return {text.data
 // The value of a header field, without regard to the case of its name; nothing when it is not there.
 std::optional<std::string_view> FindHeader(const HttpHead& head, std::string_view name);
 
+// The method by which a request finds its route: GET for HEAD too, whose answer the server sends without its
+// body.
+inline std::string_view RouteMethod(const HttpHead& head) {
+  return head.method() == boost::beast::http::verb::head ? "GET" : ToStd(head.method_string());
+}
+
 struct HttpResponse {
   unsigned status = 200;
   // A text that lives for ever; empty: the field is not sent.
@@ -69,7 +75,8 @@ std::string_view HttpReason(unsigned status);
 // Appends `text` as a JSON string in quotes. Bytes that are not UTF-8 are written as they are.
 void AppendJsonString(std::string& out, std::string_view text);
 
-// The text with %XX replaced; nothing when a '%' is not followed by two hexadecimal digits, or for %00.
+// The text with %XX replaced; nothing when a '%' is not followed by two hexadecimal digits, for %00, or when
+// the result is no UTF-8.
 std::optional<std::string> PercentDecode(std::string_view text);
 
 }  // namespace braid

@@ -10,7 +10,9 @@ namespace {
 TEST(PercentDecode, RefusesWhatIsNoEscape) {
   EXPECT_EQ(PercentDecode("a%20b%2Fc"), "a b/c");
   EXPECT_EQ(PercentDecode("plain"), "plain");
-  for (auto* text : {"%", "%2", "%zz", "a%", "%00"}) EXPECT_FALSE(PercentDecode(text)) << text;
+  EXPECT_EQ(PercentDecode("caf%C3%A9"), "caf\xc3\xa9");
+  for (auto* text : {"%", "%2", "%zz", "a%", "%00", "m%FF", "caf%e9", "caf\xe9"})
+    EXPECT_FALSE(PercentDecode(text)) << text;
 }
 
 TEST(AppendJsonString, EscapesWhatMustBe) {

@@ -34,6 +34,10 @@ std::string_view ApiName(Api api) {
       return "trace";
     case Api::kLogging:
       return "logging";
+    case Api::kReflection:
+      return "reflection";
+    case Api::kMetrics:
+      return "metrics";
   }
   return "";
 }

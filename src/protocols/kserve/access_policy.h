@@ -1,4 +1,4 @@
-// The one gate that every route of the KServe v2 protocols passes: groups of APIs that can be called only
+// The one gate that every route of every protocol passes: groups of APIs that can be called only
 // with a secret in a header (--http-restricted-api, --grpc-restricted-protocol).
 #pragma once
 
@@ -22,17 +22,19 @@ enum class Api : unsigned char {
   kStatistics,
   kTrace,
   kLogging,
+  kReflection,  // of gRPC alone
+  kMetrics,     // of HTTP alone
 };
-inline constexpr int kApiCount = 9;
+inline constexpr int kApiCount = 11;
 
 // "health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics",
-// "trace", "logging".
+// "trace", "logging", "reflection", "metrics".
 std::string_view ApiName(Api api);
 
 class AccessPolicy {
  public:
   // Adds one flag value: "{api}[,{api}...]:{header}={value}". `what` is "api" or "protocol", for the error
-  // texts of the contract.
+  // texts of the contract. Both protocols know all groups, so that one list does for both.
   Status AddRestriction(std::string_view flag_value, std::string_view what);
 
   struct Restriction {

@@ -38,6 +38,15 @@ TEST(AccessPolicy, RefusesUnknownApisAndOtherForms) {
   EXPECT_EQ(policy.restriction(Api::kHealth), nullptr);
 }
 
+TEST(AccessPolicy, BothProtocolsKnowAllGroups) {
+  for (const char* what : {"api", "protocol"}) {
+    AccessPolicy policy;
+    EXPECT_TRUE(policy.AddRestriction("metrics,reflection:k=v", what).ok());
+    EXPECT_NE(policy.restriction(Api::kMetrics), nullptr);
+    EXPECT_NE(policy.restriction(Api::kReflection), nullptr);
+  }
+}
+
 TEST(AccessPolicy, ComparesSecretsWhole) {
   EXPECT_TRUE(AccessPolicy::SameSecret("secret", "secret"));
   EXPECT_FALSE(AccessPolicy::SameSecret("secret", "secreT"));

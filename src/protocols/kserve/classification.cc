@@ -13,6 +13,8 @@ namespace {
 
 // The result of one request stays below this, whatever k it asks for.
 constexpr size_t kMaxElements = size_t{1} << 24;
+// Of a row, and asked for.
+constexpr size_t kMaxClasses = 1'000'000;
 
 template <class T>
 void AppendValue(std::string& out, T value) {
@@ -115,10 +117,10 @@ Result<Tensor> Classify(const Tensor& output, uint32_t k, bool batching, const T
   const bool has_batch = batching && !output.shape.empty();
   const size_t rows = has_batch ? static_cast<size_t>(output.shape[0]) : 1;
   const size_t elements = *bytes / ElementSize(output.type);
-  if (elements > kMaxElements || rows > kMaxElements) {
+  const size_t classes = rows > 0 ? elements / rows : 0;
+  if (elements > kMaxElements || rows > kMaxElements || classes > kMaxClasses || k > kMaxClasses) {
     return InvalidArgumentError("classification output tensor too large");
   }
-  const size_t classes = rows > 0 ? elements / rows : 0;
   const size_t count = std::min<size_t>(k, classes);
 
   std::string text;

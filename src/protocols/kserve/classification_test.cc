@@ -70,11 +70,19 @@ TEST(Classify, RefusesTypesWithoutOrderAndWrongSizes) {
   EXPECT_EQ(Classify(Make<uint16_t>(DataType::kFp16, {1}, {0}), 1, false, nullptr).status().message(),
             "class result not available for output due to unsupported type 'FP16'");
   EXPECT_FALSE(Classify(Make<float>(DataType::kFp32, {5}, {1}), 1, false, nullptr).ok());
-  EXPECT_EQ(Classify(Make<uint8_t>(DataType::kUint8, {(1 << 24) + 1}, std::vector<uint8_t>((1 << 24) + 1)), 1,
-                     false, nullptr)
-                .status()
-                .message(),
-            "classification output tensor too large");
+}
+
+TEST(Classify, HasBounds) {
+  const auto refusal = InvalidArgumentError("classification output tensor too large");
+  const auto zeros = [](const Shape& shape) {
+    const auto count = static_cast<size_t>(*ElementCount(shape));
+    return Make<uint8_t>(DataType::kUint8, shape, std::vector<uint8_t>(count));
+  };
+  EXPECT_TRUE(Classify(zeros({1'000'000}), 1, false, nullptr).ok());
+  EXPECT_EQ(Classify(zeros({1'000'001}), 1, false, nullptr).status(), refusal);
+  EXPECT_EQ(Classify(zeros({3}), 1'000'001, false, nullptr).status(), refusal);
+  EXPECT_TRUE(Classify(zeros({4, 500'000}), 1, true, nullptr).ok());
+  EXPECT_EQ(Classify(zeros({1025, 1 << 14}), 1, true, nullptr).status(), refusal);
 }
 
 }  // namespace

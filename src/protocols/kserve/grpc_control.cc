@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/utf8.h"
 #include "model_config.pb.h"
 #include "protocols/kserve/grpc_request_builder.h"
 #include "protocols/kserve/grpc_statistics.h"
@@ -188,7 +189,7 @@ Status GrpcControl::RepositoryIndex(const inference::RepositoryIndexRequest& req
     if (!entry.version) continue;
     model.set_version(std::to_string(*entry.version));
     model.set_state(std::string(VersionStateName(entry.state)));
-    if (entry.state != VersionState::kReady) model.set_reason(entry.reason);
+    if (entry.state != VersionState::kReady) model.set_reason(ToUtf8(entry.reason));
   }
   return OkStatus();
 }

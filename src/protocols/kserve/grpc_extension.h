@@ -1,6 +1,9 @@
 // More services on the port of a GrpcServer: a protocol that shares it, such as TensorFlow Serving's.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace grpc {
 class ServerBuilder;
 }
@@ -16,6 +19,8 @@ class GrpcExtension {
 
   // Before the server is built: adds the services, which outlive the server.
   virtual void Register(grpc::ServerBuilder& builder) = 0;
+  // Their full names.
+  virtual std::vector<std::string> ServiceNames() const = 0;
 
   // Makes calls of each method wait for clients; see GrpcUnaryCall. Called by the thread of each queue when
   // it begins. A call checks the access policy of its API before it is handled.

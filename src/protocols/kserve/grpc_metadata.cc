@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/utf8.h"
 #include "protocols/kserve/grpc_request_builder.h"
-#include "protocols/kserve/grpc_wire_reader.h"
-
 #include "protocols/kserve/reserved_parameters.h"
 #include "protocols/kserve/sequence_naming.h"
 #include "serving/sequence_inputs.h"
@@ -70,7 +69,7 @@ Result<Parameters> GrpcMetadataRules::ForwardedHeaders(const grpc::ServerContext
                                   "' is reserved for Triton usage and cannot be forwarded.");
     }
     // Parameters are text; the value of a binary header may be none.
-    if (!IsValidUtf8(View(value))) continue;
+    if (!IsUtf8(View(value))) continue;
     parameters.emplace_back(std::string(View(key)), std::string(View(value)));
   }
   return parameters;
@@ -88,6 +87,9 @@ Result<std::string_view> GrpcMetadataRules::SequenceHeader(const ServableInfo& i
       grpc::string_ref(kSequenceIdHeader.data(), kSequenceIdHeader.size()));
   if (begin == end) return std::string_view();
   const std::string_view value = View(begin->second);
+  if (!IsUtf8(value)) {
+    return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) + " must be UTF-8");
+  }
   const bool same = std::all_of(begin, end, [&](const auto& entry) { return View(entry.second) == value; });
   return same ? Result<std::string_view>(value) : RepeatedSequenceHeader();
 }

@@ -38,7 +38,7 @@ class GrpcMetadataRules {
 
   // The header that names the sequence of a request to such a servable; "" when it is not there, and, without
   // a look, where there are no sequences. A view into the context. Errors: INVALID_ARGUMENT when it is there
-  // more than once with different values.
+  // more than once with different values, or is no UTF-8.
   static Result<std::string_view> SequenceHeader(const ServableInfo& info,
                                                  const grpc::ServerContextBase& context);
 

@@ -5,6 +5,7 @@
 #include "protocols/kserve/grpc_control_call.h"
 #include "protocols/kserve/grpc_extension.h"
 #include "protocols/kserve/grpc_infer_call.h"
+#include "protocols/kserve/grpc_reflection.h"
 #include "protocols/kserve/grpc_stream_call.h"
 
 namespace braid {
@@ -52,6 +53,7 @@ void GrpcQueue::Work() {
   for (int i = 0; i < kArmedInferCalls; ++i) GrpcInferCall::Arm(*this);
   for (int i = 0; i < kArmedStreamCalls; ++i) GrpcStreamCall::Arm(*this);
   for (int i = 0; i < kArmedControlCalls; ++i) ArmControlCalls(*this);
+  ArmReflectionCall(*this);
   for (GrpcExtension* extension : state_.extensions) extension->Arm(*this);
   void* tag = nullptr;
   bool ok = false;

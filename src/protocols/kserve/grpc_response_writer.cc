@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/utf8.h"
 #include "protocols/kserve/grpc_message_builder.h"
 #include "tensor/tensor.h"
 
@@ -133,7 +134,7 @@ EncodedMessage EncodeStreamError(std::string_view id, std::string_view message,
     out.OptionalText(kId, id);
   }
   GrpcMessageBuilder error;
-  error.Text(kErrorMessage, message);
+  error.Text(kErrorMessage, ToUtf8(message));
   out.Wrap(error.text(), kInferResponse);
   return out.Build();
 }

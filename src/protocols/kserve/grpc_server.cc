@@ -1,6 +1,5 @@
 #include "protocols/kserve/grpc_server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -114,6 +113,23 @@ void SetChannelArguments(grpc::ServerBuilder& builder, const GrpcServer::Options
 
 }  // namespace
 
+bool GrpcOpenCalls::Add(grpc::ServerContext& context) {
+  std::lock_guard lock(mutex_);
+  if (!draining_) contexts_.insert(&context);
+  return !draining_;
+}
+
+void GrpcOpenCalls::Remove(grpc::ServerContext& context) {
+  std::lock_guard lock(mutex_);
+  contexts_.erase(&context);
+}
+
+void GrpcOpenCalls::CancelAll() {
+  std::lock_guard lock(mutex_);
+  draining_ = true;
+  for (grpc::ServerContext* context : contexts_) context->TryCancel();
+}
+
 GrpcServer::GrpcServer() = default;
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(KserveContext& context, const Options& options) {
@@ -125,7 +141,6 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(KserveContext& context, co
                                                    ToGrpcLevel(options.infer_response_compression),
                                                    std::max(1, options.load_threads), options.extensions);
 
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetChannelArguments(builder, options);
   const bool ipv6 = options.address.find(':') != std::string::npos && options.address[0] != '[';
@@ -133,7 +148,16 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(KserveContext& context, co
   builder.AddListeningPort(host + ":" + std::to_string(options.port), credentials, &self->port_);
   builder.RegisterService(&self->state_->services.inference);
   builder.RegisterService(&self->state_->services.health);
-  for (GrpcExtension* extension : options.extensions) extension->Register(builder);
+  builder.RegisterService(&self->state_->services.reflection);
+  std::vector<std::string>& names = self->state_->service_names;
+  names = {inference::GRPCInferenceService::service_full_name(),
+           grpc::health::v1::Health::service_full_name(),
+           grpc::reflection::v1alpha::ServerReflection::service_full_name()};
+  for (GrpcExtension* extension : options.extensions) {
+    extension->Register(builder);
+    for (std::string& name : extension->ServiceNames()) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
   for (int i = 0; i < std::max(1, options.infer_threads); ++i) {
     self->queues_.push_back(std::make_unique<GrpcQueue>(*self->state_, builder.AddCompletionQueue(), i));
   }
@@ -153,6 +177,7 @@ GrpcServer::~GrpcServer() {
 void GrpcServer::Drain() {
   state_->draining = true;
   state_->streams.DrainAll();
+  state_->reflections.CancelAll();
 }
 
 void GrpcServer::Shutdown(int64_t deadline_ns) {

@@ -33,6 +33,21 @@ class GrpcStreamRegistry {
   std::unordered_set<GrpcStreamCall*> streams_;  // guarded by mutex_; each one is alive while it is in here
 };
 
+// Calls that may stay open without anything under way, so that a drain can end them. Any thread.
+class GrpcOpenCalls {
+ public:
+  // False, and it is not added, when the server drains already. `context` is alive until it is removed.
+  bool Add(grpc::ServerContext& context);
+  void Remove(grpc::ServerContext& context);
+  // Cancels all, and takes no more.
+  void CancelAll();
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<grpc::ServerContext*> contexts_;  // guarded by mutex_
+  bool draining_ = false;                              // likewise
+};
+
 struct GrpcServerState {
   GrpcServerState(KserveContext& kserve, std::unique_ptr<GrpcMetadataRules> metadata_rules,
                   grpc_compression_level compression_level, int load_threads,
@@ -57,7 +72,9 @@ struct GrpcServerState {
   const grpc_compression_level compression;  // of inference responses
   const std::vector<GrpcExtension*> extensions;
   GrpcServices services;
+  std::vector<std::string> service_names;  // all that are served, sorted; constant once calls are taken
   GrpcStreamRegistry streams;
+  GrpcOpenCalls reflections;
   std::atomic<bool> draining{false};
   // Last, so that their threads end before what they use.
   ControlPool tasks;

@@ -5,6 +5,7 @@
 
 #include "grpc_service.grpc.pb.h"
 #include "health.grpc.pb.h"
+#include "reflection.grpc.pb.h"
 
 namespace braid {
 
@@ -34,9 +35,14 @@ using GrpcInferenceService = RawInferenceService::WithRawMethod_ServerLive<
 
 using GrpcHealthService = grpc::health::v1::Health::WithRawMethod_Check<grpc::health::v1::Health::Service>;
 
+using GrpcReflectionService =
+    grpc::reflection::v1alpha::ServerReflection::WithAsyncMethod_ServerReflectionInfo<
+        grpc::reflection::v1alpha::ServerReflection::Service>;
+
 struct GrpcServices {
   GrpcInferenceService inference;
   GrpcHealthService health;
+  GrpcReflectionService reflection;
 };
 
 }  // namespace braid

@@ -1,5 +1,7 @@
 #include "protocols/kserve/grpc_status.h"
 
+#include "base/utf8.h"
+
 namespace braid {
 namespace {
 
@@ -38,7 +40,7 @@ grpc::StatusCode ToGrpcCode(StatusCode code) {
 grpc::Status ToGrpcStatus(const Status& status) noexcept {
   if (status.ok()) return grpc::Status::OK;
   try {
-    return {ToGrpcCode(status.code()), status.message()};
+    return {ToGrpcCode(status.code()), ToUtf8(status.message())};
   } catch (...) {
     return {ToGrpcCode(status.code()), ""};
   }

@@ -1,9 +1,9 @@
 #include "protocols/kserve/grpc_wire_reader.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <limits>
+
+#include "base/utf8.h"
 
 namespace braid {
 
@@ -111,7 +111,7 @@ bool WireReader::ReadText(std::string& text) {
     text.resize(length);
     if (!ReadCopy(text.data(), length)) return false;
   }
-  return IsValidUtf8(text);
+  return IsUtf8(text);
 }
 
 bool WireReader::ReadRange(WireRange& range) {
@@ -183,14 +183,6 @@ void CopyRange(WireSegments segments, const WireRange& range, std::byte* to) {
     ++segment;
     offset = 0;
   }
-}
-
-bool IsValidUtf8(std::string_view text) {
-  // Names are short and mostly ASCII: look at them here before asking the vectorised check.
-  for (char c : text) {
-    if (static_cast<unsigned char>(c) >= 0x80) return simdjson::validate_utf8(text.data(), text.size());
-  }
-  return true;
 }
 
 }  // namespace braid

@@ -129,6 +129,4 @@ class WireReader {
 // Copies the bytes of a range to `to`, which has room for range.size.
 void CopyRange(WireSegments segments, const WireRange& range, std::byte* to);
 
-bool IsValidUtf8(std::string_view text);
-
 }  // namespace braid

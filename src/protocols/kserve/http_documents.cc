@@ -4,14 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json_dump.h"
 #include "protocols/kserve/http_json.h"
 
 namespace braid {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json TensorsJson(const std::vector<TensorSpec>& specs) {
   Json tensors = Json::array();
@@ -52,6 +51,22 @@ Status KindError(std::string_view kind) {
   return InternalError("attempt to access JSON non-" + std::string(kind) + " as " + std::string(kind));
 }
 
+Status WrongReady() { return InvalidArgumentError("Invalid value for 'ready': expected a boolean"); }
+
+// Whether "ready" of a body that could not be read begins as no boolean does: it may be nested deeper than
+// JSON is read.
+bool HasWrongReady(std::string_view body) {
+  const simdjson::padded_string text(body);
+  simdjson::ondemand::parser parser;
+  simdjson::ondemand::document document;
+  simdjson::ondemand::object object;
+  simdjson::ondemand::value ready;
+  simdjson::ondemand::json_type type{};
+  if (parser.iterate(text).get(document) || document.get_object().get(object)) return false;
+  if (object.find_field_unordered("ready").get(ready) || ready.type().get(type)) return false;
+  return type != simdjson::ondemand::json_type::boolean;
+}
+
 std::string_view LogFormatName(LogFormat format) {
   return format == LogFormat::kIso8601 ? "ISO8601" : "default";
 }
@@ -59,19 +74,19 @@ std::string_view LogFormatName(LogFormat format) {
 }  // namespace
 
 std::string ServerMetadataJson(const KserveContext& context) {
-  return Dump({{"name", context.server_name},
-               {"version", context.server_version},
-               {"extensions", context.extensions}});
+  return DumpJson(Json{{"name", context.server_name},
+                       {"version", context.server_version},
+                       {"extensions", context.extensions}});
 }
 
 std::string ModelMetadataJson(const ServableInfo& info, std::span<const int64_t> versions) {
   Json texts = Json::array();
   for (int64_t version : versions) texts.push_back(std::to_string(version));
-  return Dump({{"name", info.name},
-               {"versions", std::move(texts)},
-               {"platform", info.platform},
-               {"inputs", TensorsJson(info.inputs)},
-               {"outputs", TensorsJson(info.outputs)}});
+  return DumpJson(Json{{"name", info.name},
+                       {"versions", std::move(texts)},
+                       {"platform", info.platform},
+                       {"inputs", TensorsJson(info.inputs)},
+                       {"outputs", TensorsJson(info.outputs)}});
 }
 
 std::string StatisticsJson(std::span<const std::shared_ptr<Servable>> servables) {
@@ -114,7 +129,7 @@ std::string StatisticsJson(std::span<const std::shared_ptr<Servable>> servables)
   }
   Json document = Json::object();
   document["model_stats"] = std::move(models);
-  return Dump(document);
+  return DumpJson(document);
 }
 
 std::string RepositoryIndexJson(std::span<const IndexEntry> index) {
@@ -128,26 +143,27 @@ std::string RepositoryIndexJson(std::span<const IndexEntry> index) {
     }
     entries.push_back(std::move(line));
   }
-  return Dump(entries);
+  return DumpJson(entries);
 }
 
 std::string LoggingJson(const Logger& log) {
-  return Dump({{"log_file", log.file()},
-               {"log_info", log.enabled(LogLevel::kInfo)},
-               {"log_warning", log.enabled(LogLevel::kWarning)},
-               {"log_error", log.enabled(LogLevel::kError)},
-               {"log_verbose_level", log.verbose_level()},
-               {"log_format", LogFormatName(log.format())}});
+  return DumpJson(Json{{"log_file", log.file()},
+                       {"log_info", log.enabled(LogLevel::kInfo)},
+                       {"log_warning", log.enabled(LogLevel::kWarning)},
+                       {"log_error", log.enabled(LogLevel::kError)},
+                       {"log_verbose_level", log.verbose_level()},
+                       {"log_format", LogFormatName(log.format())}});
 }
 
 Result<bool> ReadIndexRequest(std::string_view body) {
   simdjson::dom::parser parser;
-  BRAID_ASSIGN_OR_RETURN(auto object, ReadBody(parser, body));
+  const auto object_read = ReadBody(parser, body);
+  if (!object_read.ok()) return HasWrongReady(body) ? WrongReady() : object_read.status();
+  const auto& object = *object_read;
   simdjson::dom::element ready;
   if (!object || object->at_key("ready").get(ready)) return false;
   bool value = false;
-  if (ready.get_bool().get(value))
-    return InvalidArgumentError("Invalid value for 'ready': expected a boolean");
+  if (ready.get_bool().get(value)) return WrongReady();
   return value;
 }
 

@@ -188,6 +188,7 @@ class RequestReader {
     bool has_shape = false;
     bool has_data = false;
     RegionWish wish;
+    std::optional<uint64_t> too_large;
     for (auto field : *object) {
       if (field.key == "name") {
         BRAID_ASSIGN_OR_RETURN(tensor.name, JsonString("name", field.value));
@@ -195,7 +196,7 @@ class RequestReader {
       } else if (field.key == "datatype") {
         BRAID_ASSIGN_OR_RETURN(datatype, JsonString("datatype", field.value));
       } else if (field.key == "shape") {
-        BRAID_RETURN_IF_ERROR(ReadShape(field.value, tensor.shape));
+        BRAID_RETURN_IF_ERROR(ReadShape(field.value, tensor.shape, too_large));
         has_shape = true;
       } else if (field.key == "data") {
         plan.data = field.value;
@@ -216,6 +217,7 @@ class RequestReader {
     if (!has_name) return MissingMember("name");
     if (!has_shape) return MissingMember("shape");
     if (!datatype) return MissingMember("datatype");
+    if (too_large) return Overflow(tensor.name, ExceedsCount("dimension " + std::to_string(*too_large)));
     if (graph_) {
       BRAID_RETURN_IF_ERROR(SetGraphType(*datatype, tensor.name, tensor));
     } else if (const auto type = DataTypeFromWireName(*datatype)) {
@@ -293,18 +295,23 @@ class RequestReader {
     return target_.client_memory->Find(wish, tensor);
   }
 
-  static Status ReadShape(element value, Shape& shape) {
+  // `too_large` gets a dimension that no shape can have.
+  static Status ReadShape(element value, Shape& shape, std::optional<uint64_t>& too_large) {
     BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("shape", value, kMaxDims));
     for (element dim : array) {
       BRAID_ASSIGN_OR_RETURN(uint64_t size, JsonUnsigned("shape", dim));
-      if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return InvalidArgumentError("dimension " + std::to_string(size) +
-                                    " causes total element count to exceed maximum size of " +
-                                    std::to_string(std::numeric_limits<int64_t>::max()));
-      }
+      if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) too_large = size;
       shape.push_back(static_cast<int64_t>(size));
     }
     return OkStatus();
+  }
+
+  static Status Overflow(const std::string& input, const std::string& what) {
+    return InvalidArgumentError("byte size overflow for input '" + input + "': " + what);
+  }
+  static std::string ExceedsCount(const std::string& what) {
+    return what + " causes total element count to exceed maximum size of " +
+           std::to_string(std::numeric_limits<int64_t>::max());
   }
 
   Status PlanBinary(const std::string& name, uint64_t size, PlannedInput& plan) {
@@ -340,23 +347,19 @@ class RequestReader {
               " data via JSON is not supported. Please use the binary data format for input " + tensor.name));
     }
     const auto count = ElementCount(tensor.shape);
-    if (!count) {
-      return InvalidArgumentError("shape " + ShapeToString(tensor.shape) + " of input '" + tensor.name +
-                                  "' causes total element count to exceed maximum size of " +
-                                  std::to_string(std::numeric_limits<int64_t>::max()));
-    }
+    if (!count) return Overflow(tensor.name, ExceedsCount("shape " + ShapeToString(tensor.shape)));
     plan.elements = static_cast<size_t>(*count);
+    // A string has its length in front.
+    const size_t element = tensor.type == DataType::kBytes ? sizeof(uint32_t) : ElementSize(tensor.type);
+    if (plan.elements > static_cast<size_t>(std::numeric_limits<int64_t>::max()) / element) {
+      return Overflow(tensor.name, "shape " + ShapeToString(tensor.shape) + " of datatype " +
+                                       std::string(WireName(tensor.type)));
+    }
     // Each value takes a character at least, so no memory is taken for what cannot be there.
     if (plan.elements > json_.size()) return JsonCountError(JsonForm::kNested);
     if (tensor.type == DataType::kBytes)
       return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &plan.bytes);
-    const auto bytes = ByteSize(tensor.type, tensor.shape);
-    if (!bytes) {
-      return InvalidArgumentError("byte size overflow for input '" + tensor.name + "': shape " +
-                                  ShapeToString(tensor.shape) + " of datatype " +
-                                  std::string(WireName(tensor.type)));
-    }
-    plan.bytes = *bytes;
+    plan.bytes = plan.elements * element;
     return OkStatus();
   }
 

@@ -162,10 +162,22 @@ TEST_F(Reading, RefusesWhatItsProtocolRefuses) {
       }) {
     EXPECT_EQ(Read(c.json).status(), InvalidArgumentError(c.message)) << c.json;
   }
-  EXPECT_EQ(
-      Input("FP32", "[9223372036854775807,2]", "[1]").status().message(),
-      "shape [9223372036854775807,2] of input 'IN' causes total element count to exceed maximum size of "
-      "9223372036854775807");
+  const std::pair<const char*, const char*> overflows[] = {
+      {"[9223372036854775807,2]",
+       "shape [9223372036854775807,2] causes total element count to exceed maximum size of "
+       "9223372036854775807"},
+      {"[18446744073709551615]",
+       "dimension 18446744073709551615 causes total element count to exceed maximum size of "
+       "9223372036854775807"},
+      {"[2305843009213693952]", "shape [2305843009213693952] of datatype FP32"},
+      {"[4611686018427387904,1]", "shape [4611686018427387904,1] of datatype FP32"}};
+  for (const auto& [shape, what] : overflows) {
+    EXPECT_EQ(Input("FP32", shape, "[1]").status(),
+              InvalidArgumentError(std::string("byte size overflow for input 'IN': ") + what));
+  }
+  EXPECT_EQ(Input("BYTES", "[2305843009213693952]", R"(["a"])").status(),
+            InvalidArgumentError(
+                "byte size overflow for input 'IN': shape [2305843009213693952] of datatype BYTES"));
   max_input_bytes_ = 7;
   EXPECT_EQ(Input("FP32", "[2]", "[1,2]").status().message(),
             "byte size 8 of input 'IN' exceeds the maximum allowed input size of 7 bytes. Use "

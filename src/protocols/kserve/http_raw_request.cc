@@ -1,5 +1,6 @@
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "protocols/kserve/http_infer_request.h"
 #include "protocols/kserve/sequence_naming.h"
@@ -40,14 +41,14 @@ Result<HttpInferRequest> ReadRawInferRequest(size_t bytes, const HttpInferTarget
     }
   }
   if (spec.type == DataType::kBytes) {
-    if (fixed != 1) {
+    const std::span dims = std::span(spec.shape).subspan(batching && !spec.shape.empty() ? 1 : 0);
+    if (dims.size() != 1 || dims[0] != 1) {
       return InvalidArgumentError("For BYTE datatype raw input '" + spec.name +
                                   "', the model must have input shape [1]");
     }
     if (bytes > std::numeric_limits<uint32_t>::max()) {
       return InvalidArgumentError("raw input '" + spec.name + "' is longer than a string can be");
     }
-    if (variable != nullptr) *variable = 1;
     const auto length = static_cast<uint32_t>(bytes);
     BRAID_ASSIGN_OR_RETURN(tensor.data, target.allocator.Allocate(sizeof(length) + bytes));
     std::memcpy(tensor.data.mutable_data(), &length, sizeof(length));

@@ -69,6 +69,8 @@ TEST(HttpRoutes, OthersAreNot) {
   EXPECT_EQ(MatchHttpRoute("GET", "/v2/models/m/infer").kind, Kind::kWrongMethod);
   EXPECT_EQ(MatchHttpRoute("PUT", "/v2").kind, Kind::kWrongMethod);
   EXPECT_EQ(MatchHttpRoute("GET", "/v2/models/%zz").kind, Kind::kBadEscape);
+  EXPECT_EQ(MatchHttpRoute("POST", "/v2/repository/models/m%FF/load").kind, Kind::kBadEscape);
+  EXPECT_EQ(MatchHttpRoute("POST", "/v2/systemsharedmemory/region/r%ff/register").kind, Kind::kBadEscape);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "protocols/kserve/grpc_wire_reader.h"
+#include "base/utf8.h"
 #include "protocols/kserve/sequence_naming.h"
 
 namespace braid {
@@ -23,7 +23,7 @@ Result<std::string_view> HttpSequenceHeader(const ServableInfo& info, const Http
       head.equal_range(boost::core::string_view(kSequenceIdHeader.data(), kSequenceIdHeader.size()));
   if (begin == end) return std::string_view();
   const std::string_view value = ToStd(begin->value());
-  if (!IsValidUtf8(value)) {
+  if (!IsUtf8(value)) {
     return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) + " must be UTF-8");
   }
   const bool same = std::all_of(begin, end, [&](const auto& field) { return ToStd(field.value()) == value; });

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "protocols/http/listener.h"
 #include "protocols/kserve/control_pool.h"
 #include "protocols/kserve/http_documents.h"
 #include "protocols/kserve/http_extension.h"
+#include "protocols/kserve/http_gate.h"
 #include "protocols/kserve/http_generate.h"
 #include "protocols/kserve/http_infer.h"
 #include "protocols/kserve/http_json.h"
@@ -37,6 +39,8 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
   Service(KserveContext& context, Options options)
       : context_(context),
         options_(std::move(options)),
+        gate_(context_.http_access,
+              {options_.allowed_origins, options_.allowed_hosts, IsLoopback(options_.address)}),
         control_pool_(options_.control_threads, "brd-http-ctl", kMaxWaitingControlCalls) {
     for (int i = 0; i < std::max(1, options_.threads); ++i) {
       thread_states_.push_back(std::make_unique<ThreadState>(context_.catalog));
@@ -76,6 +80,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
     const HttpHead& head = exchange->head();
+    if (auto refusal = gate_.RefuseSender(head)) return std::move(*refusal);
     for (HttpExtension* extension : options_.extensions) {
       auto found = extension->Find(head);
       if (!found) continue;
@@ -84,7 +89,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
       if (auto refusal = Refuse(head, route.api)) return std::move(*refusal);
       return route.answer(exchange);
     }
-    HttpRouteMatch match = MatchHttpRoute(ToStd(head.method_string()), ToStd(head.target()));
+    HttpRouteMatch match = MatchHttpRoute(RouteMethod(head), ToStd(head.target()));
     switch (match.kind) {
       case HttpRouteMatch::Kind::kFound:
         break;
@@ -94,7 +99,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
         return ovms() ? ErrorResponse(OvmsError(OvmsCode::kRestUnsupportedMethod))
                       : ErrorResponse(405, "Method Not Allowed");
       case HttpRouteMatch::Kind::kBadEscape:
-        return ErrorResponse(400, "invalid percent-encoding in the path");
+        return ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8");
     }
     if (auto refusal = Refuse(head, match.route->api)) return std::move(*refusal);
     return Dispatch(exchange, match);
@@ -113,14 +118,9 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
   bool ovms() const { return context_.catalog.dialect() == Dialect::kOvms; }
   bool exiting() const { return exiting_.load(std::memory_order_relaxed); }
 
-  // The one gate: why the request is not answered, if it is not.
+  // Why the request is not answered, if it is not.
   std::optional<HttpResponse> Refuse(const HttpHead& head, Api api) const {
-    if (const auto* restriction = context_.http_access.restriction(api)) {
-      const auto value = FindHeader(head, restriction->header);
-      if (!value || !AccessPolicy::SameSecret(*value, restriction->value)) {
-        return ErrorResponse(403, "This API is restricted, expecting header '" + restriction->header + "'");
-      }
-    }
+    if (auto refusal = gate_.RefuseApi(head, api)) return refusal;
     if (api == Api::kHealth) return std::nullopt;
     if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
     if (!context_.control.serving()) return ErrorResponse(UnavailableError("Server not ready"));
@@ -134,7 +134,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
       case HttpAction::kServerMetadata:
         return JsonResponse(ServerMetadataJson(context_));
       case HttpAction::kServerLive:
-        return HttpResponse{};
+        return JsonResponse(R"({"live": true})");
       case HttpAction::kServerReady:
         return Later(exchange,
                      [this](const std::shared_ptr<HttpExchange>& exchange) { ServerReady(exchange); });
@@ -262,7 +262,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
         return InvalidArgumentError("Header '" + std::string(name) +
                                     "' is reserved for Triton usage and cannot be forwarded.");
       }
-      parameters.emplace_back(name, std::string(ToStd(field.value())));
+      parameters.emplace_back(name, ToUtf8(ToStd(field.value())));
     }
     return OkStatus();
   }
@@ -289,8 +289,9 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
   // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
   void ServerReady(const std::shared_ptr<HttpExchange>& exchange) {
     CheckServerReady(context_, [exchange, exiting = exiting()](bool ready) {
-      HttpResponse response;
-      response.status = ready && !exiting ? 200 : 400;
+      const bool yes = ready && !exiting;
+      HttpResponse response = JsonResponse(yes ? R"({"ready": true})" : R"({"ready": false})");
+      if (!yes) response.status = 400;
       exchange->Respond(std::move(response));
     });
   }
@@ -405,6 +406,7 @@ class HttpServer::Service final : public HttpService, private HttpExtensionHost 
 
   KserveContext& context_;
   const Options options_;
+  const HttpGate gate_;
   std::unique_ptr<RE2> header_pattern_;
   std::atomic<bool> exiting_{false};
   std::vector<std::unique_ptr<ThreadState>> thread_states_;  // each used by its io thread alone

@@ -6,10 +6,11 @@
 //   ...
 //   server->Shutdown(SteadyNowNs() + 30'000'000'000);
 //
-// Every request passes one place: it is looked up in the table of routes (http_routes.h), checked against the
-// access policy, and refused while the server does not serve. Tensors in binary form go from the socket to
-// the memory of the servable's allocator, and from the response's buffers to the socket, without a copy in
-// between. Calls that block, such as loading a model, run on threads of their own.
+// Every request passes one place: its sender is checked (http_gate.h), it is looked up in the table of routes
+// (http_routes.h), checked against the access policy, and refused while the server does not serve. Tensors in
+// binary form go from the socket to the memory of the servable's allocator, and from the response's buffers
+// to the socket, without a copy in between. Calls that block, such as loading a model, run on threads of
+// their own.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,9 @@ class HttpServer {
     // Request headers whose whole name matches this regular expression (RE2, case does not matter) become
     // parameters of the request. Empty: none.
     std::string header_forward_pattern;
+    // See HttpGate.
+    std::vector<std::string> allowed_origins;
+    std::vector<std::string> allowed_hosts;
     // JSON text of a configuration, for the config route.
     std::function<std::string(const inference::ModelConfig&)> config_to_json;
     // Threads for calls of the model repository.

@@ -137,10 +137,23 @@ TEST_F(Rest, TakesRawRequests) {
   EXPECT_EQ(response.body.substr(size), raw);
   EXPECT_NE(response.body.find("\"shape\":[3]"), std::string::npos);
   EXPECT_EQ(Post("/v2/models/echo/infer", "").status, 200);
-  Publish(FakeServable::EchoInfo("text", DataType::kBytes));
-  response = Post("/v2/models/text/infer", "hello", BinaryHeader(0));
-  EXPECT_EQ(response.status, 200);
-  EXPECT_NE(response.body.find("\x05\0\0\0hello"s), std::string::npos);
+  const std::pair<int, Shape> shapes[] = {{0, {1}},    {4, {-1, 1}},  {0, {-1}}, {0, {2}},
+                                          {0, {1, 1}}, {4, {-1, -1}}, {4, {-1}}};
+  for (const auto& [max_batch_size, shape] : shapes) {
+    ServableInfo text = FakeServable::EchoInfo("text", DataType::kBytes);
+    text.max_batch_size = max_batch_size;
+    text.inputs[0].shape = text.outputs[0].shape = shape;
+    Publish(std::move(text));
+    response = Post("/v2/models/text/infer", "hello", BinaryHeader(0));
+    if (&shape <= &shapes[1].second) {
+      EXPECT_EQ(response.status, 200) << response.body;
+      EXPECT_NE(response.body.find("\x05\0\0\0hello"s), std::string::npos);
+    } else {
+      EXPECT_EQ(response.status, 400);
+      EXPECT_EQ(response.body,
+                Error("For BYTE datatype raw input 'INPUT0', the model must have input shape [1]"));
+    }
+  }
 }
 
 TEST_F(Rest, ChecksTheHeaderOfTheJsonPart) {
@@ -247,7 +260,7 @@ TEST_F(Rest, AnswersFromAnotherThreadInOrder) {
     echo_->WaitForHeld(1);
     echo_->Release();
     EXPECT_EQ(client.Read()->body, kEchoAnswer);
-    EXPECT_EQ(client.Read()->body, "");
+    EXPECT_EQ(client.Read()->body, R"({"live": true})");
   }
 }
 
@@ -292,10 +305,12 @@ TEST_F(Rest, WritesLongJsonAwayFromTheThreadThatAnswers) {
 
 TEST_F(Rest, TellsHealth) {
   EXPECT_EQ(Get("/v2/health/live").status, 200);
+  EXPECT_EQ(Get("/v2/health/live").body, R"({"live": true})");
   EXPECT_EQ(Get("/v2/health/ready").status, 200);
-  EXPECT_EQ(Get("/v2/health/ready").body, "");
+  EXPECT_EQ(Get("/v2/health/ready").body, R"({"ready": true})");
   control_.set_ready(false);
   EXPECT_EQ(Get("/v2/health/ready").status, 400);
+  EXPECT_EQ(Get("/v2/health/ready").body, R"({"ready": false})");
   EXPECT_EQ(Get("/v2/health/live").status, 200);
   EXPECT_EQ(Get("/v2/models/echo/ready").status, 200);
   EXPECT_EQ(Get("/v2/models/echo/versions/1/ready").status, 200);
@@ -367,6 +382,16 @@ TEST_F(Rest, ListsTheRepository) {
   auto wrong = Post("/v2/repository/index", R"({"ready":1})");
   EXPECT_EQ(wrong.status, 400);
   EXPECT_EQ(wrong.body, Error("Invalid value for 'ready': expected a boolean"));
+  for (const size_t depth : {1, 99, 150, 3000}) {
+    const std::string nested = std::string(depth, '[') + std::string(depth, ']');
+    auto deep = Post("/v2/repository/index", R"({"x": [1], "ready": )" + nested + "}");
+    EXPECT_EQ(deep.status, 400);
+    EXPECT_EQ(deep.body, Error("Invalid value for 'ready': expected a boolean")) << depth;
+  }
+  const std::string other =
+      R"({"ready": true, "x": )" + std::string(3000, '[') + std::string(3000, ']') + "}";
+  EXPECT_EQ(Post("/v2/repository/index", other).body,
+            Error("JSON nesting depth exceeds maximum allowed limit (100)"));
   auto named = Post("/v2/repository/mine/index", "");
   EXPECT_EQ(named.status, 501);
   EXPECT_EQ(named.body, Error("'repository_name' specification is not supported"));
@@ -477,9 +502,14 @@ TEST_F(Rest, GuardsEveryRoute) {
       EXPECT_EQ(refused->status, 403) << route.method << " " << path;
       EXPECT_EQ(refused->body, expected) << path;
     }
-    auto let_in = client.Request(route.method, path, "", "Key-" + name + ": secret-" + name + "\r\n");
+    const std::string key = "Key-" + name + ": secret-" + name + "\r\n";
+    auto let_in = client.Request(route.method, path, "", key);
     ASSERT_TRUE(let_in);
     EXPECT_NE(let_in->status, 403) << path;
+    // A page of another origin changes nothing, whatever it knows.
+    auto page = client.Request(route.method, path, "", key + "Origin: http://evil.example\r\n");
+    ASSERT_TRUE(page);
+    EXPECT_EQ(page->status == 403, route.method != "GET") << path;
   }
 }
 

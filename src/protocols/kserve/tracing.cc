@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_dump.h"
 #include "protocols/kserve/http_json.h"
 #include "serving/servable.h"
 
@@ -55,7 +56,7 @@ std::string TraceSettingsJson(const TraceSettings& settings) {
                                        {"log_frequency", std::to_string(settings.log_frequency)},
                                        {"trace_file", settings.file},
                                        {"trace_mode", settings.mode}};
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return DumpJson(json);
 }
 
 Result<TraceChanges> ReadTraceChanges(std::string_view body) {

@@ -26,9 +26,12 @@ class MetricsServer::Service final : public HttpService {
   // On the only io thread, which is what keeps scrapes apart.
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
     const HttpHead& head = exchange->head();
+    if (options_.refuse) {
+      if (auto refusal = options_.refuse(head)) return std::move(*refusal);
+    }
     const std::string_view target = ToStd(head.target());
     if (target.substr(0, target.find('?')) != "/metrics") return ErrorResponse(404, "Not Found");
-    if (head.method() != boost::beast::http::verb::get) return ErrorResponse(405, "Method Not Allowed");
+    if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
     MetricFamilies families;
     for (MetricsCollector& collect : options_.collectors) collect(families);
     HttpResponse response;

@@ -9,11 +9,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "protocols/http/message.h"
 #include "protocols/metrics/collectors.h"
 
 namespace braid {
@@ -24,6 +27,8 @@ class MetricsServer {
     std::string address = "0.0.0.0";
     uint16_t port = 0;  // 0: the system chooses
     std::vector<MetricsCollector> collectors;
+    // Why a request is not answered, if it is not; null: all are. On the server's thread.
+    std::function<std::optional<HttpResponse>(const HttpHead&)> refuse;
   };
 
   // Listens and serves, with a thread "brd-metrics-0". What the collectors refer to outlives the server.

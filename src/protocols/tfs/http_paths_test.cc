@@ -58,6 +58,7 @@ TEST(TfsHttpPaths, OthersAreNot) {
   EXPECT_EQ(MatchTfsRoute("GET", "/v1/models/../x").kind, Kind::kBadPath);
   EXPECT_EQ(MatchTfsRoute("GET", "/v1/models/%2e%2E").kind, Kind::kBadPath);
   EXPECT_EQ(MatchTfsRoute("GET", "/v1/models/%zz").kind, Kind::kBadPath);
+  EXPECT_EQ(MatchTfsRoute("GET", "/v1/models/m%FF").kind, Kind::kBadPath);
   EXPECT_EQ(MatchTfsRoute("GET", "/v1/models/m/versions/99999999999999999999").kind, Kind::kBadVersion);
 }
 

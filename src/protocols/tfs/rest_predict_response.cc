@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/utf8.h"
 #include "protocols/http/message.h"
-#include "protocols/kserve/grpc_wire_reader.h"
 #include "protocols/kserve/http_infer_response.h"
 #include "protocols/tfs/sequence_output.h"
 #include "tensor/bytes_elements.h"
@@ -38,7 +38,7 @@ void AppendBase64(std::string& out, std::string_view bytes) {
 }
 
 void AppendText(std::string& out, std::string_view text) {
-  if (IsValidUtf8(text)) {
+  if (IsUtf8(text)) {
     AppendJsonString(out, text);
     return;
   }

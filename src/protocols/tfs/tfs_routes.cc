@@ -41,7 +41,7 @@ void TfsRoutes::Attach(HttpExtensionHost& host) {
 std::optional<std::variant<HttpResponse, HttpExtensionRoute>> TfsRoutes::Find(const HttpHead& head) {
   using Kind = TfsRouteMatch::Kind;
   using Found = std::variant<HttpResponse, HttpExtensionRoute>;
-  TfsRouteMatch match = MatchTfsRoute(ToStd(head.method_string()), ToStd(head.target()));
+  TfsRouteMatch match = MatchTfsRoute(RouteMethod(head), ToStd(head.target()));
   switch (match.kind) {
     case Kind::kFound:
       break;

@@ -94,6 +94,25 @@ class TfsRest : public testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
+// ---- the gate ----
+
+TEST_F(TfsRest, WhatIsReadCanBeAskedForWithoutItsBody) {
+  Add({{DataType::kFp32, {-1, 2}}});
+  for (const char* target : {"/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/m", "/v2/models/nope",
+                             "/v2/models/m/ready", "/v2/logging", "/v1/models/m", "/v1/models/m/metadata",
+                             "/v1/config", "/v1/models/nope", "/v1/models/m:predict"}) {
+    const TestResponse whole = Get(target);
+    TestClient client = Connect();
+    ASSERT_TRUE(client.SendRequest("HEAD", target));
+    const auto head = client.ReadHead();
+    ASSERT_TRUE(head) << target;
+    EXPECT_EQ(head->status, whole.status) << target;
+    EXPECT_EQ(head->headers, whole.headers) << target;
+    // The next answer follows at once.
+    EXPECT_EQ(client.Request("GET", "/v2/health/live")->status, 200) << target;
+  }
+}
+
 // ---- Predict ----
 
 TEST_F(TfsRest, AnswersRowsWithRowsAndColumnsWithColumns) {
@@ -602,6 +621,9 @@ TEST_F(TfsRest, EveryRoutePassesTheAccessPolicy) {
     response = client.Request(route.method, target, "", header + ": secret\r\n");
     ASSERT_TRUE(response);
     EXPECT_NE(response->status, 403) << target;
+    response = client.Request(route.method, target, "", header + ": secret\r\nOrigin: null\r\n");
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->status == 403, route.method != "GET") << target;
   }
   control_.set_serving(false);
   for (auto* target : {"/v1/models/m", "/v1/config"}) {

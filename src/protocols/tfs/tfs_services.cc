@@ -22,6 +22,10 @@ void TfsServices::Register(grpc::ServerBuilder& builder) {
   builder.RegisterService(&services_->model);
 }
 
+std::vector<std::string> TfsServices::ServiceNames() const {
+  return {RawPredictionService::service_full_name(), RawModelService::service_full_name()};
+}
+
 void TfsServices::Arm(GrpcQueue& queue) {
   for (int i = 0; i < kArmedPredictCalls; ++i) TfsPredictCall::Arm(queue, *services_);
   ArmTfsControlCalls(queue, *services_);

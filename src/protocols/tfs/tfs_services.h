@@ -19,6 +19,7 @@ class TfsServices final : public GrpcExtension {
   ~TfsServices() override;
 
   void Register(grpc::ServerBuilder& builder) override;
+  std::vector<std::string> ServiceNames() const override;
   void Arm(GrpcQueue& queue) override;
 
  private:

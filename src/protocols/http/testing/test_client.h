@@ -58,7 +58,7 @@ class TestClient {
   bool SendRequest(std::string_view method, std::string_view target, std::string_view body = "",
                    std::string_view headers = "") {
     std::string text;
-    text.append(method).append(" ").append(target).append(" HTTP/1.1\r\nHost: test\r\n").append(headers);
+    text.append(method).append(" ").append(target).append(" HTTP/1.1\r\nHost: localhost\r\n").append(headers);
     text += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
     text += body;
     return Send(text);

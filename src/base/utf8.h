@@ -1,0 +1,23 @@
+// Text in UTF-8: what it is, and what is shown of text that is none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace braid {
+
+bool IsUtf8(std::string_view text);
+
+// The text with U+FFFD for what is no UTF-8, for documents and messages that must be.
+std::string ToUtf8(std::string_view text);
+
+// Takes the next character off `text`, which is not empty. Nothing, and one byte is taken, where no character
+// begins.
+std::optional<char32_t> TakeCharacter(std::string_view& text);
+
+// Whether a character has no look of its own but does something to what shows it: those below U+0020, U+007F
+// to U+009F, the line and paragraph separators, and those that change the direction of writing.
+bool IsControlCharacter(char32_t character);
+
+}  // namespace braid

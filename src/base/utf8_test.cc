@@ -1,0 +1,50 @@
+#include "base/utf8.h"
+
+#include <gtest/gtest.h>
+
+namespace braid {
+namespace {
+
+using namespace std::string_view_literals;
+
+// What Unicode's table of well-formed byte sequences leaves out.
+constexpr std::string_view kNoText[] = {
+    "\xff"sv,         "\x80"sv,         "\xc0\x80"sv,         "\xc3"sv,
+    "\xe0\x80\x80"sv, "\xed\xa0\x80"sv, "\xf4\x90\x80\x80"sv, "\xe2\x82"sv};
+constexpr std::string_view kText[] = {""sv, "a\0b"sv, "caf\xc3\xa9"sv, "\xe2\x82\xac"sv,
+                                      "\xf0\x9f\x98\x80"sv};
+
+TEST(Utf8, TellsTextFromBytes) {
+  for (const auto text : kText) {
+    EXPECT_TRUE(IsUtf8(text));
+    EXPECT_EQ(ToUtf8(text), text);
+  }
+  for (const auto text : kNoText) {
+    EXPECT_FALSE(IsUtf8(text));
+    EXPECT_TRUE(IsUtf8(ToUtf8(text)));
+  }
+  EXPECT_EQ(ToUtf8("caf\xe9!"), "caf\xef\xbf\xbd!");
+  EXPECT_EQ(ToUtf8("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(Utf8, TakesCharactersOff) {
+  std::string_view text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xff";
+  EXPECT_EQ(TakeCharacter(text), U'a');
+  EXPECT_EQ(TakeCharacter(text), char32_t{0xe9});
+  EXPECT_EQ(TakeCharacter(text), char32_t{0x20ac});
+  EXPECT_EQ(TakeCharacter(text), char32_t{0x1f600});
+  EXPECT_EQ(TakeCharacter(text), std::nullopt);
+  EXPECT_TRUE(text.empty());
+}
+
+TEST(Utf8, KnowsWhatDoesNotPrint) {
+  for (const char32_t c : {0x00, 0x0a, 0x1b, 0x7f, 0x9b, 0x2028, 0x202e, 0x2066}) {
+    EXPECT_TRUE(IsControlCharacter(c)) << static_cast<uint32_t>(c);
+  }
+  for (const char32_t c : {0x20, 0x7e, 0xa0, 0xe9, 0x20ac, 0x1f600}) {
+    EXPECT_FALSE(IsControlCharacter(c)) << static_cast<uint32_t>(c);
+  }
+}
+
+}  // namespace
+}  // namespace braid

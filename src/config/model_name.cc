@@ -1,0 +1,42 @@
+#include "config/model_name.h"
+
+#include <string>
+
+#include "base/log.h"
+#include "base/utf8.h"
+
+namespace braid {
+namespace {
+
+bool IsPlainText(std::string_view text) {
+  while (!text.empty()) {
+    const auto character = TakeCharacter(text);
+    if (!character || IsControlCharacter(*character)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Status CheckServableName(std::string_view name) {
+  if (name.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos) {
+    return InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.");
+  }
+  if (IsPlainText(name)) return OkStatus();
+  return InvalidArgumentError("invalid model name '" + EscapeForLog(name) +
+                              "', model name must be UTF-8 text without control characters");
+}
+
+Status CheckModelName(std::string_view name) {
+  BRAID_RETURN_IF_ERROR(CheckServableName(name));
+  if (name != "." && name != ".." && name.find('/') == std::string_view::npos) return OkStatus();
+  return InvalidArgumentError("invalid model name '" + std::string(name) +
+                              "', model name must not contain path traversal characters");
+}
+
+Status CheckLoadableName(std::string_view name) {
+  if (name.find_first_of(";|&$`<>()[]{}\"'*?~#!\\") == std::string_view::npos) return OkStatus();
+  return InvalidArgumentError("Invalid stub name: contains invalid characters");
+}
+
+}  // namespace braid

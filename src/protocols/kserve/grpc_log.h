@@ -1,0 +1,23 @@
+// What gRPC and protobuf have to say goes to the server's log, as lines like all others: by themselves they
+// print to standard error, with texts of clients as they came.
+#pragma once
+
+#include "base/log.h"
+
+namespace braid {
+
+// While one lives, lines go to its logger; with none, they are written to standard error, escaped. Of two,
+// the younger one's logger is used. Any thread may log at any time.
+class GrpcLogRoute {
+ public:
+  // `log` outlives it.
+  explicit GrpcLogRoute(Logger& log);
+  ~GrpcLogRoute();
+  GrpcLogRoute(const GrpcLogRoute&) = delete;
+  GrpcLogRoute& operator=(const GrpcLogRoute&) = delete;
+
+ private:
+  Logger& log_;
+};
+
+}  // namespace braid
