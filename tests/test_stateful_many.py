@@ -27,7 +27,7 @@ def alone(inputs):
     """[sequences, steps, hidden]: what OpenVINO answers to each sequence with its own variables."""
     network = models.lstm_model(inputs=INPUTS, hidden=HIDDEN)
     apply_low_latency_transformation(network, use_const_initializer=True)
-    request = ov.Core().compile_model(network, "CPU").create_infer_request()
+    request = ov.Core().compile_model(network, "CPU", models.EXACT).create_infer_request()
     answers = np.empty((SEQUENCES, STEPS, HIDDEN), np.float32)
     for which in range(SEQUENCES):
         request.reset_state()

@@ -3,6 +3,7 @@
 What each API answers is in test_stateful_tfs.py and test_stateful_kserve.py, many sequences in test_stateful_many.py.
 """
 
+import json
 import signal
 
 import numpy as np
@@ -72,6 +73,8 @@ def test_by_the_command_line(tmp_path):
         "--idle_sequence_cleanup=false",
         "--sequence_cleaner_poll_wait_minutes",
         "1",
+        "--plugin_config",
+        json.dumps(models.EXACT),
     ]
     rows = np.random.default_rng(1).standard_normal((3, 1, 1, 3)).astype(np.float32)
     expected = models.lstm_answers(rows)

@@ -94,8 +94,13 @@ def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
+# Where the processor has bf16, OpenVINO uses it unasked; what is compared with exact numbers is told not to.
+EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
+
+
 def stateful_entry(name, model, folder, version=1, **settings):
     """Writes the model below folder/name; returns its element of model_config_list, with stateful set."""
+    settings.setdefault("plugin_config", EXACT)
     return entry(name, save(model, folder / name, version), stateful=True, **settings)
 
 

@@ -6,6 +6,7 @@
 
 #include "backends/openvino/openvino_errors.h"
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -97,6 +98,7 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
 
 void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     if (busy_ || callback_thread_ == std::this_thread::get_id()) {
       waiting_.push_back(std::move(execution));
@@ -147,6 +149,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Next() {
 }
 
 void OpenVinoInstance::Postpone() {
+  const PatientAllocation patience;
   {
     std::lock_guard lock(mutex_);
     waiting_.push_front(std::move(running_));
@@ -287,6 +290,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
   const bool usable = IsUsable();
   std::unique_ptr<Execution> next;
   {
+    const PatientAllocation patience;
     std::lock_guard lock(mutex_);
     done_.push_back(std::move(done));
     next = Next();

@@ -78,6 +78,8 @@ class StatefulModels : public OpenVinoHarness {
     OvmsModelConfig config = Config();
     config.stateful = true;
     config.nireq = 2;
+    // Where the processor has bf16, OpenVINO uses it unasked, and not alike in both forms of a model.
+    config.plugin_config["INFERENCE_PRECISION_HINT"] = "f32";
     return config;
   }
   std::unique_ptr<Served> Serve(const OvmsModelConfig& config) {
@@ -105,7 +107,8 @@ class StatefulModels : public OpenVinoHarness {
     const auto taken = TakeStates(*model->clone());
     ASSERT_TRUE(taken.ok()) << taken.status();
     EXPECT_EQ(taken->are_ports, are_ports);
-    ov::CompiledModel compiled = core_.compile_model(model, "CPU");
+    ov::CompiledModel compiled =
+        core_.compile_model(model, "CPU", ov::hint::inference_precision(ov::element::f32));
     auto served = Serve(config);
     ASSERT_NE(served, nullptr);
     std::vector<ov::InferRequest> own;
