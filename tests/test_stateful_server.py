@@ -210,8 +210,8 @@ def test_a_reload_ends_the_sequences_of_a_version(serve):
     total(server, 1, START, name="other")
     config = {
         "model_config_list": [
-            plain_models.entry("sum", server.workdir / "sum", stateful=True, nireq=2),
-            plain_models.entry("other", server.workdir / "other", stateful=True),
+            plain_models.entry("sum", server.workdir / "sum", stateful=True, plugin_config=models.EXACT, nireq=2),
+            plain_models.entry("other", server.workdir / "other", stateful=True, plugin_config=models.EXACT),
         ]
     }
     server.write_config(config)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "pipeline/sequence_nodes.h"
 #include "serving/reshape.h"
 
@@ -44,6 +45,7 @@ class GraphRunner::Client final : public SessionClient {
   const InferenceRequest& request() const override { return *request_; }
 
   void Respond(std::optional<std::vector<Tensor>> outputs, bool final) override {
+    const PatientAllocation patience;
     std::optional<InferenceResponse> response;
     if (outputs) response = MakeResponse(std::move(*outputs));
     // One response is given when nothing can go wrong any more.
@@ -71,6 +73,7 @@ class GraphRunner::Client final : public SessionClient {
   }
 
   void Fail(Status status, uint32_t node) override {
+    const PatientAllocation patience;
     Leave();
     const bool cancelled = status.code() == StatusCode::kCancelled && request_->cancelled();
     if (servable_.info().decoupled) Count(ResponseKind::kFail);

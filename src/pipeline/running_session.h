@@ -100,10 +100,10 @@ class RunningSession final : public Session {
     Status status = {};
     Cancellations cancelled = {};
   };
-  // What holds tensors and is of no more use; goes without the lock.
+  // What holds tensors and is of no more use; goes without the lock. Lists, which need no memory to be empty.
   struct Garbage {
     std::list<Flow> flows;
-    std::deque<Action> actions;
+    std::list<Action> actions;
   };
   struct Ready {
     Flow* flow;

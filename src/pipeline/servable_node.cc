@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -58,9 +59,13 @@ class ServableNodeSession final : public NodeSession {
 
   void Run(const InferenceRequest& request, std::unique_ptr<NodeRun> run) override {
     Servable& servable = servable_->get();
-    auto step = MakeStepRequest(request, servable, outputs_, *run);
-    step->servable = servable_->Another();
-    step->sink = new StepSink(std::move(run));
+    std::unique_ptr<InferenceRequest> step;
+    {
+      const PatientAllocation patience;
+      step = MakeStepRequest(request, servable, outputs_, *run);
+      step->servable = servable_->Another();
+      step->sink = new StepSink(std::move(run));
+    }
     servable.Begin(std::move(step));
   }
 

@@ -54,7 +54,11 @@ void RunningSession::FailLocked(Status status, uint32_t node) {
   // What was decided to be run or made is not; responses that were ready before the fault still leave.
   std::deque<Action> actions = std::exchange(actions_, {});
   for (Action& action : actions) {
-    (action.kind == Action::Kind::kRespond ? actions_ : garbage_.actions).push_back(std::move(action));
+    if (action.kind == Action::Kind::kRespond) {
+      actions_.push_back(std::move(action));
+    } else {
+      garbage_.actions.push_back(std::move(action));
+    }
   }
   actions_.push_back({.kind = Action::Kind::kFail,
                       .node = node,
@@ -149,6 +153,7 @@ void RunningSession::Perform() {
     std::swap(garbage.actions, garbage_.actions);
     if (performing_ || actions_.empty()) break;
     if (cancelled_ && !ended_ && actions_.front().kind != Action::Kind::kRespond) {
+      const PatientAllocation patience;
       FailLocked(CancelledError("Request cancelled"));
       continue;
     }

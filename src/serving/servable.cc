@@ -38,6 +38,7 @@ const TensorSpec* ServableInfo::FindInput(std::string_view name) const { return 
 const TensorSpec* ServableInfo::FindOutput(std::string_view name) const { return Find(outputs, name); }
 
 std::unique_ptr<ServableHandle> ServableHandle::Enter(std::shared_ptr<Servable> servable) {
+  const PatientAllocation patience;
   if (!servable->gate().Enter()) return nullptr;
   return std::unique_ptr<ServableHandle>(new ServableHandle(std::move(servable)));
 }

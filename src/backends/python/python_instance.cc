@@ -172,7 +172,6 @@ void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
 }
 
 void PythonInstance::ReturnRefused() {
-  const PatientAllocation patience;
   std::vector<Refused> refused;
   {
     std::lock_guard lock(mutex_);
@@ -222,7 +221,6 @@ Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory
 }
 
 Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned) {
-  const PatientAllocation patience;
   std::optional<InferenceResponse> response;
   if (message.has_response) {
     BRAID_RETURN_IF_ERROR(MakeResponse(message, returned, response.emplace()));
@@ -258,7 +256,6 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
 }
 
 Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
-  const PatientAllocation patience;
   const int64_t now = SteadyNowNs();
   ExecutionTimes times;
   Running running;
@@ -346,7 +343,6 @@ std::shared_ptr<const CallChain> PythonInstance::BlockingChainLocked(const Block
 }
 
 WorkerUser::Origin PythonInstance::OriginOf(const CallMessage& call) {
-  const PatientAllocation patience;
   makes_calls_.store(true, std::memory_order_relaxed);
   Origin origin;
   std::lock_guard lock(mutex_);
@@ -397,7 +393,6 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
 // -----------------------------------------------------------------------------------------------
 
 void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
-  const PatientAllocation patience;
   if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
   {
     std::lock_guard lock(mutex_);
@@ -411,7 +406,6 @@ void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& l
 }
 
 void PythonInstance::OnDown(const std::string& reason) {
-  const PatientAllocation patience;
   std::lock_guard lock(mutex_);
   accepting_ = false;
   reason_ = reason;
@@ -426,7 +420,6 @@ int64_t PythonInstance::OnRound(int64_t now_ns) {
 }
 
 void PythonInstance::OnDead() {
-  const PatientAllocation patience;
   if (std::exchange(available_, false)) listener_->OnAvailability(*this, false);
   if (link_.channel == nullptr) return;
   const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
@@ -464,7 +457,6 @@ void PythonInstance::OnDead() {
 }
 
 void PythonInstance::OnGone(const std::string& reason) {
-  const PatientAllocation patience;
   readiness_hook_.Close(reason);
   const int64_t now = SteadyNowNs();
   for (Slot& slot : std::exchange(failed_, {})) {

@@ -242,7 +242,6 @@ std::string WorkerHost::Serve() {
 }
 
 void WorkerHost::BuryWorker(const std::string& reason) {
-  const PatientAllocation patience;
   user_.OnDead();
   metrics_.reset();
   // Calls first: what their responses would lend has no taker any more.
@@ -289,6 +288,8 @@ bool WorkerHost::Restart(RestartPauses& pauses, RestartPauses::Life life, std::s
 }
 
 void WorkerHost::Run() {
+  // What this thread notes and passes on belongs to all that the worker has in hand.
+  const PatientAllocation patience;
   const Status started = Guarded([this] { return StartWorker(); });
   if (!started.ok()) user_.OnDown(started.message());
   on_started_(started);
