@@ -53,8 +53,10 @@ TEST(InferenceRequest, AnExceptionEndsItOnce) {
   EXPECT_EQ(heard.ends, 1);
   EXPECT_EQ(broken->gate().inside(), 0u);
 
-  const auto short_of_memory =
-      std::make_shared<Faulty>([](auto request) { request->inputs.reserve(request->inputs.max_size()); });
+  // What `operator new` does when there is no memory.
+  const auto short_of_memory = std::make_shared<Faulty>([](auto) {
+    for (;;) std::get_new_handler()();
+  });
   heard = {};
   short_of_memory->Begin(RequestTo(short_of_memory, heard));
   EXPECT_EQ(heard.statuses, std::vector{ResourceExhaustedError("out of memory")});
