@@ -51,7 +51,8 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
   notes.delayed = false;
   // User code waits from when it has made the call until it has the answer, whose way back takes as long as
   // the call's way here.
-  const int64_t way_ns = request->call_chain != nullptr ? std::max<int64_t>(now_ns - request->start_ns, 0) : 0;
+  const int64_t way_ns =
+      request->call_chain != nullptr ? std::max<int64_t>(now_ns - request->start_ns, 0) : 0;
   const int64_t since_ns = now_ns - 2 * way_ns;
   notes.deadline_ns = DeadlineOf(*request, level.policy, since_ns);
   if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
