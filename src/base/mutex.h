@@ -1,0 +1,115 @@
+// A mutex that clang can check: which members it guards, and which functions need it, is written in the code
+// (BRAID_GUARDED_BY, BRAID_REQUIRES) and checked by `-Wthread-safety`. Other compilers see plain std::mutex.
+//
+//   class Counter {
+//    public:
+//     void Add() {
+//       MutexLock lock(mutex_);
+//       ++count_;
+//     }
+//
+//    private:
+//     Mutex mutex_;
+//     int count_ BRAID_GUARDED_BY(mutex_) = 0;
+//   };
+//
+// The attributes: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#if defined(__clang__)
+#define BRAID_THREAD_ATTRIBUTE(x) __attribute__((x))
+#else
+#define BRAID_THREAD_ATTRIBUTE(x)
+#endif
+
+// A member that is read and written with the mutex held alone; for a pointer, what it points to.
+#define BRAID_GUARDED_BY(mutex) BRAID_THREAD_ATTRIBUTE(guarded_by(mutex))
+#define BRAID_PT_GUARDED_BY(mutex) BRAID_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
+// A function that is called with the mutex held; one that is called without it.
+#define BRAID_REQUIRES(...) BRAID_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
+#define BRAID_EXCLUDES(...) BRAID_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
+// A function that takes the mutex and leaves it held; one that gives it back.
+#define BRAID_ACQUIRE(...) BRAID_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define BRAID_RELEASE(...) BRAID_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
+// A function whose locking cannot be expressed. A comment beside it says why it is right.
+#define BRAID_NO_THREAD_SAFETY_ANALYSIS BRAID_THREAD_ATTRIBUTE(no_thread_safety_analysis)
+
+namespace braid {
+
+class BRAID_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
+ public:
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void Lock() BRAID_ACQUIRE() { mutex_.lock(); }
+  void Unlock() BRAID_RELEASE() { mutex_.unlock(); }
+  bool TryLock() BRAID_THREAD_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
+  // Tells the analysis that the mutex is held where it cannot see it: in a lambda of a function that holds
+  // it.
+  void AssertHeld() const BRAID_THREAD_ATTRIBUTE(assert_capability(this)) {}
+
+ private:
+  friend class CondVar;
+  std::mutex mutex_;
+};
+
+// Holds a mutex for the rest of a block, or until Unlock().
+class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) BRAID_ACQUIRE(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  ~MutexLock() BRAID_RELEASE() {
+    if (held_) mutex_.Unlock();
+  }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+  // REQUIRES: it is held.
+  void Unlock() BRAID_RELEASE() {
+    held_ = false;
+    mutex_.Unlock();
+  }
+  // REQUIRES: it is not held.
+  void Lock() BRAID_ACQUIRE() {
+    mutex_.Lock();
+    held_ = true;
+  }
+
+ private:
+  Mutex& mutex_;
+  bool held_ = true;
+};
+
+// A condition of what a mutex guards. Waiting is a loop, so that the condition is read under the mutex where
+// the analysis sees it:
+//
+//   while (!done_) changed_.Wait(mutex_);
+class CondVar {
+ public:
+  // Gives the mutex back while it waits. May return without a notification.
+  void Wait(Mutex& mutex) BRAID_REQUIRES(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
+    condition_.wait(lock);
+    lock.release();
+  }
+  // The same until `deadline` at the latest; false when it has passed.
+  template <class Clock, class Duration>
+  bool WaitUntil(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& deadline)
+      BRAID_REQUIRES(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
+    const std::cv_status status = condition_.wait_until(lock, deadline);
+    lock.release();
+    return status == std::cv_status::no_timeout;
+  }
+  void NotifyOne() noexcept { condition_.notify_one(); }
+  void NotifyAll() noexcept { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace braid
