@@ -7,6 +7,7 @@ import signal
 import pytest
 from harness.clients import strings
 from harness.repository import config, per_request
+from harness.server import alive
 from harness.waiting import wait_until
 
 TEXT = [("IN", "STRING", [1])]
@@ -64,14 +65,6 @@ PARENT = per_request(
 
 def ask(client, model, text):
     return json.loads(client.infer(model, {"IN": strings(text)}).as_numpy("OUT")[0])
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def wait_for_end(pids, seconds=5):

@@ -117,21 +117,32 @@ def test_a_warm_interpreter_that_dies_takes_nobody_with_it_and_is_replaced(repos
     assert ask(client, "plain") == worker
 
 
+def kill_and_see(client, model):
+    """Kills the model's process, and returns its id when the server has noticed."""
+    worker = ask(client, model)
+    kill(worker)
+    wait_until(lambda: not client.raw.is_model_ready(model), PATIENCE, "the death to be noticed")
+    return worker
+
+
+def returned(client, model, worker):
+    """Waits until the model is back, in another process."""
+    wait_until(lambda: client.raw.is_model_ready(model), PATIENCE, "its return")
+    assert ask(client, model) != worker
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_model_that_does_not_come_back_fails_its_requests_in_time(repository, serve, connect, protocol):
     folder = repository.add("bad", STARTS, config("bad", TEXT, OUT))
     server = serve(repository, "--outage-wait-ms=300")
     client = connect(protocol, server)
-    worker = ask(client, "bad")
     (folder / "FAIL").touch()
-    kill(worker)
-    wait_until(lambda: not client.raw.is_model_ready("bad"), PATIENCE, "the death to be noticed")
+    worker = kill_and_see(client, "bad")
     with client.fails("UNAVAILABLE", contains="no instance of model 'bad' has lived for 300 ms (--outage-wait-ms): "):
         ask(client, "bad")
     server.wait_for_log(r"instance 'bad_0' could not be restarted: .*it does not want to")
     (folder / "FAIL").unlink()
-    wait_until(lambda: client.raw.is_model_ready("bad"), PATIENCE, "its return")
-    assert ask(client, "bad") != worker
+    returned(client, "bad", worker)
 
 
 def test_a_pause_is_told_where_a_model_fails_again_and_again(repository, serve, connect):
@@ -160,27 +171,22 @@ def test_requests_need_not_wait_for_a_restart(repository, serve, connect, protoc
     folder = repository.add("slow", STARTS, config("slow", TEXT, OUT))
     server = serve(repository, "--outage-wait-ms=0")
     client = connect(protocol, server)
-    worker = ask(client, "slow")
     (folder / "WAIT").touch()
-    kill(worker)
-    wait_until(lambda: not client.raw.is_model_ready("slow"), PATIENCE, "the death to be noticed")
+    worker = kill_and_see(client, "slow")
     with client.fails(
         "UNAVAILABLE", contains="no instance of model 'slow' lives: Stub process 'slow_0' is not healthy."
     ):
         ask(client, "slow")
     (folder / "WAIT").unlink()
-    wait_until(lambda: client.raw.is_model_ready("slow"), PATIENCE, "its return")
-    assert ask(client, "slow") != worker
+    returned(client, "slow", worker)
 
 
 def test_requests_wait_for_a_restart_by_default(repository, serve, connect):
     folder = repository.add("slow", STARTS, config("slow", TEXT, OUT))
     server = serve(repository, "--outage-wait-ms=60000")
     client = connect("grpc", server)
-    worker = ask(client, "slow")
     (folder / "WAIT").touch()
-    kill(worker)
-    wait_until(lambda: not client.raw.is_model_ready("slow"), PATIENCE, "the death to be noticed")
+    worker = kill_and_see(client, "slow")
     answers = []
     client.raw.async_infer(
         "slow", [client.input("IN", strings("x"))], lambda result, error: answers.append((result, error))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from harness.clients import Client, strings
 from harness.repository import config, per_request
-from harness.server import children, listening_ports, marked_processes
+from harness.server import alive, children, listening_ports, marked_processes
 from harness.waiting import wait_until
 from tritonclient.utils import InferenceServerException
 
@@ -49,14 +49,6 @@ SLOW = per_request(
 
 def ask(client, model, text="x"):
     return client.infer(model, {"IN": strings(text)}).as_numpy("OUT")[0].decode()
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 # ---- death of a model's process ------------------------------------------------------------------

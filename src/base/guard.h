@@ -29,7 +29,7 @@ const Status& OutOfMemory();
 Status HandledExceptionStatus() noexcept;
 
 // The status of the exception that unwinds the stack, for destructors which end what they own with it. It
-// knows a failed allocation by NoteFailedAllocations(), and takes anything else for INTERNAL.
+// knows a failed allocation by InstallAllocationHandler(), and takes anything else for INTERNAL.
 Status UnwindingStatus() noexcept;
 
 // While one exists, an allocation of this thread that fails is tried again until it succeeds, for ten seconds

@@ -49,11 +49,12 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
   notes.level = static_cast<uint16_t>(index);
   notes.queued = true;
   notes.delayed = false;
-  // User code waits from when it has made the call until it has the answer, whose way back takes as long as
-  // the call's way here.
+  // User code waits from when it has made the call until it has the answer. The way back is not known yet: it
+  // takes as long as the call's way here, or as one wake-up where the call has waited for a busy reader.
+  constexpr int64_t kLongestWayBackNs = 50'000;
   const int64_t way_ns =
       request->call_chain != nullptr ? std::max<int64_t>(now_ns - request->start_ns, 0) : 0;
-  const int64_t since_ns = now_ns - 2 * way_ns;
+  const int64_t since_ns = now_ns - way_ns - std::min(way_ns, kLongestWayBackNs);
   notes.deadline_ns = DeadlineOf(*request, level.policy, since_ns);
   if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
   level.waiting.Append(std::move(request));

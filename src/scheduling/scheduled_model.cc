@@ -631,6 +631,7 @@ void Model::Stop(int64_t deadline_ns) {
   gate().WaitUntilEmpty(deadline_ns);
   Work work;
   {
+    const PatientAllocation patience;
     std::unique_lock lock(mutex_);
     stopping_ = true;
     EndAllQueuedLocked(Why::kStopping, work);

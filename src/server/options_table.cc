@@ -281,8 +281,7 @@ const OptionSpec kTable[] = {
     WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
               "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
     Works("worker-shm-max-bytes", "BYTES", Group::kPython, Bytes<&O::worker_shm_max_bytes>(),
-          "Shared memory that one model's process may have the server map; more ends the process; 0 for as "
-          "much "
+          "Shared memory that one model's process may have the server map; more ends the process; 0: as much "
           "as the machine has memory"),
     Works("worker-shm-max-segments", "N", Group::kPython, Int<&O::worker_shm_max_segments, 1, 65536>(),
           "Pieces of it; a tensor of more than 64 KiB takes one, of the server's file descriptors as well"),
@@ -390,8 +389,7 @@ const OptionSpec kTable[] = {
           "Verbose log lines; 0 for none"),
     Works("verbose-errors", "", Group::kLog, Bool<&O::verbose_errors>(),
           "Tell clients all that is known of an error: paths of this machine, lines of source, the last line "
-          "that a "
-          "model's process wrote to stderr; otherwise these are in the log alone"),
+          "that a model's process wrote to stderr; otherwise these are in the log alone"),
     Works("log-info", "", Group::kLog, Bool<&O::log_info>(), "Log lines of level info"),
     Works("log-warning", "", Group::kLog, Bool<&O::log_warning>(), "Log lines of level warning"),
     Works("log-error", "", Group::kLog, Bool<&O::log_error>(), "Log lines of level error"),

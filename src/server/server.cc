@@ -41,6 +41,7 @@
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
+#include "server/memory_size.h"
 #include "server/metrics_route.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
@@ -78,11 +79,7 @@ SegmentBudget::Limits WorkerSegments(const ServerOptions& options) {
   if (rlimit files{}; getrlimit(RLIMIT_NOFILE, &files) == 0)
     limits.segments = std::min<size_t>(limits.segments, std::max<size_t>(files.rlim_cur / 4, 1));
   limits.segments_option = "--worker-shm-max-segments";
-  limits.bytes = options.worker_shm_max_bytes;
-  if (limits.bytes == 0) {
-    limits.bytes =
-        static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  }
+  limits.bytes = options.worker_shm_max_bytes == 0 ? MemorySize() : options.worker_shm_max_bytes;
   limits.bytes_option = "--worker-shm-max-bytes";
   return limits;
 }
@@ -348,10 +345,8 @@ class Server::Parts {
                                                              BRAID_VERSION, ExtensionNames(options_),
                                                              AccessPolicy(), AccessPolicy()});
     context_->client_memory->set_allowed(options_.allow_client_shm);
-    const uint64_t memory =
-        static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     context_->client_memory->set_max_bytes(
-        options_.client_shm_max_bytes == 0 ? memory : options_.client_shm_max_bytes);
+        options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
     context_->tracer = tracer_.get();
     for (const std::string& flag : options_.http_restricted_apis) {
       BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));

@@ -43,6 +43,15 @@ def children(pid):
     return found
 
 
+def alive(pid):
+    """Whether the process runs: one that has ended and was not waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def shared_memory_in_use():
     """Names in /dev/shm that a living process has mapped."""
     found = set()

@@ -32,10 +32,6 @@ HttpResponse TooManyFields(const HttpListenerOptions& options) {
   return ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields");
 }
 
-bool SameText(std::string_view a, std::string_view b) {
-  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
-}
-
 }  // namespace
 
 Connection::Connection(std::shared_ptr<IoThread> io, UniqueFd fd)

@@ -1,6 +1,7 @@
 // What an HTTP server hands to its services and takes from them.
 #pragma once
 
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/message.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +19,11 @@ namespace braid {
 using HttpHead = boost::beast::http::request_header<>;
 
 inline std::string_view ToStd(boost::core::string_view text) { return {text.data(), text.size()}; }
+
+// Whether two texts differ in the case of ASCII letters at most.
+inline bool SameText(std::string_view a, std::string_view b) {
+  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
+}
 
 // The value of a header field, without regard to the case of its name; nothing when it is not there.
 std::optional<std::string_view> FindHeader(const HttpHead& head, std::string_view name);

@@ -41,6 +41,24 @@ GrpcGraphStream::GrpcGraphStream(Setup setup)
       draining_(setup.draining) {}
 
 void GrpcGraphStream::Begin(std::unique_ptr<ServableHandle> handle) {
+  const Status fault = Guarded([&] { Open(std::move(handle)); });
+  {
+    std::lock_guard lock(mutex_);
+    handling_ = false;
+    if (!fault.ok() && !stream_) {
+      self_.reset();
+      servable_.reset();
+      stream_ended_ = true;
+    }
+  }
+  if (fault.ok()) {
+    Advance();
+  } else {
+    EndWithFault(fault);
+  }
+}
+
+void GrpcGraphStream::Open(std::unique_ptr<ServableHandle> handle) {
   // The servable may end the conversation before this thread is done with it.
   const std::shared_ptr<Servable> servable = handle->share();
   InferenceRequest request;
@@ -72,11 +90,6 @@ void GrpcGraphStream::Begin(std::unique_ptr<ServableHandle> handle) {
     stream_ended_ = true;
     traffic_.End(ToGrpcStatus(opened.status()));
   }
-  {
-    std::lock_guard lock(mutex_);
-    handling_ = false;
-  }
-  Advance();
 }
 
 void GrpcGraphStream::OnRead(bool ok) {
@@ -200,6 +213,7 @@ void GrpcGraphStream::Respond(InferenceResponse response, const std::string& req
 }
 
 void GrpcGraphStream::EndWithFault(const Status& status) noexcept {
+  const PatientAllocation patience;
   {
     std::lock_guard lock(mutex_);
     traffic_.End(ToGrpcStatus(status));

@@ -78,6 +78,8 @@ class GrpcGraphStream final : public StreamSink, public std::enable_shared_from_
   void OnFinished(bool ok);
   void OperationEnded();
 
+  // Opens the conversation, and pushes its first message or says what was wrong with it.
+  void Open(std::unique_ptr<ServableHandle> handle);
   // Reads message_ and pushes it.
   void HandleMessage();
   // What a later message asks, out of the queue's scratch.

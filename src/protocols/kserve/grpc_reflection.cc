@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "base/guard.h"
 #include "protocols/kserve/grpc_queue.h"
 #include "protocols/kserve/grpc_status.h"
 
@@ -60,7 +61,11 @@ void SetExtensions(const DescriptorPool& pool, const std::string& type, ServerRe
 // One client's stream of questions, which are answered one after the other. All of it on the queue's thread.
 class ReflectionCall {
  public:
-  static void Arm(GrpcQueue& queue) { (new ReflectionCall(queue))->WaitForClient(); }
+  // A method that is not armed again has ended for all clients, so each step here waits for its memory.
+  static void Arm(GrpcQueue& queue) {
+    const PatientAllocation patience;
+    (new ReflectionCall(queue))->WaitForClient();
+  }
 
  private:
   explicit ReflectionCall(GrpcQueue& queue) : queue_(queue) {}
@@ -89,13 +94,17 @@ class ReflectionCall {
     }
   }
 
-  void Read() { stream_.Read(&request_, static_cast<GrpcEvent*>(&read_event_)); }
+  void Read() {
+    const PatientAllocation patience;
+    stream_.Read(&request_, static_cast<GrpcEvent*>(&read_event_));
+  }
 
   void OnRead(bool ok) {
     if (!ok) {
       Finish(grpc::Status::OK);
       return;
     }
+    const PatientAllocation patience;
     stream_.Write(AnswerReflection(request_, queue_.state().service_names),
                   static_cast<GrpcEvent*>(&written_event_));
   }
@@ -109,6 +118,7 @@ class ReflectionCall {
   }
 
   void Finish(const grpc::Status& status) {
+    const PatientAllocation patience;
     stream_.Finish(status, static_cast<GrpcEvent*>(&finished_event_));
   }
 

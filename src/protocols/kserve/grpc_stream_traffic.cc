@@ -1,8 +1,8 @@
 #include "protocols/kserve/grpc_stream_traffic.h"
 
-#include "base/guard.h"
-
 #include <utility>
+
+#include "base/guard.h"
 
 namespace braid {
 

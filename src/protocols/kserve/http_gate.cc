@@ -3,17 +3,12 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <boost/beast/core/string.hpp>
 
 namespace braid {
 namespace {
 
 using boost::beast::http::field;
 using boost::beast::http::verb;
-
-bool SameText(std::string_view a, std::string_view b) {
-  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
-}
 
 bool Contains(const std::vector<std::string>& list, std::string_view text) {
   return std::any_of(list.begin(), list.end(),

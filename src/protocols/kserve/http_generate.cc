@@ -130,10 +130,10 @@ void GenerateCall::SendEvent(const InferenceResponse& response) {
     }
     event += "\n\n";
   };
-  // Once more when memory is short, for the text of the error.
+  // Once more when memory is short, for the text of the error; half an event is not sent.
   if (const Status fault = Guarded(write); !fault.ok()) {
     status = fault;
-    (void)Guarded(write);
+    if (!Guarded(write).ok()) event.clear();
   }
   if (!streaming_) BeginStream(HttpStatusOf(status));
   const HttpExchange::PartResult result = setup_.exchange->SendPart(event);

@@ -100,8 +100,8 @@ void TfsPredictCall::Respond(std::optional<InferenceResponse> response, bool fin
   const Status status = Guarded([&] {
     if (!response) return InternalError("the model ended the request without a response");
     BRAID_RETURN_IF_ERROR(response->status);
-    BRAID_ASSIGN_OR_RETURN(const auto written, EncodePredictResponse(*response, form_));
-    bytes = written.bytes;
+    BRAID_ASSIGN_OR_RETURN(auto written, EncodePredictResponse(*response, form_));
+    bytes = std::move(written.bytes);
     return OkStatus();
   });
   if (!ClaimAnswer()) {
