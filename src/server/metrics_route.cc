@@ -11,7 +11,7 @@ void MetricsRoute::Enable(MetricsCollector collect) {
   collect_ = std::move(collect);
 }
 
-std::optional<std::variant<HttpResponse, HttpExtensionRoute>> MetricsRoute::Find(const HttpHead& head) {
+std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(const HttpHead& head) {
   const std::string_view target = ToStd(head.target());
   if (target.substr(0, target.find('?')) != "/metrics") return std::nullopt;
   {
@@ -19,7 +19,7 @@ std::optional<std::variant<HttpResponse, HttpExtensionRoute>> MetricsRoute::Find
     if (!collect_) return std::nullopt;
   }
   if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
-  return HttpExtensionRoute{
+  return HttpProtocolRoute{
       Api::kMetrics, [this](const std::shared_ptr<HttpExchange>&) { return HttpService::Answer(Answer()); }};
 }
 

@@ -5,18 +5,18 @@
 #include <optional>
 #include <variant>
 
-#include "protocols/kserve/http_extension.h"
+#include "protocols/http/protocol.h"
 #include "protocols/metrics/collectors.h"
 
 namespace braid {
 
-class MetricsRoute final : public HttpExtension {
+class MetricsRoute final : public HttpProtocol {
  public:
   // From here on there is such a route; before, the path is as unknown as any. Any thread.
   void Enable(MetricsCollector collect);
 
-  void Attach(HttpExtensionHost&) override {}
-  std::optional<std::variant<HttpResponse, HttpExtensionRoute>> Find(const HttpHead& head) override;
+  void Attach(HttpProtocolHost&) override {}
+  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpHead& head) override;
 
  private:
   HttpResponse Answer();

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
@@ -53,13 +54,32 @@ struct Access {
   std::string (*show)(const ServerOptions&);
 };
 
+// A field of one of the parts' options, which stand in ServerOptions as `kPart`.
+template <auto kPart, auto kMember>
+struct FieldOfPart {
+  template <class Options>
+  static constexpr auto& In(Options& options) {
+    return options.*kPart.*kMember;
+  }
+};
+
+// The field that a line names: a member of ServerOptions, or a FieldOfPart.
+template <auto kField, class Options>
+constexpr auto& Get(Options& options) {
+  if constexpr (std::is_member_object_pointer_v<decltype(kField)>) {
+    return options.*kField;
+  } else {
+    return kField.In(options);
+  }
+}
+
 template <auto kField>
 constexpr Access Bool() {
   return {[](ServerOptions& options, std::string_view text) {
-            BRAID_ASSIGN_OR_RETURN(options.*kField, ToBool(text));
+            BRAID_ASSIGN_OR_RETURN(Get<kField>(options), ToBool(text));
             return OkStatus();
           },
-          [](const ServerOptions& options) { return std::string(options.*kField ? "true" : "false"); }};
+          [](const ServerOptions& options) { return std::string(Get<kField>(options) ? "true" : "false"); }};
 }
 
 // A boolean option whose field says the opposite.
@@ -67,48 +87,55 @@ template <auto kField>
 constexpr Access Not() {
   return {[](ServerOptions& options, std::string_view text) {
             BRAID_ASSIGN_OR_RETURN(bool value, ToBool(text));
-            options.*kField = !value;
+            Get<kField>(options) = !value;
             return OkStatus();
           },
-          [](const ServerOptions& options) { return std::string(options.*kField ? "false" : "true"); }};
+          [](const ServerOptions& options) { return std::string(Get<kField>(options) ? "false" : "true"); }};
 }
 
 template <auto kField, int64_t kLow, int64_t kHigh = std::numeric_limits<int64_t>::max()>
 constexpr Access Int() {
   return {[](ServerOptions& options, std::string_view text) {
-            BRAID_ASSIGN_OR_RETURN(options.*kField, ToNumber<int64_t>(text, kLow, kHigh));
+            using T = std::remove_cvref_t<decltype(Get<kField>(options))>;
+            BRAID_ASSIGN_OR_RETURN(const int64_t number, ToNumber<int64_t>(text, kLow, kHigh));
+            if (!std::in_range<T>(number)) {
+              return InvalidArgumentError(
+                  fmt::format("{} is out of range {} to {}", text, kLow, std::numeric_limits<T>::max()));
+            }
+            Get<kField>(options) = static_cast<T>(number);
             return OkStatus();
           },
-          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
+          [](const ServerOptions& options) { return std::to_string(Get<kField>(options)); }};
 }
 
 template <auto kField>
 constexpr Access Bytes() {
   return {[](ServerOptions& options, std::string_view text) {
-            BRAID_ASSIGN_OR_RETURN(options.*kField,
+            BRAID_ASSIGN_OR_RETURN(Get<kField>(options),
                                    ToNumber<uint64_t>(text, 0, std::numeric_limits<uint64_t>::max()));
             return OkStatus();
           },
-          [](const ServerOptions& options) { return std::to_string(options.*kField); }};
+          [](const ServerOptions& options) { return std::to_string(Get<kField>(options)); }};
 }
 
 template <auto kField>
 constexpr Access Text() {
   return {[](ServerOptions& options, std::string_view text) {
-            options.*kField = std::string(text);
+            Get<kField>(options) = std::string(text);
             return OkStatus();
           },
-          [](const ServerOptions& options) { return options.*kField; }};
+          [](const ServerOptions& options) { return Get<kField>(options); }};
 }
 
 // One more element for each time that the option is given.
 template <auto kField>
 constexpr Access List() {
-  return {[](ServerOptions& options, std::string_view text) {
-            (options.*kField).emplace_back(text);
-            return OkStatus();
-          },
-          [](const ServerOptions& options) { return fmt::format("{}", fmt::join(options.*kField, ",")); }};
+  return {
+      [](ServerOptions& options, std::string_view text) {
+        Get<kField>(options).emplace_back(text);
+        return OkStatus();
+      },
+      [](const ServerOptions& options) { return fmt::format("{}", fmt::join(Get<kField>(options), ",")); }};
 }
 
 template <class T>
@@ -122,7 +149,7 @@ constexpr Access OneOf() {
             for (const auto& [name, value] : kChoices) {
               if (name.empty()) continue;
               if (name == text) {
-                options.*kField = value;
+                Get<kField>(options) = value;
                 return OkStatus();
               }
               names += (names.empty() ? "" : ", ") + std::string(name);
@@ -131,7 +158,7 @@ constexpr Access OneOf() {
           },
           [](const ServerOptions& options) {
             for (const auto& [name, value] : kChoices) {
-              if (value == options.*kField && !name.empty()) return std::string(name);
+              if (value == Get<kField>(options) && !name.empty()) return std::string(name);
             }
             return std::string();
           }};
@@ -148,6 +175,12 @@ inline Status CheckNothing(ServerOptions&, std::string_view) { return OkStatus()
 using Group = OptionGroup;
 constexpr OptionSupport kWorks = OptionSupport::kWorks;
 using O = ServerOptions;
+using H = HttpServer::Options;
+using G = GrpcServer::Options;
+template <auto kMember>
+inline constexpr FieldOfPart<&O::http, kMember> Http{};
+template <auto kMember>
+inline constexpr FieldOfPart<&O::grpc, kMember> Grpc{};
 
 constexpr OptionSpec Works(std::string_view name, std::string_view value, Group group, Access access,
                            std::string_view help) {

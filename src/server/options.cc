@@ -134,10 +134,11 @@ Status CheckTogether(const ServerOptions& options) {
     return InvalidArgumentError(
         "tracing is on and has no file to write to; name one by --trace-config triton,file=FILE");
   }
-  if (options.grpc_use_ssl && (options.grpc_server_cert.empty() || options.grpc_server_key.empty())) {
+  if (options.grpc.use_ssl &&
+      (options.grpc.server_cert_file.empty() || options.grpc.server_key_file.empty())) {
     return InvalidArgumentError("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key");
   }
-  if (options.grpc_use_ssl_mutual && options.grpc_root_cert.empty()) {
+  if (options.grpc.ssl_mutual && options.grpc.root_cert_file.empty()) {
     return InvalidArgumentError("--grpc-use-ssl-mutual needs --grpc-root-cert");
   }
   return OkStatus();

@@ -21,6 +21,8 @@
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "images/encoded_images.h"
+#include "protocols/grpc/server.h"
+#include "protocols/http/server.h"
 #include "repository/model_repository.h"
 #include "scheduling/rate_limiter.h"
 #include "tracing/trace_manager.h"
@@ -29,8 +31,6 @@ namespace braid {
 
 // Whether instances run only with the resources that their groups ask for.
 enum class RateLimitMode : unsigned char { kOff, kExecutionCount };
-
-enum class GrpcCompression : unsigned char { kNone, kLow, kMedium, kHigh };
 
 enum class OptionOrigin : unsigned char {
   kDefault,
@@ -94,42 +94,18 @@ struct ServerOptions {
   std::string cpu_extension;
   bool metrics_enable = false;
   std::vector<std::string> metrics_list;
-  std::vector<std::pair<std::string, std::string>> grpc_channel_arguments;
 
   // HTTP
   bool allow_http = true;
-  std::string http_address = "0.0.0.0";
-  int64_t http_port = 8000;
-  bool reuse_http_port = false;
-  int64_t http_thread_count = 2;
+  HttpServer::Options http{.port = 8000};  // max_input_bytes with a config.json: DefaultConfigInputSize()
   std::string http_header_forward_pattern;
   std::vector<std::string> http_restricted_apis;
-  std::vector<std::string> allowed_origins;  // --allow-origin
-  std::vector<std::string> allowed_hosts;    // --allow-host
-  uint64_t http_max_input_size = 64 << 20;   // with a config.json: DefaultConfigInputSize()
 
   // gRPC
   bool allow_grpc = true;
-  std::string grpc_address = "0.0.0.0";
-  int64_t grpc_port = 8001;
-  bool reuse_grpc_port = false;
-  int64_t grpc_infer_thread_count = 0;  // 0: half as many as there are cores
+  GrpcServer::Options grpc;  // use_ssl is also set by --grpc-use-ssl-mutual
   std::string grpc_header_forward_pattern;
   std::vector<std::string> grpc_restricted_protocols;
-  bool grpc_use_ssl = false;  // also set by --grpc-use-ssl-mutual
-  bool grpc_use_ssl_mutual = false;
-  std::string grpc_server_cert;
-  std::string grpc_server_key;
-  std::string grpc_root_cert;
-  GrpcCompression grpc_infer_response_compression_level = GrpcCompression::kNone;
-  int64_t grpc_keepalive_time_ms = 7200000;  // --grpc-keepalive-time
-  int64_t grpc_keepalive_timeout_ms = 20000;
-  bool grpc_keepalive_permit_without_calls = false;
-  int64_t grpc_http2_max_pings_without_data = 2;
-  int64_t grpc_http2_min_recv_ping_interval_without_data_ms = 300000;
-  int64_t grpc_http2_max_ping_strikes = 2;
-  int64_t grpc_max_connection_age_ms = 0;  // 0: for ever
-  int64_t grpc_max_connection_age_grace_ms = 0;
 
   // Shared memory of clients
   bool allow_client_shm = true;

@@ -12,8 +12,7 @@ namespace {
 
 using namespace option_lines;
 
-// ---- options with a form of their own
-// ------------------------------------------------------------------------------------
+// ---- options with a form of their own ----
 
 // A name that can be an argument of a template.
 template <size_t kSize>
@@ -44,13 +43,15 @@ constexpr Access PortOrOff() {
   return {[](ServerOptions& options, std::string_view text) {
             BRAID_ASSIGN_OR_RETURN(const int64_t port, ToNumber<int64_t>(text, 0, 65535));
             options.*kAllow = port != 0;
-            if (port != 0) options.*kPort = port;
+            if (port != 0) {
+              Get<kPort>(options) = static_cast<std::remove_cvref_t<decltype(Get<kPort>(options))>>(port);
+            }
             options.origins[kOtherName.value] = OptionOrigin::kImplied;
             return OkStatus();
           },
           [](const ServerOptions& options) {
             return options.origin(kOtherName.value) == OptionOrigin::kImplied && options.*kAllow
-                       ? std::to_string(options.*kPort)
+                       ? std::to_string(Get<kPort>(options))
                        : std::string("0");
           }};
 }
@@ -59,7 +60,7 @@ constexpr Access PortOrOff() {
 template <auto kAddress, Name kOtherName>
 constexpr Access Address() {
   return {[](ServerOptions& options, std::string_view text) {
-            options.*kAddress = std::string(text);
+            Get<kAddress>(options) = std::string(text);
             options.origins[kOtherName.value] = OptionOrigin::kCommandLine;
             return OkStatus();
           },
@@ -93,7 +94,7 @@ Status SetChannelArguments(ServerOptions& options, std::string_view text) {
     if (equals == std::string_view::npos || equals == 0) {
       return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", one));
     }
-    options.grpc_channel_arguments.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    options.grpc.channel_arguments.emplace_back(one.substr(0, equals), one.substr(equals + 1));
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return OkStatus();
@@ -101,7 +102,7 @@ Status SetChannelArguments(ServerOptions& options, std::string_view text) {
 
 std::string ShowChannelArguments(const ServerOptions& options) {
   std::string text;
-  for (const auto& [key, value] : options.grpc_channel_arguments) {
+  for (const auto& [key, value] : options.grpc.channel_arguments) {
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
   }
   return text;
@@ -139,15 +140,15 @@ constexpr OptionSpec kTable[] = {
           "In place of a config.json: the name of one model"),
     Works("model_path", "DIR", Group::kOvms, ModelSetting<"model_path">(),
           "The folder of its version folders"),
-    Works("port", "PORT", Group::kOvms, PortOrOff<&O::grpc_port, &O::allow_grpc, "grpc-port">(),
+    Works("port", "PORT", Group::kOvms, PortOrOff<Grpc<&G::port>, &O::allow_grpc, "grpc-port">(),
           "The port that gRPC listens on; 0 is no gRPC"),
-    Works("rest_port", "PORT", Group::kOvms, PortOrOff<&O::http_port, &O::allow_http, "http-port">(),
+    Works("rest_port", "PORT", Group::kOvms, PortOrOff<Http<&H::port>, &O::allow_http, "http-port">(),
           "The port that REST listens on; 0 is no REST"),
-    Works("grpc_bind_address", "ADDR", Group::kOvms, Address<&O::grpc_address, "grpc-address">(),
+    Works("grpc_bind_address", "ADDR", Group::kOvms, Address<Grpc<&G::address>, "grpc-address">(),
           "The same as --grpc-address"),
-    Works("rest_bind_address", "ADDR", Group::kOvms, Address<&O::http_address, "http-address">(),
+    Works("rest_bind_address", "ADDR", Group::kOvms, Address<Http<&H::address>, "http-address">(),
           "The same as --http-address"),
-    Works("rest_workers", "N", Group::kOvms, Int<&O::http_thread_count, 1, 256>(),
+    Works("rest_workers", "N", Group::kOvms, Int<Http<&H::threads>, 1, 256>(),
           "The same as --http-thread-count"),
     Works("grpc_channel_arguments", "K=V,...", Group::kOvms, {SetChannelArguments, ShowChannelArguments},
           "Arguments of the gRPC server's channels"),
@@ -276,7 +277,7 @@ Status CompleteOvmsOptions(ServerOptions& options) {
     return OkStatus();
   }
   if (!IsGiven(options, "http-max-input-size")) {
-    options.http_max_input_size = DefaultConfigInputSize();
+    options.http.max_input_bytes = DefaultConfigInputSize();
     options.origins["http-max-input-size"] = OptionOrigin::kImplied;
   }
   // Who names the port of one protocol alone wants that one alone, as long as it is by OpenVINO Model

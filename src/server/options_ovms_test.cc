@@ -35,8 +35,8 @@ TEST(OvmsOptions, AConfigTakesItsPlaceBesideNoModelRepository) {
   EXPECT_EQ(options.config_path, "/etc/config.json");
   EXPECT_TRUE(options.serves_config());
   EXPECT_THAT(options.model_repositories, IsEmpty());
-  EXPECT_EQ(options.grpc_port, 9178);
-  EXPECT_EQ(options.http_port, 8000);
+  EXPECT_EQ(options.grpc.port, 9178);
+  EXPECT_EQ(options.http.port, 8000);
   EXPECT_TRUE(options.allow_grpc);
   EXPECT_TRUE(options.allow_http);
   EXPECT_FALSE(options.allow_metrics);
@@ -56,11 +56,11 @@ TEST(OvmsOptions, APortAloneIsTheOnlyProtocol) {
   // By the other names of the same ports.
   options = Options({"--config_path=c.json", "--port=9000", "--http-port=0"});
   EXPECT_TRUE(options.allow_http);
-  EXPECT_EQ(options.http_port, 0);
+  EXPECT_EQ(options.http.port, 0);
   options = Options({"--config_path=c.json"});
   EXPECT_TRUE(options.allow_http);
   EXPECT_TRUE(options.allow_grpc);
-  EXPECT_EQ(options.http_port, 8000);
+  EXPECT_EQ(options.http.port, 8000);
 }
 
 TEST(OvmsOptions, OneModelHasItsSettings) {
@@ -97,7 +97,7 @@ TEST(OvmsOptions, ListsAreTakenApart) {
                "--grpc_channel_arguments=grpc.max_connection_age_ms=2000,x=y"});
   EXPECT_TRUE(options.metrics_enable);
   EXPECT_THAT(options.metrics_list, ElementsAre("a", "b"));
-  EXPECT_THAT(options.grpc_channel_arguments,
+  EXPECT_THAT(options.grpc.channel_arguments,
               ElementsAre(Pair("grpc.max_connection_age_ms", "2000"), Pair("x", "y")));
 }
 
@@ -149,11 +149,11 @@ TEST(OvmsOptions, CleanerOfSequencesByMinutesOrSeconds) {
 }
 
 TEST(OvmsOptions, TakesTheRequestSizesOfAConfigJson) {
-  EXPECT_EQ(Parse({"--config_path=c"}).options.http_max_input_size, DefaultConfigInputSize());
-  EXPECT_EQ(Parse({"--model_name=m", "--model_path=p"}).options.http_max_input_size,
+  EXPECT_EQ(Parse({"--config_path=c"}).options.http.max_input_bytes, DefaultConfigInputSize());
+  EXPECT_EQ(Parse({"--model_name=m", "--model_path=p"}).options.http.max_input_bytes,
             DefaultConfigInputSize());
-  EXPECT_EQ(Parse({"--config_path=c", "--http-max-input-size=5"}).options.http_max_input_size, 5U);
-  EXPECT_EQ(Parse({"models"}).options.http_max_input_size, 64U << 20);
+  EXPECT_EQ(Parse({"--config_path=c", "--http-max-input-size=5"}).options.http.max_input_bytes, 5U);
+  EXPECT_EQ(Parse({"models"}).options.http.max_input_bytes, 64U << 20);
   EXPECT_EQ(DefaultConfigInputSize(), std::min(uint64_t{1} << 30, MemorySize() / 4));
 }
 

@@ -10,7 +10,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "protocols/kserve/http_gate.h"
+#include "protocols/http/gate.h"
 #include "server/latency_options.h"
 #include "server/option_lines.h"
 #include "server/options_ovms.h"
@@ -27,16 +27,15 @@ constexpr Choices<WorkerStart> kWorkerStarts = {
     {{"fork", WorkerStart::kFork}, {"fresh", WorkerStart::kFresh}}};
 constexpr Choices<LogFormat> kLogFormats = {
     {{"default", LogFormat::kDefault}, {"ISO8601", LogFormat::kIso8601}}};
-constexpr Choices<GrpcCompression> kGrpcCompressions = {{{"none", GrpcCompression::kNone},
-                                                         {"low", GrpcCompression::kLow},
-                                                         {"medium", GrpcCompression::kMedium},
-                                                         {"high", GrpcCompression::kHigh}}};
+constexpr Choices<GrpcServer::Compression> kGrpcCompressions = {{{"none", GrpcServer::Compression::kNone},
+                                                                 {"low", GrpcServer::Compression::kLow},
+                                                                 {"medium", GrpcServer::Compression::kMedium},
+                                                                 {"high", GrpcServer::Compression::kHigh}}};
 
 constexpr Choices<RateLimitMode> kRateLimitModes = {
     {{"off", RateLimitMode::kOff}, {"execution_count", RateLimitMode::kExecutionCount}}};
 
-// ---- options with a form of their own
-// ------------------------------------------------------------------------------------
+// ---- options with a form of their own ----
 
 Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   BackendSetting setting;
@@ -169,7 +168,7 @@ Status SetMaxInputSize(ServerOptions& options, std::string_view text) {
                                                           std::numeric_limits<int64_t>::max()));
   // The only text of the contract that stands alone: printed as it is.
   if (bytes <= 0) return InvalidArgumentError("Error: --http-max-input-size must be greater than 0.");
-  options.http_max_input_size = static_cast<uint64_t>(bytes);
+  options.http.max_input_bytes = static_cast<uint64_t>(bytes);
   return OkStatus();
 }
 
@@ -178,7 +177,7 @@ Status AddOrigin(ServerOptions& options, std::string_view text) {
     return InvalidArgumentError(
         fmt::format("'{}' has not the form SCHEME://HOST[:PORT], and is neither null nor *", text));
   }
-  options.allowed_origins.emplace_back(text);
+  options.http.allowed_origins.emplace_back(text);
   return OkStatus();
 }
 
@@ -186,21 +185,21 @@ Status AddHost(ServerOptions& options, std::string_view text) {
   if (text.empty() || text.find_first_of(":/[] ") != std::string_view::npos) {
     return InvalidArgumentError(fmt::format("'{}' is not the name of a host, without a port", text));
   }
-  options.allowed_hosts.emplace_back(text);
+  options.http.allowed_hosts.emplace_back(text);
   return OkStatus();
 }
 
 Status SetUseSslMutual(ServerOptions& options, std::string_view text) {
-  BRAID_ASSIGN_OR_RETURN(options.grpc_use_ssl_mutual, ToBool(text));
-  if (options.grpc_use_ssl_mutual) options.grpc_use_ssl = true;
+  BRAID_ASSIGN_OR_RETURN(options.grpc.ssl_mutual, ToBool(text));
+  if (options.grpc.ssl_mutual) options.grpc.use_ssl = true;
   return OkStatus();
 }
 
 // --host: one address for all that listens, but where an option of its own says otherwise.
 Status SetHost(ServerOptions& options, std::string_view text) {
   if (text.empty()) return InvalidArgumentError("the address is empty");
-  const std::pair<const char*, std::string*> addresses[] = {{"http-address", &options.http_address},
-                                                            {"grpc-address", &options.grpc_address},
+  const std::pair<const char*, std::string*> addresses[] = {{"http-address", &options.http.address},
+                                                            {"grpc-address", &options.grpc.address},
                                                             {"metrics-address", &options.metrics_address}};
   for (auto [name, field] : addresses) {
     if (options.origin(name) == OptionOrigin::kCommandLine) continue;
@@ -211,7 +210,7 @@ Status SetHost(ServerOptions& options, std::string_view text) {
 }
 
 std::string ShowHost(const ServerOptions& options) {
-  return options.origin("http-address") == OptionOrigin::kImplied ? options.http_address : "";
+  return options.origin("http-address") == OptionOrigin::kImplied ? options.http.address : "";
 }
 
 constexpr std::string_view kNoGpu = "Braid runs on the CPU";
@@ -297,70 +296,73 @@ const OptionSpec kTable[] = {
     Works("host", "ADDR", Group::kHttp, {SetHost, ShowHost},
           "The address for HTTP, gRPC and metrics together; 127.0.0.1 for this machine alone"),
     Works("allow-http", "", Group::kHttp, Bool<&O::allow_http>(), "Serve HTTP"),
-    Works("http-address", "ADDR", Group::kHttp, Text<&O::http_address>(), "The address that HTTP listens on"),
-    Works("http-port", "PORT", Group::kHttp, Int<&O::http_port, 0, 65535>(),
+    Works("http-address", "ADDR", Group::kHttp, Text<Http<&H::address>>(),
+          "The address that HTTP listens on"),
+    Works("http-port", "PORT", Group::kHttp, Int<Http<&H::port>, 0, 65535>(),
           "The port that HTTP listens on; 0 takes a free one"),
-    Works("reuse-http-port", "", Group::kHttp, Bool<&O::reuse_http_port>(),
+    Works("reuse-http-port", "", Group::kHttp, Bool<Http<&H::reuse_port>>(),
           "Share the port with other processes"),
-    Works("http-thread-count", "N", Group::kHttp, Int<&O::http_thread_count, 1, 256>(),
+    Works("http-thread-count", "N", Group::kHttp, Int<Http<&H::threads>, 1, 256>(),
           "Threads that speak HTTP"),
     Works("http-header-forward-pattern", "REGEX", Group::kHttp, Text<&O::http_header_forward_pattern>(),
           "Request headers that become request parameters"),
     WorksMany("http-restricted-api", "APIS:K=V", Group::kHttp, List<&O::http_restricted_apis>(),
               "APIs that need header K with value V"),
-    WorksMany("allow-origin", "ORIGIN", Group::kHttp, {AddOrigin, List<&O::allowed_origins>().show},
+    WorksMany("allow-origin", "ORIGIN", Group::kHttp, {AddOrigin, List<Http<&H::allowed_origins>>().show},
               "Pages in browsers that may send POST requests beside those of the server's own address: "
               "SCHEME://HOST[:PORT], null, or * for all"),
-    WorksMany("allow-host", "NAME", Group::kHttp, {AddHost, List<&O::allowed_hosts>().show},
+    WorksMany("allow-host", "NAME", Group::kHttp, {AddHost, List<Http<&H::allowed_hosts>>().show},
               "While the port listens for this machine alone, a name in the Host header beside addresses and "
               "localhost; * for all"),
     Works("http-max-input-size", "BYTES", Group::kHttp,
-          {SetMaxInputSize, Bytes<&O::http_max_input_size>().show},
+          {SetMaxInputSize, Bytes<Http<&H::max_input_bytes>>().show},
           "The largest request body; with a config.json 1 GiB, or a quarter of the memory if that is less, "
           "unless it is given"),
 
     // gRPC
     Works("allow-grpc", "", Group::kGrpc, Bool<&O::allow_grpc>(), "Serve gRPC"),
-    Works("grpc-address", "ADDR", Group::kGrpc, Text<&O::grpc_address>(), "The address that gRPC listens on"),
-    Works("grpc-port", "PORT", Group::kGrpc, Int<&O::grpc_port, 0, 65535>(),
+    Works("grpc-address", "ADDR", Group::kGrpc, Text<Grpc<&G::address>>(),
+          "The address that gRPC listens on"),
+    Works("grpc-port", "PORT", Group::kGrpc, Int<Grpc<&G::port>, 0, 65535>(),
           "The port that gRPC listens on; 0 takes a free one"),
-    Works("reuse-grpc-port", "", Group::kGrpc, Bool<&O::reuse_grpc_port>(),
+    Works("reuse-grpc-port", "", Group::kGrpc, Bool<Grpc<&G::reuse_port>>(),
           "Share the port with other processes"),
-    Works("grpc-infer-thread-count", "N", Group::kGrpc, Int<&O::grpc_infer_thread_count, 0, 256>(),
+    Works("grpc-infer-thread-count", "N", Group::kGrpc, Int<Grpc<&G::infer_threads>, 0, 256>(),
           "Threads that speak gRPC; 0 is half as many as there are cores"),
     Works("grpc-header-forward-pattern", "REGEX", Group::kGrpc, Text<&O::grpc_header_forward_pattern>(),
           "Request metadata that becomes request parameters"),
     WorksMany("grpc-restricted-protocol", "APIS:K=V", Group::kGrpc, List<&O::grpc_restricted_protocols>(),
               "APIs that need metadata triton-grpc-protocol-K with value V"),
-    Works("grpc-use-ssl", "", Group::kGrpc, Bool<&O::grpc_use_ssl>(), "Serve gRPC over TLS"),
-    Works("grpc-use-ssl-mutual", "", Group::kGrpc, {SetUseSslMutual, Bool<&O::grpc_use_ssl_mutual>().show},
+    Works("grpc-use-ssl", "", Group::kGrpc, Bool<Grpc<&G::use_ssl>>(), "Serve gRPC over TLS"),
+    Works("grpc-use-ssl-mutual", "", Group::kGrpc, {SetUseSslMutual, Bool<Grpc<&G::ssl_mutual>>().show},
           "Serve gRPC over TLS, to clients with a certificate"),
-    Works("grpc-server-cert", "FILE", Group::kGrpc, Text<&O::grpc_server_cert>(),
+    Works("grpc-server-cert", "FILE", Group::kGrpc, Text<Grpc<&G::server_cert_file>>(),
           "The server's certificate (PEM)"),
-    Works("grpc-server-key", "FILE", Group::kGrpc, Text<&O::grpc_server_key>(),
+    Works("grpc-server-key", "FILE", Group::kGrpc, Text<Grpc<&G::server_key_file>>(),
           "The server's private key (PEM)"),
-    Works("grpc-root-cert", "FILE", Group::kGrpc, Text<&O::grpc_root_cert>(),
+    Works("grpc-root-cert", "FILE", Group::kGrpc, Text<Grpc<&G::root_cert_file>>(),
           "The certificates that clients are checked against (PEM)"),
     Works("grpc-infer-response-compression-level", "LEVEL", Group::kGrpc,
-          OneOf<&O::grpc_infer_response_compression_level, kGrpcCompressions>(),
+          OneOf<Grpc<&G::infer_response_compression>, kGrpcCompressions>(),
           "Compression of inference responses: none, low, medium or high"),
-    Works("grpc-keepalive-time", "MS", Group::kGrpc, Int<&O::grpc_keepalive_time_ms, 1>(),
+    Works("grpc-keepalive-time", "MS", Group::kGrpc, Int<Grpc<&G::keepalive_time_ms>, 1>(),
           "Milliseconds without traffic after which a client is asked whether it lives"),
-    Works("grpc-keepalive-timeout", "MS", Group::kGrpc, Int<&O::grpc_keepalive_timeout_ms, 1>(),
+    Works("grpc-keepalive-timeout", "MS", Group::kGrpc, Int<Grpc<&G::keepalive_timeout_ms>, 1>(),
           "Milliseconds that such a client has to answer"),
     Works("grpc-keepalive-permit-without-calls", "", Group::kGrpc,
-          Bool<&O::grpc_keepalive_permit_without_calls>(), "Ask also when no call is open"),
+          Bool<Grpc<&G::keepalive_permit_without_calls>>(), "Ask also when no call is open"),
     Works("grpc-http2-max-pings-without-data", "N", Group::kGrpc,
-          Int<&O::grpc_http2_max_pings_without_data, 0>(),
+          Int<Grpc<&G::http2_max_pings_without_data>, 0>(),
           "Pings in a row while there is nothing to send; 0 for any number"),
     Works("grpc-http2-min-recv-ping-interval-without-data", "MS", Group::kGrpc,
-          Int<&O::grpc_http2_min_recv_ping_interval_without_data_ms, 0>(),
+          Int<Grpc<&G::http2_min_recv_ping_interval_without_data_ms>, 0>(),
           "Milliseconds between two pings of an idle client below which it misbehaves"),
-    Works("grpc-http2-max-ping-strikes", "N", Group::kGrpc, Int<&O::grpc_http2_max_ping_strikes, 0>(),
+    Works("grpc-http2-max-ping-strikes", "N", Group::kGrpc, Int<Grpc<&G::http2_max_ping_strikes>, 0>(),
           "Misbehaving pings after which the connection is closed; 0 for any number"),
-    Works("grpc-max-connection-age", "MS", Group::kGrpc, Int<&O::grpc_max_connection_age_ms, 0>(),
+    Works("grpc-max-connection-age", "MS", Group::kGrpc, Int<Grpc<&G::max_connection_age_ms>, 0>(),
           "Milliseconds after which a connection is asked to close; 0 for never"),
-    Works("grpc-max-connection-age-grace", "MS", Group::kGrpc, Int<&O::grpc_max_connection_age_grace_ms, 0>(),
+    Works("grpc-max-connection-age-grace", "MS", Group::kGrpc,
+          Int<Grpc<&G::max_connection_age_grace_ms>, 0>(),
           "Milliseconds that its calls have to end then; 0 for as long as they take"),
     Ignored("grpc-infer-allocation-pool-size", "N", Group::kGrpc, CheckInt, "8",
             "Message objects kept for reuse",

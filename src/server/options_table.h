@@ -1,5 +1,6 @@
 // The one table of `braid serve`'s options: names, meaning, how a text becomes a field and back, and how far
-// Braid goes with it. To add an option: a field in ServerOptions and a line in options_table.cc.
+// Braid goes with it. To add an option: a field in ServerOptions,
+// or in the options of a part that stand there, and a line in options_table.cc.
 #pragma once
 
 #include <span>

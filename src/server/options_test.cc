@@ -29,10 +29,10 @@ TEST(Options, FolderAloneGivesTheDefaults) {
   CommandLine line = Parse({"models"});
   ASSERT_FALSE(line.exit_code) << line.err;
   EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
-  EXPECT_EQ(line.options.http_port, 8000);
-  EXPECT_EQ(line.options.grpc_port, 8001);
+  EXPECT_EQ(line.options.http.port, 8000);
+  EXPECT_EQ(line.options.grpc.port, 8001);
   EXPECT_EQ(line.options.metrics_port, 8002);
-  EXPECT_EQ(line.options.http_address, "0.0.0.0");
+  EXPECT_EQ(line.options.http.address, "0.0.0.0");
   EXPECT_EQ(line.options.exit_timeout_secs, 30);
   EXPECT_EQ(line.options.memory_keep_bytes, 64u << 20);
   EXPECT_EQ(line.options.image_max_pixels, 1 << 30);
@@ -45,8 +45,8 @@ TEST(Options, FolderAloneGivesTheDefaults) {
 TEST(Options, TakesBothFormsOfAValue) {
   CommandLine line = Parse({"--http-port", "9000", "--grpc-port=9001", "--trace-count", "-1", "models"});
   ASSERT_FALSE(line.exit_code) << line.err;
-  EXPECT_EQ(line.options.http_port, 9000);
-  EXPECT_EQ(line.options.grpc_port, 9001);
+  EXPECT_EQ(line.options.http.port, 9000);
+  EXPECT_EQ(line.options.grpc.port, 9001);
   EXPECT_EQ(line.options.origin("http-port"), OptionOrigin::kCommandLine);
 }
 
@@ -106,7 +106,7 @@ TEST(Options, RepeatableOptionsCollectInOrder) {
 }
 
 TEST(Options, LastValueOfASingleOptionCounts) {
-  EXPECT_EQ(Parse({"m", "--http-port=1", "--http-port=2"}).options.http_port, 2);
+  EXPECT_EQ(Parse({"m", "--http-port=1", "--http-port=2"}).options.http.port, 2);
 }
 
 TEST(Options, EmptyValueIsAValue) {
@@ -119,11 +119,11 @@ TEST(Options, EmptyValueIsAValue) {
 TEST(Options, HostSetsAllAddressesButThoseGiven) {
   CommandLine line = Parse({"models", "--grpc-address=::1", "--host", "127.0.0.1"});
   ASSERT_FALSE(line.exit_code) << line.err;
-  EXPECT_EQ(line.options.http_address, "127.0.0.1");
-  EXPECT_EQ(line.options.grpc_address, "::1");
+  EXPECT_EQ(line.options.http.address, "127.0.0.1");
+  EXPECT_EQ(line.options.grpc.address, "::1");
   EXPECT_EQ(line.options.metrics_address, "127.0.0.1");
   EXPECT_EQ(line.options.origin("http-address"), OptionOrigin::kImplied);
-  EXPECT_EQ(Parse({"models", "--host=127.0.0.1", "--grpc-address=::1"}).options.grpc_address, "::1");
+  EXPECT_EQ(Parse({"models", "--host=127.0.0.1", "--grpc-address=::1"}).options.grpc.address, "::1");
 }
 
 struct BadCase {

@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocols/kserve/grpc_server.h"
-#include "protocols/kserve/http_server.h"
 #include "repository/config_repository.h"
 #include "repository/model_repository.h"
 #include "server/options.h"
@@ -16,8 +14,6 @@ namespace braid {
 RepositoryOptions MakeRepositoryOptions(const ServerOptions& options);
 // REQUIRES: options.serves_config(). Errors: INVALID_ARGUMENT for settings of the one model.
 Result<ConfigRepositoryOptions> MakeConfigOptions(const ServerOptions& options);
-GrpcServer::Options MakeGrpcOptions(const ServerOptions& options);
-HttpServer::Options MakeHttpOptions(const ServerOptions& options);
 
 // The folders that errors name paths relative to.
 std::vector<std::string> RootsOfErrors(const ServerOptions& options);

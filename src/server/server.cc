@@ -15,18 +15,21 @@
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "base/elastic_threads.h"
+#include "config/config_json.h"
 #include "images/encoded_images.h"
 #include "mediapipe_graph/calculator_library.h"
 #include "mediapipe_graph/graph_servable.h"
 #include "mediapipe_graph/ovms_calculators.h"
 #include "pipeline/custom_node.h"
 #include "pipeline/ensemble.h"
+#include "protocols/grpc/log.h"
+#include "protocols/grpc/server.h"
+#include "protocols/http/gate.h"
 #include "protocols/http/listener.h"
-#include "protocols/kserve/grpc_log.h"
-#include "protocols/kserve/grpc_server.h"
-#include "protocols/kserve/http_gate.h"
-#include "protocols/kserve/http_server.h"
-#include "protocols/kserve/kserve_context.h"
+#include "protocols/http/server.h"
+#include "protocols/inference/context.h"
+#include "protocols/kserve/grpc/service.h"
+#include "protocols/kserve/http/service.h"
 #include "protocols/metrics/metrics_server.h"
 #include "protocols/metrics/ovms_collectors.h"
 #include "protocols/tfs/tfs_routes.h"
@@ -341,9 +344,9 @@ class Server::Parts {
   // Opens the ports; what is asked before the loads have ended is answered as not ready.
   Status Listen() {
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
-    context_ = std::make_unique<KserveContext>(KserveContext{catalog_, *control_, log_, options_.id,
-                                                             BRAID_VERSION, ExtensionNames(options_),
-                                                             AccessPolicy(), AccessPolicy()});
+    context_ = std::make_unique<ProtocolContext>(ProtocolContext{catalog_, *control_, log_, options_.id,
+                                                                 BRAID_VERSION, ExtensionNames(options_),
+                                                                 AccessPolicy(), AccessPolicy()});
     context_->client_memory->set_allowed(options_.allow_client_shm);
     context_->client_memory->set_max_bytes(
         options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
@@ -355,24 +358,32 @@ class Server::Parts {
       BRAID_RETURN_IF_ERROR(context_->grpc_access.AddRestriction(flag, "protocol"));
     }
     if (options_.allow_http) {
+      BRAID_ASSIGN_OR_RETURN(context_->http_headers,
+                             HeaderForwarding::Create(options_.http_header_forward_pattern));
       tfs_routes_ = std::make_unique<TfsRoutes>(*context_, config_.get());
-      HttpServer::Options http = MakeHttpOptions(options_);
-      http.extensions = {&metrics_route_, tfs_routes_.get()};
-      BRAID_ASSIGN_OR_RETURN(http_, HttpServer::Start(*context_, std::move(http)));
-      addresses_.http = Endpoint(options_.http_address, http_->bound_port());
+      kserve_http_ = std::make_unique<KserveHttp>(
+          *context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
+      BRAID_ASSIGN_OR_RETURN(
+          http_, HttpServer::Start(context_->http_access, *control_,
+                                   {&metrics_route_, tfs_routes_.get(), kserve_http_.get()}, options_.http));
+      addresses_.http = Endpoint(options_.http.address, http_->bound_port());
     }
     if (options_.allow_grpc) {
-      GrpcServer::Options grpc = MakeGrpcOptions(options_);
-      grpc.extensions = {&tfs_services_};
-      BRAID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(*context_, grpc));
-      addresses_.grpc = Endpoint(options_.grpc_address, grpc_->bound_port());
+      BRAID_ASSIGN_OR_RETURN(context_->grpc_headers,
+                             HeaderForwarding::Create(options_.grpc_header_forward_pattern));
+      tfs_grpc_ = std::make_unique<TfsServices>(*context_);
+      kserve_grpc_ = std::make_unique<KserveGrpc>(
+          *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
+      BRAID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access},
+                                                      {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
+      addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     }
     return options_.allow_metrics ? ListenForMetrics() : OkStatus();
   }
 
   Status ListenForMetrics() {
     MetricsServer::Options metrics;
-    metrics.address = options_.metrics_address.empty() ? options_.http_address : options_.metrics_address;
+    metrics.address = options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     metrics.port = static_cast<uint16_t>(options_.metrics_port);
     metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
     metrics.collectors.push_back(UserMetrics(custom_metrics_));
@@ -382,7 +393,7 @@ class Server::Parts {
     const std::string address = metrics.address;
     metrics_gate_ = std::make_unique<HttpGate>(
         context_->http_access,
-        HttpGate::Options{options_.allowed_origins, options_.allowed_hosts, IsLoopback(address)});
+        HttpGate::Options{options_.http.allowed_origins, options_.http.allowed_hosts, IsLoopback(address)});
     metrics.refuse = [this](const HttpHead& head) {
       auto refusal = metrics_gate_->RefuseSender(head);
       return refusal ? refusal : metrics_gate_->RefuseApi(head, Api::kMetrics);
@@ -418,10 +429,12 @@ class Server::Parts {
   std::unique_ptr<ConfigRepository> config_;  // null without a config.json or a model in its place
   std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
-  std::unique_ptr<KserveContext> context_;
+  std::unique_ptr<ProtocolContext> context_;
   MetricsRoute metrics_route_;
-  TfsServices tfs_services_;
   std::unique_ptr<TfsRoutes> tfs_routes_;
+  std::unique_ptr<KserveHttp> kserve_http_;
+  std::unique_ptr<KserveGrpc> kserve_grpc_;
+  std::unique_ptr<TfsServices> tfs_grpc_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<HttpGate> metrics_gate_;

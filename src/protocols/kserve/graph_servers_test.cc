@@ -7,10 +7,9 @@
 #include "base/clock.h"
 #include "grpc_service.grpc.pb.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/kserve/grpc_server.h"
-#include "protocols/kserve/http_server.h"
-#include "protocols/kserve/testing/fake_control.h"
-#include "protocols/kserve/testing/fake_graph.h"
+#include "protocols/testing/fake_control.h"
+#include "protocols/testing/fake_graph.h"
+#include "protocols/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -36,13 +35,13 @@ class GraphServers : public testing::Test {
       response.parameters = answer_parameters_;
       request->Respond(std::move(response), true);
     });
-    GrpcServer::Options grpc;
+    KserveGrpcServer::Options grpc;
     grpc.address = "127.0.0.1";
     grpc.port = 0;
-    grpc_ = GrpcServer::Start(context_, grpc).value();
-    HttpServer::Options http;
+    grpc_ = KserveGrpcServer::Start(context_, grpc).value();
+    KserveHttpServer::Options http;
     http.address = "127.0.0.1";
-    http_ = HttpServer::Start(context_, http).value();
+    http_ = KserveHttpServer::Start(context_, http).value();
     stub_ = inference::GRPCInferenceService::NewStub(grpc::CreateChannel(
         "127.0.0.1:" + std::to_string(grpc_->bound_port()), grpc::InsecureChannelCredentials()));
   }
@@ -119,21 +118,21 @@ class GraphServers : public testing::Test {
   Catalog catalog_{Dialect::kOvms};
   FakeControl control_;
   Logger log_;
-  KserveContext context_{.catalog = catalog_,
-                         .control = control_,
-                         .log = log_,
-                         .server_version = "1",
-                         .extensions = {},
-                         .http_access = {},
-                         .grpc_access = {}};
+  ProtocolContext context_{.catalog = catalog_,
+                           .control = control_,
+                           .log = log_,
+                           .server_version = "1",
+                           .extensions = {},
+                           .http_access = {},
+                           .grpc_access = {}};
   std::shared_ptr<FakeGraph> graph_ = std::make_shared<FakeGraph>("graph");
   // What the graph saw, and what it answers; its inputs when it is empty.
   std::vector<Tensor> inputs_;
   Parameters parameters_;
   std::vector<Tensor> outputs_;
   Parameters answer_parameters_;
-  std::unique_ptr<GrpcServer> grpc_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<KserveGrpcServer> grpc_;
+  std::unique_ptr<KserveHttpServer> http_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
 };
 

@@ -6,10 +6,9 @@
 #include "base/clock.h"
 #include "grpc_service.grpc.pb.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/kserve/grpc_server.h"
-#include "protocols/kserve/http_server.h"
-#include "protocols/kserve/testing/fake_control.h"
-#include "protocols/kserve/testing/fake_servable.h"
+#include "protocols/testing/fake_control.h"
+#include "protocols/testing/fake_servable.h"
+#include "protocols/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -29,14 +28,14 @@ class OvmsServers : public testing::Test {
     info.inputs = {Spec("b", DataType::kFp32, {1, 10})};
     info.outputs = {Spec("a", DataType::kFp32, {1, 10})};
     dummy_ = Publish(info);
-    GrpcServer::Options grpc;
+    KserveGrpcServer::Options grpc;
     grpc.address = "127.0.0.1";
     grpc.port = 0;
-    grpc_ = GrpcServer::Start(context_, grpc).value();
-    HttpServer::Options http;
+    grpc_ = KserveGrpcServer::Start(context_, grpc).value();
+    KserveHttpServer::Options http;
     http.address = "127.0.0.1";
     http.config_to_json = [](const inference::ModelConfig&) { return std::string("{}"); };
-    http_ = HttpServer::Start(context_, http).value();
+    http_ = KserveHttpServer::Start(context_, http).value();
     stub_ = inference::GRPCInferenceService::NewStub(grpc::CreateChannel(
         "127.0.0.1:" + std::to_string(grpc_->bound_port()), grpc::InsecureChannelCredentials()));
   }
@@ -103,16 +102,16 @@ class OvmsServers : public testing::Test {
   Catalog catalog_{Dialect::kOvms};
   FakeControl control_;
   Logger log_;
-  KserveContext context_{.catalog = catalog_,
-                         .control = control_,
-                         .log = log_,
-                         .server_version = "1",
-                         .extensions = {},
-                         .http_access = {},
-                         .grpc_access = {}};
+  ProtocolContext context_{.catalog = catalog_,
+                           .control = control_,
+                           .log = log_,
+                           .server_version = "1",
+                           .extensions = {},
+                           .http_access = {},
+                           .grpc_access = {}};
   std::shared_ptr<FakeServable> dummy_;
-  std::unique_ptr<GrpcServer> grpc_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<KserveGrpcServer> grpc_;
+  std::unique_ptr<KserveHttpServer> http_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
 };
 

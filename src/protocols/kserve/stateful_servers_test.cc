@@ -14,10 +14,9 @@
 #include "grpc_service.grpc.pb.h"
 #include "model_config.pb.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/kserve/grpc_server.h"
-#include "protocols/kserve/http_server.h"
-#include "protocols/kserve/testing/fake_control.h"
-#include "protocols/kserve/testing/fake_servable.h"
+#include "protocols/testing/fake_control.h"
+#include "protocols/testing/fake_servable.h"
+#include "protocols/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 #include "serving/sequence_inputs.h"
 
@@ -48,13 +47,13 @@ class StatefulServers : public testing::Test {
  protected:
   StatefulServers() {
     stateful_ = Publish(Info("stateful"));
-    GrpcServer::Options grpc;
+    KserveGrpcServer::Options grpc;
     grpc.address = "127.0.0.1";
     grpc.port = 0;
-    grpc_ = GrpcServer::Start(context_, grpc).value();
-    HttpServer::Options http;
+    grpc_ = KserveGrpcServer::Start(context_, grpc).value();
+    KserveHttpServer::Options http;
     http.address = "127.0.0.1";
-    http_ = HttpServer::Start(context_, http).value();
+    http_ = KserveHttpServer::Start(context_, http).value();
     stub_ = inference::GRPCInferenceService::NewStub(grpc::CreateChannel(
         "127.0.0.1:" + std::to_string(grpc_->bound_port()), grpc::InsecureChannelCredentials()));
   }
@@ -242,19 +241,19 @@ class StatefulServers : public testing::Test {
   Catalog catalog_{Dialect::kOvms};
   FakeControl control_;
   Logger log_;
-  KserveContext context_{.catalog = catalog_,
-                         .control = control_,
-                         .log = log_,
-                         .server_version = "1",
-                         .extensions = {},
-                         .http_access = {},
-                         .grpc_access = {}};
+  ProtocolContext context_{.catalog = catalog_,
+                           .control = control_,
+                           .log = log_,
+                           .server_version = "1",
+                           .extensions = {},
+                           .http_access = {},
+                           .grpc_access = {}};
   std::mutex mutex_;
   std::vector<std::string> seen_;  // guarded by mutex_
   Status fault_;                   // guarded by mutex_; what good requests are answered with
   std::shared_ptr<FakeServable> stateful_;
-  std::unique_ptr<GrpcServer> grpc_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<KserveGrpcServer> grpc_;
+  std::unique_ptr<KserveHttpServer> http_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
 };
 

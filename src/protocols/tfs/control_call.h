@@ -2,12 +2,12 @@
 // answers it.
 #pragma once
 
-#include "protocols/kserve/grpc_queue.h"
-#include "protocols/tfs/raw_services.h"
-
 namespace braid {
 
-// Makes calls of every such method wait for clients. On the queue's thread. `services` outlive the server.
-void ArmTfsControlCalls(GrpcQueue& queue, TfsRawServices& services);
+class GrpcQueue;
+class TfsServices;
+
+// Makes calls of every such method wait for clients. On the queue's thread.
+void ArmTfsControlCalls(GrpcQueue& queue, TfsServices& tfs);
 
 }  // namespace braid

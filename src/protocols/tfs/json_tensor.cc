@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "protocols/kserve/http_json.h"
-#include "protocols/kserve/http_json_data.h"
+#include "protocols/json/json.h"
+#include "protocols/json/tensor_data.h"
 #include "tensor/half_float.h"
 
 namespace braid {

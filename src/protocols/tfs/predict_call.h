@@ -1,41 +1,43 @@
 // Predict: one request, one answer.
 #pragma once
 
-#include <memory>
-
-#include "protocols/kserve/grpc_unary_call.h"
+#include "protocols/inference/context.h"
+#include "protocols/inference/grpc_inference.h"
 #include "protocols/tfs/predict_response_writer.h"
 #include "protocols/tfs/raw_services.h"
-#include "serving/request.h"
 
 namespace braid {
 
-class TfsPredictCall final : public GrpcUnaryCall, private ResponseSink {
+// What the calls of one queue share. On the queue's thread.
+struct TfsQueue final : GrpcProtocol::QueueState {
+  TfsQueue(ProtocolContext& its_context, TfsRawServices& its_services, GrpcQueue& its_queue)
+      : context(its_context), services(its_services), queue(its_queue) {}
+
+  ProtocolContext& context;
+  TfsRawServices& services;
+  GrpcQueue& queue;
+  GrpcInference::Idle idle;
+};
+
+class TfsPredictCall final : public GrpcInference {
  public:
-  // Makes one more call wait for a client. On the queue's thread. `services` outlive the server.
-  static void Arm(GrpcQueue& queue, TfsRawServices& services);
+  // Makes one more call wait for a client. On the queue's thread.
+  static void Arm(TfsQueue& queue);
 
  private:
-  TfsPredictCall(GrpcQueue& queue, TfsRawServices& services);
+  explicit TfsPredictCall(TfsQueue& queue);
 
   void AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
                     grpc::ServerCompletionQueue* cq, void* tag) override;
-  void ArmNext() override { Arm(queue(), services_); }
-  void Handle() override;
-  void Cancelled() override;
-  Status CheckServing() override;
+  void ArmNext() override { Arm(tfs_); }
+  Status Read(WireSegments segments, InferenceRequest& request) override;
+  Result<EncodedMessage> Write(InferenceResponse& response) override {
+    return EncodePredictResponse(response, form_);
+  }
+  void Forget() override { form_ = PredictResponseForm(); }
 
-  // The call as the sink of its request.
-  void Respond(std::optional<InferenceResponse> response, bool final) override;
-
-  // Everything up to the servable; what it returns is the answer when it fails.
-  Status Begin(InferenceRequest& request);
-
-  TfsRawServices& services_;
-  std::shared_ptr<Cancellation> cancellation_;  // of the queue's thread; shared with the request
-  PredictResponseForm form_;                    // of the request's owner while there is one
-  bool answered_ = false;                       // likewise
-  std::shared_ptr<RequestTrace> trace_;         // likewise; shared with the request
+  TfsQueue& tfs_;
+  PredictResponseForm form_;  // of the request's owner while there is one
 };
 
 }  // namespace braid

@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "protocols/kserve/sequence_naming.h"
+#include "protocols/inference/input_memory.h"
+#include "protocols/inference/sequence_naming.h"
 #include "protocols/tfs/data_types.h"
 #include "serving/ovms_status.h"
 #include "serving/request_check_ovms.h"
@@ -14,12 +15,6 @@
 
 namespace braid {
 namespace {
-
-// Tensors that together take no more than this share one allocation.
-constexpr size_t kSharedAllocation = 64 * 1024;
-constexpr size_t kAlignment = 64;
-
-size_t Aligned(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
 
 // Where the bytes of one input come from.
 struct InputSource {
@@ -112,29 +107,14 @@ class Builder {
   }
 
   Status CopyAll() {
-    size_t shared = 0;
-    for (const InputSource& source : sources_) {
-      const size_t size = source.size * source.times;
-      if (size <= kSharedAllocation) shared += Aligned(size);
-    }
-    BufferAllocator& allocator = servable_.input_allocator();
-    const bool share = shared > 0 && shared <= kSharedAllocation;
-    Buffer block;
-    if (share) {
-      BRAID_ASSIGN_OR_RETURN(block, allocator.Allocate(shared));
-    }
-    size_t offset = 0;
+    InputMemory memory(servable_.input_allocator());
+    for (const InputSource& source : sources_) memory.Expect(source.size * source.times);
     for (size_t i = 0; i < sources_.size(); ++i) {
       const InputSource& source = sources_[i];
       const size_t size = source.size * source.times;
       if (size == 0) continue;
       Tensor& tensor = request_.inputs[i];
-      if (share && size <= kSharedAllocation) {
-        tensor.data = block.Slice(offset, size);
-        offset += Aligned(size);
-      } else {
-        BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(size));
-      }
+      BRAID_ASSIGN_OR_RETURN(tensor.data, memory.Take(size));
       Copy(parsed_.inputs[i], source, tensor);
     }
     return OkStatus();

@@ -139,7 +139,7 @@ class PredictParser {
   // The place is noted, then the same bytes are read.
   bool Proto(ParsedTensor& tensor) {
     if (tensor.parts.size() == PredictRequestLimits::kParts) return TooMany("parts of an input");
-    WireReader ahead = in_;
+    ProtobufReader ahead = in_;
     if (!ahead.ReadRange(tensor.parts.emplace_back())) return false;
     return in_.ReadMessage([&](const WireTag& tag) {
       switch (tag.field) {
@@ -224,7 +224,7 @@ class PredictParser {
     return in_.Skip(length);
   }
 
-  WireReader in_;
+  ProtobufReader in_;
   ParsedPredictRequest& request_;
   std::unordered_map<std::string, size_t> places_;  // of the inputs
   bool version_chosen_ = false;
@@ -250,7 +250,7 @@ void CopyValues(WireSegments segments, const ParsedTensor& tensor, DataType type
   const size_t element_size = ElementSize(type);
   const WireType element = *ElementWireType(field);
   for (const WireRange& part : tensor.parts) {
-    WireReader in(segments, part);
+    ProtobufReader in(segments, part);
     const bool ok = in.ReadFields([&](const WireTag& tag) {
       if (tag.field != field || !IsValueField(tag)) return in.SkipField(tag);
       if (element == WireType::kBytes) {

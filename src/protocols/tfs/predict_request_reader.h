@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocols/kserve/grpc_wire_reader.h"
+#include "protocols/grpc/protobuf_reader.h"
 #include "tensor/data_type.h"
 #include "tensor/shape.h"
 

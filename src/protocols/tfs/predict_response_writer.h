@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocols/kserve/grpc_message_builder.h"
+#include "protocols/grpc/message_builder.h"
 #include "serving/request.h"
 
 namespace braid {

@@ -1,4 +1,4 @@
-// The gRPC services of TensorFlow Serving with every method in raw form; see protocols/kserve/grpc_services.h
+// The gRPC services of TensorFlow Serving with every method in raw form; see protocols/kserve/grpc/services.h
 // for why none is left out.
 #pragma once
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "protocols/kserve/http_json.h"
-#include "protocols/kserve/sequence_naming.h"
+#include "protocols/inference/sequence_naming.h"
+#include "protocols/json/json.h"
 #include "protocols/tfs/json_tensor.h"
 #include "protocols/tfs/rest_sequence_inputs.h"
 #include "serving/ovms_status.h"

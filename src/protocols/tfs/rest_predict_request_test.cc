@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "protocols/kserve/testing/fake_servable.h"
+#include "protocols/testing/fake_servable.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {

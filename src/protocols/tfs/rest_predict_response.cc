@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "protocols/http/message.h"
-#include "protocols/kserve/http_infer_response.h"
+#include "protocols/json/values.h"
 #include "protocols/tfs/sequence_output.h"
 #include "tensor/bytes_elements.h"
 #include "tensor/half_float.h"

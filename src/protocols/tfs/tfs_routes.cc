@@ -27,10 +27,10 @@ struct TfsRoutes::ThreadState {
   simdjson::dom::parser parser;
 };
 
-TfsRoutes::TfsRoutes(KserveContext& context, ConfigControl* config) : context_(context), config_(config) {}
+TfsRoutes::TfsRoutes(ProtocolContext& context, ConfigControl* config) : context_(context), config_(config) {}
 TfsRoutes::~TfsRoutes() = default;
 
-void TfsRoutes::Attach(HttpExtensionHost& host) {
+void TfsRoutes::Attach(HttpProtocolHost& host) {
   host_ = &host;
   threads_.clear();
   for (size_t i = 0; i < host.io_threads(); ++i) {
@@ -38,9 +38,9 @@ void TfsRoutes::Attach(HttpExtensionHost& host) {
   }
 }
 
-std::optional<std::variant<HttpResponse, HttpExtensionRoute>> TfsRoutes::Find(const HttpHead& head) {
+std::optional<std::variant<HttpResponse, HttpProtocolRoute>> TfsRoutes::Find(const HttpHead& head) {
   using Kind = TfsRouteMatch::Kind;
-  using Found = std::variant<HttpResponse, HttpExtensionRoute>;
+  using Found = std::variant<HttpResponse, HttpProtocolRoute>;
   TfsRouteMatch match = MatchTfsRoute(RouteMethod(head), ToStd(head.target()));
   switch (match.kind) {
     case Kind::kFound:
@@ -56,7 +56,7 @@ std::optional<std::variant<HttpResponse, HttpExtensionRoute>> TfsRoutes::Find(co
     case Kind::kBadVersion:
       return Found(ErrorResponse(OvmsError(OvmsCode::kRestCouldNotParseVersion)));
   }
-  HttpExtensionRoute route{match.route->api, {}};
+  HttpProtocolRoute route{match.route->api, {}};
   using Exchange = std::shared_ptr<HttpExchange>;
   const int64_t version = match.version;
   switch (match.route->action) {
@@ -94,16 +94,16 @@ TfsRoutes::Answer TfsRoutes::Predict(const std::shared_ptr<HttpExchange>& exchan
   const int64_t catalog_version = version == 0 ? -1 : version;
   auto servable = FindForPredict(thread.reader, context_.catalog.dialect(), model, catalog_version);
   if (!servable.ok()) return ErrorResponse(servable.status());
-  TfsRestPredictCall::Setup setup;
-  if (braid::Status status = host_->ForwardHeaders(exchange->head(), setup.header_parameters); !status.ok()) {
-    return ErrorResponse(status);
-  }
+  HttpInference::Setup setup;
+  const braid::Status forwarded = context_.http_headers.Append(exchange->head(), setup.header_parameters);
+  if (!forwarded.ok()) return ErrorResponse(forwarded);
   setup.exchange = exchange;
   setup.servable = std::move(servable).value();
   setup.model_name = model;
   setup.model_version = catalog_version;
   setup.parser = &thread.parser;
   setup.tracer = context_.tracer;
+  setup.api = ApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kRest, ApiMethod::kPredict};
   return std::make_shared<TfsRestPredictCall>(std::move(setup));
 }
 

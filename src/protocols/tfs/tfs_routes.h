@@ -2,7 +2,7 @@
 // port of an HttpServer. They serve whatever is in the catalog.
 //
 //   TfsRoutes tensorflow_serving(context, config_control);   // one for each server; outlives it
-//   http_options.extensions.push_back(&tensorflow_serving);
+//   HttpServer::Start(access, control, {&tensorflow_serving, &kserve}, options);
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@
 #include <variant>
 #include <vector>
 
-#include "protocols/kserve/http_extension.h"
-#include "protocols/kserve/kserve_context.h"
+#include "protocols/http/protocol.h"
+#include "protocols/inference/context.h"
 #include "serving/config_control.h"
 
 namespace braid {
 
-class TfsRoutes final : public HttpExtension {
+class TfsRoutes final : public HttpProtocol {
  public:
   // `config` is null when the server has no config.json. Both outlive this.
-  TfsRoutes(KserveContext& context, ConfigControl* config);
+  TfsRoutes(ProtocolContext& context, ConfigControl* config);
   ~TfsRoutes() override;
 
-  void Attach(HttpExtensionHost& host) override;
-  std::optional<std::variant<HttpResponse, HttpExtensionRoute>> Find(const HttpHead& head) override;
+  void Attach(HttpProtocolHost& host) override;
+  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpHead& head) override;
 
  private:
   struct ThreadState;
@@ -36,9 +36,9 @@ class TfsRoutes final : public HttpExtension {
   HttpResponse Config();
   Answer Reload(const std::shared_ptr<HttpExchange>& exchange);
 
-  KserveContext& context_;
+  ProtocolContext& context_;
   ConfigControl* const config_;
-  HttpExtensionHost* host_ = nullptr;
+  HttpProtocolHost* host_ = nullptr;
   std::vector<std::unique_ptr<ThreadState>> threads_;  // each used by its io thread alone
 };
 

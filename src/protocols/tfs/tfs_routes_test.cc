@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/kserve/http_server.h"
-#include "protocols/kserve/testing/fake_control.h"
-#include "protocols/kserve/testing/fake_servable.h"
+#include "protocols/testing/fake_control.h"
+#include "protocols/testing/fake_servable.h"
+#include "protocols/testing/kserve_servers.h"
 #include "protocols/tfs/http_paths.h"
 #include "serving/ovms_status.h"
 
@@ -43,10 +43,10 @@ class TfsRest : public testing::Test {
   TestClient Connect() {
     if (!server_) {
       routes_ = std::make_unique<TfsRoutes>(context_, with_config_ ? &config_ : nullptr);
-      HttpServer::Options options;
+      KserveHttpServer::Options options;
       options.address = "127.0.0.1";
-      options.extensions.push_back(routes_.get());
-      auto server = HttpServer::Start(context_, options);
+      options.others.push_back(routes_.get());
+      auto server = KserveHttpServer::Start(context_, options);
       BRAID_CHECK(server.ok());
       server_ = std::move(server).value();
     }
@@ -87,11 +87,11 @@ class TfsRest : public testing::Test {
   Catalog catalog_;
   FakeControl control_;
   Logger log_;
-  KserveContext context_;
+  ProtocolContext context_;
   FakeConfig config_;
   bool with_config_ = true;
   std::unique_ptr<TfsRoutes> routes_;
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<KserveHttpServer> server_;
 };
 
 // ---- the gate ----

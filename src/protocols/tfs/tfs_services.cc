@@ -14,7 +14,8 @@ constexpr int kArmedPredictCalls = 32;
 
 }  // namespace
 
-TfsServices::TfsServices() : services_(std::make_unique<TfsRawServices>()) {}
+TfsServices::TfsServices(ProtocolContext& context)
+    : context_(context), services_(std::make_unique<TfsRawServices>()) {}
 TfsServices::~TfsServices() = default;
 
 void TfsServices::Register(grpc::ServerBuilder& builder) {
@@ -26,9 +27,11 @@ std::vector<std::string> TfsServices::ServiceNames() const {
   return {RawPredictionService::service_full_name(), RawModelService::service_full_name()};
 }
 
-void TfsServices::Arm(GrpcQueue& queue) {
-  for (int i = 0; i < kArmedPredictCalls; ++i) TfsPredictCall::Arm(queue, *services_);
-  ArmTfsControlCalls(queue, *services_);
+std::unique_ptr<GrpcProtocol::QueueState> TfsServices::Arm(GrpcQueue& queue) {
+  auto state = std::make_unique<TfsQueue>(context_, *services_, queue);
+  for (int i = 0; i < kArmedPredictCalls; ++i) TfsPredictCall::Arm(*state);
+  ArmTfsControlCalls(queue, *this);
+  return state;
 }
 
 }  // namespace braid

@@ -1,28 +1,35 @@
 // The gRPC services of TensorFlow Serving, tensorflow.serving.PredictionService and ModelService, on the port
-// of a GrpcServer. They serve whatever is in the catalog of the server's KserveContext.
+// of a GrpcServer.
 //
-//   TfsServices tensorflow_serving;               // one for each server; outlives it
-//   grpc_options.extensions.push_back(&tensorflow_serving);
+//   TfsServices tensorflow_serving(context);      // one for each server; outlives it
+//   GrpcServer::Start({catalog, control, log, access}, {&kserve, &tensorflow_serving}, options);
 #pragma once
 
 #include <memory>
 
-#include "protocols/kserve/grpc_extension.h"
+#include "protocols/grpc/protocol.h"
 
 namespace braid {
 
+struct ProtocolContext;
 struct TfsRawServices;
 
-class TfsServices final : public GrpcExtension {
+class TfsServices final : public GrpcProtocol {
  public:
-  TfsServices();
+  // `context` outlives this.
+  explicit TfsServices(ProtocolContext& context);
   ~TfsServices() override;
 
   void Register(grpc::ServerBuilder& builder) override;
   std::vector<std::string> ServiceNames() const override;
-  void Arm(GrpcQueue& queue) override;
+  std::unique_ptr<QueueState> Arm(GrpcQueue& queue) override;
+
+  // For the calls.
+  ProtocolContext& context() { return context_; }
+  TfsRawServices& services() { return *services_; }
 
  private:
+  ProtocolContext& context_;
   const std::unique_ptr<TfsRawServices> services_;
 };
 

@@ -13,9 +13,9 @@
 #include <tuple>
 
 #include "base/clock.h"
-#include "protocols/kserve/grpc_server.h"
-#include "protocols/kserve/testing/fake_control.h"
-#include "protocols/kserve/testing/fake_servable.h"
+#include "protocols/testing/fake_control.h"
+#include "protocols/testing/fake_servable.h"
+#include "protocols/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 #include "tensorflow_serving.grpc.pb.h"
 
@@ -54,11 +54,11 @@ class TfsGrpcTest : public ::testing::Test {
   }
 
   void StartServer() {
-    GrpcServer::Options options;
+    KserveGrpcServer::Options options;
     options.address = "127.0.0.1";
     options.port = 0;
-    options.extensions.push_back(&services_);
-    auto server = GrpcServer::Start(context_, options);
+    options.others.push_back(&services_);
+    auto server = KserveGrpcServer::Start(context_, options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
     grpc::ChannelArguments arguments;
@@ -128,9 +128,9 @@ class TfsGrpcTest : public ::testing::Test {
   Catalog catalog_;
   FakeControl control_;
   Logger log_;
-  KserveContext context_;
-  TfsServices services_;
-  std::unique_ptr<GrpcServer> server_;
+  ProtocolContext context_;
+  TfsServices services_{context_};
+  std::unique_ptr<KserveGrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<PredictionService::Stub> prediction_;
   std::unique_ptr<ModelService::Stub> model_;

@@ -1,0 +1,67 @@
+#include "protocols/grpc/log.h"
+
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace braid {
+namespace {
+
+// The libraries know of one function each, and of no place to keep anything for it.
+struct Routes {
+  std::mutex mutex;
+  std::vector<Logger*> loggers;  // guarded by mutex
+};
+
+Routes& TheRoutes() {
+  static auto* routes = new Routes;  // never destroyed: threads of gRPC may log while the program ends
+  return *routes;
+}
+
+void Log(LogLevel level, const char* file, int line, std::string_view message) {
+  Routes& routes = TheRoutes();
+  std::lock_guard lock(routes.mutex);
+  if (routes.loggers.empty()) {
+    if (level != LogLevel::kVerbose) std::fputs((EscapeForLog(message) + "\n").c_str(), stderr);
+  } else {
+    routes.loggers.back()->Write(level, file, line, message);
+  }
+}
+
+void LogOfGrpc(gpr_log_func_args* args) {
+  LogLevel level = LogLevel::kVerbose;
+  if (args->severity == GPR_LOG_SEVERITY_INFO) level = LogLevel::kInfo;
+  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = LogLevel::kError;
+  Log(level, args->file, args->line, args->message);
+}
+
+void LogOfProtobuf(google::protobuf::LogLevel severity, const char* file, int line,
+                   const std::string& message) {
+  LogLevel level = LogLevel::kError;
+  if (severity == google::protobuf::LOGLEVEL_INFO) level = LogLevel::kInfo;
+  if (severity == google::protobuf::LOGLEVEL_WARNING) level = LogLevel::kWarning;
+  Log(level, file, line, message);
+}
+
+}  // namespace
+
+GrpcLogRoute::GrpcLogRoute(Logger& log) : log_(log) {
+  Routes& routes = TheRoutes();
+  std::lock_guard lock(routes.mutex);
+  routes.loggers.push_back(&log);
+  gpr_set_log_function(LogOfGrpc);
+  google::protobuf::SetLogHandler(LogOfProtobuf);
+}
+
+GrpcLogRoute::~GrpcLogRoute() {
+  Routes& routes = TheRoutes();
+  std::lock_guard lock(routes.mutex);
+  routes.loggers.erase(std::find(routes.loggers.begin(), routes.loggers.end(), &log_));
+}
+
+}  // namespace braid

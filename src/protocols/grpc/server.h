@@ -1,0 +1,115 @@
+// A gRPC server: the protocols that share its port, and reflection.
+//
+//   GrpcServer::Options options;
+//   options.port = 8001;
+//   BRAID_ASSIGN_OR_RETURN(auto server, GrpcServer::Start({catalog, control, log, access}, {&kserve},
+//   options));
+//   ...
+//   server->Shutdown(SteadyNowNs() + 30'000'000'000);
+//
+// Calls run on `infer_threads` completion queues, each with its thread. What takes long has threads of its
+// own, so that it does not hold up inference or health checks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "protocols/net/access_policy.h"
+#include "serving/catalog.h"
+#include "serving/model_control.h"
+
+namespace grpc {
+class Server;
+}
+
+namespace braid {
+
+struct GrpcServerState;
+class GrpcProtocol;
+class GrpcQueue;
+
+class GrpcServer {
+ public:
+  enum class Compression : unsigned char { kNone, kLow, kMedium, kHigh };
+
+  struct Options {
+    std::string address = "0.0.0.0";
+    int port = 8001;          // 0: the system chooses, see bound_port()
+    bool reuse_port = false;  // share the port with other processes
+    int infer_threads = 0;    // 0: half as many as there are cores
+
+    // Bytes of one message; -1 is gRPC's own limit of 2 GiB - 1.
+    int max_receive_bytes = -1;
+    int max_send_bytes = -1;
+    // Further arguments of the channels, as gRPC names them; a value that is a whole number is given as one.
+    std::vector<std::pair<std::string, std::string>> channel_arguments;
+
+    bool use_ssl = false;
+    bool ssl_mutual = false;  // clients must show a certificate that root_cert_file signed
+    std::string server_cert_file;
+    std::string server_key_file;
+    std::string root_cert_file;
+
+    Compression infer_response_compression = Compression::kNone;
+
+    int keepalive_time_ms = 7200000;
+    int keepalive_timeout_ms = 20000;
+    bool keepalive_permit_without_calls = false;
+    int http2_max_pings_without_data = 2;
+    int http2_min_recv_ping_interval_without_data_ms = 300000;
+    int http2_max_ping_strikes = 2;
+    int max_connection_age_ms = 0;  // 0: without end
+    int max_connection_age_grace_ms = 0;
+
+    // grpc.experimental.tcp_read_chunk_size and tcp_max_read_chunk_size: how much memory a read from a socket
+    // offers. gRPC's 8 KiB make 128 slices and as many system calls out of a tensor of 1 MiB.
+    int tcp_read_chunk_bytes = 1 << 20;
+    int tcp_max_read_chunk_bytes = 4 << 20;
+  };
+
+  // The rest of the server, as far as all protocols need it. Outlives this one, but for the policy.
+  struct Surroundings {
+    const Catalog& catalog;
+    const ModelControl& control;
+    Logger& log;
+    const AccessPolicy& access;
+  };
+
+  // Listens, and answers from when it returns. The protocols outlive the server.
+  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for options that do not
+  // go together, and certificate files that cannot be read.
+  static Result<std::unique_ptr<GrpcServer>> Start(const Surroundings& surroundings,
+                                                   std::vector<GrpcProtocol*> protocols,
+                                                   const Options& options);
+  // Shuts down at once when Shutdown() was not called. Waits for what runs on threads of the protocols.
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  int bound_port() const { return port_; }
+
+  // New inference is refused with UNAVAILABLE "Server exiting" from now on, and streams end when they have
+  // nothing open. What runs goes on; health, metadata and control are still answered. Returns at once; may be
+  // called more than once.
+  void Drain();
+
+  // Drains, stops to listen, and waits until all calls have ended; those that have not at `deadline_ns`
+  // (SteadyNowNs() time) are cancelled. Requests of cancelled calls may still run in their backends when this
+  // returns; their answers are dropped. Called by one thread.
+  void Shutdown(int64_t deadline_ns);
+
+ private:
+  GrpcServer();
+
+  std::unique_ptr<GrpcServerState> state_;
+  std::vector<std::unique_ptr<GrpcQueue>> queues_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+  bool shut_down_ = false;
+};
+
+}  // namespace braid

@@ -1,0 +1,50 @@
+// A protocol that an HttpServer serves: KServe v2, TensorFlow Serving, metrics. Several share one port.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "base/status.h"
+#include "protocols/http/exchange.h"
+#include "protocols/net/access_policy.h"
+
+namespace braid {
+
+// What the server does for its protocols. Any thread.
+class HttpProtocolHost {
+ public:
+  // HttpExchange::io_thread() stays below this.
+  virtual size_t io_threads() const = 0;
+  // Runs `task` on a thread for calls that block. False when too many wait.
+  virtual bool RunBlocking(std::function<void()> task) = 0;
+  // Whether the server is shutting down.
+  virtual bool exiting() const = 0;
+
+ protected:
+  ~HttpProtocolHost() = default;
+};
+
+// A route that a request has found. The server checks the access policy of `api`, and whether it serves at
+// all, before it calls `answer` on the request's io thread.
+struct HttpProtocolRoute {
+  Api api;
+  std::function<HttpService::Answer(const std::shared_ptr<HttpExchange>&)> answer;
+};
+
+// Belongs to one server, and outlives it.
+class HttpProtocol {
+ public:
+  virtual ~HttpProtocol() = default;
+
+  // Before the server listens; `host` lives as long as the server.
+  virtual void Attach(HttpProtocolHost& host) = 0;
+
+  // Nothing for a path that is not this protocol's; a response for one that is and that has no such route.
+  // The server asks its protocols in their order. On an io thread, several at once.
+  virtual std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpHead& head) = 0;
+};
+
+}  // namespace braid

@@ -1,0 +1,106 @@
+#include "protocols/http/server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <variant>
+
+#include "base/clock.h"
+#include "protocols/http/gate.h"
+#include "protocols/http/listener.h"
+#include "protocols/http/protocol.h"
+#include "protocols/net/control_pool.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kMaxWaitingControlCalls = 256;
+
+}  // namespace
+
+class HttpServer::Service final : public HttpService, private HttpProtocolHost {
+ public:
+  Service(const AccessPolicy& access, const ModelControl& control, std::vector<HttpProtocol*> protocols,
+          const Options& options)
+      : control_(control),
+        protocols_(std::move(protocols)),
+        io_threads_(static_cast<size_t>(std::max(1, options.threads))),
+        gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
+        control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls) {
+    for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
+  }
+
+  Status Start(const Options& options) {
+    HttpListenerOptions listener;
+    listener.address = options.address;
+    listener.port = options.port;
+    listener.reuse_port = options.reuse_port;
+    listener.threads = options.threads;
+    listener.max_body_bytes = options.max_input_bytes;
+    listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
+    BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
+    return OkStatus();
+  }
+
+  uint16_t port() const { return listener_->port(); }
+
+  void Shutdown(int64_t deadline_ns) {
+    exiting_.store(true, std::memory_order_relaxed);
+    if (listener_) listener_->Shutdown(deadline_ns);
+    control_pool_.Stop();
+  }
+
+  Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
+    const HttpHead& head = exchange->head();
+    if (auto refusal = gate_.RefuseSender(head)) return std::move(*refusal);
+    for (HttpProtocol* protocol : protocols_) {
+      auto found = protocol->Find(head);
+      if (!found) continue;
+      if (auto* response = std::get_if<HttpResponse>(&*found)) return std::move(*response);
+      auto& route = std::get<HttpProtocolRoute>(*found);
+      if (auto refusal = Refuse(head, route.api)) return std::move(*refusal);
+      return route.answer(exchange);
+    }
+    return ErrorResponse(404, "Not Found");
+  }
+
+ private:
+  // Why the request is not answered, if it is not.
+  std::optional<HttpResponse> Refuse(const HttpHead& head, Api api) const {
+    if (auto refusal = gate_.RefuseApi(head, api)) return refusal;
+    if (api == Api::kHealth) return std::nullopt;
+    if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
+    if (!control_.serving()) return ErrorResponse(UnavailableError("Server not ready"));
+    return std::nullopt;
+  }
+
+  size_t io_threads() const override { return io_threads_; }
+  bool RunBlocking(std::function<void()> task) override { return control_pool_.Submit(std::move(task)); }
+  bool exiting() const override { return exiting_.load(std::memory_order_relaxed); }
+
+  const ModelControl& control_;
+  const std::vector<HttpProtocol*> protocols_;
+  const size_t io_threads_;
+  const HttpGate gate_;
+  std::atomic<bool> exiting_{false};
+  ControlPool control_pool_;
+  std::unique_ptr<HttpListener> listener_;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Service> service) : service_(std::move(service)) {}
+
+HttpServer::~HttpServer() { Shutdown(SteadyNowNs()); }
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(const AccessPolicy& access, const ModelControl& control,
+                                                      std::vector<HttpProtocol*> protocols,
+                                                      const Options& options) {
+  auto service = std::make_unique<Service>(access, control, std::move(protocols), options);
+  BRAID_RETURN_IF_ERROR(service->Start(options));
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(service)));
+}
+
+uint16_t HttpServer::bound_port() const { return service_->port(); }
+
+void HttpServer::Shutdown(int64_t deadline_ns) { service_->Shutdown(deadline_ns); }
+
+}  // namespace braid

@@ -1,0 +1,59 @@
+// An HTTP server: the protocols that share its port, behind one gate.
+//
+//   HttpServer::Options options;
+//   options.port = 8000;
+//   BRAID_ASSIGN_OR_RETURN(auto server, HttpServer::Start(access, control, {&tfs, &kserve}, options));
+//   ...
+//   server->Shutdown(SteadyNowNs() + 30'000'000'000);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "protocols/net/access_policy.h"
+#include "serving/model_control.h"
+
+namespace braid {
+
+class HttpProtocol;
+
+class HttpServer {
+ public:
+  struct Options {
+    std::string address = "0.0.0.0";
+    uint16_t port = 0;  // 0: the system chooses
+    bool reuse_port = false;
+    int threads = 2;
+    // Of a body.
+    size_t max_input_bytes = size_t{64} * 1024 * 1024;
+    // See HttpGate.
+    std::vector<std::string> allowed_origins;
+    std::vector<std::string> allowed_hosts;
+    // Threads for calls that block, such as those of the model repository.
+    int control_threads = 4;
+  };
+
+  // Listens and serves. `access`, `control` and the protocols outlive the server; of the protocols the first
+  // that knows a path answers, and what none knows is 404.
+  // Errors: as HttpListener::Start.
+  static Result<std::unique_ptr<HttpServer>> Start(const AccessPolicy& access, const ModelControl& control,
+                                                   std::vector<HttpProtocol*> protocols,
+                                                   const Options& options);
+  ~HttpServer();
+
+  uint16_t bound_port() const;
+
+  // Answers what is under way until `deadline_ns` (SteadyNowNs() time), cancels the rest. Blocks; also until
+  // a load that was asked for over HTTP has returned.
+  void Shutdown(int64_t deadline_ns);
+
+ private:
+  class Service;
+  explicit HttpServer(std::unique_ptr<Service> service);
+  std::unique_ptr<Service> service_;
+};
+
+}  // namespace braid

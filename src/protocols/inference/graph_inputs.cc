@@ -1,0 +1,30 @@
+#include "protocols/inference/graph_inputs.h"
+
+#include "serving/ovms_status.h"
+
+namespace braid {
+
+Status SetGraphType(std::string_view name, std::string_view input, Tensor& tensor) {
+  if (name.empty()) {
+    return OvmsError(OvmsCode::kInvalidPrecision,
+                     std::string("There is no datatype; input name: ").append(input));
+  }
+  const std::optional<DataType> type = DataTypeFromWireName(name);
+  tensor.type = type.value_or(DataType::kCustom);
+  if (!type) tensor.custom_type = name;
+  return OkStatus();
+}
+
+Status GraphValueCountError(uint64_t expected_bytes, uint64_t actual_bytes, std::string_view input) {
+  return OvmsError(OvmsCode::kInvalidValueCount,
+                   ("Expected: " + std::to_string(expected_bytes) +
+                    " values; Actual: " + std::to_string(actual_bytes) + " values; input name: ")
+                       .append(input));
+}
+
+Status TooManyRegions(const ServableInfo& info) {
+  return InvalidArgumentError("a request with more inputs than the graph '" + info.name +
+                              "' has input streams cannot have them in shared memory");
+}
+
+}  // namespace braid

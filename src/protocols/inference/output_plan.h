@@ -1,0 +1,45 @@
+// What a client wants of the outputs of a request, beside which ones: as classes, in its shared memory, in
+// binary form. Read with the request, and applied to its responses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "protocols/inference/client_shared_memory.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+struct OutputWish {
+  std::string name;
+  bool binary = false;   // of HTTP: behind the JSON part
+  uint32_t classes = 0;  // how many of the best; 0: the values themselves
+  // Copied when there are classes, for the labels: the servable may be gone when the response comes.
+  TensorSpec spec = {};
+  RegionPart part = {};  // where the bytes go, instead of into the response; no region: into the response
+};
+
+struct OutputPlan {
+  bool batching = false;  // whether the first dimension counts rows
+  std::vector<OutputWish> wishes;
+
+  // Null for an output of which nothing was said.
+  const OutputWish* Find(std::string_view name) const;
+
+  // Adds a wish, with `region` and its labels. `memory` may be null: there are no regions then. Errors:
+  // INVALID_ARGUMENT for classes in a region, and those of ClientSharedMemory::Find().
+  Status Add(const ServableInfo& info, const ClientSharedMemory* memory, const RegionWish& region,
+             OutputWish wish);
+  // Turns outputs into classes, and puts them into the client's memory. Errors: those of Classify() and of
+  // PutOutput().
+  Status Apply(std::vector<Tensor>& outputs) const;
+};
+
+// Where a tensor lies. `memory` may be null: there are no regions then. REQUIRES: wish.region
+Result<RegionPart> FindRegion(const ClientSharedMemory* memory, const RegionWish& wish,
+                              std::string_view tensor);
+
+}  // namespace braid

@@ -1,0 +1,177 @@
+#include "protocols/json/json.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/container/small_vector.hpp>
+#include <nlohmann/json.hpp>
+
+namespace braid {
+namespace {
+
+using simdjson::dom::element;
+
+// Beyond this, an error's place is not looked for.
+constexpr size_t kMaxLocatedBytes = size_t{1} << 20;
+
+// Finds the place of a syntax error; simdjson's DOM does not tell it.
+struct ErrorLocator {
+  using Json = nlohmann::json;
+  size_t offset = 0;
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(Json::number_integer_t) { return true; }
+  bool number_unsigned(Json::number_unsigned_t) { return true; }
+  bool number_float(Json::number_float_t, const std::string&) { return true; }
+  bool string(std::string&) { return true; }
+  bool binary(Json::binary_t&) { return true; }
+  bool start_object(size_t) { return true; }
+  bool end_object() { return true; }
+  bool start_array(size_t) { return true; }
+  bool end_array() { return true; }
+  bool key(std::string&) { return true; }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) {
+    offset = position > 0 ? position - 1 : 0;
+    return false;
+  }
+};
+
+Status SyntaxError(simdjson::error_code code, std::string_view text) {
+  if (code == simdjson::DEPTH_ERROR) {
+    return InvalidArgumentError("JSON nesting depth exceeds maximum allowed limit (100)");
+  }
+  size_t offset = 0;
+  std::string reason = simdjson::error_message(code);
+  if (code == simdjson::EMPTY) {
+    reason = "The document is empty.";
+  } else if (text.size() <= kMaxLocatedBytes) {
+    ErrorLocator locator;
+    nlohmann::json::sax_parse(text.begin(), text.end(), &locator);
+    offset = locator.offset;
+  }
+  return InternalError("failed to parse the request JSON buffer: " + reason + " at " +
+                       std::to_string(offset));
+}
+
+Status KindError(std::string_view name, std::string_view kind) {
+  return InternalError("Unable to parse '" + std::string(name) + "': attempt to access JSON non-" +
+                       std::string(kind) + " as " + std::string(kind));
+}
+
+int Base64Value(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  if (c == '/') return 63;
+  return -1;
+}
+
+}  // namespace
+
+Result<element> ParseJson(simdjson::dom::parser& parser, std::string_view text) {
+  element root;
+  const auto error = parser.parse(text.data(), text.size(), false).get(root);
+  if (error) return SyntaxError(error, text);
+  return root;
+}
+
+Result<element> ParseJsonCopy(simdjson::dom::parser& parser, std::string_view text) {
+  element root;
+  const auto error = parser.parse(text.data(), text.size(), true).get(root);
+  if (error) return SyntaxError(error, text);
+  return root;
+}
+
+Result<std::string_view> JsonString(std::string_view name, element element) {
+  std::string_view value;
+  if (element.get_string().get(value)) return KindError(name, "string");
+  return value;
+}
+
+Result<bool> JsonBool(std::string_view name, element element) {
+  bool value = false;
+  if (element.get_bool().get(value)) return KindError(name, "boolean");
+  return value;
+}
+
+Result<uint64_t> JsonUnsigned(std::string_view name, element element) {
+  uint64_t value = 0;
+  if (element.get_uint64().get(value)) return KindError(name, "unsigned-integer");
+  return value;
+}
+
+Result<simdjson::dom::array> JsonArray(std::string_view name, element element, size_t limit) {
+  simdjson::dom::array value;
+  if (element.get_array().get(value)) return KindError(name, "array");
+  if (value.size() > limit) {
+    return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) +
+                                " elements");
+  }
+  return value;
+}
+
+Result<simdjson::dom::object> JsonObject(std::string_view name, element element, size_t limit) {
+  simdjson::dom::object value;
+  if (element.get_object().get(value)) return KindError(name, "object");
+  boost::container::small_vector<std::string_view, 16> keys;
+  for (auto field : value) {
+    if (keys.size() == limit) {
+      return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) +
+                                  " keys");
+    }
+    keys.push_back(field.key);
+  }
+  std::sort(keys.begin(), keys.end());
+  if (auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
+    return InvalidArgumentError("'" + std::string(name) + "' has the key '" + std::string(*twice) +
+                                "' more than once");
+  }
+  return value;
+}
+
+Result<ParameterValue> JsonParameter(std::string_view name, element element) {
+  using simdjson::dom::element_type;
+  switch (element.type()) {
+    case element_type::BOOL:
+      return ParameterValue(element.get_bool().value_unsafe());
+    case element_type::INT64:
+      return ParameterValue(element.get_int64().value_unsafe());
+    case element_type::UINT64:
+      return ParameterValue(element.get_uint64().value_unsafe());
+    case element_type::DOUBLE:
+      return ParameterValue(element.get_double().value_unsafe());
+    case element_type::STRING:
+      return ParameterValue(std::string(element.get_string().value_unsafe()));
+    default:
+      return InvalidArgumentError("parameter '" + std::string(name) +
+                                  "' has invalid type. It should be either 'int', 'bool', or 'string'.");
+  }
+}
+
+Status ReservedParameterError() {
+  return InvalidArgumentError(
+      "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.");
+}
+
+std::optional<std::string> DecodeBase64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  for (size_t at = 0; at < text.size(); at += 4) {
+    const bool last = at + 4 == text.size();
+    const int padding = last ? (text[at + 3] == '=') + (text[at + 3] == '=' && text[at + 2] == '=') : 0;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      const bool pad = i >= 4 - static_cast<size_t>(padding);
+      const int value = pad ? 0 : Base64Value(text[at + i]);
+      if (value < 0) return std::nullopt;
+      bits = bits << 6 | static_cast<uint32_t>(value);
+    }
+    out += static_cast<char>(bits >> 16);
+    if (padding < 2) out += static_cast<char>(bits >> 8 & 0xff);
+    if (padding < 1) out += static_cast<char>(bits & 0xff);
+  }
+  return out;
+}
+
+}  // namespace braid

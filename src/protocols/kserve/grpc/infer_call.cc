@@ -1,0 +1,43 @@
+#include "protocols/kserve/grpc/infer_call.h"
+
+#include "protocols/inference/request_headers.h"
+#include "protocols/kserve/grpc/response_writer.h"
+#include "protocols/kserve/grpc/service.h"
+
+namespace braid {
+
+GrpcInferCall::GrpcInferCall(KserveQueue& queue)
+    : GrpcInference(queue.queue, queue.context().tracer, queue.idle), kserve_(queue) {}
+
+void GrpcInferCall::AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
+                                 grpc::ServerCompletionQueue* cq, void* tag) {
+  kserve_.kserve.services.inference.RequestModelInfer(context, message, writer, cq, cq, tag);
+}
+
+void GrpcInferCall::Arm(KserveQueue& queue) {
+  GrpcInference* call = queue.idle.Take();
+  if (call == nullptr) call = new GrpcInferCall(queue);
+  call->WaitForClient();
+}
+
+Status GrpcInferCall::Read(WireSegments segments, InferenceRequest& request) {
+  ParsedRequest& parsed = kserve_.parsed;
+  BRAID_RETURN_IF_ERROR(ParseInferRequest(segments, parsed));
+  BRAID_RETURN_IF_ERROR(FindServable(kserve_, ApiMethod::kModelInfer, request));
+  Servable& servable = request.servable->get();
+  if (servable.info().decoupled) {
+    return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");
+  }
+  Parameters forwarded;
+  BRAID_RETURN_IF_ERROR(kserve_.context().grpc_headers.Append(context(), forwarded));
+  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), context()));
+  return BuildInferenceRequest(segments, parsed, servable, {forwarded, sequence},
+                               *kserve_.context().client_memory, request, answer_);
+}
+
+Result<EncodedMessage> GrpcInferCall::Write(InferenceResponse& response) {
+  BRAID_RETURN_IF_ERROR(answer_.outputs.Apply(response.outputs));
+  return EncodeUnaryResponse(answer_.request_id, response, &answer_.outputs);
+}
+
+}  // namespace braid

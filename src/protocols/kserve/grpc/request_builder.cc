@@ -1,0 +1,322 @@
+#include "protocols/kserve/grpc/request_builder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "base/clock.h"
+#include "protocols/inference/graph_inputs.h"
+#include "protocols/inference/input_memory.h"
+#include "protocols/inference/sequence_naming.h"
+#include "protocols/kserve/grpc/request_graph.h"
+#include "protocols/kserve/grpc/request_ovms.h"
+#include "protocols/kserve/grpc/request_sequence.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+constexpr std::string_view kEmptyFinalResponse = "triton_enable_empty_final_response";
+constexpr std::string_view kReservedPrefix = "triton_";
+
+Status WrongType(std::string_view key, std::string_view expected) {
+  return InvalidArgumentError("invalid value type for '" + std::string(key) + "' parameter, expected " +
+                              std::string(expected) + ".");
+}
+
+Status Negative(std::string_view key) {
+  return InvalidArgumentError("invalid value for '" + std::string(key) + "' parameter, expected value >= 0.");
+}
+
+Status ReadBool(std::string_view key, const WireParameter& value, bool& to) {
+  const bool* flag = std::get_if<bool>(&value);
+  if (flag == nullptr) return WrongType(key, "bool_param");
+  to = *flag;
+  return OkStatus();
+}
+
+// The request's own parameters: the reserved ones to their places, the others to request.parameters.
+Status TakeParameter(std::string& key, WireParameter& value, InferenceRequest& request,
+                     AnswerOptions& answer) {
+  if (key == "sequence_id") {
+    if (const auto* number = std::get_if<int64_t>(&value)) {
+      request.correlation_id = static_cast<uint64_t>(*number);
+    } else if (auto* text = std::get_if<std::string>(&value)) {
+      request.correlation_id = std::move(*text);
+    } else {
+      return WrongType(key, "int64_param or string_param");
+    }
+    return OkStatus();
+  }
+  if (key == "sequence_start") return ReadBool(key, value, request.sequence_start);
+  if (key == "sequence_end") return ReadBool(key, value, request.sequence_end);
+  if (key == "priority") {
+    if (const auto* number = std::get_if<int64_t>(&value)) {
+      if (*number < 0) return Negative(key);
+      request.priority = static_cast<uint64_t>(*number);
+    } else if (const auto* unsigned_number = std::get_if<uint64_t>(&value)) {
+      request.priority = *unsigned_number;
+    } else {
+      return WrongType(key, "int64_param or uint64_param");
+    }
+    return OkStatus();
+  }
+  if (key == "timeout") {
+    const auto* number = std::get_if<int64_t>(&value);
+    if (number == nullptr) return WrongType(key, "int64_param");
+    if (*number < 0) return Negative(key);
+    request.timeout_us = static_cast<uint64_t>(*number);
+    return OkStatus();
+  }
+  if (key == kEmptyFinalResponse) return ReadBool(key, value, answer.empty_final_response);
+  if (key.starts_with(kReservedPrefix)) {
+    return InvalidArgumentError(
+        "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys "
+        "starting with "
+        "'triton_' are allowed: " +
+        std::string(kEmptyFinalResponse));
+  }
+  // A wish of HTTP clients only; it says nothing here and is never the model's.
+  if (key == "binary_data_output") return OkStatus();
+  if (auto* flag = std::get_if<bool>(&value)) {
+    request.parameters.emplace_back(std::move(key), *flag);
+  } else if (auto* number = std::get_if<int64_t>(&value)) {
+    request.parameters.emplace_back(std::move(key), *number);
+  } else if (auto* text = std::get_if<std::string>(&value)) {
+    request.parameters.emplace_back(std::move(key), std::move(*text));
+  } else if (auto* real = std::get_if<double>(&value)) {
+    request.parameters.emplace_back(std::move(key), *real);
+  } else {
+    return WrongType(key, "bool_param, int64_param, double_param or string_param");
+  }
+  return OkStatus();
+}
+
+DataType WidestType(ContentsField field) {
+  switch (field) {
+    case ContentsField::kBool:
+      return DataType::kBool;
+    case ContentsField::kInt:
+      return DataType::kInt32;
+    case ContentsField::kInt64:
+      return DataType::kInt64;
+    case ContentsField::kUint:
+      return DataType::kUint32;
+    case ContentsField::kUint64:
+      return DataType::kUint64;
+    case ContentsField::kFp32:
+      return DataType::kFp32;
+    case ContentsField::kFp64:
+      return DataType::kFp64;
+    case ContentsField::kBytes:
+      return DataType::kBytes;
+  }
+  return DataType::kInvalid;
+}
+
+// Where the bytes of one input come from.
+struct InputSource {
+  const WireRange* raw = nullptr;              // or
+  RegionPart part;                             // if it has a region, or
+  const ParsedContents* contents = nullptr;    // of which
+  ContentsField field = ContentsField::kBool;  // this kind
+  size_t element_size = 0;
+  size_t size = 0;  // in raw form
+};
+
+// Raw contents stand in the order of the inputs, without those that lie in regions; `next_raw` is the next.
+// An input without data is an empty one in Dialect::kOvms.
+Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataType type, Dialect dialect,
+                               const ClientSharedMemory& client_memory, size_t& next_raw) {
+  const ParsedInput& input = parsed.inputs[index];
+  InputSource source;
+  BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
+  if (wish.region) {
+    if (input.contents.present()) {
+      return InvalidArgumentError("contents field must not be specified when using shared memory for '" +
+                                  input.name + "' for model '" + parsed.model_name + "'");
+    }
+    BRAID_ASSIGN_OR_RETURN(source.part, client_memory.Find(wish, input.name));
+    source.size = static_cast<size_t>(source.part.byte_size);
+    return source;
+  }
+  if (!parsed.raw.empty()) {
+    if (input.contents.present()) {
+      return InvalidArgumentError("contents field must not be specified when using raw_input_contents for '" +
+                                  input.name + "' for model '" + parsed.model_name + "'");
+    }
+    if (next_raw < parsed.raw.size()) {
+      source.raw = &parsed.raw[next_raw++];
+      source.size = source.raw->size;
+      return source;
+    }
+  } else if (input.contents.present()) {
+    const std::optional<ContentsField> expected = ContentsFieldFor(type);
+    for (int i = 1; i <= kContentsFieldCount; ++i) {
+      const auto field = static_cast<ContentsField>(i);
+      if (input.contents.count(field) > 0 && expected != field) {
+        return InvalidArgumentError("unexpected explicit tensor data for input tensor '" + input.name +
+                                    "' for model '" + parsed.model_name + "' of type '" +
+                                    std::string(WireName(WidestType(field))) + "', expected datatype '" +
+                                    input.datatype + "'");
+      }
+    }
+    source.contents = &input.contents;
+    source.field = expected.value_or(ContentsField::kBool);
+    source.element_size = ElementSize(type);
+    source.size = ContentsRawSize(input.contents, source.field, source.element_size);
+    return source;
+  }
+  if (dialect == Dialect::kOvms) return source;
+  return InvalidArgumentError("unable to find data for input tensor '" + input.name + "' for model '" +
+                              parsed.model_name + "' in request.");
+}
+
+Status CopySource(WireSegments segments, const InputSource& source, std::byte* to) {
+  if (source.part.region) return source.part.region->Read(source.part.offset, {to, source.size});
+  if (source.raw != nullptr) {
+    CopyRange(segments, *source.raw, to);
+  } else {
+    CopyContents(segments, *source.contents, source.field, source.element_size, to);
+  }
+  return OkStatus();
+}
+
+Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servable,
+                  const ClientSharedMemory& client_memory, InferenceRequest& request) {
+  const bool graph = servable.info().kind == ServableKind::kGraph;
+  if (graph) {
+    BRAID_RETURN_IF_ERROR(CheckGraphContents(parsed));
+  } else if (servable.info().dialect == Dialect::kOvms) {
+    BRAID_RETURN_IF_ERROR(CheckOvmsContents(servable.info(), parsed, request.sequence_inputs));
+  }
+  boost::container::small_vector<InputSource, 8> sources;
+  InputMemory memory(servable.input_allocator());
+  size_t next_raw = 0;
+  // Refused by the checks that follow, but not by all graphs; too much could be copied from regions before.
+  const bool too_many = parsed.inputs.size() > servable.info().inputs.size();
+  request.inputs.reserve(parsed.inputs.size());
+  for (size_t i = 0; i < parsed.inputs.size(); ++i) {
+    ParsedInput& input = parsed.inputs[i];
+    Tensor& tensor = request.inputs.emplace_back();
+    if (graph) {
+      BRAID_RETURN_IF_ERROR(SetGraphType(input.datatype, input.name, tensor));
+    } else if (const auto type = DataTypeFromWireName(input.datatype)) {
+      tensor.type = *type;
+    } else {
+      return InvalidArgumentError("invalid datatype for input " + input.name);
+    }
+    tensor.shape = std::move(input.shape);
+    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(), FindSource(parsed, i, tensor.type, servable.info().dialect,
+                                                              client_memory, next_raw));
+    if (too_many && sources.back().part.region) {
+      if (graph) return TooManyRegions(servable.info());
+      sources.back().size = 0;
+    }
+    memory.Expect(sources.back().size);
+  }
+  if (next_raw < parsed.raw.size()) {
+    return InvalidArgumentError("unexpected additional input data for model '" + parsed.model_name + "'");
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const InputSource& source = sources[i];
+    Tensor& tensor = request.inputs[i];
+    BRAID_ASSIGN_OR_RETURN(tensor.data, memory.Take(source.size));
+    if (source.size > 0) BRAID_RETURN_IF_ERROR(CopySource(segments, source, tensor.data.mutable_data()));
+    tensor.name = std::move(parsed.inputs[i].name);
+  }
+  return OkStatus();
+}
+
+Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const ClientSharedMemory& client_memory,
+                   InferenceRequest& request, AnswerOptions& answer) {
+  request.requested_outputs.reserve(parsed.outputs.size());
+  for (ParsedOutput& output : parsed.outputs) {
+    BRAID_ASSIGN_OR_RETURN(const RegionWish region, FindRegionWish(output.parameters));
+    int64_t classes = 0;
+    if (const WireParameter* value = FindParameter(output.parameters, "classification")) {
+      const auto* k = std::get_if<int64_t>(value);
+      if (k == nullptr) return WrongType("classification", "int64_param");
+      if (*k < 0) return Negative("classification");
+      classes = std::min<int64_t>(*k, std::numeric_limits<uint32_t>::max());
+    }
+    if (region.region || classes > 0) {
+      OutputWish wish{.name = output.name, .classes = static_cast<uint32_t>(classes)};
+      BRAID_RETURN_IF_ERROR(answer.outputs.Add(info, &client_memory, region, std::move(wish)));
+    }
+    // A graph sends what it makes.
+    if (info.kind != ServableKind::kGraph) request.requested_outputs.push_back(std::move(output.name));
+  }
+  AskForSequenceId(info, request);
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<int64_t> ParseModelVersion(std::string_view text, Dialect dialect) {
+  if (text.empty()) return -1;
+  int64_t version = 0;
+  const bool digits = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  if (!digits || error != std::errc() || end != text.data() + text.size()) {
+    if (dialect == Dialect::kOvms) return OvmsError(OvmsCode::kModelVersionInvalidFormat);
+    return InvalidArgumentError("failed to get model version from specified version string '" +
+                                std::string(text) +
+                                "' (details: not a number), version should be an integral value > 0");
+  }
+  return version;
+}
+
+Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
+  RegionWish wish;
+  const auto number = [&](std::string_view key) -> Result<std::optional<uint64_t>> {
+    const WireParameter* value = FindParameter(parameters, key);
+    if (value == nullptr) return std::optional<uint64_t>();
+    if (const auto* size = std::get_if<uint64_t>(value)) return std::optional<uint64_t>(*size);
+    const auto* size = std::get_if<int64_t>(value);
+    if (size == nullptr) return WrongType(key, "int64_param");
+    if (*size < 0) return Negative(key);
+    return std::optional<uint64_t>(static_cast<uint64_t>(*size));
+  };
+  const WireParameter* region = FindParameter(parameters, "shared_memory_region");
+  if (region == nullptr) return wish;
+  const auto* name = std::get_if<std::string>(region);
+  if (name == nullptr) return WrongType("shared_memory_region", "string_param");
+  wish.region = *name;
+  BRAID_ASSIGN_OR_RETURN(const auto offset, number("shared_memory_offset"));
+  wish.offset = offset.value_or(0);
+  BRAID_ASSIGN_OR_RETURN(wish.byte_size, number("shared_memory_byte_size"));
+  return wish;
+}
+
+Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
+                             const RequestHeaders& headers, const ClientSharedMemory& client_memory,
+                             InferenceRequest& request, AnswerOptions& answer) {
+  const ServableInfo& info = servable.info();
+  request.start_ns = SteadyNowNs();
+  answer.request_id = parsed.id;
+  request.id = std::move(parsed.id);
+  for (auto& [key, value] : parsed.parameters) {
+    BRAID_RETURN_IF_ERROR(info.kind == ServableKind::kGraph
+                              ? TakeGraphParameter(key, value, request.parameters)
+                              : TakeParameter(key, value, request, answer));
+  }
+  BRAID_RETURN_IF_ERROR(TakeSequence(segments, info, headers.sequence, client_memory, parsed, request));
+  // What the client says in the request itself goes before its headers.
+  const size_t own = request.parameters.size();
+  for (const auto& header : headers.forwarded) {
+    const auto end = request.parameters.begin() + static_cast<std::ptrdiff_t>(own);
+    if (std::none_of(request.parameters.begin(), end,
+                     [&](const auto& p) { return p.first == header.first; })) {
+      request.parameters.push_back(header);
+    }
+  }
+  answer.outputs.batching = info.max_batch_size > 0;
+  BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, client_memory, request, answer));
+  BRAID_RETURN_IF_ERROR(TakeInputs(segments, parsed, servable, client_memory, request));
+  request.model_name = std::move(parsed.model_name);
+  return OkStatus();
+}
+
+}  // namespace braid

@@ -1,0 +1,82 @@
+#include "protocols/kserve/grpc/request_graph.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "protocols/inference/graph_inputs.h"
+#include "protocols/kserve/grpc/request_ovms.h"
+#include "serving/ovms_status.h"
+
+namespace braid {
+namespace {
+
+std::string OfInput(std::string_view text, std::string_view input) {
+  return std::string(text).append("; input name: ").append(input);
+}
+
+// Of an input whose contents are typed, if there are any.
+Status CheckTyped(const ParsedInput& input) {
+  const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
+  if (!type) {
+    return OvmsError(OvmsCode::kInvalidPrecision,
+                     "Provided datatype is invalid, custom datatypes are allowed only when "
+                     "raw_input_contents is used.");
+  }
+  const std::optional<ContentsField> field = ContentsFieldFor(*type);
+  if (!field) {
+    return OvmsError(OvmsCode::kNotImplemented,
+                     OfInput(input.datatype + " is taken from raw_input_contents only", input.name));
+  }
+  for (int i = 1; i <= kContentsFieldCount; ++i) {
+    const auto other = static_cast<ContentsField>(i);
+    if (other == *field || input.contents.count(other) == 0) continue;
+    return OvmsError(OvmsCode::kInvalidContentSize,
+                     OfInput("contents have values of another datatype than " + input.datatype, input.name));
+  }
+  // How many strings there are says nothing of a tensor whose type is one of bytes.
+  if (*type == DataType::kBytes) return OkStatus();
+  const std::optional<size_t> expected = ByteSize(*type, input.shape);
+  if (!expected) {
+    return OvmsError(OvmsCode::kInvalidContentSize,
+                     OfInput("Provided shape and datatype declare too large buffer.", input.name));
+  }
+  const uint64_t actual = input.contents.count(*field) * ElementSize(*type);
+  return actual == *expected ? OkStatus() : GraphValueCountError(*expected, actual, input.name);
+}
+
+Status CheckShape(const Shape& shape, std::string_view input) {
+  if (std::none_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; })) return OkStatus();
+  std::string text = ShapeToString(shape);
+  text.front() = '(';
+  text.back() = ')';
+  return OvmsError(OvmsCode::kInvalidShape,
+                   OfInput("Negative dimension size is not acceptable: " + text, input));
+}
+
+}  // namespace
+
+Status TakeGraphParameter(std::string& key, WireParameter& value, Parameters& parameters) {
+  if (key == "triton_enable_empty_final_response" || key == "binary_data_output") return OkStatus();
+  return std::visit(
+      [&](auto& given) -> Status {
+        if constexpr (std::is_same_v<std::decay_t<decltype(given)>, std::monostate>) {
+          return OvmsError(OvmsCode::kNotImplemented,
+                           std::string("request parameter ").append(key).append(" has no value"));
+        } else {
+          parameters.emplace_back(std::move(key), std::move(given));
+          return OkStatus();
+        }
+      },
+      value);
+}
+
+Status CheckGraphContents(const ParsedRequest& parsed) {
+  BRAID_RETURN_IF_ERROR(CheckOvmsStructure(parsed));
+  for (const ParsedInput& input : parsed.inputs) {
+    BRAID_RETURN_IF_ERROR(CheckShape(input.shape, input.name));
+    if (parsed.raw.empty() && !LiesInRegion(input)) BRAID_RETURN_IF_ERROR(CheckTyped(input));
+  }
+  return OkStatus();
+}
+
+}  // namespace braid

@@ -1,0 +1,103 @@
+#include "protocols/kserve/grpc/request_sequence.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "protocols/inference/sequence_naming.h"
+#include "protocols/kserve/grpc/request_builder.h"
+#include "protocols/kserve/grpc/request_ovms.h"
+#include "serving/request_check_ovms.h"
+#include "serving/sequence_inputs.h"
+
+namespace braid {
+namespace {
+
+using Inputs = std::vector<ParsedInput>;
+
+bool NamesSequence(const ParsedInput& input) {
+  return input.name == kSequenceIdInput || input.name == kSequenceControlInput;
+}
+
+std::optional<uint64_t> ReadRaw(WireSegments segments, const WireRange& raw, size_t size) {
+  if (raw.size != size) return std::nullopt;
+  uint64_t value = 0;  // the low bytes come first
+  CopyRange(segments, raw, reinterpret_cast<std::byte*>(&value));
+  return value;
+}
+
+// The one value, if it is in the field of its type and there is none in others.
+std::optional<uint64_t> ReadContents(WireSegments segments, const ParsedContents& contents, DataType type) {
+  const std::optional<ContentsField> field = ContentsFieldFor(type);
+  uint64_t count = 0;
+  for (const uint64_t elements : contents.elements) count += elements;
+  if (!field || count != 1 || contents.count(*field) != 1) return std::nullopt;
+  uint64_t value = 0;
+  CopyContents(segments, contents, *field, ElementSize(type), reinterpret_cast<std::byte*>(&value));
+  return value;
+}
+
+Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size,
+                                           const ClientSharedMemory& client_memory) {
+  BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
+  BRAID_ASSIGN_OR_RETURN(const RegionPart part, client_memory.Find(wish, input.name));
+  if (part.byte_size != size || input.contents.present()) return std::optional<uint64_t>();
+  uint64_t value = 0;
+  BRAID_RETURN_IF_ERROR(part.region->Read(part.offset, {reinterpret_cast<std::byte*>(&value), size}));
+  return std::optional<uint64_t>(value);
+}
+
+// Takes one of the two out of the message. REQUIRES: there are no raw contents, or one for each input that
+// lies in no region.
+Result<std::optional<SequenceInput>> TakeInput(WireSegments segments, std::string_view name, DataType type,
+                                               const ClientSharedMemory& client_memory,
+                                               ParsedRequest& parsed) {
+  Inputs& inputs = parsed.inputs;
+  const auto is_it = [name](const ParsedInput& input) { return input.name == name; };
+  const auto found = std::find_if(inputs.begin(), inputs.end(), is_it);
+  if (found == inputs.end()) return std::optional<SequenceInput>();
+  if (std::any_of(found + 1, inputs.end(), is_it)) return RepeatedSequenceInput(name);
+  SequenceInput input;
+  input.has_shape = !found->shape.empty();
+  input.shape = std::move(found->shape);
+  const bool right_type = DataTypeFromWireName(found->datatype) == type;
+  if (LiesInRegion(*found)) {
+    BRAID_ASSIGN_OR_RETURN(input.value, ReadRegion(*found, ElementSize(type), client_memory));
+  } else if (!parsed.raw.empty()) {
+    const auto raw = parsed.raw.begin() + std::count_if(inputs.begin(), found, [](const ParsedInput& other) {
+                       return !LiesInRegion(other);
+                     });
+    input.value = ReadRaw(segments, *raw, ElementSize(type));
+    parsed.raw.erase(raw);
+  } else {
+    input.value = ReadContents(segments, found->contents, type);
+  }
+  if (!right_type) input.value.reset();
+  inputs.erase(found);
+  return std::optional<SequenceInput>(std::move(input));
+}
+
+// A fault of the message by which nobody can say whose contents are whose.
+Status CheckStructure(const ServableInfo& info, const ParsedRequest& parsed) {
+  Status fault = CheckOvmsStructure(parsed);
+  if (fault.ok()) return fault;
+  const auto naming =
+      static_cast<size_t>(std::count_if(parsed.inputs.begin(), parsed.inputs.end(), NamesSequence));
+  BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size() - naming, naming));
+  return fault;
+}
+
+}  // namespace
+
+Status TakeSequence(WireSegments segments, const ServableInfo& info, std::string_view header,
+                    const ClientSharedMemory& client_memory, ParsedRequest& parsed,
+                    InferenceRequest& request) {
+  if (!info.stateful) return NameSequenceOf(info, header, request);
+  BRAID_RETURN_IF_ERROR(CheckStructure(info, parsed));
+  BRAID_ASSIGN_OR_RETURN(const auto id,
+                         TakeInput(segments, kSequenceIdInput, DataType::kUint64, client_memory, parsed));
+  BRAID_ASSIGN_OR_RETURN(const auto control, TakeInput(segments, kSequenceControlInput, DataType::kUint32,
+                                                       client_memory, parsed));
+  return NameSequence(id, control, header, false, request);
+}
+
+}  // namespace braid

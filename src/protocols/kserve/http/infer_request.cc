@@ -1,0 +1,465 @@
+#include "protocols/kserve/http/infer_request.h"
+
+#include <boost/container/small_vector.hpp>
+#include <limits>
+
+#include "protocols/inference/graph_inputs.h"
+#include "protocols/inference/input_memory.h"
+#include "protocols/inference/ovms_dialect.h"
+#include "protocols/inference/sequence_naming.h"
+#include "protocols/json/json.h"
+#include "protocols/json/tensor_data.h"
+#include "protocols/kserve/http/infer_ovms.h"
+#include "protocols/kserve/http/parameters.h"
+#include "serving/request_check_ovms.h"
+
+namespace braid {
+namespace {
+
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+constexpr size_t kMaxDims = 64;
+
+Status MissingMember(std::string_view name) {
+  return InvalidArgumentError("Unable to parse '" + std::string(name) +
+                              "': attempt to access non-existing object member '" + std::string(name) + "'");
+}
+
+// One input between its JSON and its memory.
+struct PlannedInput {
+  // kNone: there are no bytes, or not as many values as the shape says.
+  enum class Source : unsigned char { kNone, kJson, kBinary, kRegion } source = Source::kNone;
+  bool has_data = false;
+  element data;
+  RegionPart part_of_region;  // of kRegion
+  size_t bytes = 0;
+  size_t elements = 0;
+  size_t part = 0;  // of kBinary: which of the parts behind the JSON part
+};
+
+class RequestReader {
+ public:
+  RequestReader(std::string_view json, size_t binary_bytes, bool has_binary_header,
+                const HttpInferTarget& target, HttpInferRequest& out)
+      : json_(json),
+        binary_left_(binary_bytes),
+        has_binary_header_(has_binary_header),
+        target_(target),
+        ovms_(target.info.dialect == Dialect::kOvms),
+        graph_(target.info.kind == ServableKind::kGraph),
+        out_(out) {
+    out_.format.plan.batching = target.info.max_batch_size > 0;
+    out_.format.dialect = target.info.dialect;
+  }
+
+  Status Read(element root) {
+    const auto request = JsonObject("request", root, kMaxJsonKeys);
+    if (!request.ok()) return Worded(OvmsCode::kRestBodyNotAnObject, request.status());
+    element inputs;
+    element outputs;
+    bool has_inputs = false;
+    bool has_outputs = false;
+    for (auto field : *request) {
+      if (field.key == "id") {
+        const auto id = JsonString("id", field.value);
+        if (!id.ok()) return Worded(OvmsCode::kRestCouldNotParseParameters, id.status());
+        out_.request.id = *id;
+      } else if (field.key == "parameters") {
+        BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseParameters, ReadParameters(field.value)));
+      } else if (field.key == "inputs") {
+        inputs = field.value;
+        has_inputs = true;
+      } else if (field.key == "outputs") {
+        outputs = field.value;
+        has_outputs = true;
+      }
+    }
+    if (!has_inputs) return ovms_ ? OvmsError(OvmsCode::kRestNoInputsFound) : MissingMember("inputs");
+    // The outputs' defaults come from the parameters, wherever those stand.
+    if (has_outputs) {
+      BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseOutput, ReadOutputs(outputs)));
+    }
+    BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, ReadInputs(inputs)));
+    BRAID_RETURN_IF_ERROR(NameRequest());
+    BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, CheckNothingIsLeft()));
+    return Worded(OvmsCode::kRestCouldNotParseInput, FillInputs());
+  }
+
+ private:
+  // A fault of a part of the document in the words of the servable's dialect.
+  Status Worded(OvmsCode code, Status status) const {
+    return ovms_ ? AsOvmsError(code, std::move(status)) : status;
+  }
+
+  Status ReadParameters(element value) {
+    BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("parameters", value, kMaxJsonKeys));
+    for (auto field : object) {
+      const std::string_view name = field.key;
+      if (name == "binary_data_output") {
+        BRAID_ASSIGN_OR_RETURN(out_.format.binary_default, JsonBool(name, field.value));
+      } else if (graph_) {
+        BRAID_RETURN_IF_ERROR(ReadGraphParameter(name, field.value, out_.request.parameters));
+      } else {
+        BRAID_RETURN_IF_ERROR(ReadRequestParameter(name, field.value, out_.request));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status ReadOutputs(element value) {
+    BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("outputs", value, kMaxJsonTensors));
+    for (element item : array) {
+      BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("outputs", item, kMaxJsonKeys));
+      OutputWish choice;
+      choice.binary = out_.format.binary_default;
+      bool has_name = false;
+      bool has_binary = false;
+      RegionWish wish;
+      for (auto field : object) {
+        if (field.key == "name") {
+          BRAID_ASSIGN_OR_RETURN(choice.name, JsonString("name", field.value));
+          has_name = true;
+        } else if (field.key == "parameters") {
+          BRAID_ASSIGN_OR_RETURN(auto parameters, JsonObject("parameters", field.value, kMaxJsonKeys));
+          for (auto parameter : parameters) {
+            if (parameter.key == "binary_data") {
+              BRAID_ASSIGN_OR_RETURN(choice.binary, JsonBool("binary_data", parameter.value));
+              has_binary = choice.binary;
+            } else if (parameter.key == "classification") {
+              BRAID_ASSIGN_OR_RETURN(uint64_t k, JsonUnsigned("classification", parameter.value));
+              choice.classes =
+                  static_cast<uint32_t>(std::min<uint64_t>(k, std::numeric_limits<uint32_t>::max()));
+            } else {
+              BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
+            }
+          }
+        }
+      }
+      if (!has_name) return MissingMember("name");
+      if (wish.region && choice.classes == 0 && has_binary) {
+        return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'");
+      }
+      // A graph sends what it makes.
+      if (!graph_) out_.request.requested_outputs.push_back(choice.name);
+      BRAID_RETURN_IF_ERROR(
+          out_.format.plan.Add(target_.info, target_.client_memory, wish, std::move(choice)));
+    }
+    AskForSequenceId(target_.info, out_.request);
+    return OkStatus();
+  }
+
+  Status ReadInputs(element value) {
+    BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("inputs", value, kMaxJsonTensors));
+    only_input_ = array.size() == 1;
+    for (element item : array) BRAID_RETURN_IF_ERROR(ReadInput(item));
+    return OkStatus();
+  }
+
+  Status CheckNothingIsLeft() const {
+    if (binary_left_ == 0) return OkStatus();
+    const std::string text = "unexpected additional input data for model '" + target_.info.name + "'";
+    if (!ovms_) return InvalidArgumentError(text);
+    // A wrong shape is the likely cause.
+    if (!graph_) BRAID_RETURN_IF_ERROR(CheckOvmsTensors(target_.info, out_.request));
+    return OvmsError(OvmsCode::kInvalidContentSize, text);
+  }
+
+  Status ReadInput(element item) {
+    const auto object = JsonObject("inputs", item, kMaxJsonKeys);
+    if (!object.ok()) return Worded(OvmsCode::kRestInputsNotAnObject, object.status());
+    Tensor tensor;
+    PlannedInput plan;
+    std::optional<std::string_view> datatype;
+    std::optional<uint64_t> binary_size;
+    bool has_name = false;
+    bool has_shape = false;
+    bool has_data = false;
+    RegionWish wish;
+    std::optional<uint64_t> too_large;
+    for (auto field : *object) {
+      if (field.key == "name") {
+        BRAID_ASSIGN_OR_RETURN(tensor.name, JsonString("name", field.value));
+        has_name = true;
+      } else if (field.key == "datatype") {
+        BRAID_ASSIGN_OR_RETURN(datatype, JsonString("datatype", field.value));
+      } else if (field.key == "shape") {
+        BRAID_RETURN_IF_ERROR(ReadShape(field.value, tensor.shape, too_large));
+        has_shape = true;
+      } else if (field.key == "data") {
+        plan.data = field.value;
+        has_data = true;
+      } else if (field.key == "parameters") {
+        BRAID_ASSIGN_OR_RETURN(auto parameters, JsonObject("parameters", field.value, kMaxJsonKeys));
+        for (auto parameter : parameters) {
+          if (parameter.key == "binary_data_size") {
+            const auto size = JsonUnsigned("binary_data_size", parameter.value);
+            if (!size.ok()) return Worded(OvmsCode::kRestBinaryDataSizeInvalid, size.status());
+            binary_size = *size;
+          } else {
+            BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
+          }
+        }
+      }
+    }
+    if (!has_name) return MissingMember("name");
+    if (!has_shape) return MissingMember("shape");
+    if (!datatype) return MissingMember("datatype");
+    if (too_large) return Overflow(tensor.name, ExceedsCount("dimension " + std::to_string(*too_large)));
+    if (graph_) {
+      BRAID_RETURN_IF_ERROR(SetGraphType(*datatype, tensor.name, tensor));
+    } else if (const auto type = DataTypeFromWireName(*datatype)) {
+      tensor.type = *type;
+    } else {
+      return Worded(OvmsCode::kRestUnsupportedPrecision,
+                    InvalidArgumentError("invalid datatype for input " + tensor.name));
+    }
+    plan.has_data = has_data;
+
+    if (ovms_ && !has_data && !binary_size && !wish.region) {
+      BRAID_ASSIGN_OR_RETURN(binary_size, ImpliedBinarySize(tensor, binary_left_, only_input_));
+    }
+    const int sources = int{has_data} + int{binary_size.has_value()} + int{wish.region.has_value()};
+    if (sources != 1 && !(ovms_ && sources == 0)) {
+      std::string text =
+          "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
+          "'shared_memory_region' in 'parameters'. But ";
+      if (sources == 0) {
+        text += "no field is set";
+      } else {
+        text += "both ";
+        text += has_data ? "'data'" : "'binary_data_size'";
+        text += " and ";
+        text += has_data && binary_size ? "'binary_data_size'" : "'shared_memory_region'";
+        text += " are set";
+      }
+      return Worded(OvmsCode::kRestContentsFieldNotEmpty, InvalidArgumentError(std::move(text)));
+    }
+    if (wish.region) {
+      plan.source = PlannedInput::Source::kRegion;
+      BRAID_ASSIGN_OR_RETURN(plan.part_of_region, FindRegion(target_.client_memory, wish, tensor.name));
+      plan.bytes = static_cast<size_t>(plan.part_of_region.byte_size);
+    } else if (binary_size) {
+      plan.source = PlannedInput::Source::kBinary;
+      BRAID_RETURN_IF_ERROR(PlanBinary(tensor.name, *binary_size, plan));
+    } else if (has_data) {
+      plan.source = PlannedInput::Source::kJson;
+      Status planned = PlanJson(tensor, plan);
+      if (ovms_ && planned == JsonCountError(JsonForm::kNested)) {
+        plan.source = PlannedInput::Source::kNone;
+        plan.bytes = 0;
+      } else if (!planned.ok()) {
+        return planned;
+      }
+    }
+    if (!wish.region && plan.bytes > target_.max_input_bytes) {
+      return InvalidArgumentError("byte size " + std::to_string(plan.bytes) + " of input '" + tensor.name +
+                                  "' exceeds the maximum allowed input size of " +
+                                  std::to_string(target_.max_input_bytes) +
+                                  " bytes. Use --http-max-input-size to increase the limit.")
+          .WithHttpStatus(400);
+    }
+    out_.request.inputs.push_back(std::move(tensor));
+    plans_.push_back(std::move(plan));
+    return OkStatus();
+  }
+
+  // Takes what a tensor's parameters say of regions.
+  static Status ReadRegionParameter(const simdjson::dom::key_value_pair& parameter, RegionWish& wish) {
+    if (parameter.key == "shared_memory_region") {
+      BRAID_ASSIGN_OR_RETURN(std::string_view name, JsonString(parameter.key, parameter.value));
+      wish.region.emplace(name);
+    } else if (parameter.key == "shared_memory_offset") {
+      BRAID_ASSIGN_OR_RETURN(wish.offset, JsonUnsigned(parameter.key, parameter.value));
+    } else if (parameter.key == "shared_memory_byte_size") {
+      BRAID_ASSIGN_OR_RETURN(wish.byte_size, JsonUnsigned(parameter.key, parameter.value));
+    }
+    return OkStatus();
+  }
+
+  // `too_large` gets a dimension that no shape can have.
+  static Status ReadShape(element value, Shape& shape, std::optional<uint64_t>& too_large) {
+    BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("shape", value, kMaxDims));
+    for (element dim : array) {
+      BRAID_ASSIGN_OR_RETURN(uint64_t size, JsonUnsigned("shape", dim));
+      if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) too_large = size;
+      shape.push_back(static_cast<int64_t>(size));
+    }
+    return OkStatus();
+  }
+
+  static Status Overflow(const std::string& input, const std::string& what) {
+    return InvalidArgumentError("byte size overflow for input '" + input + "': " + what);
+  }
+  static std::string ExceedsCount(const std::string& what) {
+    return what + " causes total element count to exceed maximum size of " +
+           std::to_string(std::numeric_limits<int64_t>::max());
+  }
+
+  Status PlanBinary(const std::string& name, uint64_t size, PlannedInput& plan) {
+    if (ovms_ && size > binary_left_) {
+      return OvmsError(OvmsCode::kRestBinaryBufferExceeded,
+                       "Expected: " + std::to_string(size) +
+                           " bytes; Actual: " + std::to_string(binary_left_) + " bytes; input name: " + name);
+    }
+    if (!has_binary_header_ && !ovms_) {
+      return InvalidArgumentError(
+          "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when "
+          "passing inputs in "
+          "binary data format");
+    }
+    if (size > binary_left_) {
+      return InvalidArgumentError("unexpected size for input '" + name + "', expecting " +
+                                  std::to_string(size - binary_left_) + " additional bytes for model '" +
+                                  target_.info.name + "'");
+    }
+    binary_left_ -= static_cast<size_t>(size);
+    plan.bytes = static_cast<size_t>(size);
+    plan.part = binary_parts_++;
+    return OkStatus();
+  }
+
+  Status PlanJson(const Tensor& tensor, PlannedInput& plan) {
+    if (tensor.type == DataType::kFp16 || tensor.type == DataType::kBf16 ||
+        tensor.type == DataType::kCustom) {
+      return Worded(
+          OvmsCode::kRestUnsupportedPrecision,
+          InvalidArgumentError(
+              "receiving " + std::string(TypeName(tensor)) +
+              " data via JSON is not supported. Please use the binary data format for input " + tensor.name));
+    }
+    const auto count = ElementCount(tensor.shape);
+    if (!count) return Overflow(tensor.name, ExceedsCount("shape " + ShapeToString(tensor.shape)));
+    plan.elements = static_cast<size_t>(*count);
+    // A string has its length in front.
+    const size_t element = tensor.type == DataType::kBytes ? sizeof(uint32_t) : ElementSize(tensor.type);
+    if (plan.elements > static_cast<size_t>(std::numeric_limits<int64_t>::max()) / element) {
+      return Overflow(tensor.name, "shape " + ShapeToString(tensor.shape) + " of datatype " +
+                                       std::string(WireName(tensor.type)));
+    }
+    // Each value takes a character at least, so no memory is taken for what cannot be there.
+    if (plan.elements > json_.size()) return JsonCountError(JsonForm::kNested);
+    if (tensor.type == DataType::kBytes)
+      return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &plan.bytes);
+    plan.bytes = plan.elements * element;
+    return OkStatus();
+  }
+
+  // Names the sequence of the request, before anything else of the tensors is checked.
+  Status NameRequest() {
+    InferenceRequest& request = out_.request;
+    const std::string_view header = target_.sequence_header;
+    if (!target_.info.stateful) return NameSequenceOf(target_.info, header, request);
+    BRAID_ASSIGN_OR_RETURN(HttpSequenceInput id, TakeSequenceInput(kSequenceIdInput, DataType::kUint64));
+    BRAID_ASSIGN_OR_RETURN(HttpSequenceInput control,
+                           TakeSequenceInput(kSequenceControlInput, DataType::kUint32));
+    if (!id.part && !control.part) return NameSequence(id.input, control.input, header, false, request);
+    request.sequence_inputs = static_cast<uint8_t>((id.input ? 1 : 0) + (control.input ? 1 : 0));
+    out_.sequence = std::make_unique<HttpBinarySequence>(std::move(id), std::move(control));
+    return out_.sequence->Check();
+  }
+
+  // Takes one of the inputs that name the sequence out of the others.
+  Result<HttpSequenceInput> TakeSequenceInput(std::string_view name, DataType type) {
+    std::vector<Tensor>& inputs = out_.request.inputs;
+    const auto is_it = [name](const Tensor& input) { return input.name == name; };
+    const auto found = std::find_if(inputs.begin(), inputs.end(), is_it);
+    HttpSequenceInput taken;
+    if (found == inputs.end()) return taken;
+    if (std::any_of(found + 1, inputs.end(), is_it)) return RepeatedSequenceInput(name);
+    const auto plan = plans_.begin() + (found - inputs.begin());
+    taken.input.emplace();
+    taken.input->has_shape = !found->shape.empty();
+    taken.input->shape = std::move(found->shape);
+    if (found->type == type && plan->bytes == ElementSize(type)) {
+      if (plan->source == PlannedInput::Source::kBinary) {
+        taken.part = plan->part;
+        taken.input->value = 0;
+      } else {
+        const auto value = ReadSequenceValue(*plan, type);
+        if (!value.ok()) return Worded(OvmsCode::kRestCouldNotParseInput, value.status());
+        taken.input->value = *value;
+      }
+    }
+    inputs.erase(found);
+    plans_.erase(plan);
+    return taken;
+  }
+
+  // Nothing where there is not exactly one.
+  static Result<std::optional<uint64_t>> ReadSequenceValue(const PlannedInput& plan, DataType type) {
+    uint64_t value = 0;  // the low bytes come first
+    const std::span<std::byte> to(reinterpret_cast<std::byte*>(&value), ElementSize(type));
+    const Status read = plan.source == PlannedInput::Source::kRegion
+                            ? plan.part_of_region.region->Read(plan.part_of_region.offset, to)
+                            : FillFromJson(plan.data, JsonForm::kNested, type, 1, to.data());
+    if (read == JsonCountError(JsonForm::kNested)) return std::optional<uint64_t>();
+    BRAID_RETURN_IF_ERROR(read);
+    return std::optional<uint64_t>(value);
+  }
+
+  // Takes memory for all inputs, writes those that came as JSON, and names the places of the others.
+  Status FillInputs() {
+    for (size_t i = 0; ovms_ && i < plans_.size(); ++i) {
+      if (plans_[i].source == PlannedInput::Source::kNone) BRAID_RETURN_IF_ERROR(CheckValues(i));
+    }
+    // Refused by the checks that follow, but not by all graphs; too much could be copied before.
+    if (out_.request.inputs.size() > target_.info.inputs.size()) {
+      for (PlannedInput& plan : plans_) {
+        if (plan.source != PlannedInput::Source::kRegion) continue;
+        if (graph_) return TooManyRegions(target_.info);
+        plan.bytes = 0;
+      }
+    }
+    InputMemory memory(target_.allocator);
+    for (const PlannedInput& plan : plans_) memory.Expect(plan.bytes);
+    out_.destinations.resize(binary_parts_);
+    if (out_.sequence) out_.sequence->SetDestinations(out_.destinations);
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      const PlannedInput& plan = plans_[i];
+      Tensor& tensor = out_.request.inputs[i];
+      BRAID_ASSIGN_OR_RETURN(tensor.data, memory.Take(plan.bytes));
+      if (plan.source == PlannedInput::Source::kRegion) {
+        if (plan.bytes == 0) continue;
+        BRAID_RETURN_IF_ERROR(plan.part_of_region.region->Read(
+            plan.part_of_region.offset, {tensor.data.mutable_data(), tensor.data.size()}));
+      } else if (plan.source == PlannedInput::Source::kBinary) {
+        out_.destinations[plan.part] = {tensor.data.mutable_data(), tensor.data.size()};
+      } else if (plan.source == PlannedInput::Source::kJson) {
+        const Status filled = FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,
+                                           tensor.data.mutable_data());
+        if (ovms_ && filled == JsonCountError(JsonForm::kNested)) BRAID_RETURN_IF_ERROR(CheckValues(i));
+        BRAID_RETURN_IF_ERROR(filled);
+      }
+    }
+    return OkStatus();
+  }
+
+  Status CheckValues(size_t i) const {
+    return CheckJsonValueCount(target_.info, out_.request, i, plans_[i].has_data ? &plans_[i].data : nullptr);
+  }
+
+  const std::string_view json_;
+  size_t binary_left_;
+  const bool has_binary_header_;
+  const HttpInferTarget& target_;
+  const bool ovms_;
+  const bool graph_;
+  bool only_input_ = false;
+  size_t binary_parts_ = 0;
+  HttpInferRequest& out_;
+  boost::container::small_vector<PlannedInput, 8> plans_;
+};
+
+}  // namespace
+
+Status ReadInferRequest(std::string_view json, size_t binary_bytes, bool has_binary_header,
+                        const HttpInferTarget& target, simdjson::dom::parser& parser,
+                        HttpInferRequest& read) {
+  const auto root = ParseJson(parser, json);
+  if (root.ok()) return RequestReader(json, binary_bytes, has_binary_header, target, read).Read(*root);
+  if (target.info.dialect == Dialect::kOvms) return AsOvmsError(OvmsCode::kJsonInvalid, root.status());
+  return root.status();
+}
+
+}  // namespace braid

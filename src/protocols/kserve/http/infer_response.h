@@ -1,0 +1,34 @@
+// From an InferenceResponse to the HTTP answer to POST .../infer.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "protocols/http/message.h"
+#include "protocols/inference/output_plan.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+struct HttpOutputFormat {
+  bool binary_default = false;  // for outputs of which nothing was said
+  Dialect dialect = Dialect::kTriton;
+  OutputPlan plan;
+
+  bool IsBinary(std::string_view output) const {
+    const OutputWish* wish = plan.Find(output);
+    return wish != nullptr ? wish->binary : binary_default;
+  }
+};
+
+// Bytes of outputs that would be written as JSON: a measure of how long WriteInferResponse takes.
+size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat& format);
+
+// Binary outputs keep their memory and are not copied. REQUIRES: response.status is OK, and the plan was
+// applied. Errors: those of AppendTensorValues() as the dialect words them.
+Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response,
+                                        const HttpOutputFormat& format);
+
+}  // namespace braid

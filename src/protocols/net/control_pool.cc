@@ -1,0 +1,54 @@
+#include "protocols/net/control_pool.h"
+
+#include "base/guard.h"
+#include "base/thread.h"
+
+namespace braid {
+
+ControlPool::ControlPool(int threads, const std::string& thread_name, size_t max_waiting)
+    : max_waiting_(max_waiting) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.push_back(StartThread(thread_name + "-" + std::to_string(i), [this] { Run(); }));
+  }
+}
+
+ControlPool::~ControlPool() { Stop(); }
+
+bool ControlPool::Submit(std::function<void()> task) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_ || waiting_.size() >= max_waiting_) return false;
+    waiting_.push_back(std::move(task));
+  }
+  changed_.notify_one();
+  return true;
+}
+
+void ControlPool::Stop() {
+  std::deque<std::function<void()>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    dropped.swap(waiting_);
+  }
+  changed_.notify_all();
+  for (auto& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void ControlPool::Run() {
+  while (true) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      task = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    GuardedOrReport("control thread", task);
+  }
+}
+
+}  // namespace braid
