@@ -16,8 +16,8 @@ LATE_SECONDS = 20  # for the second answer, when one server has answered
 PATIENCE_SECONDS = 0.15  # for one that came after another request in the recording
 PATIENCE_IN_ALL = 10  # seconds of a session; then such requests go on beside each other
 SETTLE_SECONDS = 6  # for both servers to come to rest, after a change
-MUTATED_SECONDS = 3  # for the answer to a mutated request
-SILENT_LIMIT = 12  # mutated requests without an answer, after which a session has no more of them
+MUTATED_SECONDS = 1.5  # for the answer to a mutated request
+SILENT_LIMIT = 6  # mutated requests without an answer, after which a session has no more of them
 
 
 @dataclasses.dataclass
@@ -245,13 +245,27 @@ class Player:
         words = answers[0].get("status", b"none none").decode().split(" ")
         key = words[0] if pair.begin["kind"] == "grpc" else words[1]
         self._result.codes[key] = self._result.codes.get(key, 0) + 1
-        if (found := first_difference(pair.name, *answers)) is not None:
+        for each in self._servers if not how else ():
+            each.note_processes()
+        if (found := self._difference(pair, answers, how)) is not None:
             part, old, new = found
             at = offset(old, new)
             self._differ(
                 pair.begin.get("test", ""), pair.name, f"{part}, byte {at}", excerpt(old, at), excerpt(new, at), how
             )
         return answers
+
+    def _difference(self, pair, answers, how):
+        if first_difference(pair.name, *answers) is None:
+            return None
+        for server, answer in zip(self._servers, answers, strict=True):
+            server.note_processes()
+            for part in answer:
+                answer[part] = server.without_processes(answer[part])
+            if how and is_stream(pair.name):  # several requests at once, which may overtake each other
+                numbered = [part for part in answer if part.startswith("message ")]
+                answer.update(zip(numbered, sorted(answer[part] for part in numbered), strict=True))
+        return first_difference(pair.name, *answers)
 
     def _differ(self, test, request, part, old, new, how=""):
         self._result.differences.append(Difference(self._result.session, test, request, part, old, new, how))

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -243,6 +244,7 @@ class Served:
                 start_new_session=True,
             )
         self.addresses = {}
+        self._processes = set()
         self._connections = {}
         self._channel = None
 
@@ -286,6 +288,17 @@ class Served:
     def local(self, data):
         """Recorded bytes as this server is to see them."""
         return data.replace(self._token.encode(), self.root.encode())
+
+    def note_processes(self):
+        """Remembers the processes below the server: models answer with their process ids."""
+        for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                self._processes |= set(children.read_bytes().split())
+
+    def without_processes(self, data):
+        """Bytes of this server with all its process ids the same."""
+        known = b"|".join(sorted(self._processes | {b"%d" % self.process.pid}))
+        return re.sub(rb"(?<![0-9])(" + known + rb")(?![0-9])", lambda found: b"9" * len(found[0]), data)
 
     def neutral(self, data):
         """Bytes of this server without what only it can say: its folders."""
