@@ -20,6 +20,10 @@ RULES = [
         rb"(?m)^(\w*(?:_us|_ns|_secs|_seconds|_bytes|duration|latency|memory|cpu|gpu|process)\w*(?:\{[^}\n]*\})?) .*$",
         rb"\1 *",
     ),
+    # The numbers that OpenVINO gives to operations without a name.
+    ("status|body|message.*", ".*", rb"\b([A-Z][A-Za-z]+)_\d+\b", rb"\1_*"),
+    # What is being taken away is gone a moment later.
+    ("body", r"\w+ /v1/config.*", rb'"state": "UNLOADING"', b'"state": "END"'),
     # Addresses and process ids, as Python's own texts and the server's messages have them.
     ("status|body|message.*", ".*", rb"0x[0-9a-f]{6,16}", b"0x*"),
     ("status|body|message.*", ".*", rb"\b(pid|process) \d+", rb"\1 *"),

@@ -3,6 +3,7 @@
 import argparse
 import collections
 import concurrent.futures
+import fnmatch
 import json
 import math
 import multiprocessing
@@ -11,7 +12,8 @@ import time
 
 from replay.calls import may_be_mutated, method_name
 from replay.player import Player, request_name
-from replay.recording import Blobs, Session, sessions
+from replay.recording import Blobs, Session, file_name, sessions
+from replay.unrecorded import UNRECORDED
 
 MUTATED_SESSIONS = 40
 
@@ -44,6 +46,11 @@ def parse(arguments):
     parser.add_argument("--show", type=int, default=20, help="differences to print")
     parser.add_argument("--report", type=pathlib.Path, help="write all results to this file, as JSON")
     return parser.parse_args(arguments)
+
+
+def left_out(path):
+    """Whether a session began in a test that is left out of recordings: the list may have grown since."""
+    return any(fnmatch.fnmatchcase(path.name, file_name(pattern) + "*") for pattern in UNRECORDED)
 
 
 def features(path, blobs):
@@ -116,7 +123,7 @@ def main(arguments=None):
         if not each.exists():
             raise SystemExit(f"{each} does not exist")
     options.old, options.new = options.old.resolve(), options.new.resolve()
-    paths = [path for path in sessions(options.recording) if options.only in path.name]
+    paths = [path for path in sessions(options.recording) if options.only in path.name and not left_out(path)]
     if not paths:
         raise SystemExit(f"no session in {options.recording}")
     work = dict.fromkeys(paths, 0)

@@ -194,13 +194,17 @@ class Session:
         folder = pathlib.Path(folder) / "sessions"
         folder.mkdir(parents=True, exist_ok=True)
         if not any(folder.glob(f"*-{mark}.json.gz")):
-            name = re.sub(r"[^\w.-]+", "_", self.name)[:80]
-            path = folder / f"{name}-{mark}.json.gz"
+            path = folder / f"{file_name(self.name)[:80]}-{mark}.json.gz"
             path.write_bytes(gzip.compress(json.dumps(fields).encode(), mtime=0))
 
     @classmethod
     def load(cls, path):
         return cls(**json.loads(gzip.decompress(pathlib.Path(path).read_bytes())))
+
+
+def file_name(test):
+    """How the name of a test, or a pattern for such names, stands in a session's file name."""
+    return re.sub(r"[^\w.*-]+", "_", test)
 
 
 def sessions(folder):

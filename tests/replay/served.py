@@ -58,7 +58,12 @@ class HttpExchange:
             return {"transport": NO_ANSWER.encode()}
         if isinstance(message, str):
             return {"transport": message.encode()}
-        headers = [f"{name}: {value}" for name, value in message.headers]
+        # A length that is the body's is compared with the body, after what differs by its nature is replaced there.
+        length = str(len(message.body)) if message.body else None
+        headers = [
+            f"{name}: {'as the body' if name.lower() == 'content-length' and value == length else value}"
+            for name, value in message.headers
+        ]
         return {"status": message.start.encode(), "body": message.body, "headers": "\n".join(headers).encode("latin-1")}
 
     @property

@@ -3,6 +3,10 @@
 UNRECORDED = {
     "test_chaos.py::*": "processes are killed at random",
     "test_failing_allocator.py::*": "allocations fail by signals that a test sends",
+    "test_descendants.py::*": "processes are killed",
+    "test_healing.py::*": "processes are killed at random",
+    "test_bls.py::test_a_killed_fork*": "a process is killed",
+    "test_graph_streams.py::test_a_worker_that_is_killed": "a process is killed",
     "test_large.py::*": "gigabytes",
     "test_environments.py::*": "whole Python environments, gigabytes",
     "test_grpc_extra.py::test_ten_million_strings": "hundreds of megabytes",
