@@ -61,12 +61,15 @@ format:  ## Format the C++ and Python files
 	@.venv/bin/ruff format --quiet
 	@.venv/bin/ruff check --quiet --fix
 
-check:  ## Check formatting, lint Python, and compile each header alone
+check:  ## Check formatting, lint Python, includes, headers alone, and what mutexes guard
+	@scripts/install-system-packages check
 	@scripts/python-env check
 	@.venv/bin/clang-format --dry-run --Werror $(CC_FILES)
 	@.venv/bin/ruff format --check --quiet
 	@.venv/bin/ruff check
+	@scripts/check-includes
 	@scripts/check-headers --build $(BUILD_FOLDER)
+	@scripts/check-thread-safety --build $(BUILD_FOLDER)
 
 docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid

@@ -4,11 +4,14 @@ Tests that only look share the server of their file; a test that breaks things h
 """
 
 import contextlib
+import os
 
 import pytest
 from harness.clients import Client
 from harness.repository import Repository
 from harness.server import BINARY, Server
+
+pytest_plugins = ["replay.plugin"] if "BRAID_RECORD" in os.environ else []
 
 
 def pytest_sessionstart(session):

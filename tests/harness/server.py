@@ -13,6 +13,8 @@ import tempfile
 import time
 import uuid
 
+from replay.recorder import Recorder
+
 from harness.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -88,6 +90,7 @@ class Server:
         self.command = [str(BINARY), "serve", *map(str, repositories)]
         self.command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--host", "127.0.0.1"]
         self.command += ["--python", sys.executable, *map(str, options)]
+        self._recorder = Recorder.of_environment(repositories, options, env, self.workdir)
         # Files, not pipes: what the server has written before it answers can be read when the answer is here.
         self._output = {"out": tempfile.TemporaryFile("ab+"), "err": tempfile.TemporaryFile("ab+")}
         self.started = time.monotonic()
@@ -156,6 +159,9 @@ class Server:
             return None
 
         addresses = wait_until(look, seconds, "the line of addresses")
+        self._http_itself = addresses.get("http")
+        if self._recorder:
+            addresses = self._recorder.through(addresses)
         self.http = addresses.get("http")
         self.grpc = addresses.get("grpc")
         self.metrics = addresses.get("metrics")
@@ -165,7 +171,7 @@ class Server:
             if self.process.poll() is not None:
                 raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log}")
             try:
-                return self.request("GET", "/v2/health/ready", timeout=5)[0] == 200
+                return self.request("GET", "/v2/health/ready", address=self._http_itself, timeout=5)[0] == 200
             except OSError:
                 return False
 
@@ -176,7 +182,11 @@ class Server:
 
     def wait_exit(self, seconds=40.0):
         """The exit status; the output is complete then."""
-        return self.process.wait(seconds)
+        try:
+            return self.process.wait(seconds)
+        finally:
+            if self._recorder:
+                self._recorder.finish()
 
     def stop(self, seconds=40.0, status=0):
         """Stops as an operator does, and proves that nothing is left behind."""

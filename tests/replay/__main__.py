@@ -1,0 +1,8 @@
+"""`python -m replay` plays a recording; see judge.py."""
+
+import sys
+
+from replay.judge import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What makes two answers the same.
+
+Answers are compared byte by byte after RULES have replaced what differs by its nature. A rule is a part of answers (a
+pattern), which requests it is for (a pattern on "METHOD TARGET" or the method of gRPC), what to replace, and by what.
+"""
+
+import re
+
+from tritonclient.grpc import service_pb2
+
+RULES = [
+    # Times, in headers and in statistics.
+    ("headers", ".*", rb"(?im)^date: .*$", b"date: *"),
+    ("body", r"GET .*/stats\b.*", rb'"(ns|last_inference)":\d+', rb'"\1":*'),
+    ("headers", r"(GET|HEAD) (/metrics|.*/stats)\b.*", rb"(?im)^content-length: \d+$", b"content-length: *"),
+    # Durations and memory among the metrics, and what depends on how fast requests come.
+    (
+        "body",
+        r"GET /metrics\b.*",
+        rb"(?m)^(\w*(?:_us|_ns|_secs|_seconds|_bytes|duration|latency|memory|cpu|gpu|process)\w*(?:\{[^}\n]*\})?) .*$",
+        rb"\1 *",
+    ),
+    # The numbers that OpenVINO gives to operations without a name.
+    ("status|body|message.*", ".*", rb"\b([A-Z][A-Za-z]+)_\d+\b", rb"\1_*"),
+    # What is being taken away is gone a moment later.
+    ("body", r"\w+ /v1/config.*", rb'"state": "UNLOADING"', b'"state": "END"'),
+    # Addresses and process ids, as Python's own texts and the server's messages have them.
+    ("status|body|message.*", ".*", rb"0x[0-9a-f]{6,16}", b"0x*"),
+    ("status|body|message.*", ".*", rb"\b(pid|process) \d+", rb"\1 *"),
+]
+LARGE = 1 << 20  # what is larger is tensors, and compared as it is
+_COMPILED = [(re.compile(part), re.compile(request), re.compile(old), new) for part, request, old, new in RULES]
+
+
+def neutral(part, request, data):
+    """The bytes of a part of an answer as they are compared."""
+    if len(data) > LARGE:
+        return data
+    if request.endswith("/ModelStatistics") and part.startswith("message"):
+        data = _without_times(data)
+    for parts, requests, old, new in _COMPILED:
+        if parts.fullmatch(part) and requests.match(request):
+            data = old.sub(new, data)
+    return data
+
+
+def _without_times(data):
+    try:
+        message = service_pb2.ModelStatisticsResponse.FromString(data)
+    except Exception:  # not what it should be: compared as it is
+        return data
+    return re.sub(r"\b(ns|last_inference): \d+", r"\1: *", str(message)).encode()
+
+
+def first_difference(request, old, new):
+    """(part, bytes of old, bytes of new) where two answers differ first, or None."""
+    for part in dict.fromkeys([*old, *new]):
+        if part not in old or part not in new:
+            return part, old.get(part, b"(nothing)"), new.get(part, b"(nothing)")
+        left, right = neutral(part, request, old[part]), neutral(part, request, new[part])
+        if left != right:
+            return part, left, right
+    return None
+
+
+def excerpt(data, at, around=160):
+    """The bytes around an offset, readable."""
+    start = max(0, at - around // 2)
+    text = data[start : at + around].decode("utf-8", "backslashreplace")
+    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < 256 else "?" for c in text)
+    return ("..." if start else "") + text + ("..." if len(data) > at + around else "")
+
+
+def offset(old, new):
+    """Where two strings of bytes differ first."""
+    return next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
