@@ -5,7 +5,6 @@
 
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
-#include "scheduling/stateful_model.h"
 #include "scheduling/testing/fake_backend.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
@@ -49,9 +48,9 @@ class EncodedImagesInRequests : public ::testing::Test {
   std::shared_ptr<Servable> Start(ServableInfo info) {
     auto backend = std::make_unique<FakeBackendModel>(1);
     if (info.stateful) {
-      return StatefulModel::Start(std::move(info), std::move(backend), timers_, log_, {}, {}).value();
+      return StartModel(std::move(info), std::move(backend), timers_, log_, {}, {}).value();
     }
-    return ScheduledModel::Start(std::move(info), std::move(backend), timers_, log_, {}).value();
+    return StartModel(std::move(info), std::move(backend), timers_, log_, {}).value();
   }
 
   ManualTimers timers_;

@@ -7,24 +7,37 @@
 
 namespace braid {
 
-void ResponseDelivery::Respond(InferenceRequest& request, std::optional<InferenceResponse> response,
-                               bool final, const ExecutionTimes& times) const {
+void PruneOutputs(const ServableInfo& info, const InferenceRequest& request, std::vector<Tensor>& outputs) {
+  const auto unwanted = [&](const Tensor& output) {
+    if (request.requested_outputs.empty()) return info.FindOutput(output.name) == nullptr;
+    return std::find(request.requested_outputs.begin(), request.requested_outputs.end(), output.name) ==
+           request.requested_outputs.end();
+  };
+  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
+  for (Tensor& output : outputs) {
+    const TensorSpec* spec = info.FindOutput(output.name);
+    if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
+  }
+}
+
+void ResponseDelivery::Prepare(const ServableInfo& info, InferenceRequest& request,
+                               std::optional<InferenceResponse>& response, bool final,
+                               const ExecutionTimes& times) const {
   SchedulerNotes& notes = request.scheduling;
   const bool cancelled = response && response->status.code() == StatusCode::kCancelled && request.cancelled();
   if (response) {
-    response->model_name = info_.name;
-    response->model_version = info_.version;
-    if (front_ != nullptr && response->status.ok()) front_->OnResponse(request, *response);
+    response->model_name = info.name;
+    response->model_version = info.version;
     if (response->status.ok()) {
-      Prune(request, response->outputs);
+      PruneOutputs(info, request, response->outputs);
     } else {
       notes.failed = true;
     }
   }
-  if (info_.decoupled) Count(request, response, times);
+  if (info.decoupled) Count(request, response, times);
   // A client of a model that answers once sees the end with the answer, even if the model says later that it
   // was the last.
-  if (!notes.counted && (final || !info_.decoupled)) {
+  if (!notes.counted && (final || !info.decoupled)) {
     notes.counted = true;
     if (notes.failed) {
       statistics_.RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
@@ -34,37 +47,6 @@ void ResponseDelivery::Respond(InferenceRequest& request, std::optional<Inferenc
     }
   }
   if (request.trace != nullptr) TraceResponse(request, response, final, times, timers_.NowNs());
-  RequestFront::Followers followers;
-  if (final) {
-    followers =
-        TellFront(request, notes.failed ? RequestFront::Outcome::kFailed : RequestFront::Outcome::kGood);
-  }
-  request.Respond(std::move(response), final);
-  if (followers.front != nullptr) followers.front->Follow(std::move(followers));
-}
-
-void ResponseDelivery::Fail(InferenceRequest& request, FailureReason reason, Status status) const {
-  statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
-  RequestFront::Followers followers = TellFront(request, reason);
-  request.Fail(std::move(status));
-  if (followers.front != nullptr) followers.front->Follow(std::move(followers));
-}
-
-void ResponseDelivery::Refuse(InferenceRequest& request, FailureReason reason, Status status) const {
-  statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
-  RequestFront::Followers followers = TellFront(request, reason);
-  request.Refuse(std::move(status));
-  if (followers.front != nullptr) followers.front->Follow(std::move(followers));
-}
-
-RequestFront::Followers ResponseDelivery::TellFront(InferenceRequest& request,
-                                                    RequestFront::Outcome outcome) const {
-  return front_ == nullptr ? RequestFront::Followers{} : front_->OnEnd(request, outcome);
-}
-
-RequestFront::Followers ResponseDelivery::TellFront(InferenceRequest& request, FailureReason reason) const {
-  return TellFront(request, reason == FailureReason::kCanceled ? RequestFront::Outcome::kCancelled
-                                                               : RequestFront::Outcome::kFailed);
 }
 
 void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
@@ -78,19 +60,6 @@ void ResponseDelivery::Count(InferenceRequest& request, const std::optional<Infe
   if (notes.responses == 0 && response) statistics_.RecordFirstResponse(now_ns - request.start_ns);
   statistics_.RecordResponse(notes.responses++, kind, now_ns - before_ns);
   notes.last_response_ns = now_ns;
-}
-
-void ResponseDelivery::Prune(const InferenceRequest& request, std::vector<Tensor>& outputs) const {
-  const auto unwanted = [&](const Tensor& output) {
-    if (request.requested_outputs.empty()) return info_.FindOutput(output.name) == nullptr;
-    return std::find(request.requested_outputs.begin(), request.requested_outputs.end(), output.name) ==
-           request.requested_outputs.end();
-  };
-  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), unwanted), outputs.end());
-  for (Tensor& output : outputs) {
-    const TensorSpec* spec = info_.FindOutput(output.name);
-    if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
-  }
 }
 
 }  // namespace braid

@@ -37,7 +37,7 @@ class ScheduledModelTest : public ::testing::Test {
   }
 
   // Starts a model with one FP32 input "A" of dims [-1] and outputs "X" and "Y".
-  void Start(size_t instances, inference::ModelConfig config = {}, ScheduledModel::Options options = {}) {
+  void Start(size_t instances, inference::ModelConfig config = {}, InstancePool::Options options = {}) {
     config.set_name("m");
     ServableInfo info;
     info.name = "m";
@@ -52,7 +52,7 @@ class ScheduledModelTest : public ::testing::Test {
     info.config = std::make_shared<const inference::ModelConfig>(config);
     auto backend = std::make_unique<FakeBackendModel>(instances);
     backend_ = backend.get();
-    auto model = ScheduledModel::Start(std::move(info), std::move(backend), timers_, log_, {}, options);
+    auto model = StartModel(std::move(info), std::move(backend), timers_, log_, {}, options);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
   }
@@ -96,7 +96,7 @@ class ScheduledModelTest : public ::testing::Test {
   ManualTimers timers_;
   Logger log_;
   FakeBackendModel* backend_ = nullptr;
-  std::shared_ptr<ScheduledModel> model_;
+  std::shared_ptr<InstancePool> model_;
 };
 
 TEST_F(ScheduledModelTest, AnInstanceMayAnswerWithinExecute) {
@@ -244,7 +244,7 @@ TEST_F(ScheduledModelTest, GivesNothingAheadToAnInstanceThatMakesCalls) {
 
 TEST_F(ScheduledModelTest, FailsACallThatItsOnlyInstanceWaitsFor) {
   CallGraph graph;
-  ScheduledModel::Options options;
+  InstancePool::Options options;
   options.call_graph = &graph;
   Start(1, {}, options);
   Client client;
@@ -267,7 +267,7 @@ TEST_F(ScheduledModelTest, FailsACallThatItsOnlyInstanceWaitsFor) {
 
 TEST_F(ScheduledModelTest, TheCallGraphKnowsACallWhileItWaits) {
   CallGraph graph;
-  ScheduledModel::Options options;
+  InstancePool::Options options;
   options.call_graph = &graph;
   Start(1, {}, options);
   int caller = 0;
@@ -296,7 +296,7 @@ TEST_F(ScheduledModelTest, TheCallGraphKnowsACallWhileItWaits) {
 
 TEST_F(ScheduledModelTest, TheCallGraphKnowsACallThatWasHandedAheadUntilItBegins) {
   CallGraph graph;
-  ScheduledModel::Options options;
+  InstancePool::Options options;
   options.call_graph = &graph;
   Start(1, {}, options);
   Client first;
@@ -751,7 +751,7 @@ TEST_F(ScheduledModelTest, NeverSchedulesPassiveInstances) {
   backend_ = backend.get();
   backend->fakes_.push_back(std::make_unique<FakeInstance>("passive", true));
   backend->fakes_.push_back(std::make_unique<FakeInstance>("active"));
-  model_ = ScheduledModel::Start(std::move(info), std::move(backend), timers_, log_, {}).value();
+  model_ = StartModel(std::move(info), std::move(backend), timers_, log_, {}).value();
   Client client;
   auto request = Make(client);
   request->inputs.clear();
@@ -766,7 +766,7 @@ TEST_F(ScheduledModelTest, ReportsWhatKeptTheInstancesFromStarting) {
   info.config = std::make_shared<const inference::ModelConfig>();
   auto backend = std::make_unique<FakeBackendModel>(1);
   backend->start_status_ = InternalError("no module named numpy");
-  EXPECT_EQ(ScheduledModel::Start(std::move(info), std::move(backend), timers_, log_, {}).status(),
+  EXPECT_EQ(StartModel(std::move(info), std::move(backend), timers_, log_, {}).status(),
             InternalError("no module named numpy"));
 }
 

@@ -257,7 +257,7 @@ TEST_F(SequenceKeeperTest, RequestsDoNotWaitForEverForTheRestore) {
 }
 
 TEST_F(SequenceKeeperTest, OnlySoManyWaitForTheRestore) {
-  SequenceModel::Options options;
+  InstancePool::Options options;
   options.max_queue_size = 1;
   Start(1, "direct {}", 4, false, {}, options);
   keeper().HoldUntilRestored(timers_.NowNs() + kSecond);

@@ -1,56 +1,141 @@
-// SequenceModel: the servable that runs one version of a model with `sequence_batching`. The requests of a
-// sequence run in their order, one at a time, on one instance, which keeps a place for the sequence until it
-// ends, or until another one needs it in a drain.
+// SequenceModel: the policy of a model with `sequence_batching`. The requests of a sequence run in their
+// order, one at a time, on one instance, which keeps a slot for the sequence until it ends, or until another
+// one needs it in a drain.
 //
 // The rules of sequences are SequenceTable's; when requests go together is decided by DecideSlots() (direct)
-// and DecideBatch() (oldest). Threads are as in ScheduledModel.
+// and DecideBatch() (oldest).
 //
 // An instance that dies takes its sequences along: the requests in it fail with the cause, those that wait
 // and later ones with UNAVAILABLE and a text that says so. A sequence of which no request had begun starts on
 // another instance instead.
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "base/log.h"
-#include "base/status.h"
-#include "scheduling/backend.h"
-#include "scheduling/call_graph.h"
-#include "scheduling/timer_service.h"
-#include "serving/servable.h"
+#include "scheduling/held_requests.h"
+#include "scheduling/instance_pool.h"
+#include "scheduling/response_order.h"
+#include "scheduling/sequence_policy.h"
+#include "scheduling/sequence_store.h"
+#include "scheduling/sequence_table.h"
+#include "scheduling/slot_batch.h"
+#include "scheduling/turn_inputs.h"
 
 namespace braid {
 
-class SequenceModel : public Servable {
+class SequenceModel final : public InstancePool, private SequenceKeeper {
  public:
-  struct Options {
-    // Requests that may wait for this model, those of all its sequences together.
-    size_t max_queue_size = 65536;
-    // As that of ScheduledModel.
-    int64_t outage_wait_ns = 5'000'000'000;
-    // Whether instances run only with the resources they ask for, which this model cannot.
-    bool limits_rate = false;
-    // What finds calls that wait for themselves; outlives the model.
-    CallGraph* call_graph = &CallGraph::OfProcess();
+  SequenceModel(ServableInfo info, std::unique_ptr<BackendModel> backend, SequencePolicy policy,
+                Timers& timers, Logger& log, const Options& options);
+  ~SequenceModel() override { StopIfStarted(); }
+
+  void Infer(std::unique_ptr<InferenceRequest> request) override;
+  SequenceKeeper* sequences() override { return this; }
+
+ private:
+  // When the next request of a sequence may run.
+  enum class TurnEnd : unsigned char {
+    kReturned,   // user code has returned from the one before
+    kDelivered,  // and what it returned has arrived: the state is in it
+    kAnswered,   // the one before has been answered for good, or been put back
+  };
+  struct Turn {
+    uint64_t sequence;
+    uint32_t number;
+  };
+  using Turns = std::vector<Turn>;
+  // What an instance has inside, beside what the pool knows.
+  struct Lane {
+    std::deque<Turns> inside;  // of each execution that is handed over and has not returned
+    // Between OnExecuted and OnDelivered, when turns end by what comes in between; nothing is handed out
+    // then, or sequences that could share a batch would run one by one.
+    bool delivering = false;
+    Turns returned;  // those of the execution that is delivered
   };
 
-  // Starts the backend's instances and waits for them. `info.config` has sequence_batching and is valid.
-  // `timers` and `log` outlive the model. Errors: what kept the instances from starting; UNSUPPORTED for
-  // instances that ask for resources when the rate is limited.
-  static Result<std::shared_ptr<SequenceModel>> Start(ServableInfo info,
-                                                      std::unique_ptr<BackendModel> backend, Timers& timers,
-                                                      Logger& log,
-                                                      const std::function<void(const std::string&)>& progress,
-                                                      const Options& options);
-  ~SequenceModel() override;
+  SequenceCounts counts() const override { return store_.counts(); }
+  // The table watches the time of each sequence itself.
+  void CleanUp() override {}
+  void Drop(const CorrelationId& id) override;
+  // A request's states are settled after its client has its answer, too late for who takes back.
+  TakeBackSteps Mark(const CorrelationId&) override { return nullptr; }
+  bool savable() const override { return store_.savable(); }
+  const std::string& identity() const override { return store_.identity(); }
+  uint64_t changes() const override { return store_.changes(); }
+  std::vector<SavedSequence> Save() const override { return store_.Save(); }
+  void HoldUntilRestored(int64_t deadline_ns) override;
+  size_t Restore(std::vector<SavedSequence> saved) override;
+  void BeginDrain() override;
 
-  // Sequences that live, for tests and diagnosis.
-  virtual size_t sequence_count() const = 0;
+  int64_t RunLocked(int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
+  size_t QueuedLocked() const override BRAID_REQUIRES(mutex_) { return table_.queued(); }
+  size_t HeldLocked() const override BRAID_REQUIRES(mutex_) { return held_.size(); }
+  void EndWaitingLocked(EndReason why, int64_t now_ns, Endings& endings) override BRAID_REQUIRES(mutex_);
+  void CancelLocked(InferenceRequest& request, int64_t now_ns, Endings& endings) override
+      BRAID_REQUIRES(mutex_);
+  void TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, int64_t now_ns, Work& work) override
+      BRAID_REQUIRES(mutex_);
+  void OnReturnedLocked(Slot& slot, int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
+  void OnNewLifeLocked(Slot& slot, bool changed, int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
+  void BeginStopLocked(Work& work) override BRAID_REQUIRES(mutex_);
+  void PrepareWarmup(InferenceRequest& request) const override { inputs_.AddLone(request); }
+  void Prepare(Execution& execution) override { inputs_.Complete(execution, input_allocator()); }
+  bool TakeResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse>& response,
+                    bool final) override;
+  void Reschedule(Instance& instance, std::unique_ptr<InferenceRequest> request) override;
+  Status StatusOf(const Ending& ending) const override;
+  void OnDelivered(Instance& instance) override;
 
- protected:
-  using Servable::Servable;
+  // Whether the request can be one of a sequence; sets what an iterative model's request needs.
+  Status CheckSequence(InferenceRequest& request);
+  // Takes a request in and lets it run, if it can.
+  void EnterLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work)
+      BRAID_REQUIRES(mutex_);
+  void AdmitLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work)
+      BRAID_REQUIRES(mutex_);
+  // Lets the call graph know of a request that has to wait; ends its sequence when it would wait for ever.
+  void EnterCallGraphLocked(InferenceRequest& request, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+  void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) BRAID_REQUIRES(mutex_);
+  // No request waits for sequences of an earlier life any more.
+  void ReleaseLocked(int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+
+  // Gives slots to what waits for them; returns when to look again.
+  int64_t AssignLocked(int64_t now_ns) BRAID_REQUIRES(mutex_);
+  // Hands out what can run on one instance; returns when to look again.
+  int64_t RunLaneLocked(Slot& slot, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+  BatchDecision DecideSlotsLocked(const std::vector<Sequence*>& seats, int64_t now_ns) BRAID_REQUIRES(mutex_);
+  BatchDecision DecideOldestLocked(const std::vector<Sequence*>& seats, int64_t now_ns)
+      BRAID_REQUIRES(mutex_);
+  bool HasRoomLocked(const Slot& slot, int64_t now_ns) const BRAID_REQUIRES(mutex_);
+  void BeginTurnsLocked(Slot& slot, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+
+  static TurnEnd TurnEndOf(const ServableInfo& info, const SequencePolicy& policy, const TurnInputs& inputs);
+  static SequenceStore::Options StoreOptions(const ServableInfo& info, const SequencePolicy& policy,
+                                             const TurnInputs& inputs);
+  Status LostError(const CorrelationId& id, size_t instance) const;
+  Status NeedsStartError(const CorrelationId& id) const;
+
+  // Constant.
+  const SequencePolicy policy_;
+  const TurnInputs inputs_;
+  const TurnEnd turn_end_;
+  const std::vector<std::string> instance_names_;  // by slot
+  // Null unless preserve_ordering; shared with the responses on their way.
+  const std::shared_ptr<ResponseOrder> order_;
+  std::atomic<uint64_t> next_generated_id_;
+
+  SequenceStore store_;  // provides its own synchronisation
+  SequenceTable table_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Lane> lanes_ BRAID_GUARDED_BY(mutex_);  // by slot
+  HeldRequests held_ BRAID_GUARDED_BY(mutex_);
+  bool draining_ BRAID_GUARDED_BY(mutex_) = false;
+  // Scratch.
+  std::vector<SlotView> views_ BRAID_GUARDED_BY(mutex_);
+  std::vector<WaitingRequest> waiting_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Sequence*> chosen_ BRAID_GUARDED_BY(mutex_);  // by slot; null is one that is padded
 };
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-#include "scheduling/sequence_model.h"
+#include "scheduling/scheduled_model.h"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST_F(SequenceModelTest, RefusesWhatIsNoRequestOfASequence) {
                            "of sequence batcher"));
   EXPECT_EQ(Send(uint64_t{1}).sink->status(), InvalidArgumentError(NeedsStart("1")));
   EXPECT_EQ(Send(std::string("abc"), kEnd).error(), NeedsStart("abc"));
-  EXPECT_EQ(model_->sequence_count(), 0u);
+  EXPECT_EQ(model_->sequences()->counts().active, 0u);
   EXPECT_TRUE(Send(std::string(128, 'x'), kStart).waits());
 }
 
@@ -91,7 +91,7 @@ TEST_F(SequenceModelTest, RunsASequenceOneByOne) {
   Finish();
   EXPECT_TRUE(third.sink->ended);
   EXPECT_TRUE(third.sink->status().ok());
-  EXPECT_EQ(model_->sequence_count(), 0u);
+  EXPECT_EQ(model_->sequences()->counts().active, 0u);
   EXPECT_EQ(stats().success.count, 3u);
   EXPECT_EQ(stats().execution_count, 3u);
 }
@@ -243,9 +243,9 @@ TEST_F(SequenceModelTest, ForgetsASequenceThatIsIdle) {
             "sequence 2 of model 'm' has waited for a slot for longer than max_sequence_idle_microseconds "
             "(1000000)");
   EXPECT_EQ(failures(FailureReason::kRejected), 1u);
-  EXPECT_EQ(model_->sequence_count(), 1u);
+  EXPECT_EQ(model_->sequences()->counts().active, 1u);
   timers_.Advance(1);
-  EXPECT_EQ(model_->sequence_count(), 0u);
+  EXPECT_EQ(model_->sequences()->counts().active, 0u);
   EXPECT_EQ(Send(uint64_t{1}).error(), NeedsStart("1"));
   EXPECT_EQ(Send(uint64_t{2}).error(), NeedsStart("2"));
 }
@@ -354,12 +354,12 @@ TEST_F(SequenceModelTest, FreesTheSlotOfACancelledSequence) {
   auto one = Send(uint64_t{1}, kStart);
   one.cancellation->Cancel();
   timers_.Run();
-  EXPECT_EQ(model_->sequence_count(), 0u);
+  EXPECT_EQ(model_->sequences()->counts().active, 0u);
   SequenceClient gone;
   gone.cancellation->Cancel();
   Send(gone, uint64_t{3}, kStart);
   EXPECT_EQ(gone.code(), StatusCode::kCancelled);
-  EXPECT_EQ(model_->sequence_count(), 0u);
+  EXPECT_EQ(model_->sequences()->counts().active, 0u);
 }
 
 TEST_F(SequenceModelTest, LosesTheSequencesOfADeadInstanceAlone) {
@@ -439,7 +439,7 @@ TEST_F(SequenceModelTest, BoundsWhatWaits) {
   Send(three, uint64_t{3}, kStart, 1, 1, "r7");
   EXPECT_EQ(three.sink->status(), UnavailableError("[request id: r7] Exceeds maximum queue size"));
   EXPECT_EQ(failures(FailureReason::kRejected), 1u);
-  EXPECT_EQ(model_->sequence_count(), 2u);
+  EXPECT_EQ(model_->sequences()->counts().active, 2u);
 }
 
 TEST_F(SequenceModelTest, FeedsTheStateBack) {
@@ -509,7 +509,7 @@ TEST_F(SequenceModelTest, GoesOnWhileADecoupledModelStillAnswers) {
   EXPECT_EQ(instance().running().requests[0]->sequence_end, true);
   Finish();
   EXPECT_FALSE(two.waits());
-  EXPECT_EQ(model_->sequence_count(), 0u);
+  EXPECT_EQ(model_->sequences()->counts().active, 0u);
   instance().listener_->OnResponse(instance(), *execution->requests[0], std::nullopt, true, {});
   EXPECT_FALSE(one.waits());
 }
@@ -534,7 +534,7 @@ TEST_F(SequenceModelTest, RunsAnIterativeRequestAgainUntilItIsReleased) {
   }
   Finish();
   EXPECT_TRUE(one.sink->ended);
-  EXPECT_EQ(model_->sequence_count(), 0u);
+  EXPECT_EQ(model_->sequences()->counts().active, 0u);
   EXPECT_EQ(stats().execution_count, 3u);
   EXPECT_EQ(stats().success.count, 1u);
 }

@@ -64,7 +64,7 @@ class Simulation : public SequenceHarness {
     }
     EXPECT_TRUE(outstanding_.empty()) << "nothing is lost";
     timers_.Advance(2 * kIdleNs);
-    EXPECT_EQ(model_->sequence_count(), 0u);
+    EXPECT_EQ(model_->sequences()->counts().active, 0u);
     EXPECT_EQ(model_->pending_requests(), 0);
     EXPECT_EQ(stats().success.count, succeeded_);
     EXPECT_EQ(stats().inference_count, succeeded_);

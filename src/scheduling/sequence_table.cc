@@ -201,40 +201,40 @@ Sequence* SequenceTable::Find(uint64_t number, uint32_t turn) {
   return sequence != nullptr && sequence->busy && sequence->turns == turn ? sequence : nullptr;
 }
 
-void SequenceTable::End(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops) {
+void SequenceTable::End(uint64_t number, uint32_t turn, int64_t now_ns, Endings& endings) {
   Sequence* sequence = Find(number, turn);
   if (sequence == nullptr) return;
   sequence->busy = false;
   if (store_.savable()) store_.Settle(number);
   if (sequence->place == Sequence::Place::kOrphan) {
-    Lose(*sequence, now_ns, drops);
+    Lose(*sequence, now_ns, endings);
   } else {
     Settle(*sequence, now_ns);
   }
 }
 
-void SequenceTable::Answered(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops) {
+void SequenceTable::Answered(uint64_t number, uint32_t turn, int64_t now_ns, Endings& endings) {
   Sequence* sequence = Find(number, turn);
   if (sequence == nullptr) return;
   sequence->answered = true;
-  if (sequence->place == Sequence::Place::kOrphan) End(number, turn, now_ns, drops);
+  if (sequence->place == Sequence::Place::kOrphan) End(number, turn, now_ns, endings);
 }
 
-bool SequenceTable::Continue(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops) {
+bool SequenceTable::Continue(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Endings& endings) {
   const uint64_t number = request->scheduling.sequence;
   const uint32_t turn = request->scheduling.turn;
   Sequence* sequence = Find(number, turn);
   if (sequence == nullptr) return false;
   PushFront(*sequence, std::move(request));
-  End(number, turn, now_ns, drops);
+  End(number, turn, now_ns, endings);
   return true;
 }
 
-bool SequenceTable::Undo(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops) {
+bool SequenceTable::Undo(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Endings& endings) {
   Sequence* sequence = Find(request->scheduling.sequence, request->scheduling.turn);
   if (sequence == nullptr) return false;
   if (sequence->place == Sequence::Place::kOrphan && sequence->turns > 1) {
-    return Continue(request, now_ns, drops);
+    return Continue(request, now_ns, endings);
   }
   PushFront(*sequence, std::move(request));
   sequence->busy = false;
@@ -300,24 +300,25 @@ void SequenceTable::Finish(Sequence& sequence, int64_t now_ns) {
   sequences_.erase(sequence.number);
 }
 
-void SequenceTable::Lose(Sequence& sequence, int64_t now_ns, Drops& drops) {
+void SequenceTable::Lose(Sequence& sequence, int64_t now_ns, Endings& endings) {
   sequence.place = Sequence::Place::kOrphan;
   sequence.busy = false;
-  DropQueue(sequence, Why::kLost, drops);
+  DropQueue(sequence, EndReason::kLost, endings);
   if (sequence.open) RememberLoss(sequence.id, sequence.instance);
   Close(sequence, Reason::kLost);
   Finish(sequence, now_ns);
 }
 
-void SequenceTable::DropQueue(Sequence& sequence, Why why, Drops& drops) {
+void SequenceTable::DropQueue(Sequence& sequence, EndReason why, Endings& endings) {
   // The request that would have ended it is among them.
   if (!sequence.open && !sequence.queue.empty()) {
-    sequence.reason = why == Why::kIdle ? Reason::kExpired : Reason::kLost;
+    sequence.reason = why == EndReason::kIdle ? Reason::kExpired : Reason::kLost;
   }
   for (auto& request : sequence.queue) {
     request->scheduling.queued = false;
     request->scheduling.waiting_call.reset();
-    drops.push_back({std::move(request), why, sequence.instance});
+    if (why == EndReason::kDropped) store_.CountRejected();
+    endings.push_back({std::move(request), why, OkStatus(), sequence.instance});
     --queued_;
   }
   sequence.queue.clear();
@@ -329,21 +330,21 @@ std::optional<size_t> SequenceTable::InstanceOf(const InferenceRequest& request)
   return sequence->instance;
 }
 
-void SequenceTable::Cancel(const InferenceRequest& request, int64_t now_ns, Drops& drops) {
+void SequenceTable::Cancel(const InferenceRequest& request, int64_t now_ns, Endings& endings) {
   Sequence* sequence = Get(request.scheduling.sequence);
   BRAID_CHECK(sequence != nullptr);
-  DropQueue(*sequence, Why::kCancelled, drops);
+  DropQueue(*sequence, EndReason::kCancelled, endings);
   Close(*sequence, Reason::kLost);
   Settle(*sequence, now_ns);
 }
 
-void SequenceTable::DropAll(int64_t now_ns, Drops& drops) {
+void SequenceTable::DropAll(int64_t now_ns, Endings& endings) {
   std::vector<uint64_t> numbers;
   for (auto& [number, sequence] : sequences_) numbers.push_back(number);
   std::sort(numbers.begin(), numbers.end());
   for (uint64_t number : numbers) {
     Sequence* sequence = Get(number);
-    DropQueue(*sequence, Why::kAll, drops);
+    DropQueue(*sequence, EndReason::kOutage, endings);
     Close(*sequence, Reason::kLost);
   }
   for (uint64_t number : numbers) {
@@ -351,17 +352,17 @@ void SequenceTable::DropAll(int64_t now_ns, Drops& drops) {
   }
 }
 
-void SequenceTable::DropQueued(Drops& drops) {
+void SequenceTable::DropQueued(Endings& endings) {
   for (auto& [number, sequence] : sequences_) {
     const bool end_waits = !sequence.queue.empty() && sequence.queue.back()->sequence_end;
-    DropQueue(sequence, Why::kAll, drops);
+    DropQueue(sequence, EndReason::kStopping, endings);
     if (!end_waits) continue;
     sequence.open = true;
     store_.SetEnding(number, false);
   }
 }
 
-void SequenceTable::Drop(const CorrelationId& id, int64_t now_ns, Drops& drops) {
+void SequenceTable::Drop(const CorrelationId& id, int64_t now_ns, Endings& endings) {
   std::vector<uint64_t> numbers;
   for (const Sequence* at = Latest(id); at != nullptr; at = Get(at->predecessor)) {
     numbers.push_back(at->number);
@@ -369,13 +370,13 @@ void SequenceTable::Drop(const CorrelationId& id, int64_t now_ns, Drops& drops) 
   // The last first: what is before it has no successor then.
   for (const uint64_t number : numbers) {
     Sequence& sequence = *Get(number);
-    DropQueue(sequence, Why::kDropped, drops);
+    DropQueue(sequence, EndReason::kDropped, endings);
     Close(sequence, Reason::kLost);
     Settle(sequence, now_ns);
   }
 }
 
-void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns, Drops& drops) {
+void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns, Endings& endings) {
   Instance& at = instances_[instance];
   if (available) {
     if (!any_available()) outage_end_ns_ = now_ns;
@@ -392,7 +393,7 @@ void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns
       EnterBacklog(*sequence, now_ns);
       if (draining_ && sequence->queue.empty()) Rest(*sequence);
     } else if (!sequence->busy || sequence->answered) {
-      Lose(*sequence, now_ns, drops);
+      Lose(*sequence, now_ns, endings);
     }
     // The others are decided by what becomes of their turn.
   }
@@ -428,13 +429,13 @@ void SequenceTable::Unwatch(Sequence& sequence) {
   sequence.watched_in = nullptr;
 }
 
-void SequenceTable::Expire(int64_t now_ns, Drops& drops) {
+void SequenceTable::Expire(int64_t now_ns, Endings& endings) {
   const auto expire = [&](const std::list<uint64_t>& list, int64_t since_ns) {
     while (!list.empty()) {
       Sequence& sequence = *Get(list.front());
       if (std::max(sequence.since_ns, since_ns) > now_ns - options_.idle_ns) return;
       Close(sequence, Reason::kExpired);
-      DropQueue(sequence, Why::kIdle, drops);
+      DropQueue(sequence, EndReason::kIdle, endings);
       Finish(sequence, now_ns);
     }
   };

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "scheduling/batcher.h"
+#include "scheduling/ending.h"
 #include "scheduling/sequence_store.h"
 #include "serving/request.h"
 
@@ -97,21 +98,6 @@ class SequenceTable {
   // more after this one. REQUIRES: request->correlation_id names a sequence.
   Admission Admit(std::unique_ptr<InferenceRequest>& request, bool last, int64_t now_ns);
 
-  // Why a request leaves without a turn.
-  enum class Why : unsigned char {
-    kCancelled,
-    kIdle,
-    kLost,
-    kDropped,  // its sequence, by Drop()
-    kAll,
-  };
-  struct Dropped {
-    std::unique_ptr<InferenceRequest> request;
-    Why why;
-    size_t instance;  // with kLost: the one that has died
-  };
-  using Drops = std::vector<Dropped>;
-
   // Gives free slots to waiting sequences, the oldest first, on the instance that has the fewest.
   void Assign(int64_t now_ns);
   // The sequences of an instance by slot, null where there is none; the last is not null.
@@ -121,36 +107,36 @@ class SequenceTable {
   // Begins a turn of a bound sequence. REQUIRES: Ready(sequence).
   std::unique_ptr<InferenceRequest> Begin(Sequence& sequence, int64_t now_ns);
   // The three ends of a turn; what does not name the present turn of its sequence is left alone.
-  void End(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops);
+  void End(uint64_t number, uint32_t turn, int64_t now_ns, Endings& endings);
   // The request goes on: it is the next of its sequence again. False when there is no such turn any more;
   // the request stays with the caller then.
-  bool Continue(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops);
+  bool Continue(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Endings& endings);
   // The turn never began, since the instance has died. As Continue().
-  bool Undo(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Drops& drops);
+  bool Undo(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Endings& endings);
 
   // The request of a turn has had its last response, while the turn goes on.
-  void Answered(uint64_t number, uint32_t turn, int64_t now_ns, Drops& drops);
+  void Answered(uint64_t number, uint32_t turn, int64_t now_ns, Endings& endings);
   // The sequence whose turn this is; null when there is none any more.
   Sequence* Find(uint64_t number, uint32_t turn);
 
   // The instance whose slot the sequence of a queued request has; nothing while it has none.
   std::optional<size_t> InstanceOf(const InferenceRequest& request);
   // Ends a sequence for one of its queued requests, which is dropped with all others of it.
-  void Cancel(const InferenceRequest& request, int64_t now_ns, Drops& drops);
+  void Cancel(const InferenceRequest& request, int64_t now_ns, Endings& endings);
   // Ends the sequences that have been idle for too long, and fails those that waited too long for a slot.
-  void Expire(int64_t now_ns, Drops& drops);
+  void Expire(int64_t now_ns, Endings& endings);
   // When Expire() has something to do; kNeverNs when nothing is in sight.
   int64_t next_deadline_ns() const;
 
   // An instance has died, which ends the sequences that have begun on it; or it is back.
-  void SetAvailable(size_t instance, bool available, int64_t now_ns, Drops& drops);
+  void SetAvailable(size_t instance, bool available, int64_t now_ns, Endings& endings);
 
-  // Drops whatever is queued; the sequences take no more.
-  void DropAll(int64_t now_ns, Drops& drops);
-  // The same, as if what is queued had never come: the sequences stay.
-  void DropQueued(Drops& drops);
+  // Drops whatever is queued, as no instance has lived for too long; the sequences take no more.
+  void DropAll(int64_t now_ns, Endings& endings);
+  // The same as the model stops, as if what is queued had never come: the sequences stay.
+  void DropQueued(Endings& endings);
   // Ends the sequences with this id, if there are any, and drops what is queued of them.
-  void Drop(const CorrelationId& id, int64_t now_ns, Drops& drops);
+  void Drop(const CorrelationId& id, int64_t now_ns, Endings& endings);
   // A sequence of an earlier life, which continues, and gets a slot as one that begins now does. Null when
   // there is one with its id, or its states do not fit.
   Sequence* Restore(SavedSequence saved, int64_t now_ns);
@@ -181,7 +167,7 @@ class SequenceTable {
   void Close(Sequence& sequence, SequenceStore::Reason reason);
   void PushBack(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
   void PushFront(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
-  void DropQueue(Sequence& sequence, Why why, Drops& drops);
+  void DropQueue(Sequence& sequence, EndReason why, Endings& endings);
   void EnterBacklog(Sequence& sequence, int64_t now_ns);
   // An idle sequence needs no place.
   void Rest(Sequence& sequence);
@@ -192,7 +178,7 @@ class SequenceTable {
   // Ends the sequence if nothing is left of it, else watches its time.
   void Settle(Sequence& sequence, int64_t now_ns);
   void Finish(Sequence& sequence, int64_t now_ns);
-  void Lose(Sequence& sequence, int64_t now_ns, Drops& drops);
+  void Lose(Sequence& sequence, int64_t now_ns, Endings& endings);
   void Watch(Sequence& sequence, int64_t now_ns);
   void Unwatch(Sequence& sequence);
   void RememberLoss(const CorrelationId& id, size_t instance);

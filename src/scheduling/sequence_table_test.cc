@@ -38,7 +38,7 @@ class SequenceTableTest : public ::testing::Test {
 
   int64_t now_ns_ = 1000;
   InferenceRequest* last_ = nullptr;
-  SequenceTable::Drops drops_;
+  Endings drops_;
   SequenceStore store_{SequenceStore::Options{}};
   SequenceTable table_{{.instances = 1, .slots = 3, .idle_ns = 100, .max_queued = 100}, store_};
 };

@@ -14,7 +14,7 @@
 #include "images/image_codec.h"
 #include "images/testing/pictures.h"
 #include "model_config.pb.h"
-#include "scheduling/stateful_model.h"
+#include "scheduling/scheduled_model.h"
 #include "scheduling/testing/step_states.h"
 #include "serving/ovms_status.h"
 
@@ -154,7 +154,7 @@ class StatefulImages : public ::testing::Test {
   void SetUp() override { Start({}); }
   void TearDown() override { Stop(SteadyNowNs() + 60'000'000'000); }
 
-  void Start(const ScheduledModel::Options& options) {
+  void Start(const InstancePool::Options& options) {
     Stop(0);
     ServableInfo info;
     info.name = "m";
@@ -171,8 +171,7 @@ class StatefulImages : public ::testing::Test {
     info.stateful = StatefulSpec{};
     info.stateful->states = {{"state", DataType::kUint64, {1}}};
     info.config = std::make_shared<const inference::ModelConfig>();
-    model_ = StatefulModel::Start(std::move(info), std::make_unique<QuickBackend>(door_), timers_, log_, {},
-                                  options)
+    model_ = StartModel(std::move(info), std::make_unique<QuickBackend>(door_), timers_, log_, {}, options)
                  .value();
   }
   void Stop(int64_t deadline_ns) {
@@ -217,7 +216,7 @@ class StatefulImages : public ::testing::Test {
   Doorkeeper door_;
   Logger log_;
   TimerService timers_;
-  std::shared_ptr<StatefulModel> model_;
+  std::shared_ptr<InstancePool> model_;
   std::deque<Client> clients_;
 };
 

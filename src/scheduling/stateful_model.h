@@ -1,10 +1,9 @@
-// StatefulModel: the servable that runs one version of a stateful model of a config.json (ServableInfo::
-// stateful). It keeps the states of each sequence between its requests, so that any instance may serve any of
-// them.
+// StatefulModel: the policy of a stateful model of a config.json (ServableInfo::stateful). It keeps the
+// states of each sequence between its requests, so that any instance may serve any of them.
 //
 //  - Requests of one sequence run in the order in which they came, one at a time, whatever connections they
 //    came by; different sequences run beside each other. One whose encoded images have to be decoded first
-//    has its place from when it came; those behind it wait for it, nobody else does.
+//    keeps its place among those of its sequence meanwhile.
 //  - Whether a request may begin, continue or end a sequence is decided when it comes, by the rules of
 //    OpenVINO Model Server: SequenceMissing, SequenceAlreadyExists, SequenceTerminated, MaxSequenceNumber-
 //    Reached (before anything else), an id given by the server where a start names none.
@@ -13,38 +12,94 @@
 //    failed end leaves the sequence as it was before that request, so that it can be ended again; one whose
 //    client has gone before it ran ends the sequence when it is its turn, wherever it has waited.
 //
-// Behind it stands a ScheduledModel, which it gives requests with the states behind their inputs, one of each
-// sequence at a time; waiting, instances, statistics, warm-up and cancellation are the same as those of any
-// model.
+// A request whose turn has come gets the states behind its inputs and waits in the queue of a BatchedModel.
+// The rules of sequences are StatefulTable's.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
+#include <vector>
 
-#include "base/log.h"
-#include "base/status.h"
-#include "scheduling/backend.h"
-#include "scheduling/scheduled_model.h"
-#include "scheduling/timer_service.h"
-#include "serving/sequences.h"
-#include "serving/servable.h"
+#include "scheduling/batched_model.h"
+#include "scheduling/held_requests.h"
+#include "scheduling/sequence_line.h"
+#include "scheduling/sequence_store.h"
+#include "scheduling/stateful_table.h"
 
 namespace braid {
 
-class StatefulModel : public Servable {
+class StatefulModel final : public BatchedModel, private SequenceKeeper {
  public:
-  // Starts the backend's instances and waits for them. `info` has `stateful` and is what clients see: without
-  // states. `timers` and `log` outlive the model. Errors: as ScheduledModel::Start().
-  static Result<std::shared_ptr<StatefulModel>> Start(ServableInfo info,
-                                                      std::unique_ptr<BackendModel> backend, Timers& timers,
-                                                      Logger& log,
-                                                      const std::function<void(const std::string&)>& progress,
-                                                      const ScheduledModel::Options& options);
-  ~StatefulModel() override;
+  // `info` is what clients see: without states.
+  StatefulModel(ServableInfo info, std::unique_ptr<BackendModel> backend, BatchingPolicy policy,
+                Timers& timers, Logger& log, const Options& options);
+  ~StatefulModel() override { StopIfStarted(); }
 
- protected:
-  using Servable::Servable;
+  void Infer(std::unique_ptr<InferenceRequest> request) override;
+  SequenceKeeper* sequences() override { return this; }
+
+ private:
+  SequenceCounts counts() const override { return store_.counts(); }
+  bool savable() const override { return store_.savable(); }
+  const std::string& identity() const override { return store_.identity(); }
+  uint64_t changes() const override { return store_.changes(); }
+  std::vector<SavedSequence> Save() const override { return store_.Save(); }
+  void CleanUp() override;
+  void Drop(const CorrelationId& id) override;
+  TakeBackSteps Mark(const CorrelationId& id) override;
+  void HoldUntilRestored(int64_t deadline_ns) override;
+  size_t Restore(std::vector<SavedSequence> saved) override;
+  // No sequence keeps anything that others wait for.
+  void BeginDrain() override {}
+
+  size_t HeldLocked() const override BRAID_REQUIRES(mutex_) {
+    return table_.waiting() + held_.size() + line_.waiting();
+  }
+  void EndWaitingLocked(EndReason why, int64_t now_ns, Endings& endings) override BRAID_REQUIRES(mutex_);
+  void CancelLocked(InferenceRequest& request, int64_t now_ns, Endings& endings) override
+      BRAID_REQUIRES(mutex_);
+  void BeginStopLocked(Work& work) override BRAID_REQUIRES(mutex_);
+  bool TakeResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse>& response,
+                    bool final) override;
+  Followers OnEnd(InferenceRequest& request, Outcome outcome) override;
+  void Follow(Followers followers, Work& work) override;
+  const ServableInfo& full_info() const override { return full_info_; }
+
+  // Has the images of a request decoded, which keeps its place among those of its sequence.
+  void Decode(std::unique_ptr<InferenceRequest> request);
+  void OnDecoded(std::unique_ptr<InferenceRequest> request, SequencePlace* place, Status status);
+  // A request that is ready for the model. `place` is null unless it has one in the line.
+  void Arrive(std::unique_ptr<InferenceRequest> request, SequencePlace* place);
+  void ArriveLocked(std::unique_ptr<InferenceRequest> request, SequencePlace* place, int64_t now_ns,
+                    Work& work) BRAID_REQUIRES(mutex_);
+  // Works off a turn in the line, and those that it leads to.
+  void AdvanceLocked(SequenceLine::Turn turn, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+  // It is the request's turn to be admitted.
+  void AdmitLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
+      BRAID_REQUIRES(mutex_);
+  // It is its turn to run. Whatever becomes of the sequence now, it runs with the states of this moment.
+  void BeginTurnLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
+      BRAID_REQUIRES(mutex_);
+  // Takes a request that waits in the line out of it. Its client has gone; an end keeps its place.
+  std::unique_ptr<InferenceRequest> LeaveCancelledLocked(SequencePlace& place) BRAID_REQUIRES(mutex_);
+
+  void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) BRAID_REQUIRES(mutex_);
+  // The client of an end has gone; the sequence may be on its way from an earlier life.
+  void HoldEndLocked(uint64_t id) BRAID_REQUIRES(mutex_);
+  // No request waits for sequences of an earlier life any more.
+  void ReleaseLocked(int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+
+  // For one that would have to wait for its sequence, as too many do.
+  Ending NoRoom(std::unique_ptr<InferenceRequest> request) const;
+
+  const ServableInfo full_info_;  // with the output `sequence_id`, which clients may ask for
+  SequenceStore store_;           // provides its own synchronisation
+
+  SequenceLine line_
+      BRAID_GUARDED_BY(mutex_);  // of requests of those sequences that have images on their way
+  StatefulTable table_ BRAID_GUARDED_BY(mutex_);
+  HeldRequests held_ BRAID_GUARDED_BY(mutex_);
+  // The sequences of ends that were held until their clients have gone.
+  std::vector<uint64_t> held_ends_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

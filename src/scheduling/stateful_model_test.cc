@@ -1,4 +1,4 @@
-#include "scheduling/stateful_model.h"
+#include "scheduling/scheduled_model.h"
 
 #include <gtest/gtest.h>
 
@@ -304,7 +304,7 @@ TEST_F(StatefulModelTest, RequestsThatRunOnTheirCallersThreadDoNotDeepenTheStack
 }
 
 TEST_F(StatefulModelTest, OnlySoManyWait) {
-  ScheduledModel::Options options;
+  InstancePool::Options options;
   options.max_queue_size = 2;
   Start(1, options);
   Ask(uint64_t{1}, kStart);
@@ -693,7 +693,7 @@ TEST_F(StatefulModelTest, RequestsDoNotWaitForEverForTheRestore) {
 }
 
 TEST_F(StatefulModelTest, OnlySoManyWaitForTheRestore) {
-  ScheduledModel::Options options;
+  InstancePool::Options options;
   options.max_queue_size = 1;
   Start(1, options);
   keeper().HoldUntilRestored(timers_.NowNs() + kSecond);
@@ -756,7 +756,7 @@ TEST_F(StatefulModelTest, ABackendThatDoesNotStartIsAnError) {
   info.config = std::make_shared<const inference::ModelConfig>();
   auto backend = std::make_unique<FakeBackendModel>(1);
   backend->start_status_ = UnavailableError("no device");
-  auto model = StatefulModel::Start(std::move(info), std::move(backend), timers_, log_, {}, {});
+  auto model = StartModel(std::move(info), std::move(backend), timers_, log_, {}, {});
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.status().message(), "no device");
 }

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "model_config.pb.h"
-#include "scheduling/stateful_model.h"
+#include "scheduling/scheduled_model.h"
 #include "scheduling/testing/counting_sink.h"
 #include "scheduling/testing/step_states.h"
 
@@ -154,7 +154,7 @@ class StatefulBackend final : public BackendModel {
 // that is sent until the sequence has ended.
 class Driver {
  public:
-  Driver(uint64_t id, StatefulModel& model, std::shared_ptr<Servable> share)
+  Driver(uint64_t id, Servable& model, std::shared_ptr<Servable> share)
       : id_(id), random_(static_cast<unsigned>(id)), model_(model), share_(std::move(share)) {}
 
   // Sends the next request, if it can; false when the sequence is over. One call at a time.
@@ -234,7 +234,7 @@ class Driver {
 
   const uint64_t id_;
   std::mt19937 random_;  // of Go() alone
-  StatefulModel& model_;
+  Servable& model_;
   const std::shared_ptr<Servable> share_;
   std::mutex mutex_;
   // All guarded by mutex_.
@@ -261,8 +261,7 @@ class StatefulStress : public ::testing::Test {
     info.stateful = StatefulSpec{};
     info.stateful->states = {{"state", DataType::kUint64, {1}}};
     info.config = std::make_shared<const inference::ModelConfig>();
-    model_ = StatefulModel::Start(std::move(info), std::make_unique<StatefulBackend>(instances), timers_,
-                                  log_, {}, {})
+    model_ = StartModel(std::move(info), std::make_unique<StatefulBackend>(instances), timers_, log_, {}, {})
                  .value();
   }
   // As what saves the sequences does, at any time.
@@ -279,7 +278,7 @@ class StatefulStress : public ::testing::Test {
 
   Logger log_;
   TimerService timers_;
-  std::shared_ptr<StatefulModel> model_;
+  std::shared_ptr<InstancePool> model_;
 };
 
 TEST_F(StatefulStress, EachSequenceGivesWhatItGivesAlone) {

@@ -13,7 +13,6 @@
 #include "base/thread.h"
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
-#include "scheduling/sequence_model.h"
 #include "scheduling/testing/counting_sink.h"
 
 namespace braid {
@@ -159,9 +158,9 @@ TEST_P(SchedulerStress, EndsEachRequestOnce) {
   auto backend = std::make_unique<ThreadedBackend>(2);
   std::shared_ptr<Servable> model;
   if (sequences) {
-    model = SequenceModel::Start(std::move(info), std::move(backend), timers, log, {}, {}).value();
+    model = StartModel(std::move(info), std::move(backend), timers, log, {}, {}).value();
   } else {
-    model = ScheduledModel::Start(std::move(info), std::move(backend), timers, log, {}).value();
+    model = StartModel(std::move(info), std::move(backend), timers, log, {}).value();
   }
 
   const Buffer data = HeapAllocator().Allocate(4).value();

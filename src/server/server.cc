@@ -38,9 +38,8 @@
 #include "repository/drains.h"
 #include "repository/model_repository.h"
 #include "repository/sequence_vault.h"
+#include "scheduling/call_graph.h"
 #include "scheduling/scheduled_model.h"
-#include "scheduling/sequence_model.h"
-#include "scheduling/stateful_model.h"
 #include "scheduling/timer_service.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
@@ -278,27 +277,13 @@ class Server::Parts {
   Result<std::shared_ptr<Servable>> CreateModel(ServableInfo info, std::unique_ptr<BackendModel> model,
                                                 const std::function<void(const std::string&)>& progress) {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
-    if (info.config->has_sequence_batching()) {
-      SequenceModel::Options sequences;
-      sequences.limits_rate = limiter_ != nullptr;
-      sequences.outage_wait_ns = options_.outage_wait_ms * 1'000'000;
-      BRAID_ASSIGN_OR_RETURN(auto servable, SequenceModel::Start(std::move(info), std::move(model), timers_,
-                                                                 log_, progress, sequences));
-      servable->statistics().Configure(latency);
-      return std::shared_ptr<Servable>(std::move(servable));
-    }
-    ScheduledModel::Options scheduling;
-    scheduling.limiter = limiter_.get();
+    InstancePool::Options scheduling;
     scheduling.outage_wait_ns = options_.outage_wait_ms * 1'000'000;
-    if (info.stateful) {
-      BRAID_ASSIGN_OR_RETURN(auto servable, StatefulModel::Start(std::move(info), std::move(model), timers_,
-                                                                 log_, progress, scheduling));
-      servable->statistics().Configure(latency);
-      return std::shared_ptr<Servable>(std::move(servable));
-    }
+    scheduling.call_graph = &CallGraph::OfProcess();
+    scheduling.limiter = limiter_.get();
     scheduling.cache = cache_.get();
-    BRAID_ASSIGN_OR_RETURN(auto servable, ScheduledModel::Start(std::move(info), std::move(model), timers_,
-                                                                log_, progress, scheduling));
+    BRAID_ASSIGN_OR_RETURN(
+        auto servable, StartModel(std::move(info), std::move(model), timers_, log_, progress, scheduling));
     servable->statistics().Configure(latency);
     return std::shared_ptr<Servable>(std::move(servable));
   }

@@ -4,7 +4,7 @@
 
 #include "backends/openvino/testing/stateful_models.h"
 #include "backends/openvino/testing/triton_harness.h"
-#include "scheduling/sequence_model.h"
+#include "scheduling/scheduled_model.h"
 
 namespace braid {
 namespace {
@@ -211,7 +211,7 @@ TEST_F(TritonModel, AnErrorOfTheInferenceIsTritons) {
 // Runs a step of a sequence.
 class TritonStates : public TritonModel {
  protected:
-  Result<std::shared_ptr<SequenceModel>> ServeSequences(const std::string& text, bool complete = true) {
+  Result<std::shared_ptr<InstancePool>> ServeSequences(const std::string& text, bool complete = true) {
     auto config = std::make_shared<inference::ModelConfig>();
     BRAID_ASSIGN_OR_RETURN(*config, ParseConfigText("name: 'm' " + text, "config.pbtxt"));
     const ModelLocation location = Location(*config);
@@ -221,7 +221,7 @@ class TritonStates : public TritonModel {
     BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(location.model_path));
     BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, 1, folder));
     BRAID_ASSIGN_OR_RETURN(auto model, backend_->Create(location, config));
-    return SequenceModel::Start(std::move(info), std::move(model), timers_, log_, [](const std::string&) {},
+    return StartModel(std::move(info), std::move(model), timers_, log_, [](const std::string&) {},
                                 {});
   }
   std::string SequenceRefusal(const std::string& text, bool complete = true) {

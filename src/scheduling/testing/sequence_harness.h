@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model_config.pb.h"
-#include "scheduling/sequence_model.h"
+#include "scheduling/scheduled_model.h"
 #include "scheduling/testing/fake_backend.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
@@ -43,7 +43,7 @@ class SequenceHarness {
   // `batching` is the text inside sequence_batching. The model has FP32 input "A" of dims [-1] and output
   // "X".
   void Start(size_t instances, const std::string& batching, int max_batch_size = 4, bool decoupled = false,
-             std::vector<Tensor> initial_states = {}, SequenceModel::Options options = {}) {
+             std::vector<Tensor> initial_states = {}, InstancePool::Options options = {}) {
     inference::ModelConfig config;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
         "name: 'm' sequence_batching { max_sequence_idle_microseconds: 1000000 " + batching + " }", &config));
@@ -60,7 +60,7 @@ class SequenceHarness {
     info.config = std::make_shared<const inference::ModelConfig>(config);
     auto backend = std::make_unique<FakeBackendModel>(instances);
     backend_ = backend.get();
-    auto model = SequenceModel::Start(std::move(info), std::move(backend), timers_, log_, {}, options);
+    auto model = StartModel(std::move(info), std::move(backend), timers_, log_, {}, options);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
   }
@@ -117,7 +117,7 @@ class SequenceHarness {
   ManualTimers timers_;
   Logger log_;
   FakeBackendModel* backend_ = nullptr;
-  std::shared_ptr<SequenceModel> model_;
+  std::shared_ptr<InstancePool> model_;
 };
 
 inline const Tensor* InputOf(const InferenceRequest& request, std::string_view name) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model_config.pb.h"
-#include "scheduling/stateful_model.h"
+#include "scheduling/scheduled_model.h"
 #include "scheduling/testing/fake_backend.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
@@ -57,7 +57,7 @@ class StatefulHarness {
     model_->Stop(0);
   }
 
-  void Start(size_t instances, ScheduledModel::Options options = {}) {
+  void Start(size_t instances, InstancePool::Options options = {}) {
     ServableInfo info;
     info.name = "m";
     info.version = 3;
@@ -77,7 +77,7 @@ class StatefulHarness {
     auto backend = std::make_unique<FakeBackendModel>(instances);
     backend_ = backend.get();
     for (auto& fake : backend->fakes_) fake->answer_ = Sum;
-    auto model = StatefulModel::Start(std::move(info), std::move(backend), timers_, log_, {}, options);
+    auto model = StartModel(std::move(info), std::move(backend), timers_, log_, {}, options);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
     ASSERT_NE(model_->sequences(), nullptr);
@@ -153,7 +153,7 @@ class StatefulHarness {
   ManualTimers timers_;
   Logger log_;
   FakeBackendModel* backend_ = nullptr;
-  std::shared_ptr<StatefulModel> model_;
+  std::shared_ptr<InstancePool> model_;
 };
 
 }  // namespace braid

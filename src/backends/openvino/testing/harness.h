@@ -154,7 +154,7 @@ class OpenVinoHarness : public ::testing::Test {
     auto loaded = Load(config);
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     if (!loaded.ok()) return nullptr;
-    auto model = ScheduledModel::Start(std::move(loaded->info), std::move(loaded->model), timers_, log_,
+    auto model = StartModel(std::move(loaded->info), std::move(loaded->model), timers_, log_,
                                        [](const std::string&) {});
     EXPECT_TRUE(model.ok()) << model.status();
     return model.ok() ? *model : nullptr;

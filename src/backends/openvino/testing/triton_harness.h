@@ -23,7 +23,7 @@ class TritonHarness : public OpenVinoHarness {
     return location;
   }
   // As the repository loads a model.
-  Result<std::shared_ptr<ScheduledModel>> Serve(const std::string& text, bool complete = true) {
+  Result<std::shared_ptr<InstancePool>> Serve(const std::string& text, bool complete = true) {
     auto config = std::make_shared<inference::ModelConfig>();
     BRAID_ASSIGN_OR_RETURN(*config, ParseConfigText("name: 'm' " + text, "config.pbtxt"));
     const ModelLocation location = Location(*config);
@@ -33,7 +33,7 @@ class TritonHarness : public OpenVinoHarness {
     BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(location.model_path));
     BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, 1, folder));
     BRAID_ASSIGN_OR_RETURN(auto model, backend_->Create(location, config));
-    return ScheduledModel::Start(std::move(info), std::move(model), timers_, log_, [](const std::string&) {});
+    return StartModel(std::move(info), std::move(model), timers_, log_, [](const std::string&) {});
   }
   std::string Refusal(const std::string& text, bool complete = true) {
     auto model = Serve(text, complete);
