@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "grpc_service.grpc.pb.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_graph.h"
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_graph.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 
 namespace braid {

@@ -14,9 +14,9 @@
 #include "grpc_service.grpc.pb.h"
 #include "model_config.pb.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_servable.h"
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_servable.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 #include "serving/sequence_inputs.h"
 

@@ -1,6 +1,7 @@
 #include "protocols/tfs/control_call.h"
 
 #include "protocols/grpc/method_call.h"
+#include "protocols/inference/context.h"
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/model_documents.h"
 #include "protocols/tfs/raw_services.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "protocols/testing/fake_servable.h"
+#include "protocols/inference/testing/fake_servable.h"
 #include "serving/request_check.h"
 #include "tensorflow_serving.pb.h"
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "protocols/testing/fake_servable.h"
+#include "protocols/inference/testing/fake_servable.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_servable.h"
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_servable.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 #include "protocols/tfs/http_paths.h"
 #include "serving/ovms_status.h"
 

@@ -13,9 +13,9 @@
 #include <tuple>
 
 #include "base/clock.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_servable.h"
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_servable.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 #include "tensorflow_serving.grpc.pb.h"
 

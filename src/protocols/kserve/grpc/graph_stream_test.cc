@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "grpc_service.grpc.pb.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_graph.h"
-#include "protocols/testing/fake_servable.h"
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_graph.h"
+#include "protocols/inference/testing/fake_servable.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/ovms_status.h"
 
 namespace braid {

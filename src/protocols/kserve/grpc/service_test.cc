@@ -1,4 +1,4 @@
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -13,8 +13,8 @@
 #include "grpc_service.grpc.pb.h"
 #include "health.grpc.pb.h"
 #include "model_config.pb.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_servable.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_servable.h"
 
 namespace braid {
 namespace {

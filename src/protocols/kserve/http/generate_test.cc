@@ -9,9 +9,9 @@
 #include "protocols/http/testing/test_client.h"
 #include "protocols/kserve/http/generate_request.h"
 #include "protocols/kserve/http/generate_response.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_servable.h"
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_servable.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 
 namespace braid {
 namespace {

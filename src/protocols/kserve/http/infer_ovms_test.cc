@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "protocols/kserve/http/infer_request.h"
-#include "protocols/testing/read_infer_request.h"
+#include "protocols/kserve/testing/read_infer_request.h"
 #include "serving/request_check.h"
 
 namespace braid {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "protocols/testing/read_infer_request.h"
+#include "protocols/kserve/testing/read_infer_request.h"
 #include "serving/request_check.h"
 #include "tensor/bytes_elements.h"
 

@@ -1,4 +1,4 @@
-#include "protocols/testing/kserve_servers.h"
+#include "protocols/kserve/testing/kserve_servers.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "protocols/http/message.h"
 #include "protocols/http/testing/test_client.h"
 #include "protocols/kserve/http/routes.h"
-#include "protocols/testing/fake_control.h"
-#include "protocols/testing/fake_servable.h"
+#include "protocols/inference/testing/fake_control.h"
+#include "protocols/inference/testing/fake_servable.h"
 
 namespace braid {
 namespace {
