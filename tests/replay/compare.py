@@ -8,6 +8,8 @@ import re
 
 from tritonclient.grpc import service_pb2
 
+from replay.mutations import fields, message
+
 RULES = [
     # Times, in headers and in statistics.
     ("headers", ".*", rb"(?im)^date: .*$", b"date: *"),
@@ -17,18 +19,24 @@ RULES = [
     (
         "body",
         r"GET /metrics\b.*",
-        rb"(?m)^(\w*(?:_us|_ns|_secs|_seconds|_bytes|duration|latency|memory|cpu|gpu|process)\w*(?:\{[^}\n]*\})?) .*$",
+        rb"(?m)^(\w*(?:_us|_ns|_ms|_secs|_seconds|_bytes|duration|latency|memory|cpu|gpu|process)\w*(?:\{[^}\n]*\})?) .*$",
         rb"\1 *",
     ),
     # The numbers that OpenVINO gives to operations without a name.
     ("status|body|message.*", ".*", rb"\b([A-Z][A-Za-z]+)_\d+\b", rb"\1_*"),
     # What is being taken away is gone a moment later.
     ("body", r"\w+ /v1/config.*", rb'"state": "UNLOADING"', b'"state": "END"'),
+    ("body", r"POST /v1/config/reload.*", rb'"state": "(LOADING|END|AVAILABLE)"', b'"state": "*"'),
+    # How long things took, as counts of a histogram.
+    ("body", r"GET /metrics\b.*", rb"(?m)^(\w+_bucket\{.*\}) .*$", rb"\1 *"),
+    # The span that a server has made of a trace.
+    ("body|message.*", ".*", rb"\b(00-[0-9a-f]{32})-[0-9a-f]{16}\b", rb"\1-*"),
     # Addresses and process ids, as Python's own texts and the server's messages have them.
     ("status|body|message.*", ".*", rb"0x[0-9a-f]{6,16}", b"0x*"),
     ("status|body|message.*", ".*", rb"\b(pid|process) \d+", rb"\1 *"),
 ]
 LARGE = 1 << 20  # what is larger is tensors, and compared as it is
+UNORDERED = ("/LogSettings", "/TraceSetting")  # maps of protocol buffers, which have no order
 _COMPILED = [(re.compile(part), re.compile(request), re.compile(old), new) for part, request, old, new in RULES]
 
 
@@ -38,6 +46,8 @@ def neutral(part, request, data):
         return data
     if request.endswith("/ModelStatistics") and part.startswith("message"):
         data = _without_times(data)
+    if request.endswith(UNORDERED) and part.startswith("message") and (found := fields(data)):
+        data = message(sorted(found))
     for parts, requests, old, new in _COMPILED:
         if parts.fullmatch(part) and requests.match(request):
             data = old.sub(new, data)
@@ -46,10 +56,10 @@ def neutral(part, request, data):
 
 def _without_times(data):
     try:
-        message = service_pb2.ModelStatisticsResponse.FromString(data)
+        parsed = service_pb2.ModelStatisticsResponse.FromString(data)
     except Exception:  # not what it should be: compared as it is
         return data
-    return re.sub(r"\b(ns|last_inference): \d+", r"\1: *", str(message)).encode()
+    return re.sub(r"\b(ns|last_inference): \d+", r"\1: *", str(parsed)).encode()
 
 
 def first_difference(request, old, new):

@@ -6,7 +6,6 @@ the server starts, then listens for each port of the server's, and stores the se
 
 import asyncio
 import contextlib
-import fnmatch
 import json
 import os
 import pathlib
@@ -17,21 +16,9 @@ import time
 from replay import http1
 from replay.calls import is_read, is_stream
 from replay.recording import WRITTEN_BY_SERVER, Blobs, Session, TooLarge, Tree
-from replay.unrecorded import UNRECORDED
+from replay.unrecorded import short, unrecorded
 
 CURRENT = "current-test"
-
-
-def short(test):
-    """FILE::TEST of a test's name, without folders."""
-    file, _, name = test.partition("::")
-    return f"{file.rpartition('/')[2]}::{name}"
-
-
-def unrecorded(test):
-    """Whether a test is left out of recordings."""
-    name = short(test)
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in UNRECORDED)
 
 
 class Recorder:
