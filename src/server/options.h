@@ -97,7 +97,7 @@ struct ServerOptions {
 
   // HTTP
   bool allow_http = true;
-  HttpServer::Options http{.port = 8000};  // max_input_bytes with a config.json: DefaultConfigInputSize()
+  HttpServer::Options http;  // max_input_bytes with a config.json: DefaultConfigInputSize()
   std::string http_header_forward_pattern;
   std::vector<std::string> http_restricted_apis;
 

@@ -24,7 +24,7 @@ class HttpServer {
  public:
   struct Options {
     std::string address = "0.0.0.0";
-    uint16_t port = 0;  // 0: the system chooses
+    uint16_t port = 8000;  // 0: the system chooses
     bool reuse_port = false;
     int threads = 2;
     // Of a body.

@@ -16,6 +16,7 @@ namespace braid {
 class KserveHttpServer {
  public:
   struct Options : HttpServer::Options {
+    Options() { port = 0; }
     std::function<std::string(const inference::ModelConfig&)> config_to_json = {};
     // Asked before KServe.
     std::vector<HttpProtocol*> others = {};
