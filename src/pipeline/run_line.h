@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "pipeline/hand_over.h"
 #include "scheduling/call_graph.h"
-#include "scheduling/hand_over.h"
 #include "scheduling/sequence_line.h"
 #include "scheduling/timer_service.h"
 #include "serving/request.h"

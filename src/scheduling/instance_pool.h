@@ -174,7 +174,7 @@ class InstancePool : public Servable,
   // Hands over what can run by HandOverLocked(), and ends what must not wait any longer. Returns when to look
   // again if nothing happens before.
   virtual int64_t RunLocked(int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_) = 0;
-  // Requests that wait for an instance; and those that wait for something else.
+  // How many requests wait for an instance; and how many for something else.
   virtual size_t QueuedLocked() const BRAID_REQUIRES(mutex_) = 0;
   virtual size_t HeldLocked() const BRAID_REQUIRES(mutex_) { return 0; }
   // Ends what waits for an instance (kOutage), or all that waits (kStopping).
@@ -187,8 +187,8 @@ class InstancePool : public Servable,
       BRAID_REQUIRES(mutex_) = 0;
   // The instance has returned from its oldest execution.
   virtual void OnReturnedLocked(Slot& /*slot*/, int64_t /*now_ns*/, Work& /*work*/) BRAID_REQUIRES(mutex_) {}
-  // What the instance had inside belongs to an earlier life. `changed`: it was not known before whether it
-  // lives.
+  // The instance has died or is back: what it had inside belongs to an earlier life. `changed`:
+  // slot.available was the opposite before; a death that is told twice is one.
   virtual void OnNewLifeLocked(Slot& /*slot*/, bool /*changed*/, int64_t /*now_ns*/, Work& /*work*/)
       BRAID_REQUIRES(mutex_) {}
   // The model is about to stop, once its last requests have ended.
@@ -287,8 +287,8 @@ class InstancePool : public Servable,
   CondVar sent_;                                      // told when a slot stops sending, once stopping_ is set
   size_t available_ BRAID_GUARDED_BY(mutex_) = 0;     // how many slots are
   int64_t outage_since_ns_ BRAID_GUARDED_BY(mutex_);  // means something while available_ is 0
-  Endings cancelled_
-      BRAID_GUARDED_BY(mutex_);  // of requests whose clients went; the timers' thread ends them
+  // Requests that have left the queue since their clients have gone; the timers' thread ends them.
+  Endings cancelled_ BRAID_GUARDED_BY(mutex_);
   TimerId timer_ BRAID_GUARDED_BY(mutex_);
   int64_t timer_deadline_ns_ BRAID_GUARDED_BY(mutex_) = kNeverNs;
 

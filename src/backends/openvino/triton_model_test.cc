@@ -221,8 +221,7 @@ class TritonStates : public TritonModel {
     BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(location.model_path));
     BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, 1, folder));
     BRAID_ASSIGN_OR_RETURN(auto model, backend_->Create(location, config));
-    return StartModel(std::move(info), std::move(model), timers_, log_, [](const std::string&) {},
-                                {});
+    return StartModel(std::move(info), std::move(model), timers_, log_, [](const std::string&) {}, {});
   }
   std::string SequenceRefusal(const std::string& text, bool complete = true) {
     auto model = ServeSequences(text, complete);

@@ -155,7 +155,7 @@ class OpenVinoHarness : public ::testing::Test {
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     if (!loaded.ok()) return nullptr;
     auto model = StartModel(std::move(loaded->info), std::move(loaded->model), timers_, log_,
-                                       [](const std::string&) {});
+                            [](const std::string&) {});
     EXPECT_TRUE(model.ok()) << model.status();
     return model.ok() ? *model : nullptr;
   }
