@@ -21,7 +21,7 @@
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
 #include "images/encoded_images.h"
-#include "repository/model_repository.h"
+#include "repository/manager_options.h"
 #include "scheduling/rate_limiter.h"
 #include "tracing/trace_manager.h"
 

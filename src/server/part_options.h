@@ -7,15 +7,13 @@
 #include "base/status.h"
 #include "protocols/kserve/grpc_server.h"
 #include "protocols/kserve/http_server.h"
-#include "repository/config_repository.h"
-#include "repository/model_repository.h"
+#include "repository/manager_options.h"
 #include "server/options.h"
 
 namespace braid {
 
-RepositoryOptions MakeRepositoryOptions(const ServerOptions& options);
-// REQUIRES: options.serves_config(). Errors: INVALID_ARGUMENT for settings of the one model.
-Result<ConfigRepositoryOptions> MakeConfigOptions(const ServerOptions& options);
+// Errors: INVALID_ARGUMENT for settings of the one model in a config.json's place.
+Result<ManagerOptions> MakeManagerOptions(const ServerOptions& options);
 GrpcServer::Options MakeGrpcOptions(const ServerOptions& options);
 HttpServer::Options MakeHttpOptions(const ServerOptions& options);
 
