@@ -57,6 +57,7 @@ class GraphServable final : public Servable {
   bool takes_streams() const override { return true; }
   Result<std::shared_ptr<ServableStream>> OpenStream(InferenceRequest& first, StreamSink& sink) override;
   Readiness readiness() const override;
+  std::vector<ServableUse> uses() const override { return host_->servables->uses(); }
   // Whether a servable that its sessions ask has.
   bool has_sequences() const override { return host_->servables->has_sequences(); }
   void DropSequence(const CorrelationId& id) override { host_->servables->DropSequence(id); }

@@ -24,6 +24,12 @@ thread_local int Nesting::depth_ = 0;
 
 }  // namespace
 
+std::vector<ServableUse> GraphServables::uses() const {
+  std::vector<ServableUse> uses;
+  for (const auto& [key, reference] : references_) uses.push_back({key.first, key.second});
+  return uses;
+}
+
 std::vector<std::shared_ptr<Servable>> GraphServables::WithSequences() const {
   std::vector<std::shared_ptr<Servable>> found;
   const Nesting nesting;

@@ -35,6 +35,7 @@ class GraphServables {
     return at == references_.end() ? nullptr : &at->second;
   }
 
+  std::vector<ServableUse> uses() const;
   // Those that are there now and have sequences of clients.
   std::vector<std::shared_ptr<Servable>> WithSequences() const;
   // See Servable.

@@ -7,10 +7,10 @@
 #include "model_config.pb.h"
 #include "pipeline/ensemble_graph.h"
 #include "pipeline/graph_runner.h"
-#include "pipeline/leads_to.h"
 #include "pipeline/sequence_nodes.h"
 #include "pipeline/servable_node.h"
 #include "serving/request_check.h"
+#include "serving/uses.h"
 
 namespace braid {
 namespace {
@@ -72,6 +72,7 @@ class RunningEnsemble final : public Ensemble {
     runner_.CheckReadiness(std::move(done));
   }
   int64_t pending_requests() const override { return runner_.waiting(); }
+  std::vector<ServableUse> uses() const override { return runner_.uses(); }
   const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
   void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
   void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {

@@ -220,6 +220,14 @@ Status CheckEnsembleSequences(const ServableInfo& ensemble, const Graph& graph,
 
 int64_t StepVersion(const Step& step) { return step.model_version() > 0 ? step.model_version() : -1; }
 
+std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config) {
+  std::vector<ServableUse> uses;
+  for (const Step& step : config.ensemble_scheduling().step()) {
+    uses.push_back({step.model_name(), StepVersion(step)});
+  }
+  return uses;
+}
+
 Result<std::shared_ptr<const Graph>> MakeEnsembleGraph(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models) {
   auto graph = MakeGraph(ensemble, models);

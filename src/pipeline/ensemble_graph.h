@@ -19,6 +19,9 @@ Status CheckEnsembleConfig(const inference::ModelConfig& config);
 // The version that a step asks for; -1 is the highest that is ready.
 int64_t StepVersion(const inference::ModelEnsembling::Step& step);
 
+// The Servable::uses() of an ensemble with this configuration; nothing for what is no ensemble.
+std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config);
+
 // The graph of an ensemble whose configuration is right in itself. `models` are those of its steps, in order.
 // Its tensors bear the names of the ensemble; its inputs and outputs are in the order of `ensemble`. Errors:
 // INVALID_ARGUMENT for steps and models that do not fit together.

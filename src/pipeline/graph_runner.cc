@@ -183,6 +183,14 @@ void GraphRunner::Refuse(std::unique_ptr<InferenceRequest> request, RunLine::Pla
   request->Refuse(std::move(why));
 }
 
+std::vector<ServableUse> GraphRunner::uses() const {
+  std::vector<ServableUse> uses;
+  for (const PlanNode& node : plan_->nodes) {
+    if (node.servable != nullptr) uses.push_back({node.servable->name(), node.servable->version()});
+  }
+  return uses;
+}
+
 int64_t GraphRunner::waiting() const {
   return line_ == nullptr ? 0 : static_cast<int64_t>(line_->waiting(*this));
 }

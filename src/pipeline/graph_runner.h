@@ -77,6 +77,8 @@ class GraphRunner final : private RunLine::Runner {
   Result<RunLine::Place*> Enter(const InferenceRequest& request);
   void Run(std::unique_ptr<InferenceRequest> request, RunLine::Place* place);
   void Refuse(std::unique_ptr<InferenceRequest> request, RunLine::Place* place, Status why);
+  // The servables behind the nodes, in order.
+  std::vector<ServableUse> uses() const;
   // How many requests wait for others of their sequence.
   int64_t waiting() const;
   Readiness readiness() const;

@@ -7,7 +7,6 @@
 #include "images/encoded_images.h"
 #include "pipeline/convert_precision.h"
 #include "pipeline/graph_runner.h"
-#include "pipeline/leads_to.h"
 #include "pipeline/pipeline_check.h"
 #include "pipeline/pipeline_definition.h"
 #include "pipeline/sequence_nodes.h"
@@ -15,6 +14,7 @@
 #include "scheduling/request_intake.h"
 #include "serving/ovms_status.h"
 #include "serving/string_tensors.h"
+#include "serving/uses.h"
 
 namespace braid {
 namespace {
@@ -53,19 +53,10 @@ class PipelinePlan final : public GraphPlan {
   const std::string name_;
 };
 
-// What a pipeline was made of, to see whether that has changed.
-struct Footing {
-  const ServableReference* reference;  // of the plan
-  std::weak_ptr<Servable> servable;
-};
-
 class RunningPipeline final : public Pipeline {
  public:
-  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::vector<Footing> footing,
-                  std::shared_ptr<RunLine> line)
-      : Pipeline(std::move(info)),
-        footing_(std::move(footing)),
-        runner_(*this, std::move(plan), std::move(line)) {}
+  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::shared_ptr<RunLine> line)
+      : Pipeline(std::move(info)), runner_(*this, std::move(plan), std::move(line)) {}
 
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
 
@@ -106,6 +97,7 @@ class RunningPipeline final : public Pipeline {
     runner_.CheckReadiness(std::move(done));
   }
   int64_t pending_requests() const override { return runner_.waiting(); }
+  std::vector<ServableUse> uses() const override { return runner_.uses(); }
   const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
   void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
   void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
@@ -113,21 +105,7 @@ class RunningPipeline final : public Pipeline {
   }
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
-  bool UpToDate() const override {
-    return std::all_of(footing_.begin(), footing_.end(), [](const Footing& one) {
-      const auto now = one.reference->Get();
-      return now.ok() && one.servable.lock() == *now;
-    });
-  }
-
-  std::vector<std::string> Models() const override {
-    std::vector<std::string> models;
-    for (const Footing& one : footing_) models.push_back(one.reference->name());
-    return models;
-  }
-
  private:
-  const std::vector<Footing> footing_;
   GraphRunner runner_;
 };
 
@@ -141,7 +119,7 @@ class Nodes {
   }
 
   // REQUIRES: the definition has no fault.
-  void Finish(PipelinePlan& plan, std::vector<Footing>& footing) {
+  void Finish(PipelinePlan& plan) {
     std::vector<ConvertingNode::Precisions> precisions(definition.nodes().size());
     for (const PrecisionChange& change : PrecisionChanges(definition)) {
       precisions[change.node].emplace_back(change.input, change.to);
@@ -157,7 +135,6 @@ class Nodes {
                                            UsedOutputs(definition, node));
         made.servable = &servable->servable();
         made.node = std::move(servable);
-        footing.push_back({made.servable, servables_[i]});
       }
       if (!precisions[i].empty()) {
         made.node = std::make_unique<ConvertingNode>(std::move(made.node), std::move(precisions[i]));
@@ -174,15 +151,13 @@ class Nodes {
     PipelineNode node;
     node.config = config;
     std::shared_ptr<const CustomNodeCode> code;
-    std::shared_ptr<Servable> servable;
     if (config.type == OvmsNodeConfig::Type::kCustom) {
       code = LookAtLibrary(node);
     } else {
-      servable = LookAtModel(node);
+      LookAtModel(node);
     }
     definition.AddNode(std::move(node));
     codes_.push_back(std::move(code));
-    servables_.push_back(std::move(servable));
   }
 
   std::shared_ptr<const CustomNodeCode> LookAtLibrary(PipelineNode& node) {
@@ -220,7 +195,7 @@ class Nodes {
     return std::move(*code);
   }
 
-  std::shared_ptr<Servable> LookAtModel(PipelineNode& node) {
+  void LookAtModel(PipelineNode& node) {
     const std::string& name = node.config.model_name;
     const std::string& pipeline = definition.config.name;
     if (LeadsTo(catalog_, name, pipeline)) {
@@ -233,7 +208,7 @@ class Nodes {
                                                      .append("' leads back to '")
                                                      .append(pipeline)
                                                      .append("'"));
-      return nullptr;
+      return;
     }
     const int64_t version = node.config.version.value_or(-1);
     auto servable = catalog_.Find(name, version);
@@ -241,7 +216,7 @@ class Nodes {
       const std::string which = version > 0 ? ", version " + std::to_string(version) : "";
       node.behind = OvmsError(OvmsCode::kPipelineMissingModel,
                               "model '" + name + "'" + which + ": " + servable.status().message());
-      return nullptr;
+      return;
     }
     const ServableInfo& info = (*servable)->info();
     node.known = true;
@@ -261,7 +236,6 @@ class Nodes {
     }
     node.version = info.version;
     makes_calls = makes_calls || info.makes_calls;
-    return std::move(*servable);
   }
 
   // The shape of a model that follows its requests says how many dimensions there are, and no more.
@@ -270,14 +244,21 @@ class Nodes {
   const Catalog& catalog_;
   const CustomNodeLibraries& libraries_;
   CustomNodeThreads& threads_;
-  // One of the two for each node of which something is known.
-  std::vector<std::shared_ptr<const CustomNodeCode>> codes_;
-  std::vector<std::shared_ptr<Servable>> servables_;
+  std::vector<std::shared_ptr<const CustomNodeCode>> codes_;  // by node; null for models and where unknown
 };
 
 }  // namespace
 
-Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config) {
+  std::vector<ServableUse> uses;
+  for (const OvmsNodeConfig& node : config.nodes) {
+    if (node.type == OvmsNodeConfig::Type::kModel)
+      uses.push_back({node.model_name, node.version.value_or(-1)});
+  }
+  return uses;
+}
+
+Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& config, const Catalog& catalog,
                                                    const CustomNodeLibraries& libraries,
                                                    CustomNodeThreads& threads, Timers& timers) {
   PipelineFaults faults(config.name);
@@ -296,8 +277,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& con
     return OvmsError(OvmsCode::kInternalError, "pipeline '" + config.name + "': " + graph.status().message());
   }
   plan->graph = std::move(*graph);
-  std::vector<Footing> footing;
-  nodes.Finish(*plan, footing);
+  nodes.Finish(*plan);
 
   ServableInfo info;
   info.name = config.name;
@@ -316,8 +296,8 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Create(const OvmsPipelineConfig& con
     if (before != nullptr) line = before->line();
     if (line == nullptr) line = std::make_shared<RunLine>(timers);
   }
-  return std::shared_ptr<Pipeline>(std::make_shared<RunningPipeline>(std::move(info), std::move(plan),
-                                                                     std::move(footing), std::move(line)));
+  return std::shared_ptr<Servable>(
+      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(line)));
 }
 
 }  // namespace braid

@@ -30,20 +30,17 @@ namespace braid {
 // The libraries of a configuration by name; those that could not be opened with why.
 using CustomNodeLibraries = std::map<std::string, Result<std::shared_ptr<const CustomNodeLibrary>>>;
 
+// The Servable::uses() of a pipeline with this definition.
+std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config);
+
 class Pipeline : public Servable {
  public:
   // Checks every rule of a definition and finds all its faults: the message has one line for each ("node 'a',
   // input 'x': ..."), the code is the first's. `catalog`, `threads` and `timers` outlive the pipeline. The
   // servable has Dialect::kOvms, version 1, platform "OpenVINO".
-  static Result<std::shared_ptr<Pipeline>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+  static Result<std::shared_ptr<Servable>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
                                                   const CustomNodeLibraries& libraries,
                                                   CustomNodeThreads& threads, Timers& timers);
-
-  // The same servables and the same specifications stand behind its nodes as when it was made. When not, it
-  // is to be made anew.
-  virtual bool UpToDate() const = 0;
-  // The names of the servables behind its nodes.
-  virtual std::vector<std::string> Models() const = 0;
 
  protected:
   using Servable::Servable;

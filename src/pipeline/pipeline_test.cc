@@ -568,11 +568,10 @@ TEST_F(PipelineTest, IsReadyWhileItsModelsAre) {
   AddPlus("m", {-1}, 1);
   auto p = Serve(Entry({"x"}, {"out=a/y"}, {Dl("a", "m", {"IN=request/x"}, {"OUT=y"})}));
   EXPECT_TRUE(p->readiness().ready);
-  EXPECT_TRUE(p->UpToDate());
+  EXPECT_EQ(p->uses(), (std::vector<ServableUse>{{"m", -1}}));
   catalog_.SetState("m", 1, VersionState::kUnavailable, "unloaded");
   EXPECT_FALSE(p->readiness().ready);
   EXPECT_EQ(p->readiness().reason, "pipeline 'p' needs model 'm', of which no version is loaded");
-  EXPECT_FALSE(p->UpToDate());
   EXPECT_EQ(catalog_.Index(true).size(), 0u);
   const Status status = Failure(p, {Ints("x", {1}, {1})});
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
@@ -580,7 +579,6 @@ TEST_F(PipelineTest, IsReadyWhileItsModelsAre) {
             "Pipeline is not loaded yet - pipeline 'p' needs model 'm', of which no version is loaded");
   auto m = AddPlus("m", {-1}, 2);
   EXPECT_TRUE(p->readiness().ready);
-  EXPECT_FALSE(p->UpToDate());
   EXPECT_THAT(Int32Values(Run(p, {Ints("x", {1}, {1})})[0]), ElementsAre(3));
   m->set_readiness({false, "being restarted"});
   Readiness asked;

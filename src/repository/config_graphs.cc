@@ -19,7 +19,7 @@ ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, boo
   ConfigOutcome outcome;
   for (auto& [name, entry] : graphs_) entry.wanted = false;
   for (const OvmsGraphConfig& config : wanted) {
-    if (const Status claimed = states_.Claim(config.name, ServableKind::kGraph); !claimed.ok()) {
+    if (const Status claimed = table_.Own(config.name, ServableKind::kGraph); !claimed.ok()) {
       // Said once, not at each look.
       if (retry) BRAID_LOG_ERROR(log_, "graph '{}' is not served: {}", config.name, claimed.message());
       outcome.Add({false, claimed});
@@ -34,7 +34,9 @@ ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, boo
       ++it;
       continue;
     }
-    states_.Drain(states_.Retire(it->first, 1, ServableKind::kGraph));
+    ServableTable::Leaving leaving;
+    table_.Retire(it->first, 1, ServableKind::kGraph, leaving);
+    table_.Drain(std::move(leaving));
     outcome.changed = true;
     it = graphs_.erase(it);
   }
@@ -43,7 +45,7 @@ ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, boo
     if (Stale(graph.second, retry)) stale.push_back(&graph);
   }
   std::vector<char> changed(stale.size());  // not bits, which threads would share
-  ParallelFor(stale.size(), load_thread_count_,
+  ParallelFor(stale.size(), options_.load_thread_count,
               [&](size_t i) { changed[i] = Try(stale[i]->first, stale[i]->second) ? 1 : 0; });
   for (size_t i = 0; i < stale.size(); ++i) outcome.Add({changed[i] != 0, stale[i]->second.fault});
   return outcome;
@@ -63,9 +65,9 @@ bool ConfigGraphs::Stale(const Entry& entry, bool retry) const {
 
 // True when what is served has changed.
 bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
-  if (states_.closed()) return false;
+  if (table_.closed()) return false;
   entry.tried = entry.config;
-  if (!entry.served) states_.SetLoading(name, 1, ServableKind::kGraph);
+  if (!entry.served) table_.SetLoading(name, 1, ServableKind::kGraph);
   const int64_t begin_ns = SteadyNowNs();
   std::vector<std::string> paths;
   // Before the graph is made: what changes meanwhile is then seen at the next look.
@@ -80,19 +82,22 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
       return false;
     }
     BRAID_LOG_ERROR(log_, "graph '{}' is not available: {}", name, why);
-    states_.Drain(states_.SetFailed(
+    ServableTable::Leaving leaving;
+    table_.SetFailed(
         name, 1, ServableKind::kGraph,
-        entry.fault.code() == StatusCode::kFailedPrecondition ? entry.fault : FailedPreconditionError(why)));
+        entry.fault.code() == StatusCode::kFailedPrecondition ? entry.fault : FailedPreconditionError(why),
+        leaving);
+    table_.Drain(std::move(leaving));
     return false;
   }
   BRAID_LOG_INFO(log_, "loaded graph '{}' in {} ms", name, (SteadyNowNs() - begin_ns) / kMillisecondNs);
-  ConfigStates::Leaving before;
-  if (!states_.Serve(*made, before)) {
+  ServableTable::Leaving before;
+  if (!table_.Serve(*made, before)) {
     drains_.Discard(**made);
     return false;
   }
   entry.served = true;
-  states_.Drain(std::move(before));
+  table_.Drain(std::move(before));
   return true;
 }
 

@@ -8,10 +8,10 @@
 
 #include "base/log.h"
 #include "config/ovms_config.h"
-#include "repository/config_makers.h"
 #include "repository/config_models.h"
-#include "repository/config_states.h"
 #include "repository/drains.h"
+#include "repository/manager_options.h"
+#include "repository/servable_table.h"
 
 namespace braid {
 
@@ -19,9 +19,9 @@ namespace braid {
 class ConfigGraphs {
  public:
   // All outlive it.
-  ConfigGraphs(const ConfigMakers& makers, ConfigStates& states, Drains& drains, int load_thread_count,
-               Logger& log)
-      : makers_(makers), states_(states), drains_(drains), load_thread_count_(load_thread_count), log_(log) {}
+  ConfigGraphs(const ManagerOptions& options, const ConfigMakers& makers, ServableTable& table,
+               Drains& drains, Logger& log)
+      : options_(options), makers_(makers), table_(table), drains_(drains), log_(log) {}
 
   // Loads what is new, has another entry, or was made of files that have other contents now, and retires what
   // is gone, of `wanted`; blocks until done, which takes as long as users' code takes. What has failed is
@@ -50,10 +50,10 @@ class ConfigGraphs {
   bool Stale(const Entry& entry, bool retry) const;
   bool Try(const std::string& name, Entry& entry);
 
+  const ManagerOptions& options_;
   const ConfigMakers& makers_;
-  ConfigStates& states_;
+  ServableTable& table_;
   Drains& drains_;
-  const int load_thread_count_;
   Logger& log_;
   std::map<std::string, Entry> graphs_;
 };

@@ -13,7 +13,6 @@
 #include "repository/config_plan.h"
 #include "repository/model_folders.h"
 #include "repository/model_identity.h"
-#include "repository/parallel.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -62,17 +61,18 @@ std::vector<int64_t> Choose(const OvmsVersionPolicy& policy, const std::vector<i
 
 }  // namespace
 
-ConfigOutcome ConfigModels::Sync(const std::vector<OvmsModelConfig>& wanted, bool retry) {
-  ConfigOutcome outcome;
+void ConfigModels::Plan(const std::vector<OvmsModelConfig>& wanted, bool retry, Steps& steps) {
+  plan_fault_ = OkStatus();
+  works_.clear();
   for (auto& [name, model] : models_) model.wanted = false;
   for (const OvmsModelConfig& config : wanted) models_[config.name].wanted = true;
-  std::vector<Build> builds;
   for (const OvmsModelConfig& config : wanted) {
     Model& model = models_.at(config.name);
-    const Status fault = Plan(config, model, retry, builds);
+    Work work{&config, &model, {}, false};
+    const Status fault = PlanModel(config, model, retry, work.builds);
     const bool known = fault == model.fault;
     if (!fault.ok() && (!known || retry)) {
-      outcome.Add({false, fault});
+      if (plan_fault_.ok()) plan_fault_ = fault;
       const bool serves = std::any_of(model.versions.begin(), model.versions.end(),
                                       [](const auto& version) { return version.second.serving.has_value(); });
       BRAID_LOG_ERROR(log_, "{} model '{}': {}",
@@ -80,23 +80,39 @@ ConfigOutcome ConfigModels::Sync(const std::vector<OvmsModelConfig>& wanted, boo
                       fault.message());
     }
     model.fault = fault;
+    works_.push_back(std::move(work));
+    if (works_.back().builds.empty()) {
+      Run(works_.back());
+    } else {
+      steps[config.name] = {{}, [this, &todo = works_.back()] { Run(todo); }};
+    }
   }
-  ParallelFor(builds.size(), load_thread_count_, [&](size_t i) {
-    const Status guard = Guarded([&] { RunBuild(builds[i]); });
-    if (!guard.ok()) builds[i].status = guard;
+}
+
+void ConfigModels::Run(Work& work) {
+  ParallelFor(work.builds.size(), options_.load_thread_count, [&](size_t i) {
+    Build& build = work.builds[i];
+    const Status guard = Guarded([&] { RunBuild(*work.config, build); });
+    if (!guard.ok()) build.status = guard;
   });
-  for (const Build& build : builds) outcome.Add({build.status.ok(), build.status});
   // Only now: what goes over to a new version finds it.
-  for (const OvmsModelConfig& config : wanted) {
-    if (RetireOthers(config.name, models_.at(config.name))) outcome.changed = true;
+  work.retired = RetireOthers(work.config->name, *work.model);
+}
+
+ConfigOutcome ConfigModels::TakeOutcome() {
+  ConfigOutcome outcome{false, plan_fault_};
+  for (const Work& work : works_) {
+    for (const Build& build : work.builds) outcome.Add({build.status.ok(), build.status});
+    outcome.changed = outcome.changed || work.retired;
   }
+  works_.clear();
   return outcome;
 }
 
-Status ConfigModels::Plan(const OvmsModelConfig& config, Model& model, bool retry,
-                          std::vector<Build>& builds) {
+Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool retry,
+                               std::vector<Build>& builds) {
   const std::string& name = config.name;
-  BRAID_RETURN_IF_ERROR(states_.Claim(name, ServableKind::kModel));
+  BRAID_RETURN_IF_ERROR(table_.Own(name, ServableKind::kModel));
   const auto available = ListVersionFolders(config.base_path);
   if (available.ok()) {
     const auto chosen = Choose(config.version_policy, *available);
@@ -131,8 +147,8 @@ Status ConfigModels::Plan(const OvmsModelConfig& config, Model& model, bool retr
     const uint64_t files = FilesOf(config.base_path + "/" + std::to_string(number));
     const auto& failure = version.failure;
     if (failure && failure->config == made_of && failure->files == files && !retry) continue;
-    if (!version.serving) states_.SetLoading(name, number, ServableKind::kModel);
-    builds.push_back({&config, number, files, &version, {}});
+    if (!version.serving) table_.SetLoading(name, number, ServableKind::kModel);
+    builds.push_back({number, files, &version, {}});
   }
   return OkStatus();
 }
@@ -143,42 +159,45 @@ void ConfigModels::RefuseVersions(const OvmsModelConfig& config, Model& model) {
     Version& version = model.versions[number];
     if (version.serving || (version.failure && version.failure->fault == config.fault)) continue;
     version.failure = Failure{WithoutPolicy(config), 0, config.fault};
-    states_.Drain(states_.SetFailed(config.name, number, ServableKind::kModel, config.fault));
+    ServableTable::Leaving leaving;
+    table_.SetFailed(config.name, number, ServableKind::kModel, config.fault, leaving);
+    table_.Drain(std::move(leaving));
   }
 }
 
-void ConfigModels::RunBuild(Build& build) {
-  const std::string& name = build.config->name;
+void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
+  const std::string& name = config.name;
   build.status = UnavailableError("Server exiting");
-  if (states_.closed()) return;
+  if (table_.closed()) return;
   BRAID_LOG_INFO(log_, "loading '{}' version {}", name, build.number);
   const int64_t begin_ns = SteadyNowNs();
-  auto made = Make(*build.config, build.number);
+  auto made = Make(config, build.number);
   const int64_t took_ns = SteadyNowNs() - begin_ns;
   if (!made.ok()) {
     build.status = made.status();
     BRAID_LOG_ERROR(log_, "failed to load '{}' version {} after {} ms{}: {}", name, build.number,
                     took_ns / kMillisecondNs, build.version->serving ? "; what was loaded before stays" : "",
                     build.status.message());
-    build.version->failure = Failure{WithoutPolicy(*build.config), build.files, build.status};
-    if (!build.version->serving) {
-      states_.Drain(states_.SetFailed(name, build.number, ServableKind::kModel, build.status));
-    }
+    build.version->failure = Failure{WithoutPolicy(config), build.files, build.status};
+    ServableTable::Leaving leaving;
+    if (!build.version->serving)
+      table_.SetFailed(name, build.number, ServableKind::kModel, build.status, leaving);
+    table_.Drain(std::move(leaving));
     return;
   }
   (*made)->statistics().RecordLoad(took_ns);
-  if (vault_ != nullptr) vault_->Enter(*made);
-  ConfigStates::Leaving before;
-  if (!states_.Serve(*made, before)) {
+  if (options_.sequence_vault != nullptr) options_.sequence_vault->Enter(*made);
+  ServableTable::Leaving before;
+  if (!table_.Serve(*made, before)) {
     drains_.Discard(**made);
     return;
   }
   build.status = OkStatus();
-  build.version->serving = WithoutPolicy(*build.config);
+  build.version->serving = WithoutPolicy(config);
   build.version->failure.reset();
   BRAID_LOG_INFO(log_, "loaded '{}' version {} in {} ms", name, build.number, took_ns / kMillisecondNs);
   replaced_();
-  states_.Drain(std::move(before));
+  table_.Drain(std::move(before));
 }
 
 Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& config, int64_t version) const {
@@ -186,7 +205,7 @@ Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& conf
   BRAID_ASSIGN_OR_RETURN(auto loaded, makers_.load_model(config, version, path));
   loaded.info.name = config.name;
   loaded.info.version = version;
-  if (vault_ != nullptr && loaded.info.stateful) {
+  if (options_.sequence_vault != nullptr && loaded.info.stateful) {
     const std::string who = "'" + config.name + "' version " + std::to_string(version);
     loaded.info.sequence_identity = IdentityOfModel(path, DescribeStates(*loaded.info.stateful), who, log_);
   }
@@ -230,9 +249,10 @@ void ConfigModels::RetireUnwanted() {
 }
 
 void ConfigModels::Retire(const std::string& name, int64_t version) {
-  auto leaving = states_.Retire(name, version, ServableKind::kModel);
+  ServableTable::Leaving leaving;
+  table_.Retire(name, version, ServableKind::kModel, leaving);
   replaced_();
-  states_.Drain(std::move(leaving));
+  table_.Drain(std::move(leaving));
 }
 
 }  // namespace braid

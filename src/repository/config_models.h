@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,10 +14,10 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "config/ovms_config.h"
-#include "repository/config_makers.h"
-#include "repository/config_states.h"
 #include "repository/drains.h"
-#include "repository/sequence_vault.h"
+#include "repository/manager_options.h"
+#include "repository/parallel.h"
+#include "repository/servable_table.h"
 
 namespace braid {
 
@@ -32,27 +33,26 @@ struct ConfigOutcome {
   }
 };
 
-// Not for use by two threads at once.
+// Not for use by two threads at once, but for the steps, which may run beside each other.
 class ConfigModels {
  public:
-  // `vault` keeps sequences; null: they end with their servable. `replaced` is called when what the catalog
-  // serves has changed and what served before still takes requests; by several threads at once. All outlive
-  // it.
-  ConfigModels(const ConfigMakers& makers, ConfigStates& states, Drains& drains, SequenceVault* vault,
-               std::function<void()> replaced, int load_thread_count, Logger& log)
-      : makers_(makers),
-        states_(states),
+  // `options` has a config. `replaced` is called when what is served has changed and what served before still
+  // takes requests; by several threads at once. All outlive it.
+  ConfigModels(const ManagerOptions& options, const ConfigMakers& makers, ServableTable& table,
+               Drains& drains, std::function<void()> replaced, Logger& log)
+      : options_(options),
+        makers_(makers),
+        table_(table),
         drains_(drains),
-        vault_(vault),
         replaced_(std::move(replaced)),
-        load_thread_count_(load_thread_count),
         log_(log) {}
 
-  // Loads what is new or has changed and retires versions that are gone, of `wanted`; blocks until done. What
-  // has failed is tried again when its entry or its files have changed, or with `retry`. Outcome: the fault
-  // of what was tried now.
-  ConfigOutcome Sync(const std::vector<OvmsModelConfig>& wanted, bool retry);
-  // Retires the models that the last Sync() did not want.
+  // Adds the steps that load what is new or has changed and retire versions that are gone, of `wanted`, which
+  // outlives them. What has failed is tried again when its entry or its files have changed, or with `retry`.
+  void Plan(const std::vector<OvmsModelConfig>& wanted, bool retry, Steps& steps);
+  // When the steps of the last Plan() have run: what they have brought, and the faults of what was tried.
+  ConfigOutcome TakeOutcome();
+  // Retires the models that the last Plan() did not want.
   void RetireUnwanted();
 
  private:
@@ -77,29 +77,38 @@ class ConfigModels {
     Status fault;
   };
   struct Build {
-    const OvmsModelConfig* config = nullptr;
     int64_t number = 0;
     uint64_t files = 0;
     Version* version = nullptr;
     Status status;
   };
+  // What is to be done for one entry.
+  struct Work {
+    const OvmsModelConfig* config = nullptr;
+    Model* model = nullptr;
+    std::vector<Build> builds;
+    bool retired = false;
+  };
 
   // Adds what is to be built; sets states. Errors: why the entry cannot be applied.
-  Status Plan(const OvmsModelConfig& config, Model& model, bool retry, std::vector<Build>& builds);
+  Status PlanModel(const OvmsModelConfig& config, Model& model, bool retry, std::vector<Build>& builds);
+  void Run(Work& work);
   void RefuseVersions(const OvmsModelConfig& config, Model& model);
-  void RunBuild(Build& build);
+  void RunBuild(const OvmsModelConfig& config, Build& build);
   Result<std::shared_ptr<Servable>> Make(const OvmsModelConfig& config, int64_t version) const;
   bool RetireOthers(const std::string& name, Model& model);
   void Retire(const std::string& name, int64_t version);
 
+  const ManagerOptions& options_;
   const ConfigMakers& makers_;
-  ConfigStates& states_;
+  ServableTable& table_;
   Drains& drains_;
-  SequenceVault* const vault_;
   const std::function<void()> replaced_;
-  const int load_thread_count_;
   Logger& log_;
   std::map<std::string, Model> models_;
+  // Of the last Plan().
+  std::deque<Work> works_;
+  Status plan_fault_;
 };
 
 }  // namespace braid

@@ -1,6 +1,8 @@
 #include "repository/config_pipelines.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -9,67 +11,69 @@ namespace {
 
 constexpr int64_t kMillisecondNs = 1000000;
 
-bool SameServables(const std::vector<std::weak_ptr<Servable>>& a,
-                   const std::vector<std::weak_ptr<Servable>>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
-    return !one.owner_before(other) && !other.owner_before(one);
-  });
-}
-
 bool Uses(const OvmsPipelineConfig& config, const std::string& library) {
   return std::any_of(config.nodes.begin(), config.nodes.end(), [&library](const OvmsNodeConfig& node) {
     return node.type == OvmsNodeConfig::Type::kCustom && node.library_name == library;
   });
 }
 
+DependencyGraph::Uses UsesOf(const OvmsPipelineConfig& config) {
+  const auto uses = UsesOfPipeline(config);
+  return {uses.begin(), uses.end()};
+}
+
 }  // namespace
 
-ConfigOutcome ConfigPipelines::Sync(const std::vector<OvmsPipelineConfig>& wanted,
-                                    const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry) {
-  std::lock_guard lock(mutex_);
-  ConfigOutcome outcome;
-  SyncLibrariesLocked(libraries, retry, outcome);
-  for (auto& [name, entry] : pipelines_) entry.wanted = false;
+void ConfigPipelines::Plan(const std::vector<OvmsPipelineConfig>& wanted,
+                           const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry, Steps& steps) {
+  MutexLock lock(mutex_);
+  planned_ = {};
+  outcomes_.clear();
+  SyncLibraries(libraries, retry);
+  std::set<std::string> names;
   for (const OvmsPipelineConfig& config : wanted) {
-    if (const Status claimed = states_.Claim(config.name, ServableKind::kPipeline); !claimed.ok()) {
-      outcome.Add({false, claimed});
-      BRAID_LOG_ERROR(log_, "pipeline '{}' is not served: {}", config.name, claimed.message());
+    if (const Status free = table_.CheckOwn(config.name, ServableKind::kPipeline); !free.ok()) {
+      outcomes_[config.name] = Refuse(config.name, free);
       continue;
     }
-    Entry& entry = pipelines_[config.name];
-    entry.wanted = true;
-    if (entry.config != config) {
-      entry.config = config;
-      entry.stale = true;
-    }
-    if (retry && !entry.fault.ok()) entry.stale = true;
+    names.insert(config.name);
+    const auto entry = pipelines_.find(config.name);
+    const bool same = entry != pipelines_.end() && entry->second.config == config && !entry->second.stale &&
+                      (!retry || entry->second.fault.ok());
+    if (same) continue;
+    Step& step = steps[config.name];
+    for (const ServableUse& use : UsesOfPipeline(config)) step.uses.insert(use.name);
+    step.run = [this, &config] {
+      ConfigOutcome outcome = Apply(config);
+      MutexLock relock(mutex_);
+      outcomes_[config.name] = std::move(outcome);
+    };
   }
-  for (auto it = pipelines_.begin(); it != pipelines_.end();) {
-    auto& [name, entry] = *it;
-    if (entry.wanted) {
-      ++it;
-      continue;
-    }
-    states_.Drain(states_.Retire(name, 1, ServableKind::kPipeline));
-    outcome.changed = true;
-    it = pipelines_.erase(it);
-  }
-  std::vector<std::string> stale;
-  for (const auto& [name, entry] : pipelines_) {
-    if (entry.stale) stale.push_back(name);
-  }
-  if (RefreshLocked()) outcome.changed = true;
-  for (const std::string& name : stale) outcome.Add({false, pipelines_.at(name).fault});
-  return outcome;
+  std::erase_if(pipelines_, [&](const auto& pipeline) {
+    if (names.contains(pipeline.first)) return false;
+    mutex_.AssertHeld();
+    ServableTable::Leaving leaving;
+    table_.Retire(pipeline.first, 1, ServableKind::kPipeline, leaving);
+    table_.Drain(std::move(leaving));
+    planned_.changed = true;
+    return true;
+  });
+}
+
+ConfigOutcome ConfigPipelines::TakeOutcome() {
+  MutexLock lock(mutex_);
+  ConfigOutcome all = std::exchange(planned_, {});
+  for (const auto& [name, outcome] : std::exchange(outcomes_, {})) all.Add(outcome);
+  return all;
 }
 
 // A library that is open stays as it is, whatever becomes of its file.
-void ConfigPipelines::SyncLibrariesLocked(const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry,
-                                          ConfigOutcome& outcome) {
+void ConfigPipelines::SyncLibraries(const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry) {
   std::map<std::string, OvmsCustomNodeLibrary> configs;
   for (const OvmsCustomNodeLibrary& library : libraries) configs.emplace(library.name, library);
-  const auto mark = [this, &outcome](const std::string& library) {
-    outcome.changed = true;
+  const auto mark = [this](const std::string& library) {
+    mutex_.AssertHeld();
+    planned_.changed = true;
     for (auto& [name, entry] : pipelines_) entry.stale = entry.stale || Uses(entry.config, library);
   };
   std::erase_if(libraries_, [&](const auto& library) {
@@ -90,7 +94,7 @@ void ConfigPipelines::SyncLibrariesLocked(const std::vector<OvmsCustomNodeLibrar
     } else {
       BRAID_LOG_ERROR(log_, "failed to open the custom node library '{}': {}", name,
                       opened.status().message());
-      outcome.Add({false, opened.status()});
+      planned_.Add({false, opened.status()});
     }
     libraries_.insert_or_assign(name, std::move(opened));
     mark(name);
@@ -98,86 +102,83 @@ void ConfigPipelines::SyncLibrariesLocked(const std::vector<OvmsCustomNodeLibrar
   library_configs_ = std::move(configs);
 }
 
-void ConfigPipelines::Refresh() {
-  std::lock_guard lock(mutex_);
-  RefreshLocked();
+ConfigOutcome ConfigPipelines::Refuse(const std::string& name, const Status& why) const {
+  BRAID_LOG_ERROR(log_, "pipeline '{}' is not served: {}", name, why.message());
+  return {false, why};
 }
 
-// A pipeline may be behind a node of another one, so what one try changes may be for the next.
-bool ConfigPipelines::RefreshLocked() {
-  bool changed = false;
-  for (size_t round = 0; round <= pipelines_.size(); ++round) {
-    bool again = false;
-    for (auto& [name, entry] : pipelines_) {
-      if (states_.closed()) return changed;
-      if (NeedsTry(entry, Behind(entry.config)) && TryLocked(name, entry)) again = true;
-    }
-    if (!again) break;
-    changed = true;
-  }
-  return changed;
+ConfigOutcome ConfigPipelines::Apply(const OvmsPipelineConfig& config) {
+  MutexLock lock(mutex_);
+  const Status owned = table_.Own(config.name, ServableKind::kPipeline);
+  if (!owned.ok()) return Refuse(config.name, owned);
+  Entry& entry = pipelines_[config.name];
+  entry.config = config;
+  table_.SetUses(config.name, UsesOf(config));
+  const bool changed = Try(config.name, entry);
+  return {changed, entry.fault};
 }
 
-bool ConfigPipelines::NeedsTry(const Entry& entry, const std::vector<std::weak_ptr<Servable>>& behind) const {
-  if (entry.stale) return true;
-  const bool current =
-      entry.pipeline != nullptr && entry.made_of == entry.config && entry.pipeline->UpToDate();
-  return !current && !SameServables(entry.behind, behind);
+bool ConfigPipelines::Has(const std::string& name) const {
+  MutexLock lock(mutex_);
+  return pipelines_.contains(name);
 }
 
-// True when what is served has changed.
-bool ConfigPipelines::TryLocked(const std::string& name, Entry& entry) {
+void ConfigPipelines::MakeIfDue(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto entry = pipelines_.find(name);
+  if (entry != pipelines_.end() && table_.IsDue(name)) Try(name, entry->second);
+}
+
+bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
+  if (table_.closed()) return false;
   entry.stale = false;
-  entry.behind = Behind(entry.config);
-  if (entry.pipeline == nullptr && entry.fault.ok()) states_.SetLoading(name, 1, ServableKind::kPipeline);
+  const uint64_t key = table_.NoteTry(name);
+  if (entry.pipeline == nullptr && entry.fault.ok()) table_.SetLoading(name, 1, ServableKind::kPipeline);
   const int64_t begin_ns = SteadyNowNs();
   auto made = makers_.make_pipeline(entry.config, libraries_);
   const int64_t took_ms = (SteadyNowNs() - begin_ns) / kMillisecondNs;
   entry.fault = made.status();
   if (made.ok()) {
-    entry.made_of = entry.config;
     BRAID_LOG_INFO(log_, "loaded pipeline '{}' in {} ms", name, took_ms);
-    return ServeLocked(entry, std::move(made).value());
+    table_.NoteMade(name, key);
+    return Serve(entry, entry.config, key, std::move(made).value());
   }
   const std::string& why = entry.fault.message();
   if (entry.pipeline != nullptr && entry.made_of != entry.config) {
     // What ran before the definition was changed runs on, if it still can.
-    if (entry.pipeline->UpToDate()) {
+    const uint64_t now = table_.KeyOf(UsesOf(entry.made_of));
+    if (now == entry.made_key) {
       BRAID_LOG_ERROR(log_, "the new definition of pipeline '{}' is not applied: {}", name, why);
       return false;
     }
     if (auto again = makers_.make_pipeline(entry.made_of, libraries_); again.ok()) {
       BRAID_LOG_ERROR(log_, "the new definition of pipeline '{}' is not applied: {}", name, why);
-      return ServeLocked(entry, std::move(again).value());
+      return Serve(entry, OvmsPipelineConfig(entry.made_of), now, std::move(again).value());
     }
   }
   BRAID_LOG_ERROR(log_, "pipeline '{}' is not available: {}", name, why);
   const bool served = std::exchange(entry.pipeline, nullptr) != nullptr;
-  states_.Drain(states_.SetFailed(
+  ServableTable::Leaving leaving;
+  table_.SetFailed(
       name, 1, ServableKind::kPipeline,
-      entry.fault.code() == StatusCode::kFailedPrecondition ? entry.fault : FailedPreconditionError(why)));
+      entry.fault.code() == StatusCode::kFailedPrecondition ? entry.fault : FailedPreconditionError(why),
+      leaving);
+  table_.Drain(std::move(leaving));
   return served;
 }
 
-bool ConfigPipelines::ServeLocked(Entry& entry, std::shared_ptr<Pipeline> pipeline) {
-  ConfigStates::Leaving before;
-  if (!states_.Serve(pipeline, before)) {
+bool ConfigPipelines::Serve(Entry& entry, const OvmsPipelineConfig& config, uint64_t key,
+                            std::shared_ptr<Servable> pipeline) {
+  ServableTable::Leaving before;
+  if (!table_.Serve(pipeline, before)) {
     drains_.Discard(*pipeline);
     return false;
   }
+  entry.made_of = config;
+  entry.made_key = key;
   entry.pipeline = std::move(pipeline);
-  states_.Drain(std::move(before));
+  table_.Drain(std::move(before));
   return true;
-}
-
-std::vector<std::weak_ptr<Servable>> ConfigPipelines::Behind(const OvmsPipelineConfig& config) const {
-  std::vector<std::weak_ptr<Servable>> behind;
-  for (const OvmsNodeConfig& node : config.nodes) {
-    if (node.type != OvmsNodeConfig::Type::kModel) continue;
-    auto found = catalog_.Find(node.model_name, node.version.value_or(-1));
-    behind.push_back(found.ok() ? std::weak_ptr<Servable>(*found) : std::weak_ptr<Servable>());
-  }
-  return behind;
 }
 
 }  // namespace braid

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/config_json.h"
-#include "repository/dependencies.h"
+#include "pipeline/ensemble_graph.h"
 #include "repository/model_folders.h"
 #include "repository/version_policy.h"
 
@@ -37,7 +37,8 @@ Result<LoadPlan> MakeLoadPlan(const SourceReader& reader, const LoadRequest& req
 
   LoadPlan plan{
       .source = std::move(source), .fingerprint = print.whole, .keys = {}, .uses = {}, .uses_key = 0};
-  plan.uses = ModelsUsedBy(plan.source.config);
+  const auto uses = UsesOfEnsemble(plan.source.config);
+  plan.uses.insert(uses.begin(), uses.end());
   // Which versions there are is no reason to reload one that stays.
   inference::ModelConfig without_policy = plan.source.config;
   without_policy.clear_version_policy();

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "repository/model_source.h"
 #include "serving/model_control.h"
+#include "serving/servable.h"
 
 namespace braid {
 
@@ -22,7 +23,7 @@ struct LoadPlan {
   // what it uses.
   std::map<int64_t, uint64_t> keys;
   // Of an ensemble: the models of its steps, and which builds of them it is made of.
-  std::set<std::string> uses;
+  std::set<ServableUse> uses;
   uint64_t uses_key = 0;
 
   // Sets uses_key, and makes it a part of all keys. Called once, for ensembles.

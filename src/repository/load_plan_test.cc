@@ -93,7 +93,7 @@ TEST_F(LoadPlanTest, WhatAnEnsembleIsMadeOfIsAPartOfItsKeys) {
         "platform: 'ensemble' ensemble_scheduling { step { model_name: 'm' model_version: -1 } }");
   std::filesystem::create_directories(scratch_ / "models/e/1");
   LoadPlan plan = PlanOf("e");
-  EXPECT_EQ(plan.uses, std::set<std::string>{"m"});
+  EXPECT_EQ(plan.uses, (std::set<ServableUse>{{"m", -1}}));
   EXPECT_EQ(plan.source.config.backend(), "");
   LoadPlan other = PlanOf("e");
   plan.SetUsesKey(1);

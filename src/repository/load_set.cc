@@ -1,6 +1,5 @@
 #include "repository/load_set.h"
 
-#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -31,19 +30,6 @@ LoadSet CollectLoads(const std::vector<LoadRequest>& wanted, const LoadQuestions
     loads.requests.emplace(name, std::move(request));
   }
   return loads;
-}
-
-std::vector<LoadRequest> TakeOutUsersOf(const std::set<std::string>& absent, LoadSet& loads) {
-  std::vector<LoadRequest> out;
-  for (const std::string& name : absent) loads.requests.erase(name);
-  std::erase_if(loads.requests, [&](const auto& one) {
-    const std::set<std::string> used = UsedBy(loads.uses, one.first);
-    const bool waits = std::any_of(used.begin(), used.end(),
-                                   [&absent](const std::string& model) { return absent.contains(model); });
-    if (waits) out.push_back(one.second);
-    return waits;
-  });
-  return out;
 }
 
 }  // namespace braid

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "repository/dependencies.h"
+#include "repository/dependency_graph.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -31,9 +31,5 @@ struct LoadQuestions {
 
 // Of `wanted`, no two of one name. What was asked for is loaded whatever `kept` says of it.
 LoadSet CollectLoads(const std::vector<LoadRequest>& wanted, const LoadQuestions& questions);
-
-// Takes out of `loads` what uses one of `absent`, directly or not, and gives the requests for it; `absent`
-// goes, too. For models that others may bring later.
-std::vector<LoadRequest> TakeOutUsersOf(const std::set<std::string>& absent, LoadSet& loads);
 
 }  // namespace braid

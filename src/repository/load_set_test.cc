@@ -45,7 +45,7 @@ TEST(LoadSet, EndsWhereModelsUseEachOther) {
 TEST(LoadSet, AModelThatIsAskedForIsLoadedByTheRequestThatAsks) {
   const Dependencies disk = {{"e", {"m"}}, {"m", {"from disk"}}};
   LoadRequest with_config = Plain("m");
-  with_config.config_json = "n";
+  with_config.config_json = std::string("n");
   const LoadSet loads = CollectLoads({Plain("e"), with_config}, About(disk, {{"m", {"from before"}}}));
   EXPECT_EQ(Names(loads), (std::set<std::string>{"e", "m", "n"}));
   EXPECT_EQ(loads.requests.at("m").config_json, "n");
@@ -56,18 +56,6 @@ TEST(LoadSet, WhatIsKeptIsNotLoadedButKnown) {
   const LoadSet loads = CollectLoads({Plain("e")}, About(disk, {{"inner", {"n"}}}));
   EXPECT_EQ(Names(loads), (std::set<std::string>{"e", "n"}));
   EXPECT_EQ(loads.uses.at("inner"), (std::set<std::string>{"n"}));
-}
-
-TEST(LoadSet, TakesOutWhatUsesSomethingThatIsAbsent) {
-  const Dependencies disk = {{"e", {"m", "absent"}}, {"outer", {"e"}}, {"f", {"m"}}};
-  LoadSet loads = CollectLoads({Plain("outer"), Plain("f"), Plain("lone")}, About(disk, {}));
-  const auto out = TakeOutUsersOf({"absent"}, loads);
-  ASSERT_EQ(out.size(), 2u);
-  EXPECT_EQ(out[0].model_name, "e");
-  EXPECT_EQ(out[1].model_name, "outer");
-  EXPECT_EQ(Names(loads), (std::set<std::string>{"f", "lone", "m"}));
-  EXPECT_TRUE(TakeOutUsersOf({}, loads).empty());
-  EXPECT_EQ(loads.requests.size(), 3u);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "config/config_json.h"
 #include "config/guess_backend.h"
 #include "config/model_config.h"
-#include "repository/dependencies.h"
+#include "pipeline/ensemble_graph.h"
 
 namespace braid {
 namespace {
@@ -111,14 +111,16 @@ Status SourceReader::FillBackend(const Folder& folder, const std::vector<int64_t
 }
 
 std::set<std::string> SourceReader::ModelsUsed(const LoadRequest& request) const {
+  std::optional<inference::ModelConfig> config;
   if (request.config_json) {
-    const auto config = ConfigFromJson(*request.config_json);
-    return config.ok() ? ModelsUsedBy(*config) : std::set<std::string>();
+    if (auto parsed = ConfigFromJson(*request.config_json); parsed.ok()) config = std::move(*parsed);
+  } else if (const auto folder = folders_.Open(request.model_name); folder.ok()) {
+    if (auto read = ConfigOf(request, *folder); read.ok()) config = std::move(*read);
   }
-  const auto folder = folders_.Open(request.model_name);
-  if (!folder.ok()) return {};
-  const auto config = ConfigOf(request, *folder);
-  return config.ok() && *config ? ModelsUsedBy(**config) : std::set<std::string>();
+  std::set<std::string> names;
+  if (!config) return names;
+  for (const ServableUse& use : UsesOfEnsemble(*config)) names.insert(use.name);
+  return names;
 }
 
 void SourceReader::RemoveAbandoned() const {

@@ -18,7 +18,7 @@ constexpr int64_t kLongestWaitNs = 1000000000;
 
 }  // namespace
 
-RepositoryLife::~RepositoryLife() { BRAID_CHECK(!poller_.joinable()); }
+RepositoryLife::~RepositoryLife() { BRAID_CHECK(pollers_.empty()); }
 
 RepositoryLife::Work::Work(RepositoryLife& life) : life_(life) {
   std::lock_guard lock(life_.mutex_);
@@ -64,10 +64,9 @@ bool RepositoryLife::exiting() const {
 
 Status RepositoryLife::StartPolling(const char* thread_name, std::function<void()> loop) {
   std::lock_guard lock(mutex_);
-  BRAID_CHECK(!poller_.joinable());
   if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
   try {
-    poller_ = StartThread(thread_name, std::move(loop));
+    pollers_.push_back(StartThread(thread_name, std::move(loop)));
   } catch (const std::system_error& fault) {
     return InternalError(std::string("failed to start the thread that polls: ").append(fault.what()));
   }
@@ -94,15 +93,15 @@ void RepositoryLife::Exit() {
 }
 
 bool RepositoryLife::End(int64_t deadline_ns) {
-  std::thread poller;
+  std::vector<std::thread> pollers;
   {
     std::unique_lock lock(mutex_);
     BRAID_CHECK(phase_ == Phase::kExiting);
     if (!WaitLocked(lock, deadline_ns, [this] { return works_ == 0; })) return false;
-    poller = std::move(poller_);
+    pollers.swap(pollers_);
   }
-  // Its work has ended, and it does not begin another.
-  if (poller.joinable()) poller.join();
+  // Their work has ended, and they do not begin another.
+  for (std::thread& poller : pollers) poller.join();
   return true;
 }
 

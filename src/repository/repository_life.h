@@ -1,5 +1,5 @@
 // RepositoryLife: the phases of a repository (new, serving, exiting), the work that its end waits for, and
-// the thread that polls.
+// the threads that poll.
 //
 //   const RepositoryLife::Work work(life);
 //   if (!work.begun()) return UnavailableError("Server exiting");
@@ -11,6 +11,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/status.h"
 
@@ -44,17 +45,17 @@ class RepositoryLife {
   bool serving() const;
   bool exiting() const;
 
-  // Runs `loop` on a thread of its own, which is to return when Sleep() says so. Called once at most. Errors:
+  // Runs `loop` on a thread of its own, which is to return when Sleep() says so. Errors:
   // INTERNAL when there is no thread to be had; UNAVAILABLE when the repository exits.
   Status StartPolling(const char* thread_name, std::function<void()> loop);
   // For the loop: waits until `until_ns` (SteadyNowNs() time), or until Wake(). False when it is to return.
   bool Sleep(int64_t until_ns);
-  // Ends the Sleep() that runs, or else the next one.
+  // Ends the Sleep() that runs, or else the next one; of one loop, where there are several.
   void Wake();
 
   // From now on nothing begins.
   void Exit();
-  // Waits for the work that has begun, and for the loop. False when that takes past `deadline_ns`. REQUIRES:
+  // Waits for the work that has begun, and for the loops. False when that takes past `deadline_ns`. REQUIRES:
   // Exit() was called.
   bool End(int64_t deadline_ns);
 
@@ -71,7 +72,7 @@ class RepositoryLife {
   Phase phase_ = Phase::kNew;
   int works_ = 0;
   bool woken_ = false;
-  std::thread poller_;
+  std::vector<std::thread> pollers_;
 };
 
 }  // namespace braid

@@ -11,8 +11,7 @@
 
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
-#include "repository/config_repository.h"
-#include "repository/model_repository.h"
+#include "repository/manager.h"
 #include "repository/sequence_vault.h"
 #include "repository/testing/door.h"
 #include "repository/testing/fake_config.h"
@@ -77,21 +76,23 @@ class ConfigHandOverTest : public HandOverTest {
                        more + "}}]}");
   }
   void Start() {
-    ConfigRepositoryOptions options;
-    options.config_path = scratch_ / "config.json";
-    options.poll_seconds = 0;
+    ManagerOptions options;
+    options.config.emplace();
+    options.config->config_path = scratch_ / "config.json";
+    options.config->poll_seconds = 0;
     options.exit_timeout_seconds = 5;
     options.sequence_vault = vault_.get();
     catalog_ = std::make_unique<Catalog>(Dialect::kOvms);
     makers_ = std::make_unique<FakeConfigMakers>(*catalog_);
-    repository_ = std::make_unique<ConfigRepository>(options, *catalog_, makers_->Makers(), log_);
-    const Status started = repository_->Start();
+    manager_ = std::make_unique<Manager>(options, *catalog_, FolderMakers(), makers_->Makers(), log_);
+    Status loaded;
+    const Status started = manager_->Start(loaded);
     EXPECT_TRUE(started.ok()) << started;
   }
   void Shutdown() {
-    if (repository_ == nullptr) return;
-    EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
-    repository_.reset();
+    if (manager_ == nullptr) return;
+    EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+    manager_.reset();
   }
   void Restart() {
     Shutdown();
@@ -100,7 +101,7 @@ class ConfigHandOverTest : public HandOverTest {
   }
   void Reload(const std::string& more) {
     Write(more);
-    const auto reloaded = repository_->Reload();
+    const auto reloaded = manager_->Reload();
     ASSERT_TRUE(reloaded.ok()) << reloaded.status();
     ASSERT_TRUE(*reloaded);
   }
@@ -111,7 +112,7 @@ class ConfigHandOverTest : public HandOverTest {
 
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<FakeConfigMakers> makers_;
-  std::unique_ptr<ConfigRepository> repository_;
+  std::unique_ptr<Manager> manager_;
 };
 
 TEST_F(ConfigHandOverTest, AReloadWaitsForTheLastRequest) {
@@ -175,7 +176,7 @@ TEST_F(ConfigHandOverTest, AFailedReloadLeavesThemWhereTheyAre) {
   KeeperOf(*before).Set(uint64_t{1}, 11);
   makers_->set_before([](const OvmsModelConfig&, int64_t) { return InternalError("no"); });
   Write(R"(, "nireq": 4)");
-  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_EQ(Find(), before);
   makers_->set_before({});
   Reload(R"(, "nireq": 5)");
@@ -199,8 +200,8 @@ TEST_F(ConfigHandOverTest, TheyOutlastARequestThatIsStillRunningAtTheEnd) {
   Start();
   KeeperOf(*Find()).Set(uint64_t{1}, 11);
   const auto stuck = ServableHandle::Enter(Find());
-  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + kSecondNs / 10).ok());
-  repository_.reset();
+  EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + kSecondNs / 10).ok());
+  manager_.reset();
   OpenVault();
   Start();
   EXPECT_EQ(KeeperOf(*Find()).sums(), kOne);
@@ -210,7 +211,7 @@ TEST_F(ConfigHandOverTest, ARetiredVersionFindsThemWhenItComesBack) {
   Start();
   KeeperOf(*Find()).Set(uint64_t{1}, 11);
   scratch_.Write("config.json", R"({"model_config_list": []})");
-  ASSERT_TRUE(repository_->Reload().ok());
+  ASSERT_TRUE(manager_->Reload().ok());
   Await([this] { return Exists("states/m.1.sequences"); });
   Reload("");
   Await([this] { return KeeperOf(*Find()).sums() == kOne; });
@@ -226,15 +227,15 @@ TEST_F(ConfigHandOverTest, ALoadThatTheServersEndOvertakesKeepsThem) {
     return OkStatus();
   });
   Write(R"(, "nireq": 4)");
-  std::thread reload([this] { (void)repository_->Reload(); });
+  std::thread reload([this] { (void)manager_->Reload(); });
   door.WaitForVisitor();
-  std::thread shutdown([this] { EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok()); });
-  Await([this] { return !repository_->serving(); });
+  std::thread shutdown([this] { EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok()); });
+  Await([this] { return !manager_->serving(); });
   door.Open();
   reload.join();
   request.reset();
   shutdown.join();
-  repository_.reset();
+  manager_.reset();
   OpenVault();
   Start();
   EXPECT_EQ(KeeperOf(*Find()).sums(), kOne);
@@ -285,34 +286,34 @@ class ModelHandOverTest : public HandOverTest {
            std::to_string(state_size) + "] } }";
   }
   void Start() {
-    RepositoryOptions options;
-    options.model_repositories = {scratch_ / "models"};
-    options.control_mode = ControlMode::kExplicit;
-    options.startup_models = {"m"};
+    FolderOptions folders;
+    folders.model_repositories = {scratch_ / "models"};
+    folders.control_mode = ControlMode::kExplicit;
+    folders.startup_models = {"m"};
+    folders.temporary_directory = scratch_.path();
+    ManagerOptions options;
+    options.folders = folders;
     options.exit_timeout_seconds = 5;
-    options.temporary_directory = scratch_.path();
     options.sequence_vault = vault_.get();
     catalog_ = std::make_unique<Catalog>();
-    repository_ = std::make_unique<ModelRepository>(
-        options, *catalog_, std::vector<Backend*>{&backend_},
-        [this](ServableInfo info, std::unique_ptr<BackendModel> model,
-               const std::function<void(const std::string&)>&) {
-          return Result<std::shared_ptr<Servable>>(
-              std::make_shared<FakeStateful>(std::move(info), std::move(model), journal_));
-        },
-        [](ServableInfo, const std::function<std::string(const std::string&)>&) {
-          return Result<std::shared_ptr<Servable>>(InternalError("there are no ensembles"));
-        },
-        log_);
-    const Status started = repository_->Start();
+    FolderMakers makers;
+    makers.backends = {&backend_};
+    makers.make_model = [this](ServableInfo info, std::unique_ptr<BackendModel> model,
+                               const std::function<void(const std::string&)>&) {
+      return Result<std::shared_ptr<Servable>>(
+          std::make_shared<FakeStateful>(std::move(info), std::move(model), journal_));
+    };
+    manager_ = std::make_unique<Manager>(options, *catalog_, std::move(makers), ConfigMakers(), log_);
+    Status started;
+    EXPECT_TRUE(manager_->Start(started).ok());
     EXPECT_TRUE(started.ok()) << started;
   }
   void Shutdown() {
-    if (repository_ == nullptr) return;
-    EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
-    repository_.reset();
+    if (manager_ == nullptr) return;
+    EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+    manager_.reset();
   }
-  Status Load() { return repository_->Load({.model_name = "m", .config_json = {}, .files = {}}); }
+  Status Load() { return manager_->Load({.model_name = "m", .config_json = {}, .files = {}}); }
   std::shared_ptr<Servable> Find() const {
     auto found = catalog_->Find("m", -1);
     return found.ok() ? *found : nullptr;
@@ -322,7 +323,7 @@ class ModelHandOverTest : public HandOverTest {
   Journal journal_;
   FakeBackend backend_;
   std::unique_ptr<Catalog> catalog_;
-  std::unique_ptr<ModelRepository> repository_;
+  std::unique_ptr<Manager> manager_;
 };
 
 TEST_F(ModelHandOverTest, AReloadWaitsForTheLastRequest) {
@@ -356,7 +357,7 @@ TEST_F(ModelHandOverTest, AReloadAndAnUnloadLetTheLastRequestsNotWaitForOthers) 
   EXPECT_EQ(KeeperOf(*after).sums(), kOne);
   auto last = ServableHandle::Enter(after);
   KeeperOf(*after).on_drain = [&] { last.reset(); };
-  ASSERT_TRUE(repository_->Unload("m", false).ok());
+  ASSERT_TRUE(manager_->Unload("m", false).ok());
   Await([this] { return journal_.Count("stop m:1") == 2; });
 }
 
@@ -375,7 +376,7 @@ TEST_F(ModelHandOverTest, OtherFilesAndOtherStatesDropThem) {
 TEST_F(ModelHandOverTest, TheyOutlastAnUnloadAndARestart) {
   Start();
   KeeperOf(*Find()).Set(uint64_t{1}, 11);
-  ASSERT_TRUE(repository_->Unload("m", false).ok());
+  ASSERT_TRUE(manager_->Unload("m", false).ok());
   // Perhaps while the first one still leaves.
   ASSERT_TRUE(Load().ok());
   Await([this] { return KeeperOf(*Find()).sums() == kOne; });

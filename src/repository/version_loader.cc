@@ -30,9 +30,10 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
                                             ModelLocation& location) const {
   const std::string& name = config.backend();
   auto find = [this](std::string_view wanted) {
-    auto it = std::find_if(backends_.begin(), backends_.end(),
-                           [&](Backend* backend) { return backend->name() == wanted; });
-    return it == backends_.end() ? nullptr : *it;
+    const auto& all = makers_.backends;
+    auto it =
+        std::find_if(all.begin(), all.end(), [&](Backend* backend) { return backend->name() == wanted; });
+    return it == all.end() ? nullptr : *it;
   };
   const auto settle = [&](Backend* backend) {
     const std::string& file = config.default_model_filename();
@@ -44,10 +45,10 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
   // A Python-based backend is a folder with a model.py that every model of that backend runs.
   Backend* python = find("python");
   if (python != nullptr && IsPlainName(name)) {
-    location.model_file = options_.backend_directory + "/" + name + "/model.py";
+    location.model_file = options_.folders->backend_directory + "/" + name + "/model.py";
     if (IsFile(location.model_file)) return python;
   }
-  for (Backend* backend : backends_) {
+  for (Backend* backend : makers_.backends) {
     if (backend->StandsInFor(name)) return settle(backend);
   }
   return InvalidArgumentError("unable to find backend library for backend '" + name +
@@ -61,7 +62,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::LoadEnsemble(const ModelSource&
   NormalizeConfig(*config);
   BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
-  return ensembles_(std::move(info));
+  return makers_.make_ensemble(std::move(info), why_missing_);
 }
 
 Result<std::shared_ptr<Servable>> VersionLoader::Load(
@@ -102,7 +103,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   }
 
   BRAID_RETURN_IF_ERROR(backend->Prepare(*config, location, progress));
-  if (options_.auto_complete) {
+  if (options_.folders->auto_complete) {
     BRAID_RETURN_IF_ERROR(backend->AutoComplete(location, *config));
     // What was decided by these before the model was asked stays decided.
     config->set_name(source.config.name());
@@ -119,11 +120,11 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
     info.sequence_identity = IdentityOfModel(location.version_path, DescribeStates(*config), who, log_);
   }
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
-  return factory_(std::move(info), std::move(model), progress);
+  return makers_.make_model(std::move(info), std::move(model), progress);
 }
 
 void VersionLoader::BeginShutdown() const {
-  for (Backend* backend : backends_) backend->BeginShutdown();
+  for (Backend* backend : makers_.backends) backend->BeginShutdown();
 }
 
 }  // namespace braid

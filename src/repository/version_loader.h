@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "model_config.pb.h"
-#include "repository/model_repository.h"
+#include "repository/manager_options.h"
 #include "repository/model_source.h"
 
 namespace braid {
@@ -18,16 +18,12 @@ namespace braid {
 // Stateless; called by several threads at once.
 class VersionLoader {
  public:
-  using EnsembleMaker = std::function<Result<std::shared_ptr<Servable>>(ServableInfo info)>;
+  // The end of the sentence "ensemble 'e' depends on 'm'", for a model without a loaded version.
+  using WhyMissing = std::function<std::string(const std::string& model)>;
 
-  // `options`, the backends and `log` outlive the loader.
-  VersionLoader(const RepositoryOptions& options, std::vector<Backend*> backends,
-                ModelRepository::ServableFactory factory, Logger& log, EnsembleMaker ensembles)
-      : options_(options),
-        backends_(std::move(backends)),
-        factory_(std::move(factory)),
-        ensembles_(std::move(ensembles)),
-        log_(log) {}
+  // `options`, which has folders, the backends and `log` outlive the loader.
+  VersionLoader(const ManagerOptions& options, FolderMakers makers, Logger& log, WhyMissing why_missing)
+      : options_(options), makers_(std::move(makers)), why_missing_(std::move(why_missing)), log_(log) {}
 
   // Lets the model, unless it is an ensemble, complete its configuration, checks it, and starts the version.
   // Blocks on user code. Errors: whatever makes the version unavailable; nothing is left running then.
@@ -44,10 +40,9 @@ class VersionLoader {
   // Sets location.model_file. Errors: INVALID_ARGUMENT when no backend runs such models.
   Result<Backend*> FindBackend(const inference::ModelConfig& config, ModelLocation& location) const;
 
-  const RepositoryOptions& options_;
-  const std::vector<Backend*> backends_;
-  const ModelRepository::ServableFactory factory_;
-  const EnsembleMaker ensembles_;
+  const ManagerOptions& options_;
+  const FolderMakers makers_;
+  const WhyMissing why_missing_;
   Logger& log_;
 };
 

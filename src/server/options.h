@@ -23,7 +23,7 @@
 #include "images/encoded_images.h"
 #include "protocols/grpc/server.h"
 #include "protocols/http/server.h"
-#include "repository/model_repository.h"
+#include "repository/manager_options.h"
 #include "scheduling/rate_limiter.h"
 #include "tracing/trace_manager.h"
 

@@ -41,39 +41,38 @@ std::vector<std::string> RootsOfErrors(const ServerOptions& options) {
   return roots;
 }
 
-RepositoryOptions MakeRepositoryOptions(const ServerOptions& options) {
-  RepositoryOptions repository;
-  repository.temporary_directory = TemporaryDirectory(ProcessEnvironment());
-  repository.model_repositories = options.model_repositories;
-  repository.control_mode = options.model_control_mode;
-  repository.startup_models = options.startup_models;
-  repository.poll_seconds = static_cast<int>(options.repository_poll_secs);
-  repository.allow_file_overrides = options.allow_file_overrides;
-  repository.model_config_name = options.model_config_name;
-  repository.auto_complete = options.auto_complete_config;
-  repository.strict_readiness = options.strict_readiness;
-  repository.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
-  repository.load_thread_count = static_cast<int>(options.model_load_thread_count);
-  repository.load_retry_count = static_cast<int>(options.model_load_retry_count);
-  repository.backend_directory = options.backend_directory;
-  return repository;
-}
-
-Result<ConfigRepositoryOptions> MakeConfigOptions(const ServerOptions& options) {
-  ConfigRepositoryOptions config;
-  if (options.config_path.empty()) {
-    std::error_code error;
-    const std::filesystem::path here = std::filesystem::current_path(error);
-    BRAID_ASSIGN_OR_RETURN(config.single_model,
-                           ModelConfigFromOptions(options.model_settings, here.string()));
-  } else {
-    config.config_path = options.config_path;
+Result<ManagerOptions> MakeManagerOptions(const ServerOptions& options) {
+  ManagerOptions manager;
+  manager.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
+  manager.load_thread_count = static_cast<int>(options.model_load_thread_count);
+  if (!options.model_repositories.empty()) {
+    FolderOptions& folders = manager.folders.emplace();
+    folders.temporary_directory = TemporaryDirectory(ProcessEnvironment());
+    folders.model_repositories = options.model_repositories;
+    folders.control_mode = options.model_control_mode;
+    folders.startup_models = options.startup_models;
+    folders.poll_seconds = static_cast<int>(options.repository_poll_secs);
+    folders.allow_file_overrides = options.allow_file_overrides;
+    folders.model_config_name = options.model_config_name;
+    folders.auto_complete = options.auto_complete_config;
+    folders.strict_readiness = options.strict_readiness;
+    folders.load_retry_count = static_cast<int>(options.model_load_retry_count);
+    folders.backend_directory = options.backend_directory;
   }
-  config.poll_seconds = static_cast<int>(options.file_system_poll_wait_seconds);
-  config.watch_graph_files = options.watch_graph_files;
-  config.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
-  config.load_thread_count = static_cast<int>(options.model_load_thread_count);
-  return config;
+  if (options.serves_config()) {
+    ConfigOptions& config = manager.config.emplace();
+    if (options.config_path.empty()) {
+      std::error_code error;
+      const std::filesystem::path here = std::filesystem::current_path(error);
+      BRAID_ASSIGN_OR_RETURN(config.single_model,
+                             ModelConfigFromOptions(options.model_settings, here.string()));
+    } else {
+      config.config_path = options.config_path;
+    }
+    config.poll_seconds = static_cast<int>(options.file_system_poll_wait_seconds);
+    config.watch_graph_files = options.watch_graph_files;
+  }
+  return manager;
 }
 
 }  // namespace braid

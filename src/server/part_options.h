@@ -5,15 +5,13 @@
 #include <vector>
 
 #include "base/status.h"
-#include "repository/config_repository.h"
-#include "repository/model_repository.h"
+#include "repository/manager_options.h"
 #include "server/options.h"
 
 namespace braid {
 
-RepositoryOptions MakeRepositoryOptions(const ServerOptions& options);
-// REQUIRES: options.serves_config(). Errors: INVALID_ARGUMENT for settings of the one model.
-Result<ConfigRepositoryOptions> MakeConfigOptions(const ServerOptions& options);
+// Errors: INVALID_ARGUMENT for settings of the one model in a config.json's place.
+Result<ManagerOptions> MakeManagerOptions(const ServerOptions& options);
 
 // The folders that errors name paths relative to.
 std::vector<std::string> RootsOfErrors(const ServerOptions& options);

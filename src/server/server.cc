@@ -34,9 +34,8 @@
 #include "protocols/metrics/ovms_collectors.h"
 #include "protocols/tfs/tfs_routes.h"
 #include "protocols/tfs/tfs_services.h"
-#include "repository/config_repository.h"
 #include "repository/drains.h"
-#include "repository/model_repository.h"
+#include "repository/manager.h"
 #include "repository/sequence_vault.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/scheduled_model.h"
@@ -112,21 +111,13 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(openvino_,
                            OpenVinoBackend::Create({options_.cache_dir, options_.cpu_extension}, log_));
     if (!options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());
-    if (!options_.model_repositories.empty()) BRAID_RETURN_IF_ERROR(MakeModelRepository());
-    if (options_.serves_config()) BRAID_RETURN_IF_ERROR(MakeConfigRepository());
-    control_ = std::make_unique<ServerControl>(models_.get());
+    BRAID_RETURN_IF_ERROR(MakeManager());
+    control_ = std::make_unique<ServerControl>(*manager_);
     BRAID_RETURN_IF_ERROR(Listen());
-    if (models_) load_status = models_->Start();
-    if (config_) {
-      if (Status started = StartConfig(); !started.ok()) {
-        // What has been loaded ends as at any stop; what does not end by then has said so in the log.
-        static_cast<void>(Stop());
-        return started;
-      }
-    }
-    if (models_ && config_) {
-      const Status finished = models_->FinishStart();
-      if (load_status.ok()) load_status = finished;
+    if (Status started = StartManager(load_status); !started.ok()) {
+      // What has been loaded ends as at any stop; what does not end by then has said so in the log.
+      static_cast<void>(Stop());
+      return started;
     }
     control_->set_serving(true);
     return OkStatus();
@@ -142,10 +133,7 @@ class Server::Parts {
     // What was stopped by force at the deadline is saved then.
     const int64_t save_deadline = deadline + Drains::kStopGraceNs / 2;
     if (sequence_vault_) sequence_vault_->BeginShutdown(save_deadline);
-    Status stopped = config_ ? config_->Shutdown(deadline) : OkStatus();
-    if (models_) {
-      if (Status models = models_->Shutdown(deadline); !models.ok()) stopped = std::move(models);
-    }
+    Status stopped = manager_->Shutdown(deadline);
     if (sequence_vault_) {
       if (Status saved = sequence_vault_->Shutdown(save_deadline); !saved.ok()) stopped = std::move(saved);
     }
@@ -203,56 +191,50 @@ class Server::Parts {
     return OkStatus();
   }
 
-  // The models of model repositories.
-  Status MakeModelRepository() {
-    BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
-    RepositoryOptions repository = MakeRepositoryOptions(options_);
-    repository.sequence_vault = sequence_vault_.get();
-    repository.others_follow = options_.serves_config();
-    models_ = std::make_unique<ModelRepository>(
-        std::move(repository), catalog_, std::vector<Backend*>{python, openvino_.get()},
-        [this](ServableInfo info, std::unique_ptr<BackendModel> model,
-               const std::function<void(const std::string&)>& progress) {
-          return CreateModel(std::move(info), std::move(model), progress);
-        },
-        [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
-          return CreateEnsemble(std::move(info), why_missing);
-        },
-        log_);
-    model_asks_ = std::make_unique<ModelAsks>(catalog_, *models_);
-    model_asks_->AddTo(worker_services_);
-    return OkStatus();
-  }
-
-  Status MakeConfigRepository() {
-    BRAID_ASSIGN_OR_RETURN(ConfigRepositoryOptions config, MakeConfigOptions(options_));
-    config.sequence_vault = sequence_vault_.get();
-    // Ensembles may use what the config.json has.
-    if (models_) config.changed = [this] { models_->Refresh(); };
-    ConfigMakers makers = MakersOfServables(*openvino_, catalog_, custom_node_threads_, timers_);
-    makers.make_servable = [this](ServableInfo info, std::unique_ptr<BackendModel> model) {
+  Status MakeManager() {
+    BRAID_ASSIGN_OR_RETURN(ManagerOptions options, MakeManagerOptions(options_));
+    options.sequence_vault = sequence_vault_.get();
+    FolderMakers folders;
+    if (options.folders) {
+      BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());
+      folders.backends = {python, openvino_.get()};
+    }
+    folders.make_model = [this](ServableInfo info, std::unique_ptr<BackendModel> model,
+                                const std::function<void(const std::string&)>& progress) {
+      return CreateModel(std::move(info), std::move(model), progress);
+    };
+    folders.make_ensemble = [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
+      return CreateEnsemble(std::move(info), why_missing);
+    };
+    ConfigMakers config;
+    config.load_model = [this](const OvmsModelConfig& entry, int64_t version, const std::string& path) {
+      return openvino_->Load(entry, version, path);
+    };
+    config.make_servable = [this](ServableInfo info, std::unique_ptr<BackendModel> model) {
       return CreateModel(std::move(info), std::move(model), [](const std::string&) {});
     };
-    makers.make_pipeline = [this, make = std::move(makers.make_pipeline)](
-                               const OvmsPipelineConfig& config,
-                               const CustomNodeLibraries& libraries) -> Result<std::shared_ptr<Pipeline>> {
-      BRAID_ASSIGN_OR_RETURN(auto pipeline, make(config, libraries));
-      BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(pipeline->info()));
-      pipeline->statistics().Configure(latency);
-      return pipeline;
+    config.open_library = &CustomNodeLibrary::Open;
+    config.make_pipeline = [this](const OvmsPipelineConfig& entry, const CustomNodeLibraries& libraries) {
+      return CreatePipeline(entry, libraries);
     };
-    BRAID_RETURN_IF_ERROR(MakeCalculators());
-    makers.make_graph = [this](const OvmsGraphConfig& graph, std::vector<std::string>& files) {
-      return CreateGraph(graph, files);
+    config.make_graph = [this](const OvmsGraphConfig& entry, std::vector<std::string>& files) {
+      return CreateGraph(entry, files);
     };
-    config_ = std::make_unique<ConfigRepository>(std::move(config), catalog_, std::move(makers), log_);
+    if (options.config) BRAID_RETURN_IF_ERROR(MakeCalculators());
+    const bool has_folders = options.folders.has_value();
+    manager_ =
+        std::make_unique<Manager>(std::move(options), catalog_, std::move(folders), std::move(config), log_);
+    if (has_folders) {
+      model_asks_ = std::make_unique<ModelAsks>(catalog_, *manager_);
+      model_asks_->AddTo(worker_services_);
+    }
     return OkStatus();
   }
 
   // The metrics that the command line asks for, else those of the config.json; nothing when they are off.
   std::optional<OvmsMetricsConfig> OvmsMetricsWanted() const {
     if (options_.metrics_enable) return OvmsMetricsConfig{true, options_.metrics_list};
-    std::optional<OvmsMetricsConfig> metrics = config_ ? config_->metrics() : std::nullopt;
+    std::optional<OvmsMetricsConfig> metrics = manager_->metrics();
     return metrics && metrics->enable ? metrics : std::nullopt;
   }
 
@@ -264,9 +246,10 @@ class Server::Parts {
     return latency;
   }
 
-  Status StartConfig() {
-    BRAID_RETURN_IF_ERROR(config_->Start());
-    const std::optional<OvmsMetricsConfig> metrics = OvmsMetricsWanted();
+  Status StartManager(Status& load_status) {
+    BRAID_RETURN_IF_ERROR(manager_->Start(load_status));
+    const std::optional<OvmsMetricsConfig> metrics =
+        options_.serves_config() ? OvmsMetricsWanted() : std::nullopt;
     if (!metrics) return OkStatus();
     if (!options_.allow_http) return InvalidArgumentError("Missing rest_port parameter in server CLI");
     BRAID_ASSIGN_OR_RETURN(MetricsCollector collect, OvmsMetrics(catalog_, metrics->list));
@@ -292,6 +275,15 @@ class Server::Parts {
                                                    const Ensemble::WhyMissing& why_missing) {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
     BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, timers_, why_missing));
+    servable->statistics().Configure(latency);
+    return servable;
+  }
+
+  Result<std::shared_ptr<Servable>> CreatePipeline(const OvmsPipelineConfig& config,
+                                                   const CustomNodeLibraries& libraries) {
+    BRAID_ASSIGN_OR_RETURN(auto servable,
+                           Pipeline::Create(config, catalog_, libraries, custom_node_threads_, timers_));
+    BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
     servable->statistics().Configure(latency);
     return servable;
   }
@@ -345,7 +337,8 @@ class Server::Parts {
     if (options_.allow_http) {
       BRAID_ASSIGN_OR_RETURN(context_->http_headers,
                              HeaderForwarding::Create(options_.http_header_forward_pattern));
-      tfs_routes_ = std::make_unique<TfsRoutes>(*context_, config_.get());
+      tfs_routes_ =
+          std::make_unique<TfsRoutes>(*context_, options_.serves_config() ? manager_.get() : nullptr);
       kserve_http_ = std::make_unique<KserveHttp>(
           *context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
       BRAID_ASSIGN_OR_RETURN(
@@ -408,10 +401,9 @@ class Server::Parts {
   std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
   std::unique_ptr<OpenVinoBackend> openvino_;
   std::mutex python_mutex_;
-  std::unique_ptr<PythonBackend> python_;     // guarded by python_mutex_
-  std::unique_ptr<ModelRepository> models_;   // null without model repositories
-  std::unique_ptr<ModelAsks> model_asks_;     // likewise
-  std::unique_ptr<ConfigRepository> config_;  // null without a config.json or a model in its place
+  std::unique_ptr<PythonBackend> python_;  // guarded by python_mutex_
+  std::unique_ptr<Manager> manager_;
+  std::unique_ptr<ModelAsks> model_asks_;  // null without model repositories
   std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
   std::unique_ptr<ProtocolContext> context_;

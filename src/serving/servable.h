@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -94,6 +95,13 @@ struct ServableInfo {
   const TensorSpec* FindOutput(std::string_view name) const;
 };
 
+// A servable as another one asks for it: by its name; a version of -1 is the highest that is ready.
+struct ServableUse {
+  std::string name;
+  int64_t version = -1;
+  auto operator<=>(const ServableUse&) const = default;
+};
+
 // Whether a servable can answer now. `reason` says why not, e.g. that an instance is being restarted.
 struct Readiness {
   bool ready = true;
@@ -108,6 +116,9 @@ class Servable {
   Servable& operator=(const Servable&) = delete;
 
   const ServableInfo& info() const { return info_; }
+  // The servables that stand behind it: those of an ensemble's steps, of a pipeline's nodes, of the sessions
+  // of a graph. Always the same ones; whether they serve is another question.
+  virtual std::vector<ServableUse> uses() const { return {}; }
   ModelStatistics& statistics() { return statistics_; }
   const ModelStatistics& statistics() const { return statistics_; }
   ApiCounters& api_counters() { return api_counters_; }

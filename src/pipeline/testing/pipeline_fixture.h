@@ -109,10 +109,10 @@ class PipelineFixture : public EnsembleFixture {
                     });
   }
 
-  Result<std::shared_ptr<Pipeline>> Make(const OvmsPipelineConfig& entry) {
+  Result<std::shared_ptr<Servable>> Make(const OvmsPipelineConfig& entry) {
     return Pipeline::Create(entry, catalog_, libraries_, threads_, timers_);
   }
-  std::shared_ptr<Pipeline> Serve(const OvmsPipelineConfig& entry) {
+  std::shared_ptr<Servable> Serve(const OvmsPipelineConfig& entry) {
     auto made = Make(entry);
     EXPECT_TRUE(made.ok()) << made.status();
     if (!made.ok()) return nullptr;
@@ -122,11 +122,11 @@ class PipelineFixture : public EnsembleFixture {
   // The text of what is wrong with an entry, a line for each fault.
   std::string Fault(const OvmsPipelineConfig& entry) { return Make(entry).status().message(); }
 
-  void Send(const std::shared_ptr<Pipeline>& pipeline, ResponseSink& sink, std::vector<Tensor> inputs) {
+  void Send(const std::shared_ptr<Servable>& pipeline, ResponseSink& sink, std::vector<Tensor> inputs) {
     pipeline->Infer(Request(pipeline, sink, std::move(inputs)));
   }
   // Sends and waits; the outputs, or none when it has failed.
-  std::vector<Tensor> Run(const std::shared_ptr<Pipeline>& pipeline, std::vector<Tensor> inputs) {
+  std::vector<Tensor> Run(const std::shared_ptr<Servable>& pipeline, std::vector<Tensor> inputs) {
     KeepingSink sink;
     Send(pipeline, sink, std::move(inputs));
     sink.Wait();
@@ -134,7 +134,7 @@ class PipelineFixture : public EnsembleFixture {
     EXPECT_TRUE(sink.status().ok()) << sink.status();
     return sink.responses().empty() ? std::vector<Tensor>() : std::move(sink.responses()[0].outputs);
   }
-  Status Failure(const std::shared_ptr<Pipeline>& pipeline, std::vector<Tensor> inputs) {
+  Status Failure(const std::shared_ptr<Servable>& pipeline, std::vector<Tensor> inputs) {
     KeepingSink sink;
     Send(pipeline, sink, std::move(inputs));
     sink.Wait();

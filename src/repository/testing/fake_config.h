@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "pipeline/pipeline.h"
-#include "repository/config_makers.h"
 #include "repository/config_plan.h"
+#include "repository/manager_options.h"
 #include "repository/testing/fake_backend.h"
 #include "repository/testing/fake_sequences.h"
 #include "serving/ovms_status.h"
@@ -30,7 +30,7 @@ class FakeLibrary : public CustomNodeLibrary {
 // Needs all that its nodes name; knows what it was made of.
 class FakePipeline : public Pipeline {
  public:
-  static Result<std::shared_ptr<Pipeline>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+  static Result<std::shared_ptr<Servable>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
                                                   const CustomNodeLibraries& libraries, Journal& journal) {
     journal.Add("start " + config.name);
     std::vector<std::weak_ptr<Servable>> uses;
@@ -50,7 +50,7 @@ class FakePipeline : public Pipeline {
     info.name = config.name;
     info.kind = ServableKind::kPipeline;
     info.dialect = Dialect::kOvms;
-    return std::shared_ptr<Pipeline>(
+    return std::shared_ptr<Servable>(
         std::make_shared<FakePipeline>(std::move(info), config, catalog, std::move(uses), journal));
   }
 
@@ -66,7 +66,8 @@ class FakePipeline : public Pipeline {
   void Infer(std::unique_ptr<InferenceRequest>) override {}
   Readiness readiness() const override { return {}; }
   void Stop(int64_t) override { journal_.Add("stop " + info_.name); }
-  bool UpToDate() const override {
+  // What is behind its model nodes is what it was made of.
+  bool UpToDate() const {
     size_t i = 0;
     for (const OvmsNodeConfig& node : config_.nodes) {
       if (node.type == OvmsNodeConfig::Type::kCustom) continue;
@@ -75,13 +76,7 @@ class FakePipeline : public Pipeline {
     }
     return true;
   }
-  std::vector<std::string> Models() const override {
-    std::vector<std::string> models;
-    for (const OvmsNodeConfig& node : config_.nodes) {
-      if (node.type != OvmsNodeConfig::Type::kCustom) models.push_back(node.model_name);
-    }
-    return models;
-  }
+  std::vector<ServableUse> uses() const override { return UsesOfPipeline(config_); }
   // What is behind its model nodes is still open to requests.
   bool CanRun() const {
     for (const auto& one : uses_) {

@@ -1,4 +1,4 @@
-#include "repository/model_table.h"
+#include "repository/servable_table.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
 #include "repository/testing/fake_backend.h"
-#include "repository/testing/fake_repository.h"
+#include "repository/testing/fake_manager.h"
 
 namespace braid {
 namespace {
@@ -18,33 +18,33 @@ using testing::Journal;
 
 constexpr int64_t kSecondNs = 1000000000;
 
-class ModelTableTest : public ::testing::Test {
+class ServableTableTest : public ::testing::Test {
  protected:
-  ModelTableTest() { log_.set_enabled(LogLevel::kInfo, false); }
-  ~ModelTableTest() override {
+  ServableTableTest() { log_.set_enabled(LogLevel::kInfo, false); }
+  ~ServableTableTest() override {
     table_.Close();
-    for (const std::string& name : table_.Names()) {
-      ModelTable::Leaving leaving;
-      EXPECT_TRUE(table_.Retire(name, leaving).ok());
-      table_.Drain(std::move(leaving));
-    }
+    table_.RetireAll();
     EXPECT_TRUE(drains_.WaitUntilEmpty(SteadyNowNs() + 20 * kSecondNs));
     drains_.Reap();
   }
 
-  std::shared_ptr<Servable> Make(const std::string& name, int64_t version) {
+  std::shared_ptr<Servable> Make(const std::string& name, int64_t version,
+                                 ServableKind kind = ServableKind::kModel) {
     ServableInfo info;
     info.name = name;
+    info.kind = kind;
     info.version = version;
     return std::make_shared<FakeServable>(std::move(info), std::make_unique<FakeModel>(ModelLocation{}),
                                           journal_);
   }
   static LoadRequest Request(const std::string& name) { return {name, {}, {}}; }
-  LoadPlan Plan(std::map<int64_t, uint64_t> keys, std::set<std::string> uses = {}) {
+  LoadPlan Plan(std::map<int64_t, uint64_t> keys, const std::set<std::string>& uses = {}) {
+    std::set<ServableUse> all;
+    for (const std::string& name : uses) all.insert({name, -1});
     return {.source = {.folder = Folder::Open(scratch_ / ".").value()},
             .fingerprint = 1,
             .keys = std::move(keys),
-            .uses = std::move(uses),
+            .uses = std::move(all),
             .uses_key = 0};
   }
   // A load from disk that succeeds; which versions it has built.
@@ -60,16 +60,36 @@ class ModelTableTest : public ::testing::Test {
     table_.NotePlan(request, plan);
     auto versions = table_.BeginBuilds(name, plan.keys);
     EXPECT_TRUE(versions.ok());
-    ModelTable::Built built;
+    ServableTable::Built built;
     for (const int64_t version : *versions) built.emplace(version, Make(name, version));
-    ModelTable::Leaving leaving;
+    ServableTable::Leaving leaving;
     EXPECT_TRUE(table_.Serve(request, plan, std::move(built), leaving));
     table_.Drain(std::move(leaving));
     return *versions;
   }
+  // A load from disk whose builds fail.
+  void FailLoad(const std::string& name, LoadPlan plan) {
+    EXPECT_TRUE(table_.Claim({name}).ok());
+    EXPECT_FALSE(table_.NotePlan(Request(name), plan));
+    EXPECT_TRUE(table_.BeginBuilds(name, plan.keys).ok());
+    table_.AbandonBuilds(name, {});
+    table_.Release(name, InvalidArgumentError("lacks something"));
+  }
+  void ServeOfConfig(const std::string& name, int64_t version, ServableKind kind = ServableKind::kModel) {
+    ASSERT_TRUE(table_.Own(name, kind).ok());
+    ServableTable::Leaving leaving;
+    EXPECT_TRUE(table_.Serve(Make(name, version, kind), leaving));
+    table_.Drain(std::move(leaving));
+  }
+  void RetireOfConfig(const std::string& name, int64_t version) {
+    ServableTable::Leaving leaving;
+    table_.Retire(name, version, ServableKind::kModel, leaving);
+    EXPECT_EQ(leaving.size(), 1u);
+    table_.Drain(std::move(leaving));
+  }
   Status Unload(const std::string& name) {
-    ModelTable::Leaving leaving;
-    BRAID_RETURN_IF_ERROR(table_.Retire(name, leaving));
+    ServableTable::Leaving leaving;
+    BRAID_RETURN_IF_ERROR(table_.Unload(name, leaving));
     table_.Drain(std::move(leaving));
     return OkStatus();
   }
@@ -86,12 +106,12 @@ class ModelTableTest : public ::testing::Test {
   Journal journal_;
   Catalog catalog_;
   Drains drains_{5};
-  ModelTable table_{catalog_, drains_, log_};
+  ServableTable table_{catalog_, drains_, log_};
 };
 
 using Versions = std::vector<int64_t>;
 
-TEST_F(ModelTableTest, ClaimsAllOrNone) {
+TEST_F(ServableTableTest, ClaimsAllOrNone) {
   ASSERT_TRUE(table_.Claim({"a", "b"}).ok());
   const Status busy =
       UnavailableError("a related model 'b' to a load/unload request is currently loading or unloading");
@@ -105,11 +125,11 @@ TEST_F(ModelTableTest, ClaimsAllOrNone) {
   table_.Release("b", OkStatus());
   table_.Release("c", OkStatus());
   // None of them is on disk or in memory.
-  EXPECT_TRUE(table_.Names().empty());
+  EXPECT_TRUE(table_.Unfinished().empty());
   EXPECT_EQ(Index(), "");
 }
 
-TEST_F(ModelTableTest, BuildsWhatHasAnotherKeyAndRetiresWhatIsNotInThePlan) {
+TEST_F(ServableTableTest, BuildsWhatHasAnotherKeyAndRetiresWhatIsNotInThePlan) {
   EXPECT_EQ(Load("m", Plan({{1, 10}, {2, 20}})), (Versions{1, 2}));
   EXPECT_EQ(Index(), "m:1 READY, m:2 READY");
   EXPECT_EQ(Load("m", Plan({{2, 20}, {3, 30}})), Versions{3});
@@ -121,7 +141,7 @@ TEST_F(ModelTableTest, BuildsWhatHasAnotherKeyAndRetiresWhatIsNotInThePlan) {
   EXPECT_EQ(Index(), "m:1 UNAVAILABLE unloaded, m:2 READY, m:3 READY");
 }
 
-TEST_F(ModelTableTest, AbandonedBuildsLeaveWhatServes) {
+TEST_F(ServableTableTest, AbandonedBuildsLeaveWhatServes) {
   Load("m", Plan({{1, 10}}));
   ASSERT_TRUE(table_.Claim({"m"}).ok());
   const auto versions = table_.BeginBuilds("m", {{1, 11}, {2, 20}, {3, 30}});
@@ -135,7 +155,7 @@ TEST_F(ModelTableTest, AbandonedBuildsLeaveWhatServes) {
   EXPECT_EQ(Index(), "m:1 READY, m:2 UNAVAILABLE unloaded, m:3 UNAVAILABLE none either");
 }
 
-TEST_F(ModelTableTest, AVersionThatIsLoadedAgainWhileItDrainsStaysReady) {
+TEST_F(ServableTableTest, AVersionThatIsLoadedAgainWhileItDrainsStaysReady) {
   Load("m", Plan({{1, 10}}));
   auto request = ServableHandle::Enter(catalog_.Find("m", 1).value());
   ASSERT_TRUE(Unload("m").ok());
@@ -146,18 +166,18 @@ TEST_F(ModelTableTest, AVersionThatIsLoadedAgainWhileItDrainsStaysReady) {
   EXPECT_EQ(Index(), "m:1 READY");
 }
 
-TEST_F(ModelTableTest, NothingNewServesOnceItIsClosed) {
+TEST_F(ServableTableTest, NothingNewServesOnceItIsClosed) {
   Load("m", Plan({{1, 10}}));
   ASSERT_TRUE(table_.Claim({"m"}).ok());
   const LoadPlan plan = Plan({{1, 11}, {2, 20}});
   ASSERT_TRUE(table_.BeginBuilds("m", plan.keys).ok());
-  ModelTable::Leaving leaving;
-  EXPECT_EQ(table_.Retire("m", leaving).code(), StatusCode::kUnavailable);
+  ServableTable::Leaving leaving;
+  EXPECT_EQ(table_.Unload("m", leaving).code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(leaving.empty());
   table_.Close();
-  EXPECT_TRUE(table_.Retire("m", leaving).ok());
-  EXPECT_EQ(leaving.size(), 1u);
-  table_.Drain(std::move(leaving));
-  ModelTable::Leaving none;
+  table_.RetireAll();
+  EXPECT_FALSE(table_.Serves("m"));
+  ServableTable::Leaving none;
   EXPECT_FALSE(table_.Serve(Request("m"), plan, {{1, Make("m", 1)}, {2, Make("m", 2)}}, none));
   EXPECT_TRUE(none.empty());
   table_.AbandonBuilds("m", {});
@@ -165,7 +185,7 @@ TEST_F(ModelTableTest, NothingNewServesOnceItIsClosed) {
   AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 UNAVAILABLE unloaded");
 }
 
-TEST_F(ModelTableTest, PollingLooksAtWhatDoesNotServeAndAtFoldersThatHaveChanged) {
+TEST_F(ServableTableTest, PollingLooksAtWhatDoesNotServeAndAtFoldersThatHaveChanged) {
   table_.NoteFolders({"m", "n"});
   EXPECT_EQ(Index(), "m, n");
   EXPECT_TRUE(table_.NeedsLoad("m", 1));
@@ -181,28 +201,28 @@ TEST_F(ModelTableTest, PollingLooksAtWhatDoesNotServeAndAtFoldersThatHaveChanged
   AwaitIndex("");
 }
 
-TEST_F(ModelTableTest, ANameThatIsAnothersStaysInTheCatalog) {
-  catalog_.AddModel("theirs");
+TEST_F(ServableTableTest, ANameOfTheConfigStaysInTheCatalog) {
+  ASSERT_TRUE(table_.Own("theirs", ServableKind::kModel).ok());
   const Status occupied = AlreadyExistsError("Given model name is already occupied - theirs");
   table_.NoteFolders({"theirs"});
   ASSERT_TRUE(table_.Claim({"theirs"}).ok());
-  EXPECT_EQ(table_.CheckOurs("theirs"), occupied);
+  EXPECT_EQ(table_.CheckFree("theirs"), occupied);
   EXPECT_EQ(table_.BeginBuilds("theirs", {{1, 10}}).status(), occupied);
   table_.Release("theirs", occupied);
   table_.NoteFolders({});
   EXPECT_EQ(Index(), "theirs");
 }
 
-TEST_F(ModelTableTest, ANameThatAnotherBringsDuringALoadIsTheirs) {
+TEST_F(ServableTableTest, ANameThatTheConfigBringsDuringALoadIsItsOwn) {
   ASSERT_TRUE(table_.Claim({"m"}).ok());
-  EXPECT_TRUE(table_.CheckOurs("m").ok());
-  catalog_.AddModel("m");
+  EXPECT_TRUE(table_.CheckFree("m").ok());
+  ASSERT_TRUE(table_.Own("m", ServableKind::kModel).ok());
   EXPECT_FALSE(table_.BeginBuilds("m", {{1, 10}}).ok());
   table_.Release("m", InternalError("occupied"));
   EXPECT_EQ(Index(), "m");
 }
 
-TEST_F(ModelTableTest, KnowsWhetherAPlanBringsAnythingNew) {
+TEST_F(ServableTableTest, KnowsWhetherAPlanBringsAnythingNew) {
   Load("m", Plan({{1, 10}}));
   LoadPlan plan = Plan({{1, 10}});
   ASSERT_TRUE(table_.Claim({"m"}).ok());
@@ -214,72 +234,129 @@ TEST_F(ModelTableTest, KnowsWhetherAPlanBringsAnythingNew) {
   table_.Release("m", OkStatus());
 }
 
-TEST_F(ModelTableTest, GivesEachStaleEnsembleOnce) {
+TEST_F(ServableTableTest, GivesAStaleEnsembleOnce) {
   Load("m", Plan({{1, 10}}));
   ASSERT_TRUE(table_.Claim({"e"}).ok());
   LoadClaimed({"e", "{}", {}}, Plan({{1, 1}}, {"m"}));
   table_.Release("e", OkStatus());
-  EXPECT_EQ(table_.uses(), (Dependencies{{"e", {"m"}}}));
-  EXPECT_TRUE(table_.ClaimStale().empty());
+  EXPECT_EQ(table_.made_uses(), (Dependencies{{"e", {"m"}}}));
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
   Load("m", Plan({{1, 11}}));
-  const auto stale = table_.ClaimStale();
-  ASSERT_EQ(stale.size(), 1u);
-  EXPECT_EQ(stale[0].model_name, "e");
-  EXPECT_EQ(stale[0].config_json, "{}");
+  const auto stale = table_.ClaimIfDue("e");
+  ASSERT_TRUE(stale.has_value());
+  EXPECT_EQ(stale->model_name, "e");
+  EXPECT_EQ(stale->config_json, "{}");
   EXPECT_FALSE(table_.CheckUnclaimed({"e"}).ok());
   table_.Release("e", InvalidArgumentError("does not fit"));
-  EXPECT_TRUE(table_.ClaimStale().empty());
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
+  EXPECT_EQ(table_.ClaimIfDue("m"), std::nullopt);
 }
 
-TEST_F(ModelTableTest, AnEnsembleFollowsWhatIsForeign) {
-  catalog_.Publish(Make("theirs", 1));
+TEST_F(ServableTableTest, AnEnsembleFollowsWhatIsOfTheConfig) {
+  ServeOfConfig("theirs", 1);
   EXPECT_EQ(table_.KeptUses("theirs"), std::set<std::string>());
   EXPECT_EQ(table_.KeptUses("nobody's"), std::nullopt);
   Load("e", Plan({{1, 1}}, {"theirs"}));
-  EXPECT_TRUE(table_.ClaimStale().empty());
-  catalog_.SetState("theirs", 1, VersionState::kUnavailable, "unloaded");
-  EXPECT_TRUE(table_.ClaimStale().empty());
-  catalog_.Publish(Make("theirs", 1));
-  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
+  RetireOfConfig("theirs", 1);
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
+  ServeOfConfig("theirs", 1);
+  ASSERT_TRUE(table_.ClaimIfDue("e").has_value());
   table_.Release("e", InvalidArgumentError("does not fit"));
-  EXPECT_TRUE(table_.ClaimStale().empty());
-  catalog_.Publish(Make("theirs", 2));
-  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
+  ServeOfConfig("theirs", 2);
+  ASSERT_TRUE(table_.ClaimIfDue("e").has_value());
   table_.Release("e", OkStatus());
 }
 
-TEST_F(ModelTableTest, AnEnsembleThatWaitsForSomethingForeignIsGivenWhenItIsThere) {
+TEST_F(ServableTableTest, NoTwoBuildsOfTheConfigAreTheSame) {
+  std::set<uint64_t> keys = {table_.KeyOf({{"theirs", -1}})};
+  for (int i = 0; i < 100; ++i) {
+    ServeOfConfig("theirs", 1);
+    EXPECT_TRUE(keys.insert(table_.KeyOf({{"theirs", -1}})).second);
+  }
+  const uint64_t now = table_.KeyOf({{"theirs", -1}});
+  EXPECT_EQ(table_.KeyOf({{"theirs", -1}}), now);
+  EXPECT_EQ(table_.KeyOf({{"theirs", 1}}) == table_.KeyOf({{"theirs", 2}}), false);
+}
+
+TEST_F(ServableTableTest, AnEnsembleThatWaitsForSomethingOfTheConfigIsGivenWhenItIsThere) {
   table_.NoteFolders({"e", "m"});
-  table_.WaitForModels(Request("e"), {"m", "theirs"});
-  EXPECT_TRUE(table_.WaitsUntried("e"));
-  EXPECT_FALSE(table_.WaitsUntried("m"));
+  FailLoad("e", Plan({{1, 1}}, {"m", "theirs"}));
   Load("m", Plan({{1, 10}}));
-  EXPECT_TRUE(table_.ClaimStale().empty());
-  catalog_.Publish(Make("theirs", 1));
-  const auto due = table_.ClaimStale();
-  ASSERT_EQ(due.size(), 1u);
-  EXPECT_EQ(due[0].model_name, "e");
-  EXPECT_FALSE(table_.WaitsUntried("e"));
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
+  ServeOfConfig("theirs", 1);
+  const auto due = table_.ClaimIfDue("e");
+  ASSERT_TRUE(due.has_value());
+  EXPECT_EQ(due->model_name, "e");
   // It has failed, and comes with other builds of what it uses.
   table_.Release("e", InvalidArgumentError("does not fit"));
-  EXPECT_TRUE(table_.ClaimStale().empty());
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
   Load("m", Plan({{1, 11}}));
-  ASSERT_EQ(table_.ClaimStale().size(), 1u);
+  ASSERT_TRUE(table_.ClaimIfDue("e").has_value());
   table_.Release("e", InvalidArgumentError("does not fit"));
   // Nobody wants it any longer.
   EXPECT_TRUE(Unload("e").ok());
-  catalog_.Publish(Make("theirs", 1));
-  EXPECT_TRUE(table_.ClaimStale().empty());
+  ServeOfConfig("theirs", 1);
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
 }
 
-TEST_F(ModelTableTest, AnEnsembleThatLacksAModelOfItsOwnRepositoryIsNotGiven) {
+TEST_F(ServableTableTest, AnEnsembleThatLacksAModelOfAFolderIsNotGiven) {
   table_.NoteFolders({"e", "m"});
-  table_.WaitForModels(Request("e"), {"m"});
+  FailLoad("e", Plan({{1, 1}}, {"m"}));
   Load("m", Plan({{1, 10}}));
-  EXPECT_TRUE(table_.ClaimStale().empty());
+  EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
 }
 
-TEST_F(ModelTableTest, SaysWhyAModelIsMissing) {
+// ---- the config.json ----
+
+TEST_F(ServableTableTest, APipelineIsDueWhenWhatItUsesIsReplacedGoesOrComesBack) {
+  ASSERT_TRUE(table_.Own("p", ServableKind::kPipeline).ok());
+  table_.SetUses("p", {{"m", -1}, {"n", 2}});
+  EXPECT_TRUE(table_.IsDue("p"));
+  table_.NoteTry("p");
+  EXPECT_FALSE(table_.IsDue("p"));
+  ServeOfConfig("n", 1);
+  EXPECT_FALSE(table_.IsDue("p"));
+  ServeOfConfig("n", 2);
+  EXPECT_TRUE(table_.IsDue("p"));
+  Load("m", Plan({{1, 10}}));
+  table_.NoteMade("p", table_.NoteTry("p"));
+  ServeOfConfig("p", 1, ServableKind::kPipeline);
+  EXPECT_FALSE(table_.IsDue("p"));
+  EXPECT_TRUE(Unload("m").ok());
+  EXPECT_TRUE(table_.IsDue("p"));
+  table_.NoteTry("p");
+  EXPECT_FALSE(table_.IsDue("p"));
+  // A new definition is always tried.
+  table_.SetUses("p", {{"m", -1}});
+  EXPECT_TRUE(table_.IsDue("p"));
+  EXPECT_FALSE(table_.IsDue("m"));
+}
+
+TEST_F(ServableTableTest, ANameIsThatOfOneKindUntilItIsNotWanted) {
+  table_.Want({{"x", ServableKind::kModel}});
+  EXPECT_EQ(Index(), "");
+  EXPECT_EQ(table_.KeptUses("x"), std::set<std::string>());
+  EXPECT_FALSE(table_.CheckOwn("x", ServableKind::kGraph).ok());
+  ServeOfConfig("x", 3);
+  EXPECT_EQ(table_.Own("x", ServableKind::kPipeline).code(), StatusCode::kAlreadyExists);
+  table_.Want({{"x", ServableKind::kPipeline}});
+  EXPECT_EQ(Index(), "x:3 READY");
+  EXPECT_TRUE(table_.Own("x", ServableKind::kPipeline).ok());
+  EXPECT_EQ(Index(), "x");
+  // What comes late for the model changes nothing.
+  ServableTable::Leaving leaving;
+  EXPECT_FALSE(table_.Serve(Make("x", 3), leaving));
+  table_.SetFailed("x", 3, ServableKind::kModel, InternalError("no luck"), leaving);
+  table_.Retire("x", 3, ServableKind::kModel, leaving);
+  EXPECT_TRUE(leaving.empty());
+  EXPECT_EQ(Index(), "x");
+  table_.NoteFolders({"folder"});
+  EXPECT_FALSE(table_.Own("folder", ServableKind::kModel).ok());
+}
+
+TEST_F(ServableTableTest, SaysWhyAModelIsMissing) {
   table_.NoteFolders({"m"});
   EXPECT_EQ(table_.WhyMissing("m"), "which has no loaded version.");
   EXPECT_EQ(table_.WhyMissing("unknown"), "which has no loaded version.");

@@ -1,4 +1,4 @@
-// A ModelRepository and a ConfigRepository that fill one catalog, wired as the server wires them.
+// Model folders and a config.json together: what each makes of the other.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,10 +9,9 @@
 
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
-#include "repository/config_repository.h"
-#include "repository/model_repository.h"
+#include "repository/manager.h"
 #include "repository/testing/fake_config.h"
-#include "repository/testing/fake_repository.h"
+#include "repository/testing/fake_manager.h"
 
 namespace braid {
 namespace {
@@ -23,24 +22,20 @@ using testing::FakeFactory;
 
 constexpr int64_t kSecondNs = 1000000000;
 
-class SharedCatalogTest : public ::testing::Test {
+class ManagerTest : public ::testing::Test {
  protected:
-  SharedCatalogTest() {
+  ManagerTest() {
     std::filesystem::create_directories(scratch_ / "models");
     std::filesystem::create_directories(scratch_ / "tmp");
     options_.model_repositories = {scratch_ / "models"};
     options_.temporary_directory = scratch_ / "tmp";
-    options_.exit_timeout_seconds = 5;
-    options_.others_follow = true;
     for (const LogLevel level : {LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}) {
       log_.set_enabled(level, false);
     }
   }
-  ~SharedCatalogTest() override {
-    const int64_t deadline = SteadyNowNs() + 5 * kSecondNs;
-    if (models_ == nullptr) return;
-    EXPECT_TRUE(config_->Shutdown(deadline).ok());
-    EXPECT_TRUE(models_->Shutdown(deadline).ok());
+  ~ManagerTest() override {
+    if (manager_ == nullptr) return;
+    EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
   }
 
   void AddModel(const std::string& name, std::string_view code = "pass") {
@@ -75,22 +70,19 @@ class SharedCatalogTest : public ::testing::Test {
                    R"({"model_config_list": [)" + list + R"(], "pipeline_config_list": [)" + entries + "]}");
   }
 
-  // What Server::Start() does; the status that decides whether it goes on.
   Status Start() {
-    models_ = testing::MakeFakeRepository(options_, catalog_, backend_, factory_, log_);
-    ConfigRepositoryOptions config;
-    config.config_path = scratch_ / "config.json";
-    config.poll_seconds = 0;
-    config.exit_timeout_seconds = 5;
-    config.changed = [this] { models_->Refresh(); };
-    config_ = std::make_unique<ConfigRepository>(config, catalog_, makers_.Makers(), log_);
-    Status loaded = models_->Start();
-    EXPECT_TRUE(config_->Start().ok());
-    const Status finished = models_->FinishStart();
-    return loaded.ok() ? finished : loaded;
+    ManagerOptions options;
+    options.folders = options_;
+    options.config.emplace();
+    options.config->config_path = scratch_ / "config.json";
+    options.config->poll_seconds = 0;
+    options.exit_timeout_seconds = 5;
+    manager_ = std::make_unique<Manager>(
+        options, catalog_, testing::FakeFolderMakers(catalog_, backend_, factory_), makers_.Makers(), log_);
+    return testing::StartStrictly(*manager_);
   }
   void Reload() {
-    const auto reloaded = config_->Reload();
+    const auto reloaded = manager_->Reload();
     EXPECT_TRUE(reloaded.ok()) << reloaded.status();
   }
 
@@ -116,12 +108,11 @@ class SharedCatalogTest : public ::testing::Test {
   FakeBackend backend_;
   FakeFactory factory_;
   FakeConfigMakers makers_{catalog_};
-  RepositoryOptions options_;
-  std::unique_ptr<ModelRepository> models_;
-  std::unique_ptr<ConfigRepository> config_;
+  FolderOptions options_;
+  std::unique_ptr<Manager> manager_;
 };
 
-TEST_F(SharedCatalogTest, EnsemblesOverModelsAndPipelinesOfTheConfigAreThereAtTheStart) {
+TEST_F(ManagerTest, EnsemblesOverModelsAndPipelinesOfTheConfigAreThereAtTheStart) {
   AddModel("own");
   AddEnsemble("over_model", {"own", "theirs"});
   AddEnsemble("a_outer", {"over_model"});
@@ -133,10 +124,10 @@ TEST_F(SharedCatalogTest, EnsemblesOverModelsAndPipelinesOfTheConfigAreThereAtTh
   for (const char* name : {"own", "over_model", "a_outer", "over_pipeline"})
     EXPECT_EQ(Starts(name), 1) << name;
   for (const char* name : {"p", "over_ensemble"}) EXPECT_EQ(PipelineStarts(name), 1) << name;
-  EXPECT_TRUE(models_->server_ready());
+  EXPECT_TRUE(manager_->server_ready());
 }
 
-TEST_F(SharedCatalogTest, PipelinesAndEnsemblesOverEachOtherComeRight) {
+TEST_F(ManagerTest, PipelinesAndEnsemblesOverEachOtherComeRight) {
   AddEnsemble("e1", {"m"});
   AddEnsemble("e2", {"a1"});
   AddEnsemble("e3", {"a2"});
@@ -145,7 +136,7 @@ TEST_F(SharedCatalogTest, PipelinesAndEnsemblesOverEachOtherComeRight) {
   EXPECT_EQ(Ready(), "a1 a2 a3 e1 e2 e3 m");
 }
 
-TEST_F(SharedCatalogTest, AStepThatIsNowhereFailsTheStart) {
+TEST_F(ManagerTest, AStepThatIsNowhereFailsTheStart) {
   AddModel("own");
   AddEnsemble("e", {"own", "nowhere"});
   AddEnsemble("fits", {"theirs"});
@@ -165,7 +156,7 @@ TEST_F(SharedCatalogTest, AStepThatIsNowhereFailsTheStart) {
   EXPECT_EQ(ReasonOf("nowhere"), "nothing");
 }
 
-TEST_F(SharedCatalogTest, AnEnsembleThatIsWrongInItselfFailsTheStart) {
+TEST_F(ManagerTest, AnEnsembleThatIsWrongInItselfFailsTheStart) {
   AddEnsemble("e", {"theirs"});
   scratch_.Write("models/e/config.pbtxt",
                  "platform: 'ensemble' input { name: 'X' } ensemble_scheduling { step { model_name: 'theirs' "
@@ -175,7 +166,7 @@ TEST_F(SharedCatalogTest, AnEnsembleThatIsWrongInItselfFailsTheStart) {
   EXPECT_EQ(Ready(), "theirs");
 }
 
-TEST_F(SharedCatalogTest, AFailureElsewhereStillFailsTheStart) {
+TEST_F(ManagerTest, AFailureElsewhereStillFailsTheStart) {
   AddModel("bad");
   AddEnsemble("e", {"theirs"});
   WriteConfig({"theirs"});
@@ -186,7 +177,7 @@ TEST_F(SharedCatalogTest, AFailureElsewhereStillFailsTheStart) {
   EXPECT_EQ(Ready(), "e theirs");
 }
 
-TEST_F(SharedCatalogTest, AReloadThatReplacesTheStepMakesTheEnsembleAnew) {
+TEST_F(ManagerTest, AReloadThatReplacesTheStepMakesTheEnsembleAnew) {
   AddEnsemble("e", {"theirs"});
   AddEnsemble("outer", {"e"});
   WriteConfig({"theirs"}, {{"p", "outer"}});
@@ -201,7 +192,7 @@ TEST_F(SharedCatalogTest, AReloadThatReplacesTheStepMakesTheEnsembleAnew) {
   EXPECT_EQ(Ready(), "e outer p theirs");
 }
 
-TEST_F(SharedCatalogTest, AnEnsembleStaysWhenItsStepGoesAndIsMadeAnewWhenItIsBack) {
+TEST_F(ManagerTest, AnEnsembleStaysWhenItsStepGoesAndIsMadeAnewWhenItIsBack) {
   AddEnsemble("e", {"theirs"});
   WriteConfig({"theirs"});
   ASSERT_TRUE(Start().ok());
@@ -215,7 +206,7 @@ TEST_F(SharedCatalogTest, AnEnsembleStaysWhenItsStepGoesAndIsMadeAnewWhenItIsBac
   EXPECT_EQ(Starts("e"), 2);
 }
 
-TEST_F(SharedCatalogTest, AReloadThatBringsTheStepBringsTheEnsemble) {
+TEST_F(ManagerTest, AReloadThatBringsTheStepBringsTheEnsemble) {
   AddEnsemble("e", {"late"});
   WriteConfig({}, {{"p", "e"}});
   EXPECT_FALSE(Start().ok());
@@ -225,7 +216,7 @@ TEST_F(SharedCatalogTest, AReloadThatBringsTheStepBringsTheEnsemble) {
   EXPECT_EQ(Ready(), "e late p");
 }
 
-TEST_F(SharedCatalogTest, AModelOfTheRepositoryMakesPipelinesAnewAndEnsemblesOverThem) {
+TEST_F(ManagerTest, AModelOfTheRepositoryMakesPipelinesAnewAndEnsemblesOverThem) {
   options_.control_mode = ControlMode::kExplicit;
   options_.startup_models = {"e", "own"};
   AddModel("own");
@@ -234,22 +225,22 @@ TEST_F(SharedCatalogTest, AModelOfTheRepositoryMakesPipelinesAnewAndEnsemblesOve
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Ready(), "e own p");
   AddModel("own", "changed, and longer");
-  ASSERT_TRUE(models_->Load({"own", {}, {}}).ok());
+  ASSERT_TRUE(manager_->Load({"own", {}, {}}).ok());
   const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
   while (Starts("e") < 2 && SteadyNowNs() < deadline) std::this_thread::yield();
   EXPECT_EQ(Starts("e"), 2);
 }
 
-TEST_F(SharedCatalogTest, ALoadRequestTakesStepsOfTheConfigAsTheyAre) {
+TEST_F(ManagerTest, ALoadRequestTakesStepsOfTheConfigAsTheyAre) {
   options_.control_mode = ControlMode::kExplicit;
   AddModel("own");
   AddEnsemble("e", {"own", "theirs"});
   WriteConfig({"theirs"});
   ASSERT_TRUE(Start().ok());
-  ASSERT_TRUE(models_->Load({"e", {}, {}}).ok());
+  ASSERT_TRUE(manager_->Load({"e", {}, {}}).ok());
   EXPECT_EQ(Ready(), "e own theirs");
   EXPECT_EQ(Starts("theirs"), 0);
-  ASSERT_TRUE(models_->Unload("e", true).ok());
+  ASSERT_TRUE(manager_->Unload("e", true).ok());
   EXPECT_EQ(Ready(), "theirs");
   // What was unloaded does not come back by itself.
   WriteConfig({"theirs"}, {}, 2);
@@ -257,23 +248,23 @@ TEST_F(SharedCatalogTest, ALoadRequestTakesStepsOfTheConfigAsTheyAre) {
   EXPECT_EQ(Ready(), "theirs");
 }
 
-TEST_F(SharedCatalogTest, PollingBeginsWhenEverythingIsLoaded) {
+TEST_F(ManagerTest, PollingBeginsWhenEverythingIsLoaded) {
   options_.control_mode = ControlMode::kPoll;
   options_.poll_seconds = 3600;
   AddEnsemble("e", {"theirs"});
   WriteConfig({"theirs"});
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Ready(), "e theirs");
-  models_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Starts("e"), 1);
 }
 
-TEST_F(SharedCatalogTest, AStartThatCannotReadItsRepositoryIsNotFinished) {
+TEST_F(ManagerTest, AStartThatCannotReadItsRepositoryIsNotFinished) {
   options_.model_repositories = {scratch_ / "none"};
   WriteConfig({"theirs"});
   EXPECT_EQ(Start().code(), StatusCode::kNotFound);
   EXPECT_EQ(Ready(), "theirs");
-  EXPECT_FALSE(models_->serving());
+  EXPECT_FALSE(manager_->serving());
 }
 
 }  // namespace

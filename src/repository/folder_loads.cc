@@ -1,15 +1,16 @@
-#include "repository/model_loads.h"
+#include "repository/folder_loads.h"
 
 #include <optional>
 #include <utility>
 
 #include "base/guard.h"
-#include "repository/parallel.h"
+#include "repository/load_set.h"
+#include "serving/uses.h"
 
 namespace braid {
 namespace {
 
-SourceReader::Options ReaderOptions(const RepositoryOptions& options) {
+SourceReader::Options ReaderOptions(const FolderOptions& options) {
   return {.model_config_name = options.model_config_name,
           .auto_complete = options.auto_complete,
           .temporary_directory = options.temporary_directory};
@@ -17,101 +18,65 @@ SourceReader::Options ReaderOptions(const RepositoryOptions& options) {
 
 }  // namespace
 
-ModelLoads::ModelLoads(const RepositoryOptions& options, const ModelFolders& folders, ModelTable& table,
-                       Drains& drains, std::vector<Backend*> backends,
-                       ModelRepository::ServableFactory factory, ModelRepository::EnsembleFactory ensembles,
-                       const ErrorTexts& error_texts, Logger& log)
+FolderLoads::FolderLoads(const ManagerOptions& options, const ModelFolders& folders, ServableTable& table,
+                         Drains& drains, FolderMakers makers, const ErrorTexts& error_texts, Logger& log)
     : options_(options),
       table_(table),
       drains_(drains),
       error_texts_(error_texts),
       log_(log),
-      reader_(ReaderOptions(options), folders),
-      loader_(options, std::move(backends), std::move(factory), log,
-              [&table, ensembles = std::move(ensembles)](ServableInfo info) {
-                return ensembles(std::move(info),
-                                 [&table](const std::string& model) { return table.WhyMissing(model); });
-              }) {}
+      reader_(ReaderOptions(*options.folders), folders),
+      loader_(options, std::move(makers), log,
+              [&table](const std::string& model) { return table.WhyMissing(model); }) {}
 
 // ---- several models ----
 
-LoadSet ModelLoads::Collect(const std::vector<LoadRequest>& wanted) {
-  return CollectLoads(wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
-                               .kept = [this](const std::string& name) { return table_.KeptUses(name); }});
-}
-
-Result<ModelLoads::Outcome> ModelLoads::Load(const std::vector<LoadRequest>& wanted) {
-  return Run(Collect(wanted));
-}
-
-Result<ModelLoads::Outcome> ModelLoads::LoadButWaiting(const std::vector<LoadRequest>& wanted,
-                                                       const std::set<std::string>& folders,
-                                                       std::vector<std::string>& waiting) {
-  LoadSet loads = Collect(wanted);
-  std::set<std::string> absent;
-  for (const auto& [name, request] : loads.requests) {
-    if (!folders.contains(name)) absent.insert(name);
-  }
-  // Who is asked for by name is not waited for.
-  for (const LoadRequest& request : wanted) absent.erase(request.model_name);
-  for (const LoadRequest& request : TakeOutUsersOf(absent, loads)) {
-    BRAID_LOG_INFO(log_, "'{}' is loaded when there is more of what it uses", request.model_name);
-    table_.WaitForModels(request, loads.uses.at(request.model_name));
-    waiting.push_back(request.model_name);
-  }
-  return Run(loads);
-}
-
-Result<ModelLoads::Outcome> ModelLoads::Run(const LoadSet& loads) {
+Status FolderLoads::Plan(const std::vector<LoadRequest>& wanted, Steps& steps, Outcome& outcome) {
+  auto loads = std::make_shared<LoadSet>(CollectLoads(  // shared by the steps
+      wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
+               .kept = [this](const std::string& name) { return table_.KeptUses(name); }}));
   std::set<std::string> names;
-  Outcome outcome;
-  for (const auto& [name, request] : loads.requests) {
-    names.insert(name);
-    outcome[name];  // so that threads write to places that are there
-  }
+  for (const auto& [name, request] : loads->requests) names.insert(name);
   BRAID_RETURN_IF_ERROR(table_.Claim(names));
-  for (const auto& group : LoadOrder(loads.uses)) {
-    ParallelFor(group.size(), options_.load_thread_count, [&](size_t i) {
-      const auto request = loads.requests.find(group[i]);
-      if (request != loads.requests.end()) {
-        outcome.at(group[i]) = LoadAndRelease(request->second, loads.uses);
-      }
-    });
+  for (const auto& [name, request] : loads->requests) {
+    if (!table_.CheckFree(name).ok()) {
+      // The name may have a step already, which is the config.json's.
+      outcome[name] = LoadAndRelease(request, loads->uses);
+      continue;
+    }
+    // The place is there before a thread writes to it.
+    steps[name] = {loads->uses.at(name), [this, loads, &request = request, &status = outcome[name]] {
+                     status = LoadAndRelease(request, loads->uses);
+                     // What others have replaced meanwhile was not followed, as the model was claimed.
+                     MakeIfDue(request.model_name);
+                   }};
   }
-  RefreshEnsembles();
-  drains_.Reap();
-  return outcome;
+  return OkStatus();
 }
 
-// What is made may be a step of others, which come in the next round.
-void ModelLoads::RefreshEnsembles() {
-  for (;;) {
-    const std::vector<LoadRequest> stale = table_.ClaimStale();
-    if (stale.empty()) return;
-    const Dependencies uses = table_.uses();
-    for (const LoadRequest& request : stale) {
-      const Status status = LoadAndRelease(request, uses);
-      if (!status.ok() && table_.Serves(request.model_name)) {
-        BRAID_LOG_WARNING(log_, "ensemble '{}' stays as it was made of the models before: {}",
-                          request.model_name, status.message());
-      }
+void FolderLoads::MakeIfDue(const std::string& ensemble) {
+  while (const auto request = table_.ClaimIfDue(ensemble)) {
+    const Status status = LoadAndRelease(*request, {});
+    if (!status.ok() && table_.Serves(ensemble)) {
+      BRAID_LOG_WARNING(log_, "ensemble '{}' stays as it was made of the models before: {}", ensemble,
+                        status.message());
     }
   }
 }
 
 // ---- one model ----
 
-Status ModelLoads::LoadAndRelease(const LoadRequest& request, const Dependencies& uses) {
+Status FolderLoads::LoadAndRelease(const LoadRequest& request, const Dependencies& uses) {
   const Status status = Guarded([&] { return LoadClaimed(request, uses); });
   table_.Release(request.model_name, status);
   return status;
 }
 
-Status ModelLoads::LoadClaimed(const LoadRequest& request, const Dependencies& uses) {
+Status FolderLoads::LoadClaimed(const LoadRequest& request, const Dependencies& uses) {
   const std::string& name = request.model_name;
-  if (Status ours = table_.CheckOurs(name); !ours.ok()) {
+  if (Status free = table_.CheckFree(name); !free.ok()) {
     BRAID_LOG_ERROR(log_, "failed to load '{}': Given model name is already occupied", name);
-    return ours;
+    return free;
   }
   auto plan = Read(request);
   if (!plan.ok()) {
@@ -130,7 +95,7 @@ Status ModelLoads::LoadClaimed(const LoadRequest& request, const Dependencies& u
   return Build(request, *plan, uses);
 }
 
-Result<LoadPlan> ModelLoads::Read(const LoadRequest& request) {
+Result<LoadPlan> FolderLoads::Read(const LoadRequest& request) {
   auto source = reader_.Open(request);
   if (request.files.empty()) {
     table_.NoteFolder(request.model_name, source.status().code() != StatusCode::kNotFound);
@@ -139,11 +104,11 @@ Result<LoadPlan> ModelLoads::Read(const LoadRequest& request) {
   return MakeLoadPlan(reader_, request, std::move(source).value(), log_);
 }
 
-Status ModelLoads::Build(const LoadRequest& request, const LoadPlan& plan, const Dependencies& uses) {
+Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, const Dependencies& uses) {
   const std::string& name = request.model_name;
   BRAID_ASSIGN_OR_RETURN(const std::vector<int64_t> versions, table_.BeginBuilds(name, plan.keys));
   Builds builds = BuildVersions(plan.source, versions, uses);
-  ModelTable::Built built;
+  ServableTable::Built built;
   std::map<int64_t, std::string> reasons;
   std::string faults;
   for (auto& [version, build] : builds) {
@@ -157,7 +122,7 @@ Status ModelLoads::Build(const LoadRequest& request, const LoadPlan& plan, const
     faults += "version " + std::to_string(version) + " is at UNAVAILABLE state: " + told + ";";
     reasons.emplace(version, told);
   }
-  ModelTable::Leaving leaving;
+  ServableTable::Leaving leaving;
   if (reasons.empty()) {
     for (auto& [version, servable] : built) {
       if (options_.sequence_vault != nullptr) options_.sequence_vault->Enter(servable);
@@ -175,8 +140,9 @@ Status ModelLoads::Build(const LoadRequest& request, const LoadPlan& plan, const
   return InvalidArgumentError(LoadFailed(name) + faults + "\n");
 }
 
-ModelLoads::Builds ModelLoads::BuildVersions(const ModelSource& source, const std::vector<int64_t>& versions,
-                                             const Dependencies& uses) {
+FolderLoads::Builds FolderLoads::BuildVersions(const ModelSource& source,
+                                               const std::vector<int64_t>& versions,
+                                               const Dependencies& uses) {
   std::vector<std::optional<Result<std::shared_ptr<Servable>>>> built(versions.size());
   ParallelFor(versions.size(), options_.load_thread_count, [&](size_t i) {
     const Status guard = Guarded([&] { built[i].emplace(BuildVersion(source, versions[i], uses)); });
@@ -187,10 +153,15 @@ ModelLoads::Builds ModelLoads::BuildVersions(const ModelSource& source, const st
   return builds;
 }
 
-Result<std::shared_ptr<Servable>> ModelLoads::BuildVersion(const ModelSource& source, int64_t version,
-                                                           const Dependencies& uses) {
+Result<std::shared_ptr<Servable>> FolderLoads::BuildVersion(const ModelSource& source, int64_t version,
+                                                            const Dependencies& uses) {
   const std::string& name = source.config.name();
-  if (const std::string cycle = FindCycle(uses, name); !cycle.empty()) {
+  const auto uses_of = [&uses](const std::string& one) {
+    const auto found = uses.find(one);
+    return found == uses.end() ? std::vector<std::string>()
+                               : std::vector<std::string>(found->second.begin(), found->second.end());
+  };
+  if (const std::string cycle = FindCycle(uses_of, name); !cycle.empty()) {
     return InvalidArgumentError("circular dependency between ensembles: " + cycle);
   }
   const auto progress = [this, &name, version](const std::string& text) {
@@ -199,7 +170,7 @@ Result<std::shared_ptr<Servable>> ModelLoads::BuildVersion(const ModelSource& so
   for (int attempt = 0;; ++attempt) {
     BRAID_LOG_INFO(log_, "loading: {}:{}", name, version);
     auto built = loader_.Load(source, version, progress);
-    if (built.ok() || attempt >= options_.load_retry_count) return built;
+    if (built.ok() || attempt >= options_.folders->load_retry_count) return built;
     const StatusCode code = built.status().code();
     if (code == StatusCode::kInvalidArgument || code == StatusCode::kUnsupported) return built;
     BRAID_LOG_WARNING(log_, "failed to load '{}' version {}, trying again: {}", name, version,

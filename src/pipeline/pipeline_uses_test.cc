@@ -1,13 +1,13 @@
-#include "pipeline/leads_to.h"
-
+// Which servables pipelines and ensembles use, and that none leads back to itself.
 #include "pipeline/testing/pipeline_fixture.h"
+#include "serving/uses.h"
 
 namespace braid {
 namespace {
 
-class LeadsToTest : public PipelineFixture {
+class PipelineUsesTest : public PipelineFixture {
  protected:
-  LeadsToTest() { AddPlus("m", {-1}, 1); }
+  PipelineUsesTest() { AddPlus("m", {-1}, 1); }
 
   // "p", IN -> `model` -> OUT.
   static OvmsPipelineConfig Over(const std::string& model, const std::string& in, const std::string& out) {
@@ -15,7 +15,7 @@ class LeadsToTest : public PipelineFixture {
   }
 };
 
-TEST_F(LeadsToTest, GoesThroughPipelinesAndEnsembles) {
+TEST_F(PipelineUsesTest, GoesThroughPipelinesAndEnsembles) {
   Serve(Over("m", "IN", "OUT"));
   EnsembleFixture::Serve(StepText("p", "X", "Y"));
   for (const char* name : {"e", "p", "m"}) EXPECT_TRUE(LeadsTo(catalog_, "e", name)) << name;
@@ -25,14 +25,14 @@ TEST_F(LeadsToTest, GoesThroughPipelinesAndEnsembles) {
   EXPECT_FALSE(LeadsTo(catalog_, "nobody", "m"));
 }
 
-TEST_F(LeadsToTest, APipelineOverAnEnsembleThatLeadsBackIsRefused) {
+TEST_F(PipelineUsesTest, APipelineOverAnEnsembleThatLeadsBackIsRefused) {
   Serve(Over("m", "IN", "OUT"));
   EnsembleFixture::Serve(StepText("p", "X", "Y"));
   EXPECT_EQ(Fault(Over("e", "X", "Y")),
             "Pipeline definition contains a cycle - ensemble 'e' leads back to 'p' (pipeline 'p', node 'a')");
 }
 
-TEST_F(LeadsToTest, AnEnsembleOverAPipelineThatLeadsBackIsRefused) {
+TEST_F(PipelineUsesTest, AnEnsembleOverAPipelineThatLeadsBackIsRefused) {
   EnsembleFixture::Serve(StepText("m", "X", "Y"));
   Serve(Over("e", "X", "Y"));
   EXPECT_EQ(EnsembleFixture::Make(StepText("p", "X", "Y")).status(),

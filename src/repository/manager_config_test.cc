@@ -1,4 +1,4 @@
-#include "repository/config_repository.h"
+#include "repository/manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,15 +6,15 @@
 
 #include <atomic>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
-#include "repository/model_repository.h"
 #include "repository/testing/door.h"
 #include "repository/testing/fake_config.h"
-#include "repository/testing/fake_repository.h"
+#include "repository/testing/fake_manager.h"
 
 namespace braid {
 namespace {
@@ -62,19 +62,18 @@ std::string Text(const File& file) {
          R"(], "mediapipe_config_list": [)" + Join(file.graphs) + "]}";
 }
 
-class ConfigRepositoryTest : public ::testing::Test {
+class ManagerConfigTest : public ::testing::Test {
  protected:
-  ConfigRepositoryTest() : makers_(catalog_) {
+  ManagerConfigTest() : makers_(catalog_) {
     options_.config_path = scratch_ / "config.json";
     options_.poll_seconds = 0;
-    options_.exit_timeout_seconds = 5;
     log_.set_enabled(LogLevel::kInfo, false);
     log_.set_enabled(LogLevel::kWarning, false);
     log_.set_enabled(LogLevel::kError, false);
   }
-  ~ConfigRepositoryTest() override {
-    if (repository_ == nullptr) return;
-    EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  ~ManagerConfigTest() override {
+    if (manager_ == nullptr) return;
+    EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
   }
 
   void AddVersion(const std::string& model, const std::string& version, std::string_view text = "net") {
@@ -82,8 +81,13 @@ class ConfigRepositoryTest : public ::testing::Test {
   }
   void Write(const File& file) { scratch_.Write("config.json", Text(file)); }
   Status Start() {
-    repository_ = std::make_unique<ConfigRepository>(options_, catalog_, makers_.Makers(), log_);
-    return repository_->Start();
+    ManagerOptions options;
+    options.folders = folders_;
+    options.config = options_;
+    options.exit_timeout_seconds = 5;
+    manager_ = std::make_unique<Manager>(
+        options, catalog_, testing::FakeFolderMakers(catalog_, backend_, factory_), makers_.Makers(), log_);
+    return testing::StartStrictly(*manager_);
   }
   void StartWith(const File& file) {
     Write(file);
@@ -93,7 +97,7 @@ class ConfigRepositoryTest : public ::testing::Test {
   // Writes the file and reloads it.
   Result<bool> Reload(const File& file) {
     Write(file);
-    return repository_->Reload();
+    return manager_->Reload();
   }
 
   // "a:1 READY, a:2 UNAVAILABLE(unloaded), p:1 READY, b".
@@ -107,7 +111,7 @@ class ConfigRepositoryTest : public ::testing::Test {
     }
     return text.str();
   }
-  // Drains end on threads of the repository.
+  // Drains end on threads of the manager.
   void AwaitIndex(const std::string& expected) {
     const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
     while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
@@ -140,11 +144,14 @@ class ConfigRepositoryTest : public ::testing::Test {
   Logger log_;
   Catalog catalog_{Dialect::kOvms};
   FakeConfigMakers makers_;
-  ConfigRepositoryOptions options_;
-  std::unique_ptr<ConfigRepository> repository_;
+  FakeBackend backend_;
+  FakeFactory factory_;
+  ConfigOptions options_;
+  std::optional<FolderOptions> folders_;
+  std::unique_ptr<Manager> manager_;
 };
 
-TEST_F(ConfigRepositoryTest, LoadsTheNewestVersionOfEachModel) {
+TEST_F(ManagerConfigTest, LoadsTheNewestVersionOfEachModel) {
   AddVersion("a", "1");
   AddVersion("a", "3");
   AddVersion("a", "0");
@@ -152,14 +159,14 @@ TEST_F(ConfigRepositoryTest, LoadsTheNewestVersionOfEachModel) {
   AddVersion("b", "1");
   StartWith({.models = {Model("a"), Model("b")}});
   EXPECT_EQ(Index(), "a:3 READY, b:1 READY");
-  EXPECT_TRUE(repository_->serving());
+  EXPECT_TRUE(manager_->serving());
   const auto servable = Find("a");
   EXPECT_EQ(static_cast<FakeServable&>(*servable).location().version_path, scratch_ / "a/3");
   EXPECT_EQ(servable->info().name, "a");
   EXPECT_EQ(servable->info().version, 3);
 }
 
-TEST_F(ConfigRepositoryTest, AVersionFolderMayBeALink) {
+TEST_F(ManagerConfigTest, AVersionFolderMayBeALink) {
   scratch_.Write("elsewhere/model.xml", "net");
   std::filesystem::create_directories(scratch_ / "a");
   std::filesystem::create_directory_symlink(scratch_ / "elsewhere", scratch_ / "a/2");
@@ -167,7 +174,7 @@ TEST_F(ConfigRepositoryTest, AVersionFolderMayBeALink) {
   EXPECT_EQ(Index(), "a:2 READY");
 }
 
-TEST_F(ConfigRepositoryTest, FollowsTheVersionPolicy) {
+TEST_F(ManagerConfigTest, FollowsTheVersionPolicy) {
   for (const char* version : {"1", "2", "3"}) AddVersion("a", version);
   StartWith({.models = {Model("a", R"("model_version_policy": {"all": {}})")}});
   EXPECT_EQ(Index(), "a:1 READY, a:2 READY, a:3 READY");
@@ -187,13 +194,13 @@ TEST_F(ConfigRepositoryTest, FollowsTheVersionPolicy) {
   EXPECT_EQ(Starts("a:3"), 1);
 }
 
-TEST_F(ConfigRepositoryTest, AReloadTouchesWhatHasChangedAlone) {
+TEST_F(ManagerConfigTest, AReloadTouchesWhatHasChangedAlone) {
   AddVersion("a", "1");
   AddVersion("b", "1");
   StartWith({.models = {Model("a"), Model("b")}});
   const auto a = Find("a");
   const auto b = Find("b");
-  EXPECT_FALSE(*repository_->Reload());
+  EXPECT_FALSE(*manager_->Reload());
   auto reloaded = Reload({.models = {Model("a"), Model("b", R"("nireq": 2)")}});
   ASSERT_TRUE(reloaded.ok()) << reloaded.status();
   EXPECT_TRUE(*reloaded);
@@ -202,27 +209,27 @@ TEST_F(ConfigRepositoryTest, AReloadTouchesWhatHasChangedAlone) {
   EXPECT_TRUE(b->gate().closed());
   AwaitCount("stop b:1", 1);
   EXPECT_EQ(Index(), "a:1 READY, b:1 READY");
-  EXPECT_FALSE(*repository_->Reload());
+  EXPECT_FALSE(*manager_->Reload());
 }
 
-TEST_F(ConfigRepositoryTest, VersionFoldersComeAndGo) {
+TEST_F(ManagerConfigTest, VersionFoldersComeAndGo) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   AddVersion("a", "2");
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
   EXPECT_EQ(catalog_.WhyNotFound("a", 1).message(), "Model with requested version is retired");
   scratch_.Remove("a/2");
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   AwaitIndex("a:1 READY, a:2 UNAVAILABLE");
   scratch_.Remove("a/1");
-  const auto empty = repository_->Reload();
+  const auto empty = manager_->Reload();
   EXPECT_EQ(empty.status().message(), "Reloading models versions failed. Check server logs for more info.");
   EXPECT_EQ(empty.status().http_status(), 500);
   AwaitIndex("a:1 UNAVAILABLE, a:2 UNAVAILABLE");
 }
 
-TEST_F(ConfigRepositoryTest, ARemovedModelStaysKnownAsRetired) {
+TEST_F(ManagerConfigTest, ARemovedModelStaysKnownAsRetired) {
   AddVersion("a", "1");
   AddVersion("b", "1");
   StartWith({.models = {Model("a"), Model("b")}});
@@ -234,7 +241,7 @@ TEST_F(ConfigRepositoryTest, ARemovedModelStaysKnownAsRetired) {
   EXPECT_EQ(Index(), "a:1 READY, b:1 READY");
 }
 
-TEST_F(ConfigRepositoryTest, AModelThatDoesNotLoadDoesNotStopOthers) {
+TEST_F(ManagerConfigTest, AModelThatDoesNotLoadDoesNotStopOthers) {
   AddVersion("a", "1");
   AddVersion("b", "1");
   makers_.set_before([](const OvmsModelConfig& config, int64_t) {
@@ -246,18 +253,18 @@ TEST_F(ConfigRepositoryTest, AModelThatDoesNotLoadDoesNotStopOthers) {
   EXPECT_EQ(FailureOf("a"), StatusCode::kUnknown);
   EXPECT_EQ(catalog_.WhyNotFound("a", -1).message(), "Model with requested version is not loaded yet");
   // A reload tries again what has failed.
-  const auto failed = repository_->Reload();
+  const auto failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Reloading models versions failed. Check server logs for more info.");
   EXPECT_EQ(Starts("a:1"), 2);
   makers_.set_before(nullptr);
   AddVersion("missing", "1");
   AddVersion("c", "1");
-  (void)repository_->Reload();
+  (void)manager_->Reload();
   EXPECT_EQ(Index(), "a:1 READY, b:1 READY, c:1 UNAVAILABLE failed, missing:1 READY");
   EXPECT_THAT(ReasonOf("c"), HasSubstr("/model_config_list/3/config/shape: '(x)' is no shape"));
 }
 
-TEST_F(ConfigRepositoryTest, AFailedReloadOfAModelKeepsWhatServes) {
+TEST_F(ManagerConfigTest, AFailedReloadOfAModelKeepsWhatServes) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   const auto before = Find("a");
@@ -278,21 +285,21 @@ TEST_F(ConfigRepositoryTest, AFailedReloadOfAModelKeepsWhatServes) {
   EXPECT_EQ(Starts("a:1"), 2);
 }
 
-TEST_F(ConfigRepositoryTest, ABrokenNewVersionKeepsTheOldOneServing) {
+TEST_F(ManagerConfigTest, ABrokenNewVersionKeepsTheOldOneServing) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   makers_.set_before([](const OvmsModelConfig&, int64_t version) {
     return version == 2 ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
   });
   AddVersion("a", "2");
-  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_EQ(Index(), "a:1 READY, a:2 UNAVAILABLE failed");
   makers_.set_before(nullptr);
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
 }
 
-TEST_F(ConfigRepositoryTest, AFolderElsewhereTakesOverWhenItsVersionsAreLoaded) {
+TEST_F(ManagerConfigTest, AFolderElsewhereTakesOverWhenItsVersionsAreLoaded) {
   AddVersion("a", "1");
   AddVersion("new", "2");
   StartWith({.models = {Model("a")}});
@@ -309,17 +316,17 @@ TEST_F(ConfigRepositoryTest, AFolderElsewhereTakesOverWhenItsVersionsAreLoaded) 
   AwaitIndex("a:1 UNAVAILABLE, a:2 READY");
 }
 
-TEST_F(ConfigRepositoryTest, AFileThatIsWrongChangesNothing) {
+TEST_F(ManagerConfigTest, AFileThatIsWrongChangesNothing) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   const auto before = Find("a");
   scratch_.Write("config.json", R"({"model_config_list": [], "x": 1})");
-  auto failed = repository_->Reload();
+  auto failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
   EXPECT_EQ(failed.status().http_status(), 412);
-  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_FALSE(manager_->Reload().ok());
   scratch_.Remove("config.json");
-  failed = repository_->Reload();
+  failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Config file not found or cannot open.");
   EXPECT_EQ(failed.status().http_status(), 500);
   EXPECT_EQ(Find("a"), before);
@@ -327,23 +334,23 @@ TEST_F(ConfigRepositoryTest, AFileThatIsWrongChangesNothing) {
   EXPECT_EQ(Find("a"), before);
 }
 
-TEST_F(ConfigRepositoryTest, StartIsRefusedForAFileThatCannotBeUsed) {
+TEST_F(ManagerConfigTest, StartIsRefusedForAFileThatCannotBeUsed) {
   EXPECT_THAT(Start().message(), HasSubstr("File not found or cannot open - "));
   scratch_.Write("config.json", "{");
   EXPECT_EQ(Start().http_status(), 412);
-  EXPECT_FALSE(repository_->serving());
+  EXPECT_FALSE(manager_->serving());
   std::filesystem::remove(scratch_ / "config.json");
   ASSERT_EQ(::mkfifo((scratch_ / "config.json").c_str(), 0600), 0);
   EXPECT_THAT(Start().message(), HasSubstr("not a file"));
 }
 
-TEST_F(ConfigRepositoryTest, TellsTheMetricsSection) {
+TEST_F(ManagerConfigTest, TellsTheMetricsSection) {
   scratch_.Write("config.json", R"({"model_config_list": [], "monitoring": {"metrics": {"enable": true}}})");
   ASSERT_TRUE(Start().ok());
-  EXPECT_TRUE(repository_->metrics()->enable);
+  EXPECT_TRUE(manager_->metrics()->enable);
 }
 
-TEST_F(ConfigRepositoryTest, ALoadedModelKeepsItsTypeOfStatefulness) {
+TEST_F(ManagerConfigTest, ALoadedModelKeepsItsTypeOfStatefulness) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   const auto before = Find("a");
@@ -355,7 +362,7 @@ TEST_F(ConfigRepositoryTest, ALoadedModelKeepsItsTypeOfStatefulness) {
   EXPECT_EQ(Index(), "a:1 READY");
 }
 
-TEST_F(ConfigRepositoryTest, PollingSeesTheFileAndTheFolders) {
+TEST_F(ManagerConfigTest, PollingSeesTheFileAndTheFolders) {
   AddVersion("a", "1");
   options_.poll_seconds = 1;
   StartWith({.models = {Model("a")}});
@@ -364,10 +371,10 @@ TEST_F(ConfigRepositoryTest, PollingSeesTheFileAndTheFolders) {
   AddVersion("b", "1");
   Write({.models = {Model("a"), Model("b")}});
   AwaitIndex("a:1 UNAVAILABLE, a:2 READY, b:1 READY");
-  EXPECT_FALSE(*repository_->Reload());
+  EXPECT_FALSE(*manager_->Reload());
 }
 
-TEST_F(ConfigRepositoryTest, PollingTriesAFailedVersionAgainWhenItsFilesHaveChanged) {
+TEST_F(ManagerConfigTest, PollingTriesAFailedVersionAgainWhenItsFilesHaveChanged) {
   AddVersion("a", "1", "half a n");
   options_.poll_seconds = 1;
   std::atomic<bool> broken = true;
@@ -383,18 +390,18 @@ TEST_F(ConfigRepositoryTest, PollingTriesAFailedVersionAgainWhenItsFilesHaveChan
   AwaitIndex("a:1 READY");
 }
 
-TEST_F(ConfigRepositoryTest, ASingleModelNeedsNoFile) {
+TEST_F(ManagerConfigTest, ASingleModelNeedsNoFile) {
   AddVersion("m", "1");
   options_.config_path.clear();
   options_.single_model = *ModelConfigFromOptions({{"model_name", "x"}, {"model_path", scratch_ / "m"}}, "/");
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Index(), "x:1 READY");
   AddVersion("m", "2");
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   AwaitIndex("x:1 UNAVAILABLE, x:2 READY");
 }
 
-TEST_F(ConfigRepositoryTest, GraphsBringTheirModels) {
+TEST_F(ManagerConfigTest, GraphsBringTheirModels) {
   scratch_.Write("g/graph.pbtxt", "node {}");
   scratch_.Write("g/subconfig.json",
                  R"({"model_config_list": [)" + Model("inside") + ", " + Model("a") + "]}");
@@ -411,36 +418,36 @@ TEST_F(ConfigRepositoryTest, GraphsBringTheirModels) {
   EXPECT_EQ(catalog_.WhyNotFound("g", -1).message(), "Mediapipe is retired");
 }
 
-TEST_F(ConfigRepositoryTest, AGraphIsMadeAnewWhenItsFilesHaveChanged) {
+TEST_F(ManagerConfigTest, AGraphIsMadeAnewWhenItsFilesHaveChanged) {
   scratch_.Write("g/graph.pbtxt", "node {}");
   scratch_.Write("g/model.py", "1");
   StartWith({.graphs = {R"({"name": "g"})"}});
   const auto first = Find("g");
-  EXPECT_FALSE(*repository_->Reload());
+  EXPECT_FALSE(*manager_->Reload());
   EXPECT_EQ(Find("g"), first);
 
   scratch_.Write("g/graph.pbtxt", "node { }");
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   const auto second = Find("g");
   EXPECT_NE(second, first);
   EXPECT_TRUE(first->gate().closed());
 
   scratch_.Write("g/model.py", "2");
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   const auto third = Find("g");
   EXPECT_NE(third, second);
 
   // What runs goes on when its successor does not load; and is replaced once that does.
   scratch_.Write("g/graph.pbtxt", "broken");
-  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_EQ(Find("g"), third);
   EXPECT_FALSE(third->gate().closed());
   scratch_.Write("g/graph.pbtxt", "node {}");
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   EXPECT_NE(Find("g"), third);
 }
 
-TEST_F(ConfigRepositoryTest, FilesOfGraphsAreWatchedOnDemand) {
+TEST_F(ManagerConfigTest, FilesOfGraphsAreWatchedOnDemand) {
   scratch_.Write("g/graph.pbtxt", "broken");
   options_.watch_graph_files = true;
   options_.poll_seconds = 1;
@@ -450,7 +457,7 @@ TEST_F(ConfigRepositoryTest, FilesOfGraphsAreWatchedOnDemand) {
   AwaitIndex("g:1 READY");
 }
 
-TEST_F(ConfigRepositoryTest, ASingleGraphTakesNoOptionsOfModels) {
+TEST_F(ManagerConfigTest, ASingleGraphTakesNoOptionsOfModels) {
   scratch_.Write("m/1/graph.pbtxt", "node {}");
   options_.config_path.clear();
   options_.single_model =
@@ -461,7 +468,7 @@ TEST_F(ConfigRepositoryTest, ASingleGraphTakesNoOptionsOfModels) {
   EXPECT_EQ(Index(), "x:1 READY");
 }
 
-TEST_F(ConfigRepositoryTest, PipelinesAreMadeAfterTheModels) {
+TEST_F(ManagerConfigTest, PipelinesAreMadeAfterTheModels) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")},
              .pipelines = {Pipeline("outer", {"p"}), Pipeline("p", {"a", "lib"}), Pipeline("q", {"b"}),
@@ -474,14 +481,14 @@ TEST_F(ConfigRepositoryTest, PipelinesAreMadeAfterTheModels) {
   EXPECT_THAT(ReasonOf("r"), HasSubstr("libbad"));
 }
 
-TEST_F(ConfigRepositoryTest, APipelineFollowsItsModels) {
+TEST_F(ManagerConfigTest, APipelineFollowsItsModels) {
   AddVersion("a", "1");
   const File with = {.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"}), Pipeline("outer", {"p"})}};
   StartWith(with);
   const auto first = Find("p");
   const auto outer = Find("outer");
   AddVersion("a", "2");
-  EXPECT_TRUE(*repository_->Reload());
+  EXPECT_TRUE(*manager_->Reload());
   const auto second = Find("p");
   EXPECT_NE(first, second);
   EXPECT_NE(Find("outer"), outer);
@@ -495,7 +502,7 @@ TEST_F(ConfigRepositoryTest, APipelineFollowsItsModels) {
   AwaitIndex("a:1 UNAVAILABLE, a:2 READY, outer:1 READY, p:1 READY");
 }
 
-TEST_F(ConfigRepositoryTest, APipelineThatChangesIsMadeAnewAndOthersAreNot) {
+TEST_F(ManagerConfigTest, APipelineThatChangesIsMadeAnewAndOthersAreNot) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"}), Pipeline("q", {"a"})}});
   const auto p = Find("p");
@@ -513,17 +520,17 @@ TEST_F(ConfigRepositoryTest, APipelineThatChangesIsMadeAnewAndOthersAreNot) {
   EXPECT_EQ(catalog_.WhyNotFound("q", -1).message(), "Pipeline is retired");
   // What it ran before is made of the newer model too.
   AddVersion("a", "2");
-  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_NE(Find("p"), second);
   AwaitIndex("a:1 UNAVAILABLE, a:2 READY, p:1 READY, q:1 UNAVAILABLE");
 }
 
-TEST_F(ConfigRepositoryTest, APipelineIsMadeAnewWithAnotherLibrary) {
+TEST_F(ManagerConfigTest, APipelineIsMadeAnewWithAnotherLibrary) {
   const std::vector<std::string> pipelines = {Pipeline("p", {"lib"}), Pipeline("q", {"libbad"})};
   const std::string bad = R"({"name": "libbad", "base_path": "missing.so"})";
   StartWith({.pipelines = pipelines, .libraries = {R"({"name": "lib", "base_path": "x.so"})", bad}});
   const auto before = Find("p");
-  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_EQ(Find("p"), before);
   EXPECT_EQ(makers_.journal.Count("open lib"), 1);
   EXPECT_EQ(makers_.journal.Count("open libbad"), 2);
@@ -537,7 +544,7 @@ TEST_F(ConfigRepositoryTest, APipelineIsMadeAnewWithAnotherLibrary) {
   EXPECT_EQ(Index(), "p:1 READY, q:1 READY");
 }
 
-TEST_F(ConfigRepositoryTest, ANameBelongsToOneKind) {
+TEST_F(ManagerConfigTest, ANameBelongsToOneKind) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")},
              .pipelines = {Pipeline("a", {}), Pipeline("p", {"a"})},
@@ -559,7 +566,7 @@ TEST_F(ConfigRepositoryTest, ANameBelongsToOneKind) {
 }
 
 // Requests enter all the time, while models and pipelines are reloaded.
-TEST_F(ConfigRepositoryTest, NoRequestIsLostToAReload) {
+TEST_F(ManagerConfigTest, NoRequestIsLostToAReload) {
   AddVersion("a", "1");
   const std::vector<std::string> pipelines = {Pipeline("p", {"a"})};
   StartWith({.models = {Model("a")}, .pipelines = pipelines});
@@ -591,7 +598,7 @@ TEST_F(ConfigRepositoryTest, NoRequestIsLostToAReload) {
         Reload({.models = {Model("a", R"("nireq": )" + std::to_string(i))}, .pipelines = pipelines}).ok());
     if (i % 10 == 0) {
       AddVersion("a", std::to_string(i));
-      EXPECT_TRUE(repository_->Reload().ok());
+      EXPECT_TRUE(manager_->Reload().ok());
     }
   }
   while (served < 100) std::this_thread::yield();
@@ -601,7 +608,7 @@ TEST_F(ConfigRepositoryTest, NoRequestIsLostToAReload) {
   AwaitCount("stop p", 33);
 }
 
-TEST_F(ConfigRepositoryTest, AVersionStopsWhenItsLastRequestHasLeft) {
+TEST_F(ManagerConfigTest, AVersionStopsWhenItsLastRequestHasLeft) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   CatalogReader reader(catalog_);
@@ -615,18 +622,18 @@ TEST_F(ConfigRepositoryTest, AVersionStopsWhenItsLastRequestHasLeft) {
   AwaitCount("stop a:1", 1);
 }
 
-TEST_F(ConfigRepositoryTest, ShutdownStopsEverythingOnce) {
+TEST_F(ManagerConfigTest, ShutdownStopsEverythingOnce) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"})}});
-  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
   EXPECT_EQ(makers_.journal.Count("stop a:1"), 1);
   EXPECT_EQ(makers_.journal.Count("stop p"), 1);
   EXPECT_EQ(Index(), "a:1 UNAVAILABLE, p:1 UNAVAILABLE");
-  EXPECT_EQ(repository_->Reload().status().message(), "Server exiting");
-  EXPECT_FALSE(repository_->serving());
+  EXPECT_EQ(manager_->Reload().status().message(), "Server exiting");
+  EXPECT_FALSE(manager_->serving());
 }
 
-TEST_F(ConfigRepositoryTest, ShutdownWhileAModelIsLoading) {
+TEST_F(ManagerConfigTest, ShutdownWhileAModelIsLoading) {
   AddVersion("a", "1");
   AddVersion("b", "1");
   StartWith({.models = {Model("a")}});
@@ -636,11 +643,11 @@ TEST_F(ConfigRepositoryTest, ShutdownWhileAModelIsLoading) {
     return OkStatus();
   });
   Write({.models = {Model("a"), Model("b")}});
-  std::thread reload([this] { EXPECT_FALSE(repository_->Reload().ok()); });
+  std::thread reload([this] { EXPECT_FALSE(manager_->Reload().ok()); });
   door.WaitForVisitor();
   EXPECT_EQ(Index(), "a:1 READY, b:1 LOADING");
   const int64_t begin = SteadyNowNs();
-  const Status stuck = repository_->Shutdown(SteadyNowNs() + kSecondNs / 10);
+  const Status stuck = manager_->Shutdown(SteadyNowNs() + kSecondNs / 10);
   EXPECT_EQ(stuck.code(), StatusCode::kUnavailable);
   EXPECT_LT(SteadyNowNs() - begin, 4 * kSecondNs);
   EXPECT_EQ(makers_.journal.Count("stop a:1"), 1);
@@ -651,7 +658,7 @@ TEST_F(ConfigRepositoryTest, ShutdownWhileAModelIsLoading) {
   EXPECT_EQ(Find("b"), nullptr);
 }
 
-TEST_F(ConfigRepositoryTest, ReloadsFromManyThreadsTakeTurns) {
+TEST_F(ManagerConfigTest, ReloadsFromManyThreadsTakeTurns) {
   AddVersion("a", "1");
   options_.poll_seconds = 1;
   StartWith({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a"})}});
@@ -660,7 +667,7 @@ TEST_F(ConfigRepositoryTest, ReloadsFromManyThreadsTakeTurns) {
     threads.emplace_back([this, i] {
       for (int k = 0; k < 20; ++k) {
         AddVersion("a", std::to_string(2 + i * 20 + k));
-        EXPECT_TRUE(repository_->Reload().ok());
+        EXPECT_TRUE(manager_->Reload().ok());
       }
     });
   }
@@ -669,61 +676,53 @@ TEST_F(ConfigRepositoryTest, ReloadsFromManyThreadsTakeTurns) {
   EXPECT_TRUE(static_cast<FakePipeline&>(*Find("p")).UpToDate());
 }
 
-// With a repository of model folders in the same catalog.
-class TwoRepositoriesTest : public ConfigRepositoryTest {
+// With model folders beside the config.json.
+class TwoSourcesTest : public ManagerConfigTest {
  protected:
-  TwoRepositoriesTest() {
+  TwoSourcesTest() {
     std::filesystem::create_directories(scratch_ / "models");
     std::filesystem::create_directories(scratch_ / "tmp");
-    RepositoryOptions options;
-    options.model_repositories = {scratch_ / "models"};
-    options.control_mode = ControlMode::kExplicit;
-    options.temporary_directory = scratch_ / "tmp";
-    folders_ = testing::MakeFakeRepository(options, catalog_, backend_, factory_, log_);
+    folders_.emplace();
+    folders_->model_repositories = {scratch_ / "models"};
+    folders_->control_mode = ControlMode::kExplicit;
+    folders_->temporary_directory = scratch_ / "tmp";
   }
-  ~TwoRepositoriesTest() override { EXPECT_TRUE(folders_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok()); }
   void AddFolder(const std::string& name) {
     scratch_.Write("models/" + name + "/config.pbtxt",
                    "backend: 'python' input { name: 'IN' data_type: TYPE_FP32 dims: [4] }");
     scratch_.Write("models/" + name + "/1/model.py", "pass");
   }
-
-  FakeBackend backend_;
-  FakeFactory factory_;
-  std::unique_ptr<ModelRepository> folders_;
 };
 
-TEST_F(TwoRepositoriesTest, APipelineFollowsAModelOfTheOtherRepository) {
+TEST_F(TwoSourcesTest, APipelineFollowsAModelOfAFolder) {
   AddFolder("py");
-  ASSERT_TRUE(folders_->Start().ok());
   StartWith({.pipelines = {Pipeline("p", {"py"})}});
   EXPECT_EQ(Index(), "p:1 UNAVAILABLE failed, py");
-  ASSERT_TRUE(folders_->Load({"py", {}, {}}).ok());
+  ASSERT_TRUE(manager_->Load({"py", {}, {}}).ok());
   AwaitIndex("p:1 READY, py:1 READY");
-  ASSERT_TRUE(folders_->Unload("py", false).ok());
+  ASSERT_TRUE(manager_->Unload("py", false).ok());
   AwaitIndex("p:1 UNAVAILABLE failed, py:1 UNAVAILABLE");
-  ASSERT_TRUE(folders_->Load({"py", {}, {}}).ok());
+  ASSERT_TRUE(manager_->Load({"py", {}, {}}).ok());
   AwaitIndex("p:1 READY, py:1 READY");
 }
 
-TEST_F(TwoRepositoriesTest, ANameIsThatOfWhoCameFirst) {
+TEST_F(TwoSourcesTest, ANameIsThatOfWhoCameFirst) {
   AddFolder("both");
   AddVersion("both", "7");
-  ASSERT_TRUE(folders_->Start().ok());
   StartWith({.models = {Model("both")}, .pipelines = {Pipeline("both", {})}});
   EXPECT_EQ(Index(), "both");
-  ASSERT_TRUE(folders_->Load({"both", {}, {}}).ok());
+  ASSERT_TRUE(manager_->Load({"both", {}, {}}).ok());
   EXPECT_EQ(Index(), "both:1 READY");
-  EXPECT_FALSE(repository_->Reload().ok());
+  EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_EQ(Index(), "both:1 READY");
 
   AddVersion("mine", "1");
   EXPECT_TRUE(Reload({.models = {Model("mine")}}).ok());
   AddFolder("mine");
-  EXPECT_EQ(folders_->Load({"mine", {}, {}}).message(), "Given model name is already occupied - mine");
-  EXPECT_TRUE(folders_->Unload("mine", false).ok());
+  EXPECT_EQ(manager_->Load({"mine", {}, {}}).message(), "Given model name is already occupied - mine");
+  EXPECT_TRUE(manager_->Unload("mine", false).ok());
   scratch_.Remove("models/mine");
-  (void)folders_->Load({"mine", {}, {}});
+  (void)manager_->Load({"mine", {}, {}});
   EXPECT_EQ(Index(), "both:1 READY, mine:1 READY");
 }
 

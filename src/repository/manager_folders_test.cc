@@ -1,4 +1,4 @@
-#include "repository/model_repository.h"
+#include "repository/manager.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "config/testing/scratch_folder.h"
 #include "repository/testing/door.h"
 #include "repository/testing/fake_backend.h"
-#include "repository/testing/fake_repository.h"
+#include "repository/testing/fake_manager.h"
 
 namespace braid {
 namespace {
@@ -29,23 +29,22 @@ constexpr int64_t kSecondNs = 1000000000;
 constexpr std::string_view kConfig =
     "backend: 'python' max_batch_size: 4 input { name: 'IN' data_type: TYPE_FP32 dims: [4] }";
 
-class ModelRepositoryTest : public ::testing::Test {
+class ManagerFoldersTest : public ::testing::Test {
  protected:
-  ModelRepositoryTest() {
+  ManagerFoldersTest() {
     options_.model_repositories = {scratch_ / "models"};
     options_.control_mode = ControlMode::kExplicit;
     options_.backend_directory = scratch_ / "backends";
     options_.temporary_directory = scratch_ / "tmp";
-    options_.exit_timeout_seconds = 5;
     std::filesystem::create_directories(scratch_ / "models");
     std::filesystem::create_directories(scratch_ / "tmp");
     log_.set_enabled(LogLevel::kInfo, false);
     log_.set_enabled(LogLevel::kWarning, false);
     log_.set_enabled(LogLevel::kError, false);
   }
-  ~ModelRepositoryTest() override {
-    if (repository_ == nullptr) return;
-    EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  ~ManagerFoldersTest() override {
+    if (manager_ == nullptr) return;
+    EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
   }
 
   // Adds a version of a model, with a configuration unless it has one.
@@ -69,17 +68,21 @@ class ModelRepositoryTest : public ::testing::Test {
   }
 
   Status Start() {
-    repository_ = testing::MakeFakeRepository(options_, catalog_, backend_, factory_, log_);
-    return repository_->Start();
+    ManagerOptions options;
+    options.folders = options_;
+    options.exit_timeout_seconds = 5;
+    manager_ = std::make_unique<Manager>(
+        options, catalog_, testing::FakeFolderMakers(catalog_, backend_, factory_), ConfigMakers(), log_);
+    return testing::StartStrictly(*manager_);
   }
   Status Load(const std::string& name, std::optional<std::string> config = {},
               std::map<std::string, std::string> files = {}) {
-    return repository_->Load({name, std::move(config), std::move(files)});
+    return manager_->Load({name, std::move(config), std::move(files)});
   }
-  Status Unload(const std::string& name) { return repository_->Unload(name, false); }
+  Status Unload(const std::string& name) { return manager_->Unload(name, false); }
 
   std::string Index() const { return testing::IndexText(catalog_); }
-  // Drains end on threads of the repository.
+  // Drains end on threads of the manager.
   void AwaitIndex(const std::string& expected) {
     const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
     while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
@@ -100,10 +103,10 @@ class ModelRepositoryTest : public ::testing::Test {
   int writes_ = 0;
   Logger log_;
   Catalog catalog_;
-  RepositoryOptions options_;
+  FolderOptions options_;
   FakeBackend backend_;
   FakeFactory factory_;
-  std::unique_ptr<ModelRepository> repository_;
+  std::unique_ptr<Manager> manager_;
 };
 
 // ---- ensembles ----
@@ -114,7 +117,7 @@ std::string EnsembleOf(const std::vector<std::string>& models) {
   return text + " }";
 }
 
-TEST_F(ModelRepositoryTest, ModelsOfAnEnsembleAreLoadedBeforeIt) {
+TEST_F(ManagerFoldersTest, ModelsOfAnEnsembleAreLoadedBeforeIt) {
   AddVersion("z", "1");
   AddVersion("y", "1");
   AddEnsemble("a", EnsembleOf({"inner", "y"}));
@@ -126,7 +129,7 @@ TEST_F(ModelRepositoryTest, ModelsOfAnEnsembleAreLoadedBeforeIt) {
   for (const char* model : {"a:1", "inner:1", "y:1", "z:1"}) EXPECT_EQ(Starts(model), 1) << model;
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleSaysWhichOfItsModelsFailed) {
+TEST_F(ManagerFoldersTest, AnEnsembleSaysWhichOfItsModelsFailed) {
   AddVersion("good", "1");
   AddVersion("bad", "1");
   Configure("unreadable", "no such field: 1");
@@ -156,7 +159,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleSaysWhichOfItsModelsFailed) {
   EXPECT_EQ(Index().find(", nowhere"), std::string::npos);
 }
 
-TEST_F(ModelRepositoryTest, RefusesEnsemblesThatUseEachOther) {
+TEST_F(ManagerFoldersTest, RefusesEnsemblesThatUseEachOther) {
   AddEnsemble("a", EnsembleOf({"b"}));
   AddEnsemble("b", EnsembleOf({"a"}));
   ASSERT_TRUE(Start().ok());
@@ -167,7 +170,7 @@ TEST_F(ModelRepositoryTest, RefusesEnsemblesThatUseEachOther) {
   EXPECT_EQ(Find("b", 1), nullptr);
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleIsMadeAnewWhenItsModelsAre) {
+TEST_F(ManagerFoldersTest, AnEnsembleIsMadeAnewWhenItsModelsAre) {
   AddVersion("m", "1");
   AddEnsemble("inner", EnsembleOf({"m"}));
   AddEnsemble("e", EnsembleOf({"inner"}));
@@ -188,7 +191,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleIsMadeAnewWhenItsModelsAre) {
   AwaitStops("stop e:1", 2);
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleStaysWhenOneOfItsModelsGoesAndComesBack) {
+TEST_F(ManagerFoldersTest, AnEnsembleStaysWhenOneOfItsModelsGoesAndComesBack) {
   AddVersion("m", "1");
   AddEnsemble("e", EnsembleOf({"m"}));
   ASSERT_TRUE(Start().ok());
@@ -199,7 +202,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleStaysWhenOneOfItsModelsGoesAndComesBack) {
   EXPECT_EQ(Index(), "e:1 READY, m:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, UnloadTakesTheModelsOfAnEnsembleWhenAskedTo) {
+TEST_F(ManagerFoldersTest, UnloadTakesTheModelsOfAnEnsembleWhenAskedTo) {
   AddVersion("m", "1");
   AddVersion("n", "1");
   AddEnsemble("inner", EnsembleOf({"m"}));
@@ -207,14 +210,14 @@ TEST_F(ModelRepositoryTest, UnloadTakesTheModelsOfAnEnsembleWhenAskedTo) {
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("n").ok());
   ASSERT_TRUE(Load("e").ok());
-  ASSERT_TRUE(repository_->Unload("e", false).ok());
+  ASSERT_TRUE(manager_->Unload("e", false).ok());
   AwaitIndex("e:1 UNAVAILABLE unloaded, inner:1 READY, m:1 READY, n:1 READY");
   ASSERT_TRUE(Load("e").ok());
-  ASSERT_TRUE(repository_->Unload("e", true).ok());
+  ASSERT_TRUE(manager_->Unload("e", true).ok());
   AwaitIndex("e:1 UNAVAILABLE unloaded, inner:1 UNAVAILABLE unloaded, m:1 UNAVAILABLE unloaded, n:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, AModelThatIsBeingLoadedHoldsUpTheLoadOfItsEnsemble) {
+TEST_F(ManagerFoldersTest, AModelThatIsBeingLoadedHoldsUpTheLoadOfItsEnsemble) {
   AddVersion("m", "1");
   AddEnsemble("e", EnsembleOf({"m"}));
   ASSERT_TRUE(Start().ok());
@@ -232,7 +235,7 @@ TEST_F(ModelRepositoryTest, AModelThatIsBeingLoadedHoldsUpTheLoadOfItsEnsemble) 
   EXPECT_TRUE(Load("e").ok());
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleTakesAModelThatCameWithARequestAsItIs) {
+TEST_F(ManagerFoldersTest, AnEnsembleTakesAModelThatCameWithARequestAsItIs) {
   AddVersion("m", "1");
   AddEnsemble("e", EnsembleOf({"m"}));
   ASSERT_TRUE(Start().ok());
@@ -244,17 +247,17 @@ TEST_F(ModelRepositoryTest, AnEnsembleTakesAModelThatCameWithARequestAsItIs) {
   EXPECT_EQ(Starts("m:1"), 1);
 }
 
-TEST_F(ModelRepositoryTest, PollingKeepsEnsemblesInStepWithTheirModels) {
+TEST_F(ManagerFoldersTest, PollingKeepsEnsemblesInStepWithTheirModels) {
   options_.control_mode = ControlMode::kPoll;
   options_.poll_seconds = 3600;
   AddEnsemble("e", EnsembleOf({"m"}));
   EXPECT_FALSE(Start().ok());
   EXPECT_EQ(Find("e", 1), nullptr);
   AddVersion("m", "1");
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Index(), "e:1 READY, m:1 READY");
   AddVersion("m", "1", "changed");
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Starts("m:1"), 2);
   AwaitStops("stop e:1", 1);
   EXPECT_EQ(Index(), "e:1 READY, m:1 READY");
@@ -262,15 +265,15 @@ TEST_F(ModelRepositoryTest, PollingKeepsEnsemblesInStepWithTheirModels) {
 
 // ---- start ----
 
-TEST_F(ModelRepositoryTest, LoadsEverythingAtStart) {
+TEST_F(ManagerFoldersTest, LoadsEverythingAtStart) {
   options_.control_mode = ControlMode::kNone;
   AddVersion("a", "1");
   AddVersion("b", "1");
   AddVersion("b", "3");
   EXPECT_TRUE(Start().ok());
   EXPECT_EQ(Index(), "a:1 READY, b:3 READY");
-  EXPECT_TRUE(repository_->serving());
-  EXPECT_TRUE(repository_->server_ready());
+  EXPECT_TRUE(manager_->serving());
+  EXPECT_TRUE(manager_->server_ready());
   auto servable = Find("a", -1);
   ASSERT_NE(servable, nullptr);
   EXPECT_EQ(ShapeToString(servable->info().inputs[0].shape), "[-1,4]");
@@ -280,7 +283,7 @@ TEST_F(ModelRepositoryTest, LoadsEverythingAtStart) {
   EXPECT_EQ(location.model_file, scratch_ / "models/a/1/model.py");
 }
 
-TEST_F(ModelRepositoryTest, OneFailureTakesNoOtherDown) {
+TEST_F(ManagerFoldersTest, OneFailureTakesNoOtherDown) {
   options_.control_mode = ControlMode::kNone;
   AddVersion("bad", "1");
   AddVersion("good", "1");
@@ -291,11 +294,11 @@ TEST_F(ModelRepositoryTest, OneFailureTakesNoOtherDown) {
   });
   EXPECT_EQ(Start(), InternalError("failed to load all models"));
   EXPECT_EQ(Index(), "bad:1 UNAVAILABLE Internal: RuntimeError: boom, good:1 READY, syntax");
-  EXPECT_TRUE(repository_->serving());
-  EXPECT_FALSE(repository_->server_ready());
+  EXPECT_TRUE(manager_->serving());
+  EXPECT_FALSE(manager_->server_ready());
 }
 
-TEST_F(ModelRepositoryTest, IsReadyWithFailedModelsWhenNotStrict) {
+TEST_F(ManagerFoldersTest, IsReadyWithFailedModelsWhenNotStrict) {
   options_.control_mode = ControlMode::kNone;
   options_.strict_readiness = false;
   AddVersion("bad", "1");
@@ -305,10 +308,10 @@ TEST_F(ModelRepositoryTest, IsReadyWithFailedModelsWhenNotStrict) {
             "bad:1 UNAVAILABLE Invalid argument: unable to find backend library for backend 'none', try "
             "specifying runtime "
             "on the model configuration.");
-  EXPECT_TRUE(repository_->server_ready());
+  EXPECT_TRUE(manager_->server_ready());
 }
 
-TEST_F(ModelRepositoryTest, ExplicitModeLoadsTheStartupSet) {
+TEST_F(ManagerFoldersTest, ExplicitModeLoadsTheStartupSet) {
   AddVersion("a", "1");
   AddVersion("b", "1");
   options_.startup_models = {"b"};
@@ -316,17 +319,17 @@ TEST_F(ModelRepositoryTest, ExplicitModeLoadsTheStartupSet) {
   EXPECT_EQ(Index(), "a, b:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, StarIsEverythingAndAlone) {
+TEST_F(ManagerFoldersTest, StarIsEverythingAndAlone) {
   AddVersion("a", "1");
   options_.startup_models = {"*", "a"};
   EXPECT_EQ(Start().message(), "Wildcard model name '*' must be the ONLY startup model if specified at all.");
-  repository_.reset();
+  manager_.reset();
   options_.startup_models = {"*"};
   EXPECT_TRUE(Start().ok());
   EXPECT_EQ(Index(), "a:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, AModelInTwoRepositoriesIsNotLoaded) {
+TEST_F(ManagerFoldersTest, AModelInTwoRepositoriesIsNotLoaded) {
   options_.control_mode = ControlMode::kNone;
   options_.model_repositories.push_back(scratch_ / "more");
   AddVersion("a", "1");
@@ -337,13 +340,13 @@ TEST_F(ModelRepositoryTest, AModelInTwoRepositoriesIsNotLoaded) {
   EXPECT_EQ(Index(), "a, b:1 READY, c:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, RefusesARepositoryThatIsNotThere) {
+TEST_F(ManagerFoldersTest, RefusesARepositoryThatIsNotThere) {
   options_.model_repositories = {scratch_ / "none"};
   EXPECT_EQ(Start().code(), StatusCode::kNotFound);
-  EXPECT_FALSE(repository_->serving());
+  EXPECT_FALSE(manager_->serving());
 }
 
-TEST_F(ModelRepositoryTest, RefusesLoadsWhileItStartsAndWhileItExits) {
+TEST_F(ManagerFoldersTest, RefusesLoadsWhileItStartsAndWhileItExits) {
   AddVersion("a", "1");
   options_.startup_models = {"a"};
   Door door;
@@ -356,19 +359,19 @@ TEST_F(ModelRepositoryTest, RefusesLoadsWhileItStartsAndWhileItExits) {
   door.WaitForVisitor();
   EXPECT_EQ(Load("a"), UnavailableError("Server not ready"));
   EXPECT_EQ(Unload("a"), UnavailableError("Server not ready"));
-  EXPECT_FALSE(repository_->serving());
+  EXPECT_FALSE(manager_->serving());
   EXPECT_EQ(Index(), "a:1 LOADING waiting for instances");
   door.Open();
   starter.join();
-  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
   EXPECT_EQ(Load("a"), UnavailableError("Server exiting"));
-  EXPECT_FALSE(repository_->server_ready());
+  EXPECT_FALSE(manager_->server_ready());
   EXPECT_EQ(Index(), "a:1 UNAVAILABLE unloaded");
 }
 
 // ---- versions and configurations ----
 
-TEST_F(ModelRepositoryTest, ServesTheVersionsOfThePolicy) {
+TEST_F(ManagerFoldersTest, ServesTheVersionsOfThePolicy) {
   for (const char* version : {"1", "2", "10", "007", "0", "x"}) AddVersion("m", version);
   ASSERT_TRUE(Start().ok());
   EXPECT_TRUE(Load("m").ok());
@@ -381,7 +384,7 @@ TEST_F(ModelRepositoryTest, ServesTheVersionsOfThePolicy) {
   EXPECT_TRUE(Load("m").ok());
   AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 READY, m:10 UNAVAILABLE unloaded");
   EXPECT_EQ(Starts("m:2"), 1);
-  EXPECT_TRUE(repository_->server_ready());
+  EXPECT_TRUE(manager_->server_ready());
   Configure("m", std::string(kConfig) + " version_policy { specific { versions: [5] } }");
   EXPECT_EQ(Load("m"), InvalidArgumentError(
                            "load failed for model 'm': at least one version must be available under the "
@@ -389,7 +392,7 @@ TEST_F(ModelRepositoryTest, ServesTheVersionsOfThePolicy) {
   EXPECT_EQ(Index(), "m:1 UNAVAILABLE unloaded, m:2 READY, m:10 UNAVAILABLE unloaded");
 }
 
-TEST_F(ModelRepositoryTest, SeveralVersionsLoadAsAWholeOrNotAtAll) {
+TEST_F(ManagerFoldersTest, SeveralVersionsLoadAsAWholeOrNotAtAll) {
   for (const char* version : {"1", "2", "3"}) AddVersion("m", version);
   Configure("m", std::string(kConfig) + " version_policy { all {} }");
   factory_.set_before([](const ServableInfo& info, const ModelLocation&, const FakeFactory::Progress&) {
@@ -406,7 +409,7 @@ TEST_F(ModelRepositoryTest, SeveralVersionsLoadAsAWholeOrNotAtAll) {
   EXPECT_EQ(factory_.journal.Count("stop m:2"), 1);
 }
 
-TEST_F(ModelRepositoryTest, DoesWithoutAConfigurationWhereTheModelCompletesIt) {
+TEST_F(ManagerFoldersTest, DoesWithoutAConfigurationWhereTheModelCompletesIt) {
   scratch_.Write("models/m/1/model.py", "");
   backend_.complete = [](const ModelLocation& location, inference::ModelConfig& config) {
     EXPECT_EQ(location.version, 1);
@@ -428,7 +431,7 @@ TEST_F(ModelRepositoryTest, DoesWithoutAConfigurationWhereTheModelCompletesIt) {
   EXPECT_EQ(servable->info().config->dynamic_batching().preferred_batch_size(0), 8);
 }
 
-TEST_F(ModelRepositoryTest, NeedsAConfigurationWhenAutoCompleteIsOff) {
+TEST_F(ManagerFoldersTest, NeedsAConfigurationWhenAutoCompleteIsOff) {
   options_.auto_complete = false;
   scratch_.Write("models/m/1/model.py", "");
   backend_.complete = [](const ModelLocation&, inference::ModelConfig&) {
@@ -440,7 +443,7 @@ TEST_F(ModelRepositoryTest, NeedsAConfigurationWhenAutoCompleteIsOff) {
   EXPECT_TRUE(Load("m").ok());
 }
 
-TEST_F(ModelRepositoryTest, ReportsFaultsFoundByTheModelItself) {
+TEST_F(ManagerFoldersTest, ReportsFaultsFoundByTheModelItself) {
   AddVersion("m", "1");
   backend_.complete = [](const ModelLocation&, inference::ModelConfig&) {
     return InternalError("ValueError: no");
@@ -450,7 +453,7 @@ TEST_F(ModelRepositoryTest, ReportsFaultsFoundByTheModelItself) {
             "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: no;\n");
 }
 
-TEST_F(ModelRepositoryTest, ReportsFaultsOfTheConfigurationAsStateOfTheVersion) {
+TEST_F(ManagerFoldersTest, ReportsFaultsOfTheConfigurationAsStateOfTheVersion) {
   AddVersion("m", "1");
   Configure("m", "backend: 'python' input { name: 'IN' dims: [4] }");
   ASSERT_TRUE(Start().ok());
@@ -459,7 +462,7 @@ TEST_F(ModelRepositoryTest, ReportsFaultsOfTheConfigurationAsStateOfTheVersion) 
                            "model input 'IN' must specify 'data_type' for m;\n"));
 }
 
-TEST_F(ModelRepositoryTest, RefusesWhatItDoesNotSupport) {
+TEST_F(ManagerFoldersTest, RefusesWhatItDoesNotSupport) {
   AddVersion("m", "1");
   Configure("m", "backend: 'python' runtime: 'x'");
   ASSERT_TRUE(Start().ok());
@@ -469,7 +472,7 @@ TEST_F(ModelRepositoryTest, RefusesWhatItDoesNotSupport) {
   EXPECT_EQ(Starts("m:1"), 0);
 }
 
-TEST_F(ModelRepositoryTest, ReportsAMissingModelFile) {
+TEST_F(ManagerFoldersTest, ReportsAMissingModelFile) {
   scratch_.Write("models/m/1/other.py", "");
   Configure("m", kConfig);
   ASSERT_TRUE(Start().ok());
@@ -482,7 +485,7 @@ TEST_F(ModelRepositoryTest, ReportsAMissingModelFile) {
             scratch_ / "models/m/1/other.py");
 }
 
-TEST_F(ModelRepositoryTest, ReadsTheNamedConfigurationWhereThereIsOne) {
+TEST_F(ManagerFoldersTest, ReadsTheNamedConfigurationWhereThereIsOne) {
   options_.model_config_name = "small";
   AddVersion("with", "1");
   AddVersion("without", "1");
@@ -494,7 +497,7 @@ TEST_F(ModelRepositoryTest, ReadsTheNamedConfigurationWhereThereIsOne) {
   EXPECT_EQ(Find("without", 1)->info().max_batch_size, 4);
 }
 
-TEST_F(ModelRepositoryTest, RunsPythonBasedBackends) {
+TEST_F(ManagerFoldersTest, RunsPythonBasedBackends) {
   scratch_.Write("backends/vllm/model.py", "");
   scratch_.Write("models/m/1/model.json", "{}");
   Configure("m", "backend: 'vllm'");
@@ -508,7 +511,7 @@ TEST_F(ModelRepositoryTest, RunsPythonBasedBackends) {
   EXPECT_FALSE(Load("escape").ok());
 }
 
-TEST_F(ModelRepositoryTest, TriesAgainAsOftenAsAllowed) {
+TEST_F(ManagerFoldersTest, TriesAgainAsOftenAsAllowed) {
   options_.load_retry_count = 2;
   AddVersion("m", "1");
   int calls = 0;
@@ -522,7 +525,7 @@ TEST_F(ModelRepositoryTest, TriesAgainAsOftenAsAllowed) {
 
 // ---- load, reload, unload ----
 
-TEST_F(ModelRepositoryTest, RefusesLoadsOutsideOfExplicitMode) {
+TEST_F(ManagerFoldersTest, RefusesLoadsOutsideOfExplicitMode) {
   options_.control_mode = ControlMode::kNone;
   ASSERT_TRUE(Start().ok());
   const Status refusal =
@@ -531,7 +534,7 @@ TEST_F(ModelRepositoryTest, RefusesLoadsOutsideOfExplicitMode) {
   EXPECT_EQ(Unload("m"), refusal);
 }
 
-TEST_F(ModelRepositoryTest, RefusesNamesThatAreNone) {
+TEST_F(ManagerFoldersTest, RefusesNamesThatAreNone) {
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Load(""),
             InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy."));
@@ -558,7 +561,7 @@ TEST_F(ModelRepositoryTest, RefusesNamesThatAreNone) {
             "invalid characters;\n");
 }
 
-TEST_F(ModelRepositoryTest, DotsAreLettersOfNames) {
+TEST_F(ManagerFoldersTest, DotsAreLettersOfNames) {
   ASSERT_TRUE(Start().ok());
   for (const std::string name : {"...", "..my_model", "model..1", ".m"}) {
     EXPECT_EQ(Load(name),
@@ -570,42 +573,42 @@ TEST_F(ModelRepositoryTest, DotsAreLettersOfNames) {
   }
 }
 
-TEST_F(ModelRepositoryTest, SkipsFoldersThatNoModelCanBe) {
+TEST_F(ManagerFoldersTest, SkipsFoldersThatNoModelCanBe) {
   options_.control_mode = ControlMode::kPoll;
   AddVersion("good", "1");
   AddVersion("caf\xe9", "1");
   AddVersion("two\nlines", "1");
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Index(), "good:1 READY");
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Index(), "good:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, ModelsToStartWithHaveNames) {
+TEST_F(ManagerFoldersTest, ModelsToStartWithHaveNames) {
   options_.startup_models = {"m", "m\xff"};
   EXPECT_EQ(Start(),
             InvalidArgumentError(
                 "invalid model name 'm\\xff', model name must be UTF-8 text without control characters"));
 }
 
-TEST_F(ModelRepositoryTest, FilesOfLoadsHaveASwitchOfTheirOwn) {
+TEST_F(ManagerFoldersTest, FilesOfLoadsHaveASwitchOfTheirOwn) {
   options_.allow_file_overrides = false;
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
-  EXPECT_EQ(repository_->Load({"m", std::string(R"({"backend":"python"})"), {{"1/model.py", "pass"}}}),
+  EXPECT_EQ(manager_->Load({"m", std::string(R"({"backend":"python"})"), {{"1/model.py", "pass"}}}),
             UnsupportedError("load parameter 'file:1/model.py' is not allowed, the server was started with "
                              "--allow-file-overrides=false"));
-  EXPECT_TRUE(repository_->Load({"m", std::nullopt, {}}).ok());
+  EXPECT_TRUE(manager_->Load({"m", std::nullopt, {}}).ok());
 }
 
-TEST_F(ModelRepositoryTest, UnknownModelsLeaveNoTrace) {
+TEST_F(ManagerFoldersTest, UnknownModelsLeaveNoTrace) {
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Load("nope"), InternalError("failed to load 'nope', failed to poll from model repository"));
   EXPECT_TRUE(Unload("nope").ok());
   EXPECT_EQ(Index(), "");
 }
 
-TEST_F(ModelRepositoryTest, DoesNotFollowFoldersOutOfTheRepository) {
+TEST_F(ManagerFoldersTest, DoesNotFollowFoldersOutOfTheRepository) {
   options_.control_mode = ControlMode::kNone;
   scratch_.Write("elsewhere/1/model.py", "");
   ::symlink((scratch_ / "elsewhere").c_str(), (scratch_ / "models/m").c_str());
@@ -615,7 +618,7 @@ TEST_F(ModelRepositoryTest, DoesNotFollowFoldersOutOfTheRepository) {
   EXPECT_EQ(Index(), "alias:1 READY, real:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, AnUnchangedModelIsNotReloaded) {
+TEST_F(ManagerFoldersTest, AnUnchangedModelIsNotReloaded) {
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
   EXPECT_TRUE(Load("m").ok());
@@ -629,7 +632,7 @@ TEST_F(ModelRepositoryTest, AnUnchangedModelIsNotReloaded) {
   EXPECT_EQ(Index(), "m:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, ReloadsOnlyVersionsThatChanged) {
+TEST_F(ManagerFoldersTest, ReloadsOnlyVersionsThatChanged) {
   AddVersion("m", "1");
   AddVersion("m", "2");
   Configure("m", std::string(kConfig) + " version_policy { all {} }");
@@ -646,7 +649,7 @@ TEST_F(ModelRepositoryTest, ReloadsOnlyVersionsThatChanged) {
   EXPECT_EQ(Starts("m:1"), 2);
 }
 
-TEST_F(ModelRepositoryTest, TheOldVersionLeavesWhenItsLastRequestHas) {
+TEST_F(ManagerFoldersTest, TheOldVersionLeavesWhenItsLastRequestHas) {
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("m").ok());
@@ -666,7 +669,7 @@ TEST_F(ModelRepositoryTest, TheOldVersionLeavesWhenItsLastRequestHas) {
   next->reset();
 }
 
-TEST_F(ModelRepositoryTest, AFailedReloadKeepsTheOldVersion) {
+TEST_F(ManagerFoldersTest, AFailedReloadKeepsTheOldVersion) {
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("m").ok());
@@ -684,7 +687,7 @@ TEST_F(ModelRepositoryTest, AFailedReloadKeepsTheOldVersion) {
   EXPECT_FALSE(Find("m", 1)->gate().closed());
 }
 
-TEST_F(ModelRepositoryTest, UnloadWaitsForRequestsInTheBackground) {
+TEST_F(ManagerFoldersTest, UnloadWaitsForRequestsInTheBackground) {
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("m").ok());
@@ -695,15 +698,15 @@ TEST_F(ModelRepositoryTest, UnloadWaitsForRequestsInTheBackground) {
   EXPECT_EQ(Index(), "m:1 UNLOADING");
   EXPECT_EQ(reader.Find("m", -1).status().message(),
             "Request for unknown model: 'm' has no available versions");
-  EXPECT_FALSE(repository_->server_ready());
+  EXPECT_FALSE(manager_->server_ready());
   request->reset();
   AwaitIndex("m:1 UNAVAILABLE unloaded");
-  EXPECT_TRUE(repository_->server_ready());
+  EXPECT_TRUE(manager_->server_ready());
   EXPECT_TRUE(Load("m").ok());
   EXPECT_EQ(Index(), "m:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, LoadsAgainWhileTheOldOneStillDrains) {
+TEST_F(ManagerFoldersTest, LoadsAgainWhileTheOldOneStillDrains) {
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("m").ok());
@@ -718,7 +721,7 @@ TEST_F(ModelRepositoryTest, LoadsAgainWhileTheOldOneStillDrains) {
   EXPECT_EQ(Index(), "m:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, RefusesASecondLoadOfTheSameModelMeanwhile) {
+TEST_F(ManagerFoldersTest, RefusesASecondLoadOfTheSameModelMeanwhile) {
   AddVersion("m", "1");
   AddVersion("other", "1");
   Door door;
@@ -741,7 +744,7 @@ TEST_F(ModelRepositoryTest, RefusesASecondLoadOfTheSameModelMeanwhile) {
 
 // ---- overrides ----
 
-TEST_F(ModelRepositoryTest, AConfigurationInTheRequestReplacesTheFiles) {
+TEST_F(ManagerFoldersTest, AConfigurationInTheRequestReplacesTheFiles) {
   AddVersion("m", "1");
   AddVersion("m", "2");
   ASSERT_TRUE(Start().ok());
@@ -762,7 +765,7 @@ TEST_F(ModelRepositoryTest, AConfigurationInTheRequestReplacesTheFiles) {
   AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 READY");
 }
 
-TEST_F(ModelRepositoryTest, ABadConfigurationInTheRequestChangesNothing) {
+TEST_F(ManagerFoldersTest, ABadConfigurationInTheRequestChangesNothing) {
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("m").ok());
@@ -775,7 +778,7 @@ TEST_F(ModelRepositoryTest, ABadConfigurationInTheRequestChangesNothing) {
   EXPECT_EQ(Starts("m:1"), 1);
 }
 
-TEST_F(ModelRepositoryTest, AModelCanExistFromFilesInTheRequestAlone) {
+TEST_F(ManagerFoldersTest, AModelCanExistFromFilesInTheRequestAlone) {
   ASSERT_TRUE(Start().ok());
   const std::string config = R"({"backend":"python"})";
   ASSERT_TRUE(Load("mem", config, {{"/1/model.py", "code"}, {"1/data/weights", std::string("\0x", 2)}}).ok());
@@ -797,12 +800,12 @@ TEST_F(ModelRepositoryTest, AModelCanExistFromFilesInTheRequestAlone) {
   EXPECT_EQ(Index(), "mem:1 READY");
   EXPECT_TRUE(Unload("mem").ok());
   AwaitIndex("");
-  ASSERT_TRUE(repository_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
+  ASSERT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
   EXPECT_FALSE(std::filesystem::exists(folder));
   EXPECT_TRUE(std::filesystem::is_empty(scratch_ / "tmp"));
 }
 
-TEST_F(ModelRepositoryTest, FilesInTheRequestReplaceAModelOfTheSameName) {
+TEST_F(ManagerFoldersTest, FilesInTheRequestReplaceAModelOfTheSameName) {
   AddVersion("m", "1");
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("m").ok());
@@ -812,7 +815,7 @@ TEST_F(ModelRepositoryTest, FilesInTheRequestReplaceAModelOfTheSameName) {
   AwaitIndex("m:1 READY, m:3 UNAVAILABLE unloaded");
 }
 
-TEST_F(ModelRepositoryTest, RefusesFilesThatLeaveTheModelsFolder) {
+TEST_F(ManagerFoldersTest, RefusesFilesThatLeaveTheModelsFolder) {
   ASSERT_TRUE(Start().ok());
   const std::string config = R"({"backend":"python"})";
   const Status refusal = InternalError("failed to load 'mem', failed to poll from model repository");
@@ -828,27 +831,27 @@ TEST_F(ModelRepositoryTest, RefusesFilesThatLeaveTheModelsFolder) {
 
 // ---- polling ----
 
-TEST_F(ModelRepositoryTest, PollingLoadsReloadsAndUnloads) {
+TEST_F(ManagerFoldersTest, PollingLoadsReloadsAndUnloads) {
   options_.control_mode = ControlMode::kPoll;
   options_.poll_seconds = 3600;
   AddVersion("a", "1");
   AddVersion("b", "1");
   ASSERT_TRUE(Start().ok());
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Starts("a:1"), 1);
   AddVersion("c", "1");
   AddVersion("a", "1", "changed");
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Starts("a:1"), 2);
   EXPECT_EQ(Starts("b:1"), 1);
   EXPECT_EQ(Index(), "a:1 READY, b:1 READY, c:1 READY");
   scratch_.Remove("models/b");
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   AwaitIndex("a:1 READY, c:1 READY");
   AwaitStops("stop b:1", 1);
 }
 
-TEST_F(ModelRepositoryTest, PollingRetriesWhatIsNotServedAndKeepsWhatIs) {
+TEST_F(ManagerFoldersTest, PollingRetriesWhatIsNotServedAndKeepsWhatIs) {
   options_.control_mode = ControlMode::kPoll;
   options_.poll_seconds = 3600;
   AddVersion("fresh", "1");
@@ -859,42 +862,42 @@ TEST_F(ModelRepositoryTest, PollingRetriesWhatIsNotServedAndKeepsWhatIs) {
   });
   AddVersion("new", "1");
   AddVersion("old", "1", "changed");
-  repository_->ScanOnce();
-  repository_->ScanOnce();
+  manager_->ScanFolders();
+  manager_->ScanFolders();
   EXPECT_EQ(Starts("new:1"), 2);
   EXPECT_EQ(Starts("old:1"), 2);
   EXPECT_EQ(Index(), "fresh:1 READY, new:1 UNAVAILABLE Internal: down, old:1 READY");
   factory_.set_before(nullptr);
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Index(), "fresh:1 READY, new:1 READY, old:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, PollingUnloadsNothingWhenTheRepositoryCannotBeRead) {
+TEST_F(ManagerFoldersTest, PollingUnloadsNothingWhenTheRepositoryCannotBeRead) {
   options_.control_mode = ControlMode::kPoll;
   options_.poll_seconds = 3600;
   AddVersion("a", "1");
   ASSERT_TRUE(Start().ok());
   std::filesystem::rename(scratch_ / "models", scratch_ / "away");
-  repository_->ScanOnce();
+  manager_->ScanFolders();
   EXPECT_EQ(Index(), "a:1 READY");
 }
 
 // ---- shutdown ----
 
-TEST_F(ModelRepositoryTest, ShutdownStopsEveryModel) {
+TEST_F(ManagerFoldersTest, ShutdownStopsEveryModel) {
   options_.control_mode = ControlMode::kPoll;
   options_.poll_seconds = 3600;
   AddVersion("a", "1");
   AddVersion("b", "1");
   ASSERT_TRUE(Start().ok());
-  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok());
+  EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok());
   EXPECT_EQ(factory_.journal.Count("stop a:1"), 1);
   EXPECT_EQ(factory_.journal.Count("stop b:1"), 1);
   EXPECT_EQ(Index(), "a:1 UNAVAILABLE unloaded, b:1 UNAVAILABLE unloaded");
-  EXPECT_FALSE(repository_->serving());
+  EXPECT_FALSE(manager_->serving());
 }
 
-TEST_F(ModelRepositoryTest, ShutdownLetsModelsCallEachOtherUntilAllAreAtRest) {
+TEST_F(ManagerFoldersTest, ShutdownLetsModelsCallEachOtherUntilAllAreAtRest) {
   AddVersion("a", "1");
   AddVersion("b", "1");
   options_.startup_models = {"*"};
@@ -902,8 +905,8 @@ TEST_F(ModelRepositoryTest, ShutdownLetsModelsCallEachOtherUntilAllAreAtRest) {
   CatalogReader reader(catalog_);
   auto request = reader.Find("a", 1);
   ASSERT_TRUE(request.ok());
-  std::thread stopper([&] { EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok()); });
-  while (repository_->serving()) std::this_thread::yield();
+  std::thread stopper([&] { EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 20 * kSecondNs).ok()); });
+  while (manager_->serving()) std::this_thread::yield();
   EXPECT_TRUE(reader.Find("b", 1).ok());
   EXPECT_EQ(factory_.journal.Count("stop b:1"), 0);
   request->reset();
@@ -911,19 +914,19 @@ TEST_F(ModelRepositoryTest, ShutdownLetsModelsCallEachOtherUntilAllAreAtRest) {
   EXPECT_EQ(factory_.journal.Count("stop b:1"), 1);
 }
 
-TEST_F(ModelRepositoryTest, ShutdownDoesNotWaitForARequestPastItsDeadline) {
+TEST_F(ManagerFoldersTest, ShutdownDoesNotWaitForARequestPastItsDeadline) {
   AddVersion("a", "1");
   options_.startup_models = {"a"};
   ASSERT_TRUE(Start().ok());
   CatalogReader reader(catalog_);
   auto request = reader.Find("a", 1);
   ASSERT_TRUE(request.ok());
-  EXPECT_TRUE(repository_->Shutdown(SteadyNowNs() + kSecondNs / 20).ok());
+  EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + kSecondNs / 20).ok());
   EXPECT_EQ(factory_.journal.Count("stop a:1"), 1);
   request->reset();
 }
 
-TEST_F(ModelRepositoryTest, ShutdownTellsOfUserCodeThatHoldsUpALoad) {
+TEST_F(ManagerFoldersTest, ShutdownTellsOfUserCodeThatHoldsUpALoad) {
   AddVersion("a", "1");
   ASSERT_TRUE(Start().ok());
   Door door;
@@ -933,7 +936,7 @@ TEST_F(ModelRepositoryTest, ShutdownTellsOfUserCodeThatHoldsUpALoad) {
   });
   std::thread loader([&] { EXPECT_EQ(Load("a"), UnavailableError("Server exiting")); });
   door.WaitForVisitor();
-  EXPECT_EQ(repository_->Shutdown(SteadyNowNs() - 10 * kSecondNs),
+  EXPECT_EQ(manager_->Shutdown(SteadyNowNs() - 10 * kSecondNs),
             UnavailableError("user code does not return, in 'a'"));
   door.Open();
   loader.join();

@@ -1,0 +1,536 @@
+#include "repository/manager.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/mutex.h"
+#include "config/model_name.h"
+#include "repository/config_graphs.h"
+#include "repository/config_models.h"
+#include "repository/config_pipelines.h"
+#include "repository/config_plan.h"
+#include "repository/drains.h"
+#include "repository/folder_loads.h"
+#include "repository/model_folders.h"
+#include "repository/parallel.h"
+#include "repository/repository_life.h"
+#include "repository/servable_table.h"
+#include "serving/readiness_round.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kSecondNs = 1000000000;
+constexpr const char* kNotAllLoaded = "failed to load all models";
+
+// The texts of OpenVINO Model Server's REST API; the reasons are in the log.
+constexpr const char* kUnreadable = "Config file not found or cannot open.";
+constexpr const char* kConfigFailed = "Reloading config file failed. Check server logs for more info.";
+constexpr const char* kVersionsFailed = "Reloading models versions failed. Check server logs for more info.";
+
+// `fault` as a client is told of it: by its codes and another text.
+Status Told(const Status& fault, const char* text) {
+  const Status told(fault.code(), text);
+  return fault.http_status() == 0 ? told : told.WithHttpStatus(fault.http_status());
+}
+
+LoadRequest FromDisk(const std::string& model) {
+  return {.model_name = model, .config_json = {}, .files = {}};
+}
+
+Status CheckOptions(const FolderOptions& options) {
+  const auto& startup = options.startup_models;
+  if (options.model_repositories.empty())
+    return InvalidArgumentError("at least one model repository must be given");
+  if (startup.size() > 1 && std::find(startup.begin(), startup.end(), "*") != startup.end()) {
+    return InvalidArgumentError(
+        "Wildcard model name '*' must be the ONLY startup model if specified at all.");
+  }
+  if (!startup.empty() && options.control_mode != ControlMode::kExplicit) {
+    return InvalidArgumentError(
+        "models to load at start can be named in the explicit model control mode alone");
+  }
+  for (const std::string& name : startup) {
+    if (name != "*") BRAID_RETURN_IF_ERROR(CheckModelName(name));
+  }
+  if (options.control_mode == ControlMode::kPoll && options.poll_seconds <= 0) {
+    return InvalidArgumentError("the model repository must be polled at intervals of at least a second");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+// When something is to be loaded or unloaded, and in which order. What is served is the table's; how
+// something is loaded is told by the planners.
+class Manager::Impl {
+ public:
+  Impl(ManagerOptions options, Catalog& catalog, FolderMakers folder_makers, ConfigMakers config_makers,
+       Logger& log)
+      : options_(std::move(options)),
+        catalog_(catalog),
+        config_makers_(std::move(config_makers)),
+        log_(log),
+        drains_(options_.exit_timeout_seconds, options_.sequence_vault),
+        table_(catalog, drains_, log),
+        folders_(options_.folders ? options_.folders->model_repositories : std::vector<std::string>()),
+        pipelines_(config_makers_, table_, drains_, log),
+        models_(
+            options_, config_makers_, table_, drains_, [this] { Run({}); }, log),
+        graphs_(options_, config_makers_, table_, drains_, log) {
+    if (!options_.folders) return;
+    loads_ = std::make_unique<FolderLoads>(options_, folders_, table_, drains_, std::move(folder_makers),
+                                           catalog.error_texts(), log);
+  }
+
+  Status Start(Status& loaded);
+  Status Shutdown(int64_t deadline_ns);
+  std::optional<OvmsMetricsConfig> metrics() const {
+    MutexLock lock(mutex_);
+    return metrics_;
+  }
+  void ScanFolders();
+  Status Load(const LoadRequest& request);
+  Status Unload(const std::string& name, bool unload_dependents);
+  Result<bool> Reload();
+
+  bool serving() const { return life_.serving() && (loads_ == nullptr || folders_serve_); }
+  bool strict() const { return options_.folders && options_.folders->strict_readiness; }
+  bool server_ready() const { return serving() && (!strict() || catalog_.AllReady()); }
+  void CheckServerReady(std::function<void(bool)> done) const;
+
+ private:
+  // What one look at the config.json has brought.
+  struct Findings {
+    bool changed = false;
+    Status unreadable;  // the file
+    Status config;      // the file's text, or what of a new text could not be applied
+    Status versions;    // what else could not be loaded
+  };
+
+  void Run(const Steps& steps);
+
+  Result<std::set<std::string>> FolderNames();
+  Result<std::set<std::string>> BeginFolders();
+  std::vector<LoadRequest> StartupSet(const std::set<std::string>& names) const;
+  Status CheckTakesLoads() const;
+  Status LoadFolders(const std::vector<LoadRequest>& requests, FolderLoads::Outcome& outcome);
+  Status UnloadFolder(const std::string& name);
+
+  Status ReadConfig() BRAID_REQUIRES(round_mutex_);
+  bool ReadFile(bool retry, Findings& findings) BRAID_REQUIRES(round_mutex_);
+  void NameFolders() BRAID_REQUIRES(round_mutex_);
+  void PlanConfig(bool fresh, bool retry, Steps& steps) BRAID_REQUIRES(round_mutex_);
+  void FinishConfig(bool fresh, bool retry, Findings& findings) BRAID_REQUIRES(round_mutex_);
+  Findings Round(bool retry);
+
+  Status StartPolling();
+  void PollFolders();
+  void PollConfig();
+
+  const ManagerOptions options_;
+  Catalog& catalog_;
+  const ConfigMakers config_makers_;
+  Logger& log_;
+  Drains drains_;
+  ServableTable table_;
+  const ModelFolders folders_;
+  std::unique_ptr<FolderLoads> loads_;  // null without model folders
+  ConfigPipelines pipelines_;
+  std::set<std::string> nameless_;  // folders that were skipped; the start's, then the polling thread's
+  std::atomic<bool> folders_serve_{false};  // the model folders could be read at the start
+
+  Mutex round_mutex_;  // held while everything of the config.json is looked at and loaded
+  ConfigModels models_ BRAID_GUARDED_BY(round_mutex_);
+  ConfigGraphs graphs_ BRAID_GUARDED_BY(round_mutex_);
+  ConfigPlan plan_ BRAID_GUARDED_BY(round_mutex_);
+  std::optional<std::string> text_ BRAID_GUARDED_BY(round_mutex_);  // of the file, when it was last read
+  Status text_fault_ BRAID_GUARDED_BY(round_mutex_);                // what is wrong with it
+  Status read_fault_ BRAID_GUARDED_BY(round_mutex_);                // why it cannot be read now
+
+  mutable Mutex mutex_;
+  std::optional<OvmsMetricsConfig> metrics_ BRAID_GUARDED_BY(mutex_);
+  RepositoryLife life_;
+};
+
+// ---- the order of loads ----
+
+// Does the steps, and makes what was made of what they replace, or has waited for it, anew. A name comes
+// after those that it uses, so that each is made once.
+void Manager::Impl::Run(const Steps& steps) {
+  Dependencies uses = table_.uses();
+  for (const auto& [name, step] : steps) uses[name] = step.uses;
+  for (const auto& group : LoadOrder(uses)) {
+    std::vector<const Step*> own;
+    for (const std::string& name : group) {
+      if (const auto step = steps.find(name); step != steps.end()) own.push_back(&step->second);
+    }
+    ParallelFor(own.size(), options_.load_thread_count, [&own](size_t i) { own[i]->run(); });
+    for (const std::string& name : group) {
+      if (steps.contains(name) || table_.closed()) continue;
+      if (pipelines_.Has(name)) {
+        pipelines_.MakeIfDue(name);
+      } else if (loads_ != nullptr) {
+        loads_->MakeIfDue(name);
+      }
+    }
+  }
+}
+
+// ---- starting and stopping ----
+
+Status Manager::Impl::Start(Status& loaded) {
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return UnavailableError("Server exiting");
+  {
+    MutexLock round(round_mutex_);
+    if (options_.config) BRAID_RETURN_IF_ERROR(ReadConfig());
+    std::set<std::string> names;
+    if (loads_ != nullptr) {
+      auto found = BeginFolders();
+      loaded = found.status();
+      folders_serve_ = found.ok();
+      if (found.ok()) names = std::move(*found);
+    }
+    Steps steps;
+    FolderLoads::Outcome outcome;
+    if (options_.config) PlanConfig(true, true, steps);
+    if (folders_serve_) loaded = loads_->Plan(StartupSet(names), steps, outcome);
+    Run(steps);
+    Findings findings;
+    if (options_.config) FinishConfig(true, true, findings);
+    for (const auto& [name, status] : outcome) {
+      if (!status.ok() && !table_.Serves(name)) loaded = InternalError(kNotAllLoaded);
+    }
+  }
+  drains_.Reap();
+  BRAID_RETURN_IF_ERROR(life_.Serve());
+  return StartPolling();
+}
+
+std::vector<LoadRequest> Manager::Impl::StartupSet(const std::set<std::string>& names) const {
+  const std::vector<std::string>& startup = options_.folders->startup_models;
+  std::set<std::string> wanted(startup.begin(), startup.end());
+  if (options_.folders->control_mode != ControlMode::kExplicit || wanted.contains("*")) wanted = names;
+  std::vector<LoadRequest> requests;
+  for (const std::string& name : wanted) requests.push_back(FromDisk(name));
+  return requests;
+}
+
+Status Manager::Impl::Shutdown(int64_t deadline_ns) {
+  life_.Exit();
+  table_.Close();
+  if (loads_ != nullptr) loads_->BeginShutdown();
+  drains_.BeginShutdown(catalog_, deadline_ns);
+  table_.RetireAll();
+
+  const int64_t end_ns = deadline_ns + Drains::kStopGraceNs;
+  const bool loads_ended = life_.End(end_ns);
+  if (!loads_ended || !drains_.WaitUntilEmpty(end_ns)) {
+    std::string held_up;
+    for (const std::string& name : table_.Unfinished()) {
+      held_up += (held_up.empty() ? "'" : ", '") + name + "'";
+    }
+    if (!loads_ended && held_up.empty()) {
+      return UnavailableError("a model or a pipeline is still being loaded");
+    }
+    return UnavailableError("user code does not return, in " +
+                            (held_up.empty() ? std::string("a replaced model") : held_up));
+  }
+  drains_.Reap();
+  return OkStatus();
+}
+
+void Manager::Impl::CheckServerReady(std::function<void(bool)> done) const {
+  const auto all = catalog_.All();
+  if (!server_ready() || !strict() || all.empty()) {
+    done(server_ready());
+    return;
+  }
+  auto round = std::make_shared<ReadinessRound>(
+      all.size(), [done = std::move(done)](const Readiness& readiness) { done(readiness.ready); });
+  for (const auto& servable : all) servable->CheckReadiness(ReadinessRound::Answer(round));
+}
+
+Status Manager::Impl::StartPolling() {
+  if (folders_serve_ && options_.folders->control_mode == ControlMode::kPoll) {
+    BRAID_RETURN_IF_ERROR(life_.StartPolling("brd-poll", [this] { PollFolders(); }));
+  }
+  return options_.config ? life_.StartPolling("brd-config", [this] { PollConfig(); }) : OkStatus();
+}
+
+// ---- model folders ----
+
+// Says once of each folder that it cannot be a model's.
+Result<std::set<std::string>> Manager::Impl::FolderNames() {
+  std::set<std::string> nameless;
+  BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(nameless));
+  for (const std::string& name : nameless) {
+    if (nameless_.contains(name)) continue;
+    BRAID_LOG_WARNING(log_, "skipping a folder of the model repository: {}", CheckModelName(name).message());
+  }
+  nameless_ = std::move(nameless);
+  std::set<std::string> names;
+  for (const auto& [name, count] : counts) names.insert(name);
+  return names;
+}
+
+// Names that are free are the folders' from here on.
+Result<std::set<std::string>> Manager::Impl::BeginFolders() {
+  BRAID_RETURN_IF_ERROR(CheckOptions(*options_.folders));
+  BRAID_ASSIGN_OR_RETURN(auto names, FolderNames());
+  loads_->RemoveAbandoned();
+  table_.NoteFolders(names);
+  return names;
+}
+
+Status Manager::Impl::LoadFolders(const std::vector<LoadRequest>& requests, FolderLoads::Outcome& outcome) {
+  Steps steps;
+  BRAID_RETURN_IF_ERROR(loads_->Plan(requests, steps, outcome));
+  Run(steps);
+  drains_.Reap();
+  return OkStatus();
+}
+
+Status Manager::Impl::UnloadFolder(const std::string& name) {
+  ServableTable::Leaving leaving;
+  BRAID_RETURN_IF_ERROR(table_.Unload(name, leaving));
+  table_.Drain(std::move(leaving));
+  return OkStatus();
+}
+
+void Manager::Impl::PollFolders() {
+  while (life_.Sleep(SteadyNowNs() + options_.folders->poll_seconds * kSecondNs)) {
+    GuardedOrReport("brd-poll", [this] { ScanFolders(); });
+  }
+}
+
+void Manager::Impl::ScanFolders() {
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return;
+  const auto names = FolderNames();
+  if (!names.ok()) {
+    // A repository that cannot be read for a while is no reason to unload what it has brought.
+    BRAID_LOG_ERROR(log_, "failed to poll the model repository: {}", names.status().message());
+    return;
+  }
+  std::vector<LoadRequest> to_load;
+  for (const std::string& name : *names) {
+    // A model in two repositories has no fingerprint; what it served before stays.
+    std::optional<uint64_t> now;
+    if (auto folder = folders_.Open(name); folder.ok()) now = FingerprintOf(*folder).whole;
+    if (table_.NeedsLoad(name, now)) to_load.push_back(FromDisk(name));
+  }
+  const std::vector<std::string> gone = table_.GoneFrom(*names);
+  table_.NoteFolders(*names);
+  for (const std::string& name : gone) (void)UnloadFolder(name);  // one that loads is seen next time
+  FolderLoads::Outcome outcome;
+  (void)LoadFolders(to_load, outcome);  // logged, and retried next time
+}
+
+// Both are refused outside of explicit mode, and until everything is loaded.
+Status Manager::Impl::CheckTakesLoads() const {
+  if (loads_ == nullptr) {
+    return UnsupportedError(
+        "models of a config.json are loaded and unloaded by changing the file; POST /v1/config/reload reads "
+        "it at once");
+  }
+  if (options_.folders->control_mode != ControlMode::kExplicit) {
+    return UnavailableError("explicit model load / unload is not allowed if polling is enabled");
+  }
+  if (life_.exiting()) return UnavailableError("Server exiting");
+  return serving() ? OkStatus() : UnavailableError("Server not ready");
+}
+
+Status Manager::Impl::Load(const LoadRequest& request) {
+  const RepositoryLife::Work work(life_);
+  BRAID_RETURN_IF_ERROR(CheckTakesLoads());
+  const std::string& name = request.model_name;
+  BRAID_RETURN_IF_ERROR(CheckModelName(name));
+  if (!request.files.empty() && !options_.folders->allow_file_overrides) {
+    return UnsupportedError("load parameter 'file:" + request.files.begin()->first +
+                            "' is not allowed, the server was started with --allow-file-overrides=false");
+  }
+  // A folder that is there has a state in the index, which says the same.
+  if (!folders_.Open(name).ok()) BRAID_RETURN_IF_ERROR(CheckLoadableName(name));
+  FolderLoads::Outcome outcome;
+  BRAID_RETURN_IF_ERROR(LoadFolders({request}, outcome));
+  return outcome.at(name);
+}
+
+Status Manager::Impl::Unload(const std::string& name, bool unload_dependents) {
+  const RepositoryLife::Work work(life_);
+  BRAID_RETURN_IF_ERROR(CheckTakesLoads());
+  BRAID_RETURN_IF_ERROR(CheckModelName(name));
+  std::set<std::string> used;
+  if (unload_dependents) {
+    used = UsedBy(table_.made_uses(), name);
+    std::set<std::string> all = used;
+    all.insert(name);
+    BRAID_RETURN_IF_ERROR(table_.CheckUnclaimed(all));
+  }
+  // A request inside the ensemble keeps its models to its end; a new one finds the ensemble gone.
+  Status status = UnloadFolder(name);
+  for (const std::string& model : used) {
+    if (status.ok()) status = UnloadFolder(model);
+  }
+  drains_.Reap();
+  // The pipelines over it follow on a thread of the manager, as making one may take long.
+  if (options_.config) life_.Wake();
+  return status;
+}
+
+// ---- the config.json ----
+
+// At the start. Errors: what keeps the server from starting.
+Status Manager::Impl::ReadConfig() {
+  const ConfigOptions& config = *options_.config;
+  if (!config.config_path.empty()) {
+    Findings findings;
+    ReadFile(false, findings);
+    BRAID_RETURN_IF_ERROR(findings.unreadable);
+    BRAID_RETURN_IF_ERROR(findings.config);
+  } else if (config.single_model) {
+    BRAID_ASSIGN_OR_RETURN(plan_, PlanSingleModel(*config.single_model, log_));
+    NameFolders();
+  } else {
+    return InvalidArgumentError("neither a config.json nor a model is given");
+  }
+  MutexLock lock(mutex_);
+  metrics_ = plan_.metrics;
+  return OkStatus();
+}
+
+// True when there is a new plan. The file is known by its content.
+bool Manager::Impl::ReadFile(bool retry, Findings& findings) {
+  const std::string& path = options_.config->config_path;
+  auto text = ReadConfigFile(path);
+  if (!text.ok()) {
+    findings.unreadable = text.status();
+    if (read_fault_ != text.status()) BRAID_LOG_ERROR(log_, "{}", text.status().message());
+    read_fault_ = text.status();
+    return false;
+  }
+  read_fault_ = OkStatus();
+  if (text_ == *text && (text_fault_.ok() || !retry)) return false;
+  text_ = *text;
+  auto plan = ReadConfigPlan(path, *text, log_);
+  text_fault_ = plan.status();
+  if (!plan.ok()) {
+    BRAID_LOG_ERROR(log_, "{}: nothing of the file is applied: {}", path, plan.status().message());
+    findings.config = plan.status();
+    return false;
+  }
+  plan_ = std::move(plan).value();
+  NameFolders();
+  findings.changed = true;
+  return true;
+}
+
+// In errors, what lies in a folder of the configuration is named relative to the one around it.
+void Manager::Impl::NameFolders() {
+  const auto name = [this](const std::string& folder) {
+    const std::filesystem::path path(folder);
+    catalog_.error_texts().AddRoot((path.has_filename() ? path : path.parent_path()).parent_path().string());
+  };
+  for (const auto& model : plan_.models) name(model.base_path);
+  for (const auto& library : plan_.libraries) name(library.base_path);
+  for (const auto& graph : plan_.graphs) name(graph.base_path);
+}
+
+void Manager::Impl::PlanConfig(bool fresh, bool retry, Steps& steps) {
+  if (fresh) {
+    std::set<std::pair<std::string, ServableKind>> wanted;
+    for (const auto& model : plan_.models) wanted.emplace(model.name, ServableKind::kModel);
+    for (const auto& pipeline : plan_.pipelines) wanted.emplace(pipeline.name, ServableKind::kPipeline);
+    for (const auto& graph : plan_.graphs) wanted.emplace(graph.name, ServableKind::kGraph);
+    table_.Want(wanted);
+  }
+  models_.Plan(plan_.models, retry, steps);
+  if (fresh || retry) pipelines_.Plan(plan_.pipelines, plan_.libraries, retry, steps);
+}
+
+void Manager::Impl::FinishConfig(bool fresh, bool retry, Findings& findings) {
+  ConfigOutcome outcome = models_.TakeOutcome();
+  outcome.Add(pipelines_.TakeOutcome());
+  // Behind the pipelines: a new definition may no longer need them.
+  models_.RetireUnwanted();
+  if (fresh || retry || options_.config->watch_graph_files) {
+    // A graph looks up what it asks when it runs, so all that may be asked is there before it.
+    const ConfigOutcome graphs = graphs_.Sync(plan_.graphs, fresh || retry);
+    if (graphs.changed) Run({});
+    outcome.Add(graphs);
+  }
+  findings.changed = findings.changed || outcome.changed;
+  (fresh ? findings.config : findings.versions) = outcome.fault;
+}
+
+Manager::Impl::Findings Manager::Impl::Round(bool retry) {
+  MutexLock round(round_mutex_);
+  Findings findings;
+  const bool fresh = !options_.config->config_path.empty() && ReadFile(retry, findings);
+  Steps steps;
+  PlanConfig(fresh, retry, steps);
+  Run(steps);
+  FinishConfig(fresh, retry, findings);
+  drains_.Reap();
+  return findings;
+}
+
+Result<bool> Manager::Impl::Reload() {
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return UnavailableError("Server exiting");
+  if (!life_.serving() || !options_.config) return UnavailableError("Server is not ready");
+  const Findings findings = Round(true);
+  if (!findings.unreadable.ok()) return Told(findings.unreadable, kUnreadable);
+  if (!findings.config.ok()) return Told(findings.config, kConfigFailed);
+  if (!findings.versions.ok()) return Told(findings.versions, kVersionsFailed);
+  return findings.changed;
+}
+
+void Manager::Impl::PollConfig() {
+  const int64_t poll_ns = options_.config->poll_seconds > 0 ? options_.config->poll_seconds * kSecondNs
+                                                            : std::numeric_limits<int64_t>::max() / 2;
+  int64_t next_ns = SteadyNowNs() + poll_ns;
+  while (life_.Sleep(next_ns)) {
+    const RepositoryLife::Work work(life_);
+    if (!work.begun()) return;
+    if (SteadyNowNs() < next_ns) {
+      // Woken: something was unloaded.
+      GuardedOrReport("brd-config", [this] { Run({}); });
+      continue;
+    }
+    GuardedOrReport("brd-config", [this] { Round(false); });
+    next_ns = SteadyNowNs() + poll_ns;
+  }
+}
+
+// ---- the public face ----
+
+Manager::Manager(ManagerOptions options, Catalog& catalog, FolderMakers folder_makers,
+                 ConfigMakers config_makers, Logger& log)
+    : impl_(std::make_unique<Impl>(std::move(options), catalog, std::move(folder_makers),
+                                   std::move(config_makers), log)) {}
+Manager::~Manager() = default;
+
+Status Manager::Start(Status& loaded) { return impl_->Start(loaded); }
+Status Manager::Shutdown(int64_t deadline_ns) { return impl_->Shutdown(deadline_ns); }
+std::optional<OvmsMetricsConfig> Manager::metrics() const { return impl_->metrics(); }
+void Manager::ScanFolders() { impl_->ScanFolders(); }
+Status Manager::Load(const LoadRequest& request) { return impl_->Load(request); }
+Status Manager::Unload(const std::string& model_name, bool unload_dependents) {
+  return impl_->Unload(model_name, unload_dependents);
+}
+bool Manager::serving() const { return impl_->serving(); }
+bool Manager::server_ready() const { return impl_->server_ready(); }
+void Manager::CheckServerReady(std::function<void(bool)> done) { impl_->CheckServerReady(std::move(done)); }
+Result<bool> Manager::Reload() { return impl_->Reload(); }
+
+}  // namespace braid
