@@ -67,7 +67,7 @@ struct ManagerOptions {
 // what they make.
 
 struct FolderMakers {
-  // Makes the servable of a version and waits until it can serve; ScheduledModel::Start in the server. Blocks
+  // Makes the servable of a version and waits until it can serve; StartModel() in the server. Blocks
   // on user code. `progress` is valid during the call.
   using ModelMaker = std::function<Result<std::shared_ptr<Servable>>(
       ServableInfo info, std::unique_ptr<BackendModel> model,
@@ -89,7 +89,7 @@ struct ConfigMakers {
   std::function<Result<OpenVinoBackend::LoadedModel>(const OvmsModelConfig& config, int64_t version,
                                                      const std::string& version_path)>
       load_model;
-  // Makes the servable of a version and waits until it can serve; ScheduledModel::Start in the server.
+  // Makes the servable of a version and waits until it can serve; StartModel() in the server.
   std::function<Result<std::shared_ptr<Servable>>(ServableInfo info, std::unique_ptr<BackendModel> model)>
       make_servable;
   // See CustomNodeLibrary::Open().

@@ -225,7 +225,7 @@ void KserveHttp::ServerReady(const Exchange& exchange) {
 }
 
 void KserveHttp::ModelReady(const Exchange& exchange, const HttpRouteMatch& match) {
-  const bool ovms = context_.catalog.dialect() == Dialect::kOvms;
+  const bool ovms = this->ovms();
   const auto answer = [exchange, ovms](const Readiness& readiness) {
     if (readiness.ready) {
       exchange->Respond(HttpResponse{});
