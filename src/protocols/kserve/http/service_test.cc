@@ -10,9 +10,9 @@
 #include "protocols/http/compression.h"
 #include "protocols/http/message.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/kserve/http/routes.h"
 #include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
+#include "protocols/kserve/http/routes.h"
 
 namespace braid {
 namespace {
