@@ -45,7 +45,6 @@ class UnaryInference : public ResponseSink {
   // The request's trace, for the record of the answer; null when it is not traced, and from then on.
   std::shared_ptr<RequestTrace> TakeTrace() { return std::move(trace_); }
   const std::shared_ptr<Cancellation>& cancellation() const { return cancellation_; }
-  bool answered() const { return answered_; }
   // For another request.
   void Reset();
 
