@@ -26,17 +26,14 @@
 #define BRAID_THREAD_ATTRIBUTE(x)
 #endif
 
-// A member that is read and written with the mutex held alone; for a pointer, what it points to.
+// A member that is read and written with the mutex held alone.
 #define BRAID_GUARDED_BY(mutex) BRAID_THREAD_ATTRIBUTE(guarded_by(mutex))
-#define BRAID_PT_GUARDED_BY(mutex) BRAID_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
 // A function that is called with the mutex held; one that is called without it.
 #define BRAID_REQUIRES(...) BRAID_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define BRAID_EXCLUDES(...) BRAID_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 // A function that takes the mutex and leaves it held; one that gives it back.
 #define BRAID_ACQUIRE(...) BRAID_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define BRAID_RELEASE(...) BRAID_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
-// A function whose locking cannot be expressed. A comment beside it says why it is right.
-#define BRAID_NO_THREAD_SAFETY_ANALYSIS BRAID_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
 namespace braid {
 
@@ -48,7 +45,6 @@ class BRAID_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
 
   void Lock() BRAID_ACQUIRE() { mutex_.lock(); }
   void Unlock() BRAID_RELEASE() { mutex_.unlock(); }
-  bool TryLock() BRAID_THREAD_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
   // Tells the analysis that the mutex is held where it cannot see it: in a lambda of a function that holds
   // it.
   void AssertHeld() const BRAID_THREAD_ATTRIBUTE(assert_capability(this)) {}

@@ -250,6 +250,7 @@ InstancePool::Followers StatefulModel::OnEnd(InferenceRequest& request, Outcome 
   const auto end = outcome == Outcome::kGood     ? StatefulTable::Outcome::kGood
                    : outcome == Outcome::kFailed ? StatefulTable::Outcome::kFailed
                                                  : StatefulTable::Outcome::kCancelled;
+  const PatientAllocation patience;
   Followers followers;
   {
     MutexLock lock(mutex_);

@@ -11,7 +11,9 @@ void MetricsRoute::Enable(MetricsCollector collect) {
   collect_ = std::move(collect);
 }
 
-std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(const HttpHead& head) {
+std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(
+    const HttpExchange& exchange) {
+  const HttpHead& head = exchange.head();
   const std::string_view target = ToStd(head.target());
   if (target.substr(0, target.find('?')) != "/metrics") return std::nullopt;
   {

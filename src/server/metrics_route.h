@@ -16,7 +16,7 @@ class MetricsRoute final : public HttpProtocol {
   void Enable(MetricsCollector collect);
 
   void Attach(HttpProtocolHost&) override {}
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpHead& head) override;
+  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
 
  private:
   HttpResponse Answer();

@@ -8,6 +8,7 @@ import json
 import math
 import multiprocessing
 import pathlib
+import signal
 import time
 
 from replay.calls import may_be_mutated, method_name
@@ -16,6 +17,28 @@ from replay.recording import Blobs, Session, file_name, sessions
 from replay.unrecorded import UNRECORDED
 
 MUTATED_SESSIONS = 40
+
+
+class Interrupted(BaseException):
+    """Ends the session that a worker plays: its servers are stopped and its files removed on the way out."""
+
+
+class Worker:
+    """What a signal has told this process."""
+
+    interrupted = False
+
+    @classmethod
+    def begin(cls):
+        # From the keyboard it comes to all processes; the first one decides.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, cls.interrupt)
+
+    @classmethod
+    def interrupt(cls, *_):
+        if not cls.interrupted:
+            cls.interrupted = True
+            raise Interrupted
 
 
 def parse(arguments):
@@ -101,6 +124,8 @@ def play(path, options, mutations):
     """One session, and again as often as it takes to tell what is stable."""
 
     def once():
+        if Worker.interrupted:
+            raise Interrupted
         return Player(
             path, (options.old, options.new), options.recording, options.pause, mutations, options.seed
         ).play()
@@ -133,9 +158,11 @@ def main(arguments=None):
         work = {path: math.ceil(options.mutations / len(picked) / count) for path, count in picked.items()}
     start = time.monotonic()
     results = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        running = [pool.submit(play, path, options, count) for path, count in work.items()]
+    pool = concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context, initializer=Worker.begin)
+    running = [pool.submit(play, path, options, count) for path, count in work.items()]
+    try:
         for done in concurrent.futures.as_completed(running):
             result = done.result()
             results.append(result)
@@ -146,7 +173,18 @@ def main(arguments=None):
                 f"[{len(results)}/{len(work)}] {result.session}: {result.compared} answers, {result.seconds:.1f} s {', '.join(marks)}",
                 flush=True,
             )
-    return report(results, options, time.monotonic() - start)
+    except KeyboardInterrupt:
+        print("interrupted: what follows is of the sessions above", flush=True)
+    finally:
+        complete = all(each.done() for each in running)
+        if not complete:
+            for each in running:
+                each.cancel()
+            for each in multiprocessing.active_children():
+                each.terminate()
+        pool.shutdown()
+    found = report(results, options, time.monotonic() - start)
+    return found if complete else 2
 
 
 def report(results, options, seconds):

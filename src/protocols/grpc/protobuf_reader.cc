@@ -136,6 +136,30 @@ bool ProtobufReader::Skip(size_t size) {
   return true;
 }
 
+bool ProtobufReader::CopyRepeated(const WireTag& tag, Element element, size_t size, std::byte*& to) {
+  if (element == Element::kBytes || element == Element::kFixed) {
+    size_t length = size;
+    if (tag.type == WireType::kBytes && !ReadLength(length)) return false;
+    if (element == Element::kBytes) {
+      const auto prefix = static_cast<uint32_t>(length);
+      std::memcpy(to, &prefix, sizeof(prefix));
+      to += sizeof(prefix);
+    }
+    if (!ReadCopy(to, length)) return false;
+    to += length;
+    return true;
+  }
+  return ReadRepeated(tag, [&] {
+    uint64_t number = 0;
+    if (!ReadVarint(number)) return false;
+    if (element == Element::kBool) number = number != 0;
+    // The low bytes come first on every machine that this runs on.
+    std::memcpy(to, &number, size);
+    to += size;
+    return true;
+  });
+}
+
 bool ProtobufReader::SkipField(const WireTag& tag) {
   // Open groups, innermost last; a loop instead of recursion, since the peer decides how deep it goes.
   boost::container::small_vector<uint32_t, 8> groups;

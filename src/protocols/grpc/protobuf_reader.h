@@ -51,12 +51,10 @@ class ProtobufReader {
 
   // Bytes up to the end of the message that is being read.
   size_t remaining() const { return remaining_; }
-  bool AtEnd() const { return remaining_ == 0; }
 
   // Refuses field number 0 and wire types that do not exist.
   bool ReadTag(WireTag& tag);
   bool ReadVarint(uint64_t& value);
-  bool ReadFixed32(uint32_t& value) { return ReadCopy(&value, sizeof(value)); }
   bool ReadFixed64(uint64_t& value) { return ReadCopy(&value, sizeof(value)); }
   // The length of a length-delimited field, checked against what remains.
   bool ReadLength(size_t& length);
@@ -106,6 +104,11 @@ class ProtobufReader {
     remaining_ = after;
     return true;
   }
+  // Reads one field of a repeated element, packed or not, and writes its elements at `to` as tensors have them,
+  // the next of which goes behind: a number in `size` bytes, its low ones; a bool as 0 or 1; a text or bytes
+  // behind its length of four bytes. REQUIRES: as ReadRepeated(); there is room.
+  enum class Element : uint8_t { kVarint, kBool, kFixed, kBytes };
+  bool CopyRepeated(const WireTag& tag, Element element, size_t size, std::byte*& to);
 
  private:
   // Bytes at cursor_ that belong to the message and lie together; moves to the next segment when there are

@@ -54,7 +54,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     const HttpHead& head = exchange->head();
     if (auto refusal = gate_.RefuseSender(head)) return std::move(*refusal);
     for (HttpProtocol* protocol : protocols_) {
-      auto found = protocol->Find(head);
+      auto found = protocol->Find(*exchange);
       if (!found) continue;
       if (auto* response = std::get_if<HttpResponse>(&*found)) return std::move(*response);
       auto& route = std::get<HttpProtocolRoute>(*found);

@@ -247,38 +247,17 @@ uint64_t RawValuesSize(const ParsedTensor& tensor, DataType type) {
 
 void CopyValues(WireSegments segments, const ParsedTensor& tensor, DataType type, std::byte* to) {
   const uint32_t field = ValueField(type);
-  const size_t element_size = ElementSize(type);
-  const WireType element = *ElementWireType(field);
+  using Element = ProtobufReader::Element;
+  const WireType wire = *ElementWireType(field);
+  const Element element = wire == WireType::kBytes    ? Element::kBytes
+                          : wire != WireType::kVarint ? Element::kFixed
+                          : type == DataType::kBool   ? Element::kBool
+                                                      : Element::kVarint;
   for (const WireRange& part : tensor.parts) {
     ProtobufReader in(segments, part);
     const bool ok = in.ReadFields([&](const WireTag& tag) {
       if (tag.field != field || !IsValueField(tag)) return in.SkipField(tag);
-      if (element == WireType::kBytes) {
-        size_t length = 0;
-        if (!in.ReadLength(length)) return false;
-        const auto prefix = static_cast<uint32_t>(length);
-        std::memcpy(to, &prefix, sizeof(prefix));
-        to += sizeof(prefix);
-        if (!in.ReadCopy(to, length)) return false;
-        to += length;
-        return true;
-      }
-      if (element != WireType::kVarint) {
-        size_t length = element_size;
-        if (IsBytes(tag) && !in.ReadLength(length)) return false;
-        if (!in.ReadCopy(to, length)) return false;
-        to += length;
-        return true;
-      }
-      return in.ReadRepeated(tag, [&] {
-        uint64_t number = 0;
-        if (!in.ReadVarint(number)) return false;
-        if (type == DataType::kBool) number = number != 0;
-        // The low bytes come first on every machine that this runs on.
-        std::memcpy(to, &number, element_size);
-        to += element_size;
-        return true;
-      });
+      return in.CopyRepeated(tag, element, ElementSize(type), to);
     });
     // The same bytes passed the same checks before.
     BRAID_CHECK(ok);

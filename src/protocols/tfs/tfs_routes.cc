@@ -25,6 +25,7 @@ struct TfsRoutes::ThreadState {
   explicit ThreadState(const Catalog& catalog) : reader(catalog) {}
   CatalogReader reader;
   simdjson::dom::parser parser;
+  TfsRouteMatch match;  // of the request that is being routed
 };
 
 TfsRoutes::TfsRoutes(ProtocolContext& context, ConfigControl* config) : context_(context), config_(config) {}
@@ -38,10 +39,12 @@ void TfsRoutes::Attach(HttpProtocolHost& host) {
   }
 }
 
-std::optional<std::variant<HttpResponse, HttpProtocolRoute>> TfsRoutes::Find(const HttpHead& head) {
+std::optional<std::variant<HttpResponse, HttpProtocolRoute>> TfsRoutes::Find(const HttpExchange& exchange) {
   using Kind = TfsRouteMatch::Kind;
   using Found = std::variant<HttpResponse, HttpProtocolRoute>;
-  TfsRouteMatch match = MatchTfsRoute(RouteMethod(head), ToStd(head.target()));
+  const HttpHead& head = exchange.head();
+  TfsRouteMatch& match = threads_[exchange.io_thread()]->match;
+  match = MatchTfsRoute(RouteMethod(head), ToStd(head.target()));
   switch (match.kind) {
     case Kind::kFound:
       break;
@@ -56,36 +59,28 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> TfsRoutes::Find(con
     case Kind::kBadVersion:
       return Found(ErrorResponse(OvmsError(OvmsCode::kRestCouldNotParseVersion)));
   }
-  HttpProtocolRoute route{match.route->api, {}};
-  using Exchange = std::shared_ptr<HttpExchange>;
-  const int64_t version = match.version;
+  return Found(HttpProtocolRoute{match.route->api, [this](const std::shared_ptr<HttpExchange>& exchange) {
+                                   return Dispatch(exchange);
+                                 }});
+}
+
+TfsRoutes::Answer TfsRoutes::Dispatch(const std::shared_ptr<HttpExchange>& exchange) {
+  const TfsRouteMatch& match = threads_[exchange->io_thread()]->match;
   switch (match.route->action) {
     case TfsAction::kPredict:
-      route.answer = [this, model = std::move(match.model), version](const Exchange& exchange) {
-        return Predict(exchange, model, version);
-      };
-      break;
+      return Predict(exchange, match.model, match.version);
     case TfsAction::kNotServed:
-      route.answer = [](const Exchange&) { return ErrorResponse(OvmsError(OvmsCode::kRestNotFound)); };
       break;
     case TfsAction::kStatus:
-      route.answer = [this, model = std::move(match.model), version](const Exchange&) {
-        return Status(model, version);
-      };
-      break;
+      return Status(match.model, match.version);
     case TfsAction::kMetadata:
-      route.answer = [this, model = std::move(match.model), version](const Exchange& exchange) {
-        return Metadata(*exchange, model, version);
-      };
-      break;
+      return Metadata(*exchange, match.model, match.version);
     case TfsAction::kConfig:
-      route.answer = [this](const Exchange&) { return Config(); };
-      break;
+      return Config();
     case TfsAction::kReload:
-      route.answer = [this](const Exchange& exchange) { return Reload(exchange); };
-      break;
+      return Reload(exchange);
   }
-  return Found(std::move(route));
+  return ErrorResponse(OvmsError(OvmsCode::kRestNotFound));
 }
 
 TfsRoutes::Answer TfsRoutes::Predict(const std::shared_ptr<HttpExchange>& exchange, const std::string& model,

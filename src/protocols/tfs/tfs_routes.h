@@ -24,12 +24,13 @@ class TfsRoutes final : public HttpProtocol {
   ~TfsRoutes() override;
 
   void Attach(HttpProtocolHost& host) override;
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpHead& head) override;
+  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
 
  private:
   struct ThreadState;
   using Answer = HttpService::Answer;
 
+  Answer Dispatch(const std::shared_ptr<HttpExchange>& exchange);
   Answer Predict(const std::shared_ptr<HttpExchange>& exchange, const std::string& model, int64_t version);
   HttpResponse Status(const std::string& model, int64_t version);
   HttpResponse Metadata(const HttpExchange& exchange, const std::string& model, int64_t version);

@@ -275,36 +275,16 @@ size_t ContentsRawSize(const ParsedContents& contents, ContentsField field, size
 
 void CopyContents(WireSegments segments, const ParsedContents& contents, ContentsField field,
                   size_t element_size, std::byte* to) {
+  using Element = ProtobufReader::Element;
+  const Element element = field == ContentsField::kBytes                                   ? Element::kBytes
+                          : field == ContentsField::kFp32 || field == ContentsField::kFp64 ? Element::kFixed
+                          : field == ContentsField::kBool                                  ? Element::kBool
+                                                                                           : Element::kVarint;
   for (const WireRange& range : contents.ranges) {
     ProtobufReader in(segments, range);
     const bool ok = in.ReadFields([&](const WireTag& tag) {
       if (tag.field != static_cast<uint32_t>(field) || !IsContentsField(tag)) return in.SkipField(tag);
-      if (field == ContentsField::kBytes) {
-        size_t length = 0;
-        if (!in.ReadLength(length)) return false;
-        const auto prefix = static_cast<uint32_t>(length);
-        std::memcpy(to, &prefix, sizeof(prefix));
-        to += sizeof(prefix);
-        if (!in.ReadCopy(to, length)) return false;
-        to += length;
-        return true;
-      }
-      if (field == ContentsField::kFp32 || field == ContentsField::kFp64) {
-        size_t length = element_size;
-        if (tag.type == WireType::kBytes && !in.ReadLength(length)) return false;
-        if (!in.ReadCopy(to, length)) return false;
-        to += length;
-        return true;
-      }
-      return in.ReadRepeated(tag, [&] {
-        uint64_t number = 0;
-        if (!in.ReadVarint(number)) return false;
-        if (field == ContentsField::kBool) number = number != 0;
-        // The low bytes come first on every machine that this runs on.
-        std::memcpy(to, &number, element_size);
-        to += element_size;
-        return true;
-      });
+      return in.CopyRepeated(tag, element, element_size, to);
     });
     // The same bytes passed the same checks before.
     BRAID_CHECK(ok);

@@ -36,6 +36,7 @@ struct KserveHttp::ThreadState {
   explicit ThreadState(const Catalog& catalog) : reader(catalog) {}
   CatalogReader reader;
   simdjson::dom::parser parser;
+  HttpRouteMatch match;  // of the request that is being routed
 };
 
 KserveHttp::KserveHttp(ProtocolContext& context, Options options)
@@ -54,9 +55,11 @@ KserveHttp::ThreadState& KserveHttp::state(const HttpExchange& exchange) {
   return *threads_[exchange.io_thread()];
 }
 
-std::optional<std::variant<HttpResponse, HttpProtocolRoute>> KserveHttp::Find(const HttpHead& head) {
+std::optional<std::variant<HttpResponse, HttpProtocolRoute>> KserveHttp::Find(const HttpExchange& exchange) {
   using Found = std::variant<HttpResponse, HttpProtocolRoute>;
-  HttpRouteMatch match = MatchHttpRoute(RouteMethod(head), ToStd(head.target()));
+  const HttpHead& head = exchange.head();
+  HttpRouteMatch& match = state(exchange).match;
+  match = MatchHttpRoute(RouteMethod(head), ToStd(head.target()));
   switch (match.kind) {
     case HttpRouteMatch::Kind::kFound:
       break;
@@ -69,9 +72,8 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> KserveHttp::Find(co
     case HttpRouteMatch::Kind::kBadEscape:
       return Found(ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8"));
   }
-  const Api api = match.route->api;
-  return Found(HttpProtocolRoute{api, [this, match = std::move(match)](const Exchange& exchange) mutable {
-                                   return Dispatch(exchange, match);
+  return Found(HttpProtocolRoute{match.route->api, [this](const Exchange& exchange) {
+                                   return Dispatch(exchange, state(*exchange).match);
                                  }});
 }
 

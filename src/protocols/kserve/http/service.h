@@ -38,7 +38,7 @@ class KserveHttp final : public HttpProtocol {
   ~KserveHttp() override;
 
   void Attach(HttpProtocolHost& host) override;
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpHead& head) override;
+  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
 
  private:
   using Answer = HttpService::Answer;
