@@ -44,17 +44,12 @@ std::string Status::ToString() const {
   return std::string(StatusCodeName(code())) + ": " + message();
 }
 
-Status Status::WithPrefix(std::string_view prefix) const {
-  if (ok()) return *this;
-  Status prefixed(code(), std::string(prefix) + message());
-  return http_status() == 0 ? prefixed : prefixed.WithHttpStatus(http_status());
+Status Status::WithMessage(std::string message) const {
+  return ok() ? *this : Status(code(), std::move(message), fault());
 }
 
-Status Status::WithHttpStatus(int http_status) const {
-  BRAID_CHECK(!ok());
-  Status status;
-  status.detail_ = std::make_shared<const Detail>(Detail{code(), message(), http_status});
-  return status;
+Status Status::WithPrefix(std::string_view prefix) const {
+  return WithMessage(std::string(prefix) + message());
 }
 
 Status ErrnoError(std::string_view what, int error_number) {

@@ -37,29 +37,30 @@ enum class StatusCode : unsigned char {
 // repository index.
 std::string_view StatusCodeName(StatusCode code);
 
+// What exactly was wrong, where that is one of the cases that clients of OpenVINO Model Server tell apart:
+// serving/faults.h has them. 0: none of these.
+enum class Fault : unsigned char;
+
 class [[nodiscard]] Status {
  public:
   Status() = default;
   // REQUIRES: code is not kOk.
-  Status(StatusCode code, std::string message)
-      : detail_(std::make_shared<const Detail>(Detail{code, std::move(message), 0})) {
+  Status(StatusCode code, std::string message, Fault fault = Fault{})
+      : detail_(std::make_shared<const Detail>(Detail{code, fault, std::move(message)})) {
     BRAID_CHECK(code != StatusCode::kOk);
   }
-
-  // The same status with an HTTP status of its own, where that is not the one which its code always gets.
-  // REQUIRES: !ok()
-  Status WithHttpStatus(int http_status) const;
 
   bool ok() const { return detail_ == nullptr; }
   StatusCode code() const { return detail_ ? detail_->code : StatusCode::kOk; }
   // The text for the client; empty when ok.
   const std::string& message() const;
-  // 0: the one of the code.
-  int http_status() const { return detail_ ? detail_->http_status : 0; }
+  Fault fault() const { return detail_ ? detail_->fault : Fault{}; }
   // "Internal: text", or "OK".
   std::string ToString() const;
 
-  // The same code with a message that starts with `prefix`. OK stays OK.
+  // The same error in other words. OK stays OK.
+  Status WithMessage(std::string message) const;
+  // The same error with `prefix` before its message. OK stays OK.
   Status WithPrefix(std::string_view prefix) const;
 
   bool operator==(const Status& other) const {
@@ -69,8 +70,8 @@ class [[nodiscard]] Status {
  private:
   struct Detail {
     StatusCode code;
+    Fault fault;
     std::string message;
-    int http_status = 0;
   };
   // Shared because a status is copied into every request of a failed batch.
   std::shared_ptr<const Detail> detail_;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "serving/ovms_status.h"
+
 namespace braid {
 namespace {
 
@@ -172,7 +174,7 @@ TEST(ParseOvmsConfig, EveryFaultOfTheFileIsNamedWithItsPath) {
     "pipeline_config_list": 5, "bar": {}, "monitoring": {}})j",
                                       "/etc");
   EXPECT_EQ(config.status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(config.status().http_status(), 412);
+  EXPECT_EQ(config.status().fault(), Fault::kJsonInvalid);
   EXPECT_EQ(config.status().message(),
             "The file is not valid json - "
             "/model_config_list/0/config/name: must not be empty; "
@@ -285,7 +287,7 @@ TEST(ParseOvmsConfig, FaultsOfKeysAndTypes) {
 TEST(ParseOvmsConfig, ASyntaxErrorHasItsLineAndColumn) {
   const auto config = ParseOvmsConfig("{\n  \"model_config_list\": [,]\n}", "/etc");
   EXPECT_EQ(config.status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(config.status().http_status(), 412);
+  EXPECT_EQ(config.status().fault(), Fault::kJsonInvalid);
   EXPECT_THAT(config.status().message(),
               AllOf(HasSubstr("The file is not valid json - "), HasSubstr("line 2, column 25")));
   EXPECT_THAT(Fault(""), HasSubstr("line 1, column 1"));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "mediapipe_graph/testing/graph_fixture.h"
+#include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
@@ -119,7 +120,7 @@ TEST_F(GraphServableTest, AFailingNodeIsAnExecutionError) {
   const auto graph = Serve(kTest);
   const Status status = AskStatus(graph, {Int32Tensor("in", {1})});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.http_status(), 400);
+  EXPECT_EQ(status.fault(), Fault::kGraphExecutionError);
   EXPECT_EQ(status.message(),
             "Mediapipe execution failed. MP status - INTERNAL: CalculatorGraph::Run() failed: "
             "\nCalculator::Process() for node \"test\" failed: it is broken");

@@ -10,8 +10,7 @@ namespace braid {
 namespace {
 
 Status WithEnding(const Status& status, std::string_view ending) {
-  Status with(status.code(), std::string(status.message()).append("; ").append(ending));
-  return status.http_status() > 0 ? with.WithHttpStatus(status.http_status()) : with;
+  return status.WithMessage(std::string(status.message()).append("; ").append(ending));
 }
 
 }  // namespace

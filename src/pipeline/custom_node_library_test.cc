@@ -86,7 +86,7 @@ class FaultyNode : public ::testing::Test {
     ASSERT_FALSE(outputs.ok());
     EXPECT_EQ(outputs.status(), OvmsError(code, details));
     EXPECT_EQ(outputs.status().code(), StatusCode::kInternal);
-    EXPECT_EQ(outputs.status().http_status(), 500);
+    EXPECT_EQ(outputs.status().fault(), code);
     EXPECT_EQ(Count("LiveMemory"), 0);
     EXPECT_EQ(Count("LiveManagers"), 0);
   }

@@ -39,8 +39,7 @@ class PipelinePlan final : public GraphPlan {
     if (status.code() == StatusCode::kCancelled) return status;
     std::string text = status.message() + " (pipeline '" + name_ + "'";
     if (node != Graph::kNone) text += ", " + graph->nodes()[node].name;
-    Status fault(status.code(), text + ")");
-    return status.http_status() > 0 ? fault.WithHttpStatus(status.http_status()) : fault;
+    return status.WithMessage(text + ")");
   }
   Status MissingOutput(uint32_t node, const std::string& output) const override {
     const bool custom = nodes[node].servable == nullptr;

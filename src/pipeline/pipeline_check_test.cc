@@ -26,7 +26,7 @@ class PipelineCheck : public PipelineFixture {
     const Status expected = OvmsError(code, details);
     EXPECT_EQ(status.message(), expected.message());
     EXPECT_EQ(status.code(), expected.code());
-    EXPECT_EQ(status.http_status(), expected.http_status());
+    EXPECT_EQ(status.fault(), expected.fault());
   }
 };
 

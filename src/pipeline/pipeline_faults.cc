@@ -15,8 +15,7 @@ void PipelineFaults::Add(OvmsCode code, std::string_view where, std::string_view
 void PipelineFaults::Add(const Status& status, std::string_view where) {
   std::string text = status.message() + " (pipeline '" + pipeline_ + "'";
   if (!where.empty()) text.append(", ").append(where);
-  Status fault(status.code(), text + ")");
-  faults_.push_back(status.http_status() > 0 ? fault.WithHttpStatus(status.http_status()) : fault);
+  faults_.push_back(status.WithMessage(text + ")"));
 }
 
 bool PipelineFaults::Has(OvmsCode code) const {
@@ -27,9 +26,7 @@ Status PipelineFaults::ToStatus() const {
   if (faults_.empty()) return OkStatus();
   std::string text;
   for (const Status& fault : faults_) text.append(text.empty() ? "" : "\n").append(fault.message());
-  const Status& first = faults_.front();
-  Status all(first.code(), std::move(text));
-  return first.http_status() > 0 ? all.WithHttpStatus(first.http_status()) : all;
+  return faults_.front().WithMessage(std::move(text));
 }
 
 }  // namespace braid

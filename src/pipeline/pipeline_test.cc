@@ -355,7 +355,7 @@ TEST_F(PipelineTest, NoPiecesAreNoContent) {
             {Cutting(Dl("a", "cut", {"IN=request/x"}, {"OUT=y"}), -1), Dl("b", "m", {"IN=a/y"}, {"OUT=y"})}));
   const Status status = Failure(p, {Ints("x", {0, 2}, {})});
   EXPECT_EQ(status.code(), StatusCode::kAborted);
-  EXPECT_EQ(status.http_status(), 204);
+  EXPECT_EQ(status.fault(), OvmsCode::kPipelineDemultiplexerNoResults);
   EXPECT_EQ(
       status.message(),
       "Pipeline execution aborted due to no content from custom node - node 'a' (pipeline 'p', node 'a')");

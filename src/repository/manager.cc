@@ -35,12 +35,6 @@ constexpr const char* kUnreadable = "Config file not found or cannot open.";
 constexpr const char* kConfigFailed = "Reloading config file failed. Check server logs for more info.";
 constexpr const char* kVersionsFailed = "Reloading models versions failed. Check server logs for more info.";
 
-// `fault` as a client is told of it: by its codes and another text.
-Status Told(const Status& fault, const char* text) {
-  const Status told(fault.code(), text);
-  return fault.http_status() == 0 ? told : told.WithHttpStatus(fault.http_status());
-}
-
 LoadRequest FromDisk(const std::string& model) {
   return {.model_name = model, .config_json = {}, .files = {}};
 }
@@ -489,9 +483,9 @@ Result<bool> Manager::Impl::Reload() {
   if (!work.begun()) return UnavailableError("Server exiting");
   if (!life_.serving() || !options_.config) return UnavailableError("Server is not ready");
   const Findings findings = Round(true);
-  if (!findings.unreadable.ok()) return Told(findings.unreadable, kUnreadable);
-  if (!findings.config.ok()) return Told(findings.config, kConfigFailed);
-  if (!findings.versions.ok()) return Told(findings.versions, kVersionsFailed);
+  if (!findings.unreadable.ok()) return findings.unreadable.WithMessage(kUnreadable);
+  if (!findings.config.ok()) return findings.config.WithMessage(kConfigFailed);
+  if (!findings.versions.ok()) return findings.versions.WithMessage(kVersionsFailed);
   return findings.changed;
 }
 

@@ -225,7 +225,7 @@ TEST_F(ManagerConfigTest, VersionFoldersComeAndGo) {
   scratch_.Remove("a/1");
   const auto empty = manager_->Reload();
   EXPECT_EQ(empty.status().message(), "Reloading models versions failed. Check server logs for more info.");
-  EXPECT_EQ(empty.status().http_status(), 500);
+  EXPECT_EQ(empty.status().fault(), OvmsCode::kNoModelVersionAvailable);
   AwaitIndex("a:1 UNAVAILABLE, a:2 UNAVAILABLE");
 }
 
@@ -273,7 +273,7 @@ TEST_F(ManagerConfigTest, AFailedReloadOfAModelKeepsWhatServes) {
   });
   const auto failed = Reload({.models = {Model("a", R"("nireq": 2)")}});
   EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
-  EXPECT_EQ(failed.status().http_status(), 412);
+  EXPECT_EQ(failed.status().fault(), OvmsCode::kCannotCompileModel);
   EXPECT_EQ(Find("a"), before);
   EXPECT_FALSE(before->gate().closed());
   EXPECT_EQ(Index(), "a:1 READY");
@@ -323,12 +323,12 @@ TEST_F(ManagerConfigTest, AFileThatIsWrongChangesNothing) {
   scratch_.Write("config.json", R"({"model_config_list": [], "x": 1})");
   auto failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
-  EXPECT_EQ(failed.status().http_status(), 412);
+  EXPECT_EQ(failed.status().fault(), OvmsCode::kJsonInvalid);
   EXPECT_FALSE(manager_->Reload().ok());
   scratch_.Remove("config.json");
   failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Config file not found or cannot open.");
-  EXPECT_EQ(failed.status().http_status(), 500);
+  EXPECT_EQ(failed.status().fault(), OvmsCode::kFileInvalid);
   EXPECT_EQ(Find("a"), before);
   EXPECT_TRUE(Reload({.models = {Model("a")}}).ok());
   EXPECT_EQ(Find("a"), before);
@@ -337,7 +337,7 @@ TEST_F(ManagerConfigTest, AFileThatIsWrongChangesNothing) {
 TEST_F(ManagerConfigTest, StartIsRefusedForAFileThatCannotBeUsed) {
   EXPECT_THAT(Start().message(), HasSubstr("File not found or cannot open - "));
   scratch_.Write("config.json", "{");
-  EXPECT_EQ(Start().http_status(), 412);
+  EXPECT_EQ(Start().fault(), OvmsCode::kJsonInvalid);
   EXPECT_FALSE(manager_->serving());
   std::filesystem::remove(scratch_ / "config.json");
   ASSERT_EQ(::mkfifo((scratch_ / "config.json").c_str(), 0600), 0);
@@ -354,7 +354,7 @@ TEST_F(ManagerConfigTest, ALoadedModelKeepsItsTypeOfStatefulness) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   const auto before = Find("a");
-  EXPECT_EQ(Reload({.models = {Model("a", R"("stateful": true)")}}).status().http_status(), 0);
+  EXPECT_EQ(Reload({.models = {Model("a", R"("stateful": true)")}}).status().fault(), OvmsCode::kNone);
   EXPECT_EQ(Find("a"), before);
   EXPECT_EQ(Starts("a:1"), 1);
   EXPECT_TRUE(Reload({.models = {}}).ok());
@@ -560,7 +560,8 @@ TEST_F(ManagerConfigTest, ANameBelongsToOneKind) {
   EXPECT_EQ(Find("p")->info().kind, ServableKind::kGraph);
   AwaitCount("stop a:1", 1);
   std::filesystem::remove(scratch_ / "p/graph.pbtxt");
-  EXPECT_EQ(Reload({.models = {Model("a"), Model("p")}}).status().http_status(), 500);
+  EXPECT_EQ(Reload({.models = {Model("a"), Model("p")}}).status().fault(),
+            OvmsCode::kNoModelVersionAvailable);
   AwaitIndex("a:1 READY, p");
   EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
 }

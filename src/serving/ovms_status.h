@@ -1,5 +1,5 @@
-// The errors of servables that came from a config.json: each has a gRPC code, an HTTP status and a base text
-// that clients of OpenVINO Model Server know. One table (ovms_status.cc) has them all.
+// What can be wrong with servables that came from a config.json, and with requests to them: each fault has a code and
+// a base text that clients of OpenVINO Model Server know. One table (ovms_status.cc) has them all.
 //
 //   return OvmsError(OvmsCode::kInvalidShape, "Expected: (1,10); Actual: (1,9); input name: b");
 #pragma once
@@ -10,7 +10,8 @@
 
 namespace braid {
 
-enum class OvmsCode : unsigned char {
+enum class Fault : unsigned char {
+  kNone = 0,  // of errors that are none of these
   // Lookup
   kModelNameMissing,
   kModelVersionMissing,
@@ -156,7 +157,9 @@ enum class OvmsCode : unsigned char {
   kRestContentsFieldNotEmpty,
 };
 
-// "{base text}", or "{base text} - {details}".
+using OvmsCode = Fault;
+
+// "{base text}", or "{base text} - {details}". REQUIRES: not kNone.
 Status OvmsError(OvmsCode code, std::string_view details = {});
 
 }  // namespace braid

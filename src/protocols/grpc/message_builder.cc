@@ -21,7 +21,7 @@ void GrpcMessageBuilder::Wrap(std::string_view before, uint32_t field) {
 
 EncodedMessage GrpcMessageBuilder::Build() const {
   const grpc::Slice head(head_.data() + start_, head_.size() - start_);
-  if (references_.empty()) return EncodedMessage{grpc::ByteBuffer(&head, 1), size()};
+  if (references_.empty()) return {&head, 1, size()};
   boost::container::small_vector<grpc::Slice, 8> slices;
   size_t from = 0;
   for (const Reference& reference : references_) {
@@ -35,7 +35,7 @@ EncodedMessage GrpcMessageBuilder::Build() const {
         [](void* held) { delete static_cast<Buffer*>(held); }, share);
   }
   if (head.size() > from) slices.push_back(head.sub(from, head.size()));
-  return EncodedMessage{grpc::ByteBuffer(slices.data(), slices.size()), size()};
+  return {slices.data(), slices.size(), size()};
 }
 
 }  // namespace braid

@@ -6,23 +6,23 @@
 
 namespace braid {
 
-void StreamTraffic::Start(const Claims& claims) const {
+void StreamTraffic::Start(const Setup& setup, const Claims& claims) {
   // What was claimed and not started would keep the call for ever.
   const PatientAllocation patience;
   if (claims.cut_off) {
     BRAID_LOG_WARNING(
-        setup_.log,
+        setup.log,
         "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
         "wait for it",
         kMaxWaitingBytes >> 20);
   }
-  if (claims.read) setup_.call.Read(&setup_.message, &setup_.read);
+  if (claims.read) setup.call.Read(&setup.message, &setup.read);
   if (claims.write) {
     grpc::WriteOptions options;
     if (claims.more) options.set_buffer_hint();
-    setup_.call.Write(claims.message.bytes, options, &setup_.written);
+    setup.call.Write(claims.message.bytes, options, &setup.written);
   }
-  if (claims.finish) setup_.call.Finish(claims.status, &setup_.finished);
+  if (claims.finish) setup.call.Finish(claims.status, &setup.finished);
 }
 
 // --- What the owner wants

@@ -11,7 +11,7 @@
 //     traffic_.Push(std::move(message));
 //     traffic_.ClaimWrite(claims);
 //   }
-//   traffic_.Start(claims);
+//   StreamTraffic::Start(setup_, claims);
 //
 // End. The first End() counts. Nothing is taken in behind it; the call is finished when what waits is
 // written. A call that gRPC is done with, or whose write has failed, is dead: what waits is dropped, and
@@ -59,11 +59,9 @@ class StreamTraffic {
     GrpcEvent& finished;
     Logger& log;
   };
-  explicit StreamTraffic(const Setup& setup) : setup_(setup) {}
-
-  // Does what was claimed. Alone of all methods to be called without the mutex: the operations claimed keep
-  // gRPC's side alive until their events have come.
-  void Start(const Claims& claims) const;
+  // Does what was claimed, without the mutex: the operations claimed keep gRPC's side alive until their events
+  // have come.
+  static void Start(const Setup& setup, const Claims& claims);
 
   // --- What the owner wants.
 
@@ -108,7 +106,6 @@ class StreamTraffic {
   void DropWaiting();
   void Die();
 
-  const Setup setup_;
   int operations_ = 0;  // claimed, and not ended yet
   bool reading_ = false;
   bool writing_ = false;

@@ -20,7 +20,7 @@ class StreamTrafficTest : public testing::Test {
  protected:
   static EncodedMessage Message(const std::string& text) {
     const grpc::Slice slice(text);
-    return {grpc::ByteBuffer(&slice, 1), text.size()};
+    return {&slice, 1, text.size()};
   }
   static std::string TextOf(const Claims& claims) {
     grpc::Slice slice;
@@ -28,7 +28,7 @@ class StreamTrafficTest : public testing::Test {
     return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
   }
   // One message of this size is waiting.
-  void PushBytes(size_t size) { traffic_.Push({grpc::ByteBuffer(), size}); }
+  void PushBytes(size_t size) { traffic_.Push({nullptr, 0, size}); }
 
   Claims Write() {
     Claims claims;
@@ -60,7 +60,8 @@ class StreamTrafficTest : public testing::Test {
   StreamTraffic::Call call_{&context_};
   grpc::ByteBuffer message_;
   Logger log_;
-  StreamTraffic traffic_{{call_, message_, event_, event_, event_, log_}};
+  const StreamTraffic::Setup setup_{call_, message_, event_, event_, event_, log_};
+  StreamTraffic traffic_;
 };
 
 TEST_F(StreamTrafficTest, WritesOneMessageAtATimeInOrder) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/utf8.h"
+#include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
@@ -119,8 +120,26 @@ unsigned HttpStatusOf(StatusCode code) {
 }
 
 unsigned HttpStatusOf(const Status& status) {
-  return status.http_status() != 0 ? static_cast<unsigned>(status.http_status())
-                                   : HttpStatusOf(status.code());
+  switch (status.fault()) {
+    case Fault::kPipelineDemultiplexerNoResults:
+      return 204;
+    case Fault::kModelVersionNotLoadedYet:
+    case Fault::kPipelineNotLoadedYet:
+      return 404;
+    case Fault::kRestUnsupportedMethod:
+      return 406;
+    case Fault::kSequenceAlreadyExists:
+    case Fault::kPipelineNameOccupied:
+    case Fault::kGraphNameOccupied:
+      return 409;
+    case Fault::kGraphNotLoadedYet:
+    case Fault::kGraphStartError:
+    case Fault::kGraphInitializationError:
+    case Fault::kGraphUninitializedStreamClosure:
+      return 500;
+    default:
+      return HttpStatusOf(status.code());
+  }
 }
 
 std::string_view HttpReason(unsigned status) {

@@ -22,9 +22,4 @@ Status GraphValueCountError(uint64_t expected_bytes, uint64_t actual_bytes, std:
                        .append(input));
 }
 
-Status TooManyRegions(const ServableInfo& info) {
-  return InvalidArgumentError("a request with more inputs than the graph '" + info.name +
-                              "' has input streams cannot have them in shared memory");
-}
-
 }  // namespace braid

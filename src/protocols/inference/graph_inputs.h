@@ -17,8 +17,4 @@ Status SetGraphType(std::string_view name, std::string_view input, Tensor& tenso
 // "Expected: 8 values; Actual: 4 values; input name: in", where the numbers are of bytes, as clients know it.
 Status GraphValueCountError(uint64_t expected_bytes, uint64_t actual_bytes, std::string_view input);
 
-// Why a request does not get its inputs from regions: a graph can take more of them than it has streams, and
-// nothing would bound what is copied.
-Status TooManyRegions(const ServableInfo& info);
-
 }  // namespace braid

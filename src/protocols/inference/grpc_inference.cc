@@ -52,11 +52,10 @@ void GrpcInference::Answer(InferenceResponse response, bool last) {
   }
   const std::shared_ptr<RequestTrace> trace = TakeTrace();
   if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
-  grpc::ByteBuffer bytes;
+  EncodedMessage message;
   const Status status = Guarded([&] {
     BRAID_RETURN_IF_ERROR(response.status);
-    BRAID_ASSIGN_OR_RETURN(EncodedMessage message, Write(response));
-    bytes = std::move(message.bytes);
+    BRAID_ASSIGN_OR_RETURN(message, Write(response));
     return OkStatus();
   });
   if (!ClaimAnswer()) {
@@ -65,7 +64,7 @@ void GrpcInference::Answer(InferenceResponse response, bool last) {
   }
   // From Deliver() on the other side may end the call at any time.
   if (last) DropReferenceEarly();
-  Deliver(bytes, ToGrpcStatus(status));
+  Deliver(message.bytes, ToGrpcStatus(status));
   if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
 }
 

@@ -21,7 +21,7 @@ enum class TfsAction : unsigned char {
 
 struct TfsRoute {
   std::string_view method;
-  // Segments as they are, or {m} a model, {v} a version in digits, {l} a label; the last one may have a verb.
+  // As in path_pattern.h.
   std::string_view pattern;
   Api api;
   TfsAction action;

@@ -20,21 +20,21 @@ using simdjson::dom::element_type;
 
 constexpr size_t kMaxRank = 64;
 
-enum class Fault : unsigned char { kNone, kRagged, kKind, kRange, kBase64, kTooLong };
+enum class Flaw : unsigned char { kNone, kRagged, kKind, kRange, kBase64, kTooLong };
 
-std::string FaultText(Fault fault, DataType type) {
+std::string FlawText(Flaw fault, DataType type) {
   switch (fault) {
-    case Fault::kNone:
+    case Flaw::kNone:
       return "";
-    case Fault::kRagged:
+    case Flaw::kRagged:
       return "arrays of one dimension differ in length";
-    case Fault::kKind:
+    case Flaw::kKind:
       return "value does not fit " + std::string(WireName(type));
-    case Fault::kRange:
+    case Flaw::kRange:
       return "value is out of range for " + std::string(WireName(type));
-    case Fault::kBase64:
+    case Flaw::kBase64:
       return "invalid base64";
-    case Fault::kTooLong:
+    case Flaw::kTooLong:
       return "string is too long";
   }
   return "";
@@ -43,8 +43,8 @@ std::string FaultText(Fault fault, DataType type) {
 // Calls `leaf` for each value below `root`, in order. The arrays have the sizes of `shape`, and no array is
 // below its last dimension. Without recursion: the client decides how deep it goes.
 template <class Leaf>
-Fault Walk(element root, std::span<const int64_t> shape, Leaf&& leaf) {
-  if (shape.empty()) return root.type() == element_type::ARRAY ? Fault::kRagged : leaf(root);
+Flaw Walk(element root, std::span<const int64_t> shape, Leaf&& leaf) {
+  if (shape.empty()) return root.type() == element_type::ARRAY ? Flaw::kRagged : leaf(root);
   struct Level {
     simdjson::dom::array::iterator next;
     simdjson::dom::array::iterator end;
@@ -57,107 +57,107 @@ Fault Walk(element root, std::span<const int64_t> shape, Leaf&& leaf) {
     levels.push_back({array.begin(), array.end(), shape[levels.size()]});
     return true;
   };
-  if (!enter(root)) return Fault::kRagged;
+  if (!enter(root)) return Flaw::kRagged;
   while (!levels.empty()) {
     Level& level = levels.back();
     if (!(level.next != level.end)) {
-      if (level.left != 0) return Fault::kRagged;
+      if (level.left != 0) return Flaw::kRagged;
       levels.pop_back();
       continue;
     }
-    if (level.left-- == 0) return Fault::kRagged;
+    if (level.left-- == 0) return Flaw::kRagged;
     const element value = *level.next;
     ++level.next;
     if (levels.size() < shape.size()) {
-      if (!enter(value)) return Fault::kRagged;
+      if (!enter(value)) return Flaw::kRagged;
     } else {
-      if (value.type() == element_type::ARRAY) return Fault::kRagged;
-      if (const Fault fault = leaf(value); fault != Fault::kNone) return fault;
+      if (value.type() == element_type::ARRAY) return Flaw::kRagged;
+      if (const Flaw fault = leaf(value); fault != Flaw::kNone) return fault;
     }
   }
-  return Fault::kNone;
+  return Flaw::kNone;
 }
 
 template <class T>
-Fault ToInteger(element value, T& to) {
+Flaw ToInteger(element value, T& to) {
   constexpr auto kMin = std::numeric_limits<T>::min();
   constexpr auto kMax = std::numeric_limits<T>::max();
   switch (value.type()) {
     case element_type::INT64: {
       const int64_t number = value.get_int64().value_unsafe();
-      if (!std::in_range<T>(number)) return Fault::kRange;
+      if (!std::in_range<T>(number)) return Flaw::kRange;
       to = static_cast<T>(number);
-      return Fault::kNone;
+      return Flaw::kNone;
     }
     case element_type::UINT64: {
       const uint64_t number = value.get_uint64().value_unsafe();
-      if (!std::in_range<T>(number)) return Fault::kRange;
+      if (!std::in_range<T>(number)) return Flaw::kRange;
       to = static_cast<T>(number);
-      return Fault::kNone;
+      return Flaw::kNone;
     }
     case element_type::DOUBLE: {
       const double number = std::trunc(value.get_double().value_unsafe());
       // The bounds as doubles: 2^63 and 2^64 are the first that are too large.
       if (number < static_cast<double>(kMin) || number >= std::ldexp(1.0, std::numeric_limits<T>::digits)) {
-        return Fault::kRange;
+        return Flaw::kRange;
       }
       static_assert(kMax > 0);
       to = static_cast<T>(number);
-      return Fault::kNone;
+      return Flaw::kNone;
     }
     default:
-      return Fault::kKind;
+      return Flaw::kKind;
   }
 }
 
-Fault ToDouble(element value, double& to) { return value.get_double().get(to) ? Fault::kKind : Fault::kNone; }
+Flaw ToDouble(element value, double& to) { return value.get_double().get(to) ? Flaw::kKind : Flaw::kNone; }
 
-Fault ToFloat(element value, float& to) {
+Flaw ToFloat(element value, float& to) {
   double number = 0;
-  if (const Fault fault = ToDouble(value, number); fault != Fault::kNone) return fault;
+  if (const Flaw fault = ToDouble(value, number); fault != Flaw::kNone) return fault;
   to = static_cast<float>(number);
-  return std::isinf(to) ? Fault::kRange : Fault::kNone;
+  return std::isinf(to) ? Flaw::kRange : Flaw::kNone;
 }
 
-Fault ToBool(element value, bool& to) {
-  if (!value.get_bool().get(to)) return Fault::kNone;
+Flaw ToBool(element value, bool& to) {
+  if (!value.get_bool().get(to)) return Flaw::kNone;
   double number = 0;
-  if (value.get_double().get(number)) return Fault::kKind;
+  if (value.get_double().get(number)) return Flaw::kKind;
   to = number != 0;
-  return Fault::kNone;
+  return Flaw::kNone;
 }
 
-Fault ToHalf(element value, uint16_t& to) {
+Flaw ToHalf(element value, uint16_t& to) {
   float number = 0;
-  if (const Fault fault = ToFloat(value, number); fault != Fault::kNone) return fault;
+  if (const Flaw fault = ToFloat(value, number); fault != Flaw::kNone) return fault;
   to = HalfFromFloat(number);
-  return (to & 0x7fff) == 0x7c00 ? Fault::kRange : Fault::kNone;
+  return (to & 0x7fff) == 0x7c00 ? Flaw::kRange : Flaw::kNone;
 }
 
-Fault ToBf16(element value, uint16_t& to) {
+Flaw ToBf16(element value, uint16_t& to) {
   float number = 0;
-  if (const Fault fault = ToFloat(value, number); fault != Fault::kNone) return fault;
+  if (const Flaw fault = ToFloat(value, number); fault != Flaw::kNone) return fault;
   to = Bf16FromFloat(number);
-  return (to & 0x7fff) == 0x7f80 ? Fault::kRange : Fault::kNone;
+  return (to & 0x7fff) == 0x7f80 ? Flaw::kRange : Flaw::kNone;
 }
 
 // Writes all values of the source as T, one after the other.
-template <class T, Fault (*Convert)(element, T&)>
-Fault Fill(const JsonTensorSource& source, std::span<const int64_t> shape, std::byte* to) {
+template <class T, Flaw (*Convert)(element, T&)>
+Flaw Fill(const JsonTensorSource& source, std::span<const int64_t> shape, std::byte* to) {
   for (element value : source.values) {
-    const Fault fault = Walk(value, shape, [&](element number) {
+    const Flaw fault = Walk(value, shape, [&](element number) {
       T converted{};
-      const Fault failed = Convert(number, converted);
+      const Flaw failed = Convert(number, converted);
       std::memcpy(to, &converted, sizeof(T));
       to += sizeof(T);
       return failed;
     });
-    if (fault != Fault::kNone) return fault;
+    if (fault != Flaw::kNone) return fault;
   }
-  return Fault::kNone;
+  return Flaw::kNone;
 }
 
-Fault FillNumbers(const JsonTensorSource& source, DataType type, std::span<const int64_t> shape,
+Flaw FillNumbers(const JsonTensorSource& source, DataType type, std::span<const int64_t> shape,
                   std::byte* to) {
   switch (type) {
     case DataType::kBool:
@@ -191,7 +191,7 @@ Fault FillNumbers(const JsonTensorSource& source, DataType type, std::span<const
     case DataType::kInvalid:
       break;
   }
-  return Fault::kKind;
+  return Flaw::kKind;
 }
 
 // The base64 text of such an object. REQUIRES: IsBase64Object(value)
@@ -207,31 +207,31 @@ size_t DecodedSize(std::string_view text) {
   return text.size() / 4 * 3 - (text.empty() ? 0 : padding);
 }
 
-Fault MeasureStrings(const JsonTensorSource& source, std::span<const int64_t> shape, size_t& bytes) {
+Flaw MeasureStrings(const JsonTensorSource& source, std::span<const int64_t> shape, size_t& bytes) {
   for (element value : source.values) {
-    const Fault fault = Walk(value, shape, [&](element item) {
+    const Flaw fault = Walk(value, shape, [&](element item) {
       std::string_view text;
       size_t size = 0;
       if (!item.get_string().get(text)) {
         size = text.size();
       } else if (IsBase64Object(item)) {
         const auto encoded = Base64Text(item);
-        if (!encoded || encoded->size() % 4 != 0) return Fault::kBase64;
+        if (!encoded || encoded->size() % 4 != 0) return Flaw::kBase64;
         size = DecodedSize(*encoded);
       } else {
-        return Fault::kKind;
+        return Flaw::kKind;
       }
-      if (size > std::numeric_limits<uint32_t>::max()) return Fault::kTooLong;
+      if (size > std::numeric_limits<uint32_t>::max()) return Flaw::kTooLong;
       bytes += sizeof(uint32_t) + size;
-      return Fault::kNone;
+      return Flaw::kNone;
     });
-    if (fault != Fault::kNone) return fault;
+    if (fault != Flaw::kNone) return fault;
   }
-  return Fault::kNone;
+  return Flaw::kNone;
 }
 
 // After MeasureStrings().
-Fault FillStrings(const JsonTensorSource& source, std::span<const int64_t> shape, std::byte* to) {
+Flaw FillStrings(const JsonTensorSource& source, std::span<const int64_t> shape, std::byte* to) {
   const auto put = [&to](std::string_view text) {
     const auto length = static_cast<uint32_t>(text.size());
     std::memcpy(to, &length, sizeof(length));
@@ -239,20 +239,20 @@ Fault FillStrings(const JsonTensorSource& source, std::span<const int64_t> shape
     to += sizeof(length) + text.size();
   };
   for (element value : source.values) {
-    const Fault fault = Walk(value, shape, [&](element item) {
+    const Flaw fault = Walk(value, shape, [&](element item) {
       std::string_view text;
       if (!item.get_string().get(text)) {
         put(text);
-        return Fault::kNone;
+        return Flaw::kNone;
       }
       const auto decoded = DecodeBase64(*Base64Text(item));
-      if (!decoded) return Fault::kBase64;
+      if (!decoded) return Flaw::kBase64;
       put(*decoded);
-      return Fault::kNone;
+      return Flaw::kNone;
     });
-    if (fault != Fault::kNone) return fault;
+    if (fault != Flaw::kNone) return fault;
   }
-  return Fault::kNone;
+  return Flaw::kNone;
 }
 
 // What a tensor without a type of its own is.
@@ -306,19 +306,19 @@ Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, siz
   // Each value takes a character at least, so no memory is taken for what cannot be there.
   const std::optional<int64_t> count = ElementCount(shape);
   if (!count || static_cast<uint64_t>(*count) > json_bytes) {
-    return failed(FaultText(Fault::kRagged, tensor.type));
+    return failed(FlawText(Flaw::kRagged, tensor.type));
   }
   const std::span<const int64_t> inner(shape.data() + outer, shape.size() - outer);
   size_t bytes = static_cast<size_t>(*count) * ElementSize(tensor.type);
   if (tensor.type == DataType::kBytes) {
-    const Fault found = MeasureStrings(source, inner, bytes);
-    if (found != Fault::kNone) return failed(FaultText(found, tensor.type));
+    const Flaw found = MeasureStrings(source, inner, bytes);
+    if (found != Flaw::kNone) return failed(FlawText(found, tensor.type));
   }
   BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(bytes));
   std::byte* const to = tensor.data.mutable_data();
-  const Fault found = tensor.type == DataType::kBytes ? FillStrings(source, inner, to)
+  const Flaw found = tensor.type == DataType::kBytes ? FillStrings(source, inner, to)
                                                       : FillNumbers(source, tensor.type, inner, to);
-  if (found != Fault::kNone) return failed(FaultText(found, tensor.type));
+  if (found != Flaw::kNone) return failed(FlawText(found, tensor.type));
   tensor.shape = std::move(shape);
   return OkStatus();
 }

@@ -9,14 +9,11 @@ Result<int64_t> CatalogVersion(int64_t version) {
   return version == 0 ? -1 : version;
 }
 
-Result<std::unique_ptr<ServableHandle>> FindForPredict(CatalogReader& reader, Dialect catalog_dialect,
-                                                       std::string_view name, int64_t version) {
+Result<std::unique_ptr<ServableHandle>> FindForPredict(CatalogReader& reader, std::string_view name,
+                                                       int64_t version) {
   auto found = reader.Find(name, version);
-  if (!found.ok()) {
-    const bool unknown_name =
-        catalog_dialect == Dialect::kOvms && found.status() == OvmsError(OvmsCode::kModelNameMissing);
-    return unknown_name ? OvmsError(OvmsCode::kPipelineNameMissing) : found.status();
-  }
+  if (found.status().fault() == Fault::kModelNameMissing) return OvmsError(Fault::kPipelineNameMissing);
+  if (!found.ok()) return found;
   const ServableInfo& info = (*found)->get().info();
   if (info.kind == ServableKind::kGraph) return OvmsError(OvmsCode::kPipelineNameMissing);
   if (info.decoupled) {

@@ -16,7 +16,7 @@ Result<int64_t> CatalogVersion(int64_t version);
 // The servable that answers Predict; `version` is the catalog's. Errors: those of the catalog, but for a name
 // that is unknown, which ends where pipelines are looked for; graphs are not found either. UNSUPPORTED for
 // models that answer a request more than once.
-Result<std::unique_ptr<ServableHandle>> FindForPredict(CatalogReader& reader, Dialect catalog_dialect,
-                                                       std::string_view name, int64_t version);
+Result<std::unique_ptr<ServableHandle>> FindForPredict(CatalogReader& reader, std::string_view name,
+                                                       int64_t version);
 
 }  // namespace braid

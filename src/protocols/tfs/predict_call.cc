@@ -27,8 +27,8 @@ Status TfsPredictCall::Read(WireSegments segments, InferenceRequest& request) {
   BRAID_RETURN_IF_ERROR(ParsePredictRequest(segments, parsed));
   if (!parsed.model.present) return OvmsError(OvmsCode::kModelSpecMissing);
   BRAID_ASSIGN_OR_RETURN(request.model_version, CatalogVersion(parsed.model.version));
-  BRAID_ASSIGN_OR_RETURN(request.servable, FindForPredict(queue().catalog(), tfs_.context.catalog.dialect(),
-                                                          parsed.model.name, request.model_version));
+  BRAID_ASSIGN_OR_RETURN(request.servable,
+                         FindForPredict(queue().catalog(), parsed.model.name, request.model_version));
   request.api = ApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc, ApiMethod::kPredict};
   request.model_name = std::move(parsed.model.name);
   BRAID_RETURN_IF_ERROR(tfs_.context.grpc_headers.Append(context(), request.parameters));

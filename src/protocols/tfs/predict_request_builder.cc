@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/input_memory.h"
 #include "protocols/inference/sequence_naming.h"
 #include "protocols/tfs/data_types.h"
@@ -49,18 +50,13 @@ class Builder {
     }
     for (size_t i = 0; i < parsed_.inputs.size(); ++i) {
       Result<InputSource> source = FindSource(parsed_.inputs[i], request_.inputs[i]);
-      if (!source.ok()) return Refuse(source.status());
+      if (!source.ok()) return RulesOf(info_).FirstFault(info_, request_, source.status());
       sources_.push_back(*source);
     }
     return CopyAll();
   }
 
  private:
-  Status Refuse(Status fault) const {
-    if (info_.dialect == Dialect::kOvms) BRAID_RETURN_IF_ERROR(CheckOvmsTensors(info_, request_));
-    return fault;
-  }
-
   Result<InputSource> FindSource(const ParsedTensor& input, Tensor& tensor) {
     const TensorSpec* spec = info_.FindInput(tensor.name);
     if (tensor.type == DataType::kInvalid) {
@@ -107,26 +103,21 @@ class Builder {
   }
 
   Status CopyAll() {
-    InputMemory memory(servable_.input_allocator());
-    for (const InputSource& source : sources_) memory.Expect(source.size * source.times);
-    for (size_t i = 0; i < sources_.size(); ++i) {
-      const InputSource& source = sources_[i];
-      const size_t size = source.size * source.times;
-      if (size == 0) continue;
-      Tensor& tensor = request_.inputs[i];
-      BRAID_ASSIGN_OR_RETURN(tensor.data, memory.Take(size));
-      Copy(parsed_.inputs[i], source, tensor);
-    }
-    return OkStatus();
+    InputMemory memory;
+    for (const InputSource& source : sources_) memory.Add(source.size * source.times);
+    return memory.Fill(info_, servable_.input_allocator(), request_, [this](size_t i, std::byte* to) {
+      // One value fills a tensor without elements, too.
+      if (to != nullptr) Copy(parsed_.inputs[i], sources_[i], request_.inputs[i].type, to);
+      return OkStatus();
+    });
   }
 
-  void Copy(const ParsedTensor& input, const InputSource& source, Tensor& tensor) const {
-    std::byte* to = tensor.data.mutable_data();
+  void Copy(const ParsedTensor& input, const InputSource& source, DataType type, std::byte* to) const {
     if (source.kind == InputSource::Kind::kContent) {
       CopyRange(segments_, input.content, to);
       return;
     }
-    CopyValues(segments_, input, tensor.type, to);
+    CopyValues(segments_, input, type, to);
     // Doubling what is there fills large tensors at the speed of memory.
     const size_t size = source.size * source.times;
     for (size_t done = source.size; done < size;) {
@@ -184,13 +175,10 @@ Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> na
 Status BuildPredictRequest(WireSegments segments, ParsedPredictRequest& parsed, Servable& servable,
                            std::string_view sequence_header, InferenceRequest& request) {
   request.start_ns = SteadyNowNs();
-  if (servable.info().stateful) {
-    const auto id = TakeSequenceInput(segments, kSequenceIdInput, DataType::kUint64, parsed);
-    const auto control = TakeSequenceInput(segments, kSequenceControlInput, DataType::kUint32, parsed);
-    BRAID_RETURN_IF_ERROR(NameSequence(id, control, sequence_header, false, request));
-  } else {
-    BRAID_RETURN_IF_ERROR(NameSequenceOf(servable.info(), sequence_header, request));
-  }
+  const auto take = [&](std::string_view name, DataType type) -> Result<std::optional<SequenceInput>> {
+    return TakeSequenceInput(segments, name, type, parsed);
+  };
+  BRAID_RETURN_IF_ERROR(NameSequenceOf(servable.info(), sequence_header, take, request));
   BRAID_RETURN_IF_ERROR(SetRequestedOutputs(servable.info(), std::move(parsed.output_filter), request));
   return Builder(segments, parsed, servable, request).TakeInputs();
 }

@@ -51,7 +51,8 @@ class BodyReader {
     if (instances.has_value() == inputs.has_value()) return OvmsError(OvmsCode::kRestPredictUnknownOrder);
     const TfsFormat format = instances ? TfsFormat::kRow : TfsFormat::kColumn;
     BRAID_RETURN_IF_ERROR(instances ? ReadRows(*instances) : ReadColumns(*inputs));
-    BRAID_RETURN_IF_ERROR(NameTheSequence(format));
+    const auto take = [&](std::string_view name, DataType) { return TakeSequenceInput(name, format); };
+    BRAID_RETURN_IF_ERROR(NameSequenceOf(info_, sequence_header_, take, request_));
     if (refused_count_) return WrongCount(*refused_count_);
     BRAID_RETURN_IF_ERROR(FillTensors(format));
     return format;
@@ -143,13 +144,6 @@ class BodyReader {
     return OvmsError(OvmsCode::kInvalidNoOfInputs,
                      "Expected: " + std::to_string(info_.inputs.size() + request_.sequence_inputs) +
                          "; Actual: " + std::to_string(given));
-  }
-
-  Status NameTheSequence(TfsFormat format) {
-    if (!info_.stateful) return NameSequenceOf(info_, sequence_header_, request_);
-    BRAID_ASSIGN_OR_RETURN(const auto id, TakeSequenceInput(kSequenceIdInput, format));
-    BRAID_ASSIGN_OR_RETURN(const auto control, TakeSequenceInput(kSequenceControlInput, format));
-    return NameSequence(id, control, sequence_header_, false, request_);
   }
 
   // Nothing where the request does not have it.

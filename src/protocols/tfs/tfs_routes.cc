@@ -87,7 +87,7 @@ TfsRoutes::Answer TfsRoutes::Predict(const std::shared_ptr<HttpExchange>& exchan
                                      int64_t version) {
   ThreadState& thread = *threads_[exchange->io_thread()];
   const int64_t catalog_version = version == 0 ? -1 : version;
-  auto servable = FindForPredict(thread.reader, context_.catalog.dialect(), model, catalog_version);
+  auto servable = FindForPredict(thread.reader, model, catalog_version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   HttpInference::Setup setup;
   const braid::Status forwarded = context_.http_headers.Append(exchange->head(), setup.header_parameters);

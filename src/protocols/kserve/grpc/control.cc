@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 #include "model_config.pb.h"
-#include "protocols/inference/ovms_dialect.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/kserve/grpc/request_builder.h"
 #include "protocols/kserve/grpc/statistics.h"
 #include "protocols/kserve/trace_settings.h"
@@ -61,7 +61,7 @@ Status GrpcControl::CheckServing() const {
 
 Result<std::unique_ptr<ServableHandle>> GrpcControl::Find(const std::string& name,
                                                           const std::string& version) const {
-  BRAID_ASSIGN_OR_RETURN(const int64_t number, ParseModelVersion(version, context_.catalog.dialect()));
+  BRAID_ASSIGN_OR_RETURN(const int64_t number, ParseModelVersion(version, RulesOf(context_.catalog)));
   return CatalogReader(context_.catalog).Find(name, number);
 }
 
@@ -81,13 +81,16 @@ void GrpcControl::ServerReady(const inference::ServerReadyRequest&,
 
 void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
                              Done<inference::ModelReadyResponse> done) {
-  const auto version = ParseModelVersion(request.version(), context_.catalog.dialect());
+  const auto version = ParseModelVersion(request.version(), RulesOf(context_.catalog));
   if (!version.ok()) {
     done(version.status());
     return;
   }
-  if (context_.catalog.dialect() == Dialect::kOvms && !IsRegistered(context_.catalog, request.name())) {
-    done(context_.catalog.WhyNotFound(request.name(), *version));
+  // Clients ask this to learn when a model has come or gone: one that is not there is not ready, which is no
+  // error. OpenVINO Model Server makes one of names that it does not know.
+  auto handle = CatalogReader(context_.catalog).Find(request.name(), *version);
+  if (handle.status().fault() == Fault::kModelNameMissing) {
+    done(handle.status());
     return;
   }
   const auto answer = [done = std::move(done)](const Readiness& readiness) {
@@ -95,9 +98,6 @@ void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
     response.set_ready(readiness.ready);
     done(std::move(response));
   };
-  // Clients ask this to learn when a model has come or gone: one that is not there is not ready, which is no
-  // error. OpenVINO Model Server makes one of names that it does not know.
-  auto handle = CatalogReader(context_.catalog).Find(request.name(), *version);
   if (handle.ok()) {
     CountCall((*handle)->get(), ApiInterface::kGrpc, ApiMethod::kModelReady);
     (*handle)->get().CheckReadiness(answer);
@@ -148,7 +148,7 @@ Status GrpcControl::ModelConfig(const inference::ModelConfigRequest& request,
   BRAID_RETURN_IF_ERROR(CheckServing());
   BRAID_ASSIGN_OR_RETURN(auto handle, Find(request.name(), request.version()));
   const ServableInfo& info = handle->get().info();
-  if (info.dialect == Dialect::kOvms) return NoModelConfig(info);
+  if (!RulesOf(info).tells_configuration) return NoModelConfig(info);
   if (info.config == nullptr) return UnsupportedError("model '" + info.name + "' has no model configuration");
   *response.mutable_config() = *info.config;
   return OkStatus();
@@ -158,7 +158,7 @@ Status GrpcControl::ModelStatistics(const inference::ModelStatisticsRequest& req
                                     inference::ModelStatisticsResponse& response) {
   BRAID_RETURN_IF_ERROR(CheckServing());
   BRAID_ASSIGN_OR_RETURN(const int64_t version,
-                         ParseModelVersion(request.version(), context_.catalog.dialect()));
+                         ParseModelVersion(request.version(), RulesOf(context_.catalog)));
   std::vector<std::shared_ptr<Servable>> servables;
   if (request.name().empty()) {
     servables = context_.catalog.All();

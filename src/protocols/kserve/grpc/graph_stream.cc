@@ -8,6 +8,7 @@
 #include "protocols/inference/request_headers.h"
 #include "protocols/kserve/grpc/request_builder.h"
 #include "protocols/kserve/grpc/response_writer.h"
+#include "protocols/kserve/grpc/service.h"
 #include "serving/ovms_status.h"
 
 namespace braid {
@@ -18,9 +19,8 @@ constexpr std::string_view kOfFirst = "; partial deserialization of first reques
 constexpr std::string_view kOfSubsequent = "; partial deserialization of subsequent requests";
 constexpr std::string_view kNotThisServable = "; validate subsequent requests";
 
-// The same fault with `what` behind its text.
 Status WithSuffix(const Status& status, std::string_view what) {
-  return {status.code(), std::string(status.message()).append(what)};
+  return status.WithMessage(std::string(status.message()).append(what));
 }
 
 // Graphs have one version.
@@ -28,117 +28,88 @@ bool IsVersionOfGraph(std::string_view version) {
   return version.empty() || version == "0" || version == "1";
 }
 
+// A share in a call.
+class Share {
+ public:
+  explicit Share(GrpcStreamCall& call) : call_(call) { call_.AddReference(); }
+  ~Share() { call_.DropReference(); }
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
+
+ private:
+  GrpcStreamCall& call_;
+};
+
 }  // namespace
 
-GrpcGraphStream::GrpcGraphStream(Setup setup)
-    : kserve_(setup.kserve),
-      queue_(setup.kserve.queue),
-      context_(setup.context),
-      forwarded_(setup.forwarded),
-      grpc_errors_(setup.grpc_errors),
-      ended_(std::move(setup.ended)),
-      start_ns_(SteadyNowNs()),
-      traffic_(
-          {setup.call, message_, read_event_, written_event_, finished_event_, setup.kserve.context().log}),
-      draining_(setup.draining) {}
+GrpcGraphStream::GrpcGraphStream(GrpcStreamCall& call) : call_(call), start_ns_(SteadyNowNs()) {}
 
-void GrpcGraphStream::Begin(WireSegments segments, std::unique_ptr<ServableHandle> handle) {
-  const Status fault = Guarded([&] { Open(segments, std::move(handle)); });
-  {
-    std::lock_guard lock(mutex_);
-    handling_ = false;
-    if (!fault.ok() && !stream_) {
-      self_.reset();
-      servable_.reset();
-      stream_ended_ = true;
-    }
-  }
-  if (fault.ok()) {
-    Advance();
-  } else {
-    EndWithFault(fault);
-  }
-}
-
-void GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHandle> handle) {
+Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHandle> handle) {
   // The servable may end the conversation before this thread is done with it.
   const std::shared_ptr<Servable> servable = handle->share();
   InferenceRequest request;
-  name_ = kserve_.parsed.model_name;
+  name_ = call_.kserve_.parsed.model_name;
   Status fault = BuildMessage(segments, *servable, request);
   if (!fault.ok()) fault = WithSuffix(fault, kOfFirst);
-  queue_.ForgetMessage();
+  call_.queue_.ForgetMessage();
   request.model_name = name_;
   request.servable = std::move(handle);
+  call_.AddReference();
   {
-    std::lock_guard lock(mutex_);
-    self_ = shared_from_this();
+    MutexLock lock(call_.mutex_);
     servable_ = servable;
   }
   auto opened = servable->OpenStream(request, *this);
-  if (opened.ok()) {
-    {
-      std::lock_guard lock(mutex_);
-      stream_ = *opened;
-    }
-    Take(**opened, *servable, request, std::move(fault));
-  } else {
+  if (!opened.ok()) {
     servable->api_counters().CountRefused(kApiCall);
-    // Before the client can hear of it, so that one which then unloads the servable never waits for us.
-    request.servable.reset();
-    std::lock_guard lock(mutex_);
-    self_.reset();
-    servable_.reset();
+    // The handle goes with `request`, before the client can hear of it: one that then unloads the servable never
+    // waits for us.
+    return opened.status();
+  }
+  {
+    MutexLock lock(call_.mutex_);
+    stream_ = *opened;
+  }
+  Take(**opened, *servable, request, std::move(fault));
+  return OkStatus();
+}
+
+void GrpcGraphStream::Detach() {
+  std::shared_ptr<Servable> servable;
+  {
+    MutexLock lock(call_.mutex_);
+    if (stream_) return;
     stream_ended_ = true;
-    traffic_.End(ToGrpcStatus(opened.status()));
+    servable = std::move(servable_);
   }
+  if (servable) call_.DropReference();
 }
 
-void GrpcGraphStream::OnRead(bool ok) {
-  {
-    std::lock_guard lock(mutex_);
-    traffic_.OnRead(ok);
-    handling_ = ok && !traffic_.ended() && !draining_;
-    ok = handling_;
-  }
-  if (ok) {
-    if (const Status fault = Guarded([this] { HandleMessage(); }); !fault.ok()) EndWithFault(fault);
-  }
-  message_.Clear();
-  {
-    std::lock_guard lock(mutex_);
-    handling_ = false;
-  }
-  Advance();
-  OperationEnded();
-}
-
-void GrpcGraphStream::HandleMessage() {
+void GrpcGraphStream::Handle(WireSegments segments) {
   std::shared_ptr<Servable> servable;
   std::shared_ptr<ServableStream> stream;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(call_.mutex_);
     servable = servable_;
     stream = stream_;
   }
   if (!servable) return;
-  const WireSegments segments = queue_.Spread(message_);
   InferenceRequest request;
   Status fault = ReadMessage(segments, *servable, request);
-  queue_.ForgetMessage();
-  message_.Clear();
+  call_.queue_.ForgetMessage();
+  call_.message_.Clear();
   Take(*stream, *servable, request, std::move(fault));
 }
 
 Status GrpcGraphStream::ReadMessage(WireSegments segments, Servable& servable, InferenceRequest& request) {
-  ParsedRequest& parsed = kserve_.parsed;
+  ParsedRequest& parsed = call_.kserve_.parsed;
   Status read = ParseInferRequest(segments, parsed);
   request.id = parsed.id;
   if (read.ok() && parsed.model_name != name_) {
-    return WithSuffix(OvmsError(OvmsCode::kGraphIncorrectServableName), kNotThisServable);
+    return WithSuffix(OvmsError(Fault::kGraphIncorrectServableName), kNotThisServable);
   }
   if (read.ok() && !IsVersionOfGraph(parsed.model_version)) {
-    return WithSuffix(OvmsError(OvmsCode::kGraphIncorrectServableVersion), kNotThisServable);
+    return WithSuffix(OvmsError(Fault::kGraphIncorrectServableVersion), kNotThisServable);
   }
   if (read.ok()) read = BuildMessage(segments, servable, request);
   return read.ok() ? read : WithSuffix(read, kOfSubsequent);
@@ -148,9 +119,7 @@ Status GrpcGraphStream::BuildMessage(WireSegments segments, Servable& servable, 
   request.api = kApiCall;
   // Of no interest: outputs leave as the graph makes them.
   AnswerOptions answer;
-  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), context_));
-  return BuildInferenceRequest(segments, kserve_.parsed, servable, {forwarded_, sequence},
-                               *kserve_.context().client_memory, request, answer);
+  return call_.BuildRequest(segments, servable, request, answer);
 }
 
 void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, InferenceRequest& request,
@@ -159,38 +128,35 @@ void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, Inference
   const std::string id = request.id;
   if (fault.ok()) fault = stream.Push(request);
   servable.api_counters().CountRequest(kApiCall, fault.ok());
-  if (!fault.ok()) Refuse(fault, id);
+  if (!fault.ok()) {
+    const PatientAllocation patience;
+    Send({EncodeStreamError(id, fault.message(), nullptr, true), ToGrpcStatus(fault)});
+  }
   uint64_t changes = 0;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(call_.mutex_);
     changes = wants_changes_;
   }
   const bool wants_input = stream.wants_input();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(call_.mutex_);
   if (changes == wants_changes_) wants_input_ = wants_input;
 }
 
-void GrpcGraphStream::Refuse(const Status& status, const std::string& id) {
-  const PatientAllocation patience;
-  EncodedMessage message = EncodeStreamError(id, status.message(), nullptr, true);
-  Claims claims;
+void GrpcGraphStream::Send(GrpcStreamCall::Outgoing outgoing) {
+  GrpcStreamCall::Next next;
   {
-    std::lock_guard lock(mutex_);
-    if (grpc_errors_) {
-      traffic_.End(ToGrpcStatus(status));
-    } else {
-      PushLocked(std::move(message), claims);
-    }
-    AdvanceLocked(claims);
+    MutexLock lock(call_.mutex_);
+    if (call_.traffic_.open() && !call_.traffic_.CutOff(next.claims)) call_.PushLocked(std::move(outgoing));
+    call_.AdvanceLocked(next);
   }
-  Run(claims);
+  call_.Run(next);
 }
 
 void GrpcGraphStream::Respond(InferenceResponse response, const std::string& request_id) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(call_.mutex_);
     // Nobody sees it, so it need not be made.
-    if (traffic_.ended()) return;
+    if (call_.traffic_.ended()) return;
     // The servable does not end the conversation while it is in here.
     servable_->api_counters().CountResponse(kApiCall);
     if (!std::exchange(responded_, true)) {
@@ -198,151 +164,77 @@ void GrpcGraphStream::Respond(InferenceResponse response, const std::string& req
     }
   }
   const Status fault = Guarded([&] {
-    EncodedMessage message = response.status.ok()
-                                 ? EncodeStreamResponse(request_id, response, std::nullopt)
-                                 : EncodeStreamError(request_id, response.status.message(), nullptr, true);
-    Claims claims;
-    {
-      std::lock_guard lock(mutex_);
-      PushLocked(std::move(message), claims);
-      AdvanceLocked(claims);
-    }
-    Run(claims);
+    Send({response.status.ok() ? EncodeStreamResponse(request_id, response, std::nullopt)
+                               : EncodeStreamError(request_id, response.status.message(), nullptr, true),
+          grpc::Status::OK});
   });
-  if (!fault.ok()) EndWithFault(fault);
-}
-
-void GrpcGraphStream::EndWithFault(const Status& status) noexcept {
-  const PatientAllocation patience;
-  {
-    std::lock_guard lock(mutex_);
-    traffic_.End(ToGrpcStatus(status));
-  }
-  GuardedOrReport("gRPC stream", [this] { Advance(); });
+  if (!fault.ok()) call_.EndWithFault(fault);
 }
 
 void GrpcGraphStream::OnWantsInput() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(call_.mutex_);
     wants_input_ = true;
     ++wants_changes_;
   }
-  Advance();
+  call_.Advance();
 }
 
 void GrpcGraphStream::End(Status status) {
   const PatientAllocation patience;
-  std::shared_ptr<GrpcGraphStream> self;
   std::shared_ptr<Servable> servable;
   {
-    std::lock_guard lock(mutex_);
-    self = std::move(self_);
+    MutexLock lock(call_.mutex_);
     servable = std::move(servable_);
     stream_ended_ = true;
     servable->api_counters().Count(kApiCall, status.ok());
-    const bool cut_short = status.ok() && draining_ && !traffic_.half_closed();
-    traffic_.End(cut_short ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "Server exiting")
-                           : ToGrpcStatus(status));
+    const bool cut_short = status.ok() && call_.draining_ && !call_.traffic_.half_closed();
+    call_.traffic_.End(cut_short ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "Server exiting")
+                                 : ToGrpcStatus(status));
   }
-  Advance();
+  call_.Advance();
+  call_.DropReference();
 }
 
-void GrpcGraphStream::Drain() {
-  {
-    std::lock_guard lock(mutex_);
-    draining_ = true;
-  }
-  Advance();
-}
-
-void GrpcGraphStream::PushLocked(EncodedMessage message, Claims& claims) {
-  if (traffic_.open() && !traffic_.CutOff(claims)) traffic_.Push(std::move(message));
-}
-
-void GrpcGraphStream::AdvanceLocked(Claims& claims) {
-  traffic_.ClaimWrite(claims);
-  const size_t messages = traffic_.waiting();
-  const size_t bytes = traffic_.waiting_bytes();
+bool GrpcGraphStream::WantsMessageLocked() {
+  // The analysis does not see that the caller is `call_`.
+  call_.mutex_.AssertHeld();
+  const size_t messages = call_.traffic_.waiting();
+  const size_t bytes = call_.traffic_.waiting_bytes();
   if (bytes > kPauseBytes || messages > kPauseMessages) {
     pause_ = true;
   } else if (bytes <= kPauseBytes / 2 && messages <= kPauseMessages / 2) {
     pause_ = false;
   }
-  traffic_.ClaimEnd(claims);
-  if (stream_ && !handling_ && !draining_ && wants_input_ && !pause_) traffic_.ClaimRead(claims);
-}
-
-void GrpcGraphStream::Advance() {
-  const PatientAllocation patience;
-  Claims claims;
-  {
-    std::lock_guard lock(mutex_);
-    AdvanceLocked(claims);
-  }
-  Run(claims);
-}
-
-void GrpcGraphStream::Run(const Claims& claims) {
-  traffic_.Start(claims);
-  Tell();
+  return stream_ && !call_.draining_ && wants_input_ && !pause_;
 }
 
 void GrpcGraphStream::Tell() {
-  // The conversation may end within what it is told, and with it the servable's share in this.
-  const std::shared_ptr<GrpcGraphStream> self = shared_from_this();
-  std::unique_lock lock(mutex_);
+  // The conversation may end within what it is told, and with it its share in the call.
+  const Share share(call_);
+  MutexLock lock(call_.mutex_);
   if (telling_ || !stream_) return;
   telling_ = true;
   const std::shared_ptr<ServableStream> stream = stream_;
   while (!stream_ended_) {
-    if (traffic_.ended() && !told_cancel_) {
+    if (call_.traffic_.ended() && !told_cancel_) {
       told_cancel_ = true;
-      lock.unlock();
+      lock.Unlock();
       stream->Cancel();
-    } else if ((traffic_.half_closed() || draining_) && !handling_ && !told_close_) {
+    } else if ((call_.traffic_.half_closed() || call_.draining_) && !call_.handling_ && !told_close_) {
       told_close_ = true;
-      lock.unlock();
+      lock.Unlock();
       stream->CloseInputs();
-    } else if (const bool pause = pause_ && !traffic_.ended(); pause != told_pause_) {
+    } else if (const bool pause = pause_ && !call_.traffic_.ended(); pause != told_pause_) {
       told_pause_ = pause;
-      lock.unlock();
+      lock.Unlock();
       stream->SetPaused(pause);
     } else {
       break;
     }
-    lock.lock();
+    lock.Lock();
   }
   telling_ = false;
-}
-
-void GrpcGraphStream::OnWritten(bool ok) {
-  {
-    std::lock_guard lock(mutex_);
-    traffic_.OnWritten(ok);
-  }
-  Advance();
-  OperationEnded();
-}
-
-void GrpcGraphStream::OnFinished(bool) { OperationEnded(); }
-
-void GrpcGraphStream::OnDone() {
-  {
-    std::lock_guard lock(mutex_);
-    traffic_.OnDone();
-  }
-  Advance();
-  OperationEnded();
-}
-
-void GrpcGraphStream::OperationEnded() {
-  // What follows lets go of the call's share in this.
-  const std::shared_ptr<GrpcGraphStream> self = shared_from_this();
-  {
-    std::lock_guard lock(mutex_);
-    if (!traffic_.OperationEnded()) return;
-  }
-  ended_();
 }
 
 }  // namespace braid

@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/inference/input_memory.h"
 #include "protocols/inference/sequence_naming.h"
 #include "protocols/kserve/grpc/request_graph.h"
 #include "protocols/kserve/grpc/request_ovms.h"
 #include "protocols/kserve/grpc/request_sequence.h"
-#include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
@@ -115,92 +115,55 @@ DataType WidestType(ContentsField field) {
   return DataType::kInvalid;
 }
 
-// Where the bytes of one input come from.
+// Where the bytes of one input lie in the message.
 struct InputSource {
   const WireRange* raw = nullptr;              // or
-  RegionPart part;                             // if it has a region, or
   const ParsedContents* contents = nullptr;    // of which
   ContentsField field = ContentsField::kBool;  // this kind
   size_t element_size = 0;
-  size_t size = 0;  // in raw form
 };
 
-// Raw contents stand in the order of the inputs, without those that lie in regions; `next_raw` is the next.
-// An input without data is an empty one in Dialect::kOvms.
-Result<InputSource> FindSource(const ParsedRequest& parsed, size_t index, DataType type, Dialect dialect,
-                               const ClientSharedMemory& client_memory, size_t& next_raw) {
-  const ParsedInput& input = parsed.inputs[index];
-  InputSource source;
-  BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
-  if (wish.region) {
-    if (input.contents.present()) {
-      return InvalidArgumentError("contents field must not be specified when using shared memory for '" +
-                                  input.name + "' for model '" + parsed.model_name + "'");
+class InputBuilder {
+ public:
+  InputBuilder(WireSegments segments, ParsedRequest& parsed, Servable& servable,
+               const ClientSharedMemory& client_memory, InferenceRequest& request)
+      : segments_(segments),
+        parsed_(parsed),
+        servable_(servable),
+        info_(servable.info()),
+        rules_(RulesOf(info_)),
+        client_memory_(client_memory),
+        request_(request) {}
+
+  Status Build() {
+    if (info_.kind == ServableKind::kGraph) {
+      BRAID_RETURN_IF_ERROR(CheckGraphContents(parsed_));
+    } else if (rules_.contents_as_a_whole) {
+      BRAID_RETURN_IF_ERROR(CheckOvmsContents(info_, parsed_, request_.sequence_inputs));
     }
-    BRAID_ASSIGN_OR_RETURN(source.part, client_memory.Find(wish, input.name));
-    source.size = static_cast<size_t>(source.part.byte_size);
-    return source;
-  }
-  if (!parsed.raw.empty()) {
-    if (input.contents.present()) {
-      return InvalidArgumentError("contents field must not be specified when using raw_input_contents for '" +
-                                  input.name + "' for model '" + parsed.model_name + "'");
+    request_.inputs.reserve(parsed_.inputs.size());
+    for (ParsedInput& input : parsed_.inputs) BRAID_RETURN_IF_ERROR(Add(input));
+    if (next_raw_ < parsed_.raw.size()) {
+      return InvalidArgumentError("unexpected additional input data for model '" + parsed_.model_name + "'");
     }
-    if (next_raw < parsed.raw.size()) {
-      source.raw = &parsed.raw[next_raw++];
-      source.size = source.raw->size;
-      return source;
+    for (size_t i = 0; i < parsed_.inputs.size(); ++i) {
+      request_.inputs[i].name = std::move(parsed_.inputs[i].name);
     }
-  } else if (input.contents.present()) {
-    const std::optional<ContentsField> expected = ContentsFieldFor(type);
-    for (int i = 1; i <= kContentsFieldCount; ++i) {
-      const auto field = static_cast<ContentsField>(i);
-      if (input.contents.count(field) > 0 && expected != field) {
-        return InvalidArgumentError("unexpected explicit tensor data for input tensor '" + input.name +
-                                    "' for model '" + parsed.model_name + "' of type '" +
-                                    std::string(WireName(WidestType(field))) + "', expected datatype '" +
-                                    input.datatype + "'");
+    return memory_.Fill(info_, servable_.input_allocator(), request_, [this](size_t i, std::byte* to) {
+      const InputSource& source = sources_[i];
+      if (source.raw != nullptr) {
+        CopyRange(segments_, *source.raw, to);
+      } else if (source.contents != nullptr) {
+        CopyContents(segments_, *source.contents, source.field, source.element_size, to);
       }
-    }
-    source.contents = &input.contents;
-    source.field = expected.value_or(ContentsField::kBool);
-    source.element_size = ElementSize(type);
-    source.size = ContentsRawSize(input.contents, source.field, source.element_size);
-    return source;
+      return OkStatus();
+    });
   }
-  if (dialect == Dialect::kOvms) return source;
-  return InvalidArgumentError("unable to find data for input tensor '" + input.name + "' for model '" +
-                              parsed.model_name + "' in request.");
-}
 
-Status CopySource(WireSegments segments, const InputSource& source, std::byte* to) {
-  if (source.part.region) return source.part.region->Read(source.part.offset, {to, source.size});
-  if (source.raw != nullptr) {
-    CopyRange(segments, *source.raw, to);
-  } else {
-    CopyContents(segments, *source.contents, source.field, source.element_size, to);
-  }
-  return OkStatus();
-}
-
-Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servable,
-                  const ClientSharedMemory& client_memory, InferenceRequest& request) {
-  const bool graph = servable.info().kind == ServableKind::kGraph;
-  if (graph) {
-    BRAID_RETURN_IF_ERROR(CheckGraphContents(parsed));
-  } else if (servable.info().dialect == Dialect::kOvms) {
-    BRAID_RETURN_IF_ERROR(CheckOvmsContents(servable.info(), parsed, request.sequence_inputs));
-  }
-  boost::container::small_vector<InputSource, 8> sources;
-  InputMemory memory(servable.input_allocator());
-  size_t next_raw = 0;
-  // Refused by the checks that follow, but not by all graphs; too much could be copied from regions before.
-  const bool too_many = parsed.inputs.size() > servable.info().inputs.size();
-  request.inputs.reserve(parsed.inputs.size());
-  for (size_t i = 0; i < parsed.inputs.size(); ++i) {
-    ParsedInput& input = parsed.inputs[i];
-    Tensor& tensor = request.inputs.emplace_back();
-    if (graph) {
+ private:
+  Status Add(ParsedInput& input) {
+    Tensor& tensor = request_.inputs.emplace_back();
+    if (info_.kind == ServableKind::kGraph) {
       BRAID_RETURN_IF_ERROR(SetGraphType(input.datatype, input.name, tensor));
     } else if (const auto type = DataTypeFromWireName(input.datatype)) {
       tensor.type = *type;
@@ -208,26 +171,67 @@ Status TakeInputs(WireSegments segments, ParsedRequest& parsed, Servable& servab
       return InvalidArgumentError("invalid datatype for input " + input.name);
     }
     tensor.shape = std::move(input.shape);
-    BRAID_ASSIGN_OR_RETURN(sources.emplace_back(), FindSource(parsed, i, tensor.type, servable.info().dialect,
-                                                              client_memory, next_raw));
-    if (too_many && sources.back().part.region) {
-      if (graph) return TooManyRegions(servable.info());
-      sources.back().size = 0;
+    return FindBytes(input, tensor.type, sources_.emplace_back());
+  }
+
+  // Raw contents stand in the order of the inputs, without those that lie in regions.
+  Status FindBytes(const ParsedInput& input, DataType type, InputSource& source) {
+    BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
+    if (wish.region) {
+      if (input.contents.present()) return NoContents("shared memory", input);
+      BRAID_ASSIGN_OR_RETURN(RegionPart part, client_memory_.Find(wish, input.name));
+      memory_.AddRegion(std::move(part));
+      return OkStatus();
     }
-    memory.Expect(sources.back().size);
+    if (!parsed_.raw.empty() && input.contents.present()) return NoContents("raw_input_contents", input);
+    if (next_raw_ < parsed_.raw.size()) {
+      source.raw = &parsed_.raw[next_raw_++];
+      memory_.Add(source.raw->size);
+      return OkStatus();
+    }
+    if (input.contents.present()) return FindContents(input, type, source);
+    if (!rules_.data_may_be_missing) {
+      return InvalidArgumentError("unable to find data for input tensor '" + input.name + "' for model '" +
+                                  parsed_.model_name + "' in request.");
+    }
+    memory_.Add(0);
+    return OkStatus();
   }
-  if (next_raw < parsed.raw.size()) {
-    return InvalidArgumentError("unexpected additional input data for model '" + parsed.model_name + "'");
+
+  Status FindContents(const ParsedInput& input, DataType type, InputSource& source) {
+    const std::optional<ContentsField> expected = ContentsFieldFor(type);
+    for (int i = 1; i <= kContentsFieldCount; ++i) {
+      const auto field = static_cast<ContentsField>(i);
+      if (input.contents.count(field) > 0 && expected != field) {
+        return InvalidArgumentError("unexpected explicit tensor data for input tensor '" + input.name +
+                                    "' for model '" + parsed_.model_name + "' of type '" +
+                                    std::string(WireName(WidestType(field))) + "', expected datatype '" +
+                                    input.datatype + "'");
+      }
+    }
+    source.contents = &input.contents;
+    source.field = expected.value_or(ContentsField::kBool);
+    source.element_size = ElementSize(type);
+    memory_.Add(ContentsRawSize(input.contents, source.field, source.element_size));
+    return OkStatus();
   }
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const InputSource& source = sources[i];
-    Tensor& tensor = request.inputs[i];
-    BRAID_ASSIGN_OR_RETURN(tensor.data, memory.Take(source.size));
-    if (source.size > 0) BRAID_RETURN_IF_ERROR(CopySource(segments, source, tensor.data.mutable_data()));
-    tensor.name = std::move(parsed.inputs[i].name);
+
+  Status NoContents(std::string_view when, const ParsedInput& input) const {
+    return InvalidArgumentError("contents field must not be specified when using " + std::string(when) +
+                                " for '" + input.name + "' for model '" + parsed_.model_name + "'");
   }
-  return OkStatus();
-}
+
+  const WireSegments segments_;
+  ParsedRequest& parsed_;
+  Servable& servable_;
+  const ServableInfo& info_;
+  const DialectRules& rules_;
+  const ClientSharedMemory& client_memory_;
+  InferenceRequest& request_;
+  boost::container::small_vector<InputSource, 8> sources_;
+  InputMemory memory_;
+  size_t next_raw_ = 0;
+};
 
 Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const ClientSharedMemory& client_memory,
                    InferenceRequest& request, AnswerOptions& answer) {
@@ -254,18 +258,16 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
 
 }  // namespace
 
-Result<int64_t> ParseModelVersion(std::string_view text, Dialect dialect) {
+Result<int64_t> ParseModelVersion(std::string_view text, const DialectRules& rules) {
   if (text.empty()) return -1;
   int64_t version = 0;
   const bool digits = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-  if (!digits || error != std::errc() || end != text.data() + text.size()) {
-    if (dialect == Dialect::kOvms) return OvmsError(OvmsCode::kModelVersionInvalidFormat);
-    return InvalidArgumentError("failed to get model version from specified version string '" +
-                                std::string(text) +
-                                "' (details: not a number), version should be an integral value > 0");
-  }
-  return version;
+  if (digits && error == std::errc() && end == text.data() + text.size()) return version;
+  return rules.Word(
+      Fault::kModelVersionInvalidFormat,
+      InvalidArgumentError("failed to get model version from specified version string '" + std::string(text) +
+                           "' (details: not a number), version should be an integral value > 0"));
 }
 
 Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
@@ -314,7 +316,7 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
   }
   answer.outputs.batching = info.max_batch_size > 0;
   BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, client_memory, request, answer));
-  BRAID_RETURN_IF_ERROR(TakeInputs(segments, parsed, servable, client_memory, request));
+  BRAID_RETURN_IF_ERROR(InputBuilder(segments, parsed, servable, client_memory, request).Build());
   request.model_name = std::move(parsed.model_name);
   return OkStatus();
 }

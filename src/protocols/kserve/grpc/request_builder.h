@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "protocols/inference/client_shared_memory.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/output_plan.h"
 #include "protocols/kserve/grpc/request_reader.h"
 #include "serving/request.h"
@@ -30,7 +31,7 @@ struct RequestHeaders {
 
 // -1 for an empty text. Errors: INVALID_ARGUMENT when `text` is not a number, or out of range, as the dialect
 // words it.
-Result<int64_t> ParseModelVersion(std::string_view text, Dialect dialect = Dialect::kTriton);
+Result<int64_t> ParseModelVersion(std::string_view text, const DialectRules& rules);
 
 // What a tensor's parameters say of regions. Errors: INVALID_ARGUMENT for values of a wrong kind.
 Result<RegionWish> FindRegionWish(const WireParameters& parameters);

@@ -91,13 +91,11 @@ Status CheckStructure(const ServableInfo& info, const ParsedRequest& parsed) {
 Status TakeSequence(WireSegments segments, const ServableInfo& info, std::string_view header,
                     const ClientSharedMemory& client_memory, ParsedRequest& parsed,
                     InferenceRequest& request) {
-  if (!info.stateful) return NameSequenceOf(info, header, request);
-  BRAID_RETURN_IF_ERROR(CheckStructure(info, parsed));
-  BRAID_ASSIGN_OR_RETURN(const auto id,
-                         TakeInput(segments, kSequenceIdInput, DataType::kUint64, client_memory, parsed));
-  BRAID_ASSIGN_OR_RETURN(const auto control, TakeInput(segments, kSequenceControlInput, DataType::kUint32,
-                                                       client_memory, parsed));
-  return NameSequence(id, control, header, false, request);
+  if (info.stateful) BRAID_RETURN_IF_ERROR(CheckStructure(info, parsed));
+  const auto take = [&](std::string_view name, DataType type) {
+    return TakeInput(segments, name, type, client_memory, parsed);
+  };
+  return NameSequenceOf(info, header, take, request);
 }
 
 }  // namespace braid

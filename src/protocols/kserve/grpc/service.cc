@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "protocols/inference/ovms_dialect.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/kserve/grpc/control_call.h"
 #include "protocols/kserve/grpc/infer_call.h"
 #include "protocols/kserve/grpc/request_builder.h"
@@ -62,13 +62,11 @@ std::vector<std::string> KserveGrpc::ServiceNames() const {
 Status FindServable(KserveQueue& queue, ApiMethod method, InferenceRequest& request) {
   const Catalog& catalog = queue.context().catalog;
   const ParsedRequest& parsed = queue.parsed;
-  BRAID_ASSIGN_OR_RETURN(request.model_version, ParseModelVersion(parsed.model_version, catalog.dialect()));
+  BRAID_ASSIGN_OR_RETURN(request.model_version, ParseModelVersion(parsed.model_version, RulesOf(catalog)));
   auto found = queue.queue.catalog().Find(parsed.model_name, request.model_version);
-  if (!found.ok()) return InferNotFound(catalog, parsed.model_name, found.status());
+  if (!found.ok()) return InferNotFound(found.status());
   request.servable = std::move(*found);
-  if (request.servable->get().info().dialect == Dialect::kOvms) {
-    request.api = ApiCall{ApiProtocol::kKServe, ApiInterface::kGrpc, method};
-  }
+  request.api = RulesOf(request.servable->get().info()).Call(ApiInterface::kGrpc, method);
   return OkStatus();
 }
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "protocols/grpc/status.h"
-#include "protocols/inference/ovms_dialect.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/request_headers.h"
 #include "protocols/kserve/grpc/graph_stream.h"
 #include "protocols/kserve/grpc/service.h"
@@ -108,7 +108,7 @@ GrpcStreamCall::GrpcStreamCall(KserveQueue& queue)
       registry_(queue.kserve.streams),
       context_(std::in_place),
       stream_(std::in_place, &*context_),
-      traffic_({*stream_, message_, read_event_, written_event_, finished_event_, queue.context().log}) {}
+      io_{*stream_, message_, read_event_, written_event_, finished_event_, queue.context().log} {}
 
 GrpcStreamCall::~GrpcStreamCall() = default;
 
@@ -144,52 +144,46 @@ void GrpcStreamCall::OnCalled(bool ok) {
     registry_.Add(this);
     return OkStatus();
   });
-  Next next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     // A drain that began before the stream was registered did not see it.
     draining_ = draining_ || state.draining;
     if (!status.ok()) traffic_.End(ToGrpcStatus(status));
-    AdvanceLocked(next);
   }
-  Run(next);
+  Advance();
 }
 
 void GrpcStreamCall::Drain() {
-  const PatientAllocation patience;
-  Next next;
-  std::shared_ptr<GrpcGraphStream> graph;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     draining_ = true;
-    graph = graph_;
-    AdvanceLocked(next);
   }
-  Run(next);
-  if (graph) graph->Drain();
+  Advance();
 }
 
 void GrpcStreamCall::OnRead(bool ok) {
+  GrpcGraphStream* graph = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
+    graph = graph_.get();
     traffic_.OnRead(ok);
-    if (!ok && first_message_ && ovms_server()) {
-      traffic_.End(ToGrpcStatus(OvmsError(OvmsCode::kGraphUninitializedStreamClosure)));
+    if (!ok && first_message_ && needs_a_servable()) {
+      traffic_.End(ToGrpcStatus(OvmsError(Fault::kGraphUninitializedStreamClosure)));
     }
-    handling_ = ok && traffic_.open();
+    handling_ = ok && traffic_.open() && (graph == nullptr || !draining_);
     ok = handling_;
   }
   if (ok) {
     // What it throws, it throws before the request is on its way.
-    if (const Status fault = Guarded([this] { HandleMessage(); }); !fault.ok()) {
-      const Status refused = Guarded([&] { Refuse(fault, ""); });
-      if (!refused.ok()) EndWith(fault);
-    }
+    const Status fault = Guarded([&] { HandleMessage(graph); });
+    const bool told = fault.ok() || (graph == nullptr && Guarded([&] { Refuse(fault, ""); }).ok());
+    if (!told) EndWith(fault);
   }
   message_.Clear();
+  const PatientAllocation patience;
   Next next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     handling_ = false;
     AdvanceLocked(next);
   }
@@ -197,23 +191,27 @@ void GrpcStreamCall::OnRead(bool ok) {
   OperationEnded();
 }
 
-void GrpcStreamCall::HandleMessage() {
+void GrpcStreamCall::HandleMessage(GrpcGraphStream* graph) {
   Tracer* const tracer = kserve_.context().tracer;
   const int64_t received_ns = ReceivedNs(tracer);
   const WireSegments segments = queue_.Spread(message_);
+  if (graph != nullptr) {
+    graph->Handle(segments);
+    return;
+  }
   auto request = std::make_unique<InferenceRequest>();
   auto sink = std::make_unique<Sink>(*this);
   const bool first = std::exchange(first_message_, false);
   Status status = FindServable(segments, *request, *sink);
   const bool found = status.ok();
   if (first && found && request->servable->get().takes_streams()) {
-    HandOver(segments, std::move(request->servable));
+    Converse(segments, std::move(request->servable));
     return;
   }
   if (found) status = Build(segments, *request, *sink);
   queue_.ForgetMessage();
   message_.Clear();
-  if (first && !found && ovms_server()) {
+  if (first && !found && needs_a_servable()) {
     EndWith(status);
     return;
   }
@@ -226,7 +224,7 @@ void GrpcStreamCall::HandleMessage() {
     StartTrace(tracer, *request, TraceOriginOf(*context_, received_ns));
   }
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!sink->decoupled) {
       sink->slot = first_slot_ + slots_.size();
       slots_.emplace_back();
@@ -243,32 +241,34 @@ void GrpcStreamCall::HandleMessage() {
   servable.Begin(std::move(request));
 }
 
-bool GrpcStreamCall::ovms_server() const { return kserve_.context().catalog.dialect() == Dialect::kOvms; }
+bool GrpcStreamCall::needs_a_servable() const {
+  return RulesOf(kserve_.context().catalog).streams_need_a_servable;
+}
 
 void GrpcStreamCall::EndWith(const Status& status) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   traffic_.End(ToGrpcStatus(status));
 }
 
 void GrpcStreamCall::EndWithFault(const Status& status) noexcept {
+  const PatientAllocation patience;
   GuardedOrReport("gRPC stream", [&] {
-    Next next;
-    {
-      std::lock_guard lock(mutex_);
-      traffic_.End(ToGrpcStatus(status));
-      AdvanceLocked(next);
-    }
-    Run(next);
+    EndWith(status);
+    Advance();
   });
 }
 
-void GrpcStreamCall::HandOver(WireSegments segments, std::unique_ptr<ServableHandle> servable) {
+void GrpcStreamCall::Converse(WireSegments segments, std::unique_ptr<ServableHandle> servable) {
+  auto graph = std::make_unique<GrpcGraphStream>(*this);
+  GrpcGraphStream& opening = *graph;
   {
-    std::lock_guard lock(mutex_);
-    graph_ = std::make_shared<GrpcGraphStream>(GrpcGraphStream::Setup{
-        kserve_, *stream_, *context_, forwarded_, grpc_errors_, draining_, [this] { Leave(); }});
+    MutexLock lock(mutex_);
+    graph_ = std::move(graph);
   }
-  graph_->Begin(segments, std::move(servable));
+  const Status fault = Guarded([&] { return opening.Open(segments, std::move(servable)); });
+  if (fault.ok()) return;
+  opening.Detach();
+  EndWith(fault);
 }
 
 Status GrpcStreamCall::FindServable(WireSegments segments, InferenceRequest& request, Sink& sink) {
@@ -281,9 +281,7 @@ Status GrpcStreamCall::FindServable(WireSegments segments, InferenceRequest& req
 
 Status GrpcStreamCall::Build(WireSegments segments, InferenceRequest& request, Sink& sink) {
   Servable& servable = request.servable->get();
-  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), *context_));
-  BRAID_RETURN_IF_ERROR(BuildInferenceRequest(segments, kserve_.parsed, servable, {forwarded_, sequence},
-                                              *kserve_.context().client_memory, request, sink.answer));
+  BRAID_RETURN_IF_ERROR(BuildRequest(segments, servable, request, sink.answer));
   sink.decoupled = servable.info().decoupled;
   sink.model_name = servable.info().name;
   sink.model_version = servable.info().version;
@@ -291,12 +289,19 @@ Status GrpcStreamCall::Build(WireSegments segments, InferenceRequest& request, S
   return OkStatus();
 }
 
+Status GrpcStreamCall::BuildRequest(WireSegments segments, Servable& servable, InferenceRequest& request,
+                                    AnswerOptions& answer) {
+  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), *context_));
+  return BuildInferenceRequest(segments, kserve_.parsed, servable, {forwarded_, sequence},
+                               *kserve_.context().client_memory, request, answer);
+}
+
 void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
   const PatientAllocation patience;
   Outgoing outgoing{EncodeStreamError(id, status.message(), nullptr, true), ToGrpcStatus(status)};
   Next next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!traffic_.open()) return;
     const uint64_t slot = first_slot_ + slots_.size();
     slots_.emplace_back();
@@ -311,7 +316,7 @@ void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
   const PatientAllocation patience;
   Next next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     sink.sent_all = sink.sent_all || answers;
     if (traffic_.open()) {
       if (sink.decoupled) {
@@ -327,19 +332,16 @@ void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
 }
 
 void GrpcStreamCall::EndSilently(Sink& sink) {
-  const PatientAllocation patience;
-  Next next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     sink.sent_all = true;
     --open_requests_;
-    AdvanceLocked(next);
   }
-  Run(next);
+  Advance();
 }
 
 void GrpcStreamCall::Forget(Sink& sink) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!sink.linked) return;
   if (sink.previous != nullptr) {
     sink.previous->next = sink.next;
@@ -389,10 +391,14 @@ void GrpcStreamCall::AdvanceLocked(Next& next) {
     closed_.store(true, std::memory_order_release);
     CancelSinksLocked(next);
   }
-  if (graph_) return;
   StreamTraffic::Claims& claims = next.claims;
   traffic_.ClaimWrite(claims);
   traffic_.ClaimEnd(claims);
+  next.graph = graph_.get();
+  if (graph_) {
+    if (graph_->WantsMessageLocked() && !handling_) traffic_.ClaimRead(claims);
+    return;
+  }
   const bool answering = handling_ || open_requests_ > 0;
   if (!answering && traffic_.half_closed()) traffic_.ClaimFinish(grpc::Status::OK, claims);
   if (!answering && draining_) {
@@ -406,15 +412,26 @@ void GrpcStreamCall::AdvanceLocked(Next& next) {
 
 void GrpcStreamCall::Run(Next& next) {
   // The caller's own share keeps the object.
-  traffic_.Start(next.claims);
+  StreamTraffic::Start(io_, next.claims);
   for (const std::shared_ptr<Cancellation>& cancellation : next.cancel) cancellation->Cancel();
+  if (next.graph != nullptr) next.graph->Tell();
+}
+
+void GrpcStreamCall::Advance() {
+  const PatientAllocation patience;
+  Next next;
+  {
+    MutexLock lock(mutex_);
+    AdvanceLocked(next);
+  }
+  Run(next);
 }
 
 void GrpcStreamCall::OnWritten(bool ok) {
   const PatientAllocation patience;
   Next next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     traffic_.OnWritten(ok);
     if (!ok) slots_.clear();
     AdvanceLocked(next);
@@ -426,27 +443,20 @@ void GrpcStreamCall::OnWritten(bool ok) {
 void GrpcStreamCall::OnFinished(bool) { OperationEnded(); }
 
 void GrpcStreamCall::OnDone(bool) {
-  const PatientAllocation patience;
   registry_.Remove(this);
-  if (graph_) {
-    graph_->OnDone();
-    return;
-  }
-  Next next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     cancelled_ = context_->IsCancelled();
     traffic_.OnDone();
     slots_.clear();
-    AdvanceLocked(next);
   }
-  Run(next);
+  Advance();
   OperationEnded();
 }
 
 void GrpcStreamCall::OperationEnded() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!traffic_.OperationEnded()) return;
   }
   Leave();

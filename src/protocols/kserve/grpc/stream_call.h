@@ -1,9 +1,9 @@
 // ModelStreamInfer: any number of requests on one call, run at the same time.
 //
-// The first message decides. Where it names a servable that takes streams, the call is one conversation with
-// it, and GrpcGraphStream's from there on. Where it names nothing that can be found, the call ends with the
-// reason if the server speaks Dialect::kOvms; so it does when there is no message at all. All below is of
-// other calls.
+// The first message decides. Where it names a servable that takes streams, all messages go into one conversation
+// with it (GrpcGraphStream). Where it names nothing that can be found, the call may end with the reason, and
+// without any message too (DialectRules::streams_need_a_servable). Order and back-pressure below are of other
+// calls.
 //
 // Order. Requests to models that answer once are answered in the order in which they came: a response that is
 // ready early waits in its slot. Errors of requests that reached no model take their place in that order too.
@@ -22,7 +22,7 @@
 // End. OK after the client has closed its side and all is answered; with `triton_grpc_error: true` in the
 // metadata the status of the first error; UNAVAILABLE when the server drains and nothing is open; otherwise
 // by cancellation, which cancels every open request. As with unary calls gRPC's side may end before the last
-// request does.
+// request, or the conversation, does.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -30,9 +30,9 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "protocols/grpc/queue.h"
 #include "protocols/grpc/stream_traffic.h"
@@ -64,6 +64,7 @@ class GrpcStreamCall {
   }
 
  private:
+  friend class GrpcGraphStream;
   class Sink;
 
   // A message that waits to be written, or, with a status, the end of the stream.
@@ -80,6 +81,7 @@ class GrpcStreamCall {
   struct Next {
     StreamTraffic::Claims claims;
     std::vector<std::shared_ptr<Cancellation>> cancel;
+    GrpcGraphStream* graph = nullptr;  // has to be told how things stand
   };
 
   explicit GrpcStreamCall(KserveQueue& queue);
@@ -97,19 +99,21 @@ class GrpcStreamCall {
   // gRPC's side is over.
   void Leave();
 
-  // Reads message_ and starts its request; on the queue's thread.
-  void HandleMessage();
+  // Reads message_, and starts its request or hands it to the conversation; on the queue's thread.
+  void HandleMessage(GrpcGraphStream* graph);
   // Parses the message, and finds the servable that it names.
   Status FindServable(WireSegments segments, InferenceRequest& request, Sink& sink);
-  // Makes the request of the parsed message.
+  // Makes the request of the parsed message, for its sink.
   Status Build(WireSegments segments, InferenceRequest& request, Sink& sink);
-  // The call goes to the servable of its first message.
-  void HandOver(WireSegments segments, std::unique_ptr<ServableHandle> servable);
+  Status BuildRequest(WireSegments segments, Servable& servable, InferenceRequest& request,
+                      AnswerOptions& answer);
+  // Begins the conversation with the servable of the first message.
+  void Converse(WireSegments segments, std::unique_ptr<ServableHandle> servable);
   // The call ends with the status.
   void EndWith(const Status& status);
   // The same from any thread that holds a reference, when nothing else can be told any more.
   void EndWithFault(const Status& status) noexcept;
-  bool ovms_server() const;
+  bool needs_a_servable() const;
   // Answers a request that reached no model.
   void Refuse(const Status& status, const std::string& id);
 
@@ -119,14 +123,14 @@ class GrpcStreamCall {
   void EndSilently(Sink& sink);
   void Forget(Sink& sink);
 
-  // REQUIRES: mutex_ is held.
-  void PushLocked(Outgoing outgoing);
-  void FillSlotLocked(uint64_t slot, Outgoing outgoing);
+  void PushLocked(Outgoing outgoing) BRAID_REQUIRES(mutex_);
+  void FillSlotLocked(uint64_t slot, Outgoing outgoing) BRAID_REQUIRES(mutex_);
   // Claims what can be done now.
-  void AdvanceLocked(Next& next);
-  void CancelSinksLocked(Next& next);
-  // Without the mutex.
-  void Run(Next& next);
+  void AdvanceLocked(Next& next) BRAID_REQUIRES(mutex_);
+  void CancelSinksLocked(Next& next) BRAID_REQUIRES(mutex_);
+  void Run(Next& next) BRAID_EXCLUDES(mutex_);
+  // Both, when something has changed.
+  void Advance() BRAID_EXCLUDES(mutex_);
 
   KserveQueue& kserve_;
   GrpcQueue& queue_;
@@ -148,21 +152,23 @@ class GrpcStreamCall {
   GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnFinished> finished_event_{this};
   GrpcEventOf<GrpcStreamCall, &GrpcStreamCall::OnDone> done_event_{this};
 
+  const StreamTraffic::Setup io_;
+
   // Set when the call has ended, for skipping the work of making an answer that nobody gets.
   std::atomic<bool> closed_{false};
 
-  std::mutex mutex_;
-  // Guarded by mutex_, and set by the queue's thread alone:
-  std::shared_ptr<GrpcGraphStream> graph_;  // whose call it is; null: ours
-  // Guarded by mutex_:
-  StreamTraffic traffic_;
-  bool handling_ = false;  // a message that was read is being looked at
-  bool draining_ = false;
-  bool cancelled_ = false;  // by the client, or by the server's end
-  std::deque<Slot> slots_;
-  uint64_t first_slot_ = 0;   // number of slots_.front()
-  size_t open_requests_ = 0;  // whose last answer is not yet among those that wait
-  Sink* sinks_ = nullptr;     // requests that have not ended, a doubly linked list
+  Mutex mutex_;
+  StreamTraffic traffic_ BRAID_GUARDED_BY(mutex_);
+  // Null unless the first message has begun a conversation; set by the queue's thread.
+  std::unique_ptr<GrpcGraphStream> graph_ BRAID_GUARDED_BY(mutex_);
+  bool handling_ BRAID_GUARDED_BY(mutex_) = false;  // a message that was read is being looked at
+  bool draining_ BRAID_GUARDED_BY(mutex_) = false;
+  bool cancelled_ BRAID_GUARDED_BY(mutex_) = false;  // by the client, or by the server's end
+  std::deque<Slot> slots_ BRAID_GUARDED_BY(mutex_);
+  uint64_t first_slot_ BRAID_GUARDED_BY(mutex_) = 0;   // number of slots_.front()
+  size_t open_requests_ BRAID_GUARDED_BY(mutex_) = 0;  // whose last answer is not yet among those that wait
+  // Requests that have not ended, a doubly linked list.
+  Sink* sinks_ BRAID_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace braid

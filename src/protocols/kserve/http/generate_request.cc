@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "protocols/inference/ovms_dialect.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/sequence_naming.h"
 #include "protocols/json/json.h"
 #include "protocols/json/tensor_data.h"
@@ -121,15 +121,16 @@ class GenerateReader {
     uint64_t number = 0;  // the low bytes come first
     const Status filled =
         FillFromJson(value, JsonForm::kFlat, type.type, 1, reinterpret_cast<std::byte*>(&number));
-    if (!filled.ok()) return AsOvmsError(OvmsCode::kRestCouldNotParseInput, filled);
+    if (!filled.ok()) return RulesOf(target_.info).WithDetails(Fault::kRestCouldNotParseInput, filled);
     input->value = number;
     return OkStatus();
   }
 
   Status NameRequest() {
-    const ServableInfo& info = target_.info;
-    if (!info.stateful) return NameSequenceOf(info, target_.sequence_header, request_);
-    return NameSequence(sequence_id_, sequence_control_, target_.sequence_header, false, request_);
+    const auto take = [this](std::string_view name, DataType) -> Result<std::optional<SequenceInput>> {
+      return name == kSequenceIdInput ? sequence_id_ : sequence_control_;
+    };
+    return NameSequenceOf(target_.info, target_.sequence_header, take, request_);
   }
 
   Status ReadParameter(std::string_view key, element value) {

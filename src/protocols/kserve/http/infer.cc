@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "protocols/inference/ovms_dialect.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/request_headers.h"
 
 namespace braid {
@@ -24,23 +24,21 @@ Status RangeError(uint64_t size, std::string_view text) {
 
 }  // namespace
 
-Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange, Dialect dialect) {
+Result<std::optional<uint64_t>> InferCall::JsonSize(const HttpExchange& exchange, const DialectRules& rules) {
   const auto text = FindHeader(exchange.head(), "Inference-Header-Content-Length");
   if (!text) return std::optional<uint64_t>();
   int64_t size = 0;
   const char* end = text->data() + text->size();
   auto [rest, error] = std::from_chars(text->data(), end, size);
   if (error != std::errc() || rest != end) {
-    if (dialect == Dialect::kOvms) return OvmsError(OvmsCode::kRestHeaderLengthInvalid);
-    return InvalidArgumentError("Unable to parse Inference-Header-Content-Length, got: " +
-                                std::string(*text));
+    return rules.Word(
+        Fault::kRestHeaderLengthInvalid,
+        InvalidArgumentError("Unable to parse Inference-Header-Content-Length, got: " + std::string(*text)));
   }
   const auto body_size = exchange.body_size();
   if (size < 0 || (body_size && static_cast<uint64_t>(size) > *body_size)) {
-    if (dialect == Dialect::kOvms) {
-      return OvmsError(size < 0 ? OvmsCode::kRestHeaderLengthInvalid : OvmsCode::kRestHeaderLengthExceeded);
-    }
-    return RangeError(body_size.value_or(0), *text);
+    return rules.Word(size < 0 ? Fault::kRestHeaderLengthInvalid : Fault::kRestHeaderLengthExceeded,
+                      RangeError(body_size.value_or(0), *text));
   }
   return std::optional<uint64_t>(static_cast<uint64_t>(size));
 }
@@ -51,17 +49,17 @@ size_t InferCall::front_bytes() const {
 
 Status InferCall::ReadFront(std::string_view front, size_t rest, const HttpInferTarget& target,
                             simdjson::dom::parser& parser, HttpInferRequest& read) {
-  const bool ovms = target.info.dialect == Dialect::kOvms;
+  const DialectRules& rules = RulesOf(target.info);
   if (body_.json_size && front.size() < *body_.json_size) {
-    if (ovms) return OvmsError(OvmsCode::kRestHeaderLengthExceeded);
-    return RangeError(front.size(), std::to_string(*body_.json_size));
+    return rules.Word(Fault::kRestHeaderLengthExceeded,
+                      RangeError(front.size(), std::to_string(*body_.json_size)));
   }
   if (!front.empty()) {
     return ReadInferRequest(front, rest, body_.json_size.has_value(), target, parser, read);
   }
   // What the bytes are is known of models alone.
   const bool graph = target.info.kind == ServableKind::kGraph;
-  if (graph || (ovms && !body_.json_size)) {
+  if (graph || (rules.data_may_be_missing && !body_.json_size)) {
     return OvmsError(OvmsCode::kJsonInvalid, "The document is empty.");
   }
   return ReadRawInferRequest(rest, target, read);

@@ -25,8 +25,7 @@ class InferCall final : public HttpInference {
 
   // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is
   // known; in the words of the dialect.
-  static Result<std::optional<uint64_t>> JsonSize(const HttpExchange& exchange,
-                                                  Dialect dialect = Dialect::kTriton);
+  static Result<std::optional<uint64_t>> JsonSize(const HttpExchange& exchange, const DialectRules& rules);
 
   size_t front_bytes() const override;
 

@@ -1,9 +1,9 @@
 #include "protocols/kserve/http/infer_ovms.h"
 
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/json/json.h"
 #include "protocols/json/tensor_data.h"
-#include "serving/ovms_status.h"
 #include "serving/request_check_ovms.h"
 
 namespace braid {
@@ -31,10 +31,9 @@ Status CheckJsonValueCount(const ServableInfo& info, const InferenceRequest& req
     if (const size_t size = ElementSize(tensor.type); size > 0) {
       return GraphValueCountError(static_cast<uint64_t>(expected) * size, actual * size, tensor.name);
     }
-  } else {
-    BRAID_RETURN_IF_ERROR(CheckOvmsTensors(info, request));
+    return OvmsValueCountError(expected, actual, tensor.name);
   }
-  return OvmsValueCountError(expected, actual, tensor.name);
+  return RulesOf(info).FirstFault(info, request, OvmsValueCountError(expected, actual, tensor.name));
 }
 
 Status ReadGraphParameter(std::string_view name, simdjson::dom::element value, Parameters& parameters) {

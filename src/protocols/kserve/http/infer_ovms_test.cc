@@ -36,7 +36,7 @@ class OvmsReading : public testing::Test {
   std::string Fault(const std::string& json, size_t binary_bytes = 0) {
     auto read = Read(json, binary_bytes);
     const Status status = read.ok() ? CheckRequest(info_, *read->request) : read.status();
-    http_status_ = status.http_status();
+    http_status_ = HttpStatusOf(status);
     return status.message();
   }
   // One input with these members.
@@ -203,12 +203,12 @@ TEST_F(OvmsReading, TakesTritonsParameters) {
 
 TEST(OvmsWriting, HalfFloatsTravelInBinaryForm) {
   HttpOutputFormat format;
-  format.dialect = Dialect::kOvms;
+  format.rules = &RulesOf(Dialect::kOvms);
   InferenceResponse response;
   response.outputs.push_back({"a", DataType::kFp16, {1}, HeapAllocator().Allocate(2).value()});
   const auto written = WriteInferResponse("", response, format);
   ASSERT_FALSE(written.ok());
-  EXPECT_EQ(written.status().http_status(), 400);
+  EXPECT_EQ(HttpStatusOf(written.status()), 400);
   EXPECT_EQ(written.status().message(),
             "Could not parse input content. Unsupported data precision detected - sending FP16 data via JSON "
             "is not "

@@ -3,9 +3,9 @@
 #include <boost/container/small_vector.hpp>
 #include <limits>
 
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/inference/input_memory.h"
-#include "protocols/inference/ovms_dialect.h"
 #include "protocols/inference/sequence_naming.h"
 #include "protocols/json/json.h"
 #include "protocols/json/tensor_data.h"
@@ -32,8 +32,6 @@ struct PlannedInput {
   enum class Source : unsigned char { kNone, kJson, kBinary, kRegion } source = Source::kNone;
   bool has_data = false;
   element data;
-  RegionPart part_of_region;  // of kRegion
-  size_t bytes = 0;
   size_t elements = 0;
   size_t part = 0;  // of kBinary: which of the parts behind the JSON part
 };
@@ -46,16 +44,16 @@ class RequestReader {
         binary_left_(binary_bytes),
         has_binary_header_(has_binary_header),
         target_(target),
-        ovms_(target.info.dialect == Dialect::kOvms),
+        rules_(RulesOf(target.info)),
         graph_(target.info.kind == ServableKind::kGraph),
         out_(out) {
     out_.format.plan.batching = target.info.max_batch_size > 0;
-    out_.format.dialect = target.info.dialect;
+    out_.format.rules = &rules_;
   }
 
   Status Read(element root) {
     const auto request = JsonObject("request", root, kMaxJsonKeys);
-    if (!request.ok()) return Worded(OvmsCode::kRestBodyNotAnObject, request.status());
+    if (!request.ok()) return rules_.WithDetails(Fault::kRestBodyNotAnObject, request.status());
     element inputs;
     element outputs;
     bool has_inputs = false;
@@ -63,10 +61,11 @@ class RequestReader {
     for (auto field : *request) {
       if (field.key == "id") {
         const auto id = JsonString("id", field.value);
-        if (!id.ok()) return Worded(OvmsCode::kRestCouldNotParseParameters, id.status());
+        if (!id.ok()) return rules_.WithDetails(Fault::kRestCouldNotParseParameters, id.status());
         out_.request.id = *id;
       } else if (field.key == "parameters") {
-        BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseParameters, ReadParameters(field.value)));
+        BRAID_RETURN_IF_ERROR(
+            rules_.WithDetails(Fault::kRestCouldNotParseParameters, ReadParameters(field.value)));
       } else if (field.key == "inputs") {
         inputs = field.value;
         has_inputs = true;
@@ -75,23 +74,19 @@ class RequestReader {
         has_outputs = true;
       }
     }
-    if (!has_inputs) return ovms_ ? OvmsError(OvmsCode::kRestNoInputsFound) : MissingMember("inputs");
+    if (!has_inputs) return rules_.Word(Fault::kRestNoInputsFound, MissingMember("inputs"));
     // The outputs' defaults come from the parameters, wherever those stand.
     if (has_outputs) {
-      BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseOutput, ReadOutputs(outputs)));
+      BRAID_RETURN_IF_ERROR(rules_.WithDetails(Fault::kRestCouldNotParseOutput, ReadOutputs(outputs)));
     }
-    BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, ReadInputs(inputs)));
+    BRAID_RETURN_IF_ERROR(rules_.WithDetails(Fault::kRestCouldNotParseInput, ReadInputs(inputs)));
+    BRAID_RETURN_IF_ERROR(CheckSizes());
     BRAID_RETURN_IF_ERROR(NameRequest());
-    BRAID_RETURN_IF_ERROR(Worded(OvmsCode::kRestCouldNotParseInput, CheckNothingIsLeft()));
-    return Worded(OvmsCode::kRestCouldNotParseInput, FillInputs());
+    BRAID_RETURN_IF_ERROR(rules_.WithDetails(Fault::kRestCouldNotParseInput, CheckNothingIsLeft()));
+    return rules_.WithDetails(Fault::kRestCouldNotParseInput, FillInputs());
   }
 
  private:
-  // A fault of a part of the document in the words of the servable's dialect.
-  Status Worded(OvmsCode code, Status status) const {
-    return ovms_ ? AsOvmsError(code, std::move(status)) : status;
-  }
-
   Status ReadParameters(element value) {
     BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("parameters", value, kMaxJsonKeys));
     for (auto field : object) {
@@ -156,18 +151,31 @@ class RequestReader {
     return OkStatus();
   }
 
+  // Of inputs in the body.
+  Status CheckSizes() const {
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      if (plans_[i].source == PlannedInput::Source::kRegion || memory_.bytes(i) <= target_.max_input_bytes)
+        continue;
+      return InvalidArgumentError(
+          "byte size " + std::to_string(memory_.bytes(i)) + " of input '" + out_.request.inputs[i].name +
+          "' exceeds the maximum allowed input size of " + std::to_string(target_.max_input_bytes) +
+          " bytes. Use --http-max-input-size to increase the limit.");
+    }
+    return OkStatus();
+  }
+
   Status CheckNothingIsLeft() const {
     if (binary_left_ == 0) return OkStatus();
     const std::string text = "unexpected additional input data for model '" + target_.info.name + "'";
-    if (!ovms_) return InvalidArgumentError(text);
+    const Status fault =
+        rules_.Choose(InvalidArgumentError(text), OvmsError(Fault::kInvalidContentSize, text));
     // A wrong shape is the likely cause.
-    if (!graph_) BRAID_RETURN_IF_ERROR(CheckOvmsTensors(target_.info, out_.request));
-    return OvmsError(OvmsCode::kInvalidContentSize, text);
+    return graph_ ? fault : rules_.FirstFault(target_.info, out_.request, fault);
   }
 
   Status ReadInput(element item) {
     const auto object = JsonObject("inputs", item, kMaxJsonKeys);
-    if (!object.ok()) return Worded(OvmsCode::kRestInputsNotAnObject, object.status());
+    if (!object.ok()) return rules_.WithDetails(Fault::kRestInputsNotAnObject, object.status());
     Tensor tensor;
     PlannedInput plan;
     std::optional<std::string_view> datatype;
@@ -194,7 +202,7 @@ class RequestReader {
         for (auto parameter : parameters) {
           if (parameter.key == "binary_data_size") {
             const auto size = JsonUnsigned("binary_data_size", parameter.value);
-            if (!size.ok()) return Worded(OvmsCode::kRestBinaryDataSizeInvalid, size.status());
+            if (!size.ok()) return rules_.WithDetails(Fault::kRestBinaryDataSizeInvalid, size.status());
             binary_size = *size;
           } else {
             BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
@@ -211,16 +219,16 @@ class RequestReader {
     } else if (const auto type = DataTypeFromWireName(*datatype)) {
       tensor.type = *type;
     } else {
-      return Worded(OvmsCode::kRestUnsupportedPrecision,
-                    InvalidArgumentError("invalid datatype for input " + tensor.name));
+      return rules_.WithDetails(Fault::kRestUnsupportedPrecision,
+                                InvalidArgumentError("invalid datatype for input " + tensor.name));
     }
     plan.has_data = has_data;
 
-    if (ovms_ && !has_data && !binary_size && !wish.region) {
+    if (rules_.data_may_be_missing && !has_data && !binary_size && !wish.region) {
       BRAID_ASSIGN_OR_RETURN(binary_size, ImpliedBinarySize(tensor, binary_left_, only_input_));
     }
     const int sources = int{has_data} + int{binary_size.has_value()} + int{wish.region.has_value()};
-    if (sources != 1 && !(ovms_ && sources == 0)) {
+    if (sources > 1 || (sources == 0 && !rules_.data_may_be_missing)) {
       std::string text =
           "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
           "'shared_memory_region' in 'parameters'. But ";
@@ -233,31 +241,21 @@ class RequestReader {
         text += has_data && binary_size ? "'binary_data_size'" : "'shared_memory_region'";
         text += " are set";
       }
-      return Worded(OvmsCode::kRestContentsFieldNotEmpty, InvalidArgumentError(std::move(text)));
+      return rules_.WithDetails(Fault::kRestContentsFieldNotEmpty, InvalidArgumentError(std::move(text)));
     }
     if (wish.region) {
       plan.source = PlannedInput::Source::kRegion;
-      BRAID_ASSIGN_OR_RETURN(plan.part_of_region, FindRegion(target_.client_memory, wish, tensor.name));
-      plan.bytes = static_cast<size_t>(plan.part_of_region.byte_size);
-    } else if (binary_size) {
-      plan.source = PlannedInput::Source::kBinary;
-      BRAID_RETURN_IF_ERROR(PlanBinary(tensor.name, *binary_size, plan));
-    } else if (has_data) {
-      plan.source = PlannedInput::Source::kJson;
-      Status planned = PlanJson(tensor, plan);
-      if (ovms_ && planned == JsonCountError(JsonForm::kNested)) {
-        plan.source = PlannedInput::Source::kNone;
-        plan.bytes = 0;
-      } else if (!planned.ok()) {
-        return planned;
+      BRAID_ASSIGN_OR_RETURN(RegionPart part, FindRegion(target_.client_memory, wish, tensor.name));
+      memory_.AddRegion(std::move(part));
+    } else {
+      size_t bytes = 0;
+      if (binary_size) {
+        BRAID_RETURN_IF_ERROR(PlanBinary(tensor.name, *binary_size, plan));
+        bytes = static_cast<size_t>(*binary_size);
+      } else if (has_data) {
+        BRAID_RETURN_IF_ERROR(PlanJson(tensor, plan, bytes));
       }
-    }
-    if (!wish.region && plan.bytes > target_.max_input_bytes) {
-      return InvalidArgumentError("byte size " + std::to_string(plan.bytes) + " of input '" + tensor.name +
-                                  "' exceeds the maximum allowed input size of " +
-                                  std::to_string(target_.max_input_bytes) +
-                                  " bytes. Use --http-max-input-size to increase the limit.")
-          .WithHttpStatus(400);
+      memory_.Add(bytes);
     }
     out_.request.inputs.push_back(std::move(tensor));
     plans_.push_back(std::move(plan));
@@ -297,33 +295,40 @@ class RequestReader {
   }
 
   Status PlanBinary(const std::string& name, uint64_t size, PlannedInput& plan) {
-    if (ovms_ && size > binary_left_) {
-      return OvmsError(OvmsCode::kRestBinaryBufferExceeded,
-                       "Expected: " + std::to_string(size) +
-                           " bytes; Actual: " + std::to_string(binary_left_) + " bytes; input name: " + name);
-    }
-    if (!has_binary_header_ && !ovms_) {
+    if (!has_binary_header_ && !rules_.data_may_be_missing) {
       return InvalidArgumentError(
           "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when "
           "passing inputs in "
           "binary data format");
     }
     if (size > binary_left_) {
-      return InvalidArgumentError("unexpected size for input '" + name + "', expecting " +
-                                  std::to_string(size - binary_left_) + " additional bytes for model '" +
-                                  target_.info.name + "'");
+      return rules_.Choose(InvalidArgumentError("unexpected size for input '" + name + "', expecting " +
+                                                std::to_string(size - binary_left_) +
+                                                " additional bytes for model '" + target_.info.name + "'"),
+                           OvmsError(Fault::kRestBinaryBufferExceeded,
+                                     "Expected: " + std::to_string(size) + " bytes; Actual: " +
+                                         std::to_string(binary_left_) + " bytes; input name: " + name));
     }
     binary_left_ -= static_cast<size_t>(size);
-    plan.bytes = static_cast<size_t>(size);
+    plan.source = PlannedInput::Source::kBinary;
     plan.part = binary_parts_++;
     return OkStatus();
   }
 
-  Status PlanJson(const Tensor& tensor, PlannedInput& plan) {
+  // With values of another number than the shape's there are no bytes where that is for CheckValues() to say.
+  Status PlanJson(const Tensor& tensor, PlannedInput& plan, size_t& bytes) {
+    const Status measured = MeasureJson(tensor, plan, bytes);
+    if (measured.ok()) plan.source = PlannedInput::Source::kJson;
+    if (!rules_.contents_as_a_whole || measured != JsonCountError(JsonForm::kNested)) return measured;
+    bytes = 0;
+    return OkStatus();
+  }
+
+  Status MeasureJson(const Tensor& tensor, PlannedInput& plan, size_t& bytes) {
     if (tensor.type == DataType::kFp16 || tensor.type == DataType::kBf16 ||
         tensor.type == DataType::kCustom) {
-      return Worded(
-          OvmsCode::kRestUnsupportedPrecision,
+      return rules_.WithDetails(
+          Fault::kRestUnsupportedPrecision,
           InvalidArgumentError(
               "receiving " + std::string(TypeName(tensor)) +
               " data via JSON is not supported. Please use the binary data format for input " + tensor.name));
@@ -340,8 +345,8 @@ class RequestReader {
     // Each value takes a character at least, so no memory is taken for what cannot be there.
     if (plan.elements > json_.size()) return JsonCountError(JsonForm::kNested);
     if (tensor.type == DataType::kBytes)
-      return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &plan.bytes);
-    plan.bytes = plan.elements * element;
+      return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &bytes);
+    bytes = plan.elements * element;
     return OkStatus();
   }
 
@@ -367,32 +372,34 @@ class RequestReader {
     HttpSequenceInput taken;
     if (found == inputs.end()) return taken;
     if (std::any_of(found + 1, inputs.end(), is_it)) return RepeatedSequenceInput(name);
-    const auto plan = plans_.begin() + (found - inputs.begin());
+    const auto index = static_cast<size_t>(found - inputs.begin());
+    const PlannedInput& plan = plans_[index];
     taken.input.emplace();
     taken.input->has_shape = !found->shape.empty();
     taken.input->shape = std::move(found->shape);
-    if (found->type == type && plan->bytes == ElementSize(type)) {
-      if (plan->source == PlannedInput::Source::kBinary) {
-        taken.part = plan->part;
+    if (found->type == type && memory_.bytes(index) == ElementSize(type)) {
+      if (plan.source == PlannedInput::Source::kBinary) {
+        taken.part = plan.part;
         taken.input->value = 0;
       } else {
-        const auto value = ReadSequenceValue(*plan, type);
-        if (!value.ok()) return Worded(OvmsCode::kRestCouldNotParseInput, value.status());
+        const auto value = ReadSequenceValue(index, type);
+        if (!value.ok()) return rules_.WithDetails(Fault::kRestCouldNotParseInput, value.status());
         taken.input->value = *value;
       }
     }
     inputs.erase(found);
-    plans_.erase(plan);
+    plans_.erase(plans_.begin() + static_cast<std::ptrdiff_t>(index));
+    memory_.Erase(index);
     return taken;
   }
 
   // Nothing where there is not exactly one.
-  static Result<std::optional<uint64_t>> ReadSequenceValue(const PlannedInput& plan, DataType type) {
+  Result<std::optional<uint64_t>> ReadSequenceValue(size_t index, DataType type) const {
     uint64_t value = 0;  // the low bytes come first
     const std::span<std::byte> to(reinterpret_cast<std::byte*>(&value), ElementSize(type));
-    const Status read = plan.source == PlannedInput::Source::kRegion
-                            ? plan.part_of_region.region->Read(plan.part_of_region.offset, to)
-                            : FillFromJson(plan.data, JsonForm::kNested, type, 1, to.data());
+    const RegionPart& part = memory_.region(index);
+    const Status read = part.region ? part.region->Read(part.offset, to)
+                                    : FillFromJson(plans_[index].data, JsonForm::kNested, type, 1, to.data());
     if (read == JsonCountError(JsonForm::kNested)) return std::optional<uint64_t>();
     BRAID_RETURN_IF_ERROR(read);
     return std::optional<uint64_t>(value);
@@ -400,39 +407,27 @@ class RequestReader {
 
   // Takes memory for all inputs, writes those that came as JSON, and names the places of the others.
   Status FillInputs() {
-    for (size_t i = 0; ovms_ && i < plans_.size(); ++i) {
+    for (size_t i = 0; rules_.contents_as_a_whole && i < plans_.size(); ++i) {
       if (plans_[i].source == PlannedInput::Source::kNone) BRAID_RETURN_IF_ERROR(CheckValues(i));
     }
-    // Refused by the checks that follow, but not by all graphs; too much could be copied before.
-    if (out_.request.inputs.size() > target_.info.inputs.size()) {
-      for (PlannedInput& plan : plans_) {
-        if (plan.source != PlannedInput::Source::kRegion) continue;
-        if (graph_) return TooManyRegions(target_.info);
-        plan.bytes = 0;
-      }
-    }
-    InputMemory memory(target_.allocator);
-    for (const PlannedInput& plan : plans_) memory.Expect(plan.bytes);
     out_.destinations.resize(binary_parts_);
     if (out_.sequence) out_.sequence->SetDestinations(out_.destinations);
-    for (size_t i = 0; i < plans_.size(); ++i) {
-      const PlannedInput& plan = plans_[i];
-      Tensor& tensor = out_.request.inputs[i];
-      BRAID_ASSIGN_OR_RETURN(tensor.data, memory.Take(plan.bytes));
-      if (plan.source == PlannedInput::Source::kRegion) {
-        if (plan.bytes == 0) continue;
-        BRAID_RETURN_IF_ERROR(plan.part_of_region.region->Read(
-            plan.part_of_region.offset, {tensor.data.mutable_data(), tensor.data.size()}));
-      } else if (plan.source == PlannedInput::Source::kBinary) {
-        out_.destinations[plan.part] = {tensor.data.mutable_data(), tensor.data.size()};
-      } else if (plan.source == PlannedInput::Source::kJson) {
-        const Status filled = FillFromJson(plan.data, JsonForm::kNested, tensor.type, plan.elements,
-                                           tensor.data.mutable_data());
-        if (ovms_ && filled == JsonCountError(JsonForm::kNested)) BRAID_RETURN_IF_ERROR(CheckValues(i));
-        BRAID_RETURN_IF_ERROR(filled);
-      }
+    return memory_.Fill(target_.info, target_.allocator, out_.request,
+                        [this](size_t i, std::byte* to) { return FillInput(i, to); });
+  }
+
+  Status FillInput(size_t i, std::byte* to) {
+    const PlannedInput& plan = plans_[i];
+    if (plan.source == PlannedInput::Source::kBinary) {
+      out_.destinations[plan.part] = {to, memory_.bytes(i)};
     }
-    return OkStatus();
+    if (plan.source != PlannedInput::Source::kJson) return OkStatus();
+    const Status filled =
+        FillFromJson(plan.data, JsonForm::kNested, out_.request.inputs[i].type, plan.elements, to);
+    if (rules_.contents_as_a_whole && filled == JsonCountError(JsonForm::kNested)) {
+      BRAID_RETURN_IF_ERROR(CheckValues(i));
+    }
+    return filled;
   }
 
   Status CheckValues(size_t i) const {
@@ -443,12 +438,13 @@ class RequestReader {
   size_t binary_left_;
   const bool has_binary_header_;
   const HttpInferTarget& target_;
-  const bool ovms_;
+  const DialectRules& rules_;
   const bool graph_;
   bool only_input_ = false;
   size_t binary_parts_ = 0;
   HttpInferRequest& out_;
   boost::container::small_vector<PlannedInput, 8> plans_;
+  InputMemory memory_;  // of the same inputs
 };
 
 }  // namespace
@@ -458,8 +454,7 @@ Status ReadInferRequest(std::string_view json, size_t binary_bytes, bool has_bin
                         HttpInferRequest& read) {
   const auto root = ParseJson(parser, json);
   if (root.ok()) return RequestReader(json, binary_bytes, has_binary_header, target, read).Read(*root);
-  if (target.info.dialect == Dialect::kOvms) return AsOvmsError(OvmsCode::kJsonInvalid, root.status());
-  return root.status();
+  return RulesOf(target.info).WithDetails(Fault::kJsonInvalid, root.status());
 }
 
 }  // namespace braid

@@ -1,7 +1,6 @@
 #include "protocols/kserve/http/infer_response.h"
 
 #include "protocols/json/values.h"
-#include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
@@ -86,14 +85,14 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
       if (!tensor.data.empty()) out.tail.push_back(std::move(tensor.data));
     } else {
       json += "],\"data\":[";
-      Status appended = AppendTensorValues(json, tensor);
-      if (format.dialect == Dialect::kOvms && appended.code() == StatusCode::kInvalidArgument) {
-        return OvmsError(OvmsCode::kRestUnsupportedPrecision, appended.message() + " " + tensor.name);
+      const Status appended = AppendTensorValues(json, tensor);
+      if (appended.code() == StatusCode::kInvalidArgument) {
+        return format.rules->Choose(
+            appended, OvmsError(Fault::kRestUnsupportedPrecision, appended.message() + " " + tensor.name));
       }
-      if (format.dialect == Dialect::kOvms && !appended.ok()) {
-        return OvmsError(OvmsCode::kInternalError, appended.message());
+      if (!appended.ok()) {
+        return format.rules->Choose(appended, OvmsError(Fault::kInternalError, appended.message()));
       }
-      BRAID_RETURN_IF_ERROR(appended);
       json += "]}";
     }
   }

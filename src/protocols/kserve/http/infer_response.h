@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "protocols/http/message.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/inference/output_plan.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -13,8 +14,8 @@
 namespace braid {
 
 struct HttpOutputFormat {
-  bool binary_default = false;  // for outputs of which nothing was said
-  Dialect dialect = Dialect::kTriton;
+  bool binary_default = false;                             // for outputs of which nothing was said
+  const DialectRules* rules = &RulesOf(Dialect::kTriton);  // of the servable
   OutputPlan plan;
 
   bool IsBinary(std::string_view output) const {

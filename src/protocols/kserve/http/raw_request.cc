@@ -18,7 +18,7 @@ Status ReadRawInferRequest(size_t bytes, const HttpInferTarget& target, HttpInfe
   const bool batching = info.max_batch_size > 0;
   out.format.binary_default = true;
   out.format.plan.batching = batching;
-  out.format.dialect = info.dialect;
+  out.format.rules = &RulesOf(info);
 
   Tensor tensor;
   tensor.name = spec.name;

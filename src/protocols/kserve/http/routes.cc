@@ -1,11 +1,9 @@
 #include "protocols/kserve/http/routes.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
-#include <optional>
 
 #include "protocols/http/message.h"
+#include "protocols/http/path_pattern.h"
 
 namespace braid {
 namespace {
@@ -56,87 +54,27 @@ constexpr HttpRoute kRoutes[] = {
     {"POST", "/v2/cudasharedmemory/region/{r}/register", Api::kSharedMemory, A::kCudaMemoryRegister},
 };
 
-constexpr size_t kMaxSegments = 8;
-
-struct Path {
-  std::array<std::string_view, kMaxSegments> segments;
-  size_t count = 0;
-};
-
-// Nothing for what is no path, and for more segments than any route has.
-std::optional<Path> Split(std::string_view text) {
-  if (text.empty() || text.front() != '/') return std::nullopt;
-  Path path;
-  while (!text.empty()) {
-    text.remove_prefix(1);
-    const size_t end = std::min(text.find('/'), text.size());
-    if (path.count == kMaxSegments) return std::nullopt;
-    path.segments[path.count++] = text.substr(0, end);
-    text.remove_prefix(end);
-  }
-  return path;
-}
-
-std::optional<int64_t> Version(std::string_view segment) {
-  int64_t version = 0;
-  const char* end = segment.data() + segment.size();
-  if (segment.empty() || segment.front() < '0' || segment.front() > '9') return std::nullopt;
-  auto [rest, error] = std::from_chars(segment.data(), end, version);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return version;
-}
-
-// Where the variable segments are.
-struct Variables {
-  std::string_view model;
-  std::string_view region;
-  int64_t version = -1;
-};
-
-std::optional<Variables> Match(std::string_view pattern, const Path& path) {
-  Variables variables;
-  for (size_t i = 0; i < path.count; ++i) {
-    if (pattern.empty()) return std::nullopt;
-    pattern.remove_prefix(1);
-    const size_t end = std::min(pattern.find('/'), pattern.size());
-    const std::string_view expected = pattern.substr(0, end);
-    pattern.remove_prefix(end);
-    const std::string_view segment = path.segments[i];
-    if (expected.front() != '{') {
-      if (segment != expected) return std::nullopt;
-    } else if (segment.empty()) {
-      return std::nullopt;
-    } else if (expected == "{m}") {
-      variables.model = segment;
-    } else if (expected == "{r}") {
-      variables.region = segment;
-    } else if (expected == "{v}") {
-      const auto version = Version(segment);
-      if (!version) return std::nullopt;
-      variables.version = *version;
-    }
-  }
-  if (!pattern.empty()) return std::nullopt;
-  return variables;
-}
-
 }  // namespace
 
 std::span<const HttpRoute> HttpRoutes() { return kRoutes; }
 
 HttpRouteMatch MatchHttpRoute(std::string_view method, std::string_view target) {
   HttpRouteMatch match;
-  const auto path = Split(target.substr(0, target.find('?')));
-  if (!path) return match;
+  const std::string_view path = target.substr(0, target.find('?'));
   for (const HttpRoute& route : kRoutes) {
-    const auto variables = Match(route.pattern, *path);
-    if (!variables) continue;
+    PathVariables variables;
+    if (!MatchPath(route.pattern, path, variables)) continue;
+    const std::string_view digits = variables.version;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), match.version).ec ==
+        std::errc::result_out_of_range) {
+      continue;
+    }
     if (route.method != method) {
       match.kind = HttpRouteMatch::Kind::kWrongMethod;
       continue;
     }
-    auto model = PercentDecode(variables->model);
-    auto region = PercentDecode(variables->region);
+    auto model = PercentDecode(variables.model);
+    auto region = PercentDecode(variables.region);
     if (!model || !region) {
       match.kind = HttpRouteMatch::Kind::kBadEscape;
       return match;
@@ -145,7 +83,6 @@ HttpRouteMatch MatchHttpRoute(std::string_view method, std::string_view target) 
     match.route = &route;
     match.model = std::move(*model);
     match.region = std::move(*region);
-    match.version = variables->version;
     return match;
   }
   return match;

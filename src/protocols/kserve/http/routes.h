@@ -40,7 +40,7 @@ enum class HttpAction : unsigned char {
 
 struct HttpRoute {
   std::string_view method;
-  // Segments as they are, or {m} a model, {v} a version in digits, {r} a region or repository.
+  // As in path_pattern.h.
   std::string_view pattern;
   Api api;
   HttpAction action;

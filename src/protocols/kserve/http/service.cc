@@ -1,6 +1,6 @@
 #include "protocols/kserve/http/service.h"
 
-#include "protocols/inference/ovms_dialect.h"
+#include "protocols/inference/dialect.h"
 #include "protocols/json/json.h"
 #include "protocols/kserve/http/documents.h"
 #include "protocols/kserve/http/generate.h"
@@ -58,17 +58,18 @@ KserveHttp::ThreadState& KserveHttp::state(const HttpExchange& exchange) {
 std::optional<std::variant<HttpResponse, HttpProtocolRoute>> KserveHttp::Find(const HttpExchange& exchange) {
   using Found = std::variant<HttpResponse, HttpProtocolRoute>;
   const HttpHead& head = exchange.head();
+  const DialectRules& rules = RulesOf(context_.catalog);
   HttpRouteMatch& match = state(exchange).match;
   match = MatchHttpRoute(RouteMethod(head), ToStd(head.target()));
   switch (match.kind) {
     case HttpRouteMatch::Kind::kFound:
       break;
     case HttpRouteMatch::Kind::kNoSuchPath:
-      return Found(ovms() ? ErrorResponse(OvmsError(OvmsCode::kRestInvalidUrl))
-                          : ErrorResponse(404, "Not Found"));
+      return Found(
+          rules.Choose(ErrorResponse(404, "Not Found"), ErrorResponse(OvmsError(Fault::kRestInvalidUrl))));
     case HttpRouteMatch::Kind::kWrongMethod:
-      return Found(ovms() ? ErrorResponse(OvmsError(OvmsCode::kRestUnsupportedMethod))
-                          : ErrorResponse(405, "Method Not Allowed"));
+      return Found(rules.Choose(ErrorResponse(405, "Method Not Allowed"),
+                                ErrorResponse(OvmsError(Fault::kRestUnsupportedMethod))));
     case HttpRouteMatch::Kind::kBadEscape:
       return Found(ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8"));
   }
@@ -142,14 +143,14 @@ KserveHttp::Answer KserveHttp::Dispatch(const Exchange& exchange, HttpRouteMatch
 KserveHttp::Answer KserveHttp::Infer(const Exchange& exchange, HttpRouteMatch& match) {
   const HttpHead& head = exchange->head();
   auto servable = state(*exchange).reader.Find(match.model, match.version);
-  if (!servable.ok()) return ErrorResponse(InferNotFound(context_.catalog, match.model, servable.status()));
+  if (!servable.ok()) return ErrorResponse(InferNotFound(servable.status()));
   const ServableInfo& info = (*servable)->get().info();
   if (info.decoupled) {
     return ErrorResponse(
         UnsupportedError("HTTP end point doesn't support models with decoupled transaction policy"));
   }
   InferCall::Body body;
-  auto json_size = InferCall::JsonSize(*exchange, info.dialect);
+  auto json_size = InferCall::JsonSize(*exchange, RulesOf(info));
   if (!json_size.ok()) {
     CountRefused((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelInfer);
     return ErrorResponse(json_size.status());
@@ -160,11 +161,8 @@ KserveHttp::Answer KserveHttp::Infer(const Exchange& exchange, HttpRouteMatch& m
   }
   body.max_input_bytes = options_.max_input_bytes;
   body.client_memory = context_.client_memory.get();
-  std::optional<ApiCall> api;
-  if (info.dialect == Dialect::kOvms) {
-    api = ApiCall{ApiProtocol::kKServe, ApiInterface::kRest, ApiMethod::kModelInfer};
-  }
-  auto setup = SetupOf(exchange, match, std::move(*servable), api);
+  auto setup = SetupOf(exchange, match, std::move(*servable),
+                       RulesOf(info).Call(ApiInterface::kRest, ApiMethod::kModelInfer));
   if (!setup.ok()) return ErrorResponse(setup.status());
   return std::make_shared<InferCall>(std::move(*setup), body);
 }
@@ -209,13 +207,6 @@ HttpResponse KserveHttp::ModelMetadata(const HttpExchange& exchange, const HttpR
   return JsonResponse(ModelMetadataJson((*servable)->get().info(), versions));
 }
 
-bool KserveHttp::IsKnown(const std::string& model, int64_t version) const {
-  for (const IndexEntry& entry : context_.catalog.Index(false)) {
-    if (entry.name == model && (version < 0 || entry.version == version)) return true;
-  }
-  return false;
-}
-
 // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
 void KserveHttp::ServerReady(const Exchange& exchange) {
   CheckServerReady(context_, [exchange, exiting = host_->exiting()](bool ready) {
@@ -227,17 +218,18 @@ void KserveHttp::ServerReady(const Exchange& exchange) {
 }
 
 void KserveHttp::ModelReady(const Exchange& exchange, const HttpRouteMatch& match) {
-  const bool ovms = this->ovms();
-  const auto answer = [exchange, ovms](const Readiness& readiness) {
+  const DialectRules& rules = RulesOf(context_.catalog);
+  const auto answer = [exchange, &rules](const Readiness& readiness) {
     if (readiness.ready) {
       exchange->Respond(HttpResponse{});
     } else {
-      exchange->Respond(ErrorResponse(ovms ? OvmsError(OvmsCode::kModelVersionNotLoadedYet)
-                                           : InvalidArgumentError("Model version not ready")));
+      exchange->Respond(ErrorResponse(
+          rules.Word(Fault::kModelVersionNotLoadedYet, InvalidArgumentError("Model version not ready"))));
     }
   };
   auto servable = state(*exchange).reader.Find(match.model, match.version);
-  if (!servable.ok() && !IsKnown(match.model, ovms ? -1 : match.version)) {
+  const bool known = context_.catalog.Knows(match.model, rules.knows_all_versions ? -1 : match.version);
+  if (!servable.ok() && !known) {
     exchange->Respond(ErrorResponse(servable.status()));
   } else if (host_->exiting() || !servable.ok()) {
     answer({false, ""});
@@ -251,7 +243,7 @@ HttpResponse KserveHttp::ModelConfig(const HttpExchange& exchange, const HttpRou
   auto servable = state(exchange).reader.Find(match.model, match.version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   const ServableInfo& info = (*servable)->get().info();
-  if (info.dialect == Dialect::kOvms) return ErrorResponse(NoModelConfig(info));
+  if (!RulesOf(info).tells_configuration) return ErrorResponse(NoModelConfig(info));
   if (info.config == nullptr || !options_.config_to_json) {
     return ErrorResponse(UnsupportedError("model '" + info.name + "' has no model configuration"));
   }
@@ -262,7 +254,7 @@ HttpResponse KserveHttp::Statistics(const HttpRouteMatch& match) {
   if (match.model.empty()) return JsonResponse(StatisticsJson(context_.catalog.All()));
   auto servables = context_.catalog.Versions(match.model, match.version);
   if (servables.ok()) return JsonResponse(StatisticsJson(*servables));
-  if (IsKnown(match.model, match.version)) {
+  if (context_.catalog.Knows(match.model, match.version)) {
     return ErrorResponse(InvalidArgumentError("requested model '" + match.model + "' is not available"));
   }
   return ErrorResponse(servables.status());

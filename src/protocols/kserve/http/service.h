@@ -47,10 +47,6 @@ class KserveHttp final : public HttpProtocol {
   struct ThreadState;
 
   ThreadState& state(const HttpExchange& exchange);
-  // Whether what does not exist is told as OpenVINO Model Server tells it.
-  bool ovms() const { return context_.catalog.dialect() == Dialect::kOvms; }
-  // Whether the catalog has the model, and the version if there is one, in any state.
-  bool IsKnown(const std::string& model, int64_t version) const;
 
   Answer Dispatch(const Exchange& exchange, HttpRouteMatch& match);
   Answer Infer(const Exchange& exchange, HttpRouteMatch& match);

@@ -1,0 +1,31 @@
+#include "protocols/inference/input_memory.h"
+
+namespace braid {
+
+Status InputMemory::Prepare(const ServableInfo& info) {
+  // Such requests are refused by the checks that follow, but not by all graphs; too much could be copied before.
+  const bool too_many = inputs_.size() > info.inputs.size();
+  for (Input& input : inputs_) {
+    if (too_many && input.region.region) {
+      if (info.kind == ServableKind::kGraph) {
+        return InvalidArgumentError("a request with more inputs than the graph '" + info.name +
+                                    "' has input streams cannot have them in shared memory");
+      }
+      input.bytes = 0;
+    }
+    if (input.bytes <= kSharedBytes) shared_ += Aligned(input.bytes);
+  }
+  return OkStatus();
+}
+
+Result<Buffer> InputMemory::Take(BufferAllocator& allocator, size_t size) {
+  if (size > kSharedBytes || shared_ > kSharedBytes) return allocator.Allocate(size);
+  if (block_.empty()) {
+    BRAID_ASSIGN_OR_RETURN(block_, allocator.Allocate(shared_));
+  }
+  Buffer taken = block_.Slice(offset_, size);
+  offset_ += Aligned(size);
+  return taken;
+}
+
+}  // namespace braid
