@@ -1,13 +1,10 @@
 #include "images/encoded_images.h"
 
 #include <algorithm>
-#include <atomic>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/elastic_threads.h"
-#include "images/image_codec.h"
 #include "images/image_size.h"
 #include "images/image_target.h"
 #include "images/pixels.h"
@@ -25,12 +22,12 @@ constexpr uint64_t kMostBytes = uint64_t{2} << 30;
 // Requests whose images wait for a thread.
 constexpr size_t kMostWaiting = 4096;
 
-std::atomic<int64_t> most_request_pixels{kMostImagePixels};
-
 // What the images of a request may still take: what a client sends costs thousands of times its size here.
 struct Budget {
-  const int64_t most_pixels = most_request_pixels.load(std::memory_order_relaxed);
-  int64_t pixels = most_pixels;
+  explicit Budget(int64_t most) : most_pixels(most), pixels(most) {}
+
+  const int64_t most_pixels;
+  int64_t pixels;
   uint64_t bytes = kMostBytes;
 };
 
@@ -90,10 +87,14 @@ Result<std::vector<std::string_view>> Split(const Tensor& input, int64_t count, 
   return images;
 }
 
-class Decoder {
+class InputDecoder {
  public:
-  Decoder(const TensorSpec& spec, BufferAllocator& allocator, Budget& budget)
-      : spec_(spec), allocator_(allocator), budget_(budget), name_("; input name: " + spec.name) {}
+  InputDecoder(const TensorSpec& spec, ImageCodec& codec, BufferAllocator& allocator, Budget& budget)
+      : spec_(spec),
+        codec_(codec),
+        allocator_(allocator),
+        budget_(budget),
+        name_("; input name: " + spec.name) {}
 
   // `input` is one of `request`.
   Status Decode(const InferenceRequest& request, Tensor& input) {
@@ -159,7 +160,7 @@ class Decoder {
                            " pixels together (--image-max-pixels) with " + which);
     }
     budget_.pixels -= pixels;
-    return DecodedImage::Decode(encoded, gray, which);
+    return codec_.Decode(encoded, gray, which);
   }
 
   Result<Buffer> Allocate(const Shape& shape) {
@@ -175,6 +176,7 @@ class Decoder {
   }
 
   const TensorSpec& spec_;
+  ImageCodec& codec_;
   BufferAllocator& allocator_;
   Budget& budget_;
   const std::string name_;  // at the end of texts
@@ -187,32 +189,34 @@ bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request)
                      [&](const Tensor& input) { return IsOfImages(info, input); });
 }
 
-void SetMostImagePixels(int64_t pixels) { most_request_pixels = pixels; }
+ImageDecoder::ImageDecoder(Options options)
+    : most_pixels_(options.most_pixels),
+      codec_(std::move(options.library)),
+      threads_({.name = "brd-image", .most = std::max<size_t>(std::thread::hardware_concurrency(), 1)}) {}
 
-Status DecodeImages(const ServableInfo& info, InferenceRequest& request) {
+Status ImageDecoder::Decode(const ServableInfo& info, InferenceRequest& request) {
   HeapAllocator heap;
   BufferAllocator& allocator = request.servable == nullptr ? heap : request.servable->get().input_allocator();
-  Budget budget;
+  Budget budget(most_pixels_);
   for (Tensor& input : request.inputs) {
     if (!IsOfImages(info, input)) continue;
-    BRAID_RETURN_IF_ERROR(Decoder(*info.FindInput(input.name), allocator, budget).Decode(request, input));
+    BRAID_RETURN_IF_ERROR(
+        InputDecoder(*info.FindInput(input.name), codec_, allocator, budget).Decode(request, input));
   }
   return OkStatus();
 }
 
-void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
-                      std::function<void(std::unique_ptr<InferenceRequest>, Status)> next) {
-  static ElasticThreads threads(
-      {.name = "brd-image", .most = std::max<size_t>(std::thread::hardware_concurrency(), 1)});
-  if (threads.waiting() >= kMostWaiting) {
+void ImageDecoder::DecodeThen(std::unique_ptr<InferenceRequest> request,
+                              std::function<void(std::unique_ptr<InferenceRequest>, Status)> next) {
+  if (threads_.waiting() >= kMostWaiting) {
     next(std::move(request), UnavailableError("too many requests wait for their images to be decoded"));
     return;
   }
   // Shared since work is copyable.
   auto shared = std::make_shared<std::unique_ptr<InferenceRequest>>(std::move(request));
-  threads.Run([shared, next = std::move(next)] {
+  threads_.Run([this, shared, next = std::move(next)] {
     std::unique_ptr<InferenceRequest> request = std::move(*shared);
-    Status status = DecodeImages(request->servable->get().info(), *request);
+    Status status = Decode(request->servable->get().info(), *request);
     next(std::move(request), std::move(status));
   });
 }

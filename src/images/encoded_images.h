@@ -8,8 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "base/elastic_threads.h"
 #include "base/status.h"
+#include "images/image_codec.h"
 #include "serving/request.h"
 #include "serving/servable.h"
 
@@ -19,24 +22,35 @@ namespace braid {
 // CheckRequest(). Cheap.
 bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request);
 
-// How many pixels the images of one request may have together, before they are resized. Before the first
-// request.
-inline constexpr int64_t kMostImagePixels = int64_t{1} << 30;
-void SetMostImagePixels(int64_t pixels);
+// Any thread. Outlives what it was given.
+class ImageDecoder {
+ public:
+  struct Options {
+    // How many pixels the images of one request may have together, before they are resized.
+    int64_t most_pixels = int64_t{1} << 30;
+    // The path of the library that decodes; empty: beside the program (see ImageCodec).
+    std::string library;
+  };
+  explicit ImageDecoder(Options options);
 
-// Decodes all of them in place; takes milliseconds for each. The memory comes from the request's servable, if
-// it has one. Errors: CANCELLED when the request is cancelled meanwhile, which is looked at before each
-// image; as OvmsCode: kImageParsingFailed, kInvalidNoOfChannels, kBinaryImagesResolutionMismatch,
-// kUnsupportedLayout, kBytesContentsEmpty, kInvalidBatchSize, kInvalidShape (also of images that would take
-// too much memory together), kInvalidNoOfShapeDimensions, kInvalidValueCount, kInvalidContentSize,
-// kInvalidPrecision.
-Status DecodeImages(const ServableInfo& info, InferenceRequest& request);
+  // Decodes all of them in place; takes milliseconds for each. The memory comes from the request's servable,
+  // if it has one. Errors: CANCELLED when the request is cancelled meanwhile, which is looked at before each
+  // image; as OvmsCode: kImageParsingFailed, kInvalidNoOfChannels, kBinaryImagesResolutionMismatch,
+  // kUnsupportedLayout, kBytesContentsEmpty, kInvalidBatchSize, kInvalidShape (also of images that would take
+  // too much memory together), kInvalidNoOfShapeDimensions, kInvalidValueCount, kInvalidContentSize,
+  // kInvalidPrecision.
+  Status Decode(const ServableInfo& info, InferenceRequest& request);
 
-// The same on threads that are made for it, as many as there are cores; `next` goes on with the request
-// there. Its status is OK, one of these errors, or
-// UNAVAILABLE when too many wait, which is told on the caller's thread. Never blocks. REQUIRES:
-// `request->servable` is set.
-void DecodeImagesThen(std::unique_ptr<InferenceRequest> request,
-                      std::function<void(std::unique_ptr<InferenceRequest>, Status)> next);
+  // The same on the decoder's threads, as many as there are cores; `next` goes on with the request there. Its
+  // status is OK, one of these errors, or UNAVAILABLE when too many wait, which is told on the caller's
+  // thread. Never blocks. REQUIRES: `request->servable` is set.
+  void DecodeThen(std::unique_ptr<InferenceRequest> request,
+                  std::function<void(std::unique_ptr<InferenceRequest>, Status)> next);
+
+ private:
+  const int64_t most_pixels_;
+  ImageCodec codec_;
+  ElasticThreads threads_;
+};
 
 }  // namespace braid

@@ -6,7 +6,6 @@
 #include <functional>
 #include <future>
 
-#include "images/image_codec.h"
 #include "images/testing/pictures.h"
 #include "serving/ovms_status.h"
 #include "tensor/testing/restless_bytes.h"
@@ -16,11 +15,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-
-const bool kLibraryIsSet = [] {
-  SetImageLibrary(BRAID_OPENCV_LIBRARY);
-  return true;
-}();
 
 ServableInfo Info(DataType type, Shape shape, std::string layout = "NHWC",
                   ServableKind kind = ServableKind::kModel) {
@@ -50,7 +44,7 @@ Result<Tensor> DecodeTensor(const ServableInfo& info, Tensor input) {
   InferenceRequest request;
   request.inputs.push_back(std::move(input));
   EXPECT_TRUE(HasEncodedImages(info, request));
-  BRAID_RETURN_IF_ERROR(DecodeImages(info, request));
+  BRAID_RETURN_IF_ERROR(ImageDecoder({.library = BRAID_OPENCV_LIBRARY}).Decode(info, request));
   EXPECT_FALSE(HasEncodedImages(info, request));
   return request.inputs[0];
 }
@@ -209,8 +203,6 @@ TEST(EncodedImages, ThatWouldBeTooLargeAreNotDecoded) {
 // However small each of them is.
 class TotalOfPixels : public ::testing::Test {
  protected:
-  void SetUp() override { SetMostImagePixels(8); }
-  void TearDown() override { SetMostImagePixels(kMostImagePixels); }
   static Status Decode(std::vector<std::vector<std::string>> inputs) {
     ServableInfo info = Info(DataType::kUint8, {-1, -1, -1, 1});
     InferenceRequest request;
@@ -220,7 +212,7 @@ class TotalOfPixels : public ::testing::Test {
       info.inputs.back().name = request.inputs.back().name =
           std::string(1, static_cast<char>('a' + request.inputs.size()));
     }
-    return DecodeImages(info, request);
+    return ImageDecoder({.most_pixels = 8, .library = BRAID_OPENCV_LIBRARY}).Decode(info, request);
   }
   const std::string four_ = Png(2, 2, 1, {1, 2, 3, 4});
 };
@@ -253,7 +245,7 @@ TEST(EncodedImages, OfAllInputsTakeSoMuchMemoryTogether) {
   request.inputs = {Encoded({Png(1, 1, 1, {7})}), Encoded({Png(1, 1, 1, {7})})};
   request.inputs[1].name = "c";
   EXPECT_EQ(
-      DecodeImages(info, request),
+      ImageDecoder({.library = BRAID_OPENCV_LIBRARY}).Decode(info, request),
       OvmsError(
           OvmsCode::kInvalidShape,
           "images of shape [1,16384,16384,1] take more than 2147483648 bytes with those of other inputs; "
@@ -336,18 +328,19 @@ class DecodeThen : public ::testing::Test {
 
   const std::shared_ptr<Images> servable_ = std::make_shared<Images>(Info(DataType::kUint8, {1, 1, 2, 3}));
   Sink sink_;
+  ImageDecoder decoder_{{.library = BRAID_OPENCV_LIBRARY}};
 };
 
 TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {
   std::promise<std::vector<uint8_t>> decoded;
-  DecodeImagesThen(Request(Encoded({TwoPixels()})),
-                   [&](std::unique_ptr<InferenceRequest> request, const Status& status) {
-                     EXPECT_TRUE(status.ok()) << status;
-                     auto values = Values<uint8_t>(request->inputs[0]);
-                     request->Respond(InferenceResponse(), true);
-                     request.reset();
-                     decoded.set_value(std::move(values));
-                   });
+  decoder_.DecodeThen(Request(Encoded({TwoPixels()})),
+                      [&](std::unique_ptr<InferenceRequest> request, const Status& status) {
+                        EXPECT_TRUE(status.ok()) << status;
+                        auto values = Values<uint8_t>(request->inputs[0]);
+                        request->Respond(InferenceResponse(), true);
+                        request.reset();
+                        decoded.set_value(std::move(values));
+                      });
   EXPECT_THAT(decoded.get_future().get(), ElementsAre(30, 20, 10, 130, 120, 110));
   EXPECT_EQ(servable_->allocator.allocations, 1);
 }
@@ -356,7 +349,7 @@ TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {
 void Refuse(std::unique_ptr<InferenceRequest> request, Status status) { request->Refuse(std::move(status)); }
 
 TEST_F(DecodeThen, TellsWhatCannotBeDecoded) {
-  DecodeImagesThen(Request(Encoded({"x"})), Refuse);
+  decoder_.DecodeThen(Request(Encoded({"x"})), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get(),
             OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: b"));
 }
@@ -364,7 +357,7 @@ TEST_F(DecodeThen, TellsWhatCannotBeDecoded) {
 TEST_F(DecodeThen, TellsWhatIsCancelled) {
   auto request = Request(Encoded({TwoPixels()}));
   request->cancellation->Cancel();
-  DecodeImagesThen(std::move(request), Refuse);
+  decoder_.DecodeThen(std::move(request), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);
 }
 
@@ -375,7 +368,7 @@ TEST_F(DecodeThen, LooksWhetherItIsCancelledBeforeEachImage) {
   request->servable = ServableHandle::Enter(servable);
   // After the first image, when the shape of all is known.
   servable->allocator.on_allocate = [cancellation = request->cancellation] { cancellation->Cancel(); };
-  DecodeImagesThen(std::move(request), Refuse);
+  decoder_.DecodeThen(std::move(request), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);
   EXPECT_EQ(servable->allocator.allocations, 1);
 }

@@ -3,24 +3,11 @@
 #include <dlfcn.h>
 
 #include <filesystem>
-#include <mutex>
 
 #include "serving/ovms_status.h"
 
 namespace braid {
 namespace {
-
-// One for the process: so is OpenCV, which is never unloaded.
-struct Library {
-  std::mutex mutex;
-  std::string path;                        // guarded by mutex; empty: beside the program
-  const BraidImageCodec* codec = nullptr;  // guarded by mutex
-};
-
-Library& TheLibrary() {
-  static Library library;
-  return library;
-}
 
 Result<std::string> FindLibrary() {
   std::error_code error;
@@ -34,14 +21,15 @@ Result<std::string> FindLibrary() {
                    "images cannot be decoded: there is no lib/libbraid_opencv.so beside the server");
 }
 
-Result<const BraidImageCodec*> GetCodec() {
-  Library& library = TheLibrary();
-  std::lock_guard lock(library.mutex);
-  if (library.codec != nullptr) return library.codec;
-  if (library.path.empty()) {
-    BRAID_ASSIGN_OR_RETURN(library.path, FindLibrary());
+}  // namespace
+
+Result<const BraidImageCodec*> ImageCodec::Load() {
+  MutexLock lock(mutex_);
+  if (codec_ != nullptr) return codec_;
+  if (path_.empty()) {
+    BRAID_ASSIGN_OR_RETURN(path_, FindLibrary());
   }
-  void* const handle = dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const handle = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
   const char* failure = handle == nullptr ? dlerror() : nullptr;
   const auto get = handle == nullptr
                        ? nullptr
@@ -51,14 +39,12 @@ Result<const BraidImageCodec*> GetCodec() {
                      std::string("images cannot be decoded: ") +
                          (failure == nullptr ? "no codec in the library" : failure));
   }
-  library.codec = get();
-  return library.codec;
+  codec_ = get();
+  return codec_;
 }
 
-}  // namespace
-
-Result<DecodedImage> DecodedImage::Decode(std::string_view encoded, bool gray, const std::string& name) {
-  BRAID_ASSIGN_OR_RETURN(const BraidImageCodec* const codec, GetCodec());
+Result<DecodedImage> ImageCodec::Decode(std::string_view encoded, bool gray, const std::string& name) {
+  BRAID_ASSIGN_OR_RETURN(const BraidImageCodec* const codec, Load());
   int64_t width = 0;
   int64_t height = 0;
   void* const decoded =
@@ -73,12 +59,6 @@ Result<DecodedImage> DecodedImage::Decode(std::string_view encoded, bool gray, c
 Status DecodedImage::Write(int64_t width, int64_t height, uint8_t* pixels) const {
   if (codec_->write(image_.get(), width, height, pixels) == 0) return OkStatus();
   return OvmsError(OvmsCode::kInternalError, "an image could not be resized");
-}
-
-void SetImageLibrary(std::string path) {
-  Library& library = TheLibrary();
-  std::lock_guard lock(library.mutex);
-  library.path = std::move(path);
 }
 
 }  // namespace braid

@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "images/opencv/codec.h"
 
@@ -15,10 +17,6 @@ namespace braid {
 // A decoded image.
 class DecodedImage {
  public:
-  // To one channel, or to three in the order blue, green, red. Any thread; the first call takes some tenths
-  // of a second. Errors: kImageParsingFailed with `name`, kInternalError when the library cannot be loaded.
-  static Result<DecodedImage> Decode(std::string_view encoded, bool gray, const std::string& name);
-
   int64_t width() const { return width_; }
   int64_t height() const { return height_; }
   // Writes width * height * channels bytes to `pixels`, resized when that is another size. Errors:
@@ -26,6 +24,7 @@ class DecodedImage {
   Status Write(int64_t width, int64_t height, uint8_t* pixels) const;
 
  private:
+  friend class ImageCodec;
   DecodedImage(const BraidImageCodec& codec, void* image) : image_(image, codec.end), codec_(&codec) {}
 
   std::unique_ptr<void, void (*)(void*)> image_;
@@ -34,8 +33,23 @@ class DecodedImage {
   int64_t height_ = 0;
 };
 
-// Where the library is, for programs that are not the server: by default it is in folder `lib` beside the
-// program, or in `../lib/braid`. REQUIRES: no image was decoded yet.
-void SetImageLibrary(std::string path);
+// Any thread.
+class ImageCodec {
+ public:
+  // `library` is the path of the library; empty: it is in folder `lib` beside the program, or in
+  // `../lib/braid`.
+  explicit ImageCodec(std::string library) : path_(std::move(library)) {}
+
+  // To one channel, or to three in the order blue, green, red. The first call takes some tenths of a second.
+  // Errors: kImageParsingFailed with `name`, kInternalError when the library cannot be loaded.
+  Result<DecodedImage> Decode(std::string_view encoded, bool gray, const std::string& name);
+
+ private:
+  Result<const BraidImageCodec*> Load() BRAID_EXCLUDES(mutex_);
+
+  Mutex mutex_;
+  std::string path_ BRAID_GUARDED_BY(mutex_);
+  const BraidImageCodec* codec_ BRAID_GUARDED_BY(mutex_) = nullptr;  // the library is never unloaded
+};
 
 }  // namespace braid

@@ -87,7 +87,7 @@ class RunningEnsemble final : public Ensemble {
 }  // namespace
 
 Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Catalog& catalog, Timers& timers,
-                                                   const WhyMissing& why_missing) {
+                                                   CallGraph& call_graph, const WhyMissing& why_missing) {
   BRAID_CHECK(info.config != nullptr);
   auto config = std::make_shared<inference::ModelConfig>(*info.config);
   BRAID_RETURN_IF_ERROR(CheckEnsembleConfig(*config));
@@ -132,7 +132,7 @@ Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Cata
     const auto named = catalog.Find(info.name, info.version);
     const auto* before = named.ok() ? dynamic_cast<const RunningEnsemble*>(named->get()) : nullptr;
     if (before != nullptr) line = before->line();
-    if (line == nullptr) line = std::make_shared<RunLine>(timers);
+    if (line == nullptr) line = std::make_shared<RunLine>(timers, call_graph);
   }
   return std::shared_ptr<Servable>(
       std::make_shared<RunningEnsemble>(std::move(info), std::move(plan), std::move(line)));

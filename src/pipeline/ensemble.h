@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "scheduling/call_graph.h"
 #include "scheduling/timer_service.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
@@ -27,10 +28,10 @@ class Ensemble : public Servable {
   using WhyMissing = std::function<std::string(const std::string& model)>;
 
   // `info.config` is set and describes an ensemble; its models are ready. Fills in what follows from the
-  // models: whether the ensemble is decoupled. `catalog` and `timers` outlive the ensemble. Errors:
-  // INVALID_ARGUMENT, for a configuration that is wrong in itself or does not fit the models.
+  // models: whether the ensemble is decoupled. `catalog`, `timers` and `call_graph` outlive the ensemble.
+  // Errors: INVALID_ARGUMENT, for a configuration that is wrong in itself or does not fit the models.
   static Result<std::shared_ptr<Servable>> Create(ServableInfo info, const Catalog& catalog, Timers& timers,
-                                                  const WhyMissing& why_missing = {});
+                                                  CallGraph& call_graph, const WhyMissing& why_missing = {});
 
  protected:
   using Servable::Servable;

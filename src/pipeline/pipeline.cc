@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "images/encoded_images.h"
 #include "pipeline/convert_precision.h"
 #include "pipeline/graph_runner.h"
 #include "pipeline/pipeline_check.h"
@@ -54,8 +53,9 @@ class PipelinePlan final : public GraphPlan {
 
 class RunningPipeline final : public Pipeline {
  public:
-  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::shared_ptr<RunLine> line)
-      : Pipeline(std::move(info)), runner_(*this, std::move(plan), std::move(line)) {}
+  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::shared_ptr<RunLine> line,
+                  ImageDecoder& images)
+      : Pipeline(std::move(info)), runner_(*this, std::move(plan), std::move(line)), images_(images) {}
 
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
 
@@ -81,7 +81,7 @@ class RunningPipeline final : public Pipeline {
       return;
     }
     // The request's place in the servable keeps this.
-    DecodeImagesThen(std::move(request), [this, place = *place](auto decoded, Status status) {
+    images_.DecodeThen(std::move(request), [this, place = *place](auto decoded, Status status) {
       if (status.ok()) status = FinishIntake(info_, *decoded);
       if (status.ok()) {
         runner_.Run(std::move(decoded), place);
@@ -106,6 +106,7 @@ class RunningPipeline final : public Pipeline {
 
  private:
   GraphRunner runner_;
+  ImageDecoder& images_;
 };
 
 // Makes what runs the nodes, and finds out what there is to know of them.
@@ -257,15 +258,15 @@ std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config) {
   return uses;
 }
 
-Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& config,
                                                    const CustomNodeLibraries& libraries,
-                                                   CustomNodeThreads& threads, Timers& timers) {
+                                                   const PipelineDeps& deps) {
   PipelineFaults faults(config.name);
-  const auto named = catalog.Find(config.name, -1);
+  const auto named = deps.catalog.Find(config.name, -1);
   if (named.ok() && (*named)->info().kind != ServableKind::kPipeline) {
     faults.Add(OvmsCode::kPipelineNameOccupied, "", "");
   }
-  Nodes nodes(config, catalog, libraries, threads);
+  Nodes nodes(config, deps.catalog, libraries, deps.threads);
   const PipelineDefinition& definition = nodes.definition;
   CheckDefinition(definition, faults);
   if (!faults.empty()) return faults.ToStatus();
@@ -293,10 +294,10 @@ Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& con
   if (info.stateful) {
     const auto* before = named.ok() ? dynamic_cast<const RunningPipeline*>(named->get()) : nullptr;
     if (before != nullptr) line = before->line();
-    if (line == nullptr) line = std::make_shared<RunLine>(timers);
+    if (line == nullptr) line = std::make_shared<RunLine>(deps.timers, deps.call_graph);
   }
   return std::shared_ptr<Servable>(
-      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(line)));
+      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(line), deps.images));
 }
 
 }  // namespace braid

@@ -20,7 +20,9 @@
 
 #include "base/status.h"
 #include "config/ovms_config.h"
+#include "images/encoded_images.h"
 #include "pipeline/custom_node.h"
+#include "scheduling/call_graph.h"
 #include "scheduling/timer_service.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
@@ -33,14 +35,23 @@ using CustomNodeLibraries = std::map<std::string, Result<std::shared_ptr<const C
 // The Servable::uses() of a pipeline with this definition.
 std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config);
 
+// What pipelines share, and which outlives them.
+struct PipelineDeps {
+  const Catalog& catalog;
+  CustomNodeThreads& threads;
+  Timers& timers;
+  CallGraph& call_graph;
+  ImageDecoder& images;
+};
+
 class Pipeline : public Servable {
  public:
   // Checks every rule of a definition and finds all its faults: the message has one line for each ("node 'a',
-  // input 'x': ..."), the code is the first's. `catalog`, `threads` and `timers` outlive the pipeline. The
-  // servable has Dialect::kOvms, version 1, platform "OpenVINO".
-  static Result<std::shared_ptr<Servable>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
+  // input 'x': ..."), the code is the first's. The servable has Dialect::kOvms, version 1, platform
+  // "OpenVINO".
+  static Result<std::shared_ptr<Servable>> Create(const OvmsPipelineConfig& config,
                                                   const CustomNodeLibraries& libraries,
-                                                  CustomNodeThreads& threads, Timers& timers);
+                                                  const PipelineDeps& deps);
 
  protected:
   using Servable::Servable;

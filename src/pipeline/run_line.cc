@@ -23,8 +23,8 @@ Result<RunLine::Place*> RunLine::Enter(Runner& runner, const InferenceRequest& r
   place->runner_ = &runner;
   std::lock_guard lock(mutex_);
   if (SequencePlace* before = line_.Last(id)) {
-    if (line_.behind() >= options_.max_waiting) {
-      return TooManyWaitForSequences(request, options_.max_waiting, info.name);
+    if (line_.behind() >= max_waiting_) {
+      return TooManyWaitForSequences(request, max_waiting_, info.name);
     }
     place->calls_ = PlaceOf(*before).calls_;
   }
@@ -70,8 +70,7 @@ void RunLine::Ready(Place& place, std::unique_ptr<InferenceRequest> request) {
 Status RunLine::EnterCallGraph(const Place& place, InferenceRequest& request) const {
   // What runs before it waits for nobody when it has no user code.
   if (place.calls_ == nullptr || !CallGraph::Concerns(request.call_chain.get())) return OkStatus();
-  BRAID_ASSIGN_OR_RETURN(request.scheduling.waiting_call,
-                         options_.call_graph->Wait(place.calls_, request.call_chain));
+  BRAID_ASSIGN_OR_RETURN(request.scheduling.waiting_call, call_graph_.Wait(place.calls_, request.call_chain));
   return OkStatus();
 }
 

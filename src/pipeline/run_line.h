@@ -57,14 +57,9 @@ class RunLine : public std::enable_shared_from_this<RunLine> {
     std::unique_ptr<ServableHandle> servable_;
   };
 
-  struct Options {
-    size_t max_waiting = 65536;                       // requests
-    CallGraph* call_graph = &CallGraph::OfProcess();  // outlives the line
-  };
-
-  // `timers` outlives the line.
-  RunLine(Timers& timers, const Options& options) : timers_(timers), options_(options) {}
-  explicit RunLine(Timers& timers) : RunLine(timers, Options{}) {}
+  // `timers` and `call_graph` outlive the line; at most `max_waiting` requests wait in it.
+  RunLine(Timers& timers, CallGraph& call_graph, size_t max_waiting = 65536)
+      : timers_(timers), call_graph_(call_graph), max_waiting_(max_waiting) {}
 
   // A request of `runner` has come, whose sequence has a number. Errors: UNAVAILABLE when too many wait.
   Result<Place*> Enter(Runner& runner, const InferenceRequest& request);
@@ -115,7 +110,8 @@ class RunLine : public std::enable_shared_from_this<RunLine> {
   static Place& PlaceOf(SequencePlace& place) { return static_cast<Place&>(place); }
 
   Timers& timers_;
-  const Options options_;
+  CallGraph& call_graph_;
+  const size_t max_waiting_;
 
   // Taken after a request's Cancellation and before the locks of the timers and of the call graph.
   mutable std::mutex mutex_;

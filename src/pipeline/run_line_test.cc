@@ -103,7 +103,7 @@ class RunLineTest : public ::testing::Test {
   ManualTimers timers_;
   CallGraph graph_;
   std::shared_ptr<Owner> owner_ = std::make_shared<Owner>();
-  std::shared_ptr<RunLine> line_ = std::make_shared<RunLine>(timers_, RunLine::Options{3, &graph_});
+  std::shared_ptr<RunLine> line_ = std::make_shared<RunLine>(timers_, graph_, 3);
   Runs runs_;
   std::map<std::string, RecordingSink> sinks_;
   std::map<std::string, std::shared_ptr<Cancellation>> cancellations_;
@@ -266,7 +266,7 @@ TEST_F(RunLineTest, AStopRefusesWhatWaitsForOneRunner) {
 }
 
 TEST_F(RunLineTest, ThousandsThatEndAtOnceNeedTheStackOfOne) {
-  line_ = std::make_shared<RunLine>(timers_);
+  line_ = std::make_shared<RunLine>(timers_, graph_);
   Send("first", 7);
   for (int i = 0; i < 50000; ++i) Send("next", 7);
   runs_.on_begin = [this] {
@@ -440,8 +440,9 @@ class BusyRuns final : public RunLine::Runner {
 TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
   constexpr int kRequests = 4000;
   TimerService timers;
+  CallGraph graph;
   auto owner = std::make_shared<Owner>();
-  auto line = std::make_shared<RunLine>(timers);
+  auto line = std::make_shared<RunLine>(timers, graph);
   BusyRuns runs(*line);
   std::atomic<int> ended{0};
   std::atomic<int> open{0};

@@ -5,11 +5,9 @@
 #include <mutex>
 #include <thread>
 
-#include "images/image_codec.h"
 #include "images/testing/pictures.h"
 #include "pipeline/testing/fake_stateful.h"
 #include "pipeline/testing/pipeline_fixture.h"
-#include "scheduling/call_graph.h"
 
 namespace braid {
 namespace {
@@ -17,11 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-
-const bool library_set = [] {
-  SetImageLibrary(BRAID_OPENCV_LIBRARY);
-  return true;
-}();
 
 class SequenceOrderTest : public PipelineFixture {
  protected:
@@ -334,7 +327,7 @@ TEST_F(SequenceOrderTest, ANodeThatCallsItsOwnSequenceIsToldSo) {
   EXPECT_EQ(other.out(), 2);
   step->Respond(FakeStep::Response({Int32Tensor("OUT", {3})}), true);
   EXPECT_EQ(start.out(), 3);
-  EXPECT_EQ(CallGraph::OfProcess().size(), 0u);
+  EXPECT_EQ(call_graph_.size(), 0u);
 }
 
 TEST_F(SequenceOrderTest, WhatIsInsideAPipelineSaysWhetherItCalls) {

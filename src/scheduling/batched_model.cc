@@ -18,7 +18,7 @@ BatchedModel::BatchedModel(ServableInfo info, std::unique_ptr<BackendModel> back
 // --- Requests in ---------------------------------------------------------------------------------
 
 void BatchedModel::Infer(std::unique_ptr<InferenceRequest> request) {
-  if (!ReadyToSchedule(info_, request)) return;
+  if (!ReadyToSchedule(info_, options_.images, request)) return;
   request->queue_start_ns = timers_.NowNs();
   request->scheduling = {};
   TraceQueued(*request);

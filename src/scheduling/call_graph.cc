@@ -59,11 +59,6 @@ class CallGraph::Waiting {
   const Key key_;
 };
 
-CallGraph& CallGraph::OfProcess() {
-  static auto* graph = new CallGraph;
-  return *graph;
-}
-
 Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& place,
                                           const std::shared_ptr<const CallChain>& chain, const void* only) {
   const Key key{place.get(), only, chain.get()};

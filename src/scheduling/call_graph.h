@@ -27,7 +27,7 @@
 
 namespace braid {
 
-// Any thread.
+// One for all models, pipelines and ensembles of a server. Any thread.
 class CallGraph {
  public:
   // The instances that requests to one model wait for. Shared by the model and its waiting requests.
@@ -56,9 +56,6 @@ class CallGraph {
   CallGraph() = default;
   CallGraph(const CallGraph&) = delete;
   CallGraph& operator=(const CallGraph&) = delete;
-
-  // The one that all models of a server share. Never destroyed.
-  static CallGraph& OfProcess();
 
   // Whether the graph has to know of waiting requests with this chain (which may be null).
   static bool Concerns(const CallChain* chain) {

@@ -3,6 +3,7 @@
 
 #include <future>
 
+#include "images/encoded_images.h"
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/testing/fake_backend.h"
@@ -46,15 +47,15 @@ class EncodedImagesInRequests : public ::testing::Test {
     return sink.status();
   }
   std::shared_ptr<Servable> Start(ServableInfo info) {
+    InstancePool::Options options;
+    options.images = &images_;
     auto backend = std::make_unique<FakeBackendModel>(1);
-    if (info.stateful) {
-      return StartModel(std::move(info), std::move(backend), timers_, log_, {}, {}).value();
-    }
-    return StartModel(std::move(info), std::move(backend), timers_, log_, {}).value();
+    return StartModel(std::move(info), std::move(backend), timers_, log_, {}, options).value();
   }
 
   ManualTimers timers_;
   Logger log_;
+  ImageDecoder images_{{}};
 };
 
 TEST_F(EncodedImagesInRequests, AreDecodedForModelsOfConfigJson) {

@@ -46,6 +46,8 @@
 
 namespace braid {
 
+class ImageDecoder;
+
 class InstancePool : public Servable,
                      private ExecutionListener,
                      public std::enable_shared_from_this<InstancePool> {
@@ -60,6 +62,8 @@ class InstancePool : public Servable,
     int64_t outage_wait_ns = 5'000'000'000;
     // Finds requests of other models that would wait for ever; null: they wait. Outlives the model.
     CallGraph* call_graph = nullptr;
+    // Decodes the images of requests; null where none can come. Outlives the model.
+    ImageDecoder* images = nullptr;
     // Null: none, whatever the configuration says. Outlives the model.
     ResponseCache* cache = nullptr;
     // Null: instances run whatever resources they ask for. Outlives the model.

@@ -6,9 +6,10 @@
 
 namespace braid {
 
-bool ReadyToSchedule(const ServableInfo& info, std::unique_ptr<InferenceRequest>& request) {
+bool ReadyToSchedule(const ServableInfo& info, ImageDecoder* images,
+                     std::unique_ptr<InferenceRequest>& request) {
   if (NeedsDecoding(info, *request)) {
-    DecodeImagesThen(std::move(request), [](std::unique_ptr<InferenceRequest> decoded, Status status) {
+    images->DecodeThen(std::move(request), [](std::unique_ptr<InferenceRequest> decoded, Status status) {
       if (!status.ok()) {
         decoded->Refuse(std::move(status));
         return;

@@ -12,14 +12,17 @@
 
 namespace braid {
 
+class ImageDecoder;
+
 // Decodes what stands for numbers in the inputs (encoded images, texts) and checks the request. False when
 // the caller has nothing more to do: it was refused, or goes to Infer() of its servable again when its images
 // are decoded. `info` is what the request is checked by. REQUIRES: request->servable is set where there can
 // be images.
-bool ReadyToSchedule(const ServableInfo& info, std::unique_ptr<InferenceRequest>& request);
+bool ReadyToSchedule(const ServableInfo& info, ImageDecoder* images,
+                     std::unique_ptr<InferenceRequest>& request);
 
 // The two halves of it, for who takes a place for the request in between: whether it has images, which
-// DecodeImagesThen() decodes, and all the rest, of a request without any.
+// ImageDecoder::DecodeThen() decodes, and all the rest, of a request without any.
 bool NeedsDecoding(const ServableInfo& info, const InferenceRequest& request);
 Status FinishIntake(const ServableInfo& info, InferenceRequest& request);
 

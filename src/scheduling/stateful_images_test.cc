@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "images/image_codec.h"
+#include "images/encoded_images.h"
 #include "images/testing/pictures.h"
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
@@ -22,11 +22,6 @@ namespace braid {
 namespace {
 
 using ::testing::HasSubstr;
-
-const bool library_set = [] {
-  SetImageLibrary(BRAID_OPENCV_LIBRARY);
-  return true;
-}();
 
 enum Flags : unsigned { kMiddle = 0, kStart = 1, kEnd = 2 };
 
@@ -154,8 +149,9 @@ class StatefulImages : public ::testing::Test {
   void SetUp() override { Start({}); }
   void TearDown() override { Stop(SteadyNowNs() + 60'000'000'000); }
 
-  void Start(const InstancePool::Options& options) {
+  void Start(InstancePool::Options options) {
     Stop(0);
+    options.images = &images_;
     ServableInfo info;
     info.name = "m";
     info.dialect = Dialect::kOvms;
@@ -216,6 +212,7 @@ class StatefulImages : public ::testing::Test {
   Doorkeeper door_;
   Logger log_;
   TimerService timers_;
+  ImageDecoder images_{{.library = BRAID_OPENCV_LIBRARY}};
   std::shared_ptr<InstancePool> model_;
   std::deque<Client> clients_;
 };

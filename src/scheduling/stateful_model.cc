@@ -74,7 +74,7 @@ void StatefulModel::Decode(std::unique_ptr<InferenceRequest> request) {
     }
   }
   // The request's place in the servable keeps this.
-  DecodeImagesThen(std::move(request), [this, place](auto decoded, Status status) {
+  options_.images->DecodeThen(std::move(request), [this, place](auto decoded, Status status) {
     OnDecoded(std::move(decoded), place, std::move(status));
   });
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/guard.h"
+#include "server/environment.h"
 #include "server/options.h"
 #include "server/server.h"
 
@@ -108,11 +109,12 @@ int Serve(const CommandLine& line) {
 }  // namespace braid
 
 int main(int argc, char** argv) {
-  const braid::CommandLine line = braid::ParseCommandLine(argc, argv);
+  braid::CommandLine line = braid::ParseCommandLine(argc, argv);
   if (line.exit_code) {
     std::cout << line.out;
     std::cerr << line.err;
     return *line.exit_code;
   }
+  line.options.environment = braid::ReadEnvironment();
   return braid::Serve(line);
 }

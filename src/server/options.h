@@ -25,6 +25,7 @@
 #include "protocols/http/server.h"
 #include "repository/manager_options.h"
 #include "scheduling/rate_limiter.h"
+#include "server/environment.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -66,7 +67,7 @@ struct ServerOptions {
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
   int64_t sequence_state_interval_seconds = 60;
   int64_t sequence_drain_seconds = 0;
-  int64_t image_max_pixels = kMostImagePixels;
+  int64_t image_max_pixels = ImageDecoder::Options().most_pixels;
   std::string id = "triton";
 
   // Python
@@ -140,6 +141,9 @@ struct ServerOptions {
 
   // Tracing: --trace-config and its older forms
   TraceOptions trace;
+
+  // Not of the command line: what main() has read.
+  Environment environment;
 
   // By option name without dashes. Options that are not here have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;

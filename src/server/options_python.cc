@@ -4,9 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <system_error>
+#include <optional>
+#include <string_view>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -18,8 +17,7 @@ bool IsProgram(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-std::optional<std::string> FindOnPath(std::string_view name, const Environment& environment) {
-  std::string path = environment("PATH").value_or("");
+std::optional<std::string> FindOnPath(std::string_view name, std::string_view path) {
   std::string_view rest = path;
   while (!rest.empty()) {
     size_t colon = std::min(rest.find(':'), rest.size());
@@ -32,41 +30,29 @@ std::optional<std::string> FindOnPath(std::string_view name, const Environment& 
 
 }  // namespace
 
-Environment ProcessEnvironment() {
-  return [](std::string_view name) -> std::optional<std::string> {
-    const char* value = std::getenv(std::string(name).c_str());
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  };
-}
-
-std::string TemporaryDirectory(const Environment& environment) {
-  auto folder = environment("TMPDIR");
-  std::error_code fault;
-  return folder && !folder->empty() ? std::filesystem::absolute(*folder, fault).string() : "/tmp";
-}
-
-Result<PythonChoice> ResolvePython(const ServerOptions& options, const Environment& environment) {
+Result<PythonChoice> ResolvePython(const ServerOptions& options) {
+  const Environment& environment = options.environment;
   if (!options.python.empty()) {
     if (options.python.find('/') != std::string::npos) {
       if (IsProgram(options.python)) return PythonChoice{options.python, "--python"};
-    } else if (auto found = FindOnPath(options.python, environment)) {
+    } else if (auto found = FindOnPath(options.python, environment.path)) {
       return PythonChoice{*found, "--python"};
     }
     return NotFoundError(fmt::format(
         "--python {} is no program; give the path of a Python 3.11 or newer, such as /usr/bin/python3",
         options.python));
   }
-  if (auto virtual_env = environment("VIRTUAL_ENV"); virtual_env && !virtual_env->empty()) {
+  if (!environment.virtual_env.empty()) {
     for (const char* name : {"python3", "python"}) {
-      std::string path = fmt::format("{}/bin/{}", *virtual_env, name);
+      std::string path = fmt::format("{}/bin/{}", environment.virtual_env, name);
       if (IsProgram(path)) return PythonChoice{path, "VIRTUAL_ENV"};
     }
     return NotFoundError(
         fmt::format("VIRTUAL_ENV is {}, which has no bin/python3; activate an environment that exists, unset "
                     "VIRTUAL_ENV, or name an interpreter with --python",
-                    *virtual_env));
+                    environment.virtual_env));
   }
-  if (auto found = FindOnPath("python3", environment)) return PythonChoice{*found, "PATH"};
+  if (auto found = FindOnPath("python3", environment.path)) return PythonChoice{*found, "PATH"};
   return NotFoundError(
       "no python3 on the PATH; install Python 3.11 or newer, or name an interpreter with --python PATH");
 }

@@ -1,11 +1,7 @@
-// What the environment of the process decides: which interpreter runs models that name no environment of
-// their own, and where temporary files lie.
+// Which interpreter runs models that name no environment of their own.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 #include "server/options.h"
@@ -17,17 +13,9 @@ struct PythonChoice {
   std::string origin;  // "--python", "VIRTUAL_ENV" or "PATH"
 };
 
-// Looks a variable of the environment up.
-using Environment = std::function<std::optional<std::string>(std::string_view name)>;
-// The environment of this process.
-Environment ProcessEnvironment();
-
 // --python, else bin/python3 of $VIRTUAL_ENV, else python3 on $PATH. A --python without a slash is looked up
 // on $PATH. The interpreter's version is not looked at here. Fails with NOT_FOUND and a text that says what
 // to do.
-Result<PythonChoice> ResolvePython(const ServerOptions& options, const Environment& environment);
-
-// Where temporary files lie: $TMPDIR, made absolute, else /tmp.
-std::string TemporaryDirectory(const Environment& environment);
+Result<PythonChoice> ResolvePython(const ServerOptions& options);
 
 }  // namespace braid

@@ -340,13 +340,6 @@ class PythonChoiceTest : public ::testing::Test {
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path.string();
   }
-  Environment With(std::map<std::string, std::string, std::less<>> variables) {
-    return [variables](std::string_view name) -> std::optional<std::string> {
-      auto found = variables.find(name);
-      return found == variables.end() ? std::nullopt : std::optional(found->second);
-    };
-  }
-
   std::filesystem::path folder_;
 };
 
@@ -354,25 +347,24 @@ TEST_F(PythonChoiceTest, OptionBeatsEnvironmentBeatsPath) {
   std::string chosen = Program("chosen/python3.12");
   std::string env = Program("env/bin/python3");
   std::string path = Program("path/python3");
-  Environment all =
-      With({{"VIRTUAL_ENV", folder_ / "env"}, {"PATH", "/nowhere:" + (folder_ / "path").string()}});
   ServerOptions options;
-  EXPECT_EQ(ResolvePython(options, all).value().path, env);
-  EXPECT_EQ(ResolvePython(options, With({{"PATH", folder_ / "path"}})).value().path, path);
+  options.environment.path = "/nowhere:" + (folder_ / "path").string();
+  EXPECT_EQ(ResolvePython(options).value().path, path);
+  options.environment.virtual_env = folder_ / "env";
+  EXPECT_EQ(ResolvePython(options).value().path, env);
   options.python = chosen;
-  EXPECT_EQ(ResolvePython(options, all).value().path, chosen);
+  EXPECT_EQ(ResolvePython(options).value().path, chosen);
   options.python = "python3";
-  EXPECT_EQ(ResolvePython(options, all).value().path, path);
+  EXPECT_EQ(ResolvePython(options).value().path, path);
 }
 
 TEST_F(PythonChoiceTest, SaysWhatToDoWhenThereIsNone) {
   ServerOptions options;
-  EXPECT_THAT(ResolvePython(options, With({})).status().message(), HasSubstr("--python"));
-  EXPECT_THAT(ResolvePython(options, With({{"VIRTUAL_ENV", "/nowhere"}})).status().message(),
-              HasSubstr("activate"));
+  EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("--python"));
+  options.environment.virtual_env = "/nowhere";
+  EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("activate"));
   options.python = "/nowhere/python3";
-  EXPECT_THAT(ResolvePython(options, With({})).status().message(),
-              HasSubstr("/nowhere/python3 is no program"));
+  EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("/nowhere/python3 is no program"));
 }
 
 }  // namespace

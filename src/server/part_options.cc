@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "config/config_json.h"
-#include "server/options_python.h"
 
 namespace braid {
 
@@ -47,7 +46,7 @@ Result<ManagerOptions> MakeManagerOptions(const ServerOptions& options) {
   manager.load_thread_count = static_cast<int>(options.model_load_thread_count);
   if (!options.model_repositories.empty()) {
     FolderOptions& folders = manager.folders.emplace();
-    folders.temporary_directory = TemporaryDirectory(ProcessEnvironment());
+    folders.temporary_directory = options.environment.temporary_directory;
     folders.model_repositories = options.model_repositories;
     folders.control_mode = options.model_control_mode;
     folders.startup_models = options.startup_models;

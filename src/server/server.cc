@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
-#include <string_view>
 #include <thread>
 
 #include "backends/openvino/openvino_backend.h"
@@ -107,7 +105,6 @@ class Server::Parts {
     if (options_.rate_limit == RateLimitMode::kExecutionCount) {
       limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
     }
-    SetMostImagePixels(options_.image_max_pixels);
     BRAID_ASSIGN_OR_RETURN(openvino_,
                            OpenVinoBackend::Create({options_.cache_dir, options_.cpu_extension}, log_));
     if (!options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());
@@ -166,7 +163,7 @@ class Server::Parts {
   Result<PythonBackend*> Python() {
     std::lock_guard lock(python_mutex_);
     if (python_) return python_.get();
-    BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_, ProcessEnvironment()));
+    BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_));
     PythonBackend::Options backend;
     backend.python = python.path;
     BRAID_ASSIGN_OR_RETURN(backend.worker_directory, FindWorkerDirectory());
@@ -176,7 +173,7 @@ class Server::Parts {
     backend.worker_limits = options_.worker_limits;
     backend.worker_segments = WorkerSegments(options_);
     backend.environment_max_bytes = options_.environment_max_bytes;
-    backend.temporary_directory = TemporaryDirectory(ProcessEnvironment());
+    backend.temporary_directory = options_.environment.temporary_directory;
     backend.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
     return python_.get();
@@ -262,7 +259,8 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
     InstancePool::Options scheduling;
     scheduling.outage_wait_ns = options_.outage_wait_ms * 1'000'000;
-    scheduling.call_graph = &CallGraph::OfProcess();
+    scheduling.call_graph = &call_graph_;
+    scheduling.images = &images_;
     scheduling.limiter = limiter_.get();
     scheduling.cache = cache_.get();
     BRAID_ASSIGN_OR_RETURN(
@@ -274,15 +272,17 @@ class Server::Parts {
   Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
                                                    const Ensemble::WhyMissing& why_missing) {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
-    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, timers_, why_missing));
+    BRAID_ASSIGN_OR_RETURN(auto servable,
+                           Ensemble::Create(std::move(info), catalog_, timers_, call_graph_, why_missing));
     servable->statistics().Configure(latency);
     return servable;
   }
 
   Result<std::shared_ptr<Servable>> CreatePipeline(const OvmsPipelineConfig& config,
                                                    const CustomNodeLibraries& libraries) {
-    BRAID_ASSIGN_OR_RETURN(auto servable,
-                           Pipeline::Create(config, catalog_, libraries, custom_node_threads_, timers_));
+    BRAID_ASSIGN_OR_RETURN(
+        auto servable,
+        Pipeline::Create(config, libraries, {catalog_, custom_node_threads_, timers_, call_graph_, images_}));
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
     servable->statistics().Configure(latency);
     return servable;
@@ -310,8 +310,7 @@ class Server::Parts {
       return python->StartNodes(graph, std::move(nodes));
     };
     deps.cores = std::max(1u, std::thread::hardware_concurrency());
-    const char* queue_off = std::getenv("OVMS_GRAPH_QUEUE_OFF");
-    deps.no_queue = queue_off != nullptr && std::string_view(queue_off) == "1";
+    deps.no_queue = !options_.environment.graph_queues;
     BRAID_ASSIGN_OR_RETURN(auto servable, GraphServable::Create(config, deps));
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
     servable->statistics().Configure(latency);
@@ -390,6 +389,8 @@ class Server::Parts {
   Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
                    RootsOfErrors(options_), options_.verbose_errors};
   TimerService timers_;
+  CallGraph call_graph_;
+  ImageDecoder images_{{.most_pixels = options_.image_max_pixels, .library = ""}};
   SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited

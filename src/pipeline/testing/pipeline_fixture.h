@@ -110,7 +110,7 @@ class PipelineFixture : public EnsembleFixture {
   }
 
   Result<std::shared_ptr<Servable>> Make(const OvmsPipelineConfig& entry) {
-    return Pipeline::Create(entry, catalog_, libraries_, threads_, timers_);
+    return Pipeline::Create(entry, libraries_, {catalog_, threads_, timers_, call_graph_, images_});
   }
   std::shared_ptr<Servable> Serve(const OvmsPipelineConfig& entry) {
     auto made = Make(entry);
@@ -143,6 +143,7 @@ class PipelineFixture : public EnsembleFixture {
 
   CustomNodeLibraries libraries_;
   CustomNodeThreads threads_;
+  ImageDecoder images_{{.library = BRAID_OPENCV_LIBRARY}};
 };
 
 inline const Tensor& Named(const std::vector<Tensor>& tensors, const std::string& name) {

@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// The libraries know of one function each, and of no place to keep anything for it.
+// For the process, since each library knows of one function in it, which is given nothing of whom it logs for.
 struct Routes {
   std::mutex mutex;
   std::vector<Logger*> loggers;  // guarded by mutex
