@@ -54,12 +54,12 @@ struct Access {
   std::string (*show)(const ServerOptions&);
 };
 
-// A field of one of the parts' options, which stand in ServerOptions as `kPart`.
-template <auto kPart, auto kMember>
+// A field of the options of a part: the members on the way to it, from ServerOptions on.
+template <auto... kMembers>
 struct FieldOfPart {
   template <class Options>
   static constexpr auto& In(Options& options) {
-    return options.*kPart.*kMember;
+    return (options.*....*kMembers);
   }
 };
 
@@ -177,10 +177,20 @@ constexpr OptionSupport kWorks = OptionSupport::kWorks;
 using O = ServerOptions;
 using H = HttpServer::Options;
 using G = GrpcServer::Options;
+using F = FolderOptions;
+using C = ConfigOptions;
+using W = PythonBackend::Options;
+using SegmentLimits = SegmentBudget::Limits;
 template <auto kMember>
 inline constexpr FieldOfPart<&O::http, kMember> Http{};
 template <auto kMember>
 inline constexpr FieldOfPart<&O::grpc, kMember> Grpc{};
+template <auto kMember>
+inline constexpr FieldOfPart<&O::folders, kMember> Folders{};
+template <auto kMember>
+inline constexpr FieldOfPart<&O::config, kMember> Config{};
+template <auto... kMembers>
+inline constexpr FieldOfPart<&O::workers, kMembers...> Workers{};
 
 constexpr OptionSpec Works(std::string_view name, std::string_view value, Group group, Access access,
                            std::string_view help) {

@@ -104,14 +104,14 @@ void NoteBackendSettings(CommandLine& line) {
 
 // What no single option can be blamed for.
 Status CheckTogether(const ServerOptions& options) {
-  if (options.model_repositories.empty() && !options.serves_config()) {
+  if (options.folders.model_repositories.empty() && !options.serves_config()) {
     return InvalidArgumentError(
         "no model repository is given; name a folder of models: braid serve MODELS_DIR, or a config.json: "
         "braid "
         "serve --config_path FILE");
   }
-  const auto& startup = options.startup_models;
-  if (!startup.empty() && options.model_control_mode != ControlMode::kExplicit) {
+  const auto& startup = options.folders.startup_models;
+  if (!startup.empty() && options.folders.control_mode != ControlMode::kExplicit) {
     return InvalidArgumentError("--load-model needs --model-control-mode=explicit");
   }
   if (startup.size() > 1 && std::ranges::find(startup, "*") != startup.end()) {
@@ -201,7 +201,7 @@ CommandLine ParseServe(int argc, const char* const* argv) {
       return FailToServe(fmt::format("unknown option '{}'{}", word,
                                      near.empty() ? "" : fmt::format("; did you mean --{}?", near)));
     }
-    line.options.model_repositories.push_back(word);
+    line.options.folders.model_repositories.push_back(word);
     line.options.origins["model-repository"] = OptionOrigin::kCommandLine;
   }
   for (const auto& [spec, option] : given) {

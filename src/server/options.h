@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/python/worker_spawner.h"
+#include "backends/python/python_backend.h"
 #include "base/log.h"
 #include "images/encoded_images.h"
 #include "protocols/grpc/server.h"
@@ -50,18 +50,10 @@ struct BackendSetting {
 // not.
 struct ServerOptions {
   // Models
-  std::vector<std::string>
-      model_repositories;  // --model-repository, --model-store and the arguments that are no options
-  ControlMode model_control_mode = ControlMode::kNone;
-  std::vector<std::string> startup_models;  // --load-model; {"*"} is all
-  int64_t repository_poll_secs = 15;
-  bool allow_file_overrides = true;
-  std::string model_config_name;
+  // Its repositories are --model-repository, --model-store and the arguments that are no options; empty: none.
+  FolderOptions folders;
   int64_t model_load_thread_count = 4;
-  int64_t model_load_retry_count = 0;
-  bool auto_complete_config = true;  // --disable-auto-complete-config, --strict-model-config
   bool exit_on_error = true;
-  bool strict_readiness = true;
   int64_t exit_timeout_secs = 30;
   int64_t outage_wait_ms = 5000;
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
@@ -71,25 +63,17 @@ struct ServerOptions {
   std::string id = "triton";
 
   // Python
-  std::string python;  // empty: chosen by ResolvePython
-  WorkerStart worker_start = WorkerStart::kFork;
-  uint64_t memory_keep_bytes = 64 << 20;
-  std::vector<WorkerLimit> worker_limits;  // --worker-rlimit
-  uint64_t worker_shm_max_bytes = 0;       // 0: as much as the machine has memory
-  int64_t worker_shm_max_segments = 8192;
-  uint64_t environment_max_bytes = uint64_t{64} << 30;
-  std::string backend_directory = "/opt/tritonserver/backends";
+  // No interpreter: chosen by ResolvePython(). No bytes of segments: as much as the machine has memory.
+  PythonBackend::Options workers = {
+      .worker_segments = {8192, 0, "--worker-shm-max-segments", "--worker-shm-max-bytes"}};
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
-  int64_t stub_timeout_seconds = 30;             // --backend-config=python,stub-timeout-seconds=N
 
   // OpenVINO Model Server's way to name models
-  std::string config_path;
+  ConfigOptions config;
   // Settings of the one model that the command line names, by option; empty: none.
   std::map<std::string, std::string> model_settings;
-  int64_t file_system_poll_wait_seconds = 1;
   // --sequence_cleaner_poll_wait_minutes sets it too; 0: never.
   int64_t sequence_cleaner_poll_wait_seconds = 300;
-  bool watch_graph_files = false;
   std::vector<std::string> calculator_libraries;
   std::string cache_dir;
   std::string cpu_extension;
@@ -149,7 +133,7 @@ struct ServerOptions {
   std::map<std::string, OptionOrigin, std::less<>> origins;
 
   // Whether there is a config.json, or one model in its place.
-  bool serves_config() const { return !config_path.empty() || !model_settings.empty(); }
+  bool serves_config() const { return !config.config_path.empty() || !model_settings.empty(); }
 
   OptionOrigin origin(std::string_view option) const {
     auto found = origins.find(option);

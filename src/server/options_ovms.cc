@@ -134,7 +134,7 @@ constexpr std::string_view kEditConfig = "edit the config.json, which is read ag
 constexpr std::string_view kNoCors = "put a proxy in front that adds the headers";
 
 constexpr OptionSpec kTable[] = {
-    Works("config_path", "FILE", Group::kOvms, Text<&O::config_path>(),
+    Works("config_path", "FILE", Group::kOvms, Text<Config<&C::config_path>>(),
           "A config.json of models, pipelines and custom node libraries"),
     Works("model_name", "NAME", Group::kOvms, ModelSetting<"model_name">(),
           "In place of a config.json: the name of one model"),
@@ -152,10 +152,9 @@ constexpr OptionSpec kTable[] = {
           "The same as --http-thread-count"),
     Works("grpc_channel_arguments", "K=V,...", Group::kOvms, {SetChannelArguments, ShowChannelArguments},
           "Arguments of the gRPC server's channels"),
-    Works("file_system_poll_wait_seconds", "N", Group::kOvms,
-          Int<&O::file_system_poll_wait_seconds, 0, 1000000000>(),
+    Works("file_system_poll_wait_seconds", "N", Group::kOvms, Int<Config<&C::poll_seconds>, 0, 1000000000>(),
           "Seconds between two looks at the config.json and the version folders; 0 for none"),
-    Works("watch-graph-files", "", Group::kOvms, Bool<&O::watch_graph_files>(),
+    Works("watch-graph-files", "", Group::kOvms, Bool<Config<&C::watch_graph_files>>(),
           "Look at graph.pbtxt and handler files too, and load a graph anew when one has changed"),
     WorksMany("calculator-library", "FILE", Group::kOvms, List<&O::calculator_libraries>(),
               "A library of calculators for graphs"),
@@ -243,7 +242,7 @@ uint64_t DefaultConfigInputSize() { return std::min(uint64_t{1} << 30, MemorySiz
 
 Status CompleteOvmsOptions(ServerOptions& options) {
   if (!options.model_settings.empty()) {
-    if (!options.config_path.empty()) {
+    if (!options.config.config_path.empty()) {
       return InvalidArgumentError(
           fmt::format("--{} is a setting of one model and cannot stand beside --config_path",
                       options.model_settings.begin()->first));
@@ -293,11 +292,12 @@ Status CompleteOvmsOptions(ServerOptions& options) {
     return InvalidArgumentError("Missing rest_port parameter in server CLI: --metrics_enable needs it");
   }
   // Its metrics are those of the REST port.
-  if (options.model_repositories.empty() && !IsGiven(options, "allow-metrics") &&
+  if (options.folders.model_repositories.empty() && !IsGiven(options, "allow-metrics") &&
       !IsGiven(options, "metrics-port")) {
     options.allow_metrics = false;
   }
-  if (options.model_repositories.empty() && !IsGiven(options, "id")) options.id = "OpenVINO Model Server";
+  if (options.folders.model_repositories.empty() && !IsGiven(options, "id"))
+    options.id = "OpenVINO Model Server";
   return OkStatus();
 }
 

@@ -32,9 +32,9 @@ ServerOptions Options(std::vector<const char*> arguments) {
 TEST(OvmsOptions, AConfigTakesItsPlaceBesideNoModelRepository) {
   const ServerOptions options =
       Options({"--config_path", "/etc/config.json", "--port", "9178", "--rest_port", "8000"});
-  EXPECT_EQ(options.config_path, "/etc/config.json");
+  EXPECT_EQ(options.config.config_path, "/etc/config.json");
   EXPECT_TRUE(options.serves_config());
-  EXPECT_THAT(options.model_repositories, IsEmpty());
+  EXPECT_THAT(options.folders.model_repositories, IsEmpty());
   EXPECT_EQ(options.grpc.port, 9178);
   EXPECT_EQ(options.http.port, 8000);
   EXPECT_TRUE(options.allow_grpc);
@@ -76,7 +76,7 @@ TEST(OvmsOptions, OneModelHasItsSettings) {
 
 TEST(OvmsOptions, BothWaysToStartGoTogether) {
   const ServerOptions options = Options({"models", "--config_path=c.json"});
-  EXPECT_THAT(options.model_repositories, ElementsAre("models"));
+  EXPECT_THAT(options.folders.model_repositories, ElementsAre("models"));
   EXPECT_TRUE(options.serves_config());
   EXPECT_TRUE(options.allow_metrics);
   EXPECT_EQ(options.id, "triton");
@@ -129,7 +129,7 @@ TEST(OvmsOptions, WhatIsForGraphsNeedsSome) {
   const ServerOptions options = Options({"--config_path=c.json", "--calculator-library=a.so",
                                          "--calculator-library=b.so", "--watch-graph-files", "true"});
   EXPECT_THAT(options.calculator_libraries, ElementsAre("a.so", "b.so"));
-  EXPECT_TRUE(options.watch_graph_files);
+  EXPECT_TRUE(options.config.watch_graph_files);
 }
 
 TEST(OvmsOptions, CleanerOfSequencesByMinutesOrSeconds) {

@@ -32,15 +32,15 @@ std::optional<std::string> FindOnPath(std::string_view name, std::string_view pa
 
 Result<PythonChoice> ResolvePython(const ServerOptions& options) {
   const Environment& environment = options.environment;
-  if (!options.python.empty()) {
-    if (options.python.find('/') != std::string::npos) {
-      if (IsProgram(options.python)) return PythonChoice{options.python, "--python"};
-    } else if (auto found = FindOnPath(options.python, environment.path)) {
+  if (!options.workers.python.empty()) {
+    if (options.workers.python.find('/') != std::string::npos) {
+      if (IsProgram(options.workers.python)) return PythonChoice{options.workers.python, "--python"};
+    } else if (auto found = FindOnPath(options.workers.python, environment.path)) {
       return PythonChoice{*found, "--python"};
     }
     return NotFoundError(fmt::format(
         "--python {} is no program; give the path of a Python 3.11 or newer, such as /usr/bin/python3",
-        options.python));
+        options.workers.python));
   }
   if (!environment.virtual_env.empty()) {
     for (const char* name : {"python3", "python"}) {

@@ -55,7 +55,7 @@ Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   if (setting.backend == "python" && setting.key == "stub-timeout-seconds") {
     auto seconds = ToNumber<int64_t>(setting.value, 1, 1000000000);
     if (!seconds.ok()) return seconds.status().WithPrefix("python,stub-timeout-seconds: ");
-    options.stub_timeout_seconds = *seconds;
+    options.workers.stub_timeout_seconds = *seconds;
   }
   options.backend_settings.push_back(std::move(setting));
   return OkStatus();
@@ -72,13 +72,13 @@ std::string ShowBackendSettings(const ServerOptions& options) {
 
 Status AddWorkerLimit(ServerOptions& options, std::string_view text) {
   BRAID_ASSIGN_OR_RETURN(WorkerLimit limit, ParseWorkerLimit(text));
-  options.worker_limits.push_back(std::move(limit));
+  options.workers.worker_limits.push_back(std::move(limit));
   return OkStatus();
 }
 
 std::string ShowWorkerLimits(const ServerOptions& options) {
   std::string text;
-  for (const WorkerLimit& limit : options.worker_limits)
+  for (const WorkerLimit& limit : options.workers.worker_limits)
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", limit.name, limit.value);
   return text;
 }
@@ -220,33 +220,33 @@ constexpr std::string_view kFalse = "false|0";
 
 const OptionSpec kTable[] = {
     // Models
-    WorksMany("model-repository", "DIR", Group::kModels, List<&O::model_repositories>(),
+    WorksMany("model-repository", "DIR", Group::kModels, List<Folders<&F::model_repositories>>(),
               "A folder of models; also --model-store, or DIR as an argument of its own"),
-    Works("model-control-mode", "MODE", Group::kModels, OneOf<&O::model_control_mode, kControlModes>(),
+    Works("model-control-mode", "MODE", Group::kModels, OneOf<Folders<&F::control_mode>, kControlModes>(),
           "Which models are served: none (all, from start to end), poll (all, and the folders are looked at "
           "again), "
           "explicit (those that are asked for)"),
-    WorksMany("load-model", "NAME", Group::kModels, List<&O::startup_models>(),
+    WorksMany("load-model", "NAME", Group::kModels, List<Folders<&F::startup_models>>(),
               "In explicit mode, a model to load at start; '*' alone for all"),
-    Works("repository-poll-secs", "N", Group::kModels, Int<&O::repository_poll_secs, 1, 1000000000>(),
+    Works("repository-poll-secs", "N", Group::kModels, Int<Folders<&F::poll_seconds>, 1, 1000000000>(),
           "In poll mode, seconds between two looks at the folders"),
-    Works("allow-file-overrides", "", Group::kModels, Bool<&O::allow_file_overrides>(),
+    Works("allow-file-overrides", "", Group::kModels, Bool<Folders<&F::allow_file_overrides>>(),
           "In explicit mode, let load requests bring a model's files, and with them code to run"),
-    Works("model-config-name", "NAME", Group::kModels, Text<&O::model_config_name>(),
+    Works("model-config-name", "NAME", Group::kModels, Text<Folders<&F::model_config_name>>(),
           "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
     Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),
           "Models that are loaded at the same time"),
-    Works("model-load-retry-count", "N", Group::kModels, Int<&O::model_load_retry_count, 0, 1000>(),
+    Works("model-load-retry-count", "N", Group::kModels, Int<Folders<&F::load_retry_count>, 0, 1000>(),
           "How often a failed load is tried again at once"),
     Refused("model-namespacing", "", Group::kModels, CheckBool, "false", kFalse,
             "Allow models of the same name in several repositories", "model names are global here"),
-    Works("disable-auto-complete-config", "", Group::kModels, Not<&O::auto_complete_config>(),
+    Works("disable-auto-complete-config", "", Group::kModels, Not<Folders<&F::auto_complete>>(),
           "Do not ask models to complete their configuration"),
-    Works("strict-model-config", "", Group::kModels, Not<&O::auto_complete_config>(),
+    Works("strict-model-config", "", Group::kModels, Not<Folders<&F::auto_complete>>(),
           "The older name of --disable-auto-complete-config"),
     Works("exit-on-error", "", Group::kModels, Bool<&O::exit_on_error>(),
           "Exit when a model fails to load at start"),
-    Works("strict-readiness", "", Group::kModels, Bool<&O::strict_readiness>(),
+    Works("strict-readiness", "", Group::kModels, Bool<Folders<&F::strict_readiness>>(),
           "The server is ready only when all its models are"),
     Works("exit-timeout-secs", "N", Group::kModels, Int<&O::exit_timeout_secs, 0, 1000000000>(),
           "At a stop, seconds that requests in flight are waited for"),
@@ -269,24 +269,26 @@ const OptionSpec kTable[] = {
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),
 
     // Python
-    Works("python", "PATH", Group::kPython, Text<&O::python>(),
+    Works("python", "PATH", Group::kPython, Text<Workers<&W::python>>(),
           "The interpreter for models that bring no environment (default: that of $VIRTUAL_ENV, else python3 "
           "on $PATH)"),
-    Works("worker-start", "HOW", Group::kPython, OneOf<&O::worker_start, kWorkerStarts>(),
+    Works("worker-start", "HOW", Group::kPython, OneOf<Workers<&W::worker_start>, kWorkerStarts>(),
           "How a model's process starts: fork (from a warm interpreter, fast) or fresh (a new interpreter "
           "each time)"),
-    Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<&O::memory_keep_bytes>(),
+    Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::memory_keep_bytes>>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
     WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
               "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
-    Works("worker-shm-max-bytes", "BYTES", Group::kPython, Bytes<&O::worker_shm_max_bytes>(),
+    Works("worker-shm-max-bytes", "BYTES", Group::kPython,
+          Bytes<Workers<&W::worker_segments, &SegmentLimits::bytes>>(),
           "Shared memory that one model's process may have the server map; more ends the process; 0: as much "
           "as the machine has memory"),
-    Works("worker-shm-max-segments", "N", Group::kPython, Int<&O::worker_shm_max_segments, 1, 65536>(),
+    Works("worker-shm-max-segments", "N", Group::kPython,
+          Int<Workers<&W::worker_segments, &SegmentLimits::segments>, 1, 65536>(),
           "Pieces of it; a tensor of more than 64 KiB takes one, of the server's file descriptors as well"),
-    Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<&O::environment_max_bytes>(),
+    Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::environment_max_bytes>>(),
           "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
-    Works("backend-directory", "DIR", Group::kPython, Text<&O::backend_directory>(),
+    Works("backend-directory", "DIR", Group::kPython, Text<Folders<&F::backend_directory>>(),
           "Where backends that are written in Python lie: DIR/NAME/model.py"),
     WorksMany("backend-config", "B,K=V", Group::kPython, {SetBackendSetting, ShowBackendSettings},
               "A backend's setting; python,stub-timeout-seconds=N works, settings of shared-memory pools "

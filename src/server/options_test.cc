@@ -28,16 +28,16 @@ CommandLine Parse(std::vector<const char*> arguments) {
 TEST(Options, FolderAloneGivesTheDefaults) {
   CommandLine line = Parse({"models"});
   ASSERT_FALSE(line.exit_code) << line.err;
-  EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+  EXPECT_THAT(line.options.folders.model_repositories, ElementsAre("models"));
   EXPECT_EQ(line.options.http.port, 8000);
   EXPECT_EQ(line.options.grpc.port, 8001);
   EXPECT_EQ(line.options.metrics_port, 8002);
   EXPECT_EQ(line.options.http.address, "0.0.0.0");
   EXPECT_EQ(line.options.exit_timeout_secs, 30);
-  EXPECT_EQ(line.options.memory_keep_bytes, 64u << 20);
+  EXPECT_EQ(line.options.workers.memory_keep_bytes, 64u << 20);
   EXPECT_EQ(line.options.image_max_pixels, 1 << 30);
-  EXPECT_EQ(line.options.worker_start, WorkerStart::kFork);
-  EXPECT_TRUE(line.options.auto_complete_config);
+  EXPECT_EQ(line.options.workers.worker_start, WorkerStart::kFork);
+  EXPECT_TRUE(line.options.folders.auto_complete);
   EXPECT_EQ(line.options.origin("http-port"), OptionOrigin::kDefault);
   EXPECT_THAT(line.notes, IsEmpty());
 }
@@ -57,20 +57,20 @@ TEST(Options, BooleanTakesNothingAWordOrADigit) {
     CommandLine line = Parse(given);
     ASSERT_FALSE(line.exit_code) << line.err;
     EXPECT_FALSE(line.options.exit_on_error);
-    EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+    EXPECT_THAT(line.options.folders.model_repositories, ElementsAre("models"));
   }
 }
 
 TEST(Options, BooleanLeavesTheFolderThatFollows) {
   CommandLine line = Parse({"--disable-auto-complete-config", "models"});
   ASSERT_FALSE(line.exit_code) << line.err;
-  EXPECT_FALSE(line.options.auto_complete_config);
-  EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+  EXPECT_FALSE(line.options.folders.auto_complete);
+  EXPECT_THAT(line.options.folders.model_repositories, ElementsAre("models"));
 }
 
 TEST(Options, StrictModelConfigIsTheOlderNameOfDisableAutoComplete) {
-  EXPECT_TRUE(Parse({"models", "--strict-model-config=false"}).options.auto_complete_config);
-  EXPECT_FALSE(Parse({"models", "--strict-model-config=true"}).options.auto_complete_config);
+  EXPECT_TRUE(Parse({"models", "--strict-model-config=false"}).options.folders.auto_complete);
+  EXPECT_FALSE(Parse({"models", "--strict-model-config=true"}).options.folders.auto_complete);
 }
 
 TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
@@ -101,7 +101,7 @@ TEST(Options, RepeatableOptionsCollectInOrder) {
   CommandLine line = Parse({"a", "--model-repository=b", "--model-store", "c",
                             "--http-restricted-api=health:k=v", "--http-restricted-api", "[a-z]:k=v"});
   ASSERT_FALSE(line.exit_code) << line.err;
-  EXPECT_THAT(line.options.model_repositories, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(line.options.folders.model_repositories, ElementsAre("a", "b", "c"));
   EXPECT_THAT(line.options.http_restricted_apis, ElementsAre("health:k=v", "[a-z]:k=v"));
 }
 
@@ -113,7 +113,7 @@ TEST(Options, EmptyValueIsAValue) {
   CommandLine line = Parse({"--log-file=", "models"});
   ASSERT_FALSE(line.exit_code) << line.err;
   EXPECT_EQ(line.options.log_file, "");
-  EXPECT_THAT(line.options.model_repositories, ElementsAre("models"));
+  EXPECT_THAT(line.options.folders.model_repositories, ElementsAre("models"));
 }
 
 TEST(Options, HostSetsAllAddressesButThoseGiven) {
@@ -267,7 +267,7 @@ TEST(Options, NotesWhatMeansNothingHereOnce) {
   EXPECT_THAT(line.notes,
               ElementsAre("--cuda-memory-pool-byte-size means nothing here: Braid runs on the CPU",
                           HasSubstr("shm-default-byte-size")));
-  EXPECT_EQ(line.options.stub_timeout_seconds, 7);
+  EXPECT_EQ(line.options.workers.stub_timeout_seconds, 7);
 }
 
 TEST(Options, PrintConfigShowsValueDefaultAndOrigin) {
@@ -352,9 +352,9 @@ TEST_F(PythonChoiceTest, OptionBeatsEnvironmentBeatsPath) {
   EXPECT_EQ(ResolvePython(options).value().path, path);
   options.environment.virtual_env = folder_ / "env";
   EXPECT_EQ(ResolvePython(options).value().path, env);
-  options.python = chosen;
+  options.workers.python = chosen;
   EXPECT_EQ(ResolvePython(options).value().path, chosen);
-  options.python = "python3";
+  options.workers.python = "python3";
   EXPECT_EQ(ResolvePython(options).value().path, path);
 }
 
@@ -363,7 +363,7 @@ TEST_F(PythonChoiceTest, SaysWhatToDoWhenThereIsNone) {
   EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("--python"));
   options.environment.virtual_env = "/nowhere";
   EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("activate"));
-  options.python = "/nowhere/python3";
+  options.workers.python = "/nowhere/python3";
   EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("/nowhere/python3 is no program"));
 }
 

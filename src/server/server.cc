@@ -72,15 +72,10 @@ Result<std::string> FindWorkerDirectory() {
 }
 
 // More segments than a quarter of the descriptors would leave too few for clients.
-SegmentBudget::Limits WorkerSegments(const ServerOptions& options) {
-  SegmentBudget::Limits limits;
-  limits.segments = static_cast<size_t>(options.worker_shm_max_segments);
+void BoundSegments(SegmentBudget::Limits& limits) {
   if (rlimit files{}; getrlimit(RLIMIT_NOFILE, &files) == 0)
     limits.segments = std::min<size_t>(limits.segments, std::max<size_t>(files.rlim_cur / 4, 1));
-  limits.segments_option = "--worker-shm-max-segments";
-  limits.bytes = options.worker_shm_max_bytes == 0 ? MemorySize() : options.worker_shm_max_bytes;
-  limits.bytes_option = "--worker-shm-max-bytes";
-  return limits;
+  if (limits.bytes == 0) limits.bytes = MemorySize();
 }
 
 std::string Endpoint(const std::string& address, int port) {
@@ -94,7 +89,7 @@ std::string Endpoint(const std::string& address, int port) {
 class Server::Parts {
  public:
   Parts(const ServerOptions& options, Logger& log)
-      : options_(options), log_(log), heap_trimmer_(options.memory_keep_bytes) {}
+      : options_(options), log_(log), heap_trimmer_(options.workers.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
     worker_services_.catalog = &catalog_;
@@ -164,18 +159,13 @@ class Server::Parts {
     std::lock_guard lock(python_mutex_);
     if (python_) return python_.get();
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_));
-    PythonBackend::Options backend;
-    backend.python = python.path;
-    BRAID_ASSIGN_OR_RETURN(backend.worker_directory, FindWorkerDirectory());
-    backend.worker_start = options_.worker_start;
-    backend.stub_timeout_seconds = options_.stub_timeout_seconds;
-    backend.memory_keep_bytes = options_.memory_keep_bytes;
-    backend.worker_limits = options_.worker_limits;
-    backend.worker_segments = WorkerSegments(options_);
-    backend.environment_max_bytes = options_.environment_max_bytes;
-    backend.temporary_directory = options_.environment.temporary_directory;
-    backend.services = &worker_services_;
-    BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(backend), log_));
+    PythonBackend::Options workers = options_.workers;
+    workers.python = python.path;
+    BRAID_ASSIGN_OR_RETURN(workers.worker_directory, FindWorkerDirectory());
+    BoundSegments(workers.worker_segments);
+    workers.temporary_directory = options_.environment.temporary_directory;
+    workers.services = &worker_services_;
+    BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(workers), log_));
     return python_.get();
   }
 
@@ -386,7 +376,7 @@ class Server::Parts {
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
   // For what is not found, the server's own start decides how it is told.
-  Catalog catalog_{options_.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
+  Catalog catalog_{options_.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
                    RootsOfErrors(options_), options_.verbose_errors};
   TimerService timers_;
   CallGraph call_graph_;

@@ -20,10 +20,10 @@ namespace braid {
 class PythonBackend final : public Backend {
  public:
   struct Options {
-    std::string python;            // path of the interpreter that runs models without their own
-    std::string worker_directory;  // where braid_worker/ and the extension are
+    std::string python = {};            // path of the interpreter that runs models without their own
+    std::string worker_directory = {};  // where braid_worker/ and the extension are
     WorkerStart worker_start = WorkerStart::kFork;
-    std::vector<WorkerLimit> worker_limits;
+    std::vector<WorkerLimit> worker_limits = {};
     SegmentBudget::Limits worker_segments = {};  // what each worker may have the server map
     int64_t stub_timeout_seconds = 30;           // from the start of a worker to its first message
     // Idle shared memory that a model keeps, and each of its workers, after a burst.
