@@ -14,6 +14,8 @@ UNRECORDED = {
     "test_sequence.py::*iterative*": "a random key",
     "test_sequence.py::test_many_sequences_of_both*": "several requests at once, and how they are batched",
     "test_stateful_pipelines.py::test_every_response_tells_the_sequence_once": "the server draws a sequence id",
+    "test_stateful_pipelines.py::test_a_graph_tells_the_servers_id": "the server draws a sequence id",
+    "test_ovms_config.py::test_requests_do_not_notice_reloads": "which version answers while one replaces another",
     "test_repository.py::test_poll_sees*": "the server polls at its own times",
     "test_statistics_metrics.py::test_summaries_and_histograms": "two models answer on one stream",
     "test_large.py::*": "gigabytes",
