@@ -136,13 +136,20 @@ class InputBuilder {
         request_(request) {}
 
   Status Build() {
-    if (info_.kind == ServableKind::kGraph) {
-      BRAID_RETURN_IF_ERROR(CheckGraphContents(parsed_));
-    } else if (rules_.contents_as_a_whole) {
-      BRAID_RETURN_IF_ERROR(CheckOvmsContents(info_, parsed_, request_.sequence_inputs));
-    }
     request_.inputs.reserve(parsed_.inputs.size());
-    for (ParsedInput& input : parsed_.inputs) BRAID_RETURN_IF_ERROR(Add(input));
+    for (ParsedInput& input : parsed_.inputs) {
+      Tensor& tensor = request_.inputs.emplace_back();
+      tensor.type = DataTypeFromWireName(input.datatype).value_or(DataType::kInvalid);
+      tensor.shape = std::move(input.shape);
+    }
+    if (info_.kind == ServableKind::kGraph) {
+      BRAID_RETURN_IF_ERROR(CheckGraphContents(parsed_, request_.inputs));
+    } else if (rules_.contents_as_a_whole) {
+      BRAID_RETURN_IF_ERROR(CheckOvmsContents(info_, parsed_, request_));
+    }
+    for (size_t i = 0; i < parsed_.inputs.size(); ++i) {
+      BRAID_RETURN_IF_ERROR(FindBytes(parsed_.inputs[i], request_.inputs[i], sources_.emplace_back()));
+    }
     if (next_raw_ < parsed_.raw.size()) {
       return InvalidArgumentError("unexpected additional input data for model '" + parsed_.model_name + "'");
     }
@@ -161,21 +168,13 @@ class InputBuilder {
   }
 
  private:
-  Status Add(ParsedInput& input) {
-    Tensor& tensor = request_.inputs.emplace_back();
+  // Raw contents stand in the order of the inputs, without those that lie in regions.
+  Status FindBytes(const ParsedInput& input, Tensor& tensor, InputSource& source) {
     if (info_.kind == ServableKind::kGraph) {
       BRAID_RETURN_IF_ERROR(SetGraphType(input.datatype, input.name, tensor));
-    } else if (const auto type = DataTypeFromWireName(input.datatype)) {
-      tensor.type = *type;
-    } else {
+    } else if (tensor.type == DataType::kInvalid) {
       return InvalidArgumentError("invalid datatype for input " + input.name);
     }
-    tensor.shape = std::move(input.shape);
-    return FindBytes(input, tensor.type, sources_.emplace_back());
-  }
-
-  // Raw contents stand in the order of the inputs, without those that lie in regions.
-  Status FindBytes(const ParsedInput& input, DataType type, InputSource& source) {
     BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
     if (wish.region) {
       if (input.contents.present()) return NoContents("shared memory", input);
@@ -189,7 +188,7 @@ class InputBuilder {
       memory_.Add(source.raw->size);
       return OkStatus();
     }
-    if (input.contents.present()) return FindContents(input, type, source);
+    if (input.contents.present()) return FindContents(input, tensor.type, source);
     if (!rules_.data_may_be_missing) {
       return InvalidArgumentError("unable to find data for input tensor '" + input.name + "' for model '" +
                                   parsed_.model_name + "' in request.");

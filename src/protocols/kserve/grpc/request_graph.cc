@@ -15,32 +15,32 @@ std::string OfInput(std::string_view text, std::string_view input) {
 }
 
 // Of an input whose contents are typed, if there are any.
-Status CheckTyped(const ParsedInput& input) {
-  const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
-  if (!type) {
-    return OvmsError(OvmsCode::kInvalidPrecision,
+Status CheckTyped(const ParsedInput& input, const Tensor& tensor) {
+  const DataType type = tensor.type;
+  if (type == DataType::kInvalid) {
+    return OvmsError(Fault::kInvalidPrecision,
                      "Provided datatype is invalid, custom datatypes are allowed only when "
                      "raw_input_contents is used.");
   }
-  const std::optional<ContentsField> field = ContentsFieldFor(*type);
+  const std::optional<ContentsField> field = ContentsFieldFor(type);
   if (!field) {
-    return OvmsError(OvmsCode::kNotImplemented,
+    return OvmsError(Fault::kNotImplemented,
                      OfInput(input.datatype + " is taken from raw_input_contents only", input.name));
   }
   for (int i = 1; i <= kContentsFieldCount; ++i) {
     const auto other = static_cast<ContentsField>(i);
     if (other == *field || input.contents.count(other) == 0) continue;
-    return OvmsError(OvmsCode::kInvalidContentSize,
+    return OvmsError(Fault::kInvalidContentSize,
                      OfInput("contents have values of another datatype than " + input.datatype, input.name));
   }
   // How many strings there are says nothing of a tensor whose type is one of bytes.
-  if (*type == DataType::kBytes) return OkStatus();
-  const std::optional<size_t> expected = ByteSize(*type, input.shape);
+  if (type == DataType::kBytes) return OkStatus();
+  const std::optional<size_t> expected = ByteSize(type, tensor.shape);
   if (!expected) {
-    return OvmsError(OvmsCode::kInvalidContentSize,
+    return OvmsError(Fault::kInvalidContentSize,
                      OfInput("Provided shape and datatype declare too large buffer.", input.name));
   }
-  const uint64_t actual = input.contents.count(*field) * ElementSize(*type);
+  const uint64_t actual = input.contents.count(*field) * ElementSize(type);
   return actual == *expected ? OkStatus() : GraphValueCountError(*expected, actual, input.name);
 }
 
@@ -49,7 +49,7 @@ Status CheckShape(const Shape& shape, std::string_view input) {
   std::string text = ShapeToString(shape);
   text.front() = '(';
   text.back() = ')';
-  return OvmsError(OvmsCode::kInvalidShape,
+  return OvmsError(Fault::kInvalidShape,
                    OfInput("Negative dimension size is not acceptable: " + text, input));
 }
 
@@ -60,7 +60,7 @@ Status TakeGraphParameter(std::string& key, WireParameter& value, Parameters& pa
   return std::visit(
       [&](auto& given) -> Status {
         if constexpr (std::is_same_v<std::decay_t<decltype(given)>, std::monostate>) {
-          return OvmsError(OvmsCode::kNotImplemented,
+          return OvmsError(Fault::kNotImplemented,
                            std::string("request parameter ").append(key).append(" has no value"));
         } else {
           parameters.emplace_back(std::move(key), std::move(given));
@@ -70,11 +70,12 @@ Status TakeGraphParameter(std::string& key, WireParameter& value, Parameters& pa
       value);
 }
 
-Status CheckGraphContents(const ParsedRequest& parsed) {
+Status CheckGraphContents(const ParsedRequest& parsed, const std::vector<Tensor>& inputs) {
   BRAID_RETURN_IF_ERROR(CheckOvmsStructure(parsed));
-  for (const ParsedInput& input : parsed.inputs) {
-    BRAID_RETURN_IF_ERROR(CheckShape(input.shape, input.name));
-    if (parsed.raw.empty() && !LiesInRegion(input)) BRAID_RETURN_IF_ERROR(CheckTyped(input));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ParsedInput& input = parsed.inputs[i];
+    BRAID_RETURN_IF_ERROR(CheckShape(inputs[i].shape, input.name));
+    if (parsed.raw.empty() && !LiesInRegion(input)) BRAID_RETURN_IF_ERROR(CheckTyped(input, inputs[i]));
   }
   return OkStatus();
 }

@@ -8,71 +8,50 @@
 namespace braid {
 namespace {
 
-const ParsedInput* FindInput(const ParsedRequest& parsed, std::string_view name) {
-  const auto found = std::find_if(parsed.inputs.begin(), parsed.inputs.end(),
-                                  [&](const ParsedInput& input) { return input.name == name; });
-  return found == parsed.inputs.end() ? nullptr : &*found;
-}
-
 // REQUIRES: the datatype is known.
-Status CheckValues(const ParsedInput& input, DataType type) {
-  const std::optional<int64_t> expected = ElementCount(input.shape);
+Status CheckValues(const ParsedInput& input, const Tensor& tensor) {
+  const std::optional<int64_t> expected = ElementCount(tensor.shape);
   // Which the checks of the shape refuse.
   if (!expected) return OkStatus();
-  const std::optional<ContentsField> field = ContentsFieldFor(type);
+  const std::optional<ContentsField> field = ContentsFieldFor(tensor.type);
   const uint64_t actual = field ? input.contents.count(*field) : 0;
   if (actual != static_cast<uint64_t>(*expected)) return OvmsValueCountError(*expected, actual, input.name);
   for (int i = 1; i <= kContentsFieldCount; ++i) {
     const auto other = static_cast<ContentsField>(i);
     if (other == field || input.contents.count(other) == 0) continue;
-    return OvmsError(OvmsCode::kInvalidContentSize, "contents have values of another datatype than " +
-                                                        input.datatype + "; input name: " + input.name);
+    return OvmsError(Fault::kInvalidContentSize, "contents have values of another datatype than " +
+                                                     input.datatype + "; input name: " + input.name);
   }
   return OkStatus();
 }
 
-// The request without its bytes.
-InferenceRequest& TensorsOf(const ParsedRequest& parsed, InferenceRequest& request) {
-  for (const ParsedInput& input : parsed.inputs) {
-    Tensor& tensor = request.inputs.emplace_back();
-    tensor.name = input.name;
-    tensor.type = DataTypeFromWireName(input.datatype).value_or(DataType::kInvalid);
-    tensor.shape = input.shape;
-  }
-  return request;
-}
-
-// A fault of the tensors, else `fault`. The names of datatypes that we do not know are the client's.
-Status FirstFault(const ServableInfo& info, const ParsedRequest& parsed, Status fault) {
-  InferenceRequest request;
-  BRAID_RETURN_IF_ERROR(CheckOvmsTensors(info, TensorsOf(parsed, request)));
-  return fault;
-}
-
-Status CheckDatatypes(const ServableInfo& info, const ParsedRequest& parsed) {
-  const auto unknown = std::find_if(parsed.inputs.begin(), parsed.inputs.end(), [](const ParsedInput& input) {
-    return !DataTypeFromWireName(input.datatype).has_value();
-  });
-  if (unknown == parsed.inputs.end()) return OkStatus();
+// The names of datatypes that we do not know are the client's.
+Status UnknownDatatype(const ServableInfo& info, const ParsedRequest& parsed, const ParsedInput& unknown) {
   for (const TensorSpec& spec : info.inputs) {
-    if (!spec.optional && FindInput(parsed, spec.name) == nullptr) {
-      return OvmsError(OvmsCode::kInvalidMissingInput, "Required input: " + spec.name);
+    const auto is_it = [&](const ParsedInput& input) { return input.name == spec.name; };
+    if (!spec.optional && std::none_of(parsed.inputs.begin(), parsed.inputs.end(), is_it)) {
+      return OvmsError(Fault::kInvalidMissingInput, "Required input: " + spec.name);
     }
   }
-  const TensorSpec* spec = info.FindInput(unknown->name);
-  if (spec != nullptr) return OvmsPrecisionError(*spec, unknown->datatype, ApiProtocol::kKServe);
-  return OvmsError(OvmsCode::kInvalidUnexpectedInput, unknown->name + " is unexpected");
+  const TensorSpec* spec = info.FindInput(unknown.name);
+  if (spec != nullptr) return OvmsPrecisionError(*spec, unknown.datatype, ApiProtocol::kKServe);
+  return OvmsError(Fault::kInvalidUnexpectedInput, unknown.name + " is unexpected");
 }
 
-Status CheckContents(const ServableInfo& info, const ParsedRequest& parsed) {
+Status CheckContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request) {
   BRAID_RETURN_IF_ERROR(CheckOvmsStructure(parsed));
-  BRAID_RETURN_IF_ERROR(CheckDatatypes(info, parsed));
+  const std::vector<Tensor>& tensors = request.inputs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].type == DataType::kInvalid) return UnknownDatatype(info, parsed, parsed.inputs[i]);
+  }
   if (!parsed.raw.empty()) return OkStatus();
-  for (const ParsedInput& input : parsed.inputs) {
-    const std::optional<DataType> type = DataTypeFromWireName(input.datatype);
-    if (!type || LiesInRegion(input)) continue;
-    Status status = CheckValues(input, *type);
-    if (!status.ok()) return FirstFault(info, parsed, std::move(status));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (LiesInRegion(parsed.inputs[i])) continue;
+    Status fault = CheckValues(parsed.inputs[i], tensors[i]);
+    if (fault.ok()) continue;
+    for (size_t k = 0; k < tensors.size(); ++k) request.inputs[k].name = parsed.inputs[k].name;
+    BRAID_RETURN_IF_ERROR(CheckOvmsTensors(info, request));
+    return fault;
   }
   return OkStatus();
 }
@@ -89,13 +68,13 @@ Status CheckOvmsStructure(const ParsedRequest& parsed) {
       static_cast<size_t>(std::count_if(parsed.inputs.begin(), parsed.inputs.end(),
                                         [](const ParsedInput& input) { return !LiesInRegion(input); }));
   if (parsed.raw.size() != in_message) {
-    return OvmsError(OvmsCode::kInvalidMessageStructure,
+    return OvmsError(Fault::kInvalidMessageStructure,
                      "Size of raw_input_contents: " + std::to_string(parsed.raw.size()) +
                          " is different than number of inputs: " + std::to_string(in_message));
   }
   for (const ParsedInput& input : parsed.inputs) {
     if (!input.contents.present()) continue;
-    return OvmsError(OvmsCode::kInvalidMessageStructure,
+    return OvmsError(Fault::kInvalidMessageStructure,
                      "Passing buffers both in InferInputTensor contents and in raw_input_contents is not "
                      "allowed. Detected buffer in InferInputTensor contents for input: " +
                          input.name);
@@ -103,10 +82,12 @@ Status CheckOvmsStructure(const ParsedRequest& parsed) {
   return OkStatus();
 }
 
-Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, size_t sequence_inputs) {
-  Status fault = CheckContents(info, parsed);
+Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request) {
+  Status fault = CheckContents(info, parsed, request);
   // Whether the number of inputs is right is for the servable to say, but first among all faults.
-  if (!fault.ok()) BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size(), sequence_inputs));
+  if (!fault.ok()) {
+    BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size(), request.sequence_inputs));
+  }
   return fault;
 }
 

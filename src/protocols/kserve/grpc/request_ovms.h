@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "protocols/kserve/grpc/request_reader.h"
+#include "serving/request.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -16,8 +17,8 @@ Status CheckOvmsStructure(const ParsedRequest& parsed);
 
 // Checks, before any byte is copied, that contents are raw or typed, that there are as many raw ones as
 // inputs, that datatypes are known, and that typed ones have as many values as the shape says. A fault of the
-// shapes is reported before one of the values. Inputs in regions of shared memory have no contents.
-// `sequence_inputs`: how many inputs were taken out since they name the sequence. Errors: as OvmsCode.
-Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, size_t sequence_inputs = 0);
+// shapes is reported before one of the values. Inputs in regions of shared memory have no contents. The inputs of
+// `request` have the types and shapes of the message; they may get its names. Errors: as Fault.
+Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request);
 
 }  // namespace braid
