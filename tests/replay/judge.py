@@ -24,8 +24,9 @@ class Interrupted(BaseException):
 
 
 class Worker:
-    """What a signal has told this process."""
+    """Whether this process plays a session, and what a signal has told it."""
 
+    playing = False
     interrupted = False
 
     @classmethod
@@ -36,8 +37,8 @@ class Worker:
 
     @classmethod
     def interrupt(cls, *_):
-        if not cls.interrupted:
-            cls.interrupted = True
+        first, cls.interrupted = not cls.interrupted, True
+        if first and cls.playing:
             raise Interrupted
 
 
@@ -130,6 +131,7 @@ def play(path, options, mutations):
             path, (options.old, options.new), options.recording, options.pause, mutations, options.seed
         ).play()
 
+    Worker.playing = True
     result = once()
     for _ in range(options.again):
         if not result.differences and not result.problem:
@@ -139,6 +141,7 @@ def play(path, options, mutations):
         result.unstable += [each for each in result.differences if each.key not in keys]
         result.differences = [each for each in result.differences if each.key in keys]
         result.problem = result.problem and again.problem
+    Worker.playing = False
     return result
 
 
