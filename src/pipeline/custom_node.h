@@ -1,4 +1,4 @@
-// CustomNode: the node of a graph whose work a custom node library does.
+// CustomNode: the node of a DAG whose work a custom node library does.
 #pragma once
 
 #include <functional>

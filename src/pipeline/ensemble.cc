@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "model_config.pb.h"
-#include "pipeline/ensemble_graph.h"
-#include "pipeline/graph_runner.h"
+#include "pipeline/dag_runner.h"
+#include "pipeline/ensemble_dag.h"
 #include "pipeline/sequence_nodes.h"
 #include "pipeline/servable_node.h"
 #include "serving/request_check.h"
@@ -31,7 +31,7 @@ void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
   most = std::min(most, step.stateful->max_sequences);
 }
 
-class EnsemblePlan final : public GraphPlan {
+class EnsemblePlan final : public DagPlan {
  public:
   explicit EnsemblePlan(std::string name) : name_(std::move(name)) {}
 
@@ -54,8 +54,9 @@ class EnsemblePlan final : public GraphPlan {
 
 class RunningEnsemble final : public Ensemble {
  public:
-  RunningEnsemble(ServableInfo info, std::shared_ptr<const EnsemblePlan> plan, std::shared_ptr<RunLine> line)
-      : Ensemble(std::move(info)), runner_(*this, std::move(plan), std::move(line)) {}
+  RunningEnsemble(ServableInfo info, std::shared_ptr<const EnsemblePlan> plan,
+                  std::shared_ptr<SequenceQueue> queue)
+      : Ensemble(std::move(info)), runner_(*this, std::move(plan), std::move(queue)) {}
 
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
   void Infer(std::unique_ptr<InferenceRequest> request) override {
@@ -73,7 +74,7 @@ class RunningEnsemble final : public Ensemble {
   }
   int64_t pending_requests() const override { return runner_.waiting(); }
   std::vector<ServableUse> uses() const override { return runner_.uses(); }
-  const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
+  const std::shared_ptr<SequenceQueue>& queue() const { return runner_.queue(); }
   void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
   void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
     runner_.MarkSequence(id, marks);
@@ -81,7 +82,7 @@ class RunningEnsemble final : public Ensemble {
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
  private:
-  GraphRunner runner_;
+  DagRunner runner_;
 };
 
 }  // namespace
@@ -125,17 +126,17 @@ Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Cata
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
   info.config = std::move(config);
-  BRAID_ASSIGN_OR_RETURN(plan->graph, MakeEnsembleGraph(info, models));
-  BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->graph, models));
-  std::shared_ptr<RunLine> line;  // shared with the one that this may replace
+  BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models));
+  BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->dag, models));
+  std::shared_ptr<SequenceQueue> queue;  // shared with the one that this may replace
   if (info.stateful) {
     const auto named = catalog.Find(info.name, info.version);
     const auto* before = named.ok() ? dynamic_cast<const RunningEnsemble*>(named->get()) : nullptr;
-    if (before != nullptr) line = before->line();
-    if (line == nullptr) line = std::make_shared<RunLine>(timers);
+    if (before != nullptr) queue = before->queue();
+    if (queue == nullptr) queue = std::make_shared<SequenceQueue>(timers);
   }
   return std::shared_ptr<Servable>(
-      std::make_shared<RunningEnsemble>(std::move(info), std::move(plan), std::move(line)));
+      std::make_shared<RunningEnsemble>(std::move(info), std::move(plan), std::move(queue)));
 }
 
 }  // namespace braid

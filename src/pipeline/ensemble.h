@@ -1,4 +1,4 @@
-// Ensemble: the servable that runs a graph of other servables (`ensemble_scheduling`), named by a model
+// Ensemble: the servable that runs a DAG of other servables (`ensemble_scheduling`), named by a model
 // configuration.
 //
 // What a client says of its request's sequence goes to every step. Steps that are stateful models of a

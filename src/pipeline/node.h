@@ -1,4 +1,4 @@
-// Node: what does the work of one node of a graph. It is something asynchronous that takes named tensors and
+// Node: what does the work of one node of a DAG. It is something asynchronous that takes named tensors and
 // answers any number of times: a servable, or code that lives in this process.
 #pragma once
 

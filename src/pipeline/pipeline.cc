@@ -6,7 +6,7 @@
 
 #include "images/encoded_images.h"
 #include "pipeline/convert_precision.h"
-#include "pipeline/graph_runner.h"
+#include "pipeline/dag_runner.h"
 #include "pipeline/pipeline_check.h"
 #include "pipeline/pipeline_definition.h"
 #include "pipeline/sequence_nodes.h"
@@ -19,7 +19,7 @@
 namespace braid {
 namespace {
 
-class PipelinePlan final : public GraphPlan {
+class PipelinePlan final : public DagPlan {
  public:
   explicit PipelinePlan(std::string name) : name_(std::move(name)) {}
 
@@ -38,7 +38,7 @@ class PipelinePlan final : public GraphPlan {
   Status Fault(Status status, uint32_t node) const override {
     if (status.code() == StatusCode::kCancelled) return status;
     std::string text = status.message() + " (pipeline '" + name_ + "'";
-    if (node != Graph::kNone) text += ", " + graph->nodes()[node].name;
+    if (node != Dag::kNone) text += ", " + dag->nodes()[node].name;
     Status fault(status.code(), text + ")");
     return status.http_status() > 0 ? fault.WithHttpStatus(status.http_status()) : fault;
   }
@@ -55,8 +55,9 @@ class PipelinePlan final : public GraphPlan {
 
 class RunningPipeline final : public Pipeline {
  public:
-  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::shared_ptr<RunLine> line)
-      : Pipeline(std::move(info)), runner_(*this, std::move(plan), std::move(line)) {}
+  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan,
+                  std::shared_ptr<SequenceQueue> queue)
+      : Pipeline(std::move(info)), runner_(*this, std::move(plan), std::move(queue)) {}
 
   BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
 
@@ -72,22 +73,22 @@ class RunningPipeline final : public Pipeline {
         return;
       }
     }
-    const auto place = runner_.Enter(*request);
-    if (!place.ok()) {
-      runner_.Refuse(std::move(request), nullptr, place.status());
+    const auto entry = runner_.Enter(*request);
+    if (!entry.ok()) {
+      runner_.Refuse(std::move(request), nullptr, entry.status());
       return;
     }
     if (!decodes) {
-      runner_.Run(std::move(request), *place);
+      runner_.Run(std::move(request), *entry);
       return;
     }
-    // The request's place in the servable keeps this.
-    DecodeImagesThen(std::move(request), [this, place = *place](auto decoded, Status status) {
+    // The request's entry in the servable keeps this.
+    DecodeImagesThen(std::move(request), [this, entry = *entry](auto decoded, Status status) {
       if (status.ok()) status = FinishIntake(info_, *decoded);
       if (status.ok()) {
-        runner_.Run(std::move(decoded), place);
+        runner_.Run(std::move(decoded), entry);
       } else {
-        runner_.Refuse(std::move(decoded), place, std::move(status));
+        runner_.Refuse(std::move(decoded), entry, std::move(status));
       }
     });
   }
@@ -98,7 +99,7 @@ class RunningPipeline final : public Pipeline {
   }
   int64_t pending_requests() const override { return runner_.waiting(); }
   std::vector<ServableUse> uses() const override { return runner_.uses(); }
-  const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
+  const std::shared_ptr<SequenceQueue>& queue() const { return runner_.queue(); }
   void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
   void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
     runner_.MarkSequence(id, marks);
@@ -106,7 +107,7 @@ class RunningPipeline final : public Pipeline {
   void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
 
  private:
-  GraphRunner runner_;
+  DagRunner runner_;
 };
 
 // Makes what runs the nodes, and finds out what there is to know of them.
@@ -230,7 +231,7 @@ class Nodes {
     }
     node.decoupled = info.decoupled;
     node.stateful = info.stateful;
-    // Whether a graph may ask the models of its sessions is looked at where it is loaded.
+    // Whether a DAG may ask the models of its sessions is looked at where it is loaded.
     if (!node.stateful && (*servable)->has_sequences()) {
       node.stateful = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
     }
@@ -272,11 +273,11 @@ Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& con
   if (!faults.empty()) return faults.ToStatus();
 
   auto plan = std::make_shared<PipelinePlan>(config.name);
-  auto graph = Graph::Build(MakeGraphSpec(definition));
-  if (!graph.ok()) {
-    return OvmsError(OvmsCode::kInternalError, "pipeline '" + config.name + "': " + graph.status().message());
+  auto dag = Dag::Build(MakeDagSpec(definition));
+  if (!dag.ok()) {
+    return OvmsError(OvmsCode::kInternalError, "pipeline '" + config.name + "': " + dag.status().message());
   }
-  plan->graph = std::move(*graph);
+  plan->dag = std::move(*dag);
   nodes.Finish(*plan);
 
   ServableInfo info;
@@ -290,14 +291,14 @@ Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& con
   info.outputs = PipelineOutputs(definition);
   info.stateful = PipelineSequences(definition);
   info.makes_calls = nodes.makes_calls;
-  std::shared_ptr<RunLine> line;  // shared with the one that this may replace
+  std::shared_ptr<SequenceQueue> queue;  // shared with the one that this may replace
   if (info.stateful) {
     const auto* before = named.ok() ? dynamic_cast<const RunningPipeline*>(named->get()) : nullptr;
-    if (before != nullptr) line = before->line();
-    if (line == nullptr) line = std::make_shared<RunLine>(timers);
+    if (before != nullptr) queue = before->queue();
+    if (queue == nullptr) queue = std::make_shared<SequenceQueue>(timers);
   }
   return std::shared_ptr<Servable>(
-      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(line)));
+      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(queue)));
 }
 
 }  // namespace braid

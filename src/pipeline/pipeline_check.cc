@@ -33,12 +33,12 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
                "takes " + Quoted(source.data_item) + ", which is not among the pipeline's inputs");
     return false;
   }
-  const auto place = definition.FindNode(source.node_name);
-  if (!place) {
+  const auto index = definition.FindNode(source.node_name);
+  if (!index) {
     faults.Add(OvmsCode::kPipelineMissingNode, where, "takes its data from node " + Quoted(source.node_name));
     return false;
   }
-  const PipelineNode& node = definition.nodes()[*place];
+  const PipelineNode& node = definition.nodes()[*index];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   if (output == nullptr) {
     faults.Add(
@@ -61,7 +61,7 @@ void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, co
               PipelineFaults& faults) {
   Dimensions given = SourceDimensions(from, output);
   if (to.config.gather_from_node) {
-    given.insert(given.begin(), PiecesOf(definition, *to.config.gather_from_node));
+    given.insert(given.begin(), ShardsOf(definition, *to.config.gather_from_node));
   }
   const Dimensions wanted = DimensionsOf(input);
   // A tensor without type and shape can be anything.
@@ -103,7 +103,7 @@ void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& fault
   for (size_t node = 0; node < definition.nodes().size(); ++node) {
     CheckNodeName(definition, node, faults);
     CheckModel(definition, node, faults);
-    CheckCut(definition, node, faults);
+    CheckScatter(definition, node, faults);
     CheckGatherTarget(definition, node, faults);
     CheckInputs(definition, node, faults);
   }
@@ -156,14 +156,14 @@ void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& f
 
 // ---- one node ----
 
-void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckNodeName(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (node.config.name == kRequestNode || node.config.name == kResponseNode) {
     faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
                "the name stands for the pipeline's own inputs or outputs");
-  } else if (definition.FindNode(node.config.name) != place) {
+  } else if (definition.FindNode(node.config.name) != index) {
     faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
-               "number " + std::to_string(place + 1) + " has the name of number " +
+               "number " + std::to_string(index + 1) + " has the name of number " +
                    std::to_string(*definition.FindNode(node.config.name) + 1));
   }
   for (size_t i = 0; i < node.config.outputs.size(); ++i) {
@@ -176,8 +176,8 @@ void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineF
   }
 }
 
-void CheckModel(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckModel(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (!node.behind.ok()) faults.Add(node.behind, NodeText(node));
   if (!node.known) return;
   if (node.automatic_shape && !definition.config.allow_auto_shape) {
@@ -192,8 +192,8 @@ void CheckModel(const PipelineDefinition& definition, size_t place, PipelineFaul
   }
 }
 
-void CheckCut(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckScatter(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (!node.config.demultiply_count || !node.known) return;
   for (const std::string& name : UsedOutputs(definition, node)) {
     const TensorSpec* output = FindSpec(node.outputs, name);
@@ -217,8 +217,8 @@ void CheckCut(const PipelineDefinition& definition, size_t place, PipelineFaults
   }
 }
 
-void CheckGatherTarget(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckGatherTarget(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (!node.config.gather_from_node) return;
   const std::string& from = *node.config.gather_from_node;
   const auto target = definition.FindNode(from);
@@ -226,15 +226,15 @@ void CheckGatherTarget(const PipelineDefinition& definition, size_t place, Pipel
     faults.Add(OvmsCode::kPipelineGatherFromNotExistingNode, NodeText(node), "gathers from " + Quoted(from));
     return;
   }
-  const bool cuts = from == kRequestNode ? definition.config.demultiply_count.has_value()
-                                         : definition.nodes()[*target].config.demultiply_count.has_value();
-  if (cuts) return;
+  const bool splits = from == kRequestNode ? definition.config.demultiply_count.has_value()
+                                           : definition.nodes()[*target].config.demultiply_count.has_value();
+  if (splits) return;
   faults.Add(OvmsCode::kPipelineGatherFromNotDemultiplexer, NodeText(node),
              "gathers from " + Quoted(from) + ", which has no demultiply_count");
 }
 
-void CheckInputs(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   std::set<std::string_view> fed;
   for (const OvmsConnection& input : node.config.inputs) {
     const std::string where = InputText(node, input.name);
@@ -272,7 +272,7 @@ void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) 
   }
 }
 
-// ---- the graph as a whole ----
+// ---- the DAG as a whole ----
 
 bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   const size_t count = definition.nodes().size();
@@ -280,7 +280,7 @@ bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   if (order.size() == count) return true;
   // The others are cycles and what lies behind them.
   std::vector<bool> missing(count, true);
-  for (size_t place : order) missing[place] = false;
+  for (size_t index : order) missing[index] = false;
   // Backwards from any of them leads into a cycle; each cycle is told once.
   std::vector<size_t> round(count, 0);
   for (size_t start = 0, number = 1; start < count; ++start, ++number) {

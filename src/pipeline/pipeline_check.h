@@ -20,8 +20,8 @@ void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults);
 void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& faults);
 void CheckNodeName(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
 void CheckModel(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
-// Used outputs of a demultiplexer can be cut into as many pieces.
-void CheckCut(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
+// Used outputs of a demultiplexer can be split into as many shards.
+void CheckScatter(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
 void CheckGatherTarget(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);
 // Each input has one source, which exists and fits; none is left out.
 void CheckInputs(const PipelineDefinition& definition, size_t node, PipelineFaults& faults);

@@ -2,7 +2,7 @@
 //
 //   session.cc          the begin, the end, answers, and doing what was decided
 //   session_flows.cc    flows and the tensors in them; which node runs next
-//   session_pieces.cc   cutting and gathering
+//   session_shards.cc   scatter and gather
 #pragma once
 
 #include <algorithm>
@@ -17,23 +17,23 @@
 
 #include "base/check.h"
 #include "base/guard.h"
-#include "pipeline/pieces.h"
 #include "pipeline/session.h"
+#include "pipeline/shards.h"
 
 namespace braid {
 
 class RunningSession final : public Session {
  public:
-  RunningSession(std::shared_ptr<const Graph> graph, std::vector<std::unique_ptr<NodeSession>> nodes,
+  RunningSession(std::shared_ptr<const Dag> dag, std::vector<std::unique_ptr<NodeSession>> nodes,
                  std::vector<uint32_t> wanted, const SessionOptions& options)
-      : graph_(std::move(graph)),
+      : dag_(std::move(dag)),
         wanted_(std::move(wanted)),
         options_(options),
         nodes_(std::move(nodes)),
-        limits_(options.max_runs_per_node > 0 ? graph_->nodes().size() : 0) {
+        limits_(options.max_runs_per_node > 0 ? dag_->nodes().size() : 0) {
     for (uint32_t output : wanted_) {
-      const uint32_t scope = graph_->tensors()[graph_->outputs()[output]].scope;
-      if (graph_->Within(scope, response_scope_)) response_scope_ = scope;
+      const uint32_t scope = dag_->tensors()[dag_->outputs()[output]].scope;
+      if (dag_->Within(scope, response_scope_)) response_scope_ = scope;
     }
   }
 
@@ -62,20 +62,20 @@ class RunningSession final : public Session {
 
   // What a flow collects of the flows within it.
   struct Collected {
-    std::vector<Pieces> parts;  // by number of the flow
+    std::vector<Shards> parts;  // by number of the flow
     uint32_t missing = 0;
   };
 
-  // One flow: a scope at work for one answer of its opener, or for one piece of it; the root's for the
+  // One flow: a scope at work for one answer of its opener, or for one shard of it; the root's for the
   // request itself.
   struct Flow {
     Flow* parent = nullptr;
     std::list<Flow>::iterator self;  // in parent->flows; unset for the root
-    uint32_t scope = Graph::kRoot;
-    uint32_t number = 0;               // of the piece
-    std::vector<Collected> collected;  // by place of the collection
-    std::vector<Slot> slots;           // by place of the tensor
-    std::vector<uint32_t> missing;     // inputs that are unknown yet, by place of the node
+    uint32_t scope = Dag::kRoot;
+    uint32_t number = 0;               // of the shard
+    std::vector<Collected> collected;  // by index of the collection
+    std::vector<Slot> slots;           // by slot of the tensor
+    std::vector<uint32_t> missing;     // inputs that are unknown yet, by index of the node
     std::vector<bool> blocked;         // a node that lacks an input which it needs
     std::vector<bool> answered;        // a node that has answered its run
     uint32_t open = 0;                 // nodes that have not ended, flows within, and the response
@@ -90,10 +90,10 @@ class RunningSession final : public Session {
   struct Action {
     enum class Kind : unsigned char { kRun, kGather, kRespond, kFail };
     Kind kind = Kind::kRun;
-    uint32_t node = Graph::kNone;
+    uint32_t node = Dag::kNone;
     uint32_t gather = 0;
     Flow* flow = nullptr;  // to which the gathered tensor goes; of use while the session has not ended
-    Pieces pieces = {};
+    Shards shards = {};
     std::unique_ptr<NodeRun> run = {};
     std::optional<std::vector<Tensor>> outputs = {};
     bool final = false;
@@ -120,15 +120,15 @@ class RunningSession final : public Session {
   void TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs);
   void EndRunLocked(Run& run);
 
-  void CutLocked(Flow& flow, uint32_t scope, const std::string& who, int32_t demultiply,
-                 std::vector<Tensor>& tensors, const std::vector<Graph::Port>& ports);
+  void ScatterLocked(Flow& flow, uint32_t scope, const std::string& who, int32_t demultiply,
+                     std::vector<Tensor>& tensors, const std::vector<Dag::Port>& ports);
   void FailMissingLocked(uint32_t node, const std::string& output);
-  void CollectLocked(Flow& inner, uint32_t gather, Pieces pieces);
-  bool OfUse(const Graph::Gather& gather) const;
-  std::string GatherName(const Graph::Gather& gather) const;
+  void CollectLocked(Flow& inner, uint32_t gather, Shards shards);
+  bool OfUse(const Dag::Gather& gather) const;
+  std::string GatherName(const Dag::Gather& gather) const;
   void OpenLocked(Flow& flow, Flow* parent, uint32_t scope);
   void SetLocked(Flow& flow, uint32_t tensor, std::optional<Tensor> value);
-  void TellLocked(Flow& flow, uint32_t node, const Graph::Tensor& tensor, bool absent);
+  void TellLocked(Flow& flow, uint32_t node, const Dag::Tensor& tensor, bool absent);
   void SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& outputs);
   void SetNoOutputsLocked(Flow& flow, uint32_t node) {
     std::vector<Tensor> none;
@@ -146,13 +146,13 @@ class RunningSession final : public Session {
   void ReleaseLocked(Flow& flow);
   void RespondLocked(Flow& flow);
   void FlushLocked();
-  void FailLocked(Status status, uint32_t node = Graph::kNone);
+  void FailLocked(Status status, uint32_t node = Dag::kNone);
 
   void Perform();
   void Do(Action& action);
   void DoGather(Action& action);
   // Whether responses wait for what happens in flows of this scope.
-  bool Responds(uint32_t scope) const { return graph_->Within(response_scope_, scope); }
+  bool Responds(uint32_t scope) const { return dag_->Within(response_scope_, scope); }
   // Whether flows within the one that has a tensor may ask for it at any time.
   bool Kept(uint32_t tensor) const;
 
@@ -165,15 +165,15 @@ class RunningSession final : public Session {
     }
     for (auto it = flow.flows.begin(); it != flow.flows.end();) {
       Flow& inner = *it++;  // which may end in the call
-      if (graph_->Within(scope, inner.scope)) ForEachFlow(inner, scope, f);
+      if (dag_->Within(scope, inner.scope)) ForEachFlow(inner, scope, f);
     }
   }
 
   // Constant.
-  const std::shared_ptr<const Graph> graph_;  // shared with the graph's other sessions
+  const std::shared_ptr<const Dag> dag_;  // shared with the DAG's other sessions
   const std::vector<uint32_t> wanted_;
   const SessionOptions options_;
-  uint32_t response_scope_ = Graph::kRoot;  // the deepest of a wanted output
+  uint32_t response_scope_ = Dag::kRoot;  // the deepest of a wanted output
 
   // Of the thread that performs; both gone when the session has ended.
   std::vector<std::unique_ptr<NodeSession>> nodes_;

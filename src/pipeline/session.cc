@@ -16,7 +16,7 @@ void RunningSession::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionCl
     Flow& root = root_.back();
     outgoing_.emplace_back();
     root.at = outgoing_.begin();
-    OpenLocked(root, nullptr, Graph::kRoot);
+    OpenLocked(root, nullptr, Dag::kRoot);
     SetInputsLocked(root, inputs);
     ReleaseLocked(root);
     if (!ended_) AdvanceLocked();
@@ -88,18 +88,18 @@ void RunningSession::OnAnswer(Run& run, Result<std::optional<std::vector<Tensor>
 }
 
 void RunningSession::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
-  const Graph::Node& node = graph_->nodes()[run.node];
+  const Dag::Node& node = dag_->nodes()[run.node];
   Flow& flow = *run.flow;
   if (!node.many) {
-    if (flow.answered[node.place]) {
+    if (flow.answered[node.index]) {
       FailLocked(InternalError("step " + node.name +
                                " responded more than once, which it did not do when it "
                                "was loaded"));
       return;
     }
-    flow.answered[node.place] = true;
-    if (node.demultiply != Graph::kWhole) {
-      CutLocked(flow, node.opens, node.name, node.demultiply, outputs, node.outputs);
+    flow.answered[node.index] = true;
+    if (node.demultiply != Dag::kWhole) {
+      ScatterLocked(flow, node.opens, node.name, node.demultiply, outputs, node.outputs);
     } else {
       SetOutputsLocked(flow, run.node, outputs);
     }
@@ -121,10 +121,10 @@ void RunningSession::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
 }
 
 void RunningSession::EndRunLocked(Run& run) {
-  const Graph::Node& node = graph_->nodes()[run.node];
+  const Dag::Node& node = dag_->nodes()[run.node];
   Flow& flow = *run.flow;
   running_.erase(run.running);
-  if (!node.many && !flow.answered[node.place]) {
+  if (!node.many && !flow.answered[node.index]) {
     std::vector<Tensor> none;
     TakeAnswerLocked(run, none);
     if (ended_) return;
@@ -197,10 +197,10 @@ void RunningSession::Do(Action& action) {
   }
 }
 
-std::shared_ptr<Session> Session::Create(std::shared_ptr<const Graph> graph,
+std::shared_ptr<Session> Session::Create(std::shared_ptr<const Dag> dag,
                                          std::vector<std::unique_ptr<NodeSession>> nodes,
                                          std::vector<uint32_t> wanted, const SessionOptions& options) {
-  return std::make_shared<RunningSession>(std::move(graph), std::move(nodes), std::move(wanted), options);
+  return std::make_shared<RunningSession>(std::move(dag), std::move(nodes), std::move(wanted), options);
 }
 
 }  // namespace braid

@@ -1,12 +1,12 @@
-// GraphRunner: what ensembles and pipelines have in common: a session for each request, the statistics, the
+// DagRunner: what ensembles and pipelines have in common: a session for each request, the statistics, the
 // readiness of what stands behind the nodes, and the stop.
 //
 // A servable that says of itself that it is stateful has a sequence in each request, whose name goes to all
 // nodes and, as one more output, back with each response. The requests of a sequence run one at a time, in
-// the order in which they have come (see run_line.h). When one fails, what nodes have done for it is taken
+// the order in which they have come (see sequence_queue.h). When one fails, what nodes have done for it is taken
 // back (see sequence_nodes.h) before the client hears of it.
 //
-// A servable owns one and hands its calls on. GraphPlan is what sessions need of the servable, and still need
+// A servable owns one and hands its calls on. DagPlan is what sessions need of the servable, and still need
 // when it is gone; it says in the servable's own words what went wrong.
 #pragma once
 
@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "pipeline/graph.h"
+#include "pipeline/dag.h"
 #include "pipeline/node.h"
-#include "pipeline/run_line.h"
+#include "pipeline/sequence_queue.h"
 #include "pipeline/servable_node.h"
 #include "pipeline/session.h"
 #include "serving/servable.h"
@@ -33,19 +33,19 @@ struct PlanNode {
   const ServableReference* servable = nullptr;
 };
 
-class GraphPlan {
+class DagPlan {
  public:
-  virtual ~GraphPlan() = default;
+  virtual ~DagPlan() = default;
 
-  std::shared_ptr<const Graph> graph;
-  std::vector<PlanNode> nodes;  // those of the graph, in order
+  std::shared_ptr<const Dag> dag;
+  std::vector<PlanNode> nodes;  // those of the DAG, in order
   SessionOptions options;
 
   // Why it is not ready: "ensemble 'e' depends on 'm' which has no loaded version."
   virtual std::string LacksVersion(const std::string& model) const = 0;
   virtual std::string NotReady(const std::string& model, const std::string& reason) const = 0;
   // How a request ends when a node has nothing behind it, and with the error of a node or of the session's
-  // own (Graph::kNone).
+  // own (Dag::kNone).
   virtual Status Unavailable(uint32_t node, const Status& why) const = 0;
   virtual Status Fault(Status status, uint32_t node) const = 0;
   virtual Status MissingOutput(uint32_t node, const std::string& output) const {
@@ -59,24 +59,24 @@ class GraphPlan {
   }
 };
 
-class GraphRunner final : private RunLine::Runner {
+class DagRunner final : private SequenceQueue::Runner {
  public:
-  // `servable` owns this, and gives `statistics` of itself. Its outputs are those of the graph, in order.
-  // `line` may be null unless the servable is stateful.
-  GraphRunner(Servable& servable, std::shared_ptr<const GraphPlan> plan, std::shared_ptr<RunLine> line);
-  ~GraphRunner() override;
+  // `servable` owns this, and gives `statistics` of itself. Its outputs are those of the DAG, in order.
+  // `queue` may be null unless the servable is stateful.
+  DagRunner(Servable& servable, std::shared_ptr<const DagPlan> plan, std::shared_ptr<SequenceQueue> queue);
+  ~DagRunner() override;
 
-  // That of the first node that takes an input of the graph, so that its instances map it as it is; whichever
+  // That of the first node that takes an input of the DAG, so that its instances map it as it is; whichever
   // version of it there is now.
   BufferAllocator& input_allocator();
   // REQUIRES: ReadSequence() and CheckRequest() found nothing.
   void Run(std::unique_ptr<InferenceRequest> request);
-  // The same in two steps: the place that a request has in the line from now on (null where there is none),
+  // The same in two steps: the entry that a request has in the queue from now on (null where there is none),
   // and the run, or that it is refused for this reason. REQUIRES: ReadSequence() found nothing. Errors: those
-  // of RunLine::Enter().
-  Result<RunLine::Place*> Enter(const InferenceRequest& request);
-  void Run(std::unique_ptr<InferenceRequest> request, RunLine::Place* place);
-  void Refuse(std::unique_ptr<InferenceRequest> request, RunLine::Place* place, Status why);
+  // of SequenceQueue::Enter().
+  Result<SequenceQueue::Entry*> Enter(const InferenceRequest& request);
+  void Run(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry);
+  void Refuse(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry, Status why);
   // The servables behind the nodes, in order.
   std::vector<ServableUse> uses() const;
   // How many requests wait for others of their sequence.
@@ -89,24 +89,24 @@ class GraphRunner final : private RunLine::Runner {
   void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const;
   void Stop(int64_t deadline_ns);
 
-  const GraphPlan& plan() const { return *plan_; }
-  const std::shared_ptr<RunLine>& line() const { return line_; }
+  const DagPlan& plan() const { return *plan_; }
+  const std::shared_ptr<SequenceQueue>& queue() const { return queue_; }
 
  private:
   class Client;
   class Memory;
 
   const ServableReference* FirstStep() const;
-  // The places among the graph's outputs that a request wants.
+  // The indexes among the DAG's outputs that a request wants.
   std::vector<uint32_t> Wanted(const InferenceRequest& request) const;
   Result<std::vector<std::unique_ptr<NodeSession>>> OpenNodes() const;
-  void BeginRun(std::unique_ptr<InferenceRequest> request, RunLine::Place& place) override;
-  void Begin(std::unique_ptr<InferenceRequest> request, RunLine::Place* place);
+  void BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) override;
+  void Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry);
   void Remove(const InferenceRequest* key);
 
   Servable& servable_;
-  const std::shared_ptr<const GraphPlan> plan_;  // shared with the sessions
-  const std::shared_ptr<RunLine> line_;  // shared with the sessions, and what comes after the servable
+  const std::shared_ptr<const DagPlan> plan_;   // shared with the sessions
+  const std::shared_ptr<SequenceQueue> queue_;  // shared with the sessions, and what comes after the servable
   const std::unique_ptr<Memory> memory_;
 
   // The sessions that run now, so that a stop can end them.

@@ -1,4 +1,4 @@
-#include "pipeline/graph_runner.h"
+#include "pipeline/dag_runner.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace braid {
 
-class GraphRunner::Memory final : public BufferAllocator {
+class DagRunner::Memory final : public BufferAllocator {
  public:
   explicit Memory(const ServableReference* step) : step_(step) {}
 
@@ -27,19 +27,19 @@ class GraphRunner::Memory final : public BufferAllocator {
 };
 
 // The request for which a session runs, and the responses to it.
-class GraphRunner::Client final : public SessionClient {
+class DagRunner::Client final : public SessionClient {
  public:
   // The servable lives as long as the request is inside its gate.
-  // `place` and `turn` may be null.
-  Client(GraphRunner& runner, std::unique_ptr<InferenceRequest> request, RunLine::Place* place,
+  // `entry` and `turn` may be null.
+  Client(DagRunner& runner, std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry,
          std::shared_ptr<SequenceTurn> turn)
       : runner_(runner),
         servable_(runner.servable_),
         plan_(runner.plan_),
-        line_(runner.line_),
-        begin_ns_(place != nullptr ? SteadyNowNs() : request->queue_start_ns),
+        queue_(runner.queue_),
+        begin_ns_(entry != nullptr ? SteadyNowNs() : request->queue_start_ns),
         request_(std::move(request)),
-        place_(place),
+        entry_(entry),
         turn_(std::move(turn)) {}
 
   const InferenceRequest& request() const override { return *request_; }
@@ -55,7 +55,7 @@ class GraphRunner::Client final : public SessionClient {
       response = std::move(held_);
       Status finished = response ? plan_->FinishOutputs(response->outputs) : OkStatus();
       if (!finished.ok()) {
-        Fail(std::move(finished), Graph::kNone);
+        Fail(std::move(finished), Dag::kNone);
         return;
       }
     }
@@ -69,7 +69,7 @@ class GraphRunner::Client final : public SessionClient {
                                            times);
     }
     request_->Respond(std::move(response), final);
-    if (final && place_ != nullptr) line_->Leave(*place_);
+    if (final && entry_ != nullptr) queue_->Leave(*entry_);
   }
 
   void Fail(Status status, uint32_t node) override {
@@ -82,14 +82,14 @@ class GraphRunner::Client final : public SessionClient {
     status = plan_->Fault(std::move(status), node);
     if (turn_ == nullptr) {
       request_->Fail(std::move(status));
-      if (place_ != nullptr) line_->Leave(*place_);
+      if (entry_ != nullptr) queue_->Leave(*entry_);
       return;
     }
     if (cancelled) turn_->ClientGone();
     std::shared_ptr<InferenceRequest> request = std::move(request_);  // as functions are copied
-    turn_->Fail([request = std::move(request), status = std::move(status), line = line_, place = place_] {
+    turn_->Fail([request = std::move(request), status = std::move(status), queue = queue_, entry = entry_] {
       request->Fail(status);
-      if (place != nullptr) line->Leave(*place);
+      if (entry != nullptr) queue->Leave(*entry);
     });
   }
 
@@ -129,61 +129,61 @@ class GraphRunner::Client final : public SessionClient {
     last_response_ns_ = now_ns;
   }
 
-  GraphRunner& runner_;
+  DagRunner& runner_;
   Servable& servable_;
-  const std::shared_ptr<const GraphPlan> plan_;  // shared with the runner, which may go before this
-  const std::shared_ptr<RunLine> line_;          // shared with the runner, which may go before this
+  const std::shared_ptr<const DagPlan> plan_;   // shared with the runner, which may go before this
+  const std::shared_ptr<SequenceQueue> queue_;  // shared with the runner, which may go before this
   const int64_t begin_ns_;
   std::unique_ptr<InferenceRequest> request_;
-  RunLine::Place* const place_;
+  SequenceQueue::Entry* const entry_;
   const std::shared_ptr<SequenceTurn> turn_;  // shared with the nodes that it watches
   std::optional<InferenceResponse> held_;
   uint32_t responses_ = 0;
   int64_t last_response_ns_ = 0;
 };
 
-GraphRunner::GraphRunner(Servable& servable, std::shared_ptr<const GraphPlan> plan,
-                         std::shared_ptr<RunLine> line)
+DagRunner::DagRunner(Servable& servable, std::shared_ptr<const DagPlan> plan,
+                     std::shared_ptr<SequenceQueue> queue)
     : servable_(servable),
       plan_(std::move(plan)),
-      line_(std::move(line)),
+      queue_(std::move(queue)),
       memory_(std::make_unique<Memory>(FirstStep())) {
-  BRAID_CHECK(line_ != nullptr || !servable_.info().stateful);
+  BRAID_CHECK(queue_ != nullptr || !servable_.info().stateful);
 }
 
-GraphRunner::~GraphRunner() = default;
+DagRunner::~DagRunner() = default;
 
-BufferAllocator& GraphRunner::input_allocator() { return *memory_; }
+BufferAllocator& DagRunner::input_allocator() { return *memory_; }
 
-void GraphRunner::Run(std::unique_ptr<InferenceRequest> request) {
-  auto place = Enter(*request);
-  if (place.ok()) {
-    Run(std::move(request), *place);
+void DagRunner::Run(std::unique_ptr<InferenceRequest> request) {
+  auto entry = Enter(*request);
+  if (entry.ok()) {
+    Run(std::move(request), *entry);
   } else {
-    Refuse(std::move(request), nullptr, place.status());
+    Refuse(std::move(request), nullptr, entry.status());
   }
 }
 
-Result<RunLine::Place*> GraphRunner::Enter(const InferenceRequest& request) {
+Result<SequenceQueue::Entry*> DagRunner::Enter(const InferenceRequest& request) {
   if (!servable_.info().stateful) return nullptr;
-  return line_->Enter(*this, request);
+  return queue_->Enter(*this, request);
 }
 
-void GraphRunner::Run(std::unique_ptr<InferenceRequest> request, RunLine::Place* place) {
-  if (place != nullptr) {
-    line_->Ready(*place, std::move(request));
+void DagRunner::Run(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry) {
+  if (entry != nullptr) {
+    queue_->Ready(*entry, std::move(request));
     return;
   }
   request->queue_start_ns = SteadyNowNs();
   Begin(std::move(request), nullptr);
 }
 
-void GraphRunner::Refuse(std::unique_ptr<InferenceRequest> request, RunLine::Place* place, Status why) {
-  if (place != nullptr) line_->GiveUp(*place, *request, why);
+void DagRunner::Refuse(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry, Status why) {
+  if (entry != nullptr) queue_->GiveUp(*entry, *request, why);
   request->Refuse(std::move(why));
 }
 
-std::vector<ServableUse> GraphRunner::uses() const {
+std::vector<ServableUse> DagRunner::uses() const {
   std::vector<ServableUse> uses;
   for (const PlanNode& node : plan_->nodes) {
     if (node.servable != nullptr) uses.push_back({node.servable->name(), node.servable->version()});
@@ -191,29 +191,29 @@ std::vector<ServableUse> GraphRunner::uses() const {
   return uses;
 }
 
-int64_t GraphRunner::waiting() const {
-  return line_ == nullptr ? 0 : static_cast<int64_t>(line_->waiting(*this));
+int64_t DagRunner::waiting() const {
+  return queue_ == nullptr ? 0 : static_cast<int64_t>(queue_->waiting(*this));
 }
 
-void GraphRunner::BeginRun(std::unique_ptr<InferenceRequest> request, RunLine::Place& place) {
-  request->call_chain = RunLine::ChainOf(place, *request);
-  Begin(std::move(request), &place);
+void DagRunner::BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) {
+  request->call_chain = SequenceQueue::ChainOf(entry, *request);
+  Begin(std::move(request), &entry);
 }
 
-void GraphRunner::Begin(std::unique_ptr<InferenceRequest> request, RunLine::Place* place) {
+void DagRunner::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry) {
   auto nodes = OpenNodes();
   if (!nodes.ok()) {
-    const std::shared_ptr<RunLine> line = line_;
+    const std::shared_ptr<SequenceQueue> queue = queue_;
     servable_.statistics().RecordFailure(FailureReason::kOther, request->start_ns, SteadyNowNs());
     request->Fail(nodes.status());
-    if (place != nullptr) line->Leave(*place);
+    if (entry != nullptr) queue->Leave(*entry);
     return;
   }
   std::shared_ptr<SequenceTurn> turn = WatchSequence(*request, *nodes);
   // The request may have ended, and the servable with it, before the last lines of this function.
   InferenceRequest& entered = *request;
   const std::shared_ptr<Cancellation> cancellation = entered.cancellation;
-  auto session = Session::Create(plan_->graph, std::move(*nodes), Wanted(entered), plan_->options);
+  auto session = Session::Create(plan_->dag, std::move(*nodes), Wanted(entered), plan_->options);
   {
     std::lock_guard lock(mutex_);
     sessions_.emplace(&entered, session);
@@ -222,15 +222,15 @@ void GraphRunner::Begin(std::unique_ptr<InferenceRequest> request, RunLine::Plac
   if (cancellation) cancellation->SetListener([session = session.get()] { session->Cancel(); });
   std::vector<Tensor> inputs = std::move(entered.inputs);
   session->Start(std::move(inputs),
-                 std::make_unique<Client>(*this, std::move(request), place, std::move(turn)));
+                 std::make_unique<Client>(*this, std::move(request), entry, std::move(turn)));
 }
 
-void GraphRunner::Remove(const InferenceRequest* key) {
+void DagRunner::Remove(const InferenceRequest* key) {
   std::lock_guard lock(mutex_);
   sessions_.erase(key);
 }
 
-Result<std::vector<std::unique_ptr<NodeSession>>> GraphRunner::OpenNodes() const {
+Result<std::vector<std::unique_ptr<NodeSession>>> DagRunner::OpenNodes() const {
   std::vector<std::unique_ptr<NodeSession>> nodes;
   nodes.reserve(plan_->nodes.size());
   for (const PlanNode& node : plan_->nodes) {
@@ -241,7 +241,7 @@ Result<std::vector<std::unique_ptr<NodeSession>>> GraphRunner::OpenNodes() const
   return nodes;
 }
 
-std::vector<uint32_t> GraphRunner::Wanted(const InferenceRequest& request) const {
+std::vector<uint32_t> DagRunner::Wanted(const InferenceRequest& request) const {
   std::vector<uint32_t> wanted;
   const auto& outputs = servable_.info().outputs;
   for (uint32_t i = 0; i < outputs.size(); ++i) {
@@ -253,12 +253,12 @@ std::vector<uint32_t> GraphRunner::Wanted(const InferenceRequest& request) const
   return wanted;
 }
 
-const ServableReference* GraphRunner::FirstStep() const {
-  const Graph& graph = *plan_->graph;
+const ServableReference* DagRunner::FirstStep() const {
+  const Dag& dag = *plan_->dag;
   for (size_t i = 0; i < plan_->nodes.size(); ++i) {
     if (plan_->nodes[i].servable == nullptr) continue;
-    for (const Graph::Port& port : graph.nodes()[i].inputs) {
-      const auto& inputs = graph.inputs();
+    for (const Dag::Port& port : dag.nodes()[i].inputs) {
+      const auto& inputs = dag.inputs();
       if (std::find(inputs.begin(), inputs.end(), port.tensor) != inputs.end())
         return plan_->nodes[i].servable;
     }
@@ -266,7 +266,7 @@ const ServableReference* GraphRunner::FirstStep() const {
   return nullptr;
 }
 
-Readiness GraphRunner::readiness() const {
+Readiness DagRunner::readiness() const {
   for (const PlanNode& node : plan_->nodes) {
     if (node.servable == nullptr) continue;
     const std::string& model = node.servable->name();
@@ -278,7 +278,7 @@ Readiness GraphRunner::readiness() const {
   return {};
 }
 
-void GraphRunner::CheckReadiness(std::function<void(Readiness)> done) const {
+void DagRunner::CheckReadiness(std::function<void(Readiness)> done) const {
   struct Inquiry {
     std::mutex mutex;
     size_t open;       // guarded by mutex
@@ -315,23 +315,23 @@ void GraphRunner::CheckReadiness(std::function<void(Readiness)> done) const {
   close({});
 }
 
-void GraphRunner::DropSequence(const CorrelationId& id) const {
+void DagRunner::DropSequence(const CorrelationId& id) const {
   for (const PlanNode& node : plan_->nodes) {
     if (node.servable == nullptr) continue;
     if (const auto servable = node.servable->Get(); servable.ok()) (*servable)->DropSequence(id);
   }
 }
 
-void GraphRunner::MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const {
+void DagRunner::MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) const {
   for (const PlanNode& node : plan_->nodes) {
     if (node.servable == nullptr) continue;
     if (const auto servable = node.servable->Get(); servable.ok()) (*servable)->MarkSequence(id, marks);
   }
 }
 
-void GraphRunner::Stop(int64_t deadline_ns) {
+void DagRunner::Stop(int64_t deadline_ns) {
   if (servable_.gate().WaitUntilEmpty(deadline_ns)) return;
-  if (line_ != nullptr) line_->Stop(*this);
+  if (queue_ != nullptr) queue_->Stop(*this);
   std::vector<std::shared_ptr<Session>> all;
   {
     std::lock_guard lock(mutex_);

@@ -1,17 +1,18 @@
-// RunLine: has the requests of a sequence run one after the other, in the order in which they have come,
-// where several servables stand behind each other and one request could overtake another between them: in
-// pipelines and ensembles over stateful models. Requests of different sequences run beside each other.
+// SequenceQueue: a per-key queue whose keys are sequences. The requests of a sequence run one after the other,
+// in the order in which they have come, where several servables stand behind each other and one request could
+// overtake another between them: in pipelines and ensembles over stateful models. Requests of different
+// sequences run beside each other.
 //
-//   const auto place = line->Enter(runner, *request);     // when it comes
-//   line->Ready(**place, std::move(request));             // when its images are decoded
-//   // runner.BeginRun(request, place), now or on the thread where the request before it has ended
-//   line->Leave(place);                                   // when the client has its answer
+//   const auto entry = queue->Enter(runner, *request);    // when it comes
+//   queue->Ready(**entry, std::move(request));            // when its images are decoded
+//   // runner.BeginRun(request, entry), now or on the thread where the request before it has ended
+//   queue->Leave(entry);                                  // when the client has its answer
 //
-// A request that waits ends at once when its client goes; an end keeps its place then, and when its turn has
+// A request that waits ends at once when its client goes; an end keeps its entry then, and when its turn has
 // come, ends the sequence. One that could never have its turn, since what runs before it waits for it, is
 // refused (see CallGraph).
 //
-// A servable and the one that is put in its place share one line, so their requests keep their order, too.
+// A servable and the one that replaces it share one queue, so their requests keep their order, too.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "pipeline/hand_over.h"
+#include "pipeline/trampoline.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/sequence_line.h"
 #include "scheduling/timer_service.h"
@@ -31,52 +32,52 @@
 namespace braid {
 
 // Any thread; nobody is called with its lock held.
-class RunLine : public std::enable_shared_from_this<RunLine> {
+class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
  public:
-  class Place;
+  class Entry;
 
   // What runs requests. Lives as long as one of its requests.
   class Runner {
    public:
     virtual ~Runner() = default;
     // The request may run; Leave() follows, perhaps before this returns.
-    virtual void BeginRun(std::unique_ptr<InferenceRequest> request, Place& place) = 0;
+    virtual void BeginRun(std::unique_ptr<InferenceRequest> request, Entry& entry) = 0;
 
    private:
-    friend class RunLine;
-    bool stopped_ = false;  // guarded by the line's lock
+    friend class SequenceQueue;
+    bool stopped_ = false;  // guarded by the queue's lock
   };
 
-  class Place final : public SequencePlace {
+  class Entry final : public SequencePlace {
    private:
-    friend class RunLine;
+    friend class SequenceQueue;
     Runner* runner_ = nullptr;
     // The sequence as something that calls wait for; null where no user code can call.
-    std::shared_ptr<CallGraph::Place> calls_;  // shared with the calls, and other places of the sequence
+    std::shared_ptr<CallGraph::Place> calls_;  // shared with the calls, and other entries of the sequence
     // Where an end whose client has gone is to end the sequence.
     std::unique_ptr<ServableHandle> servable_;
   };
 
   struct Options {
     size_t max_waiting = 65536;                       // requests
-    CallGraph* call_graph = &CallGraph::OfProcess();  // outlives the line
+    CallGraph* call_graph = &CallGraph::OfProcess();  // outlives the queue
   };
 
-  // `timers` outlives the line.
-  RunLine(Timers& timers, const Options& options) : timers_(timers), options_(options) {}
-  explicit RunLine(Timers& timers) : RunLine(timers, Options{}) {}
+  // `timers` outlives the queue.
+  SequenceQueue(Timers& timers, const Options& options) : timers_(timers), options_(options) {}
+  explicit SequenceQueue(Timers& timers) : SequenceQueue(timers, Options{}) {}
 
   // A request of `runner` has come, whose sequence has a number. Errors: UNAVAILABLE when too many wait.
-  Result<Place*> Enter(Runner& runner, const InferenceRequest& request);
+  Result<Entry*> Enter(Runner& runner, const InferenceRequest& request);
   // It can run as soon as it is its turn.
-  void Ready(Place& place, std::unique_ptr<InferenceRequest> request);
+  void Ready(Entry& entry, std::unique_ptr<InferenceRequest> request);
   // It cannot, and is to be refused by the caller, for this reason.
-  void GiveUp(Place& place, const InferenceRequest& request, const Status& why);
+  void GiveUp(Entry& entry, const InferenceRequest& request, const Status& why);
   // The run is over, and its client has heard of it.
-  void Leave(Place& place);
+  void Leave(Entry& entry);
 
   // The chain that the calls of the request's run have; as it came when no user code can call.
-  static std::shared_ptr<const CallChain> ChainOf(const Place& place, const InferenceRequest& request);
+  static std::shared_ptr<const CallChain> ChainOf(const Entry& entry, const InferenceRequest& request);
 
   // Refuses what waits for `runner`, now and from now on.
   void Stop(Runner& runner);
@@ -93,17 +94,17 @@ class RunLine : public std::enable_shared_from_this<RunLine> {
   using Turn = SequenceLine::Turn;
   // What was decided under mutex_ and is done without it.
   struct Work {
-    HandOver<Turn>::Turns turns;
+    Trampoline<Turn>::Turns turns;
     std::vector<Ending> endings;
   };
 
-  // Takes a request that waits out of the line. What is behind others is nobody's turn when it leaves, so
+  // Takes a request that waits out of the queue. What is behind others is nobody's turn when it leaves, so
   // nothing follows.
-  std::unique_ptr<InferenceRequest> WithdrawLocked(Place& place);
-  // The same when its client has gone: an end keeps its place.
-  std::unique_ptr<InferenceRequest> WithdrawCancelledLocked(Place& place);
+  std::unique_ptr<InferenceRequest> WithdrawLocked(Entry& entry);
+  // The same when its client has gone: an end keeps its entry.
+  std::unique_ptr<InferenceRequest> WithdrawCancelledLocked(Entry& entry);
   // Lets the call graph know of a request that waits. Errors: it would wait for ever.
-  Status EnterCallGraph(const Place& place, InferenceRequest& request) const;
+  Status EnterCallGraph(const Entry& entry, InferenceRequest& request) const;
   void OnCancelled(InferenceRequest& request);
   void EndCancelled();
 
@@ -112,7 +113,7 @@ class RunLine : public std::enable_shared_from_this<RunLine> {
   void End(Ending ending) const;
   static Ending Cancelled(std::unique_ptr<InferenceRequest> request);
   static Ending Stopped(std::unique_ptr<InferenceRequest> request);
-  static Place& PlaceOf(SequencePlace& place) { return static_cast<Place&>(place); }
+  static Entry& EntryOf(SequencePlace& entry) { return static_cast<Entry&>(entry); }
 
   Timers& timers_;
   const Options options_;
