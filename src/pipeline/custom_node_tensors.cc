@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "serving/ovms_status.h"
 
@@ -12,6 +13,12 @@ namespace {
 // not to be read.
 constexpr int kMostTensors = 1024;
 constexpr uint64_t kMostDimensions = 64;
+
+constexpr std::pair<CustomNodeTensorPrecision, DataType> kPrecisions[] = {
+    {FP32, DataType::kFp32}, {FP16, DataType::kFp16}, {U8, DataType::kUint8},
+    {I8, DataType::kInt8},   {I16, DataType::kInt16}, {U16, DataType::kUint16},
+    {I32, DataType::kInt32}, {FP64, DataType::kFp64}, {I64, DataType::kInt64},
+};
 
 // The memory of one output, as the library allocated it.
 class LibraryMemory final : public BufferOwner {
@@ -96,28 +103,10 @@ Status ReadOutput(const CustomNodeTensor& output, const std::string& where, Tens
 }  // namespace
 
 CustomNodeTensorPrecision PrecisionOf(DataType type) {
-  switch (type) {
-    case DataType::kFp32:
-      return FP32;
-    case DataType::kFp16:
-      return FP16;
-    case DataType::kUint8:
-      return U8;
-    case DataType::kInt8:
-      return I8;
-    case DataType::kInt16:
-      return I16;
-    case DataType::kUint16:
-      return U16;
-    case DataType::kInt32:
-      return I32;
-    case DataType::kFp64:
-      return FP64;
-    case DataType::kInt64:
-      return I64;
-    default:
-      return UNSPECIFIED;
+  for (const auto& [precision, of] : kPrecisions) {
+    if (of == type) return precision;
   }
+  return UNSPECIFIED;
 }
 
 DataType TypeOf(const CustomNodeTensorPrecision& precision) {
@@ -125,28 +114,10 @@ DataType TypeOf(const CustomNodeTensorPrecision& precision) {
   int number = 0;
   static_assert(sizeof(number) == sizeof(precision));
   std::memcpy(&number, &precision, sizeof(number));
-  switch (number) {
-    case FP32:
-      return DataType::kFp32;
-    case FP16:
-      return DataType::kFp16;
-    case U8:
-      return DataType::kUint8;
-    case I8:
-      return DataType::kInt8;
-    case I16:
-      return DataType::kInt16;
-    case U16:
-      return DataType::kUint16;
-    case I32:
-      return DataType::kInt32;
-    case FP64:
-      return DataType::kFp64;
-    case I64:
-      return DataType::kInt64;
-    default:
-      return DataType::kInvalid;
+  for (const auto& [known, type] : kPrecisions) {
+    if (known == number) return type;
   }
+  return DataType::kInvalid;
 }
 
 NodeInputs::NodeInputs(const std::vector<Tensor>& tensors) {

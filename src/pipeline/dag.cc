@@ -11,7 +11,7 @@ namespace braid {
 // Builds in passes, each of which finds one kind of fault.
 class Dag::Builder {
  public:
-  Result<std::shared_ptr<const Dag>> Build(const DagSpec& spec) {
+  Result<std::unique_ptr<const Dag>> Build(const DagSpec& spec) {
     dag_.demultiply_ = spec.demultiply;
     BRAID_RETURN_IF_ERROR(AddProducers(spec.inputs, spec.nodes));
     BRAID_RETURN_IF_ERROR(Connect(spec.outputs, spec.nodes));
@@ -20,7 +20,7 @@ class Dag::Builder {
     BRAID_RETURN_IF_ERROR(AssignOutputs(spec.gather_outputs));
     for (Tensor& tensor : dag_.tensors_) tensor.slot = dag_.scopes_[tensor.scope].tensors++;
     CountConsumers();
-    return std::shared_ptr<const Dag>(std::make_shared<Dag>(std::move(dag_)));
+    return std::unique_ptr<const Dag>(std::make_unique<Dag>(std::move(dag_)));
   }
 
  private:
@@ -266,9 +266,9 @@ class Dag::Builder {
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> gathered_;  // by tensor and scope
 };
 
-Result<std::shared_ptr<const Dag>> Dag::Build(const DagSpec& spec) { return Builder().Build(spec); }
+Result<std::unique_ptr<const Dag>> Dag::Build(const DagSpec& spec) { return Builder().Build(spec); }
 
-Result<std::shared_ptr<const Dag>> Dag::Build(const std::vector<std::string>& inputs,
+Result<std::unique_ptr<const Dag>> Dag::Build(const std::vector<std::string>& inputs,
                                               const std::vector<std::string>& outputs,
                                               const std::vector<NodeSpec>& nodes) {
   DagSpec spec{.inputs = inputs, .outputs = {}, .nodes = nodes};

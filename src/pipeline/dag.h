@@ -118,9 +118,9 @@ class Dag {
 
   // Errors: INVALID_ARGUMENT for a tensor with two producers or none, for nodes that wait for each other, for
   // a join of scopes of which neither lies around the other, and for a gather of what is in another scope.
-  static Result<std::shared_ptr<const Dag>> Build(const DagSpec& spec);
+  static Result<std::unique_ptr<const Dag>> Build(const DagSpec& spec);
   // The same for outputs that bear the names of their tensors, of which nothing is split.
-  static Result<std::shared_ptr<const Dag>> Build(const std::vector<std::string>& inputs,
+  static Result<std::unique_ptr<const Dag>> Build(const std::vector<std::string>& inputs,
                                                   const std::vector<std::string>& outputs,
                                                   const std::vector<NodeSpec>& nodes);
 

@@ -117,7 +117,7 @@ class StepReader {
   TensorTable& tensors_;
 };
 
-Result<std::shared_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
+Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
                                            const std::vector<std::shared_ptr<const ServableInfo>>& models) {
   TensorTable tensors;
   std::vector<std::string> inputs;
@@ -228,7 +228,7 @@ std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config) {
   return uses;
 }
 
-Result<std::shared_ptr<const Dag>> MakeEnsembleDag(
+Result<std::unique_ptr<const Dag>> MakeEnsembleDag(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models) {
   auto dag = MakeDag(ensemble, models);
   if (!dag.ok()) return dag.status().WithPrefix("in ensemble '" + ensemble.name + "', ");

@@ -25,7 +25,7 @@ std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config);
 // The DAG of an ensemble whose configuration is right in itself. `models` are those of its steps, in order.
 // Its tensors bear the names of the ensemble; its inputs and outputs are in the order of `ensemble`. Errors:
 // INVALID_ARGUMENT for steps and models that do not fit together.
-Result<std::shared_ptr<const Dag>> MakeEnsembleDag(
+Result<std::unique_ptr<const Dag>> MakeEnsembleDag(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models);
 
 // Steps that are stateful models of a config.json allow it, run once a request, and leave the names by which

@@ -92,32 +92,6 @@ std::string ListOf(const std::vector<std::string>& open) {
   return text.empty() ? "no demultiplexer" : text;
 }
 
-}  // namespace
-
-// ---- the whole ----
-
-void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults) {
-  CheckLibraries(definition, faults);
-  CheckEnds(definition, faults);
-  CheckDemultiplexers(definition, faults);
-  for (size_t node = 0; node < definition.nodes().size(); ++node) {
-    CheckNodeName(definition, node, faults);
-    CheckModel(definition, node, faults);
-    CheckScatter(definition, node, faults);
-    CheckGatherTarget(definition, node, faults);
-    CheckInputs(definition, node, faults);
-  }
-  CheckOutputs(definition, faults);
-  const bool acyclic = CheckCycles(definition, faults);
-  // What hangs on a name that leads nowhere would be reported twice.
-  if (!faults.Has(OvmsCode::kPipelineMissingNode)) CheckConnected(definition, faults);
-  if (acyclic) CheckGatherOrder(definition, faults);
-  if (acyclic && !faults.Has(OvmsCode::kPipelineWrongDemultiplexerGatherOrder)) {
-    CheckSequences(definition, faults);
-  }
-  CheckRequestInputs(definition, faults);
-}
-
 // ---- before the nodes ----
 
 void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults) {
@@ -126,6 +100,7 @@ void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults
   }
 }
 
+// There is something to answer with, and inputs are listed once.
 void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
   if (definition.config.outputs.empty()) {
     faults.Add(OvmsCode::kPipelineMissingEntryOrExit, "", "it has no outputs");
@@ -138,6 +113,7 @@ void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
   }
 }
 
+// A dynamic demultiplexer is the only one.
 void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::vector<std::string> all;
   bool dynamic = false;
@@ -192,6 +168,7 @@ void CheckModel(const PipelineDefinition& definition, size_t index, PipelineFaul
   }
 }
 
+// Used outputs of a demultiplexer can be split into as many shards.
 void CheckScatter(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
   const PipelineNode& node = definition.nodes()[index];
   if (!node.config.demultiply_count || !node.known) return;
@@ -233,6 +210,7 @@ void CheckGatherTarget(const PipelineDefinition& definition, size_t index, Pipel
              "gathers from " + Quoted(from) + ", which has no demultiply_count");
 }
 
+// Each input has one source, which exists and fits; none is left out.
 void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
   const PipelineNode& node = definition.nodes()[index];
   std::set<std::string_view> fed;
@@ -260,6 +238,7 @@ void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFau
   }
 }
 
+// The same of the pipeline's outputs.
 void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::set<std::string_view> seen;
   for (const OvmsConnection& output : definition.config.outputs) {
@@ -274,6 +253,7 @@ void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) 
 
 // ---- the DAG as a whole ----
 
+// Returns whether there is none.
 bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   const size_t count = definition.nodes().size();
   const std::vector<size_t> order = SourcesFirst(definition);
@@ -304,6 +284,7 @@ bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   return false;
 }
 
+// The response is reached from every node.
 void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::vector<bool> reached(definition.nodes().size());
   std::vector<size_t> next;
@@ -326,6 +307,8 @@ void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults
   }
 }
 
+// The innermost open demultiplexer is gathered first, and all paths into a node have the same ones open.
+// REQUIRES: no cycles.
 void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faults) {
   using Open = std::vector<std::string>;
   // What is open behind each node; nothing where a fault has made that a guess.
@@ -374,6 +357,8 @@ void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faul
   meet(definition.config.outputs, "response");
 }
 
+// Models that keep state between requests allow it, run once a request, and leave the names by which clients
+// know sequences alone. REQUIRES: no cycles, and nothing found by CheckGatherOrder().
 void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults) {
   const auto around = DemultiplexersAround(definition);
   std::map<std::pair<std::string, int64_t>, std::string> nodes;  // by model and version
@@ -411,6 +396,7 @@ void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults
 
 // ---- the request ----
 
+// The consumers of an input of the pipeline agree on what it is.
 void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& faults) {
   struct Consumer {
     std::string where;
@@ -449,6 +435,30 @@ void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& fa
       }
     }
   }
+}
+
+}  // namespace
+
+void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults) {
+  CheckLibraries(definition, faults);
+  CheckEnds(definition, faults);
+  CheckDemultiplexers(definition, faults);
+  for (size_t node = 0; node < definition.nodes().size(); ++node) {
+    CheckNodeName(definition, node, faults);
+    CheckModel(definition, node, faults);
+    CheckScatter(definition, node, faults);
+    CheckGatherTarget(definition, node, faults);
+    CheckInputs(definition, node, faults);
+  }
+  CheckOutputs(definition, faults);
+  const bool acyclic = CheckCycles(definition, faults);
+  // What hangs on a name that leads nowhere would be reported twice.
+  if (!faults.Has(OvmsCode::kPipelineMissingNode)) CheckConnected(definition, faults);
+  if (acyclic) CheckGatherOrder(definition, faults);
+  if (acyclic && !faults.Has(OvmsCode::kPipelineWrongDemultiplexerGatherOrder)) {
+    CheckSequences(definition, faults);
+  }
+  CheckRequestInputs(definition, faults);
 }
 
 }  // namespace braid

@@ -21,7 +21,7 @@ Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const Inferen
   const ServableInfo& info = request.servable->get().info();
   auto entry = std::make_unique<Entry>();
   entry->runner_ = &runner;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (SequencePlace* before = line_.Last(id)) {
     if (line_.behind() >= options_.max_waiting) {
       return TooManyWaitForSequences(request, options_.max_waiting, info.name);
@@ -48,7 +48,7 @@ void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> reques
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (entry.runner_->stopped_) {
       work.endings.push_back(Stopped(std::move(request)));
       if (Turn next = line_.Leave(entry); next.place != nullptr) work.turns.push_back(std::move(next));
@@ -81,7 +81,7 @@ void SequenceQueue::GiveUp(Entry& entry, const InferenceRequest& request, const 
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (holds) entry.servable_ = request.servable->Another();
     Turn turn = holds ? line_.Abandon(entry) : line_.Leave(entry);
     if (turn.place != nullptr) work.turns.push_back(std::move(turn));
@@ -94,7 +94,7 @@ void SequenceQueue::Leave(Entry& entry) {
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (Turn next = line_.Leave(entry); next.place != nullptr) work.turns.push_back(std::move(next));
   }
   // The thread has the end of an execution to tell of, or other clients to look after.
@@ -141,7 +141,7 @@ std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawCancelledLocked(Entry& 
 
 void SequenceQueue::OnCancelled(InferenceRequest& request) {
   const PatientAllocation patience;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to, or when it runs.
   if (!request.scheduling.queued) return;
   cancelled_.push_back(WithdrawCancelledLocked(EntryOf(*request.scheduling.place)));
@@ -156,7 +156,7 @@ void SequenceQueue::EndCancelled() {
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     cancel_timer_ = {};
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
     cancelled_.clear();
@@ -169,7 +169,7 @@ void SequenceQueue::Stop(Runner& runner) {
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     runner.stopped_ = true;
     for (SequencePlace* entry : line_.Waiting()) {
       if (EntryOf(*entry).runner_ == &runner) {
@@ -185,7 +185,7 @@ void SequenceQueue::Stop(Runner& runner) {
 }
 
 size_t SequenceQueue::waiting(const Runner& runner) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto waiting = line_.Waiting();
   return static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](SequencePlace* entry) {
     return EntryOf(*entry).runner_ == &runner;

@@ -18,9 +18,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "pipeline/trampoline.h"
 #include "scheduling/call_graph.h"
@@ -100,9 +100,9 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
 
   // Takes a request that waits out of the queue. What is behind others is nobody's turn when it leaves, so
   // nothing follows.
-  std::unique_ptr<InferenceRequest> WithdrawLocked(Entry& entry);
+  std::unique_ptr<InferenceRequest> WithdrawLocked(Entry& entry) BRAID_REQUIRES(mutex_);
   // The same when its client has gone: an end keeps its entry.
-  std::unique_ptr<InferenceRequest> WithdrawCancelledLocked(Entry& entry);
+  std::unique_ptr<InferenceRequest> WithdrawCancelledLocked(Entry& entry) BRAID_REQUIRES(mutex_);
   // Lets the call graph know of a request that waits. Errors: it would wait for ever.
   Status EnterCallGraph(const Entry& entry, InferenceRequest& request) const;
   void OnCancelled(InferenceRequest& request);
@@ -119,11 +119,11 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
   const Options options_;
 
   // Taken after a request's Cancellation and before the locks of the timers and of the call graph.
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  SequenceLine line_;
-  std::vector<std::unique_ptr<InferenceRequest>> cancelled_;  // waited; the timers' thread ends them
-  TimerId cancel_timer_;
+  mutable Mutex mutex_;
+  SequenceLine line_ BRAID_GUARDED_BY(mutex_);
+  // Waited; the timers' thread ends them.
+  std::vector<std::unique_ptr<InferenceRequest>> cancelled_ BRAID_GUARDED_BY(mutex_);
+  TimerId cancel_timer_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

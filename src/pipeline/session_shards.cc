@@ -1,12 +1,15 @@
 // Demultiplexers and gathers of a session.
-#include "pipeline/running_session.h"
+#include <algorithm>
+#include <utility>
+
+#include "pipeline/session.h"
 
 namespace braid {
 
-void RunningSession::SetInputsLocked(Flow& root, std::vector<Tensor>& inputs) {
-  if (dag_->demultiply() == Dag::kWhole) {
-    for (uint32_t tensor : dag_->inputs()) {
-      const std::string& name = dag_->tensors()[tensor].name;
+void Session::SetInputsLocked(Flow& root, std::vector<Tensor>& inputs) {
+  if (dag().demultiply() == Dag::kWhole) {
+    for (uint32_t tensor : dag().inputs()) {
+      const std::string& name = dag().tensors()[tensor].name;
       auto given =
           std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& t) { return t.name == name; });
       SetLocked(root, tensor, given == inputs.end() ? std::nullopt : std::optional(std::move(*given)));
@@ -15,29 +18,29 @@ void RunningSession::SetInputsLocked(Flow& root, std::vector<Tensor>& inputs) {
     return;
   }
   std::vector<Dag::Port> ports;
-  for (uint32_t tensor : dag_->inputs()) {
-    ports.push_back({.name = dag_->tensors()[tensor].name, .tensor = tensor});
+  for (uint32_t tensor : dag().inputs()) {
+    ports.push_back({.name = dag().tensors()[tensor].name, .tensor = tensor});
   }
-  ScatterLocked(root, dag_->input_scope(), "request", dag_->demultiply(), inputs, ports);
+  ScatterLocked(root, dag().input_scope(), "request", dag().demultiply(), inputs, ports);
 }
 
 // Opens a flow of `scope` for each shard of `tensors`.
-void RunningSession::ScatterLocked(Flow& flow, uint32_t scope, const std::string& who, int32_t demultiply,
-                                   std::vector<Tensor>& tensors, const std::vector<Dag::Port>& ports) {
+void Session::ScatterLocked(Flow& flow, uint32_t scope, const std::string& who, int32_t demultiply,
+                            std::vector<Tensor>& tensors, const std::vector<Dag::Port>& ports) {
   std::vector<const Tensor*> whole;
   whole.reserve(ports.size());
   for (const Dag::Port& port : ports) {
     auto made = std::find_if(tensors.begin(), tensors.end(),
                              [&](const Tensor& tensor) { return tensor.name == port.name; });
     if (made == tensors.end()) {
-      FailMissingLocked(dag_->scopes()[scope].opener, port.name);
+      FailMissingLocked(dag().scopes()[scope].opener, port.name);
       return;
     }
     whole.push_back(&*made);
   }
   auto counted = CountShards(who, whole, demultiply);
   if (!counted.ok()) {
-    const uint32_t opener = dag_->scopes()[scope].opener;
+    const uint32_t opener = dag().scopes()[scope].opener;
     FailLocked(counted.status(), opener == Dag::kRequest ? Dag::kNone : opener);
     return;
   }
@@ -47,7 +50,7 @@ void RunningSession::ScatterLocked(Flow& flow, uint32_t scope, const std::string
                                 " and of demultiplexers before it wait for the nodes after them"));
     return;
   }
-  const auto& collections = dag_->scopes()[flow.scope].collections;
+  const auto& collections = dag().scopes()[flow.scope].collections;
   for (size_t i = 0; i < collections.size(); ++i) {
     if (collections[i].inner != scope) continue;
     flow.collected[i].parts.resize(count);
@@ -68,20 +71,20 @@ void RunningSession::ScatterLocked(Flow& flow, uint32_t scope, const std::string
 }
 
 // A demultiplexer without one of its outputs cannot go on, whatever the client thinks of it.
-void RunningSession::FailMissingLocked(uint32_t node, const std::string& output) {
-  Status status = node == Dag::kRequest ? OkStatus() : client_->MissingOutput(node, output);
-  if (status.ok()) status = InternalError(std::string(kDeadlockText));
-  FailLocked(std::move(status), node == Dag::kRequest ? Dag::kNone : node);
+void Session::FailMissingLocked(uint32_t node, const std::string& output) {
+  const bool told = node != Dag::kRequest && plan_->missing_output;
+  FailLocked(told ? plan_->missing_output(node, output) : InternalError(std::string(kDeadlockText)),
+             node == Dag::kRequest ? Dag::kNone : node);
 }
 
 // Takes what the flow with number `number` knows; goes outwards as far as collections are complete.
-void RunningSession::CollectLocked(Flow& inner, uint32_t gather, Shards shards) {
-  const Dag::Gather& plan = dag_->gathers()[gather];
-  const uint32_t to = dag_->tensors()[plan.to].scope;
-  const uint32_t to_depth = dag_->scopes()[to].depth;
+void Session::CollectLocked(Flow& inner, uint32_t gather, Shards shards) {
+  const Dag::Gather& plan = dag().gathers()[gather];
+  const uint32_t to = dag().tensors()[plan.to].scope;
+  const uint32_t to_depth = dag().scopes()[to].depth;
   for (Flow* from = &inner;; from = from->parent) {
     Flow& flow = *from->parent;
-    Collected& collected = flow.collected[plan.indexes[dag_->scopes()[flow.scope].depth - to_depth]];
+    Collected& collected = flow.collected[plan.indexes[dag().scopes()[flow.scope].depth - to_depth]];
     collected.parts[from->number] = std::move(shards);
     if (--collected.missing > 0) return;
     auto joined = Join(GatherName(plan), std::exchange(collected.parts, {}));
@@ -98,35 +101,34 @@ void RunningSession::CollectLocked(Flow& inner, uint32_t gather, Shards shards) 
   }
 }
 
-bool RunningSession::OfUse(const Dag::Gather& gather) const {
-  if (!dag_->tensors()[gather.to].consumers.empty()) return true;
+bool Session::OfUse(const Dag::Gather& gather) const {
+  if (!dag().tensors()[gather.to].consumers.empty()) return true;
   return std::any_of(wanted_.begin(), wanted_.end(),
-                     [&](uint32_t output) { return dag_->outputs()[output] == gather.to; });
+                     [&](uint32_t output) { return dag().outputs()[output] == gather.to; });
 }
 
 // "node 'a', input 'x'", or "output 'y'".
-std::string RunningSession::GatherName(const Dag::Gather& gather) const {
-  const auto& consumers = dag_->tensors()[gather.to].consumers;
+std::string Session::GatherName(const Dag::Gather& gather) const {
+  const auto& consumers = dag().tensors()[gather.to].consumers;
   if (!consumers.empty()) {
-    const Dag::Node& node = dag_->nodes()[consumers.front()];
+    const Dag::Node& node = dag().nodes()[consumers.front()];
     for (const Dag::Port& port : node.inputs) {
       if (port.tensor == gather.to) return node.name + ", input '" + port.name + "'";
     }
   }
   for (uint32_t output : wanted_) {
-    if (dag_->outputs()[output] == gather.to) return "output '" + dag_->output_names()[output] + "'";
+    if (dag().outputs()[output] == gather.to) return "output '" + dag().output_names()[output] + "'";
   }
-  return dag_->tensors()[gather.from].name;
+  return dag().tensors()[gather.from].name;
 }
 
 // Copies without the lock; meanwhile what else was decided waits.
-void RunningSession::DoGather(Action& action) {
-  const Dag::Gather& gather = dag_->gathers()[action.gather];
-  const auto& consumers = dag_->tensors()[gather.to].consumers;
-  HeapAllocator heap;
-  BufferAllocator* memory = consumers.empty() ? nullptr : nodes_[consumers.front()]->input_allocator();
-  auto stacked = Stack(GatherName(gather), std::move(action.shards), memory != nullptr ? *memory : heap);
-  std::lock_guard lock(mutex_);
+void Session::DoGather(Action& action) {
+  const Dag::Gather& gather = dag().gathers()[action.gather];
+  const auto& consumers = dag().tensors()[gather.to].consumers;
+  BufferAllocator& memory = consumers.empty() ? heap_ : MemoryOf(consumers.front());
+  auto stacked = Stack(GatherName(gather), std::move(action.shards), memory);
+  MutexLock lock(mutex_);
   if (ended_) return;
   if (!stacked.ok()) {
     FailLocked(stacked.status());

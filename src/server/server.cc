@@ -20,7 +20,7 @@
 #include "mediapipe_graph/calculator_library.h"
 #include "mediapipe_graph/graph_servable.h"
 #include "mediapipe_graph/ovms_calculators.h"
-#include "pipeline/custom_node.h"
+#include "pipeline/custom_node_threads.h"
 #include "pipeline/ensemble.h"
 #include "protocols/grpc/log.h"
 #include "protocols/grpc/server.h"
@@ -203,7 +203,7 @@ class Server::Parts {
                                 const std::function<void(const std::string&)>& progress) {
       return CreateModel(std::move(info), std::move(model), progress);
     };
-    folders.make_ensemble = [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
+    folders.make_ensemble = [this](ServableInfo info, const WhyMissing& why_missing) {
       return CreateEnsemble(std::move(info), why_missing);
     };
     ConfigMakers config;
@@ -271,10 +271,9 @@ class Server::Parts {
     return std::shared_ptr<Servable>(std::move(servable));
   }
 
-  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
-                                                   const Ensemble::WhyMissing& why_missing) {
+  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info, const WhyMissing& why_missing) {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
-    BRAID_ASSIGN_OR_RETURN(auto servable, Ensemble::Create(std::move(info), catalog_, timers_, why_missing));
+    BRAID_ASSIGN_OR_RETURN(auto servable, MakeEnsemble(std::move(info), catalog_, timers_, why_missing));
     servable->statistics().Configure(latency);
     return servable;
   }
@@ -282,7 +281,7 @@ class Server::Parts {
   Result<std::shared_ptr<Servable>> CreatePipeline(const OvmsPipelineConfig& config,
                                                    const CustomNodeLibraries& libraries) {
     BRAID_ASSIGN_OR_RETURN(auto servable,
-                           Pipeline::Create(config, catalog_, libraries, custom_node_threads_, timers_));
+                           MakePipeline(config, catalog_, libraries, custom_node_threads_, timers_));
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
     servable->statistics().Configure(latency);
     return servable;

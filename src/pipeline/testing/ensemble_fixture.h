@@ -110,7 +110,7 @@ class EnsembleFixture : public ::testing::Test {
       config.add_output()->set_name(output);
     }
     info.config = std::make_shared<inference::ModelConfig>(std::move(config));
-    return Ensemble::Create(std::move(info), catalog_, timers_);
+    return MakeEnsemble(std::move(info), catalog_, timers_);
   }
   std::shared_ptr<Servable> Serve(const std::string& steps, const std::vector<std::string>& outputs = {"Y"},
                                   const std::vector<std::string>& inputs = {"X"}) {

@@ -110,7 +110,7 @@ class PipelineFixture : public EnsembleFixture {
   }
 
   Result<std::shared_ptr<Servable>> Make(const OvmsPipelineConfig& entry) {
-    return Pipeline::Create(entry, catalog_, libraries_, threads_, timers_);
+    return MakePipeline(entry, catalog_, libraries_, threads_, timers_);
   }
   std::shared_ptr<Servable> Serve(const OvmsPipelineConfig& entry) {
     auto made = Make(entry);
