@@ -56,27 +56,14 @@ Fp16 ToFp16(float value) {
   return {static_cast<uint16_t>(sign | ((rounded - (112u << 23)) >> 13))};
 }
 
+// The nearest number that the integer `To` can hold.
 template <class To>
-To FromInteger(auto value) {
-  using From = decltype(value);
-  if constexpr (std::is_integral_v<To>) {
+To ToInteger(auto value) {
+  if constexpr (std::is_integral_v<decltype(value)>) {
     if (std::cmp_less(value, std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
     if (std::cmp_greater(value, std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
     return static_cast<To>(value);
-  } else if constexpr (std::is_same_v<To, Fp16>) {
-    return ToFp16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, Bf16>) {
-    return ToBf16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, Bool>) {
-    return {static_cast<uint8_t>(value != From{0})};
   } else {
-    return static_cast<To>(value);
-  }
-}
-
-template <class To>
-To FromFloat(auto value) {
-  if constexpr (std::is_integral_v<To>) {
     if (std::isnan(value)) return 0;
     // The bounds as floats: the lower is exact, one above the upper too.
     const auto lowest = static_cast<double>(std::numeric_limits<To>::min());
@@ -85,12 +72,19 @@ To FromFloat(auto value) {
     if (whole < lowest) return std::numeric_limits<To>::min();
     if (whole >= beyond) return std::numeric_limits<To>::max();
     return static_cast<To>(whole);
+  }
+}
+
+template <class To>
+To FromNumber(auto value) {
+  if constexpr (std::is_integral_v<To>) {
+    return ToInteger<To>(value);
   } else if constexpr (std::is_same_v<To, Fp16>) {
     return ToFp16(static_cast<float>(value));
   } else if constexpr (std::is_same_v<To, Bf16>) {
     return ToBf16(static_cast<float>(value));
   } else if constexpr (std::is_same_v<To, Bool>) {
-    return {static_cast<uint8_t>(value != 0)};
+    return {static_cast<uint8_t>(value != decltype(value){0})};
   } else {
     return static_cast<To>(value);
   }
@@ -99,13 +93,11 @@ To FromFloat(auto value) {
 template <class From, class To>
 To Convert(From value) {
   if constexpr (std::is_same_v<From, Fp16> || std::is_same_v<From, Bf16>) {
-    return FromFloat<To>(ToFloat(value));
+    return FromNumber<To>(ToFloat(value));
   } else if constexpr (std::is_same_v<From, Bool>) {
-    return FromInteger<To>(static_cast<uint8_t>(value.value != 0));
-  } else if constexpr (std::is_integral_v<From>) {
-    return FromInteger<To>(value);
+    return FromNumber<To>(static_cast<uint8_t>(value.value != 0));
   } else {
-    return FromFloat<To>(value);
+    return FromNumber<To>(value);
   }
 }
 
@@ -158,35 +150,6 @@ void ConvertAll(const std::byte* from, std::byte* to, size_t count) {
   }
 }
 
-class ConvertingSession final : public NodeSession {
- public:
-  ConvertingSession(std::unique_ptr<NodeSession> node, const ConvertingNode::Precisions& precisions)
-      : node_(std::move(node)), precisions_(precisions) {}
-
-  void Run(const InferenceRequest& request, std::unique_ptr<NodeRun> run) override {
-    HeapAllocator heap;
-    BufferAllocator* memory = node_->input_allocator();
-    for (Tensor& input : run->inputs) {
-      for (const auto& [name, precision] : precisions_) {
-        if (name != input.name || precision == input.type) continue;
-        auto converted = ConvertPrecision(input, precision, memory != nullptr ? *memory : heap);
-        if (!converted.ok()) {
-          run->Answer(converted.status(), true);
-          return;
-        }
-        input = std::move(*converted);
-      }
-    }
-    node_->Run(request, std::move(run));
-  }
-  BufferAllocator* input_allocator() override { return node_->input_allocator(); }
-  std::shared_ptr<Servable> servable() const override { return node_->servable(); }
-
- private:
-  const std::unique_ptr<NodeSession> node_;
-  const ConvertingNode::Precisions& precisions_;
-};
-
 }  // namespace
 
 bool CanConvert(DataType from, DataType to) {
@@ -217,9 +180,14 @@ Result<Tensor> ConvertPrecision(const Tensor& tensor, DataType to, BufferAllocat
   return converted;
 }
 
-Result<std::unique_ptr<NodeSession>> ConvertingNode::Open() const {
-  BRAID_ASSIGN_OR_RETURN(auto session, node_->Open());
-  return std::unique_ptr<NodeSession>(std::make_unique<ConvertingSession>(std::move(session), precisions_));
+Status ConvertInputs(const Precisions& precisions, std::vector<Tensor>& inputs, BufferAllocator& allocator) {
+  for (Tensor& input : inputs) {
+    for (const auto& [name, precision] : precisions) {
+      if (name != input.name || precision == input.type) continue;
+      BRAID_ASSIGN_OR_RETURN(input, ConvertPrecision(input, precision, allocator));
+    }
+  }
+  return OkStatus();
 }
 
 }  // namespace braid

@@ -1,13 +1,12 @@
 // Numbers of one precision as numbers of another, for pipelines with "convert_precision".
 #pragma once
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
-#include "pipeline/node.h"
+#include "tensor/buffer.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -22,21 +21,9 @@ bool CanConvert(DataType from, DataType to);
 // allocator.
 Result<Tensor> ConvertPrecision(const Tensor& tensor, DataType to, BufferAllocator& allocator);
 
-// A node whose inputs are converted before it gets them.
-class ConvertingNode final : public Node {
- public:
-  // By input, the precision that the node takes.
-  using Precisions = std::vector<std::pair<std::string, DataType>>;
-
-  ConvertingNode(std::unique_ptr<const Node> node, Precisions precisions)
-      : node_(std::move(node)), precisions_(std::move(precisions)) {}
-
-  // The sessions use this node, which outlives them.
-  Result<std::unique_ptr<NodeSession>> Open() const override;
-
- private:
-  const std::unique_ptr<const Node> node_;
-  const Precisions precisions_;
-};
+// By input, the precision that it is to have.
+using Precisions = std::vector<std::pair<std::string, DataType>>;
+// Converts those of the inputs that have another one. Errors: those of ConvertPrecision().
+Status ConvertInputs(const Precisions& precisions, std::vector<Tensor>& inputs, BufferAllocator& allocator);
 
 }  // namespace braid

@@ -26,9 +26,9 @@ class NodeParams {
 
 class Code final : public CustomNodeCode {
  public:
-  Code(std::string place, std::unique_ptr<const NodeParams> params,
+  Code(std::string where, std::unique_ptr<const NodeParams> params,
        std::shared_ptr<const NodeManager> manager)
-      : place_(std::move(place)), params_(std::move(params)), manager_(std::move(manager)) {}
+      : where_(std::move(where)), params_(std::move(params)), manager_(std::move(manager)) {}
 
   Result<std::vector<TensorSpec>> Inputs() const override {
     return Ask("getInputsInfo", manager_->functions().inputs_info);
@@ -45,8 +45,8 @@ class Code final : public CustomNodeCode {
       return manager_->functions().execute(shown.data(), shown.size(), &outputs, &count, params_->data(),
                                            params_->size(), manager_->get());
     });
-    if (failure) return OvmsError(OvmsCode::kNodeLibraryExecutionFailed, place_ + ": " + *failure);
-    return TakeOutputs(manager_, outputs, count, place_);
+    if (failure) return OvmsError(OvmsCode::kNodeLibraryExecutionFailed, where_ + ": " + *failure);
+    return TakeOutputs(manager_, outputs, count, where_);
   }
 
  private:
@@ -55,11 +55,11 @@ class Code final : public CustomNodeCode {
     int count = 0;
     const auto failure = FailureOf(
         name, [&] { return function(&info, &count, params_->data(), params_->size(), manager_->get()); });
-    if (failure) return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, place_ + ": " + *failure);
-    return TakeInfo(*manager_, info, count, place_ + ", " + std::string(name));
+    if (failure) return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, where_ + ": " + *failure);
+    return TakeInfo(*manager_, info, count, where_ + ", " + std::string(name));
   }
 
-  const std::string place_;  // "library 'x', node 'y'"
+  const std::string where_;  // "library 'x', node 'y'"
   const std::unique_ptr<const NodeParams> params_;
   const std::shared_ptr<const NodeManager> manager_;  // shared with the outputs
 };
@@ -71,17 +71,17 @@ Result<std::shared_ptr<const CustomNodeCode>> CustomNodeCode::Create(
     std::vector<std::pair<std::string, std::string>> params) {
   auto loaded = std::dynamic_pointer_cast<const LoadedNodeLibrary>(std::move(library));
   BRAID_CHECK(loaded != nullptr);
-  std::string place = "library '" + loaded->name() + "', node '" + node + "'";
+  std::string where = "library '" + loaded->name() + "', node '" + node + "'";
   auto kept = std::make_unique<const NodeParams>(std::move(params));
   void* manager = nullptr;
   if (loaded->functions().initialize != nullptr) {
     const auto failure = FailureOf(
         "initialize", [&] { return loaded->functions().initialize(&manager, kept->data(), kept->size()); });
-    if (failure) return OvmsError(OvmsCode::kNodeLibraryInitializeFailed, place + ": " + *failure);
+    if (failure) return OvmsError(OvmsCode::kNodeLibraryInitializeFailed, where + ": " + *failure);
   }
   auto shared = std::make_shared<const NodeManager>(std::move(loaded), manager);
   return std::shared_ptr<const CustomNodeCode>(
-      std::make_shared<Code>(std::move(place), std::move(kept), std::move(shared)));
+      std::make_shared<Code>(std::move(where), std::move(kept), std::move(shared)));
 }
 
 }  // namespace braid

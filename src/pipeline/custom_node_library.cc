@@ -34,21 +34,21 @@ const void* FileOf(Function function) {
 
 Result<std::shared_ptr<const CustomNodeLibrary>> CustomNodeLibrary::Open(std::string name,
                                                                          const std::string& path) {
-  const std::string place = "library '" + name + "', '" + path + "'";
+  const std::string where = "library '" + name + "', '" + path + "'";
   const std::filesystem::path parts(path);
-  if (!parts.is_absolute()) return OvmsError(OvmsCode::kPathInvalid, place + ": the path is not absolute");
+  if (!parts.is_absolute()) return OvmsError(OvmsCode::kPathInvalid, where + ": the path is not absolute");
   for (const auto& part : parts) {
-    if (part == "..") return OvmsError(OvmsCode::kPathInvalid, place + ": the path contains '..'");
+    if (part == "..") return OvmsError(OvmsCode::kPathInvalid, where + ": the path contains '..'");
   }
   // The loader would wait for a writer of a named pipe.
   std::error_code error;
   if (!std::filesystem::is_regular_file(parts, error)) {
     return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen,
-                     place + ": " + (error ? error.message() : "not a file"));
+                     where + ": " + (error ? error.message() : "not a file"));
   }
 
   void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (handle == nullptr) return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen, place + ": " + LoaderError());
+  if (handle == nullptr) return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen, where + ": " + LoaderError());
   CustomNodeFunctions functions;
   const char* missing = nullptr;
   if (!Find(handle, "execute", functions.execute)) missing = "execute";
@@ -68,7 +68,7 @@ Result<std::shared_ptr<const CustomNodeLibrary>> CustomNodeLibrary::Open(std::st
   if (missing != nullptr) {
     dlclose(handle);
     return OvmsError(OvmsCode::kNodeLibraryLoadFailedSymbol,
-                     place + ": function '" + missing + "' is missing");
+                     where + ": function '" + missing + "' is missing");
   }
   return std::shared_ptr<const CustomNodeLibrary>(
       std::make_shared<LoadedNodeLibrary>(std::move(name), handle, functions));

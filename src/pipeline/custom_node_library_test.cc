@@ -190,25 +190,25 @@ TEST_F(FaultyNode, AFailingInitializeFailsTheNode) {
 }
 
 TEST_F(FaultyNode, AFailingExecutionSaysHow) {
-  const std::string place = "library 'faulty', node 'n'";
-  ExpectFailure("fail", OvmsCode::kNodeLibraryExecutionFailed, place + ": execute returned 7");
-  ExpectFailure("throw", OvmsCode::kNodeLibraryExecutionFailed, place + ": execute threw: out of luck");
+  const std::string where = "library 'faulty', node 'n'";
+  ExpectFailure("fail", OvmsCode::kNodeLibraryExecutionFailed, where + ": execute returned 7");
+  ExpectFailure("throw", OvmsCode::kNodeLibraryExecutionFailed, where + ": execute threw: out of luck");
   ExpectFailure("throw_number", OvmsCode::kNodeLibraryExecutionFailed,
-                place + ": execute threw an exception");
+                where + ": execute threw an exception");
 }
 
 TEST_F(FaultyNode, CorruptedOutputsAreRefused) {
-  const std::string place = "library 'faulty', node 'n'";
-  ExpectFailure("null", OvmsCode::kNodeLibraryOutputsCorrupted, place);
-  ExpectFailure("none", OvmsCode::kNodeLibraryOutputsCorruptedCount, place);
-  ExpectFailure("negative", OvmsCode::kNodeLibraryOutputsCorruptedCount, place);
-  ExpectFailure("absurd", OvmsCode::kNodeLibraryOutputsCorruptedCount, place);
+  const std::string where = "library 'faulty', node 'n'";
+  ExpectFailure("null", OvmsCode::kNodeLibraryOutputsCorrupted, where);
+  ExpectFailure("none", OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
+  ExpectFailure("negative", OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
+  ExpectFailure("absurd", OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
 }
 
 TEST_F(FaultyNode, EveryFaultOfAnOutputNamesItAndGivesBackAllOfThem) {
-  const std::string place = "library 'faulty', node 'n'";
-  const std::string sum = place + ", output 'sum'";
-  ExpectFailure("no_name", OvmsCode::kNodeLibraryOutputMissingName, place);
+  const std::string where = "library 'faulty', node 'n'";
+  const std::string sum = where + ", output 'sum'";
+  ExpectFailure("no_name", OvmsCode::kNodeLibraryOutputMissingName, where);
   ExpectFailure("no_dims", OvmsCode::kNodeLibraryInvalidShape, sum + ": no dims");
   ExpectFailure("scalar", OvmsCode::kNodeLibraryInvalidShape, sum + ": 0 dims");
   ExpectFailure("absurd_dims", OvmsCode::kNodeLibraryInvalidShape, sum + ": 1099511627776 dims");

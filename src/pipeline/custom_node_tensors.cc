@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "serving/ovms_status.h"
 
@@ -12,6 +13,12 @@ namespace {
 // not to be read.
 constexpr int kMostTensors = 1024;
 constexpr uint64_t kMostDimensions = 64;
+
+constexpr std::pair<CustomNodeTensorPrecision, DataType> kPrecisions[] = {
+    {FP32, DataType::kFp32}, {FP16, DataType::kFp16}, {U8, DataType::kUint8},
+    {I8, DataType::kInt8},   {I16, DataType::kInt16}, {U16, DataType::kUint16},
+    {I32, DataType::kInt32}, {FP64, DataType::kFp64}, {I64, DataType::kInt64},
+};
 
 // The memory of one output, as the library allocated it.
 class LibraryMemory final : public BufferOwner {
@@ -43,9 +50,9 @@ class HandedOut {
   HandedOut(const HandedOut&) = delete;
   HandedOut& operator=(const HandedOut&) = delete;
 
-  Status Check(const std::string& place) const {
-    if (items_ == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputsCorrupted, place);
-    if (count_ == 0) return OvmsError(OvmsCode::kNodeLibraryOutputsCorruptedCount, place);
+  Status Check(const std::string& where) const {
+    if (items_ == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputsCorrupted, where);
+    if (count_ == 0) return OvmsError(OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
     return OkStatus();
   }
 
@@ -55,40 +62,40 @@ class HandedOut {
   const int count_;
 };
 
-std::string OutputOf(const std::string& place, const char* name) { return place + ", output '" + name + "'"; }
+std::string OutputOf(const std::string& where, const char* name) { return where + ", output '" + name + "'"; }
 
 // Shape, type and size of one output. Sets all of `tensor` but its data.
-Status ReadOutput(const CustomNodeTensor& output, const std::string& place, Tensor& tensor) {
-  if (output.name == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputMissingName, place);
+Status ReadOutput(const CustomNodeTensor& output, const std::string& where, Tensor& tensor) {
+  if (output.name == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputMissingName, where);
   tensor.name = output.name;
   if (output.dims == nullptr || output.dimsCount == 0 || output.dimsCount > kMostDimensions) {
     return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
-                     OutputOf(place, output.name) + ": " +
+                     OutputOf(where, output.name) + ": " +
                          (output.dims == nullptr ? "no dims" : std::to_string(output.dimsCount) + " dims"));
   }
   for (uint64_t i = 0; i < output.dimsCount; ++i) {
     if (output.dims[i] > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
-                       OutputOf(place, output.name) + ": a dimension of " + std::to_string(output.dims[i]));
+                       OutputOf(where, output.name) + ": a dimension of " + std::to_string(output.dims[i]));
     }
     tensor.shape.push_back(static_cast<int64_t>(output.dims[i]));
   }
   tensor.type = TypeOf(output.precision);
   if (tensor.type == DataType::kInvalid) {
-    return OvmsError(OvmsCode::kNodeLibraryInvalidPrecision, OutputOf(place, output.name));
+    return OvmsError(OvmsCode::kNodeLibraryInvalidPrecision, OutputOf(where, output.name));
   }
   const std::optional<size_t> bytes = ByteSize(tensor.type, tensor.shape);
   if (!bytes) {
     return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
-                     OutputOf(place, output.name) + ": too many elements: " + ShapeToString(tensor.shape));
+                     OutputOf(where, output.name) + ": too many elements: " + ShapeToString(tensor.shape));
   }
   if (*bytes != output.dataBytes) {
     return OvmsError(OvmsCode::kNodeLibraryInvalidContentSize,
-                     OutputOf(place, output.name) + ": Expected: " + std::to_string(*bytes) +
+                     OutputOf(where, output.name) + ": Expected: " + std::to_string(*bytes) +
                          " bytes; Actual: " + std::to_string(output.dataBytes) + " bytes");
   }
   if (output.data == nullptr && *bytes != 0) {
-    return OvmsError(OvmsCode::kNodeLibraryInvalidContentSize, OutputOf(place, output.name) + ": no data");
+    return OvmsError(OvmsCode::kNodeLibraryInvalidContentSize, OutputOf(where, output.name) + ": no data");
   }
   return OkStatus();
 }
@@ -96,28 +103,10 @@ Status ReadOutput(const CustomNodeTensor& output, const std::string& place, Tens
 }  // namespace
 
 CustomNodeTensorPrecision PrecisionOf(DataType type) {
-  switch (type) {
-    case DataType::kFp32:
-      return FP32;
-    case DataType::kFp16:
-      return FP16;
-    case DataType::kUint8:
-      return U8;
-    case DataType::kInt8:
-      return I8;
-    case DataType::kInt16:
-      return I16;
-    case DataType::kUint16:
-      return U16;
-    case DataType::kInt32:
-      return I32;
-    case DataType::kFp64:
-      return FP64;
-    case DataType::kInt64:
-      return I64;
-    default:
-      return UNSPECIFIED;
+  for (const auto& [precision, of] : kPrecisions) {
+    if (of == type) return precision;
   }
+  return UNSPECIFIED;
 }
 
 DataType TypeOf(const CustomNodeTensorPrecision& precision) {
@@ -125,28 +114,10 @@ DataType TypeOf(const CustomNodeTensorPrecision& precision) {
   int number = 0;
   static_assert(sizeof(number) == sizeof(precision));
   std::memcpy(&number, &precision, sizeof(number));
-  switch (number) {
-    case FP32:
-      return DataType::kFp32;
-    case FP16:
-      return DataType::kFp16;
-    case U8:
-      return DataType::kUint8;
-    case I8:
-      return DataType::kInt8;
-    case I16:
-      return DataType::kInt16;
-    case U16:
-      return DataType::kUint16;
-    case I32:
-      return DataType::kInt32;
-    case FP64:
-      return DataType::kFp64;
-    case I64:
-      return DataType::kInt64;
-    default:
-      return DataType::kInvalid;
+  for (const auto& [known, type] : kPrecisions) {
+    if (known == number) return type;
   }
+  return DataType::kInvalid;
 }
 
 NodeInputs::NodeInputs(const std::vector<Tensor>& tensors) {
@@ -168,12 +139,12 @@ NodeInputs::NodeInputs(const std::vector<Tensor>& tensors) {
 }
 
 Result<std::vector<Tensor>> TakeOutputs(const std::shared_ptr<const NodeManager>& manager,
-                                        CustomNodeTensor* outputs, int count, const std::string& place) {
+                                        CustomNodeTensor* outputs, int count, const std::string& where) {
   const HandedOut<CustomNodeTensor> handed_out(*manager, outputs, count);
-  BRAID_RETURN_IF_ERROR(handed_out.Check(place));
+  BRAID_RETURN_IF_ERROR(handed_out.Check(where));
   std::vector<Tensor> tensors(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    BRAID_RETURN_IF_ERROR(ReadOutput(outputs[i], place, tensors[static_cast<size_t>(i)]));
+    BRAID_RETURN_IF_ERROR(ReadOutput(outputs[i], where, tensors[static_cast<size_t>(i)]));
   }
   for (int i = 0; i < count; ++i) {
     void* const data = outputs[i].data;
@@ -186,9 +157,9 @@ Result<std::vector<Tensor>> TakeOutputs(const std::shared_ptr<const NodeManager>
 }
 
 Result<std::vector<TensorSpec>> TakeInfo(const NodeManager& manager, CustomNodeTensorInfo* info, int count,
-                                         const std::string& place) {
+                                         const std::string& where) {
   const HandedOut<CustomNodeTensorInfo> handed_out(manager, info, count);
-  BRAID_RETURN_IF_ERROR(handed_out.Check(place));
+  BRAID_RETURN_IF_ERROR(handed_out.Check(where));
   std::vector<TensorSpec> specs;
   for (int i = 0; i < count; ++i) {
     const CustomNodeTensorInfo& item = info[i];
@@ -197,12 +168,12 @@ Result<std::vector<TensorSpec>> TakeInfo(const NodeManager& manager, CustomNodeT
     spec.name = item.name;
     spec.type = TypeOf(item.precision);
     if (item.dims == nullptr || item.dimsCount == 0 || item.dimsCount > kMostDimensions) {
-      return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, place + ": '" + spec.name + "' has no dims");
+      return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, where + ": '" + spec.name + "' has no dims");
     }
     for (uint64_t d = 0; d < item.dimsCount; ++d) {
       if (item.dims[d] > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
         return OvmsError(OvmsCode::kNodeLibraryMetadataFailed,
-                         place + ": '" + spec.name + "' has a dimension of " + std::to_string(item.dims[d]));
+                         where + ": '" + spec.name + "' has a dimension of " + std::to_string(item.dims[d]));
       }
       spec.shape.push_back(item.dims[d] == 0 ? -1 : static_cast<int64_t>(item.dims[d]));
     }

@@ -31,15 +31,15 @@ class NodeInputs {
 
 // Takes over what an execution has handed out. The array and all dims go back to the library before this
 // returns, and so do all data when there is an error; else each tensor has the library's memory as its
-// buffer. `place` stands in front of the errors' details: "library 'x', node 'y'". Errors:
+// buffer. `where` stands in front of the errors' details: "library 'x', node 'y'". Errors:
 // kNodeLibraryOutputsCorrupted, ...OutputsCorruptedCount, ...OutputMissingName, ...InvalidShape,
 // ...InvalidPrecision, ...InvalidContentSize.
 Result<std::vector<Tensor>> TakeOutputs(const std::shared_ptr<const NodeManager>& manager,
-                                        CustomNodeTensor* outputs, int count, const std::string& place);
+                                        CustomNodeTensor* outputs, int count, const std::string& where);
 
 // The same for what an info function has handed out. Errors: kNodeLibraryOutputsCorrupted,
 // ...OutputsCorruptedCount, ...MetadataFailed.
 Result<std::vector<TensorSpec>> TakeInfo(const NodeManager& manager, CustomNodeTensorInfo* info, int count,
-                                         const std::string& place);
+                                         const std::string& where);
 
 }  // namespace braid

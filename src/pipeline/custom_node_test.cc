@@ -1,90 +1,83 @@
-#include "pipeline/custom_node.h"
-
+// Steps that are code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
+
+#include "pipeline/dag_servable.h"
+#include "pipeline/testing/ensemble_fixture.h"
 
 namespace braid {
 namespace {
 
-// What an execution does; stands in for a library.
-class FakeCode final : public CustomNodeCode {
- public:
-  using Body = std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&)>;
-  explicit FakeCode(Body body) : body_(std::move(body)) {}
-  Result<std::vector<TensorSpec>> Inputs() const override { return std::vector<TensorSpec>(); }
-  Result<std::vector<TensorSpec>> Outputs() const override { return std::vector<TensorSpec>(); }
-  Result<std::vector<Tensor>> Execute(const std::vector<Tensor>& inputs) const override {
-    return body_(inputs);
+using Code = std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&)>;
+
+class CustomNodeTest : public EnsembleFixture {
+ protected:
+  // x -> code -> y.
+  std::shared_ptr<Servable> ServeCode(Code code) {
+    auto plan = std::make_shared<DagPlan>();
+    plan->dag =
+        Dag::Build({"x"}, {"y"}, {{.name = "n", .inputs = {{"in", "x"}}, .outputs = {{"out", "y"}}}}).value();
+    plan->steps.push_back({.servable = nullptr, .code = std::move(code)});
+    plan->threads = &threads_;
+    plan->fault = [](const Status& status, uint32_t) { return status; };
+    ServableInfo info;
+    info.name = "p";
+    info.inputs = {Spec("x")};
+    info.outputs = {Spec("y")};
+    return DagServable::Create(std::move(info), std::move(plan), catalog_, timers_);
+  }
+  std::shared_ptr<Cancellation> Send(const std::shared_ptr<Servable>& servable) {
+    auto request = Request(servable, sink_, {Int32Tensor("x", {1})});
+    auto cancellation = request->cancellation;
+    servable->Infer(std::move(request));
+    return cancellation;
   }
 
- private:
-  const Body body_;
+  KeepingSink sink_;
+  CustomNodeThreads threads_;
 };
 
-using Answered = Result<std::optional<std::vector<Tensor>>>;
-
-class FakeRun final : public NodeRun {
- public:
-  explicit FakeRun(std::promise<Answered>& answer) : answer_(answer) {}
-  void Answer(Answered outputs, bool final) override {
-    EXPECT_TRUE(final);
-    EXPECT_TRUE(inputs.empty() || (cancellation != nullptr && cancellation->cancelled()));
-    answer_.set_value(std::move(outputs));
-  }
-
- private:
-  std::promise<Answered>& answer_;
-};
-
-TEST(CustomNode, RunsOnAThreadOfItsOwnAndAnswersOnce) {
-  CustomNodeThreads threads;
+TEST_F(CustomNodeTest, RunsOnAThreadOfItsOwnAndAnswersOnce) {
   std::thread::id ran_on;
-  const CustomNode node(std::make_shared<FakeCode>([&](const std::vector<Tensor>& inputs) {
-                          ran_on = std::this_thread::get_id();
-                          std::vector<Tensor> outputs = inputs;
-                          outputs[0].name = "out";
-                          return outputs;
-                        }),
-                        threads);
-  auto session = node.Open();
-  ASSERT_TRUE(session.ok());
-  std::promise<Answered> answer;
-  auto run = std::make_unique<FakeRun>(answer);
-  run->inputs.push_back({"in", DataType::kUint8, {1}, {}});
-  (*session)->Run(InferenceRequest(), std::move(run));
-  const Answered answered = answer.get_future().get();
-  ASSERT_TRUE(answered.ok());
-  EXPECT_EQ(answered.value()->at(0).name, "out");
+  const auto servable = ServeCode([&](const std::vector<Tensor>& inputs) {
+    ran_on = std::this_thread::get_id();
+    EXPECT_EQ(inputs.at(0).name, "in");
+    std::vector<Tensor> outputs = inputs;
+    outputs[0].name = "out";
+    return outputs;
+  });
+  Send(servable);
+  sink_.Wait();
+  EXPECT_TRUE(sink_.status().ok()) << sink_.status();
+  EXPECT_THAT(sink_.Values("y"), ::testing::ElementsAre(std::vector<int32_t>{1}));
   EXPECT_NE(ran_on, std::this_thread::get_id());
 }
 
-TEST(CustomNode, AnswersWithTheErrorOfTheCode) {
-  CustomNodeThreads threads;
-  const CustomNode node(std::make_shared<FakeCode>([](const std::vector<Tensor>&) {
-                          return Result<std::vector<Tensor>>(InternalError("no"));
-                        }),
-                        threads);
-  std::promise<Answered> answer;
-  node.Open().value()->Run(InferenceRequest(), std::make_unique<FakeRun>(answer));
-  EXPECT_EQ(answer.get_future().get().status(), InternalError("no"));
+TEST_F(CustomNodeTest, AnswersWithTheErrorOfTheCode) {
+  const auto servable =
+      ServeCode([](const std::vector<Tensor>&) { return Result<std::vector<Tensor>>(InternalError("no")); });
+  Send(servable);
+  sink_.Wait();
+  EXPECT_EQ(sink_.status(), InternalError("no"));
 }
 
-TEST(CustomNode, DoesNotRunForARequestThatIsCancelled) {
-  CustomNodeThreads threads;
+TEST_F(CustomNodeTest, DoesNotRunForARequestThatIsCancelled) {
   bool ran = false;
-  const CustomNode node(std::make_shared<FakeCode>([&](const std::vector<Tensor>& inputs) {
-                          ran = true;
-                          return inputs;
-                        }),
-                        threads);
-  std::promise<Answered> answer;
-  auto run = std::make_unique<FakeRun>(answer);
-  run->cancellation = std::make_shared<Cancellation>();
-  run->cancellation->Cancel();
-  node.Open().value()->Run(InferenceRequest(), std::move(run));
-  EXPECT_EQ(answer.get_future().get().status().code(), StatusCode::kCancelled);
+  const auto servable = ServeCode([&](const std::vector<Tensor>& inputs) {
+    ran = true;
+    return inputs;
+  });
+  // No thread is free before the request is cancelled.
+  std::promise<void> cancelled;
+  const std::shared_future<void> go_on = cancelled.get_future();
+  for (size_t i = 0; i < CustomNodeThreads::kMostThreads; ++i) threads_.Run([go_on] { go_on.wait(); });
+  Send(servable)->Cancel();
+  cancelled.set_value();
+  sink_.Wait();
+  EXPECT_EQ(sink_.status().code(), StatusCode::kCancelled);
   EXPECT_FALSE(ran);
 }
 

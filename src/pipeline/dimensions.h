@@ -15,8 +15,8 @@ using Dimensions = std::vector<DimensionRange>;
 
 inline constexpr DimensionRange kAnySize{0, -1};
 inline DimensionRange SizeOf(int64_t size) { return {size, size}; }
-// The dimension that pieces have when they stand together: `demultiply` of them, any number when it is -1.
-inline DimensionRange SizeOfPieces(int32_t demultiply) {
+// The dimension that shards have when they stand together: `demultiply` of them, any number when it is -1.
+inline DimensionRange SizeOfShards(int32_t demultiply) {
   return demultiply > 0 ? SizeOf(demultiply) : kAnySize;
 }
 bool Contains(const DimensionRange& range, int64_t size);

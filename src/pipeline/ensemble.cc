@@ -5,21 +5,14 @@
 #include <vector>
 
 #include "model_config.pb.h"
-#include "pipeline/ensemble_graph.h"
-#include "pipeline/graph_runner.h"
-#include "pipeline/sequence_nodes.h"
-#include "pipeline/servable_node.h"
-#include "serving/request_check.h"
+#include "pipeline/dag_servable.h"
+#include "pipeline/ensemble_dag.h"
 #include "serving/uses.h"
 
 namespace braid {
 namespace {
 
 constexpr std::string_view kNoVersion = "which has no loaded version.";
-
-std::string DependsOn(const std::string& ensemble, const std::string& model) {
-  return "ensemble '" + ensemble + "' depends on '" + model + "' ";
-}
 
 // Sequences of a step are sequences of the ensemble's clients, too.
 void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
@@ -31,64 +24,12 @@ void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
   most = std::min(most, step.stateful->max_sequences);
 }
 
-class EnsemblePlan final : public GraphPlan {
- public:
-  explicit EnsemblePlan(std::string name) : name_(std::move(name)) {}
-
-  std::string LacksVersion(const std::string& model) const override {
-    return DependsOn(name_, model) + std::string(kNoVersion);
-  }
-  std::string NotReady(const std::string& model, const std::string& reason) const override {
-    return DependsOn(name_, model) + "which is not ready: " + reason;
-  }
-  Status Unavailable(uint32_t node, const Status&) const override {
-    return UnavailableError(LacksVersion(nodes[node].servable->name()));
-  }
-  Status Fault(Status status, uint32_t) const override {
-    return status.WithPrefix("in ensemble '" + name_ + "', ");
-  }
-
- private:
-  const std::string name_;
-};
-
-class RunningEnsemble final : public Ensemble {
- public:
-  RunningEnsemble(ServableInfo info, std::shared_ptr<const EnsemblePlan> plan, std::shared_ptr<RunLine> line)
-      : Ensemble(std::move(info)), runner_(*this, std::move(plan), std::move(line)) {}
-
-  BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
-  void Infer(std::unique_ptr<InferenceRequest> request) override {
-    Status status = ReadSequence(info_, *request);
-    if (status.ok()) status = CheckRequest(info_, *request);
-    if (!status.ok()) {
-      request->Refuse(std::move(status));
-      return;
-    }
-    runner_.Run(std::move(request));
-  }
-  Readiness readiness() const override { return runner_.readiness(); }
-  void CheckReadiness(std::function<void(Readiness)> done) override {
-    runner_.CheckReadiness(std::move(done));
-  }
-  int64_t pending_requests() const override { return runner_.waiting(); }
-  std::vector<ServableUse> uses() const override { return runner_.uses(); }
-  const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
-  void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
-  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
-    runner_.MarkSequence(id, marks);
-  }
-  void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
-
- private:
-  GraphRunner runner_;
-};
-
 }  // namespace
 
-Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Catalog& catalog, Timers& timers,
-                                                   CallGraph& call_graph, const WhyMissing& why_missing) {
+Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps& deps,
+                                               const WhyMissing& why_missing) {
   BRAID_CHECK(info.config != nullptr);
+  const Catalog& catalog = deps.catalog;
   auto config = std::make_shared<inference::ModelConfig>(*info.config);
   BRAID_RETURN_IF_ERROR(CheckEnsembleConfig(*config));
   info.kind = ServableKind::kEnsemble;
@@ -96,28 +37,32 @@ Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Cata
   info.instance_count = 0;
   config->set_platform("ensemble");
 
-  auto plan = std::make_shared<EnsemblePlan>(info.name);
-  plan->options.max_runs_per_node = config->ensemble_scheduling().max_inflight_requests();
+  auto plan = std::make_shared<DagPlan>();  // shared by the servable and its sessions
+  plan->max_runs_per_node = config->ensemble_scheduling().max_inflight_requests();
+  plan->needs = "ensemble '" + info.name + "' depends on '";
+  plan->no_version = std::string("' ").append(kNoVersion);
+  plan->not_ready = "' which is not ready: ";
+  plan->unavailable = &UnavailableError;
+  plan->fault = [name = info.name](const Status& status, uint32_t) {
+    return status.WithPrefix("in ensemble '" + name + "', ");
+  };
   std::vector<std::shared_ptr<const ServableInfo>> models;
   for (const auto& step : config->ensemble_scheduling().step()) {
-    std::vector<std::string> outputs;
-    for (const auto& [output, tensor] : step.output_map()) outputs.push_back(output);
-    std::sort(outputs.begin(), outputs.end());
-    auto node =
-        std::make_unique<ServableNode>(catalog, step.model_name(), StepVersion(step), std::move(outputs));
-    auto model = node->servable().Get();
-    const ServableReference* servable = &node->servable();
-    plan->nodes.push_back({std::move(node), servable});
+    const std::string& name = step.model_name();
+    const std::string depends = plan->needs + name + "' ";
+    DagStep& made = plan->steps.emplace_back();
+    made.servable = std::make_unique<ServableReference>(catalog, name, StepVersion(step));
+    for (const auto& [output, tensor] : step.output_map()) made.outputs.push_back(output);
+    std::sort(made.outputs.begin(), made.outputs.end());
+    auto model = made.servable->Get();
     if (!model.ok()) {
-      std::string tail = why_missing ? why_missing(step.model_name()) : std::string(kNoVersion);
-      if (StepVersion(step) > 0 && catalog.Find(step.model_name(), -1).ok()) {
+      std::string tail = why_missing ? why_missing(name) : std::string(kNoVersion);
+      if (StepVersion(step) > 0 && catalog.Find(name, -1).ok()) {
         tail = "whose required version " + std::to_string(StepVersion(step)) + " is not loaded.";
       }
-      return InvalidArgumentError(DependsOn(info.name, step.model_name()) + tail);
+      return InvalidArgumentError(depends + tail);
     }
-    if (LeadsTo(catalog, step.model_name(), info.name)) {
-      return InvalidArgumentError(DependsOn(info.name, step.model_name()) + "which leads back to it.");
-    }
+    if (LeadsTo(catalog, name, info.name)) return InvalidArgumentError(depends + "which leads back to it.");
     info.decoupled = info.decoupled || (*model)->info().decoupled;
     if ((*model)->has_sequences()) AddSequences((*model)->info(), info);
     info.makes_calls = info.makes_calls || (*model)->info().makes_calls;
@@ -125,17 +70,9 @@ Result<std::shared_ptr<Servable>> Ensemble::Create(ServableInfo info, const Cata
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
   info.config = std::move(config);
-  BRAID_ASSIGN_OR_RETURN(plan->graph, MakeEnsembleGraph(info, models));
-  BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->graph, models));
-  std::shared_ptr<RunLine> line;  // shared with the one that this may replace
-  if (info.stateful) {
-    const auto named = catalog.Find(info.name, info.version);
-    const auto* before = named.ok() ? dynamic_cast<const RunningEnsemble*>(named->get()) : nullptr;
-    if (before != nullptr) line = before->line();
-    if (line == nullptr) line = std::make_shared<RunLine>(timers, call_graph);
-  }
-  return std::shared_ptr<Servable>(
-      std::make_shared<RunningEnsemble>(std::move(info), std::move(plan), std::move(line)));
+  BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models));
+  BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->dag, models));
+  return DagServable::Create(std::move(info), std::move(plan), deps);
 }
 
 }  // namespace braid

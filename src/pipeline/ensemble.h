@@ -1,13 +1,10 @@
-// Ensemble: the servable that runs a graph of other servables (`ensemble_scheduling`), named by a model
+// Ensembles: servables that run a DAG of other servables (`ensemble_scheduling`), named by a model
 // configuration.
 //
 // What a client says of its request's sequence goes to every step. Steps that are stateful models of a
 // config.json have to allow it, and give the ensemble sequences as a pipeline over them has (see pipeline.h).
 // Those of Triton's models keep their own ways: a request goes to a step as soon as its inputs are there,
 // since a sequence of theirs that waited for the steps behind could be idle for too long meanwhile.
-//
-// Its steps are looked up when a request begins, so that the models may be reloaded while it serves; what was
-// found then serves that request to its end. It owns no thread, no process and no memory.
 #pragma once
 
 #include <functional>
@@ -15,26 +12,17 @@
 #include <string>
 
 #include "base/status.h"
-#include "scheduling/call_graph.h"
-#include "scheduling/timer_service.h"
-#include "serving/catalog.h"
+#include "pipeline/dag_servable.h"
 #include "serving/servable.h"
 
 namespace braid {
 
-class Ensemble : public Servable {
- public:
-  // What stands behind "ensemble 'e' depends on 'm'" when no version of a model is loaded.
-  using WhyMissing = std::function<std::string(const std::string& model)>;
+// What stands behind "ensemble 'e' depends on 'm'" when no version of a model is loaded.
+using WhyMissing = std::function<std::string(const std::string& model)>;
 
-  // `info.config` is set and describes an ensemble; its models are ready. Fills in what follows from the
-  // models: whether the ensemble is decoupled. `catalog`, `timers` and `call_graph` outlive the ensemble.
-  // Errors: INVALID_ARGUMENT, for a configuration that is wrong in itself or does not fit the models.
-  static Result<std::shared_ptr<Servable>> Create(ServableInfo info, const Catalog& catalog, Timers& timers,
-                                                  CallGraph& call_graph, const WhyMissing& why_missing = {});
-
- protected:
-  using Servable::Servable;
-};
+// A DagServable. `info.config` is set and describes an ensemble; its models are ready. Fills in what follows
+// from the models: whether the ensemble is decoupled. Errors: INVALID_ARGUMENT, for a configuration that is wrong in itself or does not fit the models.
+Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps& deps,
+                                               const WhyMissing& why_missing = {});
 
 }  // namespace braid

@@ -197,7 +197,7 @@ TEST_F(EnsembleTest, ItsOwnReshapesHoldAtItsEnds) {
   info.outputs.push_back(Spec("Y", DataType::kInt32, {-1, 2}));
   info.outputs[0].model_shape.emplace(std::initializer_list<int64_t>{2, -1});
   info.config = std::make_shared<inference::ModelConfig>(std::move(config));
-  auto e = Ensemble::Create(std::move(info), catalog_, timers_, call_graph_);
+  auto e = MakeEnsemble(std::move(info), deps_);
   ASSERT_TRUE(e.ok()) << e.status();
   KeepingSink sink;
   Tensor x = Int32Tensor("X", {1, 2, 3, 4, 5, 6});
@@ -220,7 +220,7 @@ TEST_F(EnsembleTest, AnEnsembleCanBeAStep) {
   info.inputs.push_back(Spec("P"));
   info.outputs.push_back(Spec("Q"));
   info.config = std::make_shared<inference::ModelConfig>(std::move(config));
-  auto outer = Ensemble::Create(std::move(info), catalog_, timers_, call_graph_);
+  auto outer = MakeEnsemble(std::move(info), deps_);
   ASSERT_TRUE(outer.ok()) << outer.status();
   KeepingSink sink;
   (*outer)->Infer(Request(*outer, sink, {Int32Tensor("P", {1})}));
@@ -613,7 +613,7 @@ TEST_F(EnsembleTest, RefusesWhatAnEnsembleCannotHave) {
     ServableInfo info;
     info.name = config.name();
     info.config = std::make_shared<inference::ModelConfig>(config);
-    return Ensemble::Create(std::move(info), catalog_, timers_, call_graph_).status().message();
+    return MakeEnsemble(std::move(info), deps_).status().message();
   };
   EXPECT_EQ(fault("name: 'm' platform: 'ensemble'"),
             "ensemble scheduling must be set for ensemble 'm' whose platform is 'ensemble'");

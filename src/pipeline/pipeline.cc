@@ -4,110 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/convert_precision.h"
-#include "pipeline/graph_runner.h"
 #include "pipeline/pipeline_check.h"
 #include "pipeline/pipeline_definition.h"
-#include "pipeline/sequence_nodes.h"
-#include "pipeline/servable_node.h"
-#include "scheduling/request_intake.h"
 #include "serving/ovms_status.h"
 #include "serving/string_tensors.h"
 #include "serving/uses.h"
 
 namespace braid {
 namespace {
-
-class PipelinePlan final : public GraphPlan {
- public:
-  explicit PipelinePlan(std::string name) : name_(std::move(name)) {}
-
-  std::string LacksVersion(const std::string& model) const override {
-    return "pipeline '" + name_ + "' needs model '" + model + "', of which no version is loaded";
-  }
-  std::string NotReady(const std::string& model, const std::string& reason) const override {
-    return "pipeline '" + name_ + "' needs model '" + model + "', which is not ready: " + reason;
-  }
-  Status Unavailable(uint32_t node, const Status& why) const override {
-    const ServableReference* servable = nodes[node].servable;
-    if (servable == nullptr) return Fault(why, node);
-    return OvmsError(OvmsCode::kPipelineNotLoadedYet, LacksVersion(servable->name()));
-  }
-  // The text begins as clients know it, and ends with where that was.
-  Status Fault(Status status, uint32_t node) const override {
-    if (status.code() == StatusCode::kCancelled) return status;
-    std::string text = status.message() + " (pipeline '" + name_ + "'";
-    if (node != Graph::kNone) text += ", " + graph->nodes()[node].name;
-    return status.WithMessage(text + ")");
-  }
-  Status MissingOutput(uint32_t node, const std::string& output) const override {
-    const bool custom = nodes[node].servable == nullptr;
-    return OvmsError(custom ? OvmsCode::kNodeLibraryMissingOutput : OvmsCode::kInternalError,
-                     custom ? "output '" + output + "'" : "the model did not give output '" + output + "'");
-  }
-  Status FinishOutputs(std::vector<Tensor>& outputs) const override { return RowsToStrings(outputs); }
-
- private:
-  const std::string name_;
-};
-
-class RunningPipeline final : public Pipeline {
- public:
-  RunningPipeline(ServableInfo info, std::shared_ptr<const PipelinePlan> plan, std::shared_ptr<RunLine> line,
-                  ImageDecoder& images)
-      : Pipeline(std::move(info)), runner_(*this, std::move(plan), std::move(line)), images_(images) {}
-
-  BufferAllocator& input_allocator() override { return runner_.input_allocator(); }
-
-  void Infer(std::unique_ptr<InferenceRequest> request) override {
-    if (Status status = ReadSequence(info_, *request); !status.ok()) {
-      request->Refuse(std::move(status));
-      return;
-    }
-    const bool decodes = NeedsDecoding(info_, *request);
-    if (!decodes) {
-      if (Status status = FinishIntake(info_, *request); !status.ok()) {
-        request->Refuse(std::move(status));
-        return;
-      }
-    }
-    const auto place = runner_.Enter(*request);
-    if (!place.ok()) {
-      runner_.Refuse(std::move(request), nullptr, place.status());
-      return;
-    }
-    if (!decodes) {
-      runner_.Run(std::move(request), *place);
-      return;
-    }
-    // The request's place in the servable keeps this.
-    images_.DecodeThen(std::move(request), [this, place = *place](auto decoded, Status status) {
-      if (status.ok()) status = FinishIntake(info_, *decoded);
-      if (status.ok()) {
-        runner_.Run(std::move(decoded), place);
-      } else {
-        runner_.Refuse(std::move(decoded), place, std::move(status));
-      }
-    });
-  }
-
-  Readiness readiness() const override { return runner_.readiness(); }
-  void CheckReadiness(std::function<void(Readiness)> done) override {
-    runner_.CheckReadiness(std::move(done));
-  }
-  int64_t pending_requests() const override { return runner_.waiting(); }
-  std::vector<ServableUse> uses() const override { return runner_.uses(); }
-  const std::shared_ptr<RunLine>& line() const { return runner_.line(); }
-  void DropSequence(const CorrelationId& id) override { runner_.DropSequence(id); }
-  void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
-    runner_.MarkSequence(id, marks);
-  }
-  void Stop(int64_t deadline_ns) override { runner_.Stop(deadline_ns); }
-
- private:
-  GraphRunner runner_;
-  ImageDecoder& images_;
-};
 
 // Makes what runs the nodes, and finds out what there is to know of them.
 class Nodes {
@@ -119,28 +23,22 @@ class Nodes {
   }
 
   // REQUIRES: the definition has no fault.
-  void Finish(PipelinePlan& plan) {
-    std::vector<ConvertingNode::Precisions> precisions(definition.nodes().size());
-    for (const PrecisionChange& change : PrecisionChanges(definition)) {
-      precisions[change.node].emplace_back(change.input, change.to);
-    }
+  void AddSteps(DagPlan& plan) {
     for (size_t i = 0; i < definition.nodes().size(); ++i) {
       const PipelineNode& node = definition.nodes()[i];
-      PlanNode made;
+      DagStep& step = plan.steps.emplace_back();
       if (codes_[i]) {
-        made.node = std::make_unique<CustomNode>(codes_[i], threads_);
+        step.code = [code = codes_[i]](const std::vector<Tensor>& inputs) { return code->Execute(inputs); };
       } else {
-        auto servable =
-            std::make_unique<ServableNode>(catalog_, node.config.model_name, node.config.version.value_or(-1),
-                                           UsedOutputs(definition, node));
-        made.servable = &servable->servable();
-        made.node = std::move(servable);
+        step.servable = std::make_unique<ServableReference>(catalog_, node.config.model_name,
+                                                            node.config.version.value_or(-1));
+        step.outputs = UsedOutputs(definition, node);
       }
-      if (!precisions[i].empty()) {
-        made.node = std::make_unique<ConvertingNode>(std::move(made.node), std::move(precisions[i]));
-      }
-      plan.nodes.push_back(std::move(made));
     }
+    for (const PrecisionChange& change : PrecisionChanges(definition)) {
+      plan.steps[change.node].precisions.emplace_back(change.input, change.to);
+    }
+    plan.threads = &threads_;
   }
 
   PipelineDefinition definition;
@@ -230,7 +128,7 @@ class Nodes {
     }
     node.decoupled = info.decoupled;
     node.stateful = info.stateful;
-    // Whether a graph may ask the models of its sessions is looked at where it is loaded.
+    // Whether a DAG may ask the models of its sessions is looked at where it is loaded.
     if (!node.stateful && (*servable)->has_sequences()) {
       node.stateful = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
     }
@@ -258,26 +156,40 @@ std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config) {
   return uses;
 }
 
-Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& config,
-                                                   const CustomNodeLibraries& libraries,
-                                                   const PipelineDeps& deps) {
+Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
+                                               const CustomNodeLibraries& libraries,
+                                               CustomNodeThreads& threads, const DagDeps& deps) {
+  const std::string pipeline = "pipeline '" + config.name + "'";
   PipelineFaults faults(config.name);
   const auto named = deps.catalog.Find(config.name, -1);
   if (named.ok() && (*named)->info().kind != ServableKind::kPipeline) {
     faults.Add(OvmsCode::kPipelineNameOccupied, "", "");
   }
-  Nodes nodes(config, deps.catalog, libraries, deps.threads);
+  Nodes nodes(config, deps.catalog, libraries, threads);
   const PipelineDefinition& definition = nodes.definition;
   CheckDefinition(definition, faults);
   if (!faults.empty()) return faults.ToStatus();
 
-  auto plan = std::make_shared<PipelinePlan>(config.name);
-  auto graph = Graph::Build(MakeGraphSpec(definition));
-  if (!graph.ok()) {
-    return OvmsError(OvmsCode::kInternalError, "pipeline '" + config.name + "': " + graph.status().message());
-  }
-  plan->graph = std::move(*graph);
-  nodes.Finish(*plan);
+  auto plan = std::make_shared<DagPlan>();  // shared by the servable and its sessions
+  auto dag = Dag::Build(MakeDagSpec(definition));
+  if (!dag.ok()) return OvmsError(OvmsCode::kInternalError, pipeline + ": " + dag.status().message());
+  plan->dag = std::move(*dag);
+  nodes.AddSteps(*plan);
+  plan->needs = pipeline + " needs model '";
+  plan->no_version = "', of which no version is loaded";
+  plan->not_ready = "', which is not ready: ";
+  plan->unavailable = [](std::string text) { return OvmsError(OvmsCode::kPipelineNotLoadedYet, text); };
+  // The functions are the plan's own, and live no longer than it.
+  plan->fault = [pipeline, &dag = *plan->dag](const Status& status, uint32_t node) {
+    if (status.code() == StatusCode::kCancelled) return status;
+    return FaultAt(status, node == Dag::kNone ? pipeline : pipeline + ", " + dag.nodes()[node].name);
+  };
+  plan->missing_output = [&steps = plan->steps](uint32_t node, const std::string& output) {
+    return steps[node].code
+               ? OvmsError(OvmsCode::kNodeLibraryMissingOutput, "output '" + output + "'")
+               : OvmsError(OvmsCode::kInternalError, "the model did not give output '" + output + "'");
+  };
+  plan->finish_outputs = &RowsToStrings;
 
   ServableInfo info;
   info.name = config.name;
@@ -290,14 +202,7 @@ Result<std::shared_ptr<Servable>> Pipeline::Create(const OvmsPipelineConfig& con
   info.outputs = PipelineOutputs(definition);
   info.stateful = PipelineSequences(definition);
   info.makes_calls = nodes.makes_calls;
-  std::shared_ptr<RunLine> line;  // shared with the one that this may replace
-  if (info.stateful) {
-    const auto* before = named.ok() ? dynamic_cast<const RunningPipeline*>(named->get()) : nullptr;
-    if (before != nullptr) line = before->line();
-    if (line == nullptr) line = std::make_shared<RunLine>(deps.timers, deps.call_graph);
-  }
-  return std::shared_ptr<Servable>(
-      std::make_shared<RunningPipeline>(std::move(info), std::move(plan), std::move(line), deps.images));
+  return DagServable::Create(std::move(info), std::move(plan), deps);
 }
 
 }  // namespace braid

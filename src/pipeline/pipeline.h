@@ -1,5 +1,5 @@
-// Pipeline: the servable that runs an entry of `pipeline_config_list`, with models (any servable of the
-// catalog) and custom nodes as its nodes, demultiplexers and gathers between them.
+// Pipelines: servables that run an entry of `pipeline_config_list`, with models (any servable of the catalog)
+// and custom nodes as its nodes, demultiplexers and gathers between them.
 //
 // A pipeline over stateful models, which they have to allow, has sequences as each of them has: its clients
 // name them in the same ways, and its responses carry `sequence_id`. The requests of a sequence run one at a
@@ -20,11 +20,9 @@
 
 #include "base/status.h"
 #include "config/ovms_config.h"
-#include "images/encoded_images.h"
-#include "pipeline/custom_node.h"
-#include "scheduling/call_graph.h"
-#include "scheduling/timer_service.h"
-#include "serving/catalog.h"
+#include "pipeline/custom_node_library.h"
+#include "pipeline/custom_node_threads.h"
+#include "pipeline/dag_servable.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -35,26 +33,10 @@ using CustomNodeLibraries = std::map<std::string, Result<std::shared_ptr<const C
 // The Servable::uses() of a pipeline with this definition.
 std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config);
 
-// What pipelines share, and which outlives them.
-struct PipelineDeps {
-  const Catalog& catalog;
-  CustomNodeThreads& threads;
-  Timers& timers;
-  CallGraph& call_graph;
-  ImageDecoder& images;
-};
-
-class Pipeline : public Servable {
- public:
-  // Checks every rule of a definition and finds all its faults: the message has one line for each ("node 'a',
-  // input 'x': ..."), the code is the first's. The servable has Dialect::kOvms, version 1, platform
-  // "OpenVINO".
-  static Result<std::shared_ptr<Servable>> Create(const OvmsPipelineConfig& config,
-                                                  const CustomNodeLibraries& libraries,
-                                                  const PipelineDeps& deps);
-
- protected:
-  using Servable::Servable;
-};
+// A DagServable. Checks every rule of a definition and finds all its faults: the message has one line for each
+// ("node 'a', input 'x': ..."), the code is the first's. `threads` outlives the pipeline. The servable has Dialect::kOvms, version 1, platform "OpenVINO".
+Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
+                                               const CustomNodeLibraries& libraries,
+                                               CustomNodeThreads& threads, const DagDeps& deps);
 
 }  // namespace braid

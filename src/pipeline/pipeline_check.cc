@@ -33,12 +33,12 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
                "takes " + Quoted(source.data_item) + ", which is not among the pipeline's inputs");
     return false;
   }
-  const auto place = definition.FindNode(source.node_name);
-  if (!place) {
+  const auto index = definition.FindNode(source.node_name);
+  if (!index) {
     faults.Add(OvmsCode::kPipelineMissingNode, where, "takes its data from node " + Quoted(source.node_name));
     return false;
   }
-  const PipelineNode& node = definition.nodes()[*place];
+  const PipelineNode& node = definition.nodes()[*index];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   if (output == nullptr) {
     faults.Add(
@@ -61,7 +61,7 @@ void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, co
               PipelineFaults& faults) {
   Dimensions given = SourceDimensions(from, output);
   if (to.config.gather_from_node) {
-    given.insert(given.begin(), PiecesOf(definition, *to.config.gather_from_node));
+    given.insert(given.begin(), ShardsOf(definition, *to.config.gather_from_node));
   }
   const Dimensions wanted = DimensionsOf(input);
   // A tensor without type and shape can be anything.
@@ -92,32 +92,6 @@ std::string ListOf(const std::vector<std::string>& open) {
   return text.empty() ? "no demultiplexer" : text;
 }
 
-}  // namespace
-
-// ---- the whole ----
-
-void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults) {
-  CheckLibraries(definition, faults);
-  CheckEnds(definition, faults);
-  CheckDemultiplexers(definition, faults);
-  for (size_t node = 0; node < definition.nodes().size(); ++node) {
-    CheckNodeName(definition, node, faults);
-    CheckModel(definition, node, faults);
-    CheckCut(definition, node, faults);
-    CheckGatherTarget(definition, node, faults);
-    CheckInputs(definition, node, faults);
-  }
-  CheckOutputs(definition, faults);
-  const bool acyclic = CheckCycles(definition, faults);
-  // What hangs on a name that leads nowhere would be reported twice.
-  if (!faults.Has(OvmsCode::kPipelineMissingNode)) CheckConnected(definition, faults);
-  if (acyclic) CheckGatherOrder(definition, faults);
-  if (acyclic && !faults.Has(OvmsCode::kPipelineWrongDemultiplexerGatherOrder)) {
-    CheckSequences(definition, faults);
-  }
-  CheckRequestInputs(definition, faults);
-}
-
 // ---- before the nodes ----
 
 void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults) {
@@ -126,6 +100,7 @@ void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults
   }
 }
 
+// There is something to answer with, and inputs are listed once.
 void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
   if (definition.config.outputs.empty()) {
     faults.Add(OvmsCode::kPipelineMissingEntryOrExit, "", "it has no outputs");
@@ -138,6 +113,7 @@ void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
   }
 }
 
+// A dynamic demultiplexer is the only one.
 void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::vector<std::string> all;
   bool dynamic = false;
@@ -156,14 +132,14 @@ void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& f
 
 // ---- one node ----
 
-void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckNodeName(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (node.config.name == kRequestNode || node.config.name == kResponseNode) {
     faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
                "the name stands for the pipeline's own inputs or outputs");
-  } else if (definition.FindNode(node.config.name) != place) {
+  } else if (definition.FindNode(node.config.name) != index) {
     faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
-               "number " + std::to_string(place + 1) + " has the name of number " +
+               "number " + std::to_string(index + 1) + " has the name of number " +
                    std::to_string(*definition.FindNode(node.config.name) + 1));
   }
   for (size_t i = 0; i < node.config.outputs.size(); ++i) {
@@ -176,8 +152,8 @@ void CheckNodeName(const PipelineDefinition& definition, size_t place, PipelineF
   }
 }
 
-void CheckModel(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckModel(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (!node.behind.ok()) faults.Add(node.behind, NodeText(node));
   if (!node.known) return;
   if (node.automatic_shape && !definition.config.allow_auto_shape) {
@@ -192,8 +168,9 @@ void CheckModel(const PipelineDefinition& definition, size_t place, PipelineFaul
   }
 }
 
-void CheckCut(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+// Used outputs of a demultiplexer can be split into as many shards.
+void CheckScatter(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (!node.config.demultiply_count || !node.known) return;
   for (const std::string& name : UsedOutputs(definition, node)) {
     const TensorSpec* output = FindSpec(node.outputs, name);
@@ -217,8 +194,8 @@ void CheckCut(const PipelineDefinition& definition, size_t place, PipelineFaults
   }
 }
 
-void CheckGatherTarget(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+void CheckGatherTarget(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   if (!node.config.gather_from_node) return;
   const std::string& from = *node.config.gather_from_node;
   const auto target = definition.FindNode(from);
@@ -226,15 +203,16 @@ void CheckGatherTarget(const PipelineDefinition& definition, size_t place, Pipel
     faults.Add(OvmsCode::kPipelineGatherFromNotExistingNode, NodeText(node), "gathers from " + Quoted(from));
     return;
   }
-  const bool cuts = from == kRequestNode ? definition.config.demultiply_count.has_value()
-                                         : definition.nodes()[*target].config.demultiply_count.has_value();
-  if (cuts) return;
+  const bool splits = from == kRequestNode ? definition.config.demultiply_count.has_value()
+                                           : definition.nodes()[*target].config.demultiply_count.has_value();
+  if (splits) return;
   faults.Add(OvmsCode::kPipelineGatherFromNotDemultiplexer, NodeText(node),
              "gathers from " + Quoted(from) + ", which has no demultiply_count");
 }
 
-void CheckInputs(const PipelineDefinition& definition, size_t place, PipelineFaults& faults) {
-  const PipelineNode& node = definition.nodes()[place];
+// Each input has one source, which exists and fits; none is left out.
+void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
+  const PipelineNode& node = definition.nodes()[index];
   std::set<std::string_view> fed;
   for (const OvmsConnection& input : node.config.inputs) {
     const std::string where = InputText(node, input.name);
@@ -260,6 +238,7 @@ void CheckInputs(const PipelineDefinition& definition, size_t place, PipelineFau
   }
 }
 
+// The same of the pipeline's outputs.
 void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::set<std::string_view> seen;
   for (const OvmsConnection& output : definition.config.outputs) {
@@ -272,15 +251,16 @@ void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) 
   }
 }
 
-// ---- the graph as a whole ----
+// ---- the DAG as a whole ----
 
+// Returns whether there is none.
 bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   const size_t count = definition.nodes().size();
   const std::vector<size_t> order = SourcesFirst(definition);
   if (order.size() == count) return true;
   // The others are cycles and what lies behind them.
   std::vector<bool> missing(count, true);
-  for (size_t place : order) missing[place] = false;
+  for (size_t index : order) missing[index] = false;
   // Backwards from any of them leads into a cycle; each cycle is told once.
   std::vector<size_t> round(count, 0);
   for (size_t start = 0, number = 1; start < count; ++start, ++number) {
@@ -304,6 +284,7 @@ bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   return false;
 }
 
+// The response is reached from every node.
 void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::vector<bool> reached(definition.nodes().size());
   std::vector<size_t> next;
@@ -326,6 +307,8 @@ void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults
   }
 }
 
+// The innermost open demultiplexer is gathered first, and all paths into a node have the same ones open.
+// REQUIRES: no cycles.
 void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faults) {
   using Open = std::vector<std::string>;
   // What is open behind each node; nothing where a fault has made that a guess.
@@ -374,6 +357,8 @@ void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faul
   meet(definition.config.outputs, "response");
 }
 
+// Models that keep state between requests allow it, run once a request, and leave the names by which clients
+// know sequences alone. REQUIRES: no cycles, and nothing found by CheckGatherOrder().
 void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults) {
   const auto around = DemultiplexersAround(definition);
   std::map<std::pair<std::string, int64_t>, std::string> nodes;  // by model and version
@@ -411,6 +396,7 @@ void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults
 
 // ---- the request ----
 
+// The consumers of an input of the pipeline agree on what it is.
 void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& faults) {
   struct Consumer {
     std::string where;
@@ -449,6 +435,30 @@ void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& fa
       }
     }
   }
+}
+
+}  // namespace
+
+void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults) {
+  CheckLibraries(definition, faults);
+  CheckEnds(definition, faults);
+  CheckDemultiplexers(definition, faults);
+  for (size_t node = 0; node < definition.nodes().size(); ++node) {
+    CheckNodeName(definition, node, faults);
+    CheckModel(definition, node, faults);
+    CheckScatter(definition, node, faults);
+    CheckGatherTarget(definition, node, faults);
+    CheckInputs(definition, node, faults);
+  }
+  CheckOutputs(definition, faults);
+  const bool acyclic = CheckCycles(definition, faults);
+  // What hangs on a name that leads nowhere would be reported twice.
+  if (!faults.Has(OvmsCode::kPipelineMissingNode)) CheckConnected(definition, faults);
+  if (acyclic) CheckGatherOrder(definition, faults);
+  if (acyclic && !faults.Has(OvmsCode::kPipelineWrongDemultiplexerGatherOrder)) {
+    CheckSequences(definition, faults);
+  }
+  CheckRequestInputs(definition, faults);
 }
 
 }  // namespace braid

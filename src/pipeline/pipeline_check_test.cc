@@ -205,7 +205,7 @@ TEST_F(PipelineCheck, ShapesAndPrecisions) {
   ExpectFault(
       entry, OvmsCode::kInvalidShape,
       "pipeline 'p', node 'b', input 'IN': Expected: (1,10); Actual: (4,10) of output 'OUT' of node 'a'");
-  // A piece of it fits no better, the right number of pieces does.
+  // A shard of it fits no better, the right number of shards does.
   entry.nodes[0].demultiply_count = 4;
   ExpectFault(
       entry, OvmsCode::kInvalidShape,
@@ -279,7 +279,7 @@ TEST_F(PipelineCheck, GatherOrder) {
                         {cut3("a", "request/x"), Cutting(Matrix("b", "a/y"), 2),
                          Gathering(Matrix("g", "b/y"), "b")})),
             "");
-  // It takes pieces and what is not a piece.
+  // It takes shards and what is not a shard.
   ExpectFault(
       Entry({"x", "m"}, {"out=s/y"},
             {Cutting(Matrix("a", "request/m"), 2), Dl("s", "sum", {"A=a/y", "B=request/x"}, {"OUT=y"})}),

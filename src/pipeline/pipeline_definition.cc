@@ -16,21 +16,21 @@ void ForEachSource(const PipelineDefinition& definition, const F& f) {
   for (const OvmsConnection& output : definition.config.outputs) f(output.source);
 }
 
-// How the graph names what a source stands for. Two aliases of one output are one tensor.
+// How the DAG names what a source stands for. Two aliases of one output are one tensor.
 std::string TensorName(const PipelineDefinition& definition, const OvmsDataSource& source) {
   if (source.node_name == kRequestNode) return source.data_item;
   const PipelineNode& node = definition.nodes()[*definition.FindNode(source.node_name)];
   return source.node_name + "\n" + FindAlias(node.config, source.data_item)->data_item;
 }
 
-// What the request has to carry for an input of a node, before it is cut.
+// What the request has to carry for an input of a node, before it is split.
 Dimensions WantedOfRequest(const PipelineDefinition& definition, const PipelineNode& node,
                            const TensorSpec& input) {
   Dimensions wanted = DimensionsOf(input);
-  // What it gathers of the request is what the request was cut into.
+  // What it gathers of the request is what the request was split into.
   if (node.config.gather_from_node && !wanted.empty()) wanted.erase(wanted.begin());
   if (definition.config.demultiply_count) {
-    wanted.insert(wanted.begin(), SizeOfPieces(*definition.config.demultiply_count));
+    wanted.insert(wanted.begin(), SizeOfShards(*definition.config.demultiply_count));
   }
   return wanted;
 }
@@ -38,13 +38,13 @@ Dimensions WantedOfRequest(const PipelineDefinition& definition, const PipelineN
 }  // namespace
 
 void PipelineDefinition::AddNode(PipelineNode node) {
-  places_.emplace(node.config.name, nodes_.size());
+  indexes_.emplace(node.config.name, nodes_.size());
   nodes_.push_back(std::move(node));
 }
 
 std::optional<size_t> PipelineDefinition::FindNode(std::string_view name) const {
-  auto found = places_.find(name);
-  return found == places_.end() ? std::nullopt : std::optional(found->second);
+  auto found = indexes_.find(name);
+  return found == indexes_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool PipelineDefinition::HasInput(std::string_view name) const {
@@ -63,9 +63,9 @@ const OvmsNodeOutput* FindAlias(const OvmsNodeConfig& node, std::string_view ali
 }
 
 const TensorSpec* FindSource(const PipelineDefinition& definition, const OvmsDataSource& source) {
-  const auto place = definition.FindNode(source.node_name);
-  if (!place || source.node_name == kRequestNode) return nullptr;
-  const PipelineNode& node = definition.nodes()[*place];
+  const auto index = definition.FindNode(source.node_name);
+  if (!index || source.node_name == kRequestNode) return nullptr;
+  const PipelineNode& node = definition.nodes()[*index];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   return output == nullptr ? nullptr : FindSpec(node.outputs, output->data_item);
 }
@@ -76,22 +76,22 @@ Dimensions SourceDimensions(const PipelineNode& node, const TensorSpec& output) 
   return dimensions;
 }
 
-DimensionRange PiecesOf(const PipelineDefinition& definition, std::string_view node_name) {
+DimensionRange ShardsOf(const PipelineDefinition& definition, std::string_view node_name) {
   std::optional<int32_t> count;
   if (node_name == kRequestNode) {
     count = definition.config.demultiply_count;
   } else if (const auto node = definition.FindNode(node_name)) {
     count = definition.nodes()[*node].config.demultiply_count;
   }
-  return count ? SizeOfPieces(*count) : kAnySize;
+  return count ? SizeOfShards(*count) : kAnySize;
 }
 
 std::vector<size_t> SourcesOf(const PipelineDefinition& definition, const PipelineNode& node) {
   std::vector<size_t> sources;
   for (const OvmsConnection& input : node.config.inputs) {
     const std::string& name = input.source.node_name;
-    const auto place = definition.FindNode(name);
-    if (place && name != kRequestNode && name != kResponseNode) sources.push_back(*place);
+    const auto index = definition.FindNode(name);
+    if (index && name != kRequestNode && name != kResponseNode) sources.push_back(*index);
   }
   return sources;
 }
@@ -134,29 +134,29 @@ std::vector<std::vector<std::string>> DemultiplexersAround(const PipelineDefinit
   std::vector<std::vector<std::string>> around(definition.nodes().size());
   const std::vector<std::string> of_request(definition.config.demultiply_count ? 1 : 0,
                                             std::string(kRequestNode));
-  for (size_t place : SourcesFirst(definition)) {
-    const OvmsNodeConfig& node = definition.nodes()[place].config;
+  for (size_t index : SourcesFirst(definition)) {
+    const OvmsNodeConfig& node = definition.nodes()[index].config;
     // All inputs of a node agree, so one of them says it.
     if (!node.inputs.empty()) {
       const auto before = definition.FindNode(node.inputs.front().source.node_name);
-      around[place] = of_request;
+      around[index] = of_request;
       if (before) {
-        around[place] = around[*before];
+        around[index] = around[*before];
         if (definition.nodes()[*before].config.demultiply_count) {
-          around[place].push_back(definition.nodes()[*before].config.name);
+          around[index].push_back(definition.nodes()[*before].config.name);
         }
       }
     }
-    if (node.gather_from_node && !around[place].empty()) around[place].pop_back();
+    if (node.gather_from_node && !around[index].empty()) around[index].pop_back();
   }
   return around;
 }
 
 std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinition& definition) {
   auto open = DemultiplexersAround(definition);
-  for (size_t place = 0; place < open.size(); ++place) {
-    const OvmsNodeConfig& node = definition.nodes()[place].config;
-    if (node.demultiply_count) open[place].push_back(node.name);
+  for (size_t index = 0; index < open.size(); ++index) {
+    const OvmsNodeConfig& node = definition.nodes()[index].config;
+    if (node.demultiply_count) open[index].push_back(node.name);
   }
   return open;
 }
@@ -199,13 +199,13 @@ std::vector<TensorSpec> PipelineOutputs(const PipelineDefinition& definition) {
     if (output.source.node_name == kRequestNode) {
       spec = *FindSpec(inputs, output.source.data_item);
     } else {
-      const size_t place = *definition.FindNode(output.source.node_name);
+      const size_t index = *definition.FindNode(output.source.node_name);
       const TensorSpec& source = *FindSource(definition, output.source);
       spec.type = source.type;
-      if (open[place].empty()) spec.layout = source.layout;
-      Dimensions dimensions = SourceDimensions(definition.nodes()[place], source);
-      for (size_t i = open[place].size(); i-- > 0;) {
-        dimensions.insert(dimensions.begin(), PiecesOf(definition, open[place][i]));
+      if (open[index].empty()) spec.layout = source.layout;
+      Dimensions dimensions = SourceDimensions(definition.nodes()[index], source);
+      for (size_t i = open[index].size(); i-- > 0;) {
+        dimensions.insert(dimensions.begin(), ShardsOf(definition, open[index][i]));
       }
       SetDimensions(dimensions, spec);
     }
@@ -226,10 +226,10 @@ std::optional<StatefulSpec> PipelineSequences(const PipelineDefinition& definiti
   return sequences;
 }
 
-GraphSpec MakeGraphSpec(const PipelineDefinition& definition) {
-  GraphSpec spec;
+DagSpec MakeDagSpec(const PipelineDefinition& definition) {
+  DagSpec spec;
   spec.gather_outputs = true;
-  spec.demultiply = definition.config.demultiply_count.value_or(Graph::kWhole);
+  spec.demultiply = definition.config.demultiply_count.value_or(Dag::kWhole);
   for (const std::string& name : definition.config.inputs) {
     if (IsUsed(definition, {std::string(kRequestNode), name})) spec.inputs.push_back(name);
   }
@@ -239,10 +239,10 @@ GraphSpec MakeGraphSpec(const PipelineDefinition& definition) {
   for (const PipelineNode& node : definition.nodes()) {
     NodeSpec made;
     made.name = "node '" + node.config.name + "'";
-    made.demultiply = node.config.demultiply_count.value_or(Graph::kWhole);
+    made.demultiply = node.config.demultiply_count.value_or(Dag::kWhole);
     if (node.config.gather_from_node) {
       const auto from = definition.FindNode(*node.config.gather_from_node);
-      made.gather_from = from ? static_cast<uint32_t>(*from) : Graph::kRequest;
+      made.gather_from = from ? static_cast<uint32_t>(*from) : Dag::kRequest;
     }
     for (const OvmsConnection& input : node.config.inputs) {
       made.inputs.push_back({input.name, TensorName(definition, input.source), false});

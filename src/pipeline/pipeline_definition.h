@@ -1,5 +1,5 @@
 // PipelineDefinition: an entry of `pipeline_config_list` together with what is known of the models and
-// libraries behind its nodes. Plain data: the rules (pipeline_check.h), the metadata and the graph are
+// libraries behind its nodes. Plain data: the rules (pipeline_check.h), the metadata and the DAG are
 // functions of it.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 #include "config/ovms_config.h"
+#include "pipeline/dag.h"
 #include "pipeline/dimensions.h"
-#include "pipeline/graph.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -59,7 +59,7 @@ class PipelineDefinition {
 
  private:
   std::vector<PipelineNode> nodes_;  // one for each of the configuration's, in order
-  std::map<std::string, size_t, std::less<>> places_;
+  std::map<std::string, size_t, std::less<>> indexes_;
 };
 
 // By name; null when there is none.
@@ -70,10 +70,10 @@ const OvmsNodeOutput* FindAlias(const OvmsNodeConfig& node, std::string_view ali
 // The output of a node that a source names; null where the source is the request, or where the names lead
 // nowhere.
 const TensorSpec* FindSource(const PipelineDefinition& definition, const OvmsDataSource& source);
-// The dimensions of its pieces when the node is a demultiplexer, else its own.
+// The dimensions of its shards when the node is a demultiplexer, else its own.
 Dimensions SourceDimensions(const PipelineNode& node, const TensorSpec& output);
-// How many pieces of `node_name` ("request" too) there are, as a dimension; any number when it is none.
-DimensionRange PiecesOf(const PipelineDefinition& definition, std::string_view node_name);
+// How many shards of `node_name` ("request" too) there are, as a dimension; any number when it is none.
+DimensionRange ShardsOf(const PipelineDefinition& definition, std::string_view node_name);
 
 // The nodes that a node waits for; one that it waits for twice stands here twice.
 std::vector<size_t> SourcesOf(const PipelineDefinition& definition, const PipelineNode& node);
@@ -86,10 +86,10 @@ bool IsUsed(const PipelineDefinition& definition, const OvmsDataSource& source);
 // The outputs that are used, as the model names them, each once.
 std::vector<std::string> UsedOutputs(const PipelineDefinition& definition, const PipelineNode& node);
 
-// The demultiplexers for whose pieces a node runs one by one, outermost first; by node. "request" for the
+// The demultiplexers for whose shards a node runs one by one, outermost first; by node. "request" for the
 // request's own. REQUIRES: no fault in cycles and in the order of gathers.
 std::vector<std::vector<std::string>> DemultiplexersAround(const PipelineDefinition& definition);
-// Those whose pieces are not gathered where a node's outputs leave it: these, and the node itself.
+// Those whose shards are not gathered where a node's outputs leave it: these, and the node itself.
 std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinition& definition);
 
 // What clients read. REQUIRES: no fault.
@@ -100,7 +100,7 @@ std::vector<TensorSpec> PipelineOutputs(const PipelineDefinition& definition);
 std::optional<StatefulSpec> PipelineSequences(const PipelineDefinition& definition);
 
 // What runs. REQUIRES: no fault.
-GraphSpec MakeGraphSpec(const PipelineDefinition& definition);
+DagSpec MakeDagSpec(const PipelineDefinition& definition);
 
 // Inputs of nodes whose tensors come in another precision, with their own.
 struct PrecisionChange {

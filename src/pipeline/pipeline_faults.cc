@@ -4,18 +4,25 @@
 
 namespace braid {
 
+Status FaultAt(const Status& status, std::string_view where) {
+  return status.WithMessage(std::string(status.message()).append(" (").append(where).append(")"));
+}
+
 void PipelineFaults::Add(OvmsCode code, std::string_view where, std::string_view text) {
-  std::string details = "pipeline '" + pipeline_ + "'";
-  if (!where.empty()) details.append(", ").append(where);
+  std::string details = Where(where);
   if (!text.empty()) details.append(": ").append(text);
   faults_.push_back(OvmsError(code, details));
   codes_.push_back(code);
 }
 
 void PipelineFaults::Add(const Status& status, std::string_view where) {
-  std::string text = status.message() + " (pipeline '" + pipeline_ + "'";
+  faults_.push_back(FaultAt(status, Where(where)));
+}
+
+std::string PipelineFaults::Where(std::string_view where) const {
+  std::string text = "pipeline '" + pipeline_ + "'";
   if (!where.empty()) text.append(", ").append(where);
-  faults_.push_back(status.WithMessage(text + ")"));
+  return text;
 }
 
 bool PipelineFaults::Has(OvmsCode code) const {

@@ -11,6 +11,9 @@
 
 namespace braid {
 
+// The text begins as clients know it, and ends with where that was: "(pipeline 'p', node 'a')".
+Status FaultAt(const Status& status, std::string_view where);
+
 class PipelineFaults {
  public:
   explicit PipelineFaults(std::string pipeline) : pipeline_(std::move(pipeline)) {}
@@ -26,6 +29,8 @@ class PipelineFaults {
   Status ToStatus() const;
 
  private:
+  std::string Where(std::string_view where) const;
+
   const std::string pipeline_;
   std::vector<Status> faults_;
   std::vector<OvmsCode> codes_;

@@ -1,4 +1,4 @@
-// Random pipelines against an evaluator that knows nothing of flows: it asks each node for each piece by
+// Random pipelines against an evaluator that knows nothing of flows: it asks each node for each shard by
 // itself, by recursion. The models answer at once or on threads, in any order.
 #include <deque>
 #include <map>
@@ -12,13 +12,13 @@ namespace braid {
 namespace {
 
 using Vec = std::vector<int32_t>;
-constexpr size_t kWidth = 2;  // of every piece
+constexpr size_t kWidth = 2;  // of every shard
 
 int32_t Mix(int32_t a, int32_t b) {
   return static_cast<int32_t>((static_cast<int64_t>(a) * 31 + b) % 1000003);
 }
 
-// What a node makes of its inputs, each `rows` pieces of kWidth values: one piece, or `cuts` of them.
+// What a node makes of its inputs, each `rows` shards of kWidth values: one shard, or `cuts` of them.
 Vec Compute(const std::vector<Vec>& inputs, int32_t salt, int32_t cuts) {
   Vec one(kWidth, salt);
   for (const Vec& input : inputs) {
@@ -99,7 +99,7 @@ class Reference {
  public:
   Reference(const Plan& plan, const Vec& x) : plan_(plan), x_(x) {}
 
-  // The answer of a node in the flow `path`: which piece of each open demultiplexer it is in.
+  // The answer of a node in the flow `path`: which shard of each open demultiplexer it is in.
   const Vec& Answer(size_t node, const std::vector<size_t>& path) {
     auto known = known_.find({node, path});
     if (known != known_.end()) return known->second;
@@ -107,14 +107,14 @@ class Reference {
     std::vector<Vec> inputs;
     for (size_t source : plan.sources) {
       if (plan.gathers == SIZE_MAX) {
-        inputs.push_back(Piece(source, path));
+        inputs.push_back(Shard(source, path));
         continue;
       }
       Vec all;
-      for (int32_t piece = 0; piece < plan_.Cuts(plan.gathers); ++piece) {
+      for (int32_t shard = 0; shard < plan_.Cuts(plan.gathers); ++shard) {
         std::vector<size_t> inner = path;
-        inner.push_back(static_cast<size_t>(piece));
-        const Vec one = Piece(source, inner);
+        inner.push_back(static_cast<size_t>(shard));
+        const Vec one = Shard(source, inner);
         all.insert(all.end(), one.begin(), one.end());
       }
       inputs.push_back(std::move(all));
@@ -122,7 +122,7 @@ class Reference {
     return known_[{node, path}] = Compute(inputs, static_cast<int32_t>(node), plan.cuts);
   }
   // What those behind a node see in the flow `path`.
-  Vec Piece(size_t node, std::vector<size_t> path) {
+  Vec Shard(size_t node, std::vector<size_t> path) {
     if (plan_.Cuts(node) == 0) return node == Plan::kRequest ? x_ : Answer(node, path);
     const size_t number = path.back();
     path.pop_back();
@@ -130,14 +130,14 @@ class Reference {
     const auto begin = whole.begin() + static_cast<ptrdiff_t>(number * kWidth);
     return {begin, begin + kWidth};
   }
-  // All pieces, in order.
+  // All shards, in order.
   Vec Output(size_t node, std::vector<size_t> path = {}) {
     const auto& open = plan_.nodes[node].open;
-    if (path.size() == open.size()) return Piece(node, path);
+    if (path.size() == open.size()) return Shard(node, path);
     Vec all;
     const int32_t count = plan_.Cuts(open[path.size()]);
-    for (int32_t piece = 0; piece < count; ++piece) {
-      path.push_back(static_cast<size_t>(piece));
+    for (int32_t shard = 0; shard < count; ++shard) {
+      path.push_back(static_cast<size_t>(shard));
       const Vec some = Output(node, path);
       all.insert(all.end(), some.begin(), some.end());
       path.pop_back();

@@ -242,7 +242,7 @@ TEST_F(PipelineTest, GathersInANodeInTheOrderOfThePieces) {
   EXPECT_EQ(p->info().outputs[0].shape, (Shape{-1}));
   KeepingSink sink;
   Send(p, sink, {Ints("x", {3, 2}, {0, 1, 10, 11, 20, 21})});
-  // All pieces run beside each other; the last answers first.
+  // All shards run beside each other; the last answers first.
   ASSERT_EQ(m->kept(), 3u);
   std::vector<std::unique_ptr<InferenceRequest>> runs;
   while (auto run = m->Take()) runs.push_back(std::move(run));
@@ -267,7 +267,7 @@ TEST_F(PipelineTest, GathersIntoTheMemoryOfTheConsumer) {
 
 TEST_F(PipelineTest, NestedDemultiplexersStandOutermostFirst) {
   AddSame("cut", 3);
-  // [k] -> [2,k]: the piece and the piece plus 100.
+  // [k] -> [2,k]: the shard and the shard plus 100.
   AddModel("twice", {Spec("IN", DataType::kInt32, {-1, -1})}, {Spec("OUT", DataType::kInt32, {2, -1, -1})},
            [](const std::vector<Tensor>& inputs) {
              std::vector<int32_t> values = Int32Values(inputs[0]);
@@ -508,7 +508,7 @@ TEST_F(PipelineTest, AnIntermediateTensorGoesWithItsLastReader) {
   Tensor x = Ints("x", {2, 1}, {1, 2});
   const Buffer held = x.data;
   Send(p, sink, {std::move(x)});
-  // Both pieces, and the test.
+  // Both shards, and the test.
   EXPECT_EQ(held.owner()->references(), 3u);
   AnswerPlus(*m->Take(), 1);
   EXPECT_EQ(held.owner()->references(), 2u);

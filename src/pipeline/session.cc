@@ -1,22 +1,60 @@
 #include "pipeline/session.h"
 
+#include "base/clock.h"
 #include "base/guard.h"
-#include "pipeline/running_session.h"
 
 namespace braid {
+namespace {
+
+// The request to a step, in all but its inputs, its sink and its place in the servable. All that a client
+// said about its request holds for every step of it.
+std::unique_ptr<InferenceRequest> MakeStepRequest(const InferenceRequest& from, const Servable& servable,
+                                                  const std::vector<std::string>& outputs) {
+  auto request = std::make_unique<InferenceRequest>();
+  request->id = from.id;
+  request->model_name = servable.info().name;
+  request->model_version = servable.info().version;
+  request->correlation_id = from.correlation_id;
+  request->sequence_start = from.sequence_start;
+  request->sequence_end = from.sequence_end;
+  request->priority = from.priority;
+  request->timeout_us = from.timeout_us;
+  request->parameters = from.parameters;
+  request->requested_outputs = outputs;
+  request->start_ns = SteadyNowNs();
+  request->call_chain = from.call_chain;
+  request->here = from.here;
+  if (from.trace) request->trace = from.trace->StartChild(request->model_name, request->model_version);
+  return request;
+}
+
+}  // namespace
 
 // ---- begin and end ----
 
-void RunningSession::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionClient> client) {
+Session::Session(std::shared_ptr<const DagPlan> plan, std::vector<EnteredStep> steps,
+                 std::shared_ptr<SequenceTurn> turn, std::vector<uint32_t> wanted)
+    : plan_(std::move(plan)),
+      turn_(std::move(turn)),
+      wanted_(std::move(wanted)),
+      steps_(std::move(steps)),
+      limits_(plan_->max_runs_per_node > 0 ? dag().nodes().size() : 0) {
+  for (uint32_t output : wanted_) {
+    const uint32_t scope = dag().tensors()[dag().outputs()[output]].scope;
+    if (dag().Within(scope, response_scope_)) response_scope_ = scope;
+  }
+}
+
+void Session::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionClient> client) {
   client_ = std::move(client);
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     root_.emplace_back();
     Flow& root = root_.back();
     outgoing_.emplace_back();
     root.at = outgoing_.begin();
-    OpenLocked(root, nullptr, Graph::kRoot);
+    OpenLocked(root, nullptr, Dag::kRoot);
     SetInputsLocked(root, inputs);
     ReleaseLocked(root);
     if (!ended_) AdvanceLocked();
@@ -24,10 +62,10 @@ void RunningSession::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionCl
   Perform();
 }
 
-void RunningSession::Cancel() {
+void Session::Cancel() {
   Cancellations running;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (ended_) return;
     cancelled_ = true;
     running = running_;
@@ -35,10 +73,10 @@ void RunningSession::Cancel() {
   for (const auto& cancellation : running) cancellation->Cancel();
 }
 
-void RunningSession::Abort(Status status) {
+void Session::Abort(Status status) {
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (ended_) return;
     if (root_.empty()) {
       cancelled_ = true;  // and ends when it starts
@@ -49,7 +87,7 @@ void RunningSession::Abort(Status status) {
   Perform();
 }
 
-void RunningSession::FailLocked(Status status, uint32_t node) {
+void Session::FailLocked(Status status, uint32_t node) {
   ended_ = true;
   // What was decided to be run or made is not; responses that were ready before the fault still leave.
   std::deque<Action> actions = std::exchange(actions_, {});
@@ -69,10 +107,10 @@ void RunningSession::FailLocked(Status status, uint32_t node) {
 
 // ---- answers ----
 
-void RunningSession::OnAnswer(Run& run, Result<std::optional<std::vector<Tensor>>>& outputs, bool final) {
+void Session::OnAnswer(Run& run, Outputs& outputs, bool final) {
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (ended_) return;
     if (cancelled_) {
       FailLocked(CancelledError("Request cancelled"));
@@ -87,19 +125,19 @@ void RunningSession::OnAnswer(Run& run, Result<std::optional<std::vector<Tensor>
   Perform();
 }
 
-void RunningSession::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
-  const Graph::Node& node = graph_->nodes()[run.node];
+void Session::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
+  const Dag::Node& node = dag().nodes()[run.node];
   Flow& flow = *run.flow;
   if (!node.many) {
-    if (flow.answered[node.place]) {
+    if (flow.answered[node.index]) {
       FailLocked(InternalError("step " + node.name +
                                " responded more than once, which it did not do when it "
                                "was loaded"));
       return;
     }
-    flow.answered[node.place] = true;
-    if (node.demultiply != Graph::kWhole) {
-      CutLocked(flow, node.opens, node.name, node.demultiply, outputs, node.outputs);
+    flow.answered[node.index] = true;
+    if (node.demultiply != Dag::kWhole) {
+      ScatterLocked(flow, node.opens, node.name, node.demultiply, outputs, node.outputs);
     } else {
       SetOutputsLocked(flow, run.node, outputs);
     }
@@ -120,16 +158,16 @@ void RunningSession::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
   ReleaseLocked(inner);
 }
 
-void RunningSession::EndRunLocked(Run& run) {
-  const Graph::Node& node = graph_->nodes()[run.node];
+void Session::EndRunLocked(Run& run) {
+  const Dag::Node& node = dag().nodes()[run.node];
   Flow& flow = *run.flow;
   running_.erase(run.running);
-  if (!node.many && !flow.answered[node.place]) {
+  if (!node.many && !flow.answered[node.index]) {
     std::vector<Tensor> none;
     TakeAnswerLocked(run, none);
     if (ended_) return;
   }
-  if (options_.max_runs_per_node > 0) {
+  if (plan_->max_runs_per_node > 0) {
     Limit& limit = limits_[run.node];
     --limit.running;
     if (!limit.waiting.empty()) {
@@ -143,11 +181,11 @@ void RunningSession::EndRunLocked(Run& run) {
 
 // ---- doing what was decided ----
 
-void RunningSession::Perform() {
+void Session::Perform() {
   // Keeps the session while runs, which hold it, come and go.
   const std::shared_ptr<Session> self = shared_from_this();
   Garbage garbage;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     garbage.flows.splice(garbage.flows.end(), garbage_.flows);
     std::swap(garbage.actions, garbage_.actions);
@@ -160,10 +198,10 @@ void RunningSession::Perform() {
     performing_ = true;
     Action action = std::move(actions_.front());
     actions_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     const Status fault = Guarded([&] { Do(action); });
     garbage = {};
-    lock.lock();
+    lock.Lock();
     performing_ = false;
     if (!fault.ok() && !ended_) {
       const PatientAllocation patience;
@@ -172,12 +210,13 @@ void RunningSession::Perform() {
   }
 }
 
-void RunningSession::Do(Action& action) {
-  // What the nodes hold goes before the client can hear the end, so that nobody waits for it who hears it.
-  if (action.final || action.kind == Action::Kind::kFail) nodes_.clear();
+void Session::Do(Action& action) {
+  // The servables are left before the client can hear the end, so that a client that has heard it can unload
+  // them without a wait.
+  if (action.final || action.kind == Action::Kind::kFail) steps_.clear();
   switch (action.kind) {
     case Action::Kind::kRun:
-      nodes_[action.node]->Run(client_->request(), std::move(action.run));
+      Begin(std::move(action.run));
       return;
     case Action::Kind::kGather:
       DoGather(action);
@@ -197,10 +236,43 @@ void RunningSession::Do(Action& action) {
   }
 }
 
-std::shared_ptr<Session> Session::Create(std::shared_ptr<const Graph> graph,
-                                         std::vector<std::unique_ptr<NodeSession>> nodes,
-                                         std::vector<uint32_t> wanted, const SessionOptions& options) {
-  return std::make_shared<RunningSession>(std::move(graph), std::move(nodes), std::move(wanted), options);
+void Session::Begin(std::unique_ptr<Run> run) {
+  const DagStep& step = plan_->steps[run->node];
+  const EnteredStep& entered = steps_[run->node];
+  if (entered.part) turn_->Asked(*entered.part);
+  run->part = entered.part;
+  if (Status status = ConvertInputs(step.precisions, run->inputs, MemoryOf(run->node)); !status.ok()) {
+    run->Answer(std::move(status), true);
+    return;
+  }
+  if (entered.servable == nullptr) {
+    // Shared since work is copyable. The run holds the session, and that the plan.
+    plan_->threads->Run([&step, run = std::shared_ptr<Run>(std::move(run))] {
+      if (run->cancellation->cancelled()) {
+        run->Answer(CancelledError("Request cancelled before the custom node ran"), true);
+        return;
+      }
+      auto outputs = step.code(run->inputs);
+      run->inputs.clear();  // the next nodes have no need of them
+      run->Answer(outputs.ok() ? Outputs(std::move(*outputs)) : Outputs(outputs.status()), true);
+    });
+    return;
+  }
+  Servable& servable = entered.servable->get();
+  std::unique_ptr<InferenceRequest> request;
+  {
+    const PatientAllocation patience;
+    request = MakeStepRequest(client_->request(), servable, step.outputs);
+    request->inputs = std::move(run->inputs);
+    request->cancellation = run->cancellation;
+    request->servable = entered.servable->Another();
+    request->sink = run.release();
+  }
+  servable.Begin(std::move(request));
+}
+
+BufferAllocator& Session::MemoryOf(uint32_t node) {
+  return steps_[node].servable == nullptr ? heap_ : steps_[node].servable->get().input_allocator();
 }
 
 }  // namespace braid

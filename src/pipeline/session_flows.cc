@@ -1,12 +1,16 @@
 // Flows of a session and the tensors in them, and which node runs next.
-#include "pipeline/running_session.h"
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "pipeline/session.h"
 
 namespace braid {
 
 // ---- flows and their tensors ----
 
-void RunningSession::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
-  const Graph::Scope& plan = graph_->scopes()[scope];
+void Session::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
+  const Dag::Scope& plan = dag().scopes()[scope];
   flow.parent = parent;
   flow.scope = scope;
   flow.slots.resize(plan.tensors);
@@ -17,7 +21,7 @@ void RunningSession::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
   flow.open = static_cast<uint32_t>(plan.nodes.size()) + 1;
   // Of what lies around it, it knows what is known there; the rest it will be told.
   auto look = [&](uint32_t tensor, bool optional, uint32_t& missing) {
-    if (graph_->tensors()[tensor].scope == scope) {
+    if (dag().tensors()[tensor].scope == scope) {
       ++missing;
       return false;
     }
@@ -26,87 +30,89 @@ void RunningSession::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
     return state == SlotState::kAbsent && !optional;
   };
   for (uint32_t node : plan.nodes) {
-    const uint32_t place = graph_->nodes()[node].place;
-    for (const Graph::Port& port : graph_->nodes()[node].inputs) {
-      if (look(port.tensor, port.optional, flow.missing[place])) flow.blocked[place] = true;
+    const uint32_t index = dag().nodes()[node].index;
+    for (const Dag::Port& port : dag().nodes()[node].inputs) {
+      if (look(port.tensor, port.optional, flow.missing[index])) flow.blocked[index] = true;
     }
-    if (flow.missing[place] == 0) ready_.push_back({&flow, node});
+    if (flow.missing[index] == 0) ready_.push_back({&flow, node});
   }
   if (scope != response_scope_) return;
   ++flow.open;
   for (uint32_t output : wanted_) {
-    if (look(graph_->outputs()[output], false, flow.missing_outputs)) {
+    if (look(dag().outputs()[output], false, flow.missing_outputs)) {
       FailLocked(InternalError(std::string(kDeadlockText)));
       return;
     }
   }
   for (uint32_t output : wanted_) {
-    const uint32_t tensor = graph_->outputs()[output];
-    if (graph_->tensors()[tensor].scope == scope) ++SlotOf(flow, tensor).takers;
+    const uint32_t tensor = dag().outputs()[output];
+    if (dag().tensors()[tensor].scope == scope) ++SlotOf(flow, tensor).takers;
   }
 }
 
-RunningSession::Slot& RunningSession::SlotOf(Flow& flow, uint32_t tensor) const {
-  const Graph::Tensor& plan = graph_->tensors()[tensor];
+Session::Slot& Session::SlotOf(Flow& flow, uint32_t tensor) const {
+  const Dag::Tensor& plan = dag().tensors()[tensor];
   Flow* at = &flow;
   while (at->scope != plan.scope) at = at->parent;
-  return at->slots[plan.place];
+  return at->slots[plan.slot];
 }
 
-void RunningSession::SetLocked(Flow& flow, uint32_t tensor, std::optional<Tensor> value) {
+void Session::SetLocked(Flow& flow, uint32_t tensor, std::optional<Tensor> value) {
   if (ended_) return;
-  const Graph::Tensor& plan = graph_->tensors()[tensor];
-  Slot& slot = flow.slots[plan.place];
+  const Dag::Tensor& plan = dag().tensors()[tensor];
+  Slot& slot = flow.slots[plan.slot];
   BRAID_CHECK(slot.state == SlotState::kUnknown);
   slot.takers += plan.near_consumers;
   slot.state = value ? SlotState::kSet : SlotState::kAbsent;
   const bool kept = slot.takers > 0 || Kept(tensor);
   for (uint32_t gather : plan.gathers) {
-    if (!OfUse(graph_->gathers()[gather])) continue;
+    if (!OfUse(dag().gathers()[gather])) continue;
     if (!value) {
       FailLocked(InternalError(std::string(kDeadlockText)));
       return;
     }
-    Pieces piece;
-    piece.tensors.push_back(*value);
-    CollectLocked(flow, gather, std::move(piece));
+    Shards shard;
+    shard.tensors.push_back(*value);
+    CollectLocked(flow, gather, std::move(shard));
     if (ended_) return;
   }
   if (value && kept) slot.tensor = std::move(*value);
   for (uint32_t node : plan.consumers) TellLocked(flow, node, plan, !value);
   for (uint32_t output : wanted_) {
-    if (graph_->outputs()[output] != tensor || ended_) continue;
+    if (dag().outputs()[output] != tensor || ended_) continue;
     if (!value) {
       FailLocked(InternalError(std::string(kDeadlockText)));
       return;
     }
     ForEachFlow(flow, response_scope_, [this](Flow& inner) {
+      mutex_.AssertHeld();
       if (--inner.missing_outputs == 0) RespondLocked(inner);
     });
   }
 }
 
-void RunningSession::TellLocked(Flow& flow, uint32_t node, const Graph::Tensor& tensor, bool absent) {
-  const Graph::Node& consumer = graph_->nodes()[node];
+void Session::TellLocked(Flow& flow, uint32_t node, const Dag::Tensor& tensor, bool absent) {
+  const Dag::Node& consumer = dag().nodes()[node];
   bool needed = false;
   if (absent) {
-    for (const Graph::Port& port : consumer.inputs) {
-      needed = needed || (&graph_->tensors()[port.tensor] == &tensor && !port.optional);
+    for (const Dag::Port& port : consumer.inputs) {
+      needed = needed || (&dag().tensors()[port.tensor] == &tensor && !port.optional);
     }
   }
   ForEachFlow(flow, consumer.scope, [&](Flow& inner) {
-    if (needed) inner.blocked[consumer.place] = true;
-    if (--inner.missing[consumer.place] == 0) ready_.push_back({&inner, node});
+    mutex_.AssertHeld();
+    if (needed) inner.blocked[consumer.index] = true;
+    if (--inner.missing[consumer.index] == 0) ready_.push_back({&inner, node});
   });
 }
 
-void RunningSession::SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& outputs) {
-  for (const Graph::Port& port : graph_->nodes()[node].outputs) {
+void Session::SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& outputs) {
+  for (const Dag::Port& port : dag().nodes()[node].outputs) {
     auto made = std::find_if(outputs.begin(), outputs.end(),
                              [&](const Tensor& output) { return output.name == port.name; });
     if (made == outputs.end()) {
-      if (Status status = client_->MissingOutput(node, port.name); !status.ok()) {
-        FailLocked(std::move(status), node);
+      if (plan_->missing_output) {
+        FailLocked(plan_->missing_output(node, port.name), node);
         return;
       }
       SetLocked(flow, port.tensor, std::nullopt);
@@ -118,15 +124,15 @@ void RunningSession::SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Ten
   }
 }
 
-bool RunningSession::Kept(uint32_t tensor) const {
-  const Graph::Tensor& plan = graph_->tensors()[tensor];
+bool Session::Kept(uint32_t tensor) const {
+  const Dag::Tensor& plan = dag().tensors()[tensor];
   if (plan.far_consumers || plan.scope == response_scope_) return plan.far_consumers;
   return std::any_of(wanted_.begin(), wanted_.end(),
-                     [&](uint32_t output) { return graph_->outputs()[output] == tensor; });
+                     [&](uint32_t output) { return dag().outputs()[output] == tensor; });
 }
 
-Tensor RunningSession::TakeLocked(Flow& flow, uint32_t tensor, const std::string& name) {
-  const Graph::Tensor& plan = graph_->tensors()[tensor];
+Tensor Session::TakeLocked(Flow& flow, uint32_t tensor, const std::string& name) {
+  const Dag::Tensor& plan = dag().tensors()[tensor];
   Slot& slot = SlotOf(flow, tensor);
   Tensor taken;
   if (flow.scope == plan.scope && --slot.takers == 0 && !Kept(tensor)) {
@@ -140,68 +146,65 @@ Tensor RunningSession::TakeLocked(Flow& flow, uint32_t tensor, const std::string
 
 // ---- going on ----
 
-void RunningSession::AdvanceLocked() {
+void Session::AdvanceLocked() {
   while (!ready_.empty() && !ended_) {
     const Ready next = ready_.front();
     ready_.pop_front();
-    const Graph::Node& node = graph_->nodes()[next.node];
-    if (next.flow->blocked[node.place]) {
+    const Dag::Node& node = dag().nodes()[next.node];
+    if (next.flow->blocked[node.index]) {
       SkipLocked(*next.flow, next.node);
     } else {
-      StartLocked(*next.flow, next.node);
+      LaunchLocked(*next.flow, next.node);
     }
   }
 }
 
-void RunningSession::StartLocked(Flow& flow, uint32_t node) {
-  if (options_.max_runs_per_node > 0) {
+void Session::LaunchLocked(Flow& flow, uint32_t node) {
+  if (plan_->max_runs_per_node > 0) {
     Limit& limit = limits_[node];
-    if (limit.running >= options_.max_runs_per_node) {
+    if (limit.running >= plan_->max_runs_per_node) {
       limit.waiting.push_back(&flow);
       return;
     }
+    ++limit.running;
   }
-  LaunchLocked(flow, node);
-}
-
-void RunningSession::LaunchLocked(Flow& flow, uint32_t node) {
-  if (options_.max_runs_per_node > 0) ++limits_[node].running;
-  auto run = std::make_unique<Run>(std::static_pointer_cast<RunningSession>(shared_from_this()), flow, node);
-  for (const Graph::Port& port : graph_->nodes()[node].inputs) {
+  auto run = std::make_unique<Run>(shared_from_this(), flow, node);
+  for (const Dag::Port& port : dag().nodes()[node].inputs) {
     if (SlotOf(flow, port.tensor).state == SlotState::kAbsent) continue;
     run->inputs.push_back(TakeLocked(flow, port.tensor, port.name));
   }
   run->cancellation = std::make_shared<Cancellation>();
   running_.push_back(run->cancellation);
   run->running = std::prev(running_.end());
-  actions_.push_back({.kind = Action::Kind::kRun, .node = node, .run = std::move(run)});
+  actions_.push_back({.kind = Action::Kind::kRun, .run = std::move(run)});
 }
 
 // A node that lacks an input makes nothing, and so do those after it.
-void RunningSession::SkipLocked(Flow& flow, uint32_t node) {
-  const Graph::Node& plan = graph_->nodes()[node];
-  if (plan.many || plan.demultiply != Graph::kWhole) {
-    if (Responds(plan.opens) || plan.demultiply != Graph::kWhole) {
+void Session::SkipLocked(Flow& flow, uint32_t node) {
+  const Dag::Node& plan = dag().nodes()[node];
+  if (plan.many || plan.demultiply != Dag::kWhole) {
+    if (Responds(plan.opens) || plan.demultiply != Dag::kWhole) {
       FailLocked(InternalError(std::string(kDeadlockText)));
       return;
     }
   } else {
-    SetNoOutputsLocked(flow, node);
+    std::vector<Tensor> none;
+    SetOutputsLocked(flow, node, none);
   }
   if (!ended_) EndNodeLocked(flow, node);
 }
 
-void RunningSession::EndNodeLocked(Flow& flow, uint32_t node) {
+void Session::EndNodeLocked(Flow& flow, uint32_t node) {
   // Responses behind this flow need wait for no more of its flows.
-  const uint32_t opens = graph_->nodes()[node].opens;
-  if (opens != Graph::kNone && Responds(opens)) {
+  const uint32_t opens = dag().nodes()[node].opens;
+  if (opens != Dag::kNone && Responds(opens)) {
     flow.at->complete = true;
     FlushLocked();
   }
   ReleaseLocked(flow);
 }
 
-void RunningSession::ReleaseLocked(Flow& flow) {
+void Session::ReleaseLocked(Flow& flow) {
   if (ended_ || --flow.open > 0) return;
   for (Flow* at = &flow; at->parent != nullptr; at = at->parent) {
     garbage_.flows.splice(garbage_.flows.end(), at->parent->flows, at->self);
@@ -218,12 +221,12 @@ void RunningSession::ReleaseLocked(Flow& flow) {
   }
 }
 
-void RunningSession::RespondLocked(Flow& flow) {
+void Session::RespondLocked(Flow& flow) {
   std::vector<Tensor> outputs;
   outputs.reserve(wanted_.size());
   for (uint32_t output : wanted_) {
-    const uint32_t tensor = graph_->outputs()[output];
-    outputs.push_back(TakeLocked(flow, tensor, graph_->output_names()[output]));
+    const uint32_t tensor = dag().outputs()[output];
+    outputs.push_back(TakeLocked(flow, tensor, dag().output_names()[output]));
   }
   flow.at->outputs = std::move(outputs);
   flow.at->complete = true;
@@ -231,7 +234,7 @@ void RunningSession::RespondLocked(Flow& flow) {
   ReleaseLocked(flow);
 }
 
-void RunningSession::FlushLocked() {
+void Session::FlushLocked() {
   while (!outgoing_.empty() && outgoing_.front().complete) {
     if (outgoing_.front().outputs) {
       actions_.push_back({.kind = Action::Kind::kRespond, .outputs = std::move(outgoing_.front().outputs)});

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/config_json.h"
-#include "pipeline/ensemble_graph.h"
+#include "pipeline/ensemble_dag.h"
 #include "repository/model_folders.h"
 #include "repository/version_policy.h"
 

@@ -73,7 +73,7 @@ struct FolderMakers {
       ServableInfo info, std::unique_ptr<BackendModel> model,
       const std::function<void(const std::string&)>& progress)>;
   // Makes the servable of an ensemble, whose models are in the catalog by then, or says what it lacks;
-  // Ensemble::Create in the server. `why_missing` gives the end of the sentence "ensemble 'e' depends on 'm'"
+  // MakeEnsemble in the server. `why_missing` gives the end of the sentence "ensemble 'e' depends on 'm'"
   // for a model without a loaded version.
   using EnsembleMaker = std::function<Result<std::shared_ptr<Servable>>(
       ServableInfo info, const std::function<std::string(const std::string& model)>& why_missing)>;
@@ -96,7 +96,7 @@ struct ConfigMakers {
   std::function<Result<std::shared_ptr<const CustomNodeLibrary>>(const std::string& name,
                                                                  const std::string& path)>
       open_library;
-  // See Pipeline::Create().
+  // See MakePipeline().
   std::function<Result<std::shared_ptr<Servable>>(const OvmsPipelineConfig& config,
                                                   const CustomNodeLibraries& libraries)>
       make_pipeline;

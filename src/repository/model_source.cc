@@ -6,7 +6,7 @@
 #include "config/config_json.h"
 #include "config/guess_backend.h"
 #include "config/model_config.h"
-#include "pipeline/ensemble_graph.h"
+#include "pipeline/ensemble_dag.h"
 
 namespace braid {
 namespace {

@@ -18,7 +18,7 @@
 #include "mediapipe_graph/calculator_library.h"
 #include "mediapipe_graph/graph_servable.h"
 #include "mediapipe_graph/ovms_calculators.h"
-#include "pipeline/custom_node.h"
+#include "pipeline/custom_node_threads.h"
 #include "pipeline/ensemble.h"
 #include "protocols/grpc/log.h"
 #include "protocols/grpc/server.h"
@@ -190,7 +190,7 @@ class Server::Parts {
                                 const std::function<void(const std::string&)>& progress) {
       return CreateModel(std::move(info), std::move(model), progress);
     };
-    folders.make_ensemble = [this](ServableInfo info, const Ensemble::WhyMissing& why_missing) {
+    folders.make_ensemble = [this](ServableInfo info, const WhyMissing& why_missing) {
       return CreateEnsemble(std::move(info), why_missing);
     };
     ConfigMakers config;
@@ -259,20 +259,16 @@ class Server::Parts {
     return std::shared_ptr<Servable>(std::move(servable));
   }
 
-  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info,
-                                                   const Ensemble::WhyMissing& why_missing) {
+  Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info, const WhyMissing& why_missing) {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
-    BRAID_ASSIGN_OR_RETURN(auto servable,
-                           Ensemble::Create(std::move(info), catalog_, timers_, call_graph_, why_missing));
+    BRAID_ASSIGN_OR_RETURN(auto servable, MakeEnsemble(std::move(info), dag_deps_, why_missing));
     servable->statistics().Configure(latency);
     return servable;
   }
 
   Result<std::shared_ptr<Servable>> CreatePipeline(const OvmsPipelineConfig& config,
                                                    const CustomNodeLibraries& libraries) {
-    BRAID_ASSIGN_OR_RETURN(
-        auto servable,
-        Pipeline::Create(config, libraries, {catalog_, custom_node_threads_, timers_, call_graph_, images_}));
+    BRAID_ASSIGN_OR_RETURN(auto servable, MakePipeline(config, libraries, custom_node_threads_, dag_deps_));
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
     servable->statistics().Configure(latency);
     return servable;
@@ -381,6 +377,7 @@ class Server::Parts {
   TimerService timers_;
   CallGraph call_graph_;
   ImageDecoder images_{{.most_pixels = options_.image_max_pixels, .library = ""}};
+  const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_};
   SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited

@@ -110,7 +110,7 @@ class EnsembleFixture : public ::testing::Test {
       config.add_output()->set_name(output);
     }
     info.config = std::make_shared<inference::ModelConfig>(std::move(config));
-    return Ensemble::Create(std::move(info), catalog_, timers_, call_graph_);
+    return MakeEnsemble(std::move(info), deps_);
   }
   std::shared_ptr<Servable> Serve(const std::string& steps, const std::vector<std::string>& outputs = {"Y"},
                                   const std::vector<std::string>& inputs = {"X"}) {
@@ -149,6 +149,8 @@ class EnsembleFixture : public ::testing::Test {
   TimerService timers_;
   CallGraph call_graph_;
   Catalog catalog_;
+  ImageDecoder images_{{.library = BRAID_OPENCV_LIBRARY}};
+  const DagDeps deps_{catalog_, timers_, call_graph_, &images_};
 };
 
 }  // namespace braid

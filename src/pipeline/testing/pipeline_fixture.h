@@ -110,7 +110,7 @@ class PipelineFixture : public EnsembleFixture {
   }
 
   Result<std::shared_ptr<Servable>> Make(const OvmsPipelineConfig& entry) {
-    return Pipeline::Create(entry, libraries_, {catalog_, threads_, timers_, call_graph_, images_});
+    return MakePipeline(entry, libraries_, threads_, deps_);
   }
   std::shared_ptr<Servable> Serve(const OvmsPipelineConfig& entry) {
     auto made = Make(entry);
@@ -143,7 +143,6 @@ class PipelineFixture : public EnsembleFixture {
 
   CustomNodeLibraries libraries_;
   CustomNodeThreads threads_;
-  ImageDecoder images_{{.library = BRAID_OPENCV_LIBRARY}};
 };
 
 inline const Tensor& Named(const std::vector<Tensor>& tensors, const std::string& name) {

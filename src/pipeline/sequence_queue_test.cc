@@ -1,4 +1,4 @@
-#include "pipeline/run_line.h"
+#include "pipeline/sequence_queue.h"
 
 #include <gmock/gmock.h>
 
@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What stands around a line: a servable that remembers which sequences were dropped.
+// What stands around a queue: a servable that remembers which sequences were dropped.
 class Owner final : public Servable {
  public:
   explicit Owner(bool makes_calls = false, std::string name = "p") : Servable(Info(name, makes_calls)) {}
@@ -50,24 +50,24 @@ class Owner final : public Servable {
 };
 
 // Keeps what runs until the test ends it.
-class Runs final : public RunLine::Runner {
+class Runs final : public SequenceQueue::Runner {
  public:
-  void BeginRun(std::unique_ptr<InferenceRequest> request, RunLine::Place& place) override {
+  void BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) override {
     begun.push_back(request->id);
-    running.push_back({std::move(request), &place});
+    running.push_back({std::move(request), &entry});
     if (on_begin) on_begin();
   }
 
   struct Run {
     std::unique_ptr<InferenceRequest> request;
-    RunLine::Place* place;
+    SequenceQueue::Entry* entry;
   };
   std::deque<Run> running;
   std::vector<std::string> begun;
   std::function<void()> on_begin;
 };
 
-class RunLineTest : public ::testing::Test {
+class SequenceQueueTest : public ::testing::Test {
  protected:
   enum Flags : unsigned { kMiddle = 0, kStart = 1, kEnd = 2, kBoth = 3 };
 
@@ -85,15 +85,15 @@ class RunLineTest : public ::testing::Test {
   }
   void Send(const std::string& name, uint64_t id, unsigned flags = kMiddle) {
     auto request = Make(name, id, flags);
-    RunLine::Place* place = line_->Enter(runs_, *request).value();
-    line_->Ready(*place, std::move(request));
+    SequenceQueue::Entry* entry = queue_->Enter(runs_, *request).value();
+    queue_->Ready(*entry, std::move(request));
   }
   // Answers what runs longest, as a pipeline does.
   void Finish() {
     Runs::Run run = std::move(runs_.running.front());
     runs_.running.pop_front();
     run.request->Respond(InferenceResponse(), true);
-    line_->Leave(*run.place);
+    queue_->Leave(*run.entry);
   }
   Status StatusOf(const std::string& name) {
     EXPECT_TRUE(sinks_[name].ended) << name;
@@ -103,26 +103,26 @@ class RunLineTest : public ::testing::Test {
   ManualTimers timers_;
   CallGraph graph_;
   std::shared_ptr<Owner> owner_ = std::make_shared<Owner>();
-  std::shared_ptr<RunLine> line_ = std::make_shared<RunLine>(timers_, graph_, 3);
+  std::shared_ptr<SequenceQueue> queue_ = std::make_shared<SequenceQueue>(timers_, graph_, 3);
   Runs runs_;
   std::map<std::string, RecordingSink> sinks_;
   std::map<std::string, std::shared_ptr<Cancellation>> cancellations_;
 };
 
-TEST_F(RunLineTest, RunsOneRequestOfASequenceAtATime) {
+TEST_F(SequenceQueueTest, RunsOneRequestOfASequenceAtATime) {
   Send("a", 7);
   Send("b", 7);
   Send("c", 7);
   Send("other", 8);
   EXPECT_THAT(runs_.begun, ElementsAre("a", "other"));
-  EXPECT_EQ(line_->waiting(runs_), 2u);
+  EXPECT_EQ(queue_->waiting(runs_), 2u);
   Finish();
   EXPECT_THAT(runs_.begun, ElementsAre("a", "other", "b"));
   Finish();  // other
   EXPECT_EQ(runs_.begun.size(), 3u);
   Finish();
   EXPECT_THAT(runs_.begun, ElementsAre("a", "other", "b", "c"));
-  EXPECT_EQ(line_->waiting(runs_), 0u);
+  EXPECT_EQ(queue_->waiting(runs_), 0u);
   // What begins on a thread that had something else to do is not run by it.
   EXPECT_FALSE(runs_.running.front().request->here);
   Finish();
@@ -132,40 +132,40 @@ TEST_F(RunLineTest, RunsOneRequestOfASequenceAtATime) {
   EXPECT_EQ(owner_->gate().inside(), 0u);
 }
 
-TEST_F(RunLineTest, APlaceIsTakenBeforeTheRequestIsReady) {
+TEST_F(SequenceQueueTest, APlaceIsTakenBeforeTheRequestIsReady) {
   auto slow = Make("slow", 7);
-  RunLine::Place* place = line_->Enter(runs_, *slow).value();
+  SequenceQueue::Entry* entry = queue_->Enter(runs_, *slow).value();
   Send("b", 7);
   EXPECT_THAT(runs_.begun, IsEmpty());
-  line_->Ready(*place, std::move(slow));
+  queue_->Ready(*entry, std::move(slow));
   EXPECT_THAT(runs_.begun, ElementsAre("slow"));
   Finish();
   EXPECT_THAT(runs_.begun, ElementsAre("slow", "b"));
   Finish();
 }
 
-TEST_F(RunLineTest, WhatIsRefusedLetsTheOthersGoOn) {
+TEST_F(SequenceQueueTest, WhatIsRefusedLetsTheOthersGoOn) {
   auto slow = Make("slow", 7);
-  RunLine::Place* place = line_->Enter(runs_, *slow).value();
+  SequenceQueue::Entry* entry = queue_->Enter(runs_, *slow).value();
   Send("b", 7);
-  line_->GiveUp(*place, *slow, InvalidArgumentError("no image"));
+  queue_->GiveUp(*entry, *slow, InvalidArgumentError("no image"));
   EXPECT_THAT(runs_.begun, ElementsAre("b"));
   EXPECT_THAT(owner_->dropped(), IsEmpty());
   slow->Refuse(InvalidArgumentError("no image"));
   Finish();
   // An end whose client has gone holds, one that is wrong does not.
   auto end = Make("end", 7, kEnd);
-  place = line_->Enter(runs_, *end).value();
-  line_->GiveUp(*place, *end, InvalidArgumentError("no image"));
+  entry = queue_->Enter(runs_, *end).value();
+  queue_->GiveUp(*entry, *end, InvalidArgumentError("no image"));
   EXPECT_THAT(owner_->dropped(), IsEmpty());
-  place = line_->Enter(runs_, *end).value();
-  line_->GiveUp(*place, *end, CancelledError("gone"));
+  entry = queue_->Enter(runs_, *end).value();
+  queue_->GiveUp(*entry, *end, CancelledError("gone"));
   EXPECT_THAT(owner_->dropped(), ElementsAre(7));
   end->Refuse(CancelledError("gone"));
   EXPECT_EQ(owner_->gate().inside(), 0u);
 }
 
-TEST_F(RunLineTest, WhoseClientGoesWhileItWaitsEndsAtOnce) {
+TEST_F(SequenceQueueTest, WhoseClientGoesWhileItWaitsEndsAtOnce) {
   Send("a", 7);
   Send("b", 7);
   Send("c", 7);
@@ -174,10 +174,10 @@ TEST_F(RunLineTest, WhoseClientGoesWhileItWaitsEndsAtOnce) {
   timers_.Run();
   EXPECT_EQ(StatusOf("b"), CancelledError("Request cancelled while it waited for model 'p'"));
   EXPECT_EQ(owner_->statistics().Snapshot().failures[static_cast<int>(FailureReason::kCanceled)], 1u);
-  EXPECT_EQ(line_->waiting(runs_), 1u);
+  EXPECT_EQ(queue_->waiting(runs_), 1u);
   Finish();
   EXPECT_THAT(runs_.begun, ElementsAre("a", "c"));
-  // One that runs is not the line's any more.
+  // One that runs is not the queue's any more.
   cancellations_["c"]->Cancel();
   timers_.Run();
   EXPECT_FALSE(sinks_["c"].ended);
@@ -186,13 +186,13 @@ TEST_F(RunLineTest, WhoseClientGoesWhileItWaitsEndsAtOnce) {
   Send("d", 7);
   auto early = Make("early", 7);
   early->cancellation->Cancel();
-  RunLine::Place* place = line_->Enter(runs_, *early).value();
-  line_->Ready(*place, std::move(early));
+  SequenceQueue::Entry* entry = queue_->Enter(runs_, *early).value();
+  queue_->Ready(*entry, std::move(early));
   EXPECT_EQ(StatusOf("early").code(), StatusCode::kCancelled);
   Finish();
 }
 
-TEST_F(RunLineTest, AnEndHoldsThoughItsClientGoes) {
+TEST_F(SequenceQueueTest, AnEndHoldsThoughItsClientGoes) {
   Send("a", 7);
   Send("end", 7, kEnd);
   Send("again", 7, kStart);
@@ -220,14 +220,14 @@ TEST_F(RunLineTest, AnEndHoldsThoughItsClientGoes) {
   EXPECT_THAT(owner_->dropped(), ElementsAre(7));
 }
 
-TEST_F(RunLineTest, NoMoreWaitThanMay) {
+TEST_F(SequenceQueueTest, NoMoreWaitThanMay) {
   Send("a", 7);
   Send("x", 8);
   Send("b", 7);
   Send("c", 7);
   Send("y", 8);
   auto d = Make("d", 7);
-  EXPECT_EQ(line_->Enter(runs_, *d).status(),
+  EXPECT_EQ(queue_->Enter(runs_, *d).status(),
             UnavailableError("[request id: d] Exceeds maximum queue size: 3 requests wait for sequences of "
                              "model 'p', the server's bound for one model"));
   d->Refuse(OkStatus());
@@ -238,35 +238,35 @@ TEST_F(RunLineTest, NoMoreWaitThanMay) {
   EXPECT_EQ(runs_.begun.size(), 6u);
 }
 
-TEST_F(RunLineTest, AStopRefusesWhatWaitsForOneRunner) {
+TEST_F(SequenceQueueTest, AStopRefusesWhatWaitsForOneRunner) {
   Runs other;
   Send("a", 7);
   Send("b", 7);
   Send("gone", 7);
   cancellations_["gone"]->Cancel();
   auto replaced = Make("replaced", 7);
-  RunLine::Place* place = line_->Enter(other, *replaced).value();
-  line_->Ready(*place, std::move(replaced));
+  SequenceQueue::Entry* entry = queue_->Enter(other, *replaced).value();
+  queue_->Ready(*entry, std::move(replaced));
   auto slow = Make("slow", 7);
-  place = line_->Enter(runs_, *slow).value();
-  EXPECT_EQ(line_->waiting(runs_), 1u);
-  EXPECT_EQ(line_->waiting(other), 1u);
-  line_->Stop(runs_);
+  entry = queue_->Enter(runs_, *slow).value();
+  EXPECT_EQ(queue_->waiting(runs_), 1u);
+  EXPECT_EQ(queue_->waiting(other), 1u);
+  queue_->Stop(runs_);
   EXPECT_EQ(StatusOf("b"),
             UnavailableError("Server exiting or model 'p' being unloaded: the request did not run in time"));
   EXPECT_EQ(StatusOf("gone").code(), StatusCode::kCancelled);
   EXPECT_FALSE(sinks_["replaced"].ended);
-  line_->Ready(*place, std::move(slow));
+  queue_->Ready(*entry, std::move(slow));
   EXPECT_EQ(StatusOf("slow").code(), StatusCode::kUnavailable);
   Finish();
   EXPECT_THAT(other.begun, ElementsAre("replaced"));
   other.running.front().request->Respond(InferenceResponse(), true);
-  line_->Leave(*other.running.front().place);
+  queue_->Leave(*other.running.front().entry);
   EXPECT_EQ(timers_.size(), 0u);
 }
 
-TEST_F(RunLineTest, ThousandsThatEndAtOnceNeedTheStackOfOne) {
-  line_ = std::make_shared<RunLine>(timers_, graph_);
+TEST_F(SequenceQueueTest, ThousandsThatEndAtOnceNeedTheStackOfOne) {
+  queue_ = std::make_shared<SequenceQueue>(timers_, graph_);
   Send("first", 7);
   for (int i = 0; i < 50000; ++i) Send("next", 7);
   runs_.on_begin = [this] {
@@ -280,9 +280,9 @@ TEST_F(RunLineTest, ThousandsThatEndAtOnceNeedTheStackOfOne) {
 
 // --- Cycles --------------------------------------------------------------------------------------
 
-class RunLineCalls : public RunLineTest {
+class SequenceQueueCalls : public SequenceQueueTest {
  protected:
-  RunLineCalls() { owner_ = std::make_shared<Owner>(true); }
+  SequenceQueueCalls() { owner_ = std::make_shared<Owner>(true); }
 
   // That of a call which blocks an instance that runs a request of this chain.
   static std::shared_ptr<const CallChain> CallOf(const void* instance, const std::string& name,
@@ -297,20 +297,20 @@ class RunLineCalls : public RunLineTest {
   // The chain of the steps of what runs.
   std::shared_ptr<const CallChain> ChainOf(size_t index) {
     const Runs::Run& run = runs_.running[index];
-    return RunLine::ChainOf(*run.place, *run.request);
+    return SequenceQueue::ChainOf(*run.entry, *run.request);
   }
   void Call(const std::string& name, uint64_t id, std::shared_ptr<const CallChain> chain) {
     auto request = Make(name, id);
     request->call_chain = std::move(chain);
-    RunLine::Place* place = line_->Enter(runs_, *request).value();
-    line_->Ready(*place, std::move(request));
+    SequenceQueue::Entry* entry = queue_->Enter(runs_, *request).value();
+    queue_->Ready(*entry, std::move(request));
   }
 
   int n_ = 0;  // stands for an instance
   int m_ = 0;
 };
 
-TEST_F(RunLineCalls, ARunThatCallsItsOwnSequenceIsToldSo) {
+TEST_F(SequenceQueueCalls, ARunThatCallsItsOwnSequenceIsToldSo) {
   Send("a", 7);
   const auto chain = CallOf(&n_, "n", ChainOf(0));
   Call("other", 8, chain);
@@ -319,7 +319,7 @@ TEST_F(RunLineCalls, ARunThatCallsItsOwnSequenceIsToldSo) {
   EXPECT_EQ(StatusOf("same"),
             InternalError("the call to model 'p' would wait for itself: p (sequence 7) -> n_0 -> p"));
   EXPECT_EQ(graph_.size(), 0u);
-  EXPECT_EQ(line_->waiting(runs_), 0u);
+  EXPECT_EQ(queue_->waiting(runs_), 0u);
   // Who calls on nobody's behalf waits.
   Call("waits", 7, CallOf(&m_, "m", nullptr));
   EXPECT_FALSE(sinks_["waits"].ended);
@@ -330,7 +330,7 @@ TEST_F(RunLineCalls, ARunThatCallsItsOwnSequenceIsToldSo) {
   while (!runs_.running.empty()) Finish();
 }
 
-TEST_F(RunLineCalls, RunsThatCallEachOthersSequencesAreToldSo) {
+TEST_F(SequenceQueueCalls, RunsThatCallEachOthersSequencesAreToldSo) {
   Send("a", 7);
   Send("b", 8);
   Call("first", 8, CallOf(&n_, "n", ChainOf(0)));
@@ -344,18 +344,18 @@ TEST_F(RunLineCalls, RunsThatCallEachOthersSequencesAreToldSo) {
 }
 
 // Neither is the one that calls, nor does it know of the run; but it keeps the instance that the run needs.
-TEST_F(RunLineCalls, AnInstanceThatARunWaitsForIsPartOfTheCycle) {
+TEST_F(SequenceQueueCalls, AnInstanceThatARunWaitsForIsPartOfTheCycle) {
   Send("a", 7);
-  const auto place = std::make_shared<CallGraph::Place>("n");
-  place->Add(&n_, "n_0");
-  const auto step = graph_.Wait(place, ChainOf(0));
+  const auto entry = std::make_shared<CallGraph::Place>("n");
+  entry->Add(&n_, "n_0");
+  const auto step = graph_.Wait(entry, ChainOf(0));
   ASSERT_TRUE(step.ok());
   Call("call", 7, CallOf(&n_, "n", nullptr));
   EXPECT_EQ(StatusOf("call").code(), StatusCode::kInternal);
   Finish();
 }
 
-TEST_F(RunLineCalls, ALineWithoutUserCodeMakesNoChains) {
+TEST_F(SequenceQueueCalls, ALineWithoutUserCodeMakesNoChains) {
   owner_ = std::make_shared<Owner>(false);
   Send("a", 7);
   EXPECT_EQ(ChainOf(0), nullptr);
@@ -369,11 +369,11 @@ TEST_F(RunLineCalls, ALineWithoutUserCodeMakesNoChains) {
 // --- Many threads --------------------------------------------------------------------------------
 
 // Ends what runs on threads of its own, in any order, or at once.
-class BusyRuns final : public RunLine::Runner {
+class BusyRuns final : public SequenceQueue::Runner {
  public:
   static constexpr uint64_t kSequences = 5;
 
-  explicit BusyRuns(RunLine& line) : line_(line) {
+  explicit BusyRuns(SequenceQueue& queue) : queue_(queue) {
     for (int i = 0; i < 3; ++i) threads_.emplace_back([this, i] { Loop(static_cast<unsigned>(i)); });
   }
   void Join() {
@@ -384,19 +384,19 @@ class BusyRuns final : public RunLine::Runner {
     changed_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
-  void BeginRun(std::unique_ptr<InferenceRequest> request, RunLine::Place& place) override {
-    const uint64_t id = place.id();
+  void BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) override {
+    const uint64_t id = entry.id();
     EXPECT_EQ(runs_of_[id].fetch_add(1), 0) << "two requests of a sequence run";
     // The number of the request, which its client has given it.
     const int number = std::stoi(request->id);
     EXPECT_GT(number, last_of_[id].exchange(number)) << "a request has overtaken another one";
     ++begun;
     if (number % 3 == 0) {
-      Finish({std::move(request), &place});
+      Finish({std::move(request), &entry});
       return;
     }
     std::lock_guard lock(mutex_);
-    running_.push_back({std::move(request), &place});
+    running_.push_back({std::move(request), &entry});
     changed_.notify_one();
   }
 
@@ -404,10 +404,10 @@ class BusyRuns final : public RunLine::Runner {
 
  private:
   void Finish(Runs::Run run) {
-    runs_of_[run.place->id()].fetch_sub(1);
-    const std::shared_ptr<RunLine> line = line_.shared_from_this();
+    runs_of_[run.entry->id()].fetch_sub(1);
+    const std::shared_ptr<SequenceQueue> queue = queue_.shared_from_this();
     run.request->Respond(InferenceResponse(), true);
-    line->Leave(*run.place);
+    queue->Leave(*run.entry);
   }
   void Loop(unsigned seed) {
     std::mt19937 random(seed);
@@ -424,7 +424,7 @@ class BusyRuns final : public RunLine::Runner {
     }
   }
 
-  RunLine& line_;
+  SequenceQueue& queue_;
   std::atomic<int> runs_of_[kSequences + 1] = {};
   std::atomic<int> last_of_[kSequences + 1] = {};
   std::mutex mutex_;
@@ -437,30 +437,30 @@ class BusyRuns final : public RunLine::Runner {
 
 // Clients that send without waiting, some of which go; requests that are decoded meanwhile; and a stop in the
 // middle: each ends once, and none overtakes another.
-TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
+TEST(SequenceQueueStress, KeepsTheOrderOfEachSequence) {
   constexpr int kRequests = 4000;
   TimerService timers;
-  CallGraph graph;
   auto owner = std::make_shared<Owner>();
-  auto line = std::make_shared<RunLine>(timers, graph);
-  BusyRuns runs(*line);
+  CallGraph graph;
+  auto queue = std::make_shared<SequenceQueue>(timers, graph);
+  BusyRuns runs(*queue);
   std::atomic<int> ended{0};
   std::atomic<int> open{0};
   std::atomic<int> sent{0};
   const auto client = [&](uint64_t id) {
     std::mt19937 random(static_cast<unsigned>(id));
     std::deque<std::shared_ptr<Cancellation>> cancellations;
-    // Places whose requests are away.
-    std::deque<std::pair<RunLine::Place*, std::unique_ptr<InferenceRequest>>> away;
+    // Entries whose requests are away.
+    std::deque<std::pair<SequenceQueue::Entry*, std::unique_ptr<InferenceRequest>>> away;
     const auto bring = [&] {
-      auto [place, request] = std::move(away.front());
+      auto [entry, request] = std::move(away.front());
       away.pop_front();
       if (random() % 5 == 0) {
         const Status why = random() % 2 == 0 ? CancelledError("gone") : InvalidArgumentError("no image");
-        line->GiveUp(*place, *request, why);
+        queue->GiveUp(*entry, *request, why);
         request->Refuse(why);
       } else {
-        line->Ready(*place, std::move(request));
+        queue->Ready(*entry, std::move(request));
       }
     };
     for (int i = 1; i <= kRequests; ++i) {
@@ -481,11 +481,11 @@ TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
       if (random() % 3 == 0) cancellations.push_back(request->cancellation);
       ++open;
       ++sent;
-      RunLine::Place* place = line->Enter(runs, *request).value();
+      SequenceQueue::Entry* entry = queue->Enter(runs, *request).value();
       if (random() % 4 == 0) {
-        away.emplace_back(place, std::move(request));
+        away.emplace_back(entry, std::move(request));
       } else {
-        line->Ready(*place, std::move(request));
+        queue->Ready(*entry, std::move(request));
       }
       if (!away.empty() && random() % 2 == 0) bring();
       if (cancellations.size() > 3) {
@@ -500,14 +500,14 @@ TEST(RunLineStress, KeepsTheOrderOfEachSequence) {
   while (sent.load() < static_cast<int>(BusyRuns::kSequences) * kRequests / 2) std::this_thread::yield();
   const int begun = runs.begun.load();
   EXPECT_GT(begun, 0);
-  line->Stop(runs);
+  queue->Stop(runs);
   for (std::thread& thread : clients) thread.join();
   while (open.load() > 0) std::this_thread::yield();
   runs.Join();
   EXPECT_EQ(ended.load(), sent.load());
   // Ends whose clients have gone leave behind the answers.
   while (owner->gate().inside() > 0) std::this_thread::yield();
-  EXPECT_EQ(line->waiting(runs), 0u);
+  EXPECT_EQ(queue->waiting(runs), 0u);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "pipeline/pieces.h"
+#include "pipeline/shards.h"
 
 #include <cstring>
 #include <utility>
@@ -13,7 +13,7 @@ std::string Describe(const std::string& who, const Tensor& tensor) {
   return who + ", output '" + tensor.name + "' of shape " + ShapeToString(tensor.shape);
 }
 
-Status CheckCut(const std::string& who, const Tensor& tensor) {
+Status CheckSplit(const std::string& who, const Tensor& tensor) {
   if (tensor.type == DataType::kBytes) {
     return OvmsError(OvmsCode::kPipelineStringDemultiplicationUnsupported, Describe(who, tensor));
   }
@@ -21,10 +21,10 @@ Status CheckCut(const std::string& who, const Tensor& tensor) {
     return OvmsError(OvmsCode::kPipelineWrongNumberOfDimensionsToDemultiply,
                      Describe(who, tensor) + " has fewer than 2 dimensions");
   }
-  if (tensor.shape[0] > kMostPieces) {
+  if (tensor.shape[0] > kMostShards) {
     return OvmsError(
         OvmsCode::kPipelineTooLargeDimensionSizeToDemultiply,
-        Describe(who, tensor) + ", at most " + std::to_string(kMostPieces) + " pieces are possible");
+        Describe(who, tensor) + ", at most " + std::to_string(kMostShards) + " pieces are possible");
   }
   if (ByteSize(tensor.type, tensor.shape) != tensor.data.size()) {
     return OvmsError(OvmsCode::kInternalError,
@@ -47,9 +47,9 @@ bool InOneRow(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-Result<uint32_t> CountPieces(const std::string& who, const std::vector<const Tensor*>& tensors,
+Result<uint32_t> CountShards(const std::string& who, const std::vector<const Tensor*>& tensors,
                              int32_t demultiply) {
-  for (const Tensor* tensor : tensors) BRAID_RETURN_IF_ERROR(CheckCut(who, *tensor));
+  for (const Tensor* tensor : tensors) BRAID_RETURN_IF_ERROR(CheckSplit(who, *tensor));
   int64_t count = demultiply;
   if (demultiply < 0) count = tensors.empty() ? 0 : tensors.front()->shape[0];
   for (const Tensor* tensor : tensors) {
@@ -61,25 +61,25 @@ Result<uint32_t> CountPieces(const std::string& who, const std::vector<const Ten
   return static_cast<uint32_t>(count);
 }
 
-Tensor Piece(const Tensor& tensor, uint32_t index, uint32_t count) {
+Tensor Shard(const Tensor& tensor, uint32_t index, uint32_t count) {
   const size_t size = tensor.data.size() / count;
-  Tensor piece;
-  piece.name = tensor.name;
-  piece.type = tensor.type;
-  piece.shape.assign(tensor.shape.begin() + 1, tensor.shape.end());
-  piece.data = tensor.data.Slice(index * size, size);
-  return piece;
+  Tensor shard;
+  shard.name = tensor.name;
+  shard.type = tensor.type;
+  shard.shape.assign(tensor.shape.begin() + 1, tensor.shape.end());
+  shard.data = tensor.data.Slice(index * size, size);
+  return shard;
 }
 
-Result<Pieces> Join(const std::string& who, std::vector<Pieces> parts) {
+Result<Shards> Join(const std::string& who, std::vector<Shards> parts) {
   BRAID_CHECK(!parts.empty());
-  Pieces joined;
+  Shards joined;
   if (parts.size() == 1) {
     joined = std::move(parts.front());
   } else {
     joined.counts = parts.front().counts;
     joined.tensors.reserve(parts.size() * parts.front().tensors.size());
-    for (Pieces& part : parts) {
+    for (Shards& part : parts) {
       if (part.counts != joined.counts) {
         return OvmsError(
             OvmsCode::kPipelineInconsistentShardDimensions,
@@ -92,11 +92,11 @@ Result<Pieces> Join(const std::string& who, std::vector<Pieces> parts) {
   return joined;
 }
 
-Result<Tensor> Stack(const std::string& who, Pieces pieces, BufferAllocator& allocator) {
-  BRAID_CHECK(!pieces.tensors.empty());
-  const Tensor& first = pieces.tensors.front();
+Result<Tensor> Stack(const std::string& who, Shards shards, BufferAllocator& allocator) {
+  BRAID_CHECK(!shards.tensors.empty());
+  const Tensor& first = shards.tensors.front();
   size_t size = 0;
-  for (const Tensor& tensor : pieces.tensors) {
+  for (const Tensor& tensor : shards.tensors) {
     if (tensor.type != first.type || tensor.shape != first.shape) {
       return OvmsError(OvmsCode::kPipelineInconsistentShardDimensions,
                        who + ": " + std::string(WireName(first.type)) + " " + ShapeToString(first.shape) +
@@ -109,18 +109,18 @@ Result<Tensor> Stack(const std::string& who, Pieces pieces, BufferAllocator& all
   Tensor stacked;
   stacked.name = first.name;
   stacked.type = first.type;
-  stacked.shape = pieces.counts;
+  stacked.shape = shards.counts;
   stacked.shape.insert(stacked.shape.end(), first.shape.begin(), first.shape.end());
   if (size == 0) return stacked;
-  if (InOneRow(pieces.tensors)) {
-    Buffer& begin = pieces.tensors.front().data;
+  if (InOneRow(shards.tensors)) {
+    Buffer& begin = shards.tensors.front().data;
     begin.owner()->AddReference();
     stacked.data = Buffer(begin.mutable_data(), size, begin.owner());
     return stacked;
   }
   BRAID_ASSIGN_OR_RETURN(stacked.data, allocator.Allocate(size));
   std::byte* to = stacked.data.mutable_data();
-  for (const Tensor& tensor : pieces.tensors) {
+  for (const Tensor& tensor : shards.tensors) {
     if (tensor.data.empty()) continue;
     std::memcpy(to, tensor.data.data(), tensor.data.size());
     to += tensor.data.size();

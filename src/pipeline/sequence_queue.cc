@@ -1,4 +1,4 @@
-#include "pipeline/run_line.h"
+#include "pipeline/sequence_queue.h"
 
 #include <algorithm>
 #include <string>
@@ -16,28 +16,28 @@ const std::string& NameOf(const InferenceRequest& request) { return request.serv
 
 }  // namespace
 
-Result<RunLine::Place*> RunLine::Enter(Runner& runner, const InferenceRequest& request) {
+Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const InferenceRequest& request) {
   const uint64_t id = std::get<uint64_t>(request.correlation_id);
   const ServableInfo& info = request.servable->get().info();
-  auto place = std::make_unique<Place>();
-  place->runner_ = &runner;
-  std::lock_guard lock(mutex_);
+  auto entry = std::make_unique<Entry>();
+  entry->runner_ = &runner;
+  MutexLock lock(mutex_);
   if (SequencePlace* before = line_.Last(id)) {
     if (line_.behind() >= max_waiting_) {
       return TooManyWaitForSequences(request, max_waiting_, info.name);
     }
-    place->calls_ = PlaceOf(*before).calls_;
+    entry->calls_ = EntryOf(*before).calls_;
   }
-  if (info.makes_calls && place->calls_ == nullptr) {
-    place->calls_ = std::make_shared<CallGraph::Place>(info.name);
-    place->calls_->Add(place->calls_.get(), info.name + " (sequence " + std::to_string(id) + ")");
+  if (info.makes_calls && entry->calls_ == nullptr) {
+    entry->calls_ = std::make_shared<CallGraph::Place>(info.name);
+    entry->calls_->Add(entry->calls_.get(), info.name + " (sequence " + std::to_string(id) + ")");
   }
-  return &PlaceOf(line_.Enter(id, std::move(place)));
+  return &EntryOf(line_.Enter(id, std::move(entry)));
 }
 
-void RunLine::Ready(Place& place, std::unique_ptr<InferenceRequest> request) {
-  // The request may have ended, and all that keeps the line, before the last lines of this function.
-  const std::shared_ptr<RunLine> self = shared_from_this();
+void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> request) {
+  // The request may have ended, and all that keeps the queue, before the last lines of this function.
+  const std::shared_ptr<SequenceQueue> self = shared_from_this();
   request->queue_start_ns = SteadyNowNs();
   request->scheduling = {};
   TraceQueued(*request);
@@ -48,53 +48,53 @@ void RunLine::Ready(Place& place, std::unique_ptr<InferenceRequest> request) {
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
-    if (place.runner_->stopped_) {
+    MutexLock lock(mutex_);
+    if (entry.runner_->stopped_) {
       work.endings.push_back(Stopped(std::move(request)));
-      if (Turn next = line_.Leave(place); next.place != nullptr) work.turns.push_back(std::move(next));
+      if (Turn next = line_.Leave(entry); next.place != nullptr) work.turns.push_back(std::move(next));
     } else {
       InferenceRequest& entered = *request;
-      Turn turn = line_.Ready(place, std::move(request));
+      Turn turn = line_.Ready(entry, std::move(request));
       if (turn.place != nullptr) {
         work.turns.push_back(std::move(turn));
       } else if (entered.cancelled()) {
-        work.endings.push_back(Cancelled(WithdrawCancelledLocked(place)));
-      } else if (Status status = EnterCallGraph(place, entered); !status.ok()) {
-        work.endings.push_back({WithdrawLocked(place), FailureReason::kRejected, std::move(status), true});
+        work.endings.push_back(Cancelled(WithdrawCancelledLocked(entry)));
+      } else if (Status status = EnterCallGraph(entry, entered); !status.ok()) {
+        work.endings.push_back({WithdrawLocked(entry), FailureReason::kRejected, std::move(status), true});
       }
     }
   }
   Perform(std::move(work));
 }
 
-Status RunLine::EnterCallGraph(const Place& place, InferenceRequest& request) const {
+Status SequenceQueue::EnterCallGraph(const Entry& entry, InferenceRequest& request) const {
   // What runs before it waits for nobody when it has no user code.
-  if (place.calls_ == nullptr || !CallGraph::Concerns(request.call_chain.get())) return OkStatus();
-  BRAID_ASSIGN_OR_RETURN(request.scheduling.waiting_call, call_graph_.Wait(place.calls_, request.call_chain));
+  if (entry.calls_ == nullptr || !CallGraph::Concerns(request.call_chain.get())) return OkStatus();
+  BRAID_ASSIGN_OR_RETURN(request.scheduling.waiting_call, call_graph_.Wait(entry.calls_, request.call_chain));
   return OkStatus();
 }
 
-void RunLine::GiveUp(Place& place, const InferenceRequest& request, const Status& why) {
-  const std::shared_ptr<RunLine> self = shared_from_this();
+void SequenceQueue::GiveUp(Entry& entry, const InferenceRequest& request, const Status& why) {
+  const std::shared_ptr<SequenceQueue> self = shared_from_this();
   const bool holds = EndsSequence(request) && why.code() == StatusCode::kCancelled;
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
-    if (holds) place.servable_ = request.servable->Another();
-    Turn turn = holds ? line_.Abandon(place) : line_.Leave(place);
+    MutexLock lock(mutex_);
+    if (holds) entry.servable_ = request.servable->Another();
+    Turn turn = holds ? line_.Abandon(entry) : line_.Leave(entry);
     if (turn.place != nullptr) work.turns.push_back(std::move(turn));
   }
   Perform(std::move(work));
 }
 
-void RunLine::Leave(Place& place) {
-  const std::shared_ptr<RunLine> self = shared_from_this();
+void SequenceQueue::Leave(Entry& entry) {
+  const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
-    if (Turn next = line_.Leave(place); next.place != nullptr) work.turns.push_back(std::move(next));
+    MutexLock lock(mutex_);
+    if (Turn next = line_.Leave(entry); next.place != nullptr) work.turns.push_back(std::move(next));
   }
   // The thread has the end of an execution to tell of, or other clients to look after.
   for (Turn& turn : work.turns) {
@@ -103,17 +103,17 @@ void RunLine::Leave(Place& place) {
   Perform(std::move(work));
 }
 
-std::shared_ptr<const CallChain> RunLine::ChainOf(const Place& place, const InferenceRequest& request) {
-  if (place.calls_ == nullptr) return request.call_chain;
+std::shared_ptr<const CallChain> SequenceQueue::ChainOf(const Entry& entry, const InferenceRequest& request) {
+  if (entry.calls_ == nullptr) return request.call_chain;
   struct Link {
     CallChain chain;
     std::shared_ptr<CallGraph::Place> calls;  // shared, so that no other sequence has its address
   };
   auto link = std::make_shared<Link>();
-  link->calls = place.calls_;
+  link->calls = entry.calls_;
   link->chain.model = NameOf(request);
-  link->chain.instance = link->chain.model + " (sequence " + std::to_string(place.id()) + ")";
-  link->chain.blocked_instance = place.calls_.get();
+  link->chain.instance = link->chain.model + " (sequence " + std::to_string(entry.id()) + ")";
+  link->chain.blocked_instance = entry.calls_.get();
   if (request.call_chain != nullptr) link->chain.parents.push_back(request.call_chain);
   link->chain.passes_on = true;
   return {link, &link->chain};
@@ -121,41 +121,41 @@ std::shared_ptr<const CallChain> RunLine::ChainOf(const Place& place, const Infe
 
 // --- Clients that go, and stops ------------------------------------------------------------------
 
-std::unique_ptr<InferenceRequest> RunLine::WithdrawLocked(Place& place) {
-  auto request = line_.Withdraw(place);
-  line_.Leave(place);
+std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawLocked(Entry& entry) {
+  auto request = line_.Withdraw(entry);
+  line_.Leave(entry);
   return request;
 }
 
-std::unique_ptr<InferenceRequest> RunLine::WithdrawCancelledLocked(Place& place) {
-  auto request = line_.Withdraw(place);
+std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawCancelledLocked(Entry& entry) {
+  auto request = line_.Withdraw(entry);
   if (EndsSequence(*request)) {
-    place.servable_ = request->servable->Another();
-    line_.Abandon(place);
+    entry.servable_ = request->servable->Another();
+    line_.Abandon(entry);
   } else {
-    line_.Leave(place);
+    line_.Leave(entry);
   }
   return request;
 }
 
-void RunLine::OnCancelled(InferenceRequest& request) {
+void SequenceQueue::OnCancelled(InferenceRequest& request) {
   const PatientAllocation patience;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to, or when it runs.
   if (!request.scheduling.queued) return;
-  cancelled_.push_back(WithdrawCancelledLocked(PlaceOf(*request.scheduling.place)));
+  cancelled_.push_back(WithdrawCancelledLocked(EntryOf(*request.scheduling.place)));
   // This is called from within the Cancellation, so the request cannot end here.
   if (cancel_timer_) return;
   cancel_timer_ = timers_.At(timers_.NowNs(), [weak = weak_from_this()] {
-    if (const std::shared_ptr<RunLine> self = weak.lock()) self->EndCancelled();
+    if (const std::shared_ptr<SequenceQueue> self = weak.lock()) self->EndCancelled();
   });
 }
 
-void RunLine::EndCancelled() {
+void SequenceQueue::EndCancelled() {
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     cancel_timer_ = {};
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
     cancelled_.clear();
@@ -163,16 +163,16 @@ void RunLine::EndCancelled() {
   Perform(std::move(work));
 }
 
-void RunLine::Stop(Runner& runner) {
-  const std::shared_ptr<RunLine> self = shared_from_this();
+void SequenceQueue::Stop(Runner& runner) {
+  const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     runner.stopped_ = true;
-    for (SequencePlace* place : line_.Waiting()) {
-      if (PlaceOf(*place).runner_ == &runner) {
-        work.endings.push_back(Stopped(WithdrawLocked(PlaceOf(*place))));
+    for (SequencePlace* entry : line_.Waiting()) {
+      if (EntryOf(*entry).runner_ == &runner) {
+        work.endings.push_back(Stopped(WithdrawLocked(EntryOf(*entry))));
       }
     }
     // Whosoever they are, they need not wait for the timers' thread.
@@ -183,34 +183,34 @@ void RunLine::Stop(Runner& runner) {
   Perform(std::move(work));
 }
 
-size_t RunLine::waiting(const Runner& runner) const {
-  std::lock_guard lock(mutex_);
+size_t SequenceQueue::waiting(const Runner& runner) const {
+  MutexLock lock(mutex_);
   const auto waiting = line_.Waiting();
-  return static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](SequencePlace* place) {
-    return PlaceOf(*place).runner_ == &runner;
+  return static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](SequencePlace* entry) {
+    return EntryOf(*entry).runner_ == &runner;
   }));
 }
 
 // --- What was decided ----------------------------------------------------------------------------
 
-void RunLine::Perform(Work work) {
-  HandOver<Turn>::Run(this, std::move(work.turns), [this](Turn turn) { Begin(std::move(turn)); });
+void SequenceQueue::Perform(Work work) {
+  Trampoline<Turn>::Run(this, std::move(work.turns), [this](Turn turn) { Begin(std::move(turn)); });
   for (Ending& ending : work.endings) End(std::move(ending));
 }
 
-void RunLine::Begin(Turn turn) {
-  Place& place = PlaceOf(*turn.place);
+void SequenceQueue::Begin(Turn turn) {
+  Entry& entry = EntryOf(*turn.place);
   if (turn.request != nullptr) {
     if (turn.request->cancellation != nullptr) turn.request->cancellation->ClearListener();
-    place.runner_->BeginRun(std::move(turn.request), place);
+    entry.runner_->BeginRun(std::move(turn.request), entry);
     return;
   }
-  const std::unique_ptr<ServableHandle> servable = std::move(place.servable_);
-  servable->get().DropSequence(place.id());
-  Leave(place);
+  const std::unique_ptr<ServableHandle> servable = std::move(entry.servable_);
+  servable->get().DropSequence(entry.id());
+  Leave(entry);
 }
 
-void RunLine::End(Ending ending) const {
+void SequenceQueue::End(Ending ending) const {
   InferenceRequest& request = *ending.request;
   if (request.cancellation != nullptr) request.cancellation->ClearListener();
   request.servable->get().statistics().RecordFailure(ending.reason, request.start_ns, SteadyNowNs());
@@ -221,12 +221,12 @@ void RunLine::End(Ending ending) const {
   }
 }
 
-RunLine::Ending RunLine::Cancelled(std::unique_ptr<InferenceRequest> request) {
+SequenceQueue::Ending SequenceQueue::Cancelled(std::unique_ptr<InferenceRequest> request) {
   Status status = CancelledWhileWaiting(NameOf(*request));
   return {std::move(request), FailureReason::kCanceled, std::move(status)};
 }
 
-RunLine::Ending RunLine::Stopped(std::unique_ptr<InferenceRequest> request) {
+SequenceQueue::Ending SequenceQueue::Stopped(std::unique_ptr<InferenceRequest> request) {
   Status status = StoppedWhileWaiting(NameOf(*request));
   return {std::move(request), FailureReason::kOther, std::move(status)};
 }

@@ -1,4 +1,4 @@
-#include "pipeline/pieces.h"
+#include "pipeline/shards.h"
 
 #include <gmock/gmock.h>
 
@@ -20,26 +20,26 @@ Tensor Make(Shape shape) {
 }
 
 std::string CountFault(const Tensor& tensor, int32_t demultiply) {
-  return CountPieces("node 'a'", {&tensor}, demultiply).status().message();
+  return CountShards("node 'a'", {&tensor}, demultiply).status().message();
 }
 
-TEST(Pieces, AreViewsOfTheirPart) {
+TEST(Shards, AreViewsOfTheirPart) {
   const Tensor whole = Make({3, 2});
-  ASSERT_EQ(*CountPieces("", {&whole}, 3), 3u);
-  const Tensor piece = Piece(whole, 1, 3);
-  EXPECT_EQ(piece.shape, (Shape{2}));
-  EXPECT_THAT(Int32Values(piece), ElementsAre(2, 3));
-  EXPECT_EQ(piece.data.data(), whole.data.data() + 8);
-  EXPECT_EQ(piece.data.owner(), whole.data.owner());
+  ASSERT_EQ(*CountShards("", {&whole}, 3), 3u);
+  const Tensor shard = Shard(whole, 1, 3);
+  EXPECT_EQ(shard.shape, (Shape{2}));
+  EXPECT_THAT(Int32Values(shard), ElementsAre(2, 3));
+  EXPECT_EQ(shard.data.data(), whole.data.data() + 8);
+  EXPECT_EQ(shard.data.owner(), whole.data.owner());
 }
 
-TEST(Pieces, OfTensorsWithoutElements) {
+TEST(Shards, OfTensorsWithoutElements) {
   const Tensor whole = Make({3, 0});
-  EXPECT_EQ(*CountPieces("", {&whole}, -1), 3u);
-  EXPECT_EQ(Piece(whole, 2, 3).shape, (Shape{0}));
+  EXPECT_EQ(*CountShards("", {&whole}, -1), 3u);
+  EXPECT_EQ(Shard(whole, 2, 3).shape, (Shape{0}));
 }
 
-TEST(Pieces, CountsAreChecked) {
+TEST(Shards, CountsAreChecked) {
   EXPECT_EQ(
       CountFault(Make({2, 2}), 3),
       "Wrong dimension size. Should match demultiply count - node 'a', output 'x' of shape [2,2], expected "
@@ -56,7 +56,7 @@ TEST(Pieces, CountsAreChecked) {
       "Too large dynamic demultiplication requested. - node 'a', output 'x' of shape [10001,1], at most "
       "10000 pieces are possible");
   const Tensor most = Make({10000, 1});
-  EXPECT_EQ(*CountPieces("", {&most}, -1), 10000u);
+  EXPECT_EQ(*CountShards("", {&most}, -1), 10000u);
   Tensor text = Make({2, 2});
   text.type = DataType::kBytes;
   EXPECT_THAT(CountFault(text, -1), StartsWith("Demultiplexing of string tensors is not supported"));
@@ -66,16 +66,16 @@ TEST(Pieces, CountsAreChecked) {
   const Tensor two = Make({2, 2});
   const Tensor three = Make({3, 2});
   EXPECT_THAT(
-      CountPieces("n", {&two, &three}, -1).status().message(),
+      CountShards("n", {&two, &three}, -1).status().message(),
       StartsWith("Wrong dimension size. Should match demultiply count - n, output 'x' of shape [3,2]"));
 }
 
-TEST(Pieces, InARowAreStackedWithoutACopy) {
+TEST(Shards, InARowAreStackedWithoutACopy) {
   const Tensor whole = Make({3, 2});
-  Pieces pieces{{3}, {}};
-  for (uint32_t i = 0; i < 3; ++i) pieces.tensors.push_back(Piece(whole, i, 3));
+  Shards shards{{3}, {}};
+  for (uint32_t i = 0; i < 3; ++i) shards.tensors.push_back(Shard(whole, i, 3));
   FakeStep::CountingAllocator allocator;
-  auto stacked = Stack("", std::move(pieces), allocator);
+  auto stacked = Stack("", std::move(shards), allocator);
   ASSERT_TRUE(stacked.ok());
   EXPECT_EQ(stacked->shape, (Shape{3, 2}));
   EXPECT_EQ(stacked->data.data(), whole.data.data());
@@ -84,18 +84,18 @@ TEST(Pieces, InARowAreStackedWithoutACopy) {
   EXPECT_EQ(whole.data.owner()->references(), 2u);
 }
 
-TEST(Pieces, OutOfOrderAreCopiedOnce) {
+TEST(Shards, OutOfOrderAreCopiedOnce) {
   const Tensor whole = Make({2, 2});
-  Pieces pieces{{2, 1}, {Piece(whole, 1, 2), Piece(whole, 0, 2)}};
+  Shards shards{{2, 1}, {Shard(whole, 1, 2), Shard(whole, 0, 2)}};
   FakeStep::CountingAllocator allocator;
-  auto stacked = Stack("", std::move(pieces), allocator);
+  auto stacked = Stack("", std::move(shards), allocator);
   ASSERT_TRUE(stacked.ok());
   EXPECT_EQ(stacked->shape, (Shape{2, 1, 2}));
   EXPECT_THAT(Int32Values(*stacked), ElementsAre(2, 3, 0, 1));
   EXPECT_EQ(allocator.allocations, 1);
 }
 
-TEST(Pieces, ThatDifferAreNotStacked) {
+TEST(Shards, ThatDifferAreNotStacked) {
   HeapAllocator heap;
   EXPECT_EQ(Stack("node 'g', input 'x'", {{2}, {Make({2}), Make({3})}}, heap).status().message(),
             "Gathered tensor shards dimensions are different - node 'g', input 'x': INT32 [2] and INT32 [3]");
@@ -105,15 +105,15 @@ TEST(Pieces, ThatDifferAreNotStacked) {
             "Gathered tensor shards dimensions are different - g: INT32 [2] and FP32 [2]");
 }
 
-TEST(Pieces, OfSeveralScopesAreJoined) {
-  std::vector<Pieces> parts(2);
+TEST(Shards, OfSeveralScopesAreJoined) {
+  std::vector<Shards> parts(2);
   parts[0] = {{1}, {Make({2})}};
   parts[1] = {{1}, {Make({2})}};
   auto joined = Join("", std::move(parts));
   ASSERT_TRUE(joined.ok());
   EXPECT_EQ(joined->counts, (Shape{2, 1}));
   EXPECT_EQ(joined->tensors.size(), 2u);
-  parts = std::vector<Pieces>(2);
+  parts = std::vector<Shards>(2);
   parts[0] = {{1}, {Make({2})}};
   parts[1] = {{2}, {Make({2}), Make({2})}};
   EXPECT_EQ(Join("g", std::move(parts)).status().message(),

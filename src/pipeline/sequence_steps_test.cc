@@ -1,5 +1,5 @@
 // Pipelines and ensembles over stateful models.
-#include "pipeline/sequence_nodes.h"
+#include "pipeline/dag_servable.h"
 
 #include <algorithm>
 #include <random>

@@ -1,4 +1,4 @@
-#include "pipeline/ensemble_graph.h"
+#include "pipeline/ensemble_dag.h"
 
 #include <algorithm>
 #include <map>
@@ -117,8 +117,8 @@ class StepReader {
   TensorTable& tensors_;
 };
 
-Result<std::shared_ptr<const Graph>> MakeGraph(
-    const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models) {
+Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
+                                           const std::vector<std::shared_ptr<const ServableInfo>>& models) {
   TensorTable tensors;
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
@@ -137,7 +137,7 @@ Result<std::shared_ptr<const Graph>> MakeGraph(
                            StepReader(steps[static_cast<int>(i)], i, *models[i], tensors).Read());
     nodes.push_back(std::move(node));
   }
-  return Graph::Build(inputs, outputs, nodes);
+  return Dag::Build(inputs, outputs, nodes);
 }
 
 }  // namespace
@@ -185,21 +185,21 @@ Status CheckEnsembleConfig(const ModelConfig& config) {
   return OkStatus();
 }
 
-Status CheckEnsembleSequences(const ServableInfo& ensemble, const Graph& graph,
+Status CheckEnsembleSequences(const ServableInfo& ensemble, const Dag& dag,
                               const std::vector<std::shared_ptr<const ServableInfo>>& models) {
   if (!ensemble.stateful) return OkStatus();
   std::set<std::pair<std::string_view, int64_t>> seen;
   for (size_t i = 0; i < models.size(); ++i) {
     const ServableInfo& model = *models[i];
     if (!model.stateful) continue;
-    const Graph::Node& step = graph.nodes()[i];
+    const Dag::Node& step = dag.nodes()[i];
     const auto refuse = [&](const std::string& why) {
       return Invalid(ensemble.name, "step " + step.name + " is a stateful model" + why);
     };
     if (!model.stateful->allow_in_pipelines) {
       return refuse(" (\"allow_in_pipelines\": true in the model's entry allows it)");
     }
-    if (step.scope != Graph::kRoot) {
+    if (step.scope != Dag::kRoot) {
       return refuse(
           " and would run once for each response of a decoupled step: a sequence has one turn a request");
     }
@@ -228,11 +228,11 @@ std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config) {
   return uses;
 }
 
-Result<std::shared_ptr<const Graph>> MakeEnsembleGraph(
+Result<std::unique_ptr<const Dag>> MakeEnsembleDag(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models) {
-  auto graph = MakeGraph(ensemble, models);
-  if (!graph.ok()) return graph.status().WithPrefix("in ensemble '" + ensemble.name + "', ");
-  return graph;
+  auto dag = MakeDag(ensemble, models);
+  if (!dag.ok()) return dag.status().WithPrefix("in ensemble '" + ensemble.name + "', ");
+  return dag;
 }
 
 }  // namespace braid

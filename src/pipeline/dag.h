@@ -1,8 +1,8 @@
-// Graph: nodes, the tensors between them, and what can be known of their flow before a request comes.
+// Dag: nodes, the tensors between them, and what can be known of their flow before a request comes.
 //
-//   BRAID_ASSIGN_OR_RETURN(auto graph, Graph::Build({"IMAGE"}, {"LABEL"}, nodes));
+//   BRAID_ASSIGN_OR_RETURN(auto dag, Dag::Build({"IMAGE"}, {"LABEL"}, nodes));
 //
-// Every tensor has one producer: an input of the graph, or an output of a node. A node may have any number of
+// Every tensor has one producer: an input of the DAG, or an output of a node. A node may have any number of
 // inputs, and a tensor any number of consumers.
 //
 // A node that answers many times (`many`) opens a scope: what lies after it runs once for each answer, in a
@@ -10,10 +10,10 @@
 // scope among its inputs; tensors of the scopes around it are the same for all its flows. So a join of two
 // branches is defined when one branch's scope lies around the other's, and refused else.
 //
-// A demultiplexer (`demultiply`) answers once, and its answer is cut into pieces along dimension 0 of every
-// output; each piece is a flow of the scope that the node opens. The graph's inputs may be cut the same way.
-// Since the pieces are all known at once, they can be gathered: a node behind the scope (`gather_from`) waits
-// for the tensors of all its flows and takes them as one, stacked in the order of the pieces.
+// A demultiplexer (`demultiply`) answers once, and its answer is split into shards along dimension 0 of every
+// output; each shard is a flow of the scope that the node opens. The DAG's inputs may be split the same way.
+// Since the shards are all known at once, they can be gathered: a node behind the scope (`gather_from`) waits
+// for the tensors of all its flows and takes them as one, stacked in the order of the shards.
 //
 // Immutable; shared by all sessions that run on it, on any thread.
 #pragma once
@@ -27,7 +27,7 @@
 
 namespace braid {
 
-// One input or output of a node: `name` as the node knows it, `tensor` as the graph does.
+// One input or output of a node: `name` as the node knows it, `tensor` as the DAG does.
 struct PortSpec {
   std::string name;
   std::string tensor;
@@ -42,14 +42,14 @@ struct NodeSpec {
   std::vector<PortSpec> outputs;
   // It answers a run any number of times, not just once.
   bool many = false;
-  // Into how many pieces its answer is cut: kWhole, kDynamic, or a number above 0.
+  // Into how many shards its answer is split: kWhole, kDynamic, or a number above 0.
   int32_t demultiply = 0;
-  // The place of the demultiplexer whose pieces all its inputs gather, or kRequest.
+  // The index of the demultiplexer whose shards all its inputs gather, or kRequest.
   uint32_t gather_from = UINT32_MAX;
 };
 
-// All that a graph is built from.
-struct GraphSpec {
+// All that a DAG is built from.
+struct DagSpec {
   std::vector<std::string> inputs;
   // `name` is how the response names `tensor`.
   std::vector<PortSpec> outputs;
@@ -61,11 +61,11 @@ struct GraphSpec {
   bool gather_outputs = false;
 };
 
-class Graph {
+class Dag {
  public:
   static constexpr uint32_t kRoot = 0;  // of scopes
   static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr uint32_t kRequest = UINT32_MAX - 1;  // the graph's inputs, as what cuts
+  static constexpr uint32_t kRequest = UINT32_MAX - 1;  // the DAG's inputs, as what is split
   static constexpr int32_t kWhole = 0;
   static constexpr int32_t kDynamic = -1;
 
@@ -81,13 +81,13 @@ class Graph {
     bool many = false;
     int32_t demultiply = kWhole;
     uint32_t scope = kRoot;  // in which it runs
-    uint32_t place = 0;      // among the nodes of that scope
+    uint32_t index = 0;      // among the nodes of that scope
     uint32_t opens = kNone;  // the scope of its answers, when there can be many
   };
   struct Tensor {
     std::string name;
     uint32_t scope = kRoot;
-    uint32_t place = 0;  // among the tensors of that scope
+    uint32_t slot = 0;  // among the tensors of that scope
     // Inputs of nodes that take it; a node that takes it twice stands here twice.
     std::vector<uint32_t> consumers;
     // How many of them live in its own scope; whether others live in scopes within.
@@ -99,8 +99,8 @@ class Graph {
   struct Gather {
     uint32_t from = 0;  // a tensor inside
     uint32_t to = 0;    // the tensor outside
-    // Its place among the collections of each scope on the way, the one of `to` first.
-    std::vector<uint32_t> places;
+    // Its index among the collections of each scope on the way, the one of `to` first.
+    std::vector<uint32_t> indexes;
   };
   struct Collection {
     uint32_t gather = 0;
@@ -109,7 +109,7 @@ class Graph {
   struct Scope {
     uint32_t parent = kNone;
     uint32_t depth = 0;
-    // The node whose answers open flows of it, kRequest for the pieces of the inputs; kNone of the root.
+    // The node whose answers open flows of it, kRequest for the shards of the inputs; kNone of the root.
     uint32_t opener = kNone;
     std::vector<uint32_t> nodes;
     uint32_t tensors = 0;
@@ -118,11 +118,11 @@ class Graph {
 
   // Errors: INVALID_ARGUMENT for a tensor with two producers or none, for nodes that wait for each other, for
   // a join of scopes of which neither lies around the other, and for a gather of what is in another scope.
-  static Result<std::shared_ptr<const Graph>> Build(const GraphSpec& spec);
-  // The same for outputs that bear the names of their tensors, of which nothing is cut.
-  static Result<std::shared_ptr<const Graph>> Build(const std::vector<std::string>& inputs,
-                                                    const std::vector<std::string>& outputs,
-                                                    const std::vector<NodeSpec>& nodes);
+  static Result<std::unique_ptr<const Dag>> Build(const DagSpec& spec);
+  // The same for outputs that bear the names of their tensors, of which nothing is split.
+  static Result<std::unique_ptr<const Dag>> Build(const std::vector<std::string>& inputs,
+                                                  const std::vector<std::string>& outputs,
+                                                  const std::vector<NodeSpec>& nodes);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -142,7 +142,7 @@ class Graph {
 
  private:
   class Builder;
-  Graph() = default;
+  Dag() = default;
 
   std::vector<Node> nodes_;
   std::vector<Tensor> tensors_;

@@ -1,4 +1,4 @@
-// From the configuration of an ensemble to the graph of its steps.
+// From the configuration of an ensemble to the DAG of its steps.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "model_config.pb.h"
-#include "pipeline/graph.h"
+#include "pipeline/dag.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -22,15 +22,15 @@ int64_t StepVersion(const inference::ModelEnsembling::Step& step);
 // The Servable::uses() of an ensemble with this configuration; nothing for what is no ensemble.
 std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config);
 
-// The graph of an ensemble whose configuration is right in itself. `models` are those of its steps, in order.
+// The DAG of an ensemble whose configuration is right in itself. `models` are those of its steps, in order.
 // Its tensors bear the names of the ensemble; its inputs and outputs are in the order of `ensemble`. Errors:
 // INVALID_ARGUMENT for steps and models that do not fit together.
-Result<std::shared_ptr<const Graph>> MakeEnsembleGraph(
+Result<std::unique_ptr<const Dag>> MakeEnsembleDag(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models);
 
 // Steps that are stateful models of a config.json allow it, run once a request, and leave the names by which
 // clients know sequences alone. Errors: INVALID_ARGUMENT.
-Status CheckEnsembleSequences(const ServableInfo& ensemble, const Graph& graph,
+Status CheckEnsembleSequences(const ServableInfo& ensemble, const Dag& dag,
                               const std::vector<std::shared_ptr<const ServableInfo>>& models);
 
 }  // namespace braid
