@@ -27,7 +27,7 @@ class CustomNodeTest : public EnsembleFixture {
     info.name = "p";
     info.inputs = {Spec("x")};
     info.outputs = {Spec("y")};
-    return DagServable::Create(std::move(info), std::move(plan), catalog_, timers_);
+    return DagServable::Create(std::move(info), std::move(plan), deps_);
   }
   std::shared_ptr<Cancellation> Send(const std::shared_ptr<Servable>& servable) {
     auto request = Request(servable, sink_, {Int32Tensor("x", {1})});
