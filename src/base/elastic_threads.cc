@@ -9,20 +9,20 @@
 namespace braid {
 
 ElasticThreads::~ElasticThreads() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   stopping_ = true;
-  changed_.notify_all();
-  emptied_.wait(lock, [this] { return threads_.empty(); });
+  changed_.NotifyAll();
+  while (!threads_.empty()) emptied_.Wait(mutex_);
   std::thread last = std::move(ended_);
-  lock.unlock();
+  lock.Unlock();
   if (last.joinable()) last.join();
 }
 
 void ElasticThreads::Run(std::function<void()> work) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   work_.push_back(std::move(work));
   if (work_.size() <= idle_ || threads_.size() >= options_.most) {
-    changed_.notify_one();
+    changed_.NotifyOne();
     return;
   }
   const auto self = threads_.emplace(threads_.end());
@@ -36,43 +36,44 @@ void ElasticThreads::Run(std::function<void()> work) {
   if (!threads_.empty()) return;
   const std::function<void()> own = std::move(work_.back());
   work_.pop_back();
-  lock.unlock();
+  lock.Unlock();
   GuardedOrReport(options_.name, own);
 }
 
 size_t ElasticThreads::waiting() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return work_.size();
 }
 
 size_t ElasticThreads::threads() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return threads_.size();
 }
 
 void ElasticThreads::Loop(Threads::iterator self) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     if (!work_.empty()) {
       std::function<void()> work = std::move(work_.front());
       work_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       GuardedOrReport(options_.name, work);
       work = nullptr;  // what it holds may take a while to let go
-      lock.lock();
+      lock.Lock();
       continue;
     }
     if (stopping_) break;
     ++idle_;
-    const bool called =
-        changed_.wait_for(lock, options_.idle, [this] { return !work_.empty() || stopping_; });
+    const auto idle_end = std::chrono::steady_clock::now() + options_.idle;
+    while (work_.empty() && !stopping_ && changed_.WaitUntil(mutex_, idle_end)) {
+    }
     --idle_;
-    if (!called) break;
+    if (work_.empty() && !stopping_) break;
   }
   std::thread before = std::exchange(ended_, std::move(*self));
   threads_.erase(self);
-  if (threads_.empty()) emptied_.notify_all();
-  lock.unlock();
+  if (threads_.empty()) emptied_.NotifyAll();
+  lock.Unlock();
   if (before.joinable()) before.join();
 }
 

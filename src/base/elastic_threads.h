@@ -8,14 +8,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <string>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace braid {
 
@@ -45,15 +45,15 @@ class ElasticThreads {
   void Loop(Threads::iterator self);
 
   const Options options_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;  // there is work, or the end has come
-  std::condition_variable emptied_;  // no thread is left
-  // All guarded by mutex_.
-  std::deque<std::function<void()>> work_;
-  Threads threads_;
-  size_t idle_ = 0;
-  bool stopping_ = false;
-  std::thread ended_;  // the thread that ended last, which waits for the one that ended before it
+  mutable Mutex mutex_;
+  CondVar changed_;  // there is work, or the end has come
+  CondVar emptied_;  // no thread is left
+  std::deque<std::function<void()>> work_ BRAID_GUARDED_BY(mutex_);
+  Threads threads_ BRAID_GUARDED_BY(mutex_);
+  size_t idle_ BRAID_GUARDED_BY(mutex_) = 0;
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
+  // The thread that ended last, which waits for the one that ended before it.
+  std::thread ended_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

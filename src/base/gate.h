@@ -10,9 +10,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace braid {
 
@@ -53,8 +53,8 @@ class Gate {
   void NotifyEmpty();
 
   std::atomic<uint64_t> state_{0};
-  std::mutex mutex_;  // only to wait on
-  std::condition_variable empty_;
+  Mutex mutex_;  // only to wait on
+  CondVar empty_;
 };
 
 }  // namespace braid

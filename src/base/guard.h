@@ -10,7 +10,7 @@
 // What must not stop half-way, the books of a scheduler say, is not guarded but patient:
 //
 //   const PatientAllocation patience;
-//   std::lock_guard lock(mutex_);
+//   MutexLock lock(mutex_);
 //   ... queues, tables, lists ...
 #pragma once
 

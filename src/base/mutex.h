@@ -80,6 +80,18 @@ class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   bool held_ = true;
 };
 
+// Gives a mutex up for the rest of a block, in a function that is called with it held.
+class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexUnlock {
+ public:
+  explicit MutexUnlock(Mutex& mutex) BRAID_RELEASE(mutex) : mutex_(mutex) { mutex_.Unlock(); }
+  ~MutexUnlock() BRAID_RELEASE() { mutex_.Lock(); }
+  MutexUnlock(const MutexUnlock&) = delete;
+  MutexUnlock& operator=(const MutexUnlock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
 // A condition of what a mutex guards. Waiting is a loop, so that the condition is read under the mutex where
 // the analysis sees it:
 //
@@ -100,6 +112,11 @@ class CondVar {
     const std::cv_status status = condition_.wait_until(lock, deadline);
     lock.release();
     return status == std::cv_status::no_timeout;
+  }
+  // The same for `time` at the longest.
+  template <class Rep, class Period>
+  bool WaitFor(Mutex& mutex, std::chrono::duration<Rep, Period> time) BRAID_REQUIRES(mutex) {
+    return WaitUntil(mutex, std::chrono::steady_clock::now() + time);
   }
   void NotifyOne() noexcept { condition_.notify_one(); }
   void NotifyAll() noexcept { condition_.notify_all(); }

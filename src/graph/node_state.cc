@@ -65,15 +65,20 @@ void NodeState::FinishDeferred(Status status) {
   run->FinishNode(*this, std::move(status));
 }
 
+// Input handlers ask for these, and are themselves asked with the run's mutex held.
+
 const PacketQueue& NodeState::queue(int input) const {
+  run->mutex_.AssertHeld();
   return run->queues_[static_cast<size_t>(node->first_input + input)];
 }
 
 Timestamp NodeState::bound(int input) const {
+  run->mutex_.AssertHeld();
   return run->streams_[static_cast<size_t>(node->inputs[static_cast<size_t>(input)])].bound;
 }
 
 Packet NodeState::Pop(int input) {
+  run->mutex_.AssertHeld();
   PacketQueue& queue = run->queues_[static_cast<size_t>(node->first_input + input)];
   const size_t size = queue.size();
   Packet packet = queue.Pop();
@@ -81,13 +86,17 @@ Packet NodeState::Pop(int input) {
   return packet;
 }
 
-void NodeState::Drop(int input) { run->garbage_.packets.push_back(Pop(input)); }
+void NodeState::Drop(int input) {
+  run->mutex_.AssertHeld();
+  run->garbage_.packets.push_back(Pop(input));
+}
 
 void NodeState::NoteBounds() {
   for (int input = 0; input < size(); ++input) bounds_[static_cast<size_t>(input)] = Next(input);
 }
 
 void NodeState::Discard() {
+  run->mutex_.AssertHeld();
   for (Packet& packet : packets_) {
     if (!packet.empty()) run->garbage_.packets.push_back(std::exchange(packet, Packet()));
   }

@@ -53,65 +53,65 @@ Status CallClose(NodeState& node) {
   return Guarded([&node] { return node.calculator->Close(node); });
 }
 
-void Run::Impl::Drive(Lock& lock) {
+void Run::Impl::Drive() {
   if (!started_ || Drives(this)) return;
   const Driving mark{this, driving};
   driving = &mark;
-  while (Step(lock)) {
+  while (Step()) {
   }
   driving = mark.outer;
 }
 
 // One thing that can be done; false when there is none.
-bool Run::Impl::Step(Lock& lock) {
+bool Run::Impl::Step() {
   if (!garbage_.empty()) {
     // What packets carry may do anything when it is let go of.
     Garbage garbage = std::exchange(garbage_, Garbage());
-    lock.unlock();
+    const MutexUnlock unlock(mutex_);
     garbage = Garbage();
-    lock.lock();
     return true;
   }
   if (!cancels_.empty()) {
-    CallCancel(lock);
+    CallCancel();
     return true;
   }
   if (!events_.empty() && !delivering_) {
-    DeliverEvents(lock);
+    DeliverEvents();
     return true;
   }
   if (NodeState* node = PickReady()) {
-    Begin(lock, *node);
+    Begin(*node);
     return true;
   }
   return EndIfOver() || CloseWhatIsLeft() || NoteWants();
 }
 
-void Run::Impl::DeliverEvents(Lock& lock) {
+void Run::Impl::DeliverEvents() {
   delivering_ = true;
   std::swap(events_, delivered_);
   const std::shared_ptr<RunObserver> observer =
       delivered_.back().kind == Event::Kind::kEnd ? std::move(observer_) : observer_;
-  lock.unlock();
-  for (Event& event : delivered_) {
-    switch (event.kind) {
-      case Event::Kind::kPacket:
-        observer->OnPacket(event.output, std::move(event.packet));
-        break;
-      case Event::Kind::kWantsInput:
-        observer->OnWantsInput();
-        break;
-      case Event::Kind::kEnd:
-        observer->OnEnd(std::move(event.status));
-        break;
+  {
+    const MutexUnlock unlock(mutex_);
+    for (Event& event : delivered_) {
+      switch (event.kind) {
+        case Event::Kind::kPacket:
+          observer->OnPacket(event.output, std::move(event.packet));
+          break;
+        case Event::Kind::kWantsInput:
+          observer->OnWantsInput();
+          break;
+        case Event::Kind::kEnd:
+          observer->OnEnd(std::move(event.status));
+          break;
+      }
     }
+    delivered_.clear();
   }
-  delivered_.clear();
-  lock.lock();
   delivering_ = false;
 }
 
-void Run::Impl::CallCancel(Lock& lock) {
+void Run::Impl::CallCancel() {
   NodeState& node = nodes_[static_cast<size_t>(cancels_.back())];
   cancels_.pop_back();
   if (node.phase != NodeState::Phase::kRunning || !node.returned || !node.deferred || node.finished ||
@@ -120,9 +120,10 @@ void Run::Impl::CallCancel(Lock& lock) {
   }
   node.cancelled = true;
   node.cancelling = true;
-  lock.unlock();
-  node.calculator->Cancel();
-  lock.lock();
+  {
+    const MutexUnlock unlock(mutex_);
+    node.calculator->Cancel();
+  }
   node.cancelling = false;
   if (node.finished) EndCall(node, std::move(node.finish_status));
 }
@@ -167,7 +168,7 @@ void Run::Impl::MakeReady(NodeState& node, bool closing) {
   std::ranges::push_heap(ready_);
 }
 
-void Run::Impl::Begin(Lock& lock, NodeState& node) {
+void Run::Impl::Begin(NodeState& node) {
   node.phase = NodeState::Phase::kRunning;
   node.returned = false;
   node.finished = false;
@@ -175,25 +176,26 @@ void Run::Impl::Begin(Lock& lock, NodeState& node) {
   node.deferred = false;
   ++running_;
   if (node.node->contract.quick() || !executor_) {
-    CallNode(lock, node);
+    CallNode(node);
     return;
   }
-  lock.unlock();
+  const MutexUnlock unlock(mutex_);
   executor_([self = shared_from_this(), &node] {
-    Lock own(self->mutex_);
-    self->CallNode(own, node);
-    self->Drive(own);
+    const MutexLock lock(self->mutex_);
+    self->CallNode(node);
+    self->Drive();
   });
-  lock.lock();
 }
 
-void Run::Impl::CallNode(Lock& lock, NodeState& node) {
+void Run::Impl::CallNode(NodeState& node) {
   const bool closing = node.closing;
-  lock.unlock();
-  if (closing) node.at = Timestamp::Done();
-  Status status = closing ? CallClose(node) : CallProcess(node);
-  if (!node.deferred) node.DropPackets();
-  lock.lock();
+  Status status;
+  {
+    const MutexUnlock unlock(mutex_);
+    if (closing) node.at = Timestamp::Done();
+    status = closing ? CallClose(node) : CallProcess(node);
+    if (!node.deferred) node.DropPackets();
+  }
   node.returned = true;
   if (!node.deferred) {
     EndCall(node, std::move(status));
@@ -206,12 +208,12 @@ void Run::Impl::CallNode(Lock& lock, NodeState& node) {
 }
 
 void Run::Impl::FinishNode(NodeState& node, Status status) {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   node.finished = true;
   node.finish_status = std::move(status);
   if (node.returned && !node.cancelling) {
     EndCall(node, std::move(node.finish_status));
-    Drive(lock);
+    Drive();
   }
 }
 
@@ -260,6 +262,7 @@ void Run::Impl::EndClose(NodeState& node) {
 
 bool Run::Impl::InputsClosed() const {
   return std::ranges::all_of(parts_.input_streams, [this](int stream) {
+    mutex_.AssertHeld();  // it is called at once
     return streams_[static_cast<size_t>(stream)].bound == Timestamp::Done();
   });
 }

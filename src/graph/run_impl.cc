@@ -39,7 +39,7 @@ Status Run::Impl::AddPacket(int input, Packet packet) {
     return InvalidArgumentError(where + "the packet has type " + packet.type().name() + "; expected " +
                                 stream.type->name());
   }
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (ended_ || failed_) return FailedPreconditionError(where + "the graph has ended");
   if (streams_[static_cast<size_t>(number)].bound == Timestamp::Done()) {
     return FailedPreconditionError(where + "the stream is closed");
@@ -49,45 +49,45 @@ Status Run::Impl::AddPacket(int input, Packet packet) {
   } else {
     Send(number, std::move(packet));
   }
-  Drive(lock);
+  Drive();
   return OkStatus();
 }
 
 void Run::Impl::CloseInput(int input) {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (ended_ || failed_) return;
   RaiseBound(parts_.input_streams.at(static_cast<size_t>(input)), Timestamp::Done());
   Settle();
-  Drive(lock);
+  Drive();
 }
 
 void Run::Impl::CloseAllInputs() {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (ended_ || failed_) return;
   for (const int stream : parts_.input_streams) {
     RaiseBound(stream, Timestamp::Done());
     Settle();
   }
-  Drive(lock);
+  Drive();
 }
 
 void Run::Impl::Cancel(Status why) {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (ended_ || failed_) return;
   cancelled_ = std::move(why);
   failed_ = true;
   if (started_) CloseAll();
-  Drive(lock);
+  Drive();
 }
 
 void Run::Impl::SetPaused(bool paused) {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   paused_ = paused;
-  if (!paused) Drive(lock);
+  if (!paused) Drive();
 }
 
 bool Run::Impl::wants_input() const {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return wants();
 }
 

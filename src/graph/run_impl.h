@@ -7,12 +7,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "graph/node_state.h"
 #include "graph/run.h"
 #include "graph/topology_parts.h"
@@ -33,7 +33,6 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
 
  private:
   friend class NodeState;
-  using Lock = std::unique_lock<std::mutex>;
 
   struct Stream {
     Timestamp bound = Timestamp::PreStream();
@@ -52,46 +51,48 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   };
 
   // run_start.cc: before started_.
-  Status TakeSidePackets();
-  Status TakeOpened(NodeState& node);
-  bool HasSidePackets(const NodeState& node) const;
-  void CloseOpened();
+  Status TakeSidePackets() BRAID_REQUIRES(mutex_);
+  Status TakeOpened(NodeState& node) BRAID_REQUIRES(mutex_);
+  bool HasSidePackets(const NodeState& node) const BRAID_REQUIRES(mutex_);
+  void CloseOpened() BRAID_REQUIRES(mutex_);
 
-  // run_flow.cc: what goes from node to node. With the mutex.
-  PacketQueue& QueueOf(const TopologyStream::Reader& reader);
-  Status CheckPacket(int stream, const Packet& packet) const;
-  Status Give(NodeState& node, NodeState::Given& given);
-  void Send(int stream, Packet packet);
-  void RaiseBound(int stream, Timestamp bound);
-  void PassBounds(NodeState& node, Timestamp bound);
-  void MarkDirty(int node);
-  void Settle();
-  void Evaluate(NodeState& node);
-  void CountTaken(size_t size_before, size_t size_after);
+  // run_flow.cc: what goes from node to node.
+  PacketQueue& QueueOf(const TopologyStream::Reader& reader) BRAID_REQUIRES(mutex_);
+  Status CheckPacket(int stream, const Packet& packet) const BRAID_REQUIRES(mutex_);
+  Status Give(NodeState& node, NodeState::Given& given) BRAID_REQUIRES(mutex_);
+  void Send(int stream, Packet packet) BRAID_REQUIRES(mutex_);
+  void RaiseBound(int stream, Timestamp bound) BRAID_REQUIRES(mutex_);
+  void PassBounds(NodeState& node, Timestamp bound) BRAID_REQUIRES(mutex_);
+  void MarkDirty(int node) BRAID_REQUIRES(mutex_);
+  void Settle() BRAID_REQUIRES(mutex_);
+  void Evaluate(NodeState& node) BRAID_REQUIRES(mutex_);
+  void CountTaken(size_t size_before, size_t size_after) BRAID_REQUIRES(mutex_);
 
-  // run_drive.cc: who runs. With the mutex, but for the calls themselves.
-  void Drive(Lock& lock);
-  bool Step(Lock& lock);
-  void DeliverEvents(Lock& lock);
-  void CallCancel(Lock& lock);
-  NodeState* PickReady();
-  bool MayRun(const NodeState& source) const;
-  void MakeReady(NodeState& node, bool closing);
-  void Begin(Lock& lock, NodeState& node);
-  void CallNode(Lock& lock, NodeState& node);
+  // run_drive.cc: who runs. The calls themselves are made without the mutex.
+  void Drive() BRAID_REQUIRES(mutex_);
+  bool Step() BRAID_REQUIRES(mutex_);
+  void DeliverEvents() BRAID_REQUIRES(mutex_);
+  void CallCancel() BRAID_REQUIRES(mutex_);
+  NodeState* PickReady() BRAID_REQUIRES(mutex_);
+  bool MayRun(const NodeState& source) const BRAID_REQUIRES(mutex_);
+  void MakeReady(NodeState& node, bool closing) BRAID_REQUIRES(mutex_);
+  void Begin(NodeState& node) BRAID_REQUIRES(mutex_);
+  void CallNode(NodeState& node) BRAID_REQUIRES(mutex_);
   void FinishNode(NodeState& node, Status status);
-  void EndCall(NodeState& node, Status status);
-  void EndClose(NodeState& node);
-  bool InputsClosed() const;
-  bool EndIfOver();
-  bool CloseWhatIsLeft();
-  void StopInputs();
-  void Fail(Status error);
-  void CloseAll();
-  bool NoteWants();
-  bool idle() const { return running_ == 0 && ready_.empty() && ready_sources_.empty(); }
-  bool wants() const { return full_ == 0 || idle(); }
-  Status FinalStatus() const;
+  void EndCall(NodeState& node, Status status) BRAID_REQUIRES(mutex_);
+  void EndClose(NodeState& node) BRAID_REQUIRES(mutex_);
+  bool InputsClosed() const BRAID_REQUIRES(mutex_);
+  bool EndIfOver() BRAID_REQUIRES(mutex_);
+  bool CloseWhatIsLeft() BRAID_REQUIRES(mutex_);
+  void StopInputs() BRAID_REQUIRES(mutex_);
+  void Fail(Status error) BRAID_REQUIRES(mutex_);
+  void CloseAll() BRAID_REQUIRES(mutex_);
+  bool NoteWants() BRAID_REQUIRES(mutex_);
+  bool idle() const BRAID_REQUIRES(mutex_) {
+    return running_ == 0 && ready_.empty() && ready_sources_.empty();
+  }
+  bool wants() const BRAID_REQUIRES(mutex_) { return full_ == 0 || idle(); }
+  Status FinalStatus() const BRAID_REQUIRES(mutex_);
 
   // Constant.
   const std::shared_ptr<const Topology> topology_;  // shared by all runs of the graph
@@ -99,37 +100,39 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   const Executor executor_;
   const std::map<std::string, Packet, std::less<>> services_;
 
-  mutable std::mutex mutex_;
-  // All guarded by mutex_, but what NodeState says otherwise of.
-  std::map<std::string, Packet, std::less<>> given_side_packets_;  // until Start()
-  std::vector<Packet> side_packets_;                               // constant once the nodes are opened
+  mutable Mutex mutex_;
+  // The nodes, their packets and bounds are guarded by mutex_, but for what NodeState says otherwise of.
+  std::map<std::string, Packet, std::less<>> given_side_packets_ BRAID_GUARDED_BY(mutex_);  // until Start()
+  std::vector<Packet> side_packets_;  // constant once the nodes are opened
   std::vector<NodeState> nodes_;
   std::vector<Packet> packets_;    // of the nodes' calls
   std::vector<Timestamp> bounds_;  // of the nodes' calls
-  std::vector<PacketQueue> queues_;
-  std::vector<Stream> streams_;
-  std::vector<int> dirty_;          // nodes, in the order in which they were marked
-  std::vector<int> ready_;          // a heap of ranks: the greatest first
-  std::vector<int> ready_sources_;  // nodes
-  std::vector<int> cancels_;        // nodes whose Cancel() is to be called
-  std::vector<Event> events_;
+  std::vector<PacketQueue> queues_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Stream> streams_ BRAID_GUARDED_BY(mutex_);
+  std::vector<int> dirty_ BRAID_GUARDED_BY(mutex_);          // nodes, in the order in which they were marked
+  std::vector<int> ready_ BRAID_GUARDED_BY(mutex_);          // a heap of ranks: the greatest first
+  std::vector<int> ready_sources_ BRAID_GUARDED_BY(mutex_);  // nodes
+  std::vector<int> cancels_ BRAID_GUARDED_BY(mutex_);        // nodes whose Cancel() is to be called
+  std::vector<Event> events_ BRAID_GUARDED_BY(mutex_);
   std::vector<Event> delivered_;  // the memory of the last ones; the thread's that delivers
-  Garbage garbage_;
-  std::vector<Status> errors_;
-  Status cancelled_;
-  int open_nodes_ = 0;
-  int running_ = 0;  // calls, those among them whose deferral is out
-  int full_ = 0;     // inputs that have max_queue_size packets
-  bool entered_ = false;
-  bool started_ = false;
-  bool failed_ = false;
-  bool ended_ = false;
-  bool settling_ = false;
-  bool stopping_ = false;  // nodes without input streams are closed instead of called
-  bool paused_ = false;
-  bool delivering_ = false;
-  bool wanted_ = true;
-  std::shared_ptr<RunObserver> observer_;  // shared with whoever has made the run; until OnEnd()
+  Garbage garbage_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Status> errors_ BRAID_GUARDED_BY(mutex_);
+  Status cancelled_ BRAID_GUARDED_BY(mutex_);
+  int open_nodes_ BRAID_GUARDED_BY(mutex_) = 0;
+  int running_ BRAID_GUARDED_BY(mutex_) = 0;  // calls, those among them whose deferral is out
+  int full_ BRAID_GUARDED_BY(mutex_) = 0;     // inputs that have max_queue_size packets
+  bool entered_ BRAID_GUARDED_BY(mutex_) = false;
+  bool started_ BRAID_GUARDED_BY(mutex_) = false;
+  bool failed_ BRAID_GUARDED_BY(mutex_) = false;
+  bool ended_ BRAID_GUARDED_BY(mutex_) = false;
+  bool settling_ BRAID_GUARDED_BY(mutex_) = false;
+  // Nodes without input streams are closed instead of called.
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
+  bool paused_ BRAID_GUARDED_BY(mutex_) = false;
+  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;
+  bool wanted_ BRAID_GUARDED_BY(mutex_) = true;
+  // Shared with whoever has made the run; until OnEnd().
+  std::shared_ptr<RunObserver> observer_ BRAID_GUARDED_BY(mutex_);
 };
 
 // What a call of a node has come to, as the end of the run says it. `call` is "Open", "Process" or "Close".

@@ -32,7 +32,7 @@ Status Run::Impl::TakeSidePackets() {
 }
 
 Status Run::Impl::Start() {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (entered_) return FailedPreconditionError("The run of the graph has been started already.");
   entered_ = true;
   Status status = failed_ ? FinalStatus() : TakeSidePackets();
@@ -40,9 +40,11 @@ Status Run::Impl::Start() {
     if (!status.ok() || failed_) break;
     NodeState& node = nodes_[static_cast<size_t>(number)];
     node.at = Timestamp::Unstarted();
-    lock.unlock();
-    Status opened = CallOpen(node);
-    lock.lock();
+    Status opened;
+    {
+      const MutexUnlock unlock(mutex_);
+      opened = CallOpen(node);
+    }
     if (opened.ok()) {
       node.phase = NodeState::Phase::kIdle;
       ++open_nodes_;
@@ -54,14 +56,15 @@ Status Run::Impl::Start() {
     ended_ = true;
     const std::shared_ptr<RunObserver> observer = std::move(observer_);
     Garbage garbage = std::exchange(garbage_, Garbage());
-    lock.unlock();
     CloseOpened();
-    return status.ok() ? FinalStatus() : status;
+    if (status.ok()) status = FinalStatus();
+    lock.Unlock();
+    return status;
   }
   started_ = true;
   for (size_t i = 0; i < nodes_.size(); ++i) MarkDirty(static_cast<int>(i));
   Settle();
-  Drive(lock);
+  Drive();
   return OkStatus();
 }
 
@@ -98,10 +101,15 @@ void Run::Impl::CloseOpened() {
   for (const int number : parts_.order) {
     NodeState& node = nodes_[static_cast<size_t>(number)];
     if (node.phase != NodeState::Phase::kIdle) continue;
-    node.given.clear();
-    node.at = Timestamp::Done();
-    if (Status status = CallClose(node); !status.ok()) errors_.push_back(NodeError(node, "Close", status));
-    node.given.clear();
+    Status status;
+    {
+      const MutexUnlock unlock(mutex_);
+      node.given.clear();
+      node.at = Timestamp::Done();
+      status = CallClose(node);
+      node.given.clear();
+    }
+    if (!status.ok()) errors_.push_back(NodeError(node, "Close", status));
     node.phase = NodeState::Phase::kClosed;
   }
 }

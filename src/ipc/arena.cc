@@ -4,13 +4,13 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/mutex.h"
 
 namespace braid {
 namespace {
@@ -55,11 +55,11 @@ class Arena::State : public std::enable_shared_from_this<State> {
   }
   SegmentIds& ids() const { return ids_; }
   bool has_excess() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return idle_bytes_ > options_.keep_bytes || !unreported_.empty();
   }
   Usage usage() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return {segment_bytes_, idle_bytes_, slabs_.size()};
   }
 
@@ -99,33 +99,34 @@ class Arena::State : public std::enable_shared_from_this<State> {
 
   using Slabs = std::vector<std::unique_ptr<Slab>>;
 
-  Status ReserveLocked(size_t bytes, Slabs& dead);
-  void AddSlabLocked(const SizeClass& size_class, std::shared_ptr<Segment> segment);
-  Buffer TakeBlockLocked(const SizeClass& size_class, size_t size);
+  Status Reserve(size_t bytes, Slabs& dead) BRAID_REQUIRES(mutex_);
+  void AddSlab(const SizeClass& size_class, std::shared_ptr<Segment> segment) BRAID_REQUIRES(mutex_);
+  Buffer TakeBlock(const SizeClass& size_class, size_t size) BRAID_REQUIRES(mutex_);
   template <class Wanted>
-  void RemoveIdleLocked(Wanted wanted, Slabs& dead);
+  void RemoveIdle(Wanted wanted, Slabs& dead) BRAID_REQUIRES(mutex_);
   void Free(Block* block);
   Result<Buffer> AllocateBlock(const SizeClass& size_class, size_t size);
   static void ClearBehind(Buffer& buffer);
 
   SegmentIds& ids_;
   const Options options_;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_. In a class's list are the slabs with free blocks; a slab that was full comes to its
-  // end when it gets a block back, and blocks are taken from the end.
-  std::array<std::vector<Slab*>, kClasses> free_slabs_;
-  Slabs slabs_;
-  size_t segment_bytes_ = 0;  // with those that are being made
-  size_t idle_bytes_ = 0;
-  size_t blocks_in_use_ = 0;
-  std::vector<uint32_t> unreported_;  // segments that are gone, for Trim() to tell of
-  bool closed_ = false;
+  mutable Mutex mutex_;
+  // In a class's list are the slabs with free blocks; a slab that was full comes to its end when it gets a
+  // block back, and blocks are taken from the end.
+  std::array<std::vector<Slab*>, kClasses> free_slabs_ BRAID_GUARDED_BY(mutex_);
+  Slabs slabs_ BRAID_GUARDED_BY(mutex_);
+  size_t segment_bytes_ BRAID_GUARDED_BY(mutex_) = 0;  // with those that are being made
+  size_t idle_bytes_ BRAID_GUARDED_BY(mutex_) = 0;
+  size_t blocks_in_use_ BRAID_GUARDED_BY(mutex_) = 0;
+  // Segments that are gone, for Trim() to tell of.
+  std::vector<uint32_t> unreported_ BRAID_GUARDED_BY(mutex_);
+  bool closed_ BRAID_GUARDED_BY(mutex_) = false;
 };
 
 // Takes the idle slabs that are `wanted` out of the bookkeeping; whether one is wanted is asked after the one
 // before is gone. The caller destroys them without the lock.
 template <class Wanted>
-void Arena::State::RemoveIdleLocked(Wanted wanted, Slabs& dead) {
+void Arena::State::RemoveIdle(Wanted wanted, Slabs& dead) {
   std::unordered_set<Slab*> removed;
   for (auto& slab : slabs_) {
     if (slab->in_use != 0 || !wanted(*slab)) continue;
@@ -143,7 +144,7 @@ void Arena::State::RemoveIdleLocked(Wanted wanted, Slabs& dead) {
 }
 
 // Counts `bytes` as mapped, if the budget allows it.
-Status Arena::State::ReserveLocked(size_t bytes, Slabs& dead) {
+Status Arena::State::Reserve(size_t bytes, Slabs& dead) {
   const size_t budget = options_.max_bytes;
   const size_t used = segment_bytes_ - idle_bytes_;
   if (budget != 0 && (used > budget || bytes > budget - used)) {
@@ -154,13 +155,18 @@ Status Arena::State::ReserveLocked(size_t bytes, Slabs& dead) {
   }
   // What lies idle for blocks of other sizes has to make room.
   if (budget != 0) {
-    RemoveIdleLocked([&](const Slab&) { return segment_bytes_ > budget - bytes; }, dead);
+    RemoveIdle(
+        [&](const Slab&) {
+          mutex_.AssertHeld();  // it is called by RemoveIdle()
+          return segment_bytes_ > budget - bytes;
+        },
+        dead);
   }
   segment_bytes_ += bytes;
   return OkStatus();
 }
 
-void Arena::State::AddSlabLocked(const SizeClass& size_class, std::shared_ptr<Segment> segment) {
+void Arena::State::AddSlab(const SizeClass& size_class, std::shared_ptr<Segment> segment) {
   auto slab = std::make_unique<Slab>();
   slab->count = std::max<size_t>(1, segment->size() / size_class.block_size);
   slab->segment = std::move(segment);
@@ -180,7 +186,7 @@ void Arena::State::AddSlabLocked(const SizeClass& size_class, std::shared_ptr<Se
 }
 
 // REQUIRES: there is a free block of that class.
-Buffer Arena::State::TakeBlockLocked(const SizeClass& size_class, size_t size) {
+Buffer Arena::State::TakeBlock(const SizeClass& size_class, size_t size) {
   auto& list = free_slabs_[size_class.index];
   Slab* slab = list.back();
   Block* block = slab->free;
@@ -218,25 +224,25 @@ Result<Buffer> Arena::State::AllocateBlock(const SizeClass& size_class, size_t s
   const size_t bytes = own_segment ? (size_class.block_size + kPage - 1) / kPage * kPage : kSlabBytes;
   {
     Slabs dead;  // unmapped after the lock is given up
-    std::lock_guard lock(mutex_);
-    if (!free_slabs_[size_class.index].empty()) return TakeBlockLocked(size_class, size);
-    BRAID_RETURN_IF_ERROR(ReserveLocked(bytes, dead));
+    MutexLock lock(mutex_);
+    if (!free_slabs_[size_class.index].empty()) return TakeBlock(size_class, size);
+    BRAID_RETURN_IF_ERROR(Reserve(bytes, dead));
   }
   // The system is asked without the lock. That two threads may do so for the same class is no harm.
   auto segment = Segment::Create(ids_.Next(), bytes);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!segment.ok()) {
     segment_bytes_ -= bytes;
     return segment.status();
   }
-  AddSlabLocked(size_class, std::move(segment).value());
-  return TakeBlockLocked(size_class, size);
+  AddSlab(size_class, std::move(segment).value());
+  return TakeBlock(size_class, size);
 }
 
 void Arena::State::Free(Block* block) {
   const int64_t now = SteadyNowNs();
   Slabs dead;  // unmapped after the lock is given up
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Slab* slab = block->slab;
   block->next_free = slab->free;
   slab->free = block;
@@ -248,15 +254,16 @@ void Arena::State::Free(Block* block) {
   if (--slab->in_use != 0) return;
   idle_bytes_ += slab->segment->size();
   slab->idle_since_ns = now;
-  if (closed_) RemoveIdleLocked([](const Slab&) { return true; }, dead);
+  if (closed_) RemoveIdle([](const Slab&) { return true; }, dead);
 }
 
 std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
   Slabs dead;  // unmapped after the lock is given up
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (idle_bytes_ > options_.keep_bytes) {
-    RemoveIdleLocked(
+    RemoveIdle(
         [&](const Slab& slab) {
+          mutex_.AssertHeld();  // it is called by RemoveIdle()
           return idle_bytes_ > options_.keep_bytes && now_ns - slab.idle_since_ns >= options_.idle_ns;
         },
         dead);
@@ -266,9 +273,9 @@ std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
 
 void Arena::State::Close() {
   Slabs dead;  // unmapped after the lock is given up
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   closed_ = true;
-  RemoveIdleLocked([](const Slab&) { return true; }, dead);
+  RemoveIdle([](const Slab&) { return true; }, dead);
 }
 
 Arena::Arena(SegmentIds& ids, const Options& options) : state_(std::make_shared<State>(ids, options)) {}

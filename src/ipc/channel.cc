@@ -160,7 +160,7 @@ Result<std::unique_ptr<Channel>> Channel::OpenWorkerEnd(WorkerEnd worker_end) {
 }
 
 // Writes as much of the message as there is room for; true when all of it is written.
-bool Channel::WriteLocked(std::span<const std::byte> message, size_t& done) {
+bool Channel::Write(std::span<const std::byte> message, size_t& done) {
   const size_t part = writer_.max_record();
   do {
     const size_t length = std::min(part, message.size() - done);
@@ -171,10 +171,10 @@ bool Channel::WriteLocked(std::span<const std::byte> message, size_t& done) {
 }
 
 // Writes what waits; true when all of it is written.
-bool Channel::WriteWaitingLocked() {
+bool Channel::WriteWaiting() {
   while (!waiting_.empty()) {
     Waiting& front = waiting_.front();
-    if (!WriteLocked(front.message, front.done)) return false;
+    if (!Write(front.message, front.done)) return false;
     waiting_bytes_ -= front.message.size();
     waiting_.pop_front();
   }
@@ -183,10 +183,10 @@ bool Channel::WriteWaitingLocked() {
 }
 
 void Channel::FlushLocked() {
-  if (WriteWaitingLocked()) return;
+  if (WriteWaiting()) return;
   writer_.WantSpace();
   // Takes the room that the peer made before it could see the wish; of what it makes afterwards it tells.
-  WriteWaitingLocked();
+  WriteWaiting();
 }
 
 void Channel::WakePeer(RingSleep sleep) {
@@ -207,11 +207,11 @@ Status Channel::Send(std::span<const std::byte> message, bool quietly) {
                                   " bytes cannot go over a worker's channel; the limit is " +
                                   std::to_string(options_.max_message));
     }
-    std::lock_guard lock(send_mutex_);
+    MutexLock lock(send_mutex_);
     if (waiting_bytes_ > options_.max_pending_bytes)
       return UnavailableError("the peer does not read its messages");
     size_t done = 0;
-    if (!writer_.corrupted() && (!waiting_.empty() || !WriteLocked(message, done))) {
+    if (!writer_.corrupted() && (!waiting_.empty() || !Write(message, done))) {
       waiting_.push_back({{message.begin(), message.end()}, done});
       waiting_bytes_ += message.size();
       has_waiting_.store(true, std::memory_order_relaxed);
@@ -232,7 +232,7 @@ Status Channel::Send(std::span<const std::byte> message, bool quietly) {
 void Channel::Flush() {
   RingSleep sleep = kRingAwake;
   {
-    std::lock_guard lock(send_mutex_);
+    MutexLock lock(send_mutex_);
     if (waiting_.empty()) return;
     FlushLocked();
     sleep = writer_.Publish();
@@ -269,7 +269,7 @@ void Channel::TellOfSpace() {
   // messages to read, perhaps quiet ones, and looks for space after them anyway.
   RingSleep sleep = kRingAwake;
   {
-    std::lock_guard lock(send_mutex_);
+    MutexLock lock(send_mutex_);
     FlushLocked();
     if (waiting_.empty()) writer_.Write({}, false);
     sleep = writer_.Publish();
@@ -288,7 +288,7 @@ Status Channel::SendKnocker(int socket) {
 }
 
 std::vector<UniqueFd> Channel::TakeKnockers() {
-  std::lock_guard lock(knock_mutex_);
+  MutexLock lock(knock_mutex_);
   return std::exchange(knockers_, {});
 }
 
@@ -304,7 +304,7 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
     BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ReceiveDescriptor(socket_.get(), wait, note));
     if (!fd.valid()) return std::shared_ptr<Segment>();
     if (note.kind == kSegment) return Segment::Import(note.id, std::move(fd), note.size, options_.imports);
-    std::lock_guard lock(knock_mutex_);
+    MutexLock lock(knock_mutex_);
     if (knockers_.size() >= kMostKnockers) return InvalidArgumentError("the peer's forks knock without end");
     knockers_.push_back(std::move(fd));
   }

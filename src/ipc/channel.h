@@ -13,11 +13,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "ipc/ring.h"
@@ -114,9 +114,9 @@ class Channel {
   Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake, bool server_end,
           const Options& options);
 
-  bool WriteLocked(std::span<const std::byte> message, size_t& done);
-  bool WriteWaitingLocked();
-  void FlushLocked();
+  bool Write(std::span<const std::byte> message, size_t& done) BRAID_REQUIRES(send_mutex_);
+  bool WriteWaiting() BRAID_REQUIRES(send_mutex_);
+  void FlushLocked() BRAID_REQUIRES(send_mutex_);
   void WakePeer(RingSleep sleep);
   void TellOfSpace();
 
@@ -132,14 +132,14 @@ class Channel {
     std::vector<std::byte> message;
     size_t done = 0;
   };
-  std::mutex send_mutex_;
-  RingWriter writer_;            // guarded by send_mutex_
-  std::deque<Waiting> waiting_;  // guarded by send_mutex_
-  size_t waiting_bytes_ = 0;     // guarded by send_mutex_
+  Mutex send_mutex_;
+  RingWriter writer_ BRAID_GUARDED_BY(send_mutex_);
+  std::deque<Waiting> waiting_ BRAID_GUARDED_BY(send_mutex_);
+  size_t waiting_bytes_ BRAID_GUARDED_BY(send_mutex_) = 0;
   std::atomic<bool> has_waiting_{false};
 
-  std::mutex knock_mutex_;
-  std::vector<UniqueFd> knockers_;  // guarded by knock_mutex_
+  Mutex knock_mutex_;
+  std::vector<UniqueFd> knockers_ BRAID_GUARDED_BY(knock_mutex_);
 };
 
 }  // namespace braid

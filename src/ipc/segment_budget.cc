@@ -11,7 +11,7 @@ Status TooMuch(const std::string& what, const std::string& option) {
 }  // namespace
 
 Status SegmentBudget::Take(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (segments_ >= limits_.segments)
     return TooMuch(std::to_string(limits_.segments) + " segments", limits_.segments_option);
   if (bytes > limits_.bytes - bytes_)
@@ -22,7 +22,7 @@ Status SegmentBudget::Take(uint64_t bytes) {
 }
 
 void SegmentBudget::Return(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   --segments_;
   bytes_ -= bytes;
 }

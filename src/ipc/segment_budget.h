@@ -7,9 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -32,9 +32,9 @@ class SegmentBudget {
 
  private:
   const Limits limits_;
-  std::mutex mutex_;
-  size_t segments_ = 0;  // guarded by mutex_
-  uint64_t bytes_ = 0;   // guarded by mutex_
+  Mutex mutex_;
+  size_t segments_ BRAID_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace braid

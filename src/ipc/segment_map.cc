@@ -12,14 +12,14 @@ constexpr int kMostAtOnce = 1 << 13;
 
 void SegmentMap::Add(std::shared_ptr<Segment> segment) {
   // A segment that is replaced is unmapped with the argument, after the lock is given up.
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::swap(segments_[segment->id()], segment);
-  added_.notify_all();
+  added_.NotifyAll();
 }
 
 void SegmentMap::Remove(uint32_t id) {
   std::shared_ptr<Segment> gone;  // unmapped after the lock is given up
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto it = segments_.find(id);
   if (it == segments_.end()) return;
   gone = std::move(it->second);
@@ -27,7 +27,7 @@ void SegmentMap::Remove(uint32_t id) {
 }
 
 std::shared_ptr<Segment> SegmentMap::Find(uint32_t id) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto it = segments_.find(id);
   return it == segments_.end() ? nullptr : it->second;
 }
@@ -35,15 +35,18 @@ std::shared_ptr<Segment> SegmentMap::Find(uint32_t id) const {
 std::shared_ptr<Segment> SegmentMap::WaitFor(uint32_t id, int64_t timeout_ns) {
   // More would leave the clock's range.
   constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
-  std::unique_lock lock(mutex_);
-  auto there = [this, id] { return segments_.contains(id); };
-  if (!added_.wait_for(lock, std::min(std::chrono::nanoseconds(timeout_ns), kLongest), there)) return nullptr;
-  return segments_[id];
+  MutexLock lock(mutex_);
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::min(std::chrono::nanoseconds(timeout_ns), kLongest);
+  for (bool in_time = true;; in_time = added_.WaitUntil(mutex_, deadline)) {
+    if (const auto found = segments_.find(id); found != segments_.end()) return found->second;
+    if (!in_time) return nullptr;
+  }
 }
 
 Result<std::shared_ptr<Segment>> SegmentMap::FindOrReceive(uint32_t id, Channel& channel) {
   if (auto found = Find(id)) return found;
-  std::lock_guard lock(receive_mutex_);
+  MutexLock lock(receive_mutex_);
   // Bounded, because a hostile peer could send without end.
   for (int i = 0; i < kMostAtOnce; ++i) {
     if (auto found = Find(id)) return found;
@@ -57,7 +60,7 @@ Result<std::shared_ptr<Segment>> SegmentMap::FindOrReceive(uint32_t id, Channel&
 
 std::shared_ptr<Segment> SegmentMap::Containing(const void* address) const {
   const auto* at = static_cast<const std::byte*>(address);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [id, segment] : segments_) {
     if (at >= segment->base() && at < segment->base() + segment->size()) return segment;
   }
@@ -65,7 +68,7 @@ std::shared_ptr<Segment> SegmentMap::Containing(const void* address) const {
 }
 
 size_t SegmentMap::size() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return segments_.size();
 }
 

@@ -1,12 +1,11 @@
 // The segments that a peer has handed over, by the names it gave them.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/segment.h"
@@ -35,10 +34,10 @@ class SegmentMap {
  private:
   // Held while a segment goes from the socket into the map, so that another thread that looks for it does not
   // find it in neither. Taken before mutex_.
-  std::mutex receive_mutex_;
-  mutable std::mutex mutex_;
-  std::condition_variable added_;
-  std::unordered_map<uint32_t, std::shared_ptr<Segment>> segments_;  // guarded by mutex_
+  Mutex receive_mutex_;
+  mutable Mutex mutex_;
+  CondVar added_;
+  std::unordered_map<uint32_t, std::shared_ptr<Segment>> segments_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

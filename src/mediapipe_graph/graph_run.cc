@@ -34,19 +34,19 @@ graph::Run::Options GraphHost::RunOptions(const GraphCall& call, SidePackets sid
 }
 
 void GraphHost::Add(const std::shared_ptr<GraphRun>& run) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   runs_.emplace(run.get(), run);
 }
 
 void GraphHost::Remove(const GraphRun& run) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   runs_.erase(&run);
 }
 
 void GraphHost::StopAll(const Status& why) {
   std::vector<std::shared_ptr<GraphRun>> all;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [key, run] : runs_) {
       if (auto alive = run.lock()) all.push_back(std::move(alive));
     }
@@ -55,7 +55,7 @@ void GraphHost::StopAll(const Status& why) {
 }
 
 size_t GraphHost::runs() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return runs_.size();
 }
 
@@ -70,7 +70,7 @@ void GraphRun::Begin(SidePackets side_packets, Parameters parameters) {
   // A Stop() before it waited has found nothing to end.
   Status why;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     why = stop_;
   }
   if (!why.ok() && host_->slots.Withdraw(*this)) Over(std::move(why), false);
@@ -81,7 +81,7 @@ void GraphRun::OnSlot() {
   servable_.api_counters().GraphBegan();
   Status why;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     why = stop_;
   }
   if (!why.ok()) {
@@ -100,7 +100,7 @@ void GraphRun::OnSlot() {
     return;
   }
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!over_) run_ = run;
     why = stop_;
   }
@@ -111,7 +111,7 @@ void GraphRun::OnSlot() {
 void GraphRun::Stop(Status why) {
   std::shared_ptr<graph::Run> running;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (over_) return;
     if (stop_.ok()) stop_ = why;
     running = run_;
@@ -127,7 +127,7 @@ void GraphRun::Stop(Status why) {
 void GraphRun::OnEnd(Status status) {
   Status why;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     why = stop_;
   }
   if (!status.ok()) status = why.ok() ? RunFault(status) : std::move(why);
@@ -138,7 +138,7 @@ void GraphRun::Over(Status status, bool had_slot) {
   const auto self = shared_from_this();
   std::shared_ptr<graph::Run> ended;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     over_ = true;
     ended = std::move(run_);
   }
@@ -155,7 +155,7 @@ void GraphRun::Over(Status status, bool had_slot) {
 void GraphRun::CountEnd(const Status& status) {
   bool stopped = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopped = !stop_.ok();
   }
   servable_.api_counters().GraphEnded(status.ok() || stopped);
@@ -163,7 +163,7 @@ void GraphRun::CountEnd(const Status& status) {
 }
 
 std::shared_ptr<graph::Run> GraphRun::run() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return run_;
 }
 

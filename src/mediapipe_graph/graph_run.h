@@ -6,10 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "graph/run.h"
 #include "mediapipe_graph/graph_definition.h"
@@ -54,8 +54,8 @@ class GraphHost {
   const std::map<std::string, graph::Packet, std::less<>> services_;
   const graph::Packet python_resources_;
 
-  mutable std::mutex mutex_;
-  std::unordered_map<const GraphRun*, std::weak_ptr<GraphRun>> runs_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::unordered_map<const GraphRun*, std::weak_ptr<GraphRun>> runs_ BRAID_GUARDED_BY(mutex_);
 };
 
 // Kept alive by whoever waits for its end: the slots while it waits, the run of the graph (as its observer)
@@ -105,11 +105,10 @@ class GraphRun : public graph::RunObserver,
   uint64_t session_ = 0;      // likewise; of the Python nodes
   bool in_session_ = false;   // likewise
 
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::shared_ptr<graph::Run> run_;  // shared with threads that feed it
-  bool over_ = false;
-  Status stop_;  // what Stop() was called with first
+  mutable Mutex mutex_;
+  std::shared_ptr<graph::Run> run_ BRAID_GUARDED_BY(mutex_);  // shared with threads that feed it
+  bool over_ BRAID_GUARDED_BY(mutex_) = false;
+  Status stop_ BRAID_GUARDED_BY(mutex_);  // what Stop() was called with first
 };
 
 }  // namespace braid

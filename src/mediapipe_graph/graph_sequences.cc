@@ -78,7 +78,7 @@ GraphSequence::GraphSequence(CorrelationId id, bool start, bool end,
 Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>& servable) {
   // Schedulers of other models have rules of their own for what they are told.
   if (!servable->has_sequences()) return Ask{start_, end_, std::nullopt};
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto part = std::find_if(parts_.begin(), parts_.end(), [&servable](const Part& one) {
     return !one.servable.owner_before(servable) && !servable.owner_before(one.servable);
   });
@@ -102,7 +102,7 @@ Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>&
 void GraphSequence::End(const Ask& ask, const Status& status) {
   if (!ask.part) return;
   turn_.Answered(*ask.part, status);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   --open_;
   ++answers_;
 }
@@ -113,7 +113,7 @@ std::optional<uint64_t> GraphSequence::told() const {
 }
 
 bool GraphSequence::answered() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return answers_ > 0 && (open_ == 0 || !begins_or_ends());
 }
 
@@ -131,7 +131,7 @@ Status GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message)
     if (IsNone(naming.id) && naming.start && !all.empty()) naming.id = RandomSequenceId();
     sequence = std::make_shared<GraphSequence>(std::move(naming.id), naming.start, naming.end, all);
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (sequence == nullptr && messages_.empty()) return OkStatus();
   messages_.insert_or_assign(at, sequence);
   if (messages_.size() > kMost) messages_.erase(messages_.begin());
@@ -142,13 +142,13 @@ Status GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message)
 }
 
 std::shared_ptr<GraphSequence> GraphSequences::Find(graph::Timestamp at) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto after = messages_.upper_bound(at);
   return after == messages_.begin() ? nullptr : std::prev(after)->second;
 }
 
 void GraphSequences::Responded(graph::Timestamp at) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto after = unanswered_.upper_bound(at);
   for (auto it = unanswered_.begin(); it != after;)
     it = it->second->answered() ? unanswered_.erase(it) : ++it;
@@ -157,7 +157,7 @@ void GraphSequences::Responded(graph::Timestamp at) {
 void GraphSequences::TakeBack() {
   std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> unanswered;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     unanswered.swap(unanswered_);
   }
   // What came last first, so that steps of one sequence find it as they left it.

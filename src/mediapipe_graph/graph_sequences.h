@@ -15,12 +15,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "graph/timestamp.h"
 #include "mediapipe_graph/graph_servables.h"
@@ -72,11 +72,10 @@ class GraphSequence {
   const bool tells_;
   SequenceTurn turn_;
 
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::vector<Part> parts_;
-  size_t open_ = 0;
-  size_t answers_ = 0;
+  mutable Mutex mutex_;
+  std::vector<Part> parts_ BRAID_GUARDED_BY(mutex_);
+  size_t open_ BRAID_GUARDED_BY(mutex_) = 0;
+  size_t answers_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 // Those of one run. Any thread.
@@ -102,11 +101,11 @@ class GraphSequences {
  private:
   const std::shared_ptr<const GraphServables> servables_;  // shared with the graph
 
-  mutable std::mutex mutex_;
-  // Both guarded by mutex_. Messages by their time; null for those that name none behind one that does.
-  std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> messages_;
+  mutable Mutex mutex_;
+  // Messages by their time; null for those that name none behind one that does.
+  std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> messages_ BRAID_GUARDED_BY(mutex_);
   // Those of them that would have something to take back.
-  std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> unanswered_;
+  std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> unanswered_ BRAID_GUARDED_BY(mutex_);
 };
 
 // Whether a parameter of this name says something of a sequence.

@@ -6,7 +6,7 @@
 namespace braid {
 
 bool GraphSlots::Take(std::shared_ptr<Waiter> waiter) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (most_ == 0 || taken_ < most_) {
     ++taken_;
     return true;
@@ -17,7 +17,7 @@ bool GraphSlots::Take(std::shared_ptr<Waiter> waiter) {
 
 bool GraphSlots::Withdraw(const Waiter& waiter) {
   std::shared_ptr<Waiter> gone;  // let go of without the lock
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto at = std::find_if(waiters_.begin(), waiters_.end(),
                                [&waiter](const auto& one) { return one.get() == &waiter; });
   if (at == waiters_.end()) return false;
@@ -29,7 +29,7 @@ bool GraphSlots::Withdraw(const Waiter& waiter) {
 void GraphSlots::Give() {
   std::shared_ptr<Waiter> next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (waiters_.empty()) {
       --taken_;
       return;
@@ -42,12 +42,12 @@ void GraphSlots::Give() {
 }
 
 size_t GraphSlots::waiting() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return waiters_.size();
 }
 
 size_t GraphSlots::taken() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return taken_;
 }
 

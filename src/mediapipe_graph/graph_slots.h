@@ -9,7 +9,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace braid {
 
@@ -42,9 +43,9 @@ class GraphSlots {
  private:
   const size_t most_;
   const Executor executor_;
-  mutable std::mutex mutex_;
-  size_t taken_ = 0;                             // guarded by mutex_
-  std::deque<std::shared_ptr<Waiter>> waiters_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  size_t taken_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::deque<std::shared_ptr<Waiter>> waiters_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

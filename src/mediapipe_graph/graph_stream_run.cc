@@ -21,11 +21,11 @@ GraphStreamRun::GraphStreamRun(std::shared_ptr<GraphHost> host, GraphCall call, 
       model_name_(first.model_name),
       start_ns_(SteadyNowNs()),
       deliveries_(sink),
-      place_(std::move(first.servable)) {}
+      handle_(std::move(first.servable)) {}
 
 Status GraphStreamRun::Open(SidePackets side_packets, Parameters parameters) {
   Begin(std::move(side_packets), std::move(parameters));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   opening_ = false;
   return refused_;
 }
@@ -33,7 +33,7 @@ Status GraphStreamRun::Open(SidePackets side_packets, Parameters parameters) {
 Status GraphStreamRun::Push(InferenceRequest& message) {
   bool first = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (over_) return OkStatus();
     first = std::exchange(first_, false);
   }
@@ -72,7 +72,7 @@ Status GraphStreamRun::TakeInputs(InferenceRequest& message) {
 
 Result<graph::Timestamp> GraphStreamRun::NextTimestamp(const InferenceRequest& message) {
   BRAID_ASSIGN_OR_RETURN(const auto manual, ManualTimestamp(message.parameters));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const graph::Timestamp at = manual.value_or(next_);
   BRAID_RETURN_IF_ERROR(CheckTimestamp(at));
   next_ = at.NextAllowedInStream();
@@ -82,7 +82,7 @@ Result<graph::Timestamp> GraphStreamRun::NextTimestamp(const InferenceRequest& m
 
 Status GraphStreamRun::AddInput(int input, graph::Packet packet) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!fed_) {
       if (!over_) waiting_.emplace_back(input, std::move(packet));
       return OkStatus();
@@ -103,7 +103,7 @@ void GraphStreamRun::OnBegun(graph::Run& run) {
     std::vector<Input> inputs;
     bool closed = false;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       inputs.swap(waiting_);
       closed = closed_;
       fed_ = inputs.empty();
@@ -124,7 +124,7 @@ void GraphStreamRun::OnBegun(graph::Run& run) {
 
 void GraphStreamRun::CloseInputs() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
     if (!fed_) return;
   }
@@ -133,7 +133,7 @@ void GraphStreamRun::CloseInputs() {
 
 void GraphStreamRun::SetPaused(bool paused) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     paused_ = paused;
   }
   if (const auto running = run()) ApplyPause(*running);
@@ -142,7 +142,7 @@ void GraphStreamRun::SetPaused(bool paused) {
 // Whoever comes last leaves the run as paused_ says.
 void GraphStreamRun::ApplyPause(graph::Run& run) {
   const auto wanted = [this] {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return paused_;
   };
   for (bool paused = wanted();;) {
@@ -155,7 +155,7 @@ void GraphStreamRun::ApplyPause(graph::Run& run) {
 
 bool GraphStreamRun::wants_input() const {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (over_) return true;
     if (!fed_) return waiting_.empty();
   }
@@ -179,7 +179,7 @@ void GraphStreamRun::OnPacket(int output, graph::Packet packet) {
   response.model_version = 1;
   std::string id;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     id = ids_.Find(at);
     // A node that has answered one message by many packets takes the next only at a time after them.
     if (packet.timestamp().IsRangeValue()) {
@@ -208,7 +208,7 @@ void GraphStreamRun::OnOver(Status status) {
                              now_ns);
   }
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     over_ = true;
     waiting_.clear();
     if (opening_ && !status.ok()) {
@@ -222,8 +222,8 @@ void GraphStreamRun::OnOver(Status status) {
   // us.
   deliveries_.End(std::move(status), [this] {
     std::unique_ptr<ServableHandle> leaving;
-    std::lock_guard lock(mutex_);
-    leaving = std::move(place_);
+    MutexLock lock(mutex_);
+    leaving = std::move(handle_);
   });
   if (failed) deliveries_.Release();
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "graph/packet.h"
 #include "mediapipe_graph/graph_run.h"
@@ -50,19 +50,18 @@ class GraphStreamRun final : public GraphRun {
   const int64_t start_ns_;
   StreamDeliveries deliveries_;
 
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::unique_ptr<ServableHandle> place_;  // until the end is delivered
-  bool opening_ = true;
-  Status refused_;            // what it ended with while it was opened
-  bool first_ = true;         // no message has come yet
-  graph::Timestamp next_{0};  // of the next message that gives none
-  MessageIds ids_;
-  std::vector<Input> waiting_;  // what came before the run took inputs, in order
-  bool fed_ = false;            // inputs go to the run
-  bool closed_ = false;
-  bool paused_ = false;
-  bool over_ = false;
+  mutable Mutex mutex_;
+  std::unique_ptr<ServableHandle> handle_ BRAID_GUARDED_BY(mutex_);  // until the end is delivered
+  bool opening_ BRAID_GUARDED_BY(mutex_) = true;
+  Status refused_ BRAID_GUARDED_BY(mutex_);            // what it ended with while it was opened
+  bool first_ BRAID_GUARDED_BY(mutex_) = true;         // no message has come yet
+  graph::Timestamp next_ BRAID_GUARDED_BY(mutex_){0};  // of the next message that gives none
+  MessageIds ids_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Input> waiting_ BRAID_GUARDED_BY(mutex_);  // what came before the run took inputs, in order
+  bool fed_ BRAID_GUARDED_BY(mutex_) = false;            // inputs go to the run
+  bool closed_ BRAID_GUARDED_BY(mutex_) = false;
+  bool paused_ BRAID_GUARDED_BY(mutex_) = false;
+  bool over_ BRAID_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace braid

@@ -170,7 +170,7 @@ Status InferenceCalculator::Process(graph::Context& context) {
   auto turn = TakeTurn(call, context.input_timestamp(), *request);
   if (!turn.ok()) return turn.status();
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     cancellation_ = request->cancellation;
   }
   request->sink = new InferenceSink(servable.info().name, ports_, std::move(*turn), context);
@@ -181,7 +181,7 @@ Status InferenceCalculator::Process(graph::Context& context) {
 void InferenceCalculator::Cancel() {
   std::shared_ptr<Cancellation> cancellation;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     cancellation = cancellation_;
   }
   if (cancellation != nullptr) cancellation->Cancel();

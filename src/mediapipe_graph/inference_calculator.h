@@ -16,8 +16,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "graph/calculator.h"
 #include "mediapipe_graph/inference_ports.h"
@@ -37,9 +37,9 @@ class InferenceCalculator final : public graph::Calculator {
  private:
   std::shared_ptr<const InferencePorts> ports_;  // shared with the request that is under way
 
-  std::mutex mutex_;
-  // Guarded by mutex_; of the request that is under way, and shared with it.
-  std::shared_ptr<Cancellation> cancellation_;
+  Mutex mutex_;
+  // Of the request that is under way, and shared with it.
+  std::shared_ptr<Cancellation> cancellation_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -57,8 +57,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
   // Further inputs have come before the LOOPBACK packet of the last item: they are in order if that was the
   // last of all.
   void ContinueWith(Context& context, std::vector<NodeTensor> inputs) {
-    Await(context);
-    further_ = std::move(inputs);
+    Await(context, std::move(inputs));
     Resume();
   }
 
@@ -68,7 +67,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     std::vector<NodeTensor> further;
     bool cancelled = false;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       call_ = std::max(call_, call);
       deferral = std::move(deferral_);
       context = std::exchange(context_, nullptr);
@@ -92,32 +91,33 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
   // It is to end soon. Any thread.
   void Cancel() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       cancelled_ = true;
     }
     CloseCall();
   }
 
   bool over() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return over_;
   }
   // When the LOOPBACK packet comes that this waits for. While no step is awaited.
   Timestamp next() const { return next_; }
 
  private:
-  void Await(Context& context) {
+  void Await(Context& context, std::vector<NodeTensor> further = {}) {
     Deferral deferral = context.Defer();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     deferral_ = std::move(deferral);
     context_ = &context;
+    further_ = std::move(further);
   }
 
   // The call has a number, so that it can be closed. Its steps may have come already, and another call.
   void Called(uint64_t call) {
     bool cancelled = false;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       call_ = std::max(call_, call);
       cancelled = cancelled_;
     }
@@ -125,7 +125,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
   }
 
   uint64_t call() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return call_;
   }
 
@@ -141,7 +141,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
   // The same node starts with new inputs, in the deferral of them.
   void Again(Context& context, Deferral deferral, std::vector<NodeTensor> inputs) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       deferral_ = std::move(deferral);
       context_ = &context;
       over_ = false;
@@ -184,14 +184,14 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
   // Whoever's turn it is: the time of the next list.
   Timestamp next_;
 
-  mutable std::mutex mutex_;  // a leaf lock
-  // Guarded by mutex_.
-  uint64_t call_ = 0;  // the last one; calls are numbered upwards. 0 until it is known
-  Deferral deferral_;
-  Context* context_ = nullptr;
-  std::vector<NodeTensor> further_;
-  bool over_ = false;
-  bool cancelled_ = false;
+  mutable Mutex mutex_;  // a leaf lock
+  // The last one; calls are numbered upwards. 0 until it is known.
+  uint64_t call_ BRAID_GUARDED_BY(mutex_) = 0;
+  Deferral deferral_ BRAID_GUARDED_BY(mutex_);
+  Context* context_ BRAID_GUARDED_BY(mutex_) = nullptr;
+  std::vector<NodeTensor> further_ BRAID_GUARDED_BY(mutex_);
+  bool over_ BRAID_GUARDED_BY(mutex_) = false;
+  bool cancelled_ BRAID_GUARDED_BY(mutex_) = false;
 };
 
 Status PythonExecutorCalculator::FillContract(graph::Contract& contract) {
@@ -214,8 +214,8 @@ Status PythonExecutorCalculator::Open(Context& context) {
 
 Status PythonExecutorCalculator::Process(Context& context) {
   std::vector<NodeTensor> inputs = InputsOf(context);
-  if (execution_ != nullptr && !execution_->over()) {
-    const std::shared_ptr<Execution> execution = execution_;
+  if (const std::shared_ptr<Execution> execution = last_execution();
+      execution != nullptr && !execution->over()) {
     if (!inputs.empty()) {
       execution->ContinueWith(context, std::move(inputs));
       return OkStatus();
@@ -231,7 +231,7 @@ Status PythonExecutorCalculator::Process(Context& context) {
   if (inputs.empty()) return OkStatus();
   auto execution = std::make_shared<Execution>(nodes_, node_, session_, context.input_timestamp());
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     execution_ = execution;
   }
   execution->Start(context, std::move(inputs));
@@ -244,12 +244,12 @@ Status PythonExecutorCalculator::Close(Context&) {
 }
 
 void PythonExecutorCalculator::Cancel() {
-  std::shared_ptr<Execution> execution;
-  {
-    std::lock_guard lock(mutex_);
-    execution = execution_;
-  }
-  if (execution != nullptr) execution->Cancel();
+  if (const auto execution = last_execution(); execution != nullptr) execution->Cancel();
+}
+
+std::shared_ptr<PythonExecutorCalculator::Execution> PythonExecutorCalculator::last_execution() const {
+  MutexLock lock(mutex_);
+  return execution_;
 }
 
 }  // namespace braid

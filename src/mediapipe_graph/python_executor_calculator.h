@@ -17,8 +17,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "graph/calculator.h"
 
 namespace braid {
@@ -38,14 +38,17 @@ class PythonExecutorCalculator final : public graph::Calculator {
  private:
   class Execution;
 
+  // It may have ended.
+  std::shared_ptr<Execution> last_execution() const;
+
   // Its code, as Open() has found it.
   std::shared_ptr<PythonNodes> nodes_;
   size_t node_ = 0;
   uint64_t session_ = 0;
 
-  std::mutex mutex_;  // a leaf lock
-  // Set by the graph's thread, read by Cancel(). The last one; it may have ended.
-  std::shared_ptr<Execution> execution_;  // guarded by mutex_; shared with its call
+  mutable Mutex mutex_;  // a leaf lock
+  // Set by the graph's thread, read by Cancel().
+  std::shared_ptr<Execution> execution_ BRAID_GUARDED_BY(mutex_);  // shared with its call
 };
 
 }  // namespace braid

@@ -13,29 +13,28 @@ void StreamDeliveries::End(Status status, std::function<void()> before) {
 }
 
 void StreamDeliveries::Release() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (released_) return;
   released_ = true;
-  Deliver(std::move(lock));
+  Deliver();
 }
 
 void StreamDeliveries::Add(Delivery delivery) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (ended_) return;
   ended_ = std::holds_alternative<TheEnd>(delivery);
   waiting_.push_back(std::move(delivery));
-  Deliver(std::move(lock));
+  Deliver();
 }
 
-void StreamDeliveries::Deliver(std::unique_lock<std::mutex> lock) {
+void StreamDeliveries::Deliver() {
   if (!released_ || delivering_) return;
   delivering_ = true;
   while (!waiting_.empty()) {
     Delivery next = std::move(waiting_.front());
     waiting_.pop_front();
-    lock.unlock();
+    const MutexUnlock unlock(mutex_);
     Hand(next);
-    lock.lock();
   }
   delivering_ = false;
 }

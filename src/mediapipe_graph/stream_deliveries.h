@@ -4,11 +4,11 @@
 
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "base/mutex.h"
 #include "serving/request.h"
 #include "serving/servable_stream.h"
 
@@ -40,16 +40,15 @@ class StreamDeliveries {
   using Delivery = std::variant<Response, InputWanted, TheEnd>;
 
   void Add(Delivery delivery);
-  void Deliver(std::unique_lock<std::mutex> lock);
+  void Deliver() BRAID_REQUIRES(mutex_);
   void Hand(Delivery& delivery);
 
   StreamSink& sink_;  // until the end was delivered
-  std::mutex mutex_;
-  // All guarded by mutex_.
-  std::deque<Delivery> waiting_;
-  bool delivering_ = false;
-  bool released_ = false;
-  bool ended_ = false;  // End() was called
+  Mutex mutex_;
+  std::deque<Delivery> waiting_ BRAID_GUARDED_BY(mutex_);
+  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;
+  bool released_ BRAID_GUARDED_BY(mutex_) = false;
+  bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // End() was called
 };
 
 }  // namespace braid

@@ -32,7 +32,7 @@ Drains::~Drains() { BRAID_CHECK(drains_.empty() && ended_.empty()); }
 
 int64_t Drains::StopDeadline() const {
   const int64_t usual_ns = SteadyNowNs() + std::max(exit_timeout_seconds_, 0) * kSecondNs;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return std::min(usual_ns, stop_deadline_ns_);
 }
 
@@ -40,15 +40,15 @@ void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> sto
   servable->gate().Close();
   BeginDrain(*servable);
   try {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const uint64_t id = ++last_id_;
     drains_.emplace(id, StartThread("brd-drain", [this, servable, stopped, id] {
                       GuardedOrReport("brd-drain", [&] { Drain(*servable); });
                       GuardedOrReport("brd-drain", stopped);
-                      std::lock_guard relock(mutex_);
+                      MutexLock relock(mutex_);
                       // A node of the map moves without an allocation.
                       ended_.insert(drains_.extract(id));
-                      changed_.notify_all();
+                      changed_.NotifyAll();
                     }));
     return;
   } catch (const std::system_error&) {
@@ -63,7 +63,7 @@ void Drains::Drain(Servable& servable) {
   for (;;) {
     int64_t end_ns = 0;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       end_ns = drain_deadline_ns_;
     }
     const int64_t now_ns = SteadyNowNs();
@@ -89,7 +89,7 @@ void Drains::Discard(Servable& servable) const {
 void Drains::Reap() {
   std::map<uint64_t, std::thread> ended;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ended.swap(ended_);
   }
   for (auto& [id, thread] : ended) thread.join();
@@ -99,7 +99,7 @@ void Drains::BeginShutdown(const Catalog& catalog, int64_t deadline_ns) {
   const int64_t left_ns = std::max(deadline_ns - SteadyNowNs(), int64_t{0});
   const int64_t drain_deadline_ns = deadline_ns - std::min(kFinalizeNs, left_ns / 4);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     drain_deadline_ns_ = drain_deadline_ns;
     stop_deadline_ns_ = deadline_ns;
   }
@@ -116,16 +116,16 @@ void Drains::BeginShutdown(const Catalog& catalog, int64_t deadline_ns) {
 }
 
 bool Drains::empty() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return drains_.empty();
 }
 
 bool Drains::WaitUntilEmpty(int64_t deadline_ns) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!drains_.empty()) {
     const int64_t left_ns = deadline_ns - SteadyNowNs();
     if (left_ns <= 0) return false;
-    changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
+    changed_.WaitFor(mutex_, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
   }
   return true;
 }

@@ -2,16 +2,15 @@
 // their sequences are kept.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "repository/sequence_vault.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
@@ -58,14 +57,13 @@ class Drains {
 
   const int exit_timeout_seconds_;
   SequenceVault* const vault_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;  // of anything below
-  // All guarded by mutex_.
-  int64_t drain_deadline_ns_ = std::numeric_limits<int64_t>::max();
-  int64_t stop_deadline_ns_ = std::numeric_limits<int64_t>::max();
-  uint64_t last_id_ = 0;
-  std::map<uint64_t, std::thread> drains_;
-  std::map<uint64_t, std::thread> ended_;
+  mutable Mutex mutex_;
+  CondVar changed_;  // of anything below
+  int64_t drain_deadline_ns_ BRAID_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
+  int64_t stop_deadline_ns_ BRAID_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
+  uint64_t last_id_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::thread> drains_ BRAID_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::thread> ended_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -21,31 +21,27 @@ constexpr int64_t kLongestWaitNs = 1000000000;
 RepositoryLife::~RepositoryLife() { BRAID_CHECK(pollers_.empty()); }
 
 RepositoryLife::Work::Work(RepositoryLife& life) : life_(life) {
-  std::lock_guard lock(life_.mutex_);
+  MutexLock lock(life_.mutex_);
   begun_ = life_.phase_ != Phase::kExiting;
   if (begun_) ++life_.works_;
 }
 
 RepositoryLife::Work::~Work() {
   if (!begun_) return;
-  std::lock_guard lock(life_.mutex_);
+  MutexLock lock(life_.mutex_);
   --life_.works_;
-  life_.changed_.notify_all();
+  life_.changed_.NotifyAll();
 }
 
-template <class Condition>
-bool RepositoryLife::WaitLocked(std::unique_lock<std::mutex>& lock, int64_t deadline_ns,
-                                Condition condition) {
-  while (!condition()) {
-    const int64_t left_ns = deadline_ns - SteadyNowNs();
-    if (left_ns <= 0) return false;
-    changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kLongestWaitNs)));
-  }
+bool RepositoryLife::WaitForChange(int64_t deadline_ns) {
+  const int64_t left_ns = deadline_ns - SteadyNowNs();
+  if (left_ns <= 0) return false;
+  changed_.WaitFor(mutex_, std::chrono::nanoseconds(std::min(left_ns, kLongestWaitNs)));
   return true;
 }
 
 Status RepositoryLife::Serve() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   BRAID_CHECK(phase_ != Phase::kServing);
   if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
   phase_ = Phase::kServing;
@@ -53,17 +49,17 @@ Status RepositoryLife::Serve() {
 }
 
 bool RepositoryLife::serving() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return phase_ == Phase::kServing;
 }
 
 bool RepositoryLife::exiting() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return phase_ == Phase::kExiting;
 }
 
 Status RepositoryLife::StartPolling(const char* thread_name, std::function<void()> loop) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (phase_ == Phase::kExiting) return UnavailableError("Server exiting");
   try {
     pollers_.push_back(StartThread(thread_name, std::move(loop)));
@@ -74,30 +70,33 @@ Status RepositoryLife::StartPolling(const char* thread_name, std::function<void(
 }
 
 bool RepositoryLife::Sleep(int64_t until_ns) {
-  std::unique_lock lock(mutex_);
-  WaitLocked(lock, until_ns, [this] { return phase_ == Phase::kExiting || woken_; });
+  MutexLock lock(mutex_);
+  while (phase_ != Phase::kExiting && !woken_ && WaitForChange(until_ns)) {
+  }
   woken_ = false;
   return phase_ != Phase::kExiting;
 }
 
 void RepositoryLife::Wake() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   woken_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void RepositoryLife::Exit() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   phase_ = Phase::kExiting;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool RepositoryLife::End(int64_t deadline_ns) {
   std::vector<std::thread> pollers;
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     BRAID_CHECK(phase_ == Phase::kExiting);
-    if (!WaitLocked(lock, deadline_ns, [this] { return works_ == 0; })) return false;
+    while (works_ != 0) {
+      if (!WaitForChange(deadline_ns)) return false;
+    }
     pollers.swap(pollers_);
   }
   // Their work has ended, and they do not begin another.

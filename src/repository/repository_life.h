@@ -6,13 +6,12 @@
 //   ...                                          // Exit() and End() elsewhere: End() waits for this
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -62,17 +61,15 @@ class RepositoryLife {
  private:
   enum class Phase : unsigned char { kNew, kServing, kExiting };
 
-  // Whether `condition` came to hold before the deadline.
-  template <class Condition>
-  bool WaitLocked(std::unique_lock<std::mutex>& lock, int64_t deadline_ns, Condition condition);
+  // Waits for a change of what mutex_ guards. False when the deadline has passed.
+  bool WaitForChange(int64_t deadline_ns) BRAID_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;  // of anything below
-  // All guarded by mutex_.
-  Phase phase_ = Phase::kNew;
-  int works_ = 0;
-  bool woken_ = false;
-  std::vector<std::thread> pollers_;
+  mutable Mutex mutex_;
+  CondVar changed_;  // of anything below
+  Phase phase_ BRAID_GUARDED_BY(mutex_) = Phase::kNew;
+  int works_ BRAID_GUARDED_BY(mutex_) = 0;
+  bool woken_ BRAID_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> pollers_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -60,7 +60,10 @@ Result<std::unique_ptr<SequenceVault>> SequenceVault::Open(const Options& option
   std::unique_ptr<SequenceVault> vault(new SequenceVault(options, std::move(folder), log));
   if (options.interval_ns == 0) return vault;
   try {
-    vault->schedule_ended_ = false;
+    {
+      MutexLock lock(vault->mutex_);
+      vault->schedule_ended_ = false;
+    }
     vault->schedule_ = StartThread("brd-vault", [vault = vault.get()] { vault->RunSchedule(); });
   } catch (const std::system_error& fault) {
     return InternalError(std::string("failed to start the thread that saves sequences: ") + fault.what());
@@ -87,7 +90,7 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
   if (keeper->identity().empty()) return;
   const auto entry = std::make_shared<Entry>(servable, *keeper);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     Line& line = lines_[KeyOf(*servable)];
     line.entries.push_back(entry);
     if (line.entries.size() > 1) {
@@ -97,9 +100,9 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
     entry->state = State::kTaking;
   }
   RestoreFromFile(*entry);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   entry->state = State::kServing;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void SequenceVault::RestoreFromFile(Entry& entry) {
@@ -123,7 +126,7 @@ void SequenceVault::RestoreFromFile(Entry& entry) {
   const size_t taken = entry.keeper.Restore(std::move(read->sequences));
   BRAID_LOG_INFO(log_, "{}: {} restored{}, as of {} s ago", entry.who, Count(taken),
                  taken == count ? "" : " of " + std::to_string(count), age_s);
-  std::lock_guard lock(entry.save_mutex);
+  MutexLock lock(entry.save_mutex);
   if (taken == count) entry.saved_changes = entry.keeper.changes();
 }
 
@@ -136,7 +139,7 @@ void SequenceVault::SetAside(const Entry& entry, std::string_view suffix) {
 
 // ---- leaving ----
 
-std::shared_ptr<SequenceVault::Entry> SequenceVault::FindLocked(Servable& servable) const {
+std::shared_ptr<SequenceVault::Entry> SequenceVault::Find(Servable& servable) const {
   const auto line = lines_.find(KeyOf(servable));
   if (line == lines_.end()) return nullptr;
   const auto& entries = line->second.entries;
@@ -153,11 +156,11 @@ std::vector<std::shared_ptr<SequenceVault::Entry>>::const_iterator SequenceVault
 
 void SequenceVault::BeginStop(Servable& servable) {
   if (servable.sequences() == nullptr) return;
-  std::unique_lock lock(mutex_);
-  const std::shared_ptr<Entry> entry = FindLocked(servable);
+  MutexLock lock(mutex_);
+  const std::shared_ptr<Entry> entry = Find(servable);
   if (entry == nullptr) return;
   entry->stopping = true;
-  changed_.wait(lock, [&entry] { return entry->state != State::kTaking; });
+  while (entry->state == State::kTaking) changed_.Wait(mutex_);
   entry->ended_before_stop = Ended(entry->keeper);
   entry->before_stop = entry->keeper.Save();
 }
@@ -166,18 +169,18 @@ void SequenceVault::Leave(Servable& servable) {
   if (servable.sequences() == nullptr) return;
   std::shared_ptr<Entry> entry;
   {
-    std::lock_guard lock(mutex_);
-    entry = FindLocked(servable);
+    MutexLock lock(mutex_);
+    entry = Find(servable);
   }
   if (entry == nullptr) return;
   {
     // Waits for a save that runs: it would take the place of a later one.
-    std::lock_guard save(entry->save_mutex);
+    MutexLock save(entry->save_mutex);
     entry->closed = true;
   }
   std::shared_ptr<Servable> share;  // goes behind the lock
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&entry] { return entry->state != State::kTaking; });
+  MutexLock lock(mutex_);
+  while (entry->state == State::kTaking) changed_.Wait(mutex_);
   const uint64_t changes = entry->keeper.changes();
   entry->left_behind = {entry->keeper.identity(), entry->keeper.Save()};
   // Those that are missing now were lost, unless some have ended meanwhile: that would not tell which.
@@ -187,10 +190,10 @@ void SequenceVault::Leave(Servable& servable) {
   entry->in_file = entry->saved_changes == changes;  // nobody writes it any more
   entry->state = State::kLeft;
   share = std::move(entry->servable);
-  Settle(lock, KeyOf(servable));
+  Settle(KeyOf(servable));
 }
 
-void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
+void SequenceVault::Settle(const Key& key) {
   Line& line = lines_.at(key);
   if (line.settling) return;
   for (;;) {
@@ -204,11 +207,12 @@ void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
       const std::shared_ptr<Entry> entry = *heir;
       line.entries.erase(line.entries.begin(), heir);
       entry->state = State::kTaking;
-      lock.unlock();
-      HandOver(std::move(saved), *entry);
-      lock.lock();
+      {
+        const MutexUnlock unlock(mutex_);
+        HandOver(std::move(saved), *entry);
+      }
       entry->state = State::kServing;
-      changed_.notify_all();
+      changed_.NotifyAll();
       return;
     }
     // Who comes while this is written waits for it.
@@ -216,15 +220,16 @@ void SequenceVault::Settle(std::unique_lock<std::mutex>& lock, const Key& key) {
     const std::shared_ptr<Entry> last = line.entries.back();
     const bool in_file = known == 1 && last->in_file;
     line.settling = true;
-    lock.unlock();
-    const size_t count = saved.sequences.size();
-    if (Status written = in_file ? OkStatus() : Write(*last, std::move(saved)); !written.ok()) {
-      BRAID_LOG_ERROR(log_, "{}: {} cannot be saved to {}: {}; what was saved before stays", last->who,
-                      Count(count), folder_.PathOf(last->file), written.message());
-    } else if (count > 0) {
-      BRAID_LOG_INFO(log_, "{}: {} saved", last->who, Count(count));
+    {
+      const MutexUnlock unlock(mutex_);
+      const size_t count = saved.sequences.size();
+      if (Status written = in_file ? OkStatus() : Write(*last, std::move(saved)); !written.ok()) {
+        BRAID_LOG_ERROR(log_, "{}: {} cannot be saved to {}: {}; what was saved before stays", last->who,
+                        Count(count), folder_.PathOf(last->file), written.message());
+      } else if (count > 0) {
+        BRAID_LOG_INFO(log_, "{}: {} saved", last->who, Count(count));
+      }
     }
-    lock.lock();
     line.settling = false;
     if (line.entries.size() == known) {
       lines_.erase(key);
@@ -272,7 +277,7 @@ void SequenceVault::HandOver(Saved saved, Entry& heir) {
 
 Status SequenceVault::Write(const Entry& entry, Saved saved) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     writing_.insert(entry.file);
   }
   const Status written =
@@ -280,14 +285,14 @@ Status SequenceVault::Write(const Entry& entry, Saved saved) {
           ? folder_.Remove(entry.file)
           : folder_.Write(entry.file, {std::move(saved.identity), WallNowMs(), std::move(saved.sequences)},
                           [this] { return SteadyNowNs() > write_deadline_ns_.load(); });
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   writing_.erase(writing_.find(entry.file));
-  changed_.notify_all();
+  changed_.NotifyAll();
   return written;
 }
 
 void SequenceVault::SaveIfChanged(Entry& entry) {
-  std::lock_guard lock(entry.save_mutex);
+  MutexLock lock(entry.save_mutex);
   if (entry.closed) return;
   // Before the states: what changes in between is saved next time.
   const uint64_t changes = entry.keeper.changes();
@@ -306,7 +311,7 @@ void SequenceVault::SaveIfChanged(Entry& entry) {
 void SequenceVault::SaveChanged() {
   std::vector<std::shared_ptr<Entry>> serving;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [key, line] : lines_) {
       std::copy_if(line.entries.begin(), line.entries.end(), std::back_inserter(serving),
                    [](const auto& entry) { return entry->state == State::kServing; });
@@ -314,7 +319,7 @@ void SequenceVault::SaveChanged() {
   }
   for (const auto& entry : serving) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (exiting_) return;  // all of them are saved when they leave
     }
     SaveIfChanged(*entry);
@@ -322,36 +327,36 @@ void SequenceVault::SaveChanged() {
 }
 
 void SequenceVault::RunSchedule() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   int64_t next_ns = SteadyNowNs() + options_.interval_ns;
   while (!exiting_) {
     if (const int64_t left_ns = next_ns - SteadyNowNs(); left_ns > 0) {
-      changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, 3600 * kSecondNs)));
+      changed_.WaitFor(mutex_, std::chrono::nanoseconds(std::min(left_ns, 3600 * kSecondNs)));
       continue;
     }
-    lock.unlock();
+    lock.Unlock();
     GuardedOrReport("brd-vault", [this] { SaveChanged(); });
-    lock.lock();
+    lock.Lock();
     next_ns = SteadyNowNs() + options_.interval_ns;
   }
   schedule_ended_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void SequenceVault::BeginShutdown(int64_t deadline_ns) {
   write_deadline_ns_ = deadline_ns;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   exiting_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Status SequenceVault::Shutdown(int64_t deadline_ns) {
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!schedule_ended_ || !writing_.empty()) {
       const int64_t left_ns = deadline_ns - SteadyNowNs();
       if (left_ns > 0) {
-        changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
+        changed_.WaitFor(mutex_, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
         continue;
       }
       std::string files;

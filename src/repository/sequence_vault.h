@@ -31,12 +31,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -46,6 +44,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "repository/sequence_folder.h"
 #include "serving/sequences.h"
@@ -119,7 +118,7 @@ class SequenceVault {
     const std::string file;  // its name
     SequenceKeeper& keeper;  // not to be called once the state is kLeft
 
-    // Guarded by the vault's mutex_.
+    // Guarded by the vault's mutex.
     std::shared_ptr<Servable> servable;  // shared so that the keeper lives until the state is kLeft
     State state = State::kWaiting;
     bool stopping = false;                   // takes no sequences any more
@@ -128,11 +127,11 @@ class SequenceVault {
     Saved left_behind;                       // when kLeft
     bool in_file = false;                    // when kLeft: the file has the same
 
-    std::mutex save_mutex;  // held while it is saved at intervals; taken before the vault's
-    // All guarded by save_mutex.
-    bool closed = false;                    // there are no more saves at intervals
-    std::optional<uint64_t> saved_changes;  // SequenceKeeper::changes() of what is in the file
-    bool failing = false;                   // the last save has failed, and that was logged
+    Mutex save_mutex;  // held while it is saved at intervals; taken before the vault's
+    bool closed BRAID_GUARDED_BY(save_mutex) = false;  // there are no more saves at intervals
+    // SequenceKeeper::changes() of what is in the file. Guarded by save_mutex until it is closed.
+    std::optional<uint64_t> saved_changes;
+    bool failing BRAID_GUARDED_BY(save_mutex) = false;  // the last save has failed, and that was logged
   };
   // Those that serve or have served a version and whose sequences are not settled yet, oldest first. The
   // first one is the only one that may be kServing, and those behind it wait.
@@ -143,12 +142,12 @@ class SequenceVault {
 
   SequenceVault(const Options& options, SequenceFolder folder, Logger& log);
 
-  std::shared_ptr<Entry> FindLocked(Servable& servable) const;
+  std::shared_ptr<Entry> Find(Servable& servable) const BRAID_REQUIRES(mutex_);
   void RestoreFromFile(Entry& entry);
   void SetAside(const Entry& entry, std::string_view suffix);
   // Decides what becomes of the sequences of those that have left at the front of the line, if there are any
-  // and no other thread does. `lock` is of mutex_; it is released for a while.
-  void Settle(std::unique_lock<std::mutex>& lock, const Key& key);
+  // and no other thread does. Releases the mutex for a while.
+  void Settle(const Key& key) BRAID_REQUIRES(mutex_);
   // The first one in the line that has not left.
   static std::vector<std::shared_ptr<Entry>>::const_iterator FirstStaying(const Line& line);
   Saved JoinLeft(const Line& line) const;
@@ -162,13 +161,12 @@ class SequenceVault {
   Logger& log_;
   std::atomic<int64_t> write_deadline_ns_{std::numeric_limits<int64_t>::max()};
 
-  std::mutex mutex_;
-  std::condition_variable changed_;  // of anything below
-  // All guarded by mutex_.
-  std::map<Key, Line> lines_;
-  std::multiset<std::string> writing_;  // names of files
-  bool exiting_ = false;
-  bool schedule_ended_ = true;
+  Mutex mutex_;
+  CondVar changed_;  // of anything below
+  std::map<Key, Line> lines_ BRAID_GUARDED_BY(mutex_);
+  std::multiset<std::string> writing_ BRAID_GUARDED_BY(mutex_);  // names of files
+  bool exiting_ BRAID_GUARDED_BY(mutex_) = false;
+  bool schedule_ended_ BRAID_GUARDED_BY(mutex_) = true;
 
   std::thread schedule_;
 };

@@ -63,7 +63,7 @@ Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& pl
                                           const std::shared_ptr<const CallChain>& chain, const void* only) {
   const Key key{place.get(), only, chain.get()};
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     Group& group = groups_[key];
     // One more request of a group changes nothing for the others.
     if (group.requests++ == 0) {
@@ -71,11 +71,11 @@ Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& pl
       group.only = only;
       group.chain = chain;
       CollectBlocked(*chain, group.blocked);
-      AwaitLocked(group);
-      const auto stuck = IsAwaitedLocked(group) ? StuckLocked() : std::vector<const Group*>();
+      Await(group);
+      const auto stuck = IsAwaited(group) ? Stuck() : std::vector<const Group*>();
       if (std::find(stuck.begin(), stuck.end(), &group) != stuck.end()) {
         std::string path = Describe(group, stuck);
-        AwaitNoMoreLocked(group);
+        AwaitNoMore(group);
         groups_.erase(key);
         return InternalError("the call to model '" + place->name_ + "' would wait for itself: " + path);
       }
@@ -86,21 +86,21 @@ Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& pl
 
 void CallGraph::Leave(const Key& key) {
   Group gone;  // goes after the lock
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto it = groups_.find(key);
   if (--it->second.requests > 0) return;
-  AwaitNoMoreLocked(it->second);
+  AwaitNoMore(it->second);
   gone = std::move(it->second);
   groups_.erase(it);
 }
 
-void CallGraph::AwaitLocked(const Group& group) {
+void CallGraph::Await(const Group& group) {
   for (const Place::Member& member : group.place->members_) {
     if (group.only == nullptr || group.only == member.instance) ++awaited_[member.instance];
   }
 }
 
-void CallGraph::AwaitNoMoreLocked(const Group& group) {
+void CallGraph::AwaitNoMore(const Group& group) {
   for (const Place::Member& member : group.place->members_) {
     if (group.only != nullptr && group.only != member.instance) continue;
     const auto found = awaited_.find(member.instance);
@@ -108,17 +108,19 @@ void CallGraph::AwaitNoMoreLocked(const Group& group) {
   }
 }
 
-bool CallGraph::IsAwaitedLocked(const Group& group) const {
-  return std::any_of(group.blocked.begin(), group.blocked.end(),
-                     [this](const CallChain* link) { return awaited_.contains(link->blocked_instance); });
+bool CallGraph::IsAwaited(const Group& group) const {
+  for (const CallChain* link : group.blocked) {
+    if (awaited_.contains(link->blocked_instance)) return true;
+  }
+  return false;
 }
 
 size_t CallGraph::size() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return groups_.size();
 }
 
-std::vector<const CallGraph::Group*> CallGraph::StuckLocked() const {
+std::vector<const CallGraph::Group*> CallGraph::Stuck() const {
   std::vector<const Group*> waiting;
   waiting.reserve(groups_.size());
   for (const auto& [key, group] : groups_) waiting.push_back(&group);

@@ -16,12 +16,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "serving/call_chain.h"
 
@@ -83,17 +83,17 @@ class CallGraph {
 
   void Leave(const Key& key);
   // One more, or one less, group that waits for these.
-  void AwaitLocked(const Group& group);
-  void AwaitNoMoreLocked(const Group& group);
-  bool IsAwaitedLocked(const Group& group) const;
+  void Await(const Group& group) BRAID_REQUIRES(mutex_);
+  void AwaitNoMore(const Group& group) BRAID_REQUIRES(mutex_);
+  bool IsAwaited(const Group& group) const BRAID_REQUIRES(mutex_);
   // The groups none of which can ever go on.
-  std::vector<const Group*> StuckLocked() const;
+  std::vector<const Group*> Stuck() const BRAID_REQUIRES(mutex_);
   static std::string Describe(const Group& from, const std::vector<const Group*>& stuck);
 
-  mutable std::mutex mutex_;     // a leaf lock
-  std::map<Key, Group> groups_;  // guarded by mutex_
-  // How many groups wait for each instance. Guarded by mutex_.
-  std::unordered_map<const void*, size_t> awaited_;
+  mutable Mutex mutex_;  // a leaf lock
+  std::map<Key, Group> groups_ BRAID_GUARDED_BY(mutex_);
+  // How many groups wait for each instance.
+  std::unordered_map<const void*, size_t> awaited_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

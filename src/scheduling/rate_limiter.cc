@@ -75,7 +75,7 @@ Result<std::unique_ptr<RateLimiter::Ticket>> RateLimiter::Register(const std::ve
   std::unique_ptr<Ticket> ticket(new Ticket(*this));
   ticket->on_chance_ = std::move(on_chance);
   ticket->priority_ = std::max<uint32_t>(priority, 1);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const ResourceNeed& need : needs) {
     Pool& pool = PoolOf(need.name, need.global ? kGlobal : device);
     if (pool.limited && need.count > pool.total) {
@@ -96,7 +96,7 @@ bool RateLimiter::Fits(const Ticket& ticket) {
                      [](const auto& need) { return need.second <= need.first->free(); });
 }
 
-void RateLimiter::GrantLocked() {
+void RateLimiter::Grant() {
   std::sort(waiting_.begin(), waiting_.end(), [](const Ticket* a, const Ticket* b) {
     return a->Rank() != b->Rank() ? a->Rank() < b->Rank() : a->arrival_ < b->arrival_;
   });
@@ -119,7 +119,7 @@ void RateLimiter::GrantLocked() {
 RateLimiter::Ticket::~Ticket() { Release(); }
 
 bool RateLimiter::Ticket::TryAcquire() {
-  std::lock_guard lock(limiter_.mutex_);
+  MutexLock lock(limiter_.mutex_);
   if (state_ == State::kIdle && limiter_.waiting_.empty() && Fits(*this)) {
     for (auto& [pool, count] : needs_) pool->taken += count;
     state_ = State::kGranted;
@@ -130,25 +130,25 @@ bool RateLimiter::Ticket::TryAcquire() {
     return true;
   }
   if (state_ == State::kIdle) {
-    WaitLocked();
-    limiter_.GrantLocked();
+    Wait();
+    limiter_.Grant();
   }
   return false;
 }
 
 void RateLimiter::Ticket::Release(bool wants_more) {
-  std::lock_guard lock(limiter_.mutex_);
+  MutexLock lock(limiter_.mutex_);
   if (state_ == State::kWaiting) std::erase(limiter_.waiting_, this);
   if (state_ == State::kGranted || state_ == State::kHolding) {
     for (auto& [pool, count] : needs_) pool->taken -= count;
   }
   const bool changed = state_ != State::kIdle;
   state_ = State::kIdle;
-  if (wants_more) WaitLocked();
-  if (changed) limiter_.GrantLocked();
+  if (wants_more) Wait();
+  if (changed) limiter_.Grant();
 }
 
-void RateLimiter::Ticket::WaitLocked() {
+void RateLimiter::Ticket::Wait() {
   state_ = State::kWaiting;
   arrival_ = ++limiter_.last_arrival_;
   limiter_.waiting_.push_back(this);

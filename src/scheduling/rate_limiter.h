@@ -10,10 +10,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "scheduling/timer_service.h"
 
@@ -63,14 +63,14 @@ class RateLimiter {
     std::vector<std::pair<Pool*, uint32_t>> needs_;
     std::function<void()> on_chance_;
     uint32_t priority_ = 1;
-    // Guarded by the limiter's mutex_.
     enum class State : unsigned char { kIdle, kWaiting, kGranted, kHolding };
+    // Guarded by the limiter's mutex, as the pools are.
     State state_ = State::kIdle;
     uint64_t executions_ = 0;
     uint64_t arrival_ = 0;
 
     explicit Ticket(RateLimiter& limiter) : limiter_(limiter) {}
-    void WaitLocked();
+    void Wait() BRAID_REQUIRES(limiter_.mutex_);
     // Which of those that wait goes first: the lowest.
     uint64_t Rank() const { return (executions_ + 1) * priority_; }
   };
@@ -84,19 +84,18 @@ class RateLimiter {
 
  private:
   using Pool = Ticket::Pool;
-  Pool& PoolOf(const std::string& name, int device);
+  Pool& PoolOf(const std::string& name, int device) BRAID_REQUIRES(mutex_);
   // Gives waiting tickets what is free, the lowest rank first.
-  void GrantLocked();
+  void Grant() BRAID_REQUIRES(mutex_);
   static bool Fits(const Ticket& ticket);
 
   const std::vector<ResourceLimit> limits_;
   Timers& timers_;
 
-  std::mutex mutex_;
-  // All guarded by mutex_.
-  std::map<std::pair<std::string, int>, std::unique_ptr<Pool>> pools_;
-  std::vector<Ticket*> waiting_;
-  uint64_t last_arrival_ = 0;
+  Mutex mutex_;
+  std::map<std::pair<std::string, int>, std::unique_ptr<Pool>> pools_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Ticket*> waiting_ BRAID_GUARDED_BY(mutex_);
+  uint64_t last_arrival_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace braid

@@ -94,11 +94,11 @@ ResponseCache::Key ResponseCache::KeyOf(uint64_t load, const InferenceRequest& r
 std::optional<InferenceResponse> ResponseCache::Find(const Key& key) {
   std::shared_ptr<const InferenceResponse> found;
   {
-    std::lock_guard lock(mutex_);
-    const auto place = places_.find(key);
-    if (place == places_.end()) return std::nullopt;
-    entries_.splice(entries_.begin(), entries_, place->second);
-    found = place->second->response;
+    MutexLock lock(mutex_);
+    const auto at = index_.find(key);
+    if (at == index_.end()) return std::nullopt;
+    entries_.splice(entries_.begin(), entries_, at->second);
+    found = at->second->response;
   }
   return *found;
 }
@@ -108,39 +108,39 @@ void ResponseCache::Insert(const Key& key, uint64_t load, const InferenceRespons
   if (bytes > max_bytes_) return;
   auto kept = std::make_shared<const InferenceResponse>(CopyOf(response));
   std::vector<std::shared_ptr<const InferenceResponse>> evicted;  // go after the lock
-  std::lock_guard lock(mutex_);
-  if (places_.contains(key)) return;
-  while (bytes_ + bytes > max_bytes_) evicted.push_back(RemoveLocked(std::prev(entries_.end())));
+  MutexLock lock(mutex_);
+  if (index_.contains(key)) return;
+  while (bytes_ + bytes > max_bytes_) evicted.push_back(Remove(std::prev(entries_.end())));
   entries_.push_front({key, load, bytes, std::move(kept)});
-  places_.emplace(key, entries_.begin());
+  index_.emplace(key, entries_.begin());
   bytes_ += bytes;
 }
 
 void ResponseCache::Forget(uint64_t load) {
   std::vector<std::shared_ptr<const InferenceResponse>> forgotten;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
-    if (entry->load == load) forgotten.push_back(RemoveLocked(entry));
+    if (entry->load == load) forgotten.push_back(Remove(entry));
     entry = next;
   }
 }
 
-std::shared_ptr<const InferenceResponse> ResponseCache::RemoveLocked(Entries::iterator entry) {
+std::shared_ptr<const InferenceResponse> ResponseCache::Remove(Entries::iterator entry) {
   auto response = std::move(entry->response);
   bytes_ -= entry->bytes;
-  places_.erase(entry->key);
+  index_.erase(entry->key);
   entries_.erase(entry);
   return response;
 }
 
 uint64_t ResponseCache::NextLoad() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return ++last_load_;
 }
 
 ResponseCache::Usage ResponseCache::usage() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return {bytes_, entries_.size()};
 }
 

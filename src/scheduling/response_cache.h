@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "serving/request.h"
 
 namespace braid {
@@ -60,18 +60,17 @@ class ResponseCache {
   using Entries = std::list<Entry>;
 
   // The entry's response, to be let go without the lock.
-  std::shared_ptr<const InferenceResponse> RemoveLocked(Entries::iterator entry);
+  std::shared_ptr<const InferenceResponse> Remove(Entries::iterator entry) BRAID_REQUIRES(mutex_);
 
   const size_t max_bytes_;
   // Nobody outside can make up inputs that meet in one key.
   const uint64_t seed_;
 
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  Entries entries_;  // the most recently used first
-  std::unordered_map<Key, Entries::iterator, KeyHash> places_;
-  size_t bytes_ = 0;
-  uint64_t last_load_ = 0;
+  mutable Mutex mutex_;
+  Entries entries_ BRAID_GUARDED_BY(mutex_);  // the most recently used first
+  std::unordered_map<Key, Entries::iterator, KeyHash> index_ BRAID_GUARDED_BY(mutex_);
+  size_t bytes_ BRAID_GUARDED_BY(mutex_) = 0;
+  uint64_t last_load_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace braid

@@ -5,44 +5,44 @@
 
 namespace braid {
 
-ResponseOrder::~ResponseOrder() { BRAID_CHECK(places_.empty()); }
+ResponseOrder::~ResponseOrder() { BRAID_CHECK(slots_.empty()); }
 
 void ResponseOrder::Enter(InferenceRequest& request) {
-  auto place = std::make_unique<Place>(shared_from_this(), request.sink);
-  Place& entered = *place;
-  std::lock_guard lock(mutex_);
-  places_.push_back(std::move(place));
+  auto slot = std::make_unique<Slot>(shared_from_this(), request.sink);
+  Slot& entered = *slot;
+  MutexLock lock(mutex_);
+  slots_.push_back(std::move(slot));
   request.sink = &entered;
 }
 
-void ResponseOrder::Place::Respond(std::optional<InferenceResponse> response, bool final) {
-  const std::shared_ptr<ResponseOrder> order = order_;  // this place may end in Deliver()
+void ResponseOrder::Slot::Respond(std::optional<InferenceResponse> response, bool final) {
+  const std::shared_ptr<ResponseOrder> order = order_;  // this slot may end in Deliver()
   {
     const PatientAllocation patience;
-    std::lock_guard lock(order->mutex_);
+    MutexLock lock(order->mutex_);
     events_.push_back({std::move(response), final});
   }
   order->Deliver();
 }
 
 void ResponseOrder::Deliver() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (delivering_) return;
   delivering_ = true;
-  while (!places_.empty() && !places_.front()->events_.empty()) {
-    Place& first = *places_.front();
+  while (!slots_.empty() && !slots_.front()->events_.empty()) {
+    Slot& first = *slots_.front();
     Event event = std::move(first.events_.front());
     first.events_.pop_front();
     ResponseSink* sink = first.sink_;
-    std::unique_ptr<Place> ended;
+    std::unique_ptr<Slot> ended;
     if (event.final) {
-      ended = std::move(places_.front());
-      places_.pop_front();
+      ended = std::move(slots_.front());
+      slots_.pop_front();
     }
-    lock.unlock();
+    lock.Unlock();
     sink->Respond(std::move(event.response), event.final);
     ended.reset();
-    lock.lock();
+    lock.Lock();
   }
   delivering_ = false;
 }

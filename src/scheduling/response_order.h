@@ -1,14 +1,14 @@
 // Makes the responses of a model leave in the order in which its requests came (preserve_ordering).
 //
-// A request that is let in gets a place in the order instead of its own sink. What arrives for a place that
+// A request that is let in gets a slot in the order instead of its own sink. What arrives for a slot that
 // is not the first is kept until those before it have ended.
 #pragma once
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "serving/request.h"
 
 namespace braid {
@@ -21,7 +21,7 @@ class ResponseOrder : public std::enable_shared_from_this<ResponseOrder> {
   ResponseOrder(const ResponseOrder&) = delete;
   ResponseOrder& operator=(const ResponseOrder&) = delete;
 
-  // Gives the request the last place. The order of the calls is the order of the responses. Any thread; calls
+  // Gives the request the last slot. The order of the calls is the order of the responses. Any thread; calls
   // nobody.
   void Enter(InferenceRequest& request);
 
@@ -30,9 +30,9 @@ class ResponseOrder : public std::enable_shared_from_this<ResponseOrder> {
     std::optional<InferenceResponse> response;
     bool final = false;
   };
-  class Place final : public ResponseSink {
+  class Slot final : public ResponseSink {
    public:
-    Place(std::shared_ptr<ResponseOrder> order, ResponseSink* sink) : order_(std::move(order)), sink_(sink) {}
+    Slot(std::shared_ptr<ResponseOrder> order, ResponseSink* sink) : order_(std::move(order)), sink_(sink) {}
     void Respond(std::optional<InferenceResponse> response, bool final) override;
 
    private:
@@ -41,16 +41,16 @@ class ResponseOrder : public std::enable_shared_from_this<ResponseOrder> {
     // model's gate before its end is delivered.
     const std::shared_ptr<ResponseOrder> order_;
     ResponseSink* const sink_;
-    std::deque<Event> events_;  // guarded by order_->mutex_
+    std::deque<Event> events_;  // guarded by the order's mutex
   };
 
   void Deliver();
 
-  std::mutex mutex_;
-  // All guarded by mutex_. No sink is called with it held; `delivering_` says that a thread calls sinks now,
-  // which then also delivers what others bring meanwhile.
-  std::deque<std::unique_ptr<Place>> places_;
-  bool delivering_ = false;
+  Mutex mutex_;
+  // No sink is called with it held; `delivering_` says that a thread calls sinks now, which then also
+  // delivers what others bring meanwhile.
+  std::deque<std::unique_ptr<Slot>> slots_ BRAID_GUARDED_BY(mutex_);
+  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace braid

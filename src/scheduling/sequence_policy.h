@@ -11,7 +11,7 @@
 namespace braid {
 
 enum class SequenceStrategy : unsigned char {
-  kDirect,  // a sequence owns a place in the batch
+  kDirect,  // a sequence owns a slot of the batch
   kOldest,  // the oldest requests of the candidates go together
 };
 

@@ -26,7 +26,7 @@ bool HasItsBytes(const Tensor& state) {
 SequenceStore::SequenceStore(Options options) : options_(std::move(options)) {}
 
 uint64_t SequenceStore::Begin(const CorrelationId& id) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const uint64_t number = ++last_number_;
   Entry& entry = entries_[number];
   entry.id = id;
@@ -37,7 +37,7 @@ uint64_t SequenceStore::Begin(const CorrelationId& id) {
 
 void SequenceStore::End(uint64_t number, Reason reason) {
   decltype(entries_)::node_type gone;  // goes after the lock
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   gone = entries_.extract(number);
   if (gone.empty()) return;
   if (reason == Reason::kEnded) ++counts_.ended;
@@ -47,7 +47,7 @@ void SequenceStore::End(uint64_t number, Reason reason) {
 }
 
 void SequenceStore::SetEnding(uint64_t number, bool ending) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end() || found->second.ending == ending) return;
   found->second.ending = ending;
@@ -55,12 +55,12 @@ void SequenceStore::SetEnding(uint64_t number, bool ending) {
 }
 
 void SequenceStore::CountRejected() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ++counts_.rejected;
 }
 
 SequenceStore::States SequenceStore::Get(uint64_t number) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   return found == entries_.end() ? nullptr : found->second.states;
 }
@@ -69,7 +69,7 @@ void SequenceStore::Put(uint64_t number, std::vector<Tensor> states, bool settle
   States before;  // these two go after the lock
   States settled_before;
   auto now = std::make_shared<const std::vector<Tensor>>(std::move(states));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end()) return;
   Entry& entry = found->second;
@@ -83,7 +83,7 @@ void SequenceStore::Put(uint64_t number, std::vector<Tensor> states, bool settle
 
 void SequenceStore::Settle(uint64_t number) {
   States before;  // goes after the lock
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end()) return;
   Entry& entry = found->second;
@@ -94,7 +94,7 @@ void SequenceStore::Settle(uint64_t number) {
 }
 
 std::optional<SequenceStore::Mark> SequenceStore::MarkOf(uint64_t number) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end() || !found->second.has_run) return std::nullopt;
   return Mark{number, found->second.steps, found->second.settled};
@@ -103,7 +103,7 @@ std::optional<SequenceStore::Mark> SequenceStore::MarkOf(uint64_t number) const 
 void SequenceStore::TakeBack(const Mark& mark, uint64_t steps) {
   States before;  // these two go after the lock
   States settled_before;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(mark.number);
   if (found == entries_.end() || found->second.steps != mark.steps + steps) return;
   Entry& entry = found->second;
@@ -114,7 +114,7 @@ void SequenceStore::TakeBack(const Mark& mark, uint64_t steps) {
 }
 
 bool SequenceStore::HasRun(uint64_t number) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   return found != entries_.end() && found->second.has_run;
 }
@@ -147,7 +147,7 @@ uint64_t SequenceStore::Restore(SavedSequence saved) {
     if (saved.states[i].name != options_.states[i].name) return 0;
   }
   auto states = std::make_shared<const std::vector<Tensor>>(std::move(saved.states));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const uint64_t number = ++last_number_;
   Entry& entry = entries_[number];
   entry.id = std::move(saved.id);
@@ -160,7 +160,7 @@ uint64_t SequenceStore::Restore(SavedSequence saved) {
 }
 
 SequenceCounts SequenceStore::counts() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   SequenceCounts counts = counts_;
   counts.active = entries_.size();
   return counts;
@@ -175,7 +175,7 @@ std::vector<SavedSequence> SequenceStore::Save() const {
   };
   std::vector<Held> held;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     held.reserve(entries_.size());
     for (const auto& [number, entry] : entries_) {
       if (entry.saved()) held.push_back({number, entry.id, entry.settled});

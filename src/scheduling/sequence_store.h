@@ -11,13 +11,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "serving/sequences.h"
 
@@ -98,11 +98,10 @@ class SequenceStore {
 
   const Options options_;
   std::atomic<uint64_t> changes_{0};
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::unordered_map<uint64_t, Entry> entries_;  // by number
-  uint64_t last_number_ = 0;
-  SequenceCounts counts_;  // `active` is the number of entries
+  mutable Mutex mutex_;
+  std::unordered_map<uint64_t, Entry> entries_ BRAID_GUARDED_BY(mutex_);  // by number
+  uint64_t last_number_ BRAID_GUARDED_BY(mutex_) = 0;
+  SequenceCounts counts_ BRAID_GUARDED_BY(mutex_);  // `active` is the number of entries
 };
 
 }  // namespace braid

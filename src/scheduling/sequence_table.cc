@@ -57,7 +57,7 @@ SequenceTable::Admission SequenceTable::Admit(std::unique_ptr<InferenceRequest>&
     lost_.erase(request->correlation_id);
   }
   PushBack(*sequence, std::move(request));
-  if (sequence->place == Sequence::Place::kResting) EnterBacklog(*sequence, now_ns);
+  if (sequence->phase == Sequence::Phase::kResting) EnterBacklog(*sequence, now_ns);
   if (last) Close(*sequence, Reason::kEnded);
   if (ended != nullptr) Settle(*ended, now_ns);
   Settle(*sequence, now_ns);
@@ -84,7 +84,7 @@ Sequence& SequenceTable::Create(uint64_t number, const CorrelationId& id, Sequen
   if (before == nullptr) {
     EnterBacklog(sequence, now_ns);
   } else {
-    sequence.place = Sequence::Place::kFollows;
+    sequence.phase = Sequence::Phase::kFollows;
     sequence.predecessor = before->number;
     before->successor = number;
   }
@@ -108,7 +108,7 @@ void SequenceTable::PushFront(Sequence& sequence, std::unique_ptr<InferenceReque
 // -----------------------------------------------------------------------------------------------------------
 
 void SequenceTable::EnterBacklog(Sequence& sequence, int64_t now_ns) {
-  sequence.place = Sequence::Place::kBacklog;
+  sequence.phase = Sequence::Phase::kBacklog;
   backlog_.insert(sequence.number);
   Watch(sequence, now_ns);
 }
@@ -140,9 +140,9 @@ SequenceTable::Instance* SequenceTable::Emptiest() {
 
 void SequenceTable::Rest(Sequence& sequence) {
   Unwatch(sequence);
-  if (sequence.place == Sequence::Place::kSlot) Unseat(sequence);
-  if (sequence.place == Sequence::Place::kBacklog) backlog_.erase(sequence.number);
-  sequence.place = Sequence::Place::kResting;
+  if (sequence.phase == Sequence::Phase::kSlot) Unseat(sequence);
+  if (sequence.phase == Sequence::Phase::kBacklog) backlog_.erase(sequence.number);
+  sequence.phase = Sequence::Phase::kResting;
 }
 
 void SequenceTable::BeginDrain() {
@@ -163,7 +163,7 @@ void SequenceTable::Seat(Sequence& sequence, size_t instance, size_t slot) {
   }
   BRAID_CHECK(at.seats[slot] == nullptr);
   at.seats[slot] = &sequence;
-  sequence.place = Sequence::Place::kSlot;
+  sequence.phase = Sequence::Phase::kSlot;
   sequence.instance = instance;
   sequence.slot = slot;
 }
@@ -183,7 +183,7 @@ void SequenceTable::Unseat(Sequence& sequence) {
 // -----------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<InferenceRequest> SequenceTable::Begin(Sequence& sequence, int64_t now_ns) {
-  BRAID_CHECK(sequence.place == Sequence::Place::kSlot && Ready(sequence));
+  BRAID_CHECK(sequence.phase == Sequence::Phase::kSlot && Ready(sequence));
   std::unique_ptr<InferenceRequest> request = std::move(sequence.queue.front());
   sequence.queue.pop_front();
   --queued_;
@@ -206,7 +206,7 @@ void SequenceTable::End(uint64_t number, uint32_t turn, int64_t now_ns, Endings&
   if (sequence == nullptr) return;
   sequence->busy = false;
   if (store_.savable()) store_.Settle(number);
-  if (sequence->place == Sequence::Place::kOrphan) {
+  if (sequence->phase == Sequence::Phase::kOrphan) {
     Lose(*sequence, now_ns, endings);
   } else {
     Settle(*sequence, now_ns);
@@ -217,7 +217,7 @@ void SequenceTable::Answered(uint64_t number, uint32_t turn, int64_t now_ns, End
   Sequence* sequence = Find(number, turn);
   if (sequence == nullptr) return;
   sequence->answered = true;
-  if (sequence->place == Sequence::Place::kOrphan) End(number, turn, now_ns, endings);
+  if (sequence->phase == Sequence::Phase::kOrphan) End(number, turn, now_ns, endings);
 }
 
 bool SequenceTable::Continue(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Endings& endings) {
@@ -233,13 +233,13 @@ bool SequenceTable::Continue(std::unique_ptr<InferenceRequest>& request, int64_t
 bool SequenceTable::Undo(std::unique_ptr<InferenceRequest>& request, int64_t now_ns, Endings& endings) {
   Sequence* sequence = Find(request->scheduling.sequence, request->scheduling.turn);
   if (sequence == nullptr) return false;
-  if (sequence->place == Sequence::Place::kOrphan && sequence->turns > 1) {
+  if (sequence->phase == Sequence::Phase::kOrphan && sequence->turns > 1) {
     return Continue(request, now_ns, endings);
   }
   PushFront(*sequence, std::move(request));
   sequence->busy = false;
   --sequence->turns;
-  if (sequence->place == Sequence::Place::kOrphan) {
+  if (sequence->phase == Sequence::Phase::kOrphan) {
     EnterBacklog(*sequence, now_ns);
   } else {
     Settle(*sequence, now_ns);
@@ -282,9 +282,9 @@ void SequenceTable::Finish(Sequence& sequence, int64_t now_ns) {
       latest_.erase(sequence.id);
     }
   }
-  const bool had_slot = sequence.place == Sequence::Place::kSlot;
+  const bool had_slot = sequence.phase == Sequence::Phase::kSlot;
   if (had_slot) Unseat(sequence);
-  if (sequence.place == Sequence::Place::kBacklog) backlog_.erase(sequence.number);
+  if (sequence.phase == Sequence::Phase::kBacklog) backlog_.erase(sequence.number);
   if (next != nullptr && before == nullptr) {
     if (had_slot && next->takes_over) {
       Instance& at = instances_[sequence.instance];
@@ -301,7 +301,7 @@ void SequenceTable::Finish(Sequence& sequence, int64_t now_ns) {
 }
 
 void SequenceTable::Lose(Sequence& sequence, int64_t now_ns, Endings& endings) {
-  sequence.place = Sequence::Place::kOrphan;
+  sequence.phase = Sequence::Phase::kOrphan;
   sequence.busy = false;
   DropQueue(sequence, EndReason::kLost, endings);
   if (sequence.open) RememberLoss(sequence.id, sequence.instance);
@@ -326,7 +326,7 @@ void SequenceTable::DropQueue(Sequence& sequence, EndReason why, Endings& ending
 
 std::optional<size_t> SequenceTable::InstanceOf(const InferenceRequest& request) {
   const Sequence* sequence = Get(request.scheduling.sequence);
-  if (sequence == nullptr || sequence->place != Sequence::Place::kSlot) return std::nullopt;
+  if (sequence == nullptr || sequence->phase != Sequence::Phase::kSlot) return std::nullopt;
   return sequence->instance;
 }
 
@@ -387,7 +387,7 @@ void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns
   at.gaps.clear();
   for (Sequence* sequence : std::exchange(at.seats, {})) {
     if (sequence == nullptr) continue;
-    sequence->place = Sequence::Place::kOrphan;
+    sequence->phase = Sequence::Phase::kOrphan;
     Unwatch(*sequence);
     if (sequence->turns == 0) {
       EnterBacklog(*sequence, now_ns);
@@ -415,8 +415,8 @@ void SequenceTable::Watch(Sequence& sequence, int64_t now_ns) {
   // A sequence that has had its last request is not waited for, and has its turn whenever that comes.
   if (!sequence.open) return;
   std::list<uint64_t>* list = nullptr;
-  if (sequence.place == Sequence::Place::kBacklog) list = &waiting_;
-  if (sequence.place == Sequence::Place::kSlot && !sequence.busy && sequence.queue.empty()) list = &idle_;
+  if (sequence.phase == Sequence::Phase::kBacklog) list = &waiting_;
+  if (sequence.phase == Sequence::Phase::kSlot && !sequence.busy && sequence.queue.empty()) list = &idle_;
   if (list == nullptr) return;
   sequence.since_ns = now_ns;
   sequence.watched_in = list;

@@ -37,11 +37,11 @@
 namespace braid {
 
 struct Sequence {
-  enum class Place : unsigned char { kFollows, kBacklog, kSlot, kResting, kOrphan };
+  enum class Phase : unsigned char { kFollows, kBacklog, kSlot, kResting, kOrphan };
 
   uint64_t number = 0;
   CorrelationId id;
-  Place place = Place::kBacklog;
+  Phase phase = Phase::kBacklog;
   size_t instance = 0;  // means something in kSlot and kOrphan
   size_t slot = 0;
   bool open = true;       // takes more requests
@@ -169,7 +169,7 @@ class SequenceTable {
   void PushFront(Sequence& sequence, std::unique_ptr<InferenceRequest> request);
   void DropQueue(Sequence& sequence, EndReason why, Endings& endings);
   void EnterBacklog(Sequence& sequence, int64_t now_ns);
-  // An idle sequence needs no place.
+  // An idle sequence needs no slot.
   void Rest(Sequence& sequence);
   // The instance that has the fewest sequences; null when no slot is free.
   Instance* Emptiest();

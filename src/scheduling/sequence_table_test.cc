@@ -62,7 +62,7 @@ TEST_F(SequenceTableTest, HandsTheSlotToTheSequenceThatCutsItShort) {
   Start(1);
   Sequence& second = Start(1);
   Sequence& third = Start(1, true);
-  EXPECT_EQ(second.place, Sequence::Place::kFollows);
+  EXPECT_EQ(second.phase, Sequence::Phase::kFollows);
   EXPECT_EQ(table_.size(), 3u);
   RunTurn(*table_.seats(0)[0]);
   EXPECT_EQ(table_.seats(0)[0], &second);
@@ -140,7 +140,7 @@ TEST_F(SequenceTableTest, InADrainIdleSequencesLeaveTheirSlotsToThoseThatWait) {
   table_.BeginDrain();
   table_.Assign(now_ns_);
   EXPECT_EQ(Seats(), (std::vector<uint64_t>{5, 4, 3})) << "who has been idle for longest is the first to go";
-  EXPECT_EQ(one.place, Sequence::Place::kResting);
+  EXPECT_EQ(one.phase, Sequence::Phase::kResting);
   EXPECT_FALSE(table_.waits_for_idle());
   RunTurn(four);
   table_.Expire(now_ns_ + 1000, drops_);
@@ -174,7 +174,7 @@ TEST_F(SequenceTableTest, InADrainARestoredSequenceTakesASlotOnlyToRun) {
   table_.Assign(now_ns_);
   EXPECT_EQ(Seats(), (std::vector<uint64_t>{1, 2, 3}));
   table_.BeginDrain();
-  EXPECT_EQ(restore(5)->place, Sequence::Place::kResting);
+  EXPECT_EQ(restore(5)->phase, Sequence::Phase::kResting);
   Start(6);
   EXPECT_EQ(Seats(), (std::vector<uint64_t>{6, 2, 3}));
   EXPECT_EQ(Admit(4).answer, Answer::kQueued);

@@ -23,9 +23,9 @@ TimerService::TimerService() {
 
 TimerService::~TimerService() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
-    wake_.notify_one();
+    wake_.NotifyOne();
   }
   thread_.join();
 }
@@ -34,16 +34,16 @@ int64_t TimerService::NowNs() const { return SteadyNowNs(); }
 
 TimerId TimerService::At(int64_t deadline_ns, std::function<void()> callback) {
   const PatientAllocation patience;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const TimerId id{deadline_ns, ++last_number_};
   timers_.emplace(id, std::move(callback));
-  if (deadline_ns < sleeps_until_ns_) wake_.notify_one();
+  if (deadline_ns < sleeps_until_ns_) wake_.NotifyOne();
   return id;
 }
 
 bool TimerService::Withdraw(TimerId id) {
   std::function<void()> callback;  // destroyed after the lock is gone: what it owns may be anything
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto entry = timers_.find(id);
   if (entry == timers_.end()) return false;
   callback = std::move(entry->second);
@@ -53,31 +53,31 @@ bool TimerService::Withdraw(TimerId id) {
 
 void TimerService::Cancel(TimerId id) {
   if (Withdraw(id) || std::this_thread::get_id() == thread_.get_id()) return;
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this, id] { return running_ != id || !id; });
+  MutexLock lock(mutex_);
+  while (id && running_ == id) ended_.Wait(mutex_);
 }
 
 void TimerService::Run() {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     if (timers_.empty()) {
       sleeps_until_ns_ = std::numeric_limits<int64_t>::max();
-      wake_.wait(lock);
+      wake_.Wait(mutex_);
     } else if (const int64_t deadline_ns = timers_.begin()->first.deadline_ns; deadline_ns > SteadyNowNs()) {
       sleeps_until_ns_ = deadline_ns;
       // SteadyNowNs() and steady_clock are one clock.
-      wake_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline_ns)));
+      wake_.WaitUntil(mutex_, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline_ns)));
     } else {
       sleeps_until_ns_ = 0;
       auto entry = timers_.extract(timers_.begin());
       running_ = entry.key();
-      lock.unlock();
+      lock.Unlock();
       GuardedOrReport("brd-sched", entry.mapped());
       entry = {};
-      lock.lock();
+      lock.Lock();
       running_ = {};
-      ended_.notify_all();
+      ended_.NotifyAll();
     }
   }
 }

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <compare>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace braid {
 
@@ -53,15 +53,15 @@ class TimerService final : public Timers {
  private:
   void Run();
 
-  std::mutex mutex_;
-  std::condition_variable wake_;   // the thread waits on it
-  std::condition_variable ended_;  // Cancel() waits on it
-  // All guarded by mutex_.
-  std::map<TimerId, std::function<void()>> timers_;  // by deadline
-  uint64_t last_number_ = 0;
-  TimerId running_;
-  int64_t sleeps_until_ns_ = 0;  // 0 while the thread is awake
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar wake_;   // the thread waits on it
+  CondVar ended_;  // Cancel() waits on it
+
+  std::map<TimerId, std::function<void()>> timers_ BRAID_GUARDED_BY(mutex_);  // by deadline
+  uint64_t last_number_ BRAID_GUARDED_BY(mutex_) = 0;
+  TimerId running_ BRAID_GUARDED_BY(mutex_);
+  int64_t sleeps_until_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // 0 while the thread is awake
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;
 };

@@ -31,17 +31,18 @@ HeapTrimmer::HeapTrimmer(size_t keep_bytes)
 
 HeapTrimmer::~HeapTrimmer() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
-  stop_.notify_all();
+  stop_.NotifyAll();
   thread_.join();
 }
 
 void HeapTrimmer::Run() {
   int excess_seen = 0;
-  std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, kInterval, [this] { return stopping_; })) {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    if (stop_.WaitFor(mutex_, kInterval)) continue;
     // The allocator's own count holds its locks for milliseconds, so it is asked only when there can be an
     // excess at all.
     const bool excess = OwnBytes() > keep_bytes_ && mallinfo2().fordblks > keep_bytes_;

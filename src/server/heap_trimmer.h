@@ -4,10 +4,10 @@
 // copy. Without this, what one burst of large requests took would stay for ever.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace braid {
 
@@ -22,9 +22,9 @@ class HeapTrimmer {
   void Run();
 
   const size_t keep_bytes_;
-  std::mutex mutex_;
-  std::condition_variable stop_;
-  bool stopping_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar stop_;
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -7,7 +7,7 @@
 namespace braid {
 
 void MetricsRoute::Enable(MetricsCollector collect) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   collect_ = std::move(collect);
 }
 
@@ -17,7 +17,7 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(
   const std::string_view target = ToStd(head.target());
   if (target.substr(0, target.find('?')) != "/metrics") return std::nullopt;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!collect_) return std::nullopt;
   }
   if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
@@ -28,7 +28,7 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(
 HttpResponse MetricsRoute::Answer() {
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   response.body = OvmsMetricsText(collect_);
   return response;
 }

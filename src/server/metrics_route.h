@@ -1,10 +1,10 @@
 // MetricsRoute: GET /metrics on the REST port, where OpenVINO Model Server has it.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <variant>
 
+#include "base/mutex.h"
 #include "protocols/http/protocol.h"
 #include "protocols/metrics/collectors.h"
 
@@ -21,8 +21,9 @@ class MetricsRoute final : public HttpProtocol {
  private:
   HttpResponse Answer();
 
-  std::mutex mutex_;          // keeps scrapes apart
-  MetricsCollector collect_;  // guarded by mutex_; empty until it is enabled
+  Mutex mutex_;  // keeps scrapes apart
+
+  MetricsCollector collect_ BRAID_GUARDED_BY(mutex_);  // empty until it is enabled
 };
 
 }  // namespace braid

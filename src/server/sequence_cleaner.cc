@@ -5,14 +5,14 @@ namespace braid {
 SequenceCleaner::SequenceCleaner(const Catalog& catalog, Timers& timers, int64_t interval_ns)
     : catalog_(catalog), timers_(timers), interval_ns_(interval_ns) {
   if (interval_ns_ <= 0) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   timer_ = timers_.At(timers_.NowNs() + interval_ns_, [this] { Look(); });
 }
 
 SequenceCleaner::~SequenceCleaner() {
   TimerId timer;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopped_ = true;
     timer = timer_;
   }
@@ -23,7 +23,7 @@ void SequenceCleaner::Look() {
   for (const auto& servable : catalog_.All()) {
     if (SequenceKeeper* sequences = servable->sequences()) sequences->CleanUp();
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (stopped_) return;
   timer_ = timers_.At(timers_.NowNs() + interval_ns_, [this] { Look(); });
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "scheduling/timer_service.h"
 #include "serving/catalog.h"
 
@@ -25,9 +25,9 @@ class SequenceCleaner {
   const Catalog& catalog_;
   Timers& timers_;
   const int64_t interval_ns_;
-  std::mutex mutex_;
-  bool stopped_ = false;  // guarded by mutex_, as what follows
-  TimerId timer_;
+  Mutex mutex_;
+  bool stopped_ BRAID_GUARDED_BY(mutex_) = false;
+  TimerId timer_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 #include <thread>
 
 #include "backends/openvino/openvino_backend.h"
@@ -13,6 +12,7 @@
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "base/elastic_threads.h"
+#include "base/mutex.h"
 #include "config/config_json.h"
 #include "images/encoded_images.h"
 #include "mediapipe_graph/calculator_library.h"
@@ -156,7 +156,7 @@ class Server::Parts {
   // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
   // without any needs no interpreter. Any thread.
   Result<PythonBackend*> Python() {
-    std::lock_guard lock(python_mutex_);
+    MutexLock lock(python_mutex_);
     if (python_) return python_.get();
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_));
     PythonBackend::Options workers = options_.workers;
@@ -388,8 +388,8 @@ class Server::Parts {
   ElasticThreads graph_threads_{{.name = "brd-graph", .most = 64}};
   std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
   std::unique_ptr<OpenVinoBackend> openvino_;
-  std::mutex python_mutex_;
-  std::unique_ptr<PythonBackend> python_;  // guarded by python_mutex_
+  Mutex python_mutex_;
+  std::unique_ptr<PythonBackend> python_ BRAID_GUARDED_BY(python_mutex_);
   std::unique_ptr<Manager> manager_;
   std::unique_ptr<ModelAsks> model_asks_;  // null without model repositories
   std::unique_ptr<ServerControl> control_;

@@ -3,19 +3,19 @@
 namespace braid {
 
 void Cancellation::Cancel() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (cancelled_.exchange(true, std::memory_order_acq_rel)) return;
   if (listener_) listener_();
 }
 
 void Cancellation::SetListener(std::function<void()> listener) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   listener_ = std::move(listener);
   if (cancelled() && listener_) listener_();
 }
 
 void Cancellation::ClearListener() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   listener_ = nullptr;
 }
 

@@ -4,7 +4,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace braid {
 
@@ -23,9 +24,9 @@ class Cancellation {
 
  private:
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;
-  std::function<void()>
-      listener_;  // guarded by mutex_; called with it held, which is what makes ClearListener final
+  Mutex mutex_;
+  // Called with the mutex held, which is what makes ClearListener() final.
+  std::function<void()> listener_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

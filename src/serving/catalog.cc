@@ -70,38 +70,38 @@ Catalog::Catalog(Dialect dialect, std::vector<std::string> roots, bool verbose_e
 Catalog::~Catalog() = default;
 
 void Catalog::AddModel(const std::string& name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   models_.try_emplace(name);
-  RebuildLocked();
+  Rebuild();
 }
 
 void Catalog::RemoveModel(const std::string& name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   models_.erase(name);
-  RebuildLocked();
+  Rebuild();
 }
 
 void Catalog::SetState(const std::string& name, int64_t version, VersionState state, std::string reason) {
   BRAID_CHECK(state != VersionState::kReady);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Version& entry = models_[name][version];
   const StatusCode failure = state == VersionState::kUnavailable && reason != kUnloadedReason
                                  ? StatusCode::kUnknown
                                  : StatusCode::kOk;
   entry = Version{state, std::move(reason), nullptr, failure, entry.kind, entry.dialect};
-  RebuildLocked();
+  Rebuild();
 }
 
 void Catalog::SetState(const std::string& name, int64_t version, VersionState state, std::string reason,
                        StatusCode failure, ServableKind kind) {
   BRAID_CHECK(state != VersionState::kReady);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   models_[name][version] = Version{state, std::move(reason), nullptr, failure, kind, Dialect::kOvms};
-  RebuildLocked();
+  Rebuild();
 }
 
 void Catalog::SetReason(const std::string& name, int64_t version, VersionState state, std::string reason) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto model = models_.find(name);
   if (model == models_.end()) return;
   auto entry = model->second.find(version);
@@ -109,17 +109,17 @@ void Catalog::SetReason(const std::string& name, int64_t version, VersionState s
 }
 
 std::shared_ptr<Servable> Catalog::Publish(std::shared_ptr<Servable> servable) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Version& entry = models_[servable->info().name][servable->info().version];
   std::shared_ptr<Servable> before = std::move(entry.servable);
   const ServableKind kind = servable->info().kind;
   const Dialect dialect = servable->info().dialect;
   entry = Version{VersionState::kReady, "", std::move(servable), StatusCode::kOk, kind, dialect};
-  RebuildLocked();
+  Rebuild();
   return before;
 }
 
-void Catalog::RebuildLocked() {
+void Catalog::Rebuild() {
   auto rebuilt = std::make_shared<Snapshot>();
   for (const auto& [name, versions] : models_) {
     auto& ready = rebuilt->models[name];
@@ -129,21 +129,21 @@ void Catalog::RebuildLocked() {
   }
   std::shared_ptr<const Snapshot> next = std::move(rebuilt);
   {
-    std::lock_guard lock(snapshot_mutex_);
+    MutexLock lock(snapshot_mutex_);
     next.swap(snapshot_);
     generation_.fetch_add(1, std::memory_order_release);
   }
 }
 
 std::shared_ptr<const Catalog::Snapshot> Catalog::snapshot() const {
-  std::lock_guard lock(snapshot_mutex_);
+  MutexLock lock(snapshot_mutex_);
   return snapshot_;
 }
 
 std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
   std::vector<std::pair<IndexEntry, std::shared_ptr<Servable>>> all;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [name, versions] : models_) {
       if (versions.empty() && !ready_only) {
         all.emplace_back(IndexEntry{name, std::nullopt, VersionState::kUnavailable, ""}, nullptr);
@@ -171,7 +171,7 @@ std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
 
 std::vector<std::shared_ptr<Servable>> Catalog::All() const {
   std::vector<std::shared_ptr<Servable>> all;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [name, versions] : models_) {
     for (const auto& [number, version] : versions) {
       if (version.servable) all.push_back(version.servable);
@@ -195,7 +195,7 @@ Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::stri
 }
 
 Status Catalog::WhyNotFound(std::string_view name, int64_t version) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto model = models_.find(name);
   if (model == models_.end()) {
     if (dialect_ == Dialect::kOvms) return OvmsError(OvmsCode::kModelNameMissing);
@@ -223,7 +223,7 @@ Status Catalog::WhyNotFound(std::string_view name, int64_t version) const {
 }
 
 bool Catalog::Knows(std::string_view name, int64_t version) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto model = models_.find(name);
   return model != models_.end() && (version < 0 || model->second.contains(version));
 }
@@ -241,7 +241,7 @@ Result<std::shared_ptr<Servable>> Catalog::Find(std::string_view name, int64_t v
 bool Catalog::AllReady() const {
   std::vector<std::shared_ptr<Servable>> servables;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [name, versions] : models_) {
       for (const auto& [number, version] : versions) {
         const bool unloaded =

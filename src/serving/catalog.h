@@ -12,13 +12,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "serving/error_texts.h"
 #include "serving/servable.h"
@@ -110,18 +110,19 @@ class Catalog {
         models;
   };
 
-  void RebuildLocked();
+  void Rebuild() BRAID_REQUIRES(mutex_);
   std::shared_ptr<const Snapshot> snapshot() const;
 
   const Dialect dialect_;
   ErrorTexts error_texts_;
   // Servables are asked without mutex_ whether they are ready, since one that refers to others looks those
   // up. The snapshot has a lock of its own, which is taken last.
-  mutable std::mutex mutex_;
-  std::map<std::string, std::map<int64_t, Version>, std::less<>> models_;  // guarded by mutex_
-  mutable std::mutex snapshot_mutex_;
-  std::shared_ptr<const Snapshot> snapshot_;  // guarded by snapshot_mutex_; readers share it
-  std::atomic<uint64_t> generation_{0};       // of snapshot_
+  mutable Mutex mutex_;
+  std::map<std::string, std::map<int64_t, Version>, std::less<>> models_ BRAID_GUARDED_BY(mutex_);
+  mutable Mutex snapshot_mutex_;
+  std::shared_ptr<const Snapshot> snapshot_ BRAID_GUARDED_BY(snapshot_mutex_);  // readers share it
+  // Of snapshot_.
+  std::atomic<uint64_t> generation_{0};
 };
 
 // One thread's view of the catalog. Not for use by two threads at once.

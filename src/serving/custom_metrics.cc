@@ -85,14 +85,14 @@ struct CustomMetrics::Series {
   std::atomic<double> value = 0;
   // Of a histogram; `mutex` so that a scrape sees sum and counts of one moment.
   std::vector<double> bounds;
-  mutable std::mutex mutex;
-  std::vector<uint64_t> counts;  // by bucket, the last for what is above all bounds
-  double sum = 0;
+  mutable Mutex mutex;
+  std::vector<uint64_t> counts BRAID_GUARDED_BY(mutex);  // by bucket, the last for what is above all bounds
+  double sum BRAID_GUARDED_BY(mutex) = 0;
 
   void Observe(double observed) {
     const auto bucket =
         static_cast<size_t>(std::lower_bound(bounds.begin(), bounds.end(), observed) - bounds.begin());
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     ++counts[bucket];
     sum += observed;
   }
@@ -105,7 +105,7 @@ struct CustomMetrics::Series {
       return snapshot;
     }
     snapshot.bounds = bounds;
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     snapshot.value = sum;
     for (size_t i = 0; i < counts.size(); ++i) {
       snapshot.count += counts[i];
@@ -133,7 +133,7 @@ std::unique_ptr<CustomMetrics::Session> CustomMetrics::Open() {
 
 std::vector<CustomFamilySnapshot> CustomMetrics::Snapshot() const {
   std::vector<CustomFamilySnapshot> families;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [name, family] : families_) {
     if (family->series.empty()) continue;
     CustomFamilySnapshot& snapshot = families.emplace_back();
@@ -145,14 +145,14 @@ std::vector<CustomFamilySnapshot> CustomMetrics::Snapshot() const {
   return families;
 }
 
-void CustomMetrics::DropLocked(Series& series) {
+void CustomMetrics::Drop(Series& series) {
   if (--series.references > 0) return;
   --series_count_;
   Family& family = *series.family;
   family.series.erase(family.series.find(*series.labels));
 }
 
-void CustomMetrics::DropLocked(Family& family) {
+void CustomMetrics::Drop(Family& family) {
   if (--family.references > 0) return;
   // Its series were made by references to it, which are gone.
   BRAID_CHECK(family.series.empty());
@@ -160,15 +160,15 @@ void CustomMetrics::DropLocked(Family& family) {
 }
 
 CustomMetrics::Session::~Session() {
-  std::lock_guard lock(metrics_.mutex_);
-  for (auto& [id, reference] : series_) metrics_.DropLocked(*reference.series);
-  for (auto& [id, family] : families_) metrics_.DropLocked(*family);
+  MutexLock lock(metrics_.mutex_);
+  for (auto& [id, reference] : series_) metrics_.Drop(*reference.series);
+  for (auto& [id, family] : families_) metrics_.Drop(*family);
 }
 
 Result<uint64_t> CustomMetrics::Session::CreateFamily(const std::string& name, const std::string& description,
                                                       MetricKind kind) {
   BRAID_RETURN_IF_ERROR(CheckFamilyName(name));
-  std::lock_guard lock(metrics_.mutex_);
+  MutexLock lock(metrics_.mutex_);
   auto found = metrics_.families_.find(name);
   if (found == metrics_.families_.end()) {
     if (metrics_.families_.size() >= kMostFamilies) {
@@ -198,7 +198,7 @@ Result<uint64_t> CustomMetrics::Session::CreateMetric(uint64_t family_id, const 
     return InvalidArgumentError(bounds ? "Unexpected buckets found." : "Missing required buckets.");
   }
   if (bounds) BRAID_RETURN_IF_ERROR(CheckBounds(*bounds));
-  std::lock_guard lock(metrics_.mutex_);
+  MutexLock lock(metrics_.mutex_);
   auto found = family.series.find(labels);
   if (found == family.series.end()) {
     if (metrics_.series_count_ >= kMostSeries) {
@@ -213,6 +213,7 @@ Result<uint64_t> CustomMetrics::Session::CreateMetric(uint64_t family_id, const 
     series.kind = family.kind;
     if (bounds) {
       series.bounds = *bounds;
+      MutexLock series_lock(series.mutex);
       series.counts.resize(bounds->size() + 1);
     }
   }
@@ -224,24 +225,24 @@ Result<uint64_t> CustomMetrics::Session::CreateMetric(uint64_t family_id, const 
 void CustomMetrics::Session::DropFamily(uint64_t family) {
   auto found = families_.find(family);
   if (found == families_.end()) return;
-  std::lock_guard lock(metrics_.mutex_);
+  MutexLock lock(metrics_.mutex_);
   for (auto it = series_.begin(); it != series_.end();) {
     if (it->second.family == family) {
-      metrics_.DropLocked(*it->second.series);
+      metrics_.Drop(*it->second.series);
       it = series_.erase(it);
     } else {
       ++it;
     }
   }
-  metrics_.DropLocked(*found->second);
+  metrics_.Drop(*found->second);
   families_.erase(found);
 }
 
 void CustomMetrics::Session::DropMetric(uint64_t metric) {
   auto found = series_.find(metric);
   if (found == series_.end()) return;
-  std::lock_guard lock(metrics_.mutex_);
-  metrics_.DropLocked(*found->second.series);
+  MutexLock lock(metrics_.mutex_);
+  metrics_.Drop(*found->second.series);
   series_.erase(found);
 }
 

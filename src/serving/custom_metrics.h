@@ -17,11 +17,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -73,13 +73,13 @@ class CustomMetrics {
   struct Series;
   struct Family;
 
-  void DropLocked(Series& series);
-  void DropLocked(Family& family);
+  void Drop(Series& series) BRAID_REQUIRES(mutex_);
+  void Drop(Family& family) BRAID_REQUIRES(mutex_);
 
   // Guards the families, who refers to what, and no value of a series.
-  mutable std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Family>> families_;
-  size_t series_count_ = 0;
+  mutable Mutex mutex_;
+  std::map<std::string, std::unique_ptr<Family>> families_ BRAID_GUARDED_BY(mutex_);
+  size_t series_count_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 // Belongs to one thread at a time. Ids are of the session and never 0; operations with an id that it does not

@@ -7,13 +7,13 @@
 namespace braid {
 
 void ErrorTexts::AddRoot(const std::string& folder) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (std::find(roots_.begin(), roots_.end(), folder) == roots_.end()) roots_.push_back(folder);
 }
 
 std::string ErrorTexts::ForClients(std::string_view text) const {
   if (verbose_) return std::string(text);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return WithoutMachinePaths(text, roots_);
 }
 

@@ -2,11 +2,11 @@
 // unless the operator wants them to be told everything (--verbose-errors).
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -26,8 +26,8 @@ class ErrorTexts {
 
  private:
   const bool verbose_;
-  mutable std::mutex mutex_;
-  std::vector<std::string> roots_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::vector<std::string> roots_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

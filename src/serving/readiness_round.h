@@ -6,9 +6,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -29,16 +29,16 @@ class ReadinessRound {
  private:
   void Add(Readiness readiness) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (result_.ready) result_ = std::move(readiness);
       if (--missing_ > 0) return;
     }
     done_(std::move(result_));
   }
 
-  std::mutex mutex_;
-  size_t missing_;    // guarded by mutex_
-  Readiness result_;  // guarded by mutex_, until nobody is missing
+  Mutex mutex_;
+  size_t missing_ BRAID_GUARDED_BY(mutex_);
+  Readiness result_;  // guarded by mutex_ until nobody is missing
   const Done done_;
 };
 

@@ -29,7 +29,7 @@ Tensor SequenceIdOutput(uint64_t id) {
 }
 
 size_t SequenceTurn::Add(std::weak_ptr<Servable> servable) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   parts_.emplace_back().servable = std::move(servable);
   return parts_.size() - 1;
 }
@@ -37,7 +37,7 @@ size_t SequenceTurn::Add(std::weak_ptr<Servable> servable) {
 void SequenceTurn::Asked(size_t part) {
   std::shared_ptr<Servable> to_mark;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     BRAID_CHECK(part < parts_.size() && !failed_);
     ++open_;
     if (!std::exchange(parts_[part].asked, true) && in_the_middle()) to_mark = parts_[part].servable.lock();
@@ -45,7 +45,7 @@ void SequenceTurn::Asked(size_t part) {
   if (to_mark == nullptr) return;
   std::vector<TakeBackSteps> marks;
   to_mark->MarkSequence(id_, marks);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   parts_[part].marks = std::move(marks);
 }
 
@@ -54,7 +54,7 @@ void SequenceTurn::Answered(size_t part, const Status& status) {
   std::vector<Part> parts;
   bool client_gone = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     client_gone = client_gone_;
     if (status.ok()) ++parts_[part].steps;
     if (end_ && status.code() == StatusCode::kCancelled) parts_[part].ended = true;
@@ -67,7 +67,7 @@ void SequenceTurn::Answered(size_t part, const Status& status) {
 }
 
 void SequenceTurn::ClientGone() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   client_gone_ = true;
 }
 
@@ -75,7 +75,7 @@ void SequenceTurn::Fail(std::function<void()> then) {
   std::vector<Part> parts;
   bool client_gone = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     client_gone = client_gone_;
     failed_ = true;
     if (open_ > 0) {

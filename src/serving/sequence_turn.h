@@ -20,9 +20,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -73,13 +73,12 @@ class SequenceTurn {
   const bool start_;
   const bool end_;
 
-  std::mutex mutex_;
-  // All guarded by mutex_.
-  std::vector<Part> parts_;
-  size_t open_ = 0;  // asked and not answered
-  bool failed_ = false;
-  bool client_gone_ = false;
-  std::function<void()> then_;
+  Mutex mutex_;
+  std::vector<Part> parts_ BRAID_GUARDED_BY(mutex_);
+  size_t open_ BRAID_GUARDED_BY(mutex_) = 0;  // asked and not answered
+  bool failed_ BRAID_GUARDED_BY(mutex_) = false;
+  bool client_gone_ BRAID_GUARDED_BY(mutex_) = false;
+  std::function<void()> then_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -5,13 +5,13 @@ namespace braid {
 Result<std::shared_ptr<Servable>> ServableReference::Get() const {
   const uint64_t generation = catalog_.generation();
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (generation == generation_) {
       if (auto servable = found_.lock()) return servable;
     }
   }
   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<Servable> servable, catalog_.Find(name_, version_));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   found_ = servable;
   generation_ = generation;
   return servable;

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "serving/catalog.h"
 
@@ -37,10 +37,9 @@ class ServableReference {
   const std::string name_;
   const int64_t version_;
 
-  mutable std::mutex mutex_;
-  // Both guarded by mutex_.
-  mutable std::weak_ptr<Servable> found_;
-  mutable uint64_t generation_ = ~uint64_t{0};  // of the catalog, when it was found
+  mutable Mutex mutex_;
+  mutable std::weak_ptr<Servable> found_ BRAID_GUARDED_BY(mutex_);
+  mutable uint64_t generation_ BRAID_GUARDED_BY(mutex_) = ~uint64_t{0};  // of the catalog, when it was found
 };
 
 }  // namespace braid

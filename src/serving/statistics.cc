@@ -29,7 +29,7 @@ void ModelStatistics::Configure(const LatencyOptions& options) {
   if (!options.quantiles.empty()) summaries_ = std::make_unique<LatencySummaries>(options.quantiles);
   first_response_histogram_ = !options.first_response_bounds_ms.empty();
   ovms_histograms_ = !options.ovms_bounds_us.empty();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (ovms_histograms_) {
     for (LatencyHistogram& histogram : totals_.ovms_us.request) histogram.Start(options.ovms_bounds_us);
     totals_.ovms_us.inference.Start(options.ovms_bounds_us);
@@ -43,31 +43,31 @@ void ModelStatistics::Configure(const LatencyOptions& options) {
 }
 
 void ModelStatistics::RecordLoad(int64_t duration_ns) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.load_ns = duration_ns;
 }
 
 void ModelStatistics::RecordFirstResponse(int64_t duration_ns) {
   if (!first_response_histogram_) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.first_response_ms.Observe(static_cast<double>(duration_ns) / 1e6);
 }
 
 void ModelStatistics::RecordApiRequest(ApiInterface interface, int64_t duration_ns) {
   if (!ovms_histograms_) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.ovms_us.request[static_cast<size_t>(interface)].Observe(Microseconds(duration_ns));
 }
 
 void ModelStatistics::RecordGraphRun(ApiMethod method, int64_t duration_ns) {
   if (!ovms_histograms_) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.ovms_us.graph_processing[GraphCallIndex(method)].Observe(Microseconds(duration_ns));
 }
 
 void ModelStatistics::RecordGraphLatency(ApiMethod method, int64_t duration_ns) {
   if (!ovms_histograms_) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.ovms_us.graph_latency[GraphCallIndex(method)].Observe(Microseconds(duration_ns));
 }
 
@@ -77,7 +77,7 @@ std::optional<LatencySummariesSnapshot> ModelStatistics::Summaries() const {
 }
 
 void ModelStatistics::RecordExecution(int64_t rows, const ExecutionTimes& times) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ++totals_.execution_count;
   BatchStatistic& batch = totals_.batches[rows];
   batch.compute_input.Add(times.input_end_ns - times.compute_start_ns);
@@ -93,7 +93,7 @@ void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queu
                         times.input_end_ns - times.compute_start_ns, times.infer_end_ns - times.input_end_ns,
                         times.output_end_ns - times.infer_end_ns);
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.inference_count += static_cast<uint64_t>(rows);
   totals_.success.Add(times.output_end_ns - start_ns);
@@ -109,7 +109,7 @@ void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queu
 
 void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int64_t end_ns) {
   const int64_t now_ms = WallNowMs();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.fail.Add(end_ns - start_ns);
   ++totals_.failures[static_cast<int>(reason)];
@@ -118,19 +118,19 @@ void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int6
 void ModelStatistics::RecordCacheHit(int64_t start_ns, int64_t end_ns, int64_t lookup_ns) {
   if (summaries_) summaries_->ObserveCached(end_ns - start_ns);
   const int64_t now_ms = WallNowMs();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.success.Add(end_ns - start_ns);
   totals_.cache_hit.Add(lookup_ns);
 }
 
 void ModelStatistics::RecordCacheMiss(int64_t cache_ns) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_.cache_miss.Add(cache_ns);
 }
 
 void ModelStatistics::RecordResponse(uint32_t index, ResponseKind kind, int64_t infer_ns) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ResponseStatistic& response = totals_.responses[std::min(index, kMostResponseStatistics)];
   switch (kind) {
     case ResponseKind::kSuccess:
@@ -149,7 +149,7 @@ void ModelStatistics::RecordResponse(uint32_t index, ResponseKind kind, int64_t 
 }
 
 StatisticsSnapshot ModelStatistics::Snapshot() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return totals_;
 }
 

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "serving/api_counters.h"
 #include "serving/latency.h"
@@ -134,8 +134,8 @@ class ModelStatistics {
   std::unique_ptr<LatencySummaries> summaries_;
   bool first_response_histogram_ = false;
   bool ovms_histograms_ = false;
-  mutable std::mutex mutex_;
-  StatisticsSnapshot totals_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  StatisticsSnapshot totals_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

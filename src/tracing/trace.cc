@@ -31,7 +31,7 @@ TraceTree::~TraceTree() {
 }
 
 void TraceTree::Add(TraceRecord record) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   finished_.records.push_back(std::move(record));
 }
 
@@ -51,7 +51,7 @@ Trace::~Trace() {
 }
 
 void Trace::Record(TraceActivity activity, int64_t ns) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   record_.times[static_cast<size_t>(activity)] = ns;
 }
 
@@ -65,7 +65,7 @@ void Trace::RecordTensor(TraceTensorKind kind, const Tensor& tensor, int64_t ns)
   const size_t size = std::min(tensor.data.size(), kMostTensorBytes);
   traced.bytes.assign(tensor.data.data(), tensor.data.data() + size);
   traced.truncated = size < tensor.data.size();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (record_.tensors.size() < kMostTensors) record_.tensors.push_back(std::move(traced));
 }
 
@@ -77,7 +77,7 @@ std::shared_ptr<RequestTrace> Trace::StartChild(std::string_view model, int64_t 
   child.version = version;
   child.times[static_cast<size_t>(TraceActivity::kRequestStart)] = SteadyNowNs();
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     child.parent_id = record_.id;
     child.request_id = record_.request_id;
     // User code's own calls belong under its execution; the steps of an ensemble, which has none, under it.

@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "serving/request_trace.h"
 #include "tracing/finished_trace.h"
 #include "tracing/trace_queue.h"
@@ -54,7 +54,7 @@ class TraceTree {
  private:
   const std::shared_ptr<TraceQueue> queue_;  // shared: a trace may outlive the tracer
   const std::shared_ptr<TraceIds> ids_;
-  std::mutex mutex_;
+  Mutex mutex_;
   FinishedTrace finished_;  // its records are guarded by mutex_
   const bool tensors_;
   const bool opentelemetry_;
@@ -78,7 +78,7 @@ class Trace final : public RequestTrace {
 
  private:
   const std::shared_ptr<TraceTree> tree_;  // shared by all of one sampled request
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   TraceRecord record_;  // guarded by mutex_; its ids and names are constant
 };
 

@@ -15,27 +15,27 @@ constexpr int64_t kIdleNs = 1'000'000'000;
 }  // namespace
 
 void TraceQueue::Push(FinishedTrace trace) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_ || traces_.size() >= limits_.max_traces) {
     ++dropped_;
     return;
   }
   if (traces_.empty()) first_ns_ = SteadyNowNs();
   traces_.push_back(std::move(trace));
-  if (traces_.size() == 1 || traces_.size() >= limits_.max_batch) changed_.notify_one();
+  if (traces_.size() == 1 || traces_.size() >= limits_.max_batch) changed_.NotifyOne();
 }
 
 void TraceQueue::RequestFlush(uint64_t scope) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) return;
   flushes_.push_back(scope);
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void TraceQueue::Close() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   closed_ = true;
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void TraceQueue::Run(TraceOutput& output) {
@@ -45,13 +45,13 @@ void TraceQueue::Run(TraceOutput& output) {
     std::vector<uint64_t> flushes;
     uint64_t dropped = 0;
     {
-      std::unique_lock lock(mutex_);
+      MutexLock lock(mutex_);
       while (true) {
         const int64_t now = SteadyNowNs();
         const int64_t due = traces_.empty() ? now + kIdleNs : first_ns_ + limits_.delay_ns;
         if (closed_ || !flushes_.empty() || traces_.size() >= limits_.max_batch) break;
         if (due <= now) break;
-        changed_.wait_for(lock, std::chrono::nanoseconds(due - now));
+        changed_.WaitFor(mutex_, std::chrono::nanoseconds(due - now));
         if (traces_.empty() && dropped_ > 0) break;
       }
       batch.swap(traces_);

@@ -4,12 +4,11 @@
 // it.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "tracing/finished_trace.h"
 
 namespace braid {
@@ -46,14 +45,13 @@ class TraceQueue {
 
  private:
   const Limits limits_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // All guarded by mutex_.
-  std::vector<FinishedTrace> traces_;
-  int64_t first_ns_ = 0;  // when the first of traces_ came
-  std::vector<uint64_t> flushes_;
-  uint64_t dropped_ = 0;
-  bool closed_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<FinishedTrace> traces_ BRAID_GUARDED_BY(mutex_);
+  int64_t first_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // when the first of traces_ came
+  std::vector<uint64_t> flushes_ BRAID_GUARDED_BY(mutex_);
+  uint64_t dropped_ BRAID_GUARDED_BY(mutex_) = 0;
+  bool closed_ BRAID_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace braid

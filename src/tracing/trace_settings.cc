@@ -48,9 +48,7 @@ Status ParseLevel(const std::vector<std::string>& names, std::optional<std::pair
 
 }  // namespace
 
-TraceSettingBook::TraceSettingBook(TraceSettings initial) : initial_(std::move(initial)) {
-  RestartLocked(global_);
-}
+TraceSettingBook::TraceSettingBook(TraceSettings initial) : initial_(std::move(initial)) { Restart(global_); }
 
 Status TraceSettingBook::Parse(const TraceChanges& changes, Overrides& overrides) {
   for (const auto& [key, values] : changes) {
@@ -83,7 +81,7 @@ Status TraceSettingBook::Parse(const TraceChanges& changes, Overrides& overrides
   return OkStatus();
 }
 
-TraceSettings TraceSettingBook::GlobalLocked() const {
+TraceSettings TraceSettingBook::Global() const {
   TraceSettings settings = initial_;
   const Overrides& set = global_.overrides;
   if (set.level) std::tie(settings.timestamps, settings.tensors) = *set.level;
@@ -93,8 +91,8 @@ TraceSettings TraceSettingBook::GlobalLocked() const {
   return settings;
 }
 
-TraceSettings TraceSettingBook::SettingsLocked(const Scope& scope) const {
-  TraceSettings settings = GlobalLocked();
+TraceSettings TraceSettingBook::Settings(const Scope& scope) const {
+  TraceSettings settings = Global();
   if (&scope != &global_) {
     const Overrides& set = scope.overrides;
     if (set.level) std::tie(settings.timestamps, settings.tensors) = *set.level;
@@ -105,23 +103,23 @@ TraceSettings TraceSettingBook::SettingsLocked(const Scope& scope) const {
   return settings;
 }
 
-void TraceSettingBook::RestartLocked(Scope& scope) {
+void TraceSettingBook::Restart(Scope& scope) {
   scope.id = ++last_scope_;
   scope.seen = 0;
-  scope.remaining = SettingsLocked(scope).count;
+  scope.remaining = Settings(scope).count;
 }
 
 TraceSettings TraceSettingBook::Get(const std::string& model) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto found = models_.find(model);
   const Scope& scope = found == models_.end() ? global_ : found->second;
-  TraceSettings settings = SettingsLocked(scope);
+  TraceSettings settings = Settings(scope);
   settings.count = scope.remaining;
   return settings;
 }
 
 Status TraceSettingBook::Change(const std::string& model, const TraceChanges& changes, uint64_t* scope) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto found = models_.find(model);
   const bool own = found != models_.end();
   Overrides overrides;
@@ -133,7 +131,7 @@ Status TraceSettingBook::Change(const std::string& model, const TraceChanges& ch
   BRAID_RETURN_IF_ERROR(Parse(changes, overrides));
   Scope changed;
   changed.overrides = overrides;
-  if (initial_.mode == "triton" && initial_.file.empty() && !SettingsLocked(changed).off()) {
+  if (initial_.mode == "triton" && initial_.file.empty() && !Settings(changed).off()) {
     return InvalidArgumentError(
         "there is no trace file to write to; start the server with --trace-config triton,file=FILE");
   }
@@ -145,7 +143,7 @@ Status TraceSettingBook::Change(const std::string& model, const TraceChanges& ch
   if (model.empty()) {
     if (scope != nullptr) *scope = global_.id;
     global_.overrides = overrides;
-    RestartLocked(global_);
+    Restart(global_);
     // Models that have no count of their own take as many as the global settings say now.
     if (changes.contains("trace_count")) {
       for (auto& [name, own_scope] : models_) {
@@ -159,15 +157,15 @@ Status TraceSettingBook::Change(const std::string& model, const TraceChanges& ch
     models_.erase(found);
   }
   if (overrides.empty()) return OkStatus();
-  RestartLocked(models_.emplace(model, std::move(changed)).first->second);
+  Restart(models_.emplace(model, std::move(changed)).first->second);
   return OkStatus();
 }
 
 std::optional<TraceSample> TraceSettingBook::Sample(std::string_view model, std::optional<bool> wanted) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto found = models_.find(model);
   Scope& scope = found == models_.end() ? global_ : found->second;
-  const TraceSettings settings = SettingsLocked(scope);
+  const TraceSettings settings = Settings(scope);
   if (settings.off() || wanted == false) return std::nullopt;
   TraceSample sample{scope.id, settings.timestamps, settings.tensors, settings.log_frequency, false};
   if (wanted) return sample;
@@ -177,10 +175,10 @@ std::optional<TraceSample> TraceSettingBook::Sample(std::string_view model, std:
 }
 
 bool TraceSettingBook::any_on() const {
-  std::lock_guard lock(mutex_);
-  if (!SettingsLocked(global_).off()) return true;
+  MutexLock lock(mutex_);
+  if (!Settings(global_).off()) return true;
   for (const auto& [model, scope] : models_) {
-    if (!SettingsLocked(scope).off()) return true;
+    if (!Settings(scope).off()) return true;
   }
   return false;
 }

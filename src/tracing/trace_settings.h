@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "serving/tracer.h"
 
@@ -56,16 +56,15 @@ class TraceSettingBook {
   };
 
   static Status Parse(const TraceChanges& changes, Overrides& overrides);
-  TraceSettings GlobalLocked() const;
-  TraceSettings SettingsLocked(const Scope& scope) const;
-  void RestartLocked(Scope& scope);
+  TraceSettings Global() const BRAID_REQUIRES(mutex_);
+  TraceSettings Settings(const Scope& scope) const BRAID_REQUIRES(mutex_);
+  void Restart(Scope& scope) BRAID_REQUIRES(mutex_);
 
   const TraceSettings initial_;
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  Scope global_;
-  std::map<std::string, Scope, std::less<>> models_;
-  uint64_t last_scope_ = 0;
+  mutable Mutex mutex_;
+  Scope global_ BRAID_GUARDED_BY(mutex_);
+  std::map<std::string, Scope, std::less<>> models_ BRAID_GUARDED_BY(mutex_);
+  uint64_t last_scope_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace braid

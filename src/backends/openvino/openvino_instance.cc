@@ -42,7 +42,7 @@ Status OpenVinoInstance::Make() {
   if (!made.ok()) return failed(made.status().message());
   ov::InferRequest old = std::move(made->request);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     std::swap(request_, old);
   }
   // Waits for what OpenVINO does after a callback.
@@ -64,10 +64,12 @@ Status OpenVinoInstance::Make() {
 }
 
 void OpenVinoInstance::Stop(int64_t deadline_ns) {
-  std::unique_lock lock(mutex_);
-  const auto quiet = [this] { return !busy_ && !delivering_ && callbacks_ == 0; };
-  const int64_t left_ns = std::max<int64_t>(deadline_ns - SteadyNowNs(), 0);
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(left_ns), quiet)) {
+  MutexLock lock(mutex_);
+  // SteadyNowNs() and steady_clock are one clock.
+  const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
+  while (!quiet() && changed_.WaitUntil(mutex_, deadline)) {
+  }
+  if (!quiet()) {
     const int64_t now = SteadyNowNs();
     for (auto& execution : std::exchange(waiting_, {})) {
       Done done{std::move(execution), {}, {}};
@@ -80,15 +82,15 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
       done_.push_back(std::move(done));
     }
     ov::InferRequest request = request_;
-    lock.unlock();
+    lock.Unlock();
     Deliver();
     // A device looks at this between two operations of the model, so what runs ends soon.
     (void)Guarded([&] { request.cancel(); }, [](const std::string& text) { return InternalError(text); });
-    lock.lock();
-    changed_.wait(lock, quiet);
+    lock.Lock();
+    while (!quiet()) changed_.Wait(mutex_);
   }
   stopped_ = true;
-  lock.unlock();
+  lock.Unlock();
   variables_ = nullptr;
   outputs_ = nullptr;
   inputs_ = nullptr;
@@ -99,7 +101,7 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
 void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (busy_ || callback_thread_ == std::this_thread::get_id()) {
       waiting_.push_back(std::move(execution));
       return;
@@ -112,7 +114,7 @@ void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
 
 void OpenVinoInstance::RenewIfIdle() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (busy_ || stopped_) return;
     busy_ = true;
   }
@@ -123,7 +125,7 @@ void OpenVinoInstance::Renew() {
   Status made = IsUsable() ? OkStatus() : Make();
   std::unique_ptr<Execution> next;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     next = Next();
   }
   for (; !made.ok() && next != nullptr; next = Finish(made)) Take(std::move(next));
@@ -151,7 +153,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Next() {
 void OpenVinoInstance::Postpone() {
   const PatientAllocation patience;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     waiting_.push_front(std::move(running_));
   }
   source_.Run([this] { Renew(); });
@@ -220,7 +222,7 @@ OpenVinoInstance::Step OpenVinoInstance::Begin(bool here, Place place, Status& s
         // inference may have begun and even ended. So it is set each time.
         request_.set_callback([this](std::exception_ptr exception) { OnCallback(std::move(exception)); });
         {
-          std::lock_guard lock(mutex_);
+          MutexLock lock(mutex_);
           ++callbacks_;
         }
         begun = true;
@@ -231,7 +233,7 @@ OpenVinoInstance::Step OpenVinoInstance::Begin(bool here, Place place, Status& s
   if (!tried) return Step::kLater;
   if (status.ok() && begun) return Step::kRuns;
   if (begun) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     --callbacks_;
   }
   if (!bound.ok()) status = std::move(bound);
@@ -248,23 +250,23 @@ void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
                 [this](const std::string& text) { return InferenceError(facts_, inputs_->Shapes(), text); });
     failed_ = true;
   }
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const std::thread::id me = std::this_thread::get_id();
   callback_thread_ = me;
-  lock.unlock();
+  lock.Unlock();
   Run(Finish(std::move(status)), kMostOnCallbackThread);
-  lock.lock();
+  lock.Lock();
   for (int rounds = 1; !busy_ && !waiting_.empty(); ++rounds) {
     std::unique_ptr<Execution> next = std::move(waiting_.front());
     waiting_.pop_front();
     busy_ = true;
-    lock.unlock();
+    lock.Unlock();
     Run(std::move(next), rounds < kMostOnCallbackThread ? 1 : 0);
-    lock.lock();
+    lock.Lock();
   }
   if (callback_thread_ == me) callback_thread_ = {};
   --callbacks_;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool OpenVinoInstance::Judge() {
@@ -291,7 +293,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
   std::unique_ptr<Execution> next;
   {
     const PatientAllocation patience;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     done_.push_back(std::move(done));
     next = Next();
   }
@@ -323,18 +325,18 @@ std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& 
 }
 
 void OpenVinoInstance::Deliver() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (delivering_) return;
   delivering_ = true;
   while (!done_.empty()) {
     Done done = std::move(done_.front());
     done_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     Tell(done);
-    lock.lock();
+    lock.Lock();
   }
   delivering_ = false;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void OpenVinoInstance::Tell(Done& done) {

@@ -9,11 +9,9 @@
 // once more in the one that is made instead.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +25,7 @@
 #include "backends/openvino/run_policy.h"
 #include "backends/openvino/state_pool.h"
 #include "backends/openvino/variable_binding.h"
+#include "base/mutex.h"
 #include "scheduling/instance.h"
 
 namespace braid {
@@ -78,9 +77,10 @@ class OpenVinoInstance final : public Instance {
   void Postpone();
   // Makes an execution running_.
   void Take(std::unique_ptr<Execution> execution);
-  // The next execution that waits; null when there is none, and the infer request has been passed on. With
-  // mutex_ held.
-  std::unique_ptr<Execution> Next();
+  // The next execution that waits; null when there is none, and the infer request has been passed on.
+  std::unique_ptr<Execution> Next() BRAID_REQUIRES(mutex_);
+  // Nothing runs, and nobody talks to the listener.
+  bool quiet() const BRAID_REQUIRES(mutex_) { return !busy_ && !delivering_ && callbacks_ == 0; }
   // What the infer request gets before an inference. Throws what OpenVINO throws.
   Status Bind();
   // Tries the shapes of the inputs, if need be; false if that takes too long here.
@@ -120,18 +120,18 @@ class OpenVinoInstance final : public Instance {
   bool asynchronous_ = false;  // running_ ends with a callback
   RunTimes run_times_;
 
-  std::mutex mutex_;  // a leaf lock: nothing is called with it held
-  // Guarded by mutex_.
-  std::condition_variable changed_;  // told when the instance may have become quiet
-  bool busy_ = false;                // somebody has the infer request
-  bool delivering_ = false;          // somebody talks to the listener
-  bool stopped_ = false;             // there is no infer request any more
-  int callbacks_ = 0;                // inferences begun whose callback has not returned
+  Mutex mutex_;      // a leaf lock: nothing is called with it held
+  CondVar changed_;  // told when the instance may have become quiet
+
+  bool busy_ BRAID_GUARDED_BY(mutex_) = false;        // somebody has the infer request
+  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;  // somebody talks to the listener
+  bool stopped_ BRAID_GUARDED_BY(mutex_) = false;     // there is no infer request any more
+  int callbacks_ BRAID_GUARDED_BY(mutex_) = 0;        // inferences begun whose callback has not returned
   // Of OpenVINO, while it is in OnCallback(): what it is handed meanwhile waits until it has told of what has
   // ended, and runs on it if it is short, which spares another thread's being woken for each inference.
-  std::thread::id callback_thread_;
-  std::deque<std::unique_ptr<Execution>> waiting_;
-  std::deque<Done> done_;
+  std::thread::id callback_thread_ BRAID_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<Execution>> waiting_ BRAID_GUARDED_BY(mutex_);
+  std::deque<Done> done_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

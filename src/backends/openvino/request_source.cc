@@ -43,15 +43,19 @@ RequestSource::RequestSource(ov::CompiledModel compiled, std::shared_ptr<const o
 }
 
 Result<RequestSource::Made> RequestSource::Make() {
-  std::lock_guard lock(make_mutex_);
+  MutexLock lock(make_mutex_);
   if (const uint64_t wanted = generation_.load(std::memory_order_acquire); wanted != compiled_generation_) {
     BRAID_ASSIGN_OR_RETURN(compiled_, compile_());
     compiled_generation_ = wanted;
   }
   Made made;
   made.generation = compiled_generation_;
-  BRAID_RETURN_IF_ERROR(Guarded([&] { made.request = compiled_.create_infer_request(); },
-                                [](const std::string& text) { return InternalError(text); }));
+  BRAID_RETURN_IF_ERROR(Guarded(
+      [&] {
+        make_mutex_.AssertHeld();  // it is called at once
+        made.request = compiled_.create_infer_request();
+      },
+      [](const std::string& text) { return InternalError(text); }));
   return made;
 }
 
@@ -64,16 +68,17 @@ bool RequestSource::Discard(uint64_t generation) {
 }
 
 bool RequestSource::Knows(const std::vector<ov::Shape>& shapes) const {
-  std::lock_guard lock(known_mutex_);
+  MutexLock lock(known_mutex_);
   return known_.contains(shapes);
 }
 
 std::optional<std::string> RequestSource::Try(const std::vector<ov::Shape>& shapes) {
   std::string text;
   {
-    std::lock_guard lock(try_mutex_);
+    MutexLock lock(try_mutex_);
     const Status status = Guarded(
         [&] {
+          try_mutex_.AssertHeld();  // it is called at once
           for (size_t i = 0; i < shapes.size(); ++i)
             tried_->get_parameters().at(i)->set_partial_shape(ov::PartialShape(shapes[i]));
           tried_->validate_nodes_and_infer_types();
@@ -82,7 +87,7 @@ std::optional<std::string> RequestSource::Try(const std::vector<ov::Shape>& shap
         [](const std::string& what) { return InvalidArgumentError(what); });
     if (!status.ok()) return status.message();
   }
-  std::lock_guard lock(known_mutex_);
+  MutexLock lock(known_mutex_);
   if (known_.size() >= kMostKnown) known_.clear();
   known_.insert(shapes);
   return std::nullopt;

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +23,7 @@
 #include <openvino/openvino.hpp>
 
 #include "base/elastic_threads.h"
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -72,16 +72,15 @@ class RequestSource {
   std::function<void()> renew_;
   std::atomic<uint64_t> generation_{0};
 
-  std::mutex make_mutex_;
-  // Guarded by make_mutex_.
-  ov::CompiledModel compiled_;
-  uint64_t compiled_generation_ = 0;
+  Mutex make_mutex_;
+  ov::CompiledModel compiled_ BRAID_GUARDED_BY(make_mutex_);
+  uint64_t compiled_generation_ BRAID_GUARDED_BY(make_mutex_) = 0;
 
-  std::mutex try_mutex_;
-  std::shared_ptr<ov::Model> tried_;  // guarded by try_mutex_; null where inputs are static
+  Mutex try_mutex_;
+  std::shared_ptr<ov::Model> tried_ BRAID_GUARDED_BY(try_mutex_);  // null where inputs are static
 
-  mutable std::mutex known_mutex_;          // a leaf lock
-  std::set<std::vector<ov::Shape>> known_;  // guarded by known_mutex_
+  mutable Mutex known_mutex_;  // a leaf lock
+  std::set<std::vector<ov::Shape>> known_ BRAID_GUARDED_BY(known_mutex_);
 
   ElasticThreads thread_{{.name = "brd-openvino", .most = 1}};  // ends first
 };

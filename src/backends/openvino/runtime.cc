@@ -38,7 +38,7 @@ bool IsVirtual(const std::string& device) {
 }  // namespace
 
 Result<ov::Core*> OpenVinoRuntime::Core() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (core_ != nullptr) return core_.get();
   std::unique_ptr<ov::Core> core;
   BRAID_RETURN_IF_ERROR(Guarded(

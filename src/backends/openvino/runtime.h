@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "backends/openvino/model_files.h"
 #include "backends/openvino/request_source.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -58,8 +58,8 @@ class OpenVinoRuntime {
 
   const std::string cache_directory_;
   const std::string extension_;
-  std::mutex mutex_;
-  std::unique_ptr<ov::Core> core_;  // made with mutex_ held; then constant
+  Mutex mutex_;
+  std::unique_ptr<ov::Core> core_ BRAID_GUARDED_BY(mutex_);  // constant once it is made
 };
 
 }  // namespace braid

@@ -24,7 +24,7 @@ StatePool::~StatePool() {
 StatePool::Piece* StatePool::Take() {
   Piece* piece = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!free_.empty()) {
       piece = free_.back();
       free_.pop_back();
@@ -39,7 +39,7 @@ StatePool::Piece* StatePool::Take() {
 
 bool StatePool::Return(Piece* piece) {
   piece->bytes_ = std::max(piece->bytes_, piece->tensor_.get_byte_size());
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const bool room =
       free_.size() < kKeptPieces && piece->bytes_ <= kKeptBytes - std::min(kKeptBytes, free_bytes_);
   if (!free_.empty() && !room) return false;
@@ -49,7 +49,7 @@ bool StatePool::Return(Piece* piece) {
 }
 
 size_t StatePool::free_pieces() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return free_.size();
 }
 

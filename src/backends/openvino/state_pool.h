@@ -8,11 +8,11 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include <openvino/openvino.hpp>
 
+#include "base/mutex.h"
 #include "tensor/buffer.h"
 
 namespace braid {
@@ -60,9 +60,9 @@ class StatePool : public std::enable_shared_from_this<StatePool> {
 
   const ov::element::Type element_;
   const ov::Shape shape_;
-  mutable std::mutex mutex_;  // a leaf lock
-  std::vector<Piece*> free_;  // guarded by mutex_, as is what follows
-  size_t free_bytes_ = 0;
+  mutable Mutex mutex_;  // a leaf lock
+  std::vector<Piece*> free_ BRAID_GUARDED_BY(mutex_);
+  size_t free_bytes_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace braid

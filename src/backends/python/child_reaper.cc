@@ -48,7 +48,7 @@ ChildReaper::ChildReaper(UniqueFd epoll, UniqueFd wake)
 
 ChildReaper::~ChildReaper() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
   const uint64_t one = 1;
@@ -57,19 +57,19 @@ ChildReaper::~ChildReaper() {
 }
 
 ChildReaper::SpawnScope::SpawnScope(ChildReaper& reaper) : reaper_(reaper) {
-  std::lock_guard lock(reaper_.mutex_);
+  MutexLock lock(reaper_.mutex_);
   ++reaper_.spawning_;
 }
 
 ChildReaper::SpawnScope::~SpawnScope() {
-  std::lock_guard lock(reaper_.mutex_);
+  MutexLock lock(reaper_.mutex_);
   --reaper_.spawning_;
 }
 
 Status ChildReaper::Watch(pid_t pid, OnExit on_exit, std::optional<ProcessFamily> family) {
   UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) return ErrnoError("pidfd_open", errno);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = static_cast<uint64_t>(pid);
@@ -81,7 +81,7 @@ Status ChildReaper::Watch(pid_t pid, OnExit on_exit, std::optional<ProcessFamily
 void ChildReaper::Kill(pid_t pid, int signal) {
   // A watched child is reaped only by our thread and under this mutex, so its id cannot be another process's
   // here.
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!children_.contains(pid)) return;
   if (signal == SIGKILL) kill(-pid, signal);
   kill(pid, signal);
@@ -91,7 +91,7 @@ void ChildReaper::Reap(pid_t pid) {
   OnExit on_exit;
   ExitCause cause;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = children_.find(pid);
     if (it == children_.end()) return;
     // Its group before itself: as long as the zombie is there, no stranger can have taken over the id.
@@ -116,7 +116,7 @@ void ChildReaper::EndFamilies() {
 }
 
 void ChildReaper::ReapOrphans() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (spawning_ != 0) return;
   while (true) {
     siginfo_t info{};
@@ -138,7 +138,7 @@ void ChildReaper::Run() {
     }
     EndFamilies();
     ReapOrphans();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (stopping_ && orphaned_.empty()) return;
   }
 }

@@ -10,12 +10,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process_family.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -79,11 +79,11 @@ class ChildReaper {
   };
   const UniqueFd epoll_;
   const UniqueFd wake_;
-  std::mutex mutex_;
-  std::map<pid_t, Child> children_;  // guarded by mutex_
-  int spawning_ = 0;                 // guarded by mutex_
-  bool stopping_ = false;            // guarded by mutex_
-  std::vector<Orphaned> orphaned_;   // the thread's
+  Mutex mutex_;
+  std::map<pid_t, Child> children_ BRAID_GUARDED_BY(mutex_);
+  int spawning_ BRAID_GUARDED_BY(mutex_) = 0;
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
+  std::vector<Orphaned> orphaned_;  // the thread's
   std::thread thread_;
 };
 

@@ -44,8 +44,8 @@ Result<int64_t> VersionFromText(const std::string& text) {
 }
 
 ModelAsks::~ModelAsks() {
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this] { return running_ == 0; });
+  MutexLock lock(mutex_);
+  while (running_ > 0) ended_.Wait(mutex_);
 }
 
 void ModelAsks::AddTo(WorkerServices& services) {
@@ -63,7 +63,7 @@ void ModelAsks::AddTo(WorkerServices& services) {
 void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer answer) {
   bool refused = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     refused = running_ >= kMostRunning;
     if (!refused) ++running_;
   }
@@ -73,9 +73,9 @@ void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer an
     return;
   }
   const auto end = [this] {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     --running_;
-    ended_.notify_all();  // with the lock held: this may be gone right after
+    ended_.NotifyAll();  // with the lock held: this may be gone right after
   };
   try {
     StartThread("brd-py-ask", [task = std::move(task), answer, end] {

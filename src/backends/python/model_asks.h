@@ -5,11 +5,10 @@
 // would keep the inner ones waiting.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 
 #include "backends/python/worker_services.h"
+#include "base/mutex.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 
@@ -37,9 +36,9 @@ class ModelAsks {
 
   const Catalog& catalog_;
   ModelControl& control_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  int running_ = 0;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar ended_;
+  int running_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 // The version that is meant by `text`: -1 for "". Errors: INTERNAL with Triton's text.

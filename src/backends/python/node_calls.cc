@@ -84,17 +84,17 @@ NodeCalls::~NodeCalls() = default;
 
 void NodeCalls::Open(const WorkerLink& link, bool wants_sessions) {
   receiving_ = std::make_shared<Life>(link, wants_sessions);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   life_ = receiving_;
   reason_.clear();
   if (wants_sessions) {
-    for (const auto& [session, parameters] : new_sessions_) SendSessionLocked(session, false, parameters);
+    for (const auto& [session, parameters] : new_sessions_) SendSession(session, false, parameters);
   }
   new_sessions_.clear();
 }
 
 void NodeCalls::Refuse(const std::string& reason) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   life_.reset();
   reason_ = reason;
 }
@@ -102,14 +102,14 @@ void NodeCalls::Refuse(const std::string& reason) {
 void NodeCalls::Forget() {
   if (receiving_) receiving_->End();
   receiving_.reset();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   sessions_.clear();
 }
 
 void NodeCalls::Fail(const std::string& reason) {
   std::vector<std::pair<uint64_t, std::shared_ptr<Call>>> calls;  // those that go do so after the lock
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     calls.assign(calls_.begin(), calls_.end());
     for (const auto& [id, call] : calls) {
       if (call->ended) continue;
@@ -121,7 +121,7 @@ void NodeCalls::Fail(const std::string& reason) {
   for (const auto& [id, call] : calls) Deliver(id, call);
 }
 
-void NodeCalls::SendSessionLocked(uint64_t session, bool end, const std::string& parameters_json) {
+void NodeCalls::SendSession(uint64_t session, bool end, const std::string& parameters_json) {
   // A worker that cannot be told is about to be ended.
   (void)life_->Send(NodeSessionMessage{session, end, parameters_json});
   if (end) {
@@ -132,43 +132,43 @@ void NodeCalls::SendSessionLocked(uint64_t session, bool end, const std::string&
 }
 
 uint64_t NodeCalls::BeginSession(const Parameters& parameters, std::shared_ptr<const CallChain> chain) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const uint64_t session = next_session_++;
   if (chain != nullptr) chains_.emplace(session, std::move(chain));
   if (life_ == nullptr) {
     new_sessions_.emplace(session, ParametersToJson(parameters));
   } else if (life_->wants_sessions()) {
-    SendSessionLocked(session, false, ParametersToJson(parameters));
+    SendSession(session, false, ParametersToJson(parameters));
   }
   return session;
 }
 
 void NodeCalls::EndSession(uint64_t session) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   new_sessions_.erase(session);
   chains_.erase(session);
   if (!sessions_.contains(session)) return;
   if (life_ != nullptr) {
-    SendSessionLocked(session, true, "");
+    SendSession(session, true, "");
   } else {
     sessions_.erase(session);
   }
 }
 
 std::shared_ptr<const CallChain> NodeCalls::ChainOf(uint64_t call) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = calls_.find(call);
   return found == calls_.end() ? nullptr : found->second->chain;
 }
 
 Readiness NodeCalls::readiness() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (life_ != nullptr) return {};
   return {false, reason_};
 }
 
 size_t NodeCalls::pending() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return calls_.size();
 }
 
@@ -215,7 +215,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
   uint64_t id = 0;
   Status refused;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     id = next_call_++;
     life = life_;
     if (life == nullptr) {
@@ -234,7 +234,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
   if (refused.ok()) {
     refused = SendExecute(life, id, node, session, inputs);
     if (refused.ok()) return id;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     // The worker may have died meanwhile, and the listener know of it.
     if (calls_.erase(id) == 0) return id;
   }
@@ -246,7 +246,7 @@ bool NodeCalls::Resume(uint64_t id) {
   std::shared_ptr<Call> call;
   uint32_t credit = 0;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = calls_.find(id);
     if (it == calls_.end()) return false;
     call = it->second;
@@ -266,7 +266,7 @@ void NodeCalls::Close(uint64_t id) {
   std::deque<NodeStep> dropped;  // goes after the lock
   bool tell = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = calls_.find(id);
     if (it == calls_.end() || it->second->closed) return;
     call = it->second;
@@ -334,7 +334,7 @@ Status NodeCalls::OnStep(const NodeStepMessage& message) {
   BRAID_ASSIGN_OR_RETURN(NodeStep step, MakeStep(message, receiving_));
   std::shared_ptr<Call> call;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = calls_.find(message.call_id);
     if (it == calls_.end() || it->second->ended || it->second->life != receiving_)
       return InvalidArgumentError("the worker answers an execution that it does not have");
@@ -363,7 +363,7 @@ Status NodeCalls::OnStep(const NodeStepMessage& message) {
 }
 
 void NodeCalls::Deliver(uint64_t id, const std::shared_ptr<Call>& call) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // That thread goes on with what is there, so that calls of Resume() from within the listener do not nest.
   if (call->delivering) return;
   call->delivering = true;
@@ -372,9 +372,9 @@ void NodeCalls::Deliver(uint64_t id, const std::shared_ptr<Call>& call) {
     call->ahead.pop_front();
     call->awaited = false;
     if (step.kind != NodeStep::Kind::kItem) calls_.erase(id);
-    lock.unlock();
+    lock.Unlock();
     call->listener->OnStep(id, std::move(step));
-    lock.lock();
+    lock.Lock();
   }
   call->delivering = false;
 }

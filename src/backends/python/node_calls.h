@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -17,6 +16,7 @@
 
 #include "backends/python/python_nodes.h"
 #include "backends/python/worker_host.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/node_messages.h"
 
@@ -81,18 +81,21 @@ class NodeCalls {
   Result<NodeStep> MakeStep(const NodeStepMessage& message, const std::shared_ptr<Life>& life);
   // Hands the listener what it waits for, if that is there.
   void Deliver(uint64_t id, const std::shared_ptr<Call>& call);
-  void SendSessionLocked(uint64_t session, bool end, const std::string& parameters_json);
+  void SendSession(uint64_t session, bool end, const std::string& parameters_json) BRAID_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // a leaf lock
-  // Guarded by mutex_.
-  std::shared_ptr<Life> life_;  // null while nothing new is taken
-  std::string reason_;          // why not
-  uint64_t next_call_ = 1;
-  uint64_t next_session_ = 1;
-  std::unordered_map<uint64_t, std::shared_ptr<const CallChain>> chains_;  // of sessions that have one
-  std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_;  // shared with the threads that deliver
-  std::unordered_set<uint64_t> sessions_;                      // that the worker knows
-  std::unordered_map<uint64_t, std::string> new_sessions_;     // begun while there was none; their parameters
+  mutable Mutex mutex_;  // a leaf lock
+
+  std::shared_ptr<Life> life_ BRAID_GUARDED_BY(mutex_);  // null while nothing new is taken
+  std::string reason_ BRAID_GUARDED_BY(mutex_);          // why not
+  uint64_t next_call_ BRAID_GUARDED_BY(mutex_) = 1;
+  uint64_t next_session_ BRAID_GUARDED_BY(mutex_) = 1;
+  // Of sessions that have one.
+  std::unordered_map<uint64_t, std::shared_ptr<const CallChain>> chains_ BRAID_GUARDED_BY(mutex_);
+  // Shared with the threads that deliver.
+  std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_ BRAID_GUARDED_BY(mutex_);
+  std::unordered_set<uint64_t> sessions_ BRAID_GUARDED_BY(mutex_);  // that the worker knows
+  // Begun while there was none; their parameters.
+  std::unordered_map<uint64_t, std::string> new_sessions_ BRAID_GUARDED_BY(mutex_);
   // The receiving thread's: the life whose steps come.
   std::shared_ptr<Life> receiving_;
 };

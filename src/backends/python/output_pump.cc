@@ -25,8 +25,10 @@ constexpr size_t kChunk = 16384;
 }  // namespace
 
 std::string WorkerOutput::LastErrorLine(int64_t timeout_ns) {
-  std::unique_lock lock(mutex_);
-  drained_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return open_pipes_ == 0; });
+  MutexLock lock(mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+  while (open_pipes_ > 0 && drained_.WaitUntil(mutex_, deadline)) {
+  }
   return last_error_;
 }
 
@@ -49,7 +51,7 @@ OutputPump::OutputPump(UniqueFd epoll, UniqueFd wake, Logger& log)
 
 OutputPump::~OutputPump() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
   const uint64_t one = 1;
@@ -60,8 +62,7 @@ OutputPump::~OutputPump() {
 Result<std::shared_ptr<WorkerOutput>> OutputPump::Add(const std::string& source, UniqueFd standard_output,
                                                       UniqueFd standard_error) {
   auto output = std::make_shared<WorkerOutput>();
-  output->open_pipes_ = 2;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (UniqueFd* fd : {&standard_output, &standard_error}) {
     if (fcntl(fd->get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError("O_NONBLOCK", errno);
     epoll_event event{};
@@ -82,7 +83,7 @@ Result<std::shared_ptr<WorkerOutput>> OutputPump::Add(const std::string& source,
 void OutputPump::Emit(Pipe& pipe) {
   if (!pipe.line.empty() && pipe.line.back() == '\r') pipe.line.pop_back();
   if (pipe.is_error && !pipe.line.empty()) {
-    std::lock_guard lock(pipe.output->mutex_);
+    MutexLock lock(pipe.output->mutex_);
     pipe.output->last_error_ = pipe.line;
   }
   log_.WriteOutput(pipe.source, pipe.line);
@@ -122,7 +123,7 @@ void OutputPump::Run() {
       if (events[i].data.fd < 0) continue;
       Pipe* pipe = nullptr;
       {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         auto it = pipes_.find(events[i].data.fd);
         if (it == pipes_.end()) continue;
         pipe = it->second.get();
@@ -132,18 +133,18 @@ void OutputPump::Run() {
         if (!pipe->line.empty()) Emit(*pipe);
       });
       {
-        std::lock_guard lock(pipe->output->mutex_);
+        MutexLock lock(pipe->output->mutex_);
         --pipe->output->open_pipes_;
-        pipe->output->drained_.notify_all();
+        pipe->output->drained_.NotifyAll();
       }
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       pipes_.erase(events[i].data.fd);
     }
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (stopping_) break;
   }
   // What workers printed just before they ended may not have been among the last events.
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto& [fd, pipe] : pipes_) {
     Drain(*pipe);
     GuardedOrReport("brd-out", [&pipe = *pipe, this] {

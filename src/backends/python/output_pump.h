@@ -1,15 +1,14 @@
 // OutputPump: brings what workers print into the server's log, line by line, with the name of the instance.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
@@ -24,10 +23,10 @@ class WorkerOutput {
 
  private:
   friend class OutputPump;
-  std::mutex mutex_;
-  std::condition_variable drained_;
-  int open_pipes_ = 0;      // guarded by mutex_
-  std::string last_error_;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar drained_;
+  int open_pipes_ BRAID_GUARDED_BY(mutex_) = 2;  // those of its two that have not ended
+  std::string last_error_ BRAID_GUARDED_BY(mutex_);
 };
 
 class OutputPump {
@@ -57,9 +56,10 @@ class OutputPump {
   const UniqueFd epoll_;
   const UniqueFd wake_;
   Logger& log_;
-  std::mutex mutex_;
-  std::map<int, std::unique_ptr<Pipe>> pipes_;  // guarded by mutex_; the pipes themselves are the thread's
-  bool stopping_ = false;                       // guarded by mutex_
+  Mutex mutex_;
+  // The pipes themselves are the thread's.
+  std::map<int, std::unique_ptr<Pipe>> pipes_ BRAID_GUARDED_BY(mutex_);
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -42,7 +42,7 @@ void PythonInstance::BeginStop(int64_t deadline_ns) { host_.BeginStop(deadline_n
 void PythonInstance::Join() { host_.Join(); }
 
 std::optional<std::string> PythonInstance::NotReadyReason() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (accepting_) return std::nullopt;
   return reason_;
 }
@@ -62,7 +62,7 @@ void PythonInstance::RetireSegment(uint32_t segment) { host_.RetireSegment(segme
 // --- Requests in
 // -----------------------------------------------------------------------------------------------------
 
-uint32_t PythonInstance::TakeSlotLocked() {
+uint32_t PythonInstance::TakeSlot() {
   if (free_slots_.empty()) {
     slots_.emplace_back();
     return static_cast<uint32_t>(slots_.size() - 1);
@@ -72,14 +72,14 @@ uint32_t PythonInstance::TakeSlotLocked() {
   return slot;
 }
 
-void PythonInstance::FreeSlotLocked(uint32_t slot) {
+void PythonInstance::FreeSlot(uint32_t slot) {
   slots_[slot].request = nullptr;
   ++slots_[slot].generation;
   free_slots_.push_back(slot);
 }
 
-Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution_id,
-                                  const std::vector<uint32_t>& slots) {
+Status PythonInstance::Send(const Execution& execution, uint64_t execution_id,
+                            const std::vector<uint32_t>& slots) {
   ChannelHeader& header = link_.channel->header();
   WorkerMemory::Loan loan(*link_.memory);
   outgoing_.execution_id = execution_id;
@@ -138,7 +138,7 @@ Status PythonInstance::SendLocked(const Execution& execution, uint64_t execution
 void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
   const PatientAllocation patience;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (accepting_) {
       Running running;
       running.id = next_execution_id_;
@@ -146,8 +146,8 @@ void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
       running.requests = execution->requests.size();
       running.compute_start_ns = execution->compute_start_ns;
       running.slots.reserve(execution->requests.size());
-      for (size_t i = 0; i < execution->requests.size(); ++i) running.slots.push_back(TakeSlotLocked());
-      Status sent = SendLocked(*execution, running.id, running.slots);
+      for (size_t i = 0; i < execution->requests.size(); ++i) running.slots.push_back(TakeSlot());
+      Status sent = Send(*execution, running.id, running.slots);
       if (sent.ok()) {
         ++next_execution_id_;
         for (size_t i = 0; i < execution->requests.size(); ++i) {
@@ -159,7 +159,7 @@ void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
         running_.push_back(std::move(running));
         return;
       }
-      for (uint32_t slot : running.slots) FreeSlotLocked(slot);
+      for (uint32_t slot : running.slots) FreeSlot(slot);
       for (const auto& request : execution->requests) {
         if (request->cancellation) request->cancellation->ClearListener();
       }
@@ -174,7 +174,7 @@ void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
 void PythonInstance::ReturnRefused() {
   std::vector<Refused> refused;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     refused.swap(refused_);
   }
   for (Refused& one : refused) {
@@ -231,7 +231,7 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
   InferenceRequest* request = nullptr;
   ExecutionTimes times;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (index >= slots_.size() || slots_[index].request == nullptr ||
         slots_[index].generation != generation) {
       return InvalidArgumentError("the worker answers a request that it does not have");
@@ -242,7 +242,7 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     host_.NoteServed();
     if (message.final) {
       ended = std::move(slot.request);
-      FreeSlotLocked(index);
+      FreeSlot(index);
     }
   }
   if (times.output_end_ns == 0) {
@@ -260,7 +260,7 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
   ExecutionTimes times;
   Running running;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (running_.empty() || running_.front().id != message.execution_id) {
       return InvalidArgumentError("the worker returns from an execution that it does not run");
     }
@@ -293,13 +293,13 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
   const auto generation = static_cast<uint32_t>(id >> 32);
   std::unique_ptr<InferenceRequest> request;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (index >= slots_.size() || slots_[index].request == nullptr ||
         slots_[index].generation != generation) {
       return InvalidArgumentError("the worker reschedules a request that it does not have");
     }
     request = std::move(slots_[index].request);
-    FreeSlotLocked(index);
+    FreeSlot(index);
   }
   if (request->cancellation) request->cancellation->ClearListener();
   return request;
@@ -308,9 +308,9 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
 // --- What user code asks for
 // -----------------------------------------------------------------------------------------
 
-std::shared_ptr<const CallChain> PythonInstance::ChainLocked(uint64_t blocked_execution) {
+std::shared_ptr<const CallChain> PythonInstance::Chain(uint64_t blocked_execution) {
   if (blocked_execution == kBlocksEverything) {
-    return BlockingChainLocked([](const Slot&) { return true; });
+    return BlockingChain([](const Slot&) { return true; });
   }
   auto running = std::find_if(running_.begin(), running_.end(),
                               [&](const Running& each) { return each.id == blocked_execution; });
@@ -322,13 +322,13 @@ std::shared_ptr<const CallChain> PythonInstance::ChainLocked(uint64_t blocked_ex
     return loose_chain_;
   }
   if (!running->chain) {
-    running->chain = BlockingChainLocked([&](const Slot& slot) { return slot.execution_id == running->id; });
+    running->chain = BlockingChain([&](const Slot& slot) { return slot.execution_id == running->id; });
   }
   return running->chain;
 }
 
 template <class Blocked>
-std::shared_ptr<const CallChain> PythonInstance::BlockingChainLocked(const Blocked& blocked) {
+std::shared_ptr<const CallChain> PythonInstance::BlockingChain(const Blocked& blocked) {
   auto chain = std::make_shared<CallChain>();
   chain->model = facts_.model_name;
   chain->instance = spec_.name;
@@ -345,8 +345,8 @@ std::shared_ptr<const CallChain> PythonInstance::BlockingChainLocked(const Block
 WorkerUser::Origin PythonInstance::OriginOf(const CallMessage& call) {
   makes_calls_.store(true, std::memory_order_relaxed);
   Origin origin;
-  std::lock_guard lock(mutex_);
-  origin.chain = ChainLocked(call.blocked_execution);
+  MutexLock lock(mutex_);
+  origin.chain = Chain(call.blocked_execution);
   const auto running = std::find_if(running_.begin(), running_.end(),
                                     [&](const Running& each) { return each.id == call.blocked_execution; });
   if (running != running_.end()) origin.begun_ns = running->compute_start_ns;
@@ -360,8 +360,8 @@ WorkerUser::Origin PythonInstance::OriginOf(const CallMessage& call) {
 
 std::shared_ptr<const CallChain> PythonInstance::ForkedChain() {
   makes_calls_.store(true, std::memory_order_relaxed);
-  std::lock_guard lock(mutex_);
-  return ChainLocked(0);
+  MutexLock lock(mutex_);
+  return Chain(0);
 }
 
 Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
@@ -395,7 +395,7 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
 void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     link_ = link;
     next_execution_id_ = 1;
     accepting_ = true;
@@ -406,7 +406,7 @@ void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& l
 }
 
 void PythonInstance::OnDown(const std::string& reason) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   accepting_ = false;
   reason_ = reason;
 }
@@ -425,7 +425,7 @@ void PythonInstance::OnDead() {
   const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
   WorkerLink gone;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (Running& running : running_) {
       if (running.id <= begun) continue;
       auto execution = std::make_unique<Execution>();
@@ -433,7 +433,7 @@ void PythonInstance::OnDead() {
       execution->compute_start_ns = running.compute_start_ns;
       for (uint32_t slot : running.slots) {
         execution->requests.push_back(std::move(slots_[slot].request));
-        FreeSlotLocked(slot);
+        FreeSlot(slot);
       }
       unstarted_.push_back(std::move(execution));
     }
@@ -442,7 +442,7 @@ void PythonInstance::OnDead() {
       if (slots_[i].request == nullptr) continue;
       failed_.push_back(std::move(slots_[i]));
       slots_[i].generation = failed_.back().generation;
-      FreeSlotLocked(i);
+      FreeSlot(i);
     }
     std::swap(gone, link_);
   }

@@ -10,7 +10,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "backends/python/readiness_hook.h"
 #include "backends/python/worker_host.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
@@ -86,20 +86,21 @@ class PythonInstance final : public Instance, private WorkerUser {
   std::shared_ptr<const CallChain> ForkedChain() override;
 
   // The chain of a call that blocks an execution, or of one that blocks none.
-  std::shared_ptr<const CallChain> ChainLocked(uint64_t blocked_execution);
+  std::shared_ptr<const CallChain> Chain(uint64_t blocked_execution) BRAID_REQUIRES(mutex_);
   // The chain of a call that holds up the requests in the slots for which `blocked` is true.
   template <class Blocked>
-  std::shared_ptr<const CallChain> BlockingChainLocked(const Blocked& blocked);
+  std::shared_ptr<const CallChain> BlockingChain(const Blocked& blocked) BRAID_REQUIRES(mutex_);
   Status HandleExecuted(const ExecutedMessage& message);
   Status HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned);
   // The request that the worker knows as `id`, out of its slot.
   Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
   Status MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                       InferenceResponse& response);
-  uint32_t TakeSlotLocked();
-  void FreeSlotLocked(uint32_t slot);
+  uint32_t TakeSlot() BRAID_REQUIRES(mutex_);
+  void FreeSlot(uint32_t slot) BRAID_REQUIRES(mutex_);
   // Sends an execution whose requests get `slots`.
-  Status SendLocked(const Execution& execution, uint64_t execution_id, const std::vector<uint32_t>& slots);
+  Status Send(const Execution& execution, uint64_t execution_id, const std::vector<uint32_t>& slots)
+      BRAID_REQUIRES(mutex_);
   // Sends back what Execute() could not pass on.
   void ReturnRefused();
 
@@ -115,23 +116,24 @@ class PythonInstance final : public Instance, private WorkerUser {
   ReadinessHook readiness_hook_;
   std::atomic<bool> makes_calls_{false};
 
-  mutable std::mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
-  // Guarded by mutex_.
-  WorkerLink link_;         // changed by the host's thread, which reads it without the lock
-  bool accepting_ = false;  // the worker is initialised and alive
-  std::string reason_;      // why not accepting
-  uint64_t next_execution_id_ = 1;
-  std::deque<Running> running_;                   // in the order of their ids
-  std::shared_ptr<const CallChain> loose_chain_;  // of all calls that block no execution
-  std::vector<Slot> slots_;
-  std::vector<uint32_t> free_slots_;
+  mutable Mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
+  WorkerLink link_;      // changed with mutex_ held by the host's thread, which reads it without
+  bool accepting_ BRAID_GUARDED_BY(mutex_) = false;  // the worker is initialised and alive
+  std::string reason_ BRAID_GUARDED_BY(mutex_);      // why not accepting
+  uint64_t next_execution_id_ BRAID_GUARDED_BY(mutex_) = 1;
+  std::deque<Running> running_ BRAID_GUARDED_BY(mutex_);  // in the order of their ids
+  // Of all calls that block no execution.
+  std::shared_ptr<const CallChain> loose_chain_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Slot> slots_ BRAID_GUARDED_BY(mutex_);
+  std::vector<uint32_t> free_slots_ BRAID_GUARDED_BY(mutex_);
   struct Refused {
     std::unique_ptr<Execution> execution;
     Status status;  // OK: it can run elsewhere
   };
-  std::vector<Refused> refused_;  // handed over and not passed on; the thread sends them back
-  std::vector<std::byte> encoded_;
-  ExecuteMessage outgoing_;
+  // Handed over and not passed on; the thread sends them back.
+  std::vector<Refused> refused_ BRAID_GUARDED_BY(mutex_);
+  std::vector<std::byte> encoded_ BRAID_GUARDED_BY(mutex_);
+  ExecuteMessage outgoing_ BRAID_GUARDED_BY(mutex_);
   WorkerHost host_;
 };
 

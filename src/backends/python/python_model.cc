@@ -1,9 +1,9 @@
 #include "backends/python/python_model.h"
 
 #include <chrono>
-#include <condition_variable>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "serving/readiness_round.h"
 
 namespace braid {
@@ -41,8 +41,8 @@ std::vector<Instance*> PythonModel::instances() {
 
 Status PythonModel::Start(ExecutionListener& listener,
                           const std::function<void(const std::string&)>& progress) {
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex mutex;
+  CondVar changed;
   size_t waiting = instances_.size();
   Status first_error;
   started_ = true;
@@ -50,17 +50,20 @@ Status PythonModel::Start(ExecutionListener& listener,
     instance->Start(
         listener,
         [&](Status status) {
-          std::lock_guard lock(mutex);
+          MutexLock lock(mutex);
           if (first_error.ok()) first_error = std::move(status);
           --waiting;
-          changed.notify_all();
+          changed.NotifyAll();
         },
         [this] { TrimArena(); });
   }
   {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     std::string reported;
-    while (!changed.wait_for(lock, kProgressInterval, [&] { return waiting == 0; })) {
+    auto report_at = std::chrono::steady_clock::now() + kProgressInterval;
+    while (waiting > 0) {
+      if (changed.WaitUntil(mutex, report_at) || waiting == 0) continue;
+      report_at = std::chrono::steady_clock::now() + kProgressInterval;
       std::string text;
       for (auto& instance : instances_) {
         if (text.empty()) text = instance->Progress();

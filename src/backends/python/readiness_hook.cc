@@ -5,7 +5,7 @@
 namespace braid {
 
 void ReadinessHook::Open(std::shared_ptr<Channel> channel) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   channel_ = std::move(channel);
   running_ = false;
 }
@@ -13,7 +13,7 @@ void ReadinessHook::Open(std::shared_ptr<Channel> channel) {
 void ReadinessHook::Close(const std::string& reason) {
   std::vector<Waiting> waiting;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     channel_.reset();
     running_ = false;
     waiting.swap(waiting_);
@@ -24,7 +24,7 @@ void ReadinessHook::Close(const std::string& reason) {
 void ReadinessHook::Ask(Done done, int64_t now_ns) {
   Status sent;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (channel_ != nullptr) {
       const bool start = !running_;
       if (start) {
@@ -46,7 +46,7 @@ void ReadinessHook::Ask(Done done, int64_t now_ns) {
 void ReadinessHook::OnAnswer(const ReadinessMessage& message) {
   std::vector<Waiting> waiting;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!running_ || message.check_id != last_check_) return;
     running_ = false;
     waiting.swap(waiting_);
@@ -62,7 +62,7 @@ void ReadinessHook::OnAnswer(const ReadinessMessage& message) {
 void ReadinessHook::Expire(int64_t now_ns) {
   std::vector<Waiting> over;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     while (!waiting_.empty() && waiting_.front().deadline_ns <= now_ns) {
       over.push_back(std::move(waiting_.front()));
       waiting_.erase(waiting_.begin());
@@ -75,7 +75,7 @@ void ReadinessHook::Expire(int64_t now_ns) {
 }
 
 int64_t ReadinessHook::next_deadline_ns() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return waiting_.empty() ? INT64_MAX : waiting_.front().deadline_ns;
 }
 

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
 #include "serving/servable.h"
@@ -48,12 +48,12 @@ class ReadinessHook {
   };
 
   const std::string instance_;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  std::shared_ptr<Channel> channel_;  // shared with the worker's instance; null while closed
-  uint64_t last_check_ = 0;
-  bool running_ = false;
-  std::vector<Waiting> waiting_;  // by deadline
+  mutable Mutex mutex_;
+  // Shared with the worker's instance; null while closed.
+  std::shared_ptr<Channel> channel_ BRAID_GUARDED_BY(mutex_);
+  uint64_t last_check_ BRAID_GUARDED_BY(mutex_) = 0;
+  bool running_ BRAID_GUARDED_BY(mutex_) = false;
+  std::vector<Waiting> waiting_ BRAID_GUARDED_BY(mutex_);  // by deadline
 };
 
 }  // namespace braid

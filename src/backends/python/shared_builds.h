@@ -6,14 +6,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -30,27 +29,27 @@ class SharedBuilds {
   // wait.
   Value Get(const std::string& key, const std::function<Value()>& build,
             const std::function<Status()>& waiting) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     std::shared_ptr<Attempt> attempt;
     if (auto found = entries_.find(key); found != entries_.end()) {
       if (auto value = found->second.value.lock()) return value;
       attempt = found->second.attempt;
     }
-    if (attempt) return AwaitLocked(lock, *attempt, waiting);
+    if (attempt) return Await(*attempt, waiting);
 
     attempt = std::make_shared<Attempt>();
-    ForgetUnusedLocked();
+    ForgetUnused();
     entries_[key].attempt = attempt;
-    lock.unlock();
+    lock.Unlock();
     Value value = build();
-    lock.lock();
+    lock.Lock();
     if (value.ok()) {
       entries_[key] = {nullptr, *value};
     } else {
       entries_.erase(key);
     }
     attempt->outcome = std::make_unique<Value>(value);
-    changed_.notify_all();
+    changed_.NotifyAll();
     return value;
   }
 
@@ -64,25 +63,28 @@ class SharedBuilds {
     std::weak_ptr<T> value;
   };
 
-  Value AwaitLocked(std::unique_lock<std::mutex>& lock, const Attempt& attempt,
-                    const std::function<Status()>& waiting) {
-    const std::chrono::seconds interval(1);
-    while (!changed_.wait_for(lock, interval, [&attempt] { return attempt.outcome != nullptr; })) {
-      lock.unlock();
-      BRAID_RETURN_IF_ERROR(waiting());
-      lock.lock();
+  Value Await(const Attempt& attempt, const std::function<Status()>& waiting) BRAID_REQUIRES(mutex_) {
+    constexpr std::chrono::seconds kInterval(1);
+    auto tell_at = std::chrono::steady_clock::now() + kInterval;
+    while (attempt.outcome == nullptr) {
+      if (changed_.WaitUntil(mutex_, tell_at) || attempt.outcome != nullptr) continue;
+      {
+        const MutexUnlock unlock(mutex_);
+        BRAID_RETURN_IF_ERROR(waiting());
+      }
+      tell_at = std::chrono::steady_clock::now() + kInterval;
     }
     return *attempt.outcome;
   }
 
-  void ForgetUnusedLocked() {
+  void ForgetUnused() BRAID_REQUIRES(mutex_) {
     std::erase_if(entries_,
                   [](const auto& entry) { return !entry.second.attempt && entry.second.value.expired(); });
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, Entry> entries_;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<std::string, Entry> entries_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -59,7 +59,7 @@ WorkerCalls::WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<Worke
 WorkerCalls::~WorkerCalls() = default;
 
 size_t WorkerCalls::pending() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return calls_.size();
 }
 
@@ -72,7 +72,7 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
   auto call = std::make_shared<Call>(shared_from_this(), message.request.id);
   size_t pending = 0;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!calls_.emplace(call->id(), call).second) {
       return InvalidArgumentError("the worker gives two calls one name");
     }
@@ -150,7 +150,7 @@ Result<std::unique_ptr<ServableHandle>> WorkerCalls::FindServable(const CallMess
 void WorkerCalls::Cancel(const CancelCallMessage& message) {
   std::shared_ptr<Call> call;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = calls_.find(message.call_id);
     if (it == calls_.end()) return;
     call = it->second;
@@ -162,7 +162,7 @@ void WorkerCalls::Abandon() {
   responses_.Close();
   std::vector<std::shared_ptr<Call>> calls;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [id, call] : calls_) calls.push_back(call);
   }
   for (const auto& call : calls) call->cancellation().Cancel();
@@ -173,7 +173,7 @@ void WorkerCalls::Abandon() {
 void WorkerCalls::Answer(Call& call, std::optional<InferenceResponse> response, bool final) {
   std::shared_ptr<Call> ended;  // goes last, and perhaps this object with it
   if (final) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = calls_.find(call.id());
     ended = std::move(it->second);
     calls_.erase(it);

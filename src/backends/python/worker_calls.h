@@ -8,12 +8,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "backends/python/worker_memory.h"
 #include "base/gate.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
@@ -67,9 +67,9 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   Gate responses_;        // closed when the worker is gone
   std::atomic<bool> stuck_{false};
 
-  mutable std::mutex mutex_;  // a leaf lock
-  // Guarded by mutex_; a call is shared with its request, which cancels by it.
-  std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_;
+  mutable Mutex mutex_;  // a leaf lock
+  // A call is shared with its request, which cancels by it.
+  std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

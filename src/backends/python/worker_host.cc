@@ -41,7 +41,7 @@ void WorkerHost::Start(std::function<void(Status)> on_started) {
 
 void WorkerHost::BeginStop(int64_t deadline_ns) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
     stop_deadline_ns_ = deadline_ns;
   }
@@ -53,28 +53,28 @@ void WorkerHost::Join() {
 }
 
 void WorkerHost::Wake() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   woken_ = true;
   if (worker_) worker_->channel()->Interrupt();
-  woken_changed_.notify_all();
+  woken_changed_.NotifyAll();
 }
 
 std::string WorkerHost::Progress() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return progress_;
 }
 
 void WorkerHost::RetireSegment(uint32_t segment) {
   std::shared_ptr<WorkerMemory> memory;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     memory = memory_;
   }
   if (memory) memory->RetireOwn(segment);
 }
 
 bool WorkerHost::stopping() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return stopping_;
 }
 
@@ -148,7 +148,7 @@ Status WorkerHost::StartWorker() {
   started_ns_ = SteadyNowNs();
   BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, spawner_, reaper_, log_));
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);
     calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
     worker_ = std::move(worker);
@@ -161,11 +161,11 @@ Status WorkerHost::StartWorker() {
       next_report += kProgressSeconds;
       std::string text = fmt::format("{} has been initialising for {} s", options_.title, seconds);
       BRAID_LOG_INFO(log_, "{}", text);
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       progress_ = std::move(text);
     }
     if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!stopping_ || SteadyNowNs() < stop_deadline_ns_) return OkStatus();
     return UnavailableError("the server stopped while " + options_.title + " was initialising");
   };
@@ -193,7 +193,7 @@ std::string WorkerHost::Serve() {
     bool stopping = false;
     int64_t deadline = 0;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stopping = stopping_;
       deadline = stop_deadline_ns_;
       woken_ = false;
@@ -250,7 +250,7 @@ void WorkerHost::BuryWorker(const std::string& reason) {
   memory_->Abandon();
   {
     std::unique_ptr<WorkerProcess> gone;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     gone = std::move(worker_);
     memory_.reset();
     calls_.reset();
@@ -262,9 +262,9 @@ void WorkerHost::Pause(int64_t until_ns) {
   while (true) {
     const int64_t now = SteadyNowNs();
     const int64_t round = user_.OnRound(now);
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (stopping_ || now >= until_ns) return;
-    if (!woken_) woken_changed_.wait_for(lock, std::chrono::nanoseconds(std::min(round, until_ns) - now));
+    if (!woken_) woken_changed_.WaitFor(mutex_, std::chrono::nanoseconds(std::min(round, until_ns) - now));
     woken_ = false;
   }
 }

@@ -5,11 +5,9 @@
 // processes, the end. The rest is its user's: a model's instance, or the Python nodes of a graph.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "backends/python/worker_process.h"
 #include "backends/python/worker_services.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
@@ -145,13 +144,12 @@ class WorkerHost {
   bool served_ = false;
   bool killed_ = false;  // the last worker that could not be started, by somebody else
 
-  mutable std::mutex mutex_;  // a leaf lock
-  // Guarded by mutex_.
-  std::condition_variable woken_changed_;
-  bool woken_ = false;
-  bool stopping_ = false;
-  int64_t stop_deadline_ns_ = 0;
-  std::string progress_;  // while starting
+  mutable Mutex mutex_;  // a leaf lock
+  CondVar woken_changed_;
+  bool woken_ BRAID_GUARDED_BY(mutex_) = false;
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
+  int64_t stop_deadline_ns_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::string progress_ BRAID_GUARDED_BY(mutex_);  // while starting
 };
 
 }  // namespace braid

@@ -53,7 +53,7 @@ Status WorkerMemory::Loan::Lend(const Buffer& buffer, bool sole, TensorMessage& 
 WorkerMemory::WorkerMemory(std::shared_ptr<Channel> channel, Arena& arena)
     : channel_(std::move(channel)), arena_(arena) {}
 
-Status WorkerMemory::AnnounceLocked(const Segment& segment, const Showable& as) {
+Status WorkerMemory::Announce(const Segment& segment, const Showable& as) {
   if (!announced_.insert(as.id).second) return OkStatus();
   Status sent = channel_->SendSegment(segment, as.id);
   if (!sent.ok()) {
@@ -92,10 +92,10 @@ Status WorkerMemory::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor
   const Segment& segment = *static_cast<SegmentBlock*>(lent.owner())->segment();
   tensor.place = as.sole ? Place::kSenderMemory : Place::kSharedMemory;
   tensor.handle = {as.id, static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   // Nobody would give it back.
   if (abandoned_) return UnavailableError("the worker is gone");
-  BRAID_RETURN_IF_ERROR(AnnounceLocked(segment, as));
+  BRAID_RETURN_IF_ERROR(Announce(segment, as));
   Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];
   // Two slices may begin at one place; the longer one holds for both.
   if (entry.times++ == 0 || entry.buffer.size() < lent.size()) entry.buffer = std::move(lent);
@@ -144,7 +144,7 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returne
   Buffer block;
   uint64_t start = 0;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = lent_.upper_bound({handle.segment, handle.offset});
     if (it != lent_.begin()) {
       --it;
@@ -177,7 +177,7 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returne
 Status WorkerMemory::Return(std::span<const MemoryHandle> handles) {
   for (const MemoryHandle& handle : handles) {
     Buffer freed;  // goes after the lock
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = lent_.find({handle.segment, handle.offset});
     if (it == lent_.end()) return InvalidArgumentError("the worker frees memory that it was not lent");
     if (--it->second.times == 0) {
@@ -189,7 +189,7 @@ Status WorkerMemory::Return(std::span<const MemoryHandle> handles) {
 }
 
 void WorkerMemory::RetireOwn(uint32_t segment) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (announced_.erase(segment) == 0 || abandoned_) return;
   std::vector<std::byte> message;
   EncodeRetireSegment(message, segment);
@@ -211,7 +211,7 @@ void WorkerMemory::Release(const MemoryHandle& handle) {
 void WorkerMemory::Abandon() {
   abandoned_ = true;
   std::map<LentKey, Lent> lent;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   lent.swap(lent_);
 }
 

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "backends/python/worker_segment.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/arena.h"
 #include "ipc/channel.h"
@@ -100,7 +100,7 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   // Errors: something of it is not lent.
   Status Return(std::span<const MemoryHandle> handles);
   Showable ShowableAs(const Buffer& buffer, bool sole) const;
-  Status AnnounceLocked(const Segment& segment, const Showable& as);
+  Status Announce(const Segment& segment, const Showable& as) BRAID_REQUIRES(mutex_);
   Result<std::shared_ptr<WorkerSegment>> FindSegment(uint32_t id);
   void Release(const MemoryHandle& handle);
 
@@ -113,9 +113,9 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   SegmentMap worker_segments_;
   std::unordered_map<uint32_t, std::shared_ptr<WorkerSegment>> known_segments_;  // shared with blocks in them
 
-  std::mutex mutex_;
-  std::map<LentKey, Lent> lent_;            // guarded by mutex_
-  std::unordered_set<uint32_t> announced_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<LentKey, Lent> lent_ BRAID_GUARDED_BY(mutex_);
+  std::unordered_set<uint32_t> announced_ BRAID_GUARDED_BY(mutex_);
 
   // Bytes that the worker does not know to be free yet, because it was not woken for them.
   std::atomic<uint64_t> quietly_released_{0};

@@ -63,10 +63,10 @@ Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
   BRAID_ASSIGN_OR_RETURN(channel_, Channel::CreateServerEnd(options, worker_end));
   auto on_exit = [fate = fate_, channel = channel_](ExitCause cause) {
     {
-      std::lock_guard lock(fate->mutex);
+      MutexLock lock(fate->mutex);
       fate->dead = true;
       fate->cause = cause;
-      fate->changed.notify_all();
+      fate->changed.NotifyAll();
     }
     channel->Interrupt();
   };
@@ -78,7 +78,7 @@ Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
 }
 
 bool WorkerProcess::dead() const {
-  std::lock_guard lock(fate_->mutex);
+  MutexLock lock(fate_->mutex);
   return fate_->dead;
 }
 
@@ -86,16 +86,16 @@ bool WorkerProcess::OutOfMemory() const { return OomKills() > oom_kills_before_;
 
 bool WorkerProcess::killed_by_others() const {
   {
-    std::lock_guard lock(fate_->mutex);
-    const ExitCause& cause = fate_->cause;
-    if (!fate_->dead || fate_->killed || !cause.signalled || cause.number != SIGKILL) return false;
+    MutexLock lock(fate_->mutex);
+    if (!fate_->dead || fate_->killed) return false;
+    if (!fate_->cause.signalled || fate_->cause.number != SIGKILL) return false;
   }
   return !OutOfMemory();
 }
 
 void WorkerProcess::Kill() {
   {
-    std::lock_guard lock(fate_->mutex);
+    MutexLock lock(fate_->mutex);
     if (!fate_->dead) fate_->killed = true;
   }
   reaper_.Kill(pid_, SIGKILL);
@@ -103,8 +103,11 @@ void WorkerProcess::Kill() {
 
 void WorkerProcess::EnsureDead() {
   Kill();
-  std::unique_lock lock(fate_->mutex);
-  if (!fate_->changed.wait_for(lock, std::chrono::nanoseconds(kReapNs), [this] { return fate_->dead; })) {
+  MutexLock lock(fate_->mutex);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kReapNs);
+  while (!fate_->dead && fate_->changed.WaitUntil(fate_->mutex, deadline)) {
+  }
+  if (!fate_->dead) {
     BRAID_LOG_ERROR(log_, "process {} of instance '{}' was killed and does not end", pid_, name_);
   }
 }
@@ -112,7 +115,7 @@ void WorkerProcess::EnsureDead() {
 WorkerProcess::Death WorkerProcess::DescribeDeath(const std::string& broken_rule) const {
   std::string text = "Stub process '" + name_ + "' is not healthy.";
   {
-    std::lock_guard lock(fate_->mutex);
+    MutexLock lock(fate_->mutex);
     if (!broken_rule.empty()) {
       text += " It was ended because " + broken_rule;
     } else if (fate_->dead) {

@@ -3,16 +3,15 @@
 
 #include <sys/types.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "backends/python/worker_spawner.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
@@ -87,11 +86,11 @@ class WorkerProcess {
  private:
   // Shared with the reaper's callback, which may come when the worker's owner has gone.
   struct Fate {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool dead = false;
-    bool killed = false;  // by Kill(), while it lived
-    ExitCause cause;
+    Mutex mutex;
+    CondVar changed;
+    bool dead BRAID_GUARDED_BY(mutex) = false;
+    bool killed BRAID_GUARDED_BY(mutex) = false;  // by Kill(), while it lived
+    ExitCause cause BRAID_GUARDED_BY(mutex);
   };
   bool OutOfMemory() const;
   // Logs the death of a worker that was never up; returns it for clients.

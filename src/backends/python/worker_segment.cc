@@ -11,7 +11,7 @@ WorkerSegment::~WorkerSegment() {
 }
 
 void WorkerSegment::AddViewer(std::weak_ptr<WorkerMemory> viewer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   // Workers come and go while a segment of a busy model stays.
   std::erase_if(viewers_, [](const auto& old) { return old.expired(); });
   viewers_.push_back(std::move(viewer));

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ipc/segment.h"
 
 namespace braid {
@@ -34,8 +34,8 @@ class WorkerSegment {
  private:
   const std::shared_ptr<Segment> memory_;  // shared with readers of blocks
   const uint32_t id_;
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<WorkerMemory>> viewers_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::weak_ptr<WorkerMemory>> viewers_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -42,12 +42,12 @@ WorkerSpawner::WorkerSpawner(Options options, ChildReaper& reaper, OutputPump& p
 
 WorkerSpawner::~WorkerSpawner() {
   {
-    std::lock_guard lock(deaths_->mutex);
+    MutexLock lock(deaths_->mutex);
     deaths_->ending = true;
-    deaths_->changed.notify_all();
+    deaths_->changed.NotifyAll();
   }
   if (keeper_.joinable()) keeper_.join();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   zygote_.Reset();
   if (zygote_pid_ != 0) reaper_.Kill(zygote_pid_, SIGKILL);
 }
@@ -118,7 +118,7 @@ Result<pid_t> WorkerSpawner::SpawnFresh(const Channel::WorkerEnd& worker_end, co
   return Exec("main.py", inherited, 3, pipes);
 }
 
-Status WorkerSpawner::ZygoteLostLocked(const std::string& what) {
+Status WorkerSpawner::ZygoteLost(const std::string& what) {
   std::string last;
   if (zygote_output_) last = zygote_output_->LastErrorLine(kLastWordsNs);
   zygote_.Reset();
@@ -134,29 +134,28 @@ Status WorkerSpawner::ZygoteLostLocked(const std::string& what) {
   return UnavailableError(std::move(text));
 }
 
-Result<std::string> WorkerSpawner::ReceiveFromZygoteLocked() {
+Result<std::string> WorkerSpawner::ReceiveFromZygote() {
   const int64_t deadline = SteadyNowNs() + options_.timeout_ns;
   while (true) {
     const int64_t left_ms = (deadline - SteadyNowNs()) / 1'000'000;
     if (left_ms <= 0)
-      return ZygoteLostLocked("it did not answer within " +
-                              std::to_string(options_.timeout_ns / 1'000'000'000) +
-                              " seconds (--backend-config=python,stub-timeout-seconds)");
-    if (deaths_->ending) return ZygoteLostLocked("it is not wanted any more");
+      return ZygoteLost("it did not answer within " + std::to_string(options_.timeout_ns / 1'000'000'000) +
+                        " seconds (--backend-config=python,stub-timeout-seconds)");
+    if (deaths_->ending) return ZygoteLost("it is not wanted any more");
     pollfd wait{zygote_.get(), POLLIN, 0};
     const int ready = poll(&wait, 1, static_cast<int>(std::min(left_ms, kLookAroundMs)));
-    if (ready < 0 && errno != EINTR) return ZygoteLostLocked(ErrnoError("poll", errno).message());
+    if (ready < 0 && errno != EINTR) return ZygoteLost(ErrnoError("poll", errno).message());
     if (ready <= 0) continue;
     std::string text(kMaxDatagram, '\0');
     const ssize_t length = recv(zygote_.get(), text.data(), text.size(), 0);
     if (length < 0 && errno == EINTR) continue;
-    if (length <= 0) return ZygoteLostLocked("it ended while it was needed");
+    if (length <= 0) return ZygoteLost("it ended while it was needed");
     text.resize(static_cast<size_t>(length));
     return text;
   }
 }
 
-Status WorkerSpawner::StartZygoteLocked() {
+Status WorkerSpawner::StartZygote() {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
     return ErrnoError("socketpair", errno);
@@ -171,11 +170,11 @@ Status WorkerSpawner::StartZygoteLocked() {
     zygote_since_ns_ = 0;
     zygote_served_ = zygote_unfit_ = false;
     auto on_exit = [deaths = deaths_, number = zygote_number_](ExitCause cause) {
-      std::lock_guard lock(deaths->mutex);
+      MutexLock lock(deaths->mutex);
       if (number < deaths->last) return;
       deaths->last = number;
       deaths->cause = cause;
-      deaths->changed.notify_all();
+      deaths->changed.NotifyAll();
     };
     BRAID_RETURN_IF_ERROR(reaper_.Watch(zygote_pid_, std::move(on_exit)));
   }
@@ -185,12 +184,12 @@ Status WorkerSpawner::StartZygoteLocked() {
                          pump_.Add("python", std::move(pipes.read_output), std::move(pipes.read_error)));
   pipes.write_output.Reset();
   pipes.write_error.Reset();
-  BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygoteLocked());
+  BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
   const auto answer = nlohmann::json::parse(text, nullptr, false);
-  if (!answer.is_object()) return ZygoteLostLocked("it answered with something that is not understood");
+  if (!answer.is_object()) return ZygoteLost("it answered with something that is not understood");
   if (!answer.value("ready", false)) {
     zygote_unfit_ = true;
-    return InternalError(ZygoteLostLocked(answer.value("error", "it is not ready")).message());
+    return InternalError(ZygoteLost(answer.value("error", "it is not ready")).message());
   }
   zygote_since_ns_ = SteadyNowNs();
   BRAID_LOG_INFO(log_, "Python {} at '{}', numpy {}", answer.value("python", "?"), options_.python,
@@ -201,38 +200,43 @@ Status WorkerSpawner::StartZygoteLocked() {
 void WorkerSpawner::KeepWarm() {
   RestartPauses pauses;
   uint64_t seen = 0;
-  std::unique_lock waiting(deaths_->mutex);
+  MutexLock waiting(deaths_->mutex);
   while (true) {
-    deaths_->changed.wait(waiting, [&] { return deaths_->ending || deaths_->last > seen; });
+    while (!deaths_->ending && deaths_->last <= seen) deaths_->changed.Wait(deaths_->mutex);
     if (deaths_->ending) return;
     seen = deaths_->last;
     RestartPauses::Life life;
     life.killed = deaths_->cause.signalled && deaths_->cause.number == SIGKILL;
-    waiting.unlock();
+    waiting.Unlock();
     bool wanted = false;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       // Who has needed one meanwhile has made it.
       wanted = seen == zygote_number_ && !zygote_unfit_;
       life.served = zygote_served_;
       if (zygote_since_ns_ != 0) life.up_ns = SteadyNowNs() - zygote_since_ns_;
       if (wanted && zygote_.valid())
-        BRAID_LOG_WARNING(log_, "{}", ZygoteLostLocked("it ended and is replaced").message());
+        BRAID_LOG_WARNING(log_, "{}", ZygoteLost("it ended and is replaced").message());
     }
-    waiting.lock();
+    waiting.Lock();
     if (!wanted) continue;
-    const std::chrono::nanoseconds pause(pauses.After(life));
-    if (deaths_->changed.wait_for(waiting, pause, [&] { return deaths_->ending.load(); })) return;
-    waiting.unlock();
+    const auto next_try = std::chrono::steady_clock::now() + std::chrono::nanoseconds(pauses.After(life));
+    while (!deaths_->ending && deaths_->changed.WaitUntil(deaths_->mutex, next_try)) {
+    }
+    if (deaths_->ending) return;
+    waiting.Unlock();
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (seen == zygote_number_) {
         // What fails now is tried again when that one's end is known, or when it is needed.
-        if (const Status status = Guarded([this] { return StartZygoteLocked(); }); !status.ok())
-          BRAID_LOG_WARNING(log_, "{}", status.message());
+        const Status status = Guarded([this] {
+          mutex_.AssertHeld();  // it is called at once
+          return StartZygote();
+        });
+        if (!status.ok()) BRAID_LOG_WARNING(log_, "{}", status.message());
       }
     }
-    waiting.lock();
+    waiting.Lock();
   }
 }
 
@@ -240,17 +244,17 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
                                          const Pipes& pipes) {
   // A JSON value that is destroyed asks for memory, and no destructor can say that it got none.
   const PatientAllocation patience;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const std::string order = DumpJson(nlohmann::json{{"name", name}});
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
                      pipes.write_output.get(), pipes.write_error.get()};
-  if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygoteLocked());
+  if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygote());
   if (!SendDescriptors(zygote_.get(), std::as_bytes(std::span(order)), fds, 0, "the zygote").ok())
-    return ZygoteLostLocked("it ended since it was last needed");
-  BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygoteLocked());
+    return ZygoteLost("it ended since it was last needed");
+  BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
   const auto answer = nlohmann::json::parse(text, nullptr, false);
   const int64_t pid = answer.is_object() ? answer.value("pid", int64_t{0}) : 0;
-  if (!answer.is_object()) return ZygoteLostLocked("it answered with something that is not understood");
+  if (!answer.is_object()) return ZygoteLost("it answered with something that is not understood");
   if (pid <= 0) return UnavailableError(answer.value("error", "the worker could not be forked"));
   zygote_served_ = true;
   return static_cast<pid_t>(pid);

@@ -11,9 +11,7 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +20,7 @@
 #include "backends/python/output_pump.h"
 #include "backends/python/worker_limits.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "ipc/channel.h"
@@ -80,11 +79,11 @@ class WorkerSpawner {
   Result<pid_t> SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes);
   Result<pid_t> SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                             const Pipes& pipes);
-  Status StartZygoteLocked();
+  Status StartZygote() BRAID_REQUIRES(mutex_);
   // One datagram of the zygote. Errors: UNAVAILABLE, none within the time.
-  Result<std::string> ReceiveFromZygoteLocked();
+  Result<std::string> ReceiveFromZygote() BRAID_REQUIRES(mutex_);
   // Ends what is left of the zygote; says what has become of it, as UNAVAILABLE.
-  Status ZygoteLostLocked(const std::string& what);
+  Status ZygoteLost(const std::string& what) BRAID_REQUIRES(mutex_);
   // Replaces zygotes that have died.
   void KeepWarm();
 
@@ -96,24 +95,23 @@ class WorkerSpawner {
   // What the reaper tells the keeper; shared with the zygotes that have not ended, which may do so later than
   // the spawner.
   struct Deaths {
-    std::mutex mutex;
-    std::condition_variable changed;
-    uint64_t last = 0;  // the latest zygote, by its number, that has died
-    ExitCause cause;
+    Mutex mutex;
+    CondVar changed;
+    uint64_t last BRAID_GUARDED_BY(mutex) = 0;  // the latest zygote, by its number, that has died
+    ExitCause cause BRAID_GUARDED_BY(mutex);
     std::atomic<bool> ending{false};  // set with the mutex held
   };
   const std::shared_ptr<Deaths> deaths_ = std::make_shared<Deaths>();
 
-  std::mutex mutex_;  // held while a worker is forked: the zygote takes one order at a time
-  // All guarded by mutex_.
-  UniqueFd zygote_;
-  pid_t zygote_pid_ = 0;
-  uint64_t zygote_number_ = 0;   // of the last that was started
-  int64_t zygote_since_ns_ = 0;  // when it was ready; 0: it never was
-  bool zygote_served_ = false;   // it has forked a worker
-  bool zygote_unfit_ = false;    // it has said that it cannot run models
-  std::shared_ptr<WorkerOutput> zygote_output_;
-  std::thread keeper_;  // from the first zygote on
+  Mutex mutex_;  // held while a worker is forked: the zygote takes one order at a time
+  UniqueFd zygote_ BRAID_GUARDED_BY(mutex_);
+  pid_t zygote_pid_ BRAID_GUARDED_BY(mutex_) = 0;
+  uint64_t zygote_number_ BRAID_GUARDED_BY(mutex_) = 0;   // of the last that was started
+  int64_t zygote_since_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // when it was ready; 0: it never was
+  bool zygote_served_ BRAID_GUARDED_BY(mutex_) = false;   // it has forked a worker
+  bool zygote_unfit_ BRAID_GUARDED_BY(mutex_) = false;    // it has said that it cannot run models
+  std::shared_ptr<WorkerOutput> zygote_output_ BRAID_GUARDED_BY(mutex_);
+  std::thread keeper_ BRAID_GUARDED_BY(mutex_);  // from the first zygote on
 };
 
 }  // namespace braid

@@ -34,23 +34,23 @@ class PreviousLoopbackCalculator final : public Calculator {
   Status Process(Context& context) override {
     if (!context.Input(main_).empty()) {
       const Timestamp at = context.Input(main_).timestamp();
-      turns_.push_back({at, last_main_});
+      pending_.push_back({at, last_main_});
       last_main_ = at;
     }
     if (!context.Input(loop_).empty()) loops_.push_back(context.Input(loop_));
 
-    while (!turns_.empty() && SettledInLoop(context, turns_.front().previous)) {
-      const Turn turn = turns_.front();
-      turns_.pop_front();
-      while (!loops_.empty() && loops_.front().timestamp() < turn.previous) loops_.pop_front();
-      if (!loops_.empty() && loops_.front().timestamp() == turn.previous) {
-        context.Output(0, loops_.front().At(turn.at));
+    while (!pending_.empty() && SettledInLoop(context, pending_.front().previous)) {
+      const Pending next = pending_.front();
+      pending_.pop_front();
+      while (!loops_.empty() && loops_.front().timestamp() < next.previous) loops_.pop_front();
+      if (!loops_.empty() && loops_.front().timestamp() == next.previous) {
+        context.Output(0, loops_.front().At(next.at));
         loops_.pop_front();
       } else {
-        context.SetNextTimestampBound(0, turn.at.NextAllowedInStream());
+        context.SetNextTimestampBound(0, next.at.NextAllowedInStream());
       }
     }
-    if (turns_.empty() && SettledInLoop(context, last_main_)) {
+    if (pending_.empty() && SettledInLoop(context, last_main_)) {
       const Timestamp bound = context.InputBound(main_);
       if (bound == Timestamp::Done()) {
         context.CloseOutput(0);
@@ -63,7 +63,7 @@ class PreviousLoopbackCalculator final : public Calculator {
 
  private:
   // A packet of MAIN that waits for what LOOP has at the time of the one before.
-  struct Turn {
+  struct Pending {
     Timestamp at;
     Timestamp previous;  // Unset() for the first
   };
@@ -76,7 +76,7 @@ class PreviousLoopbackCalculator final : public Calculator {
   int main_ = 0;
   int loop_ = 0;
   Timestamp last_main_;
-  std::deque<Turn> turns_;
+  std::deque<Pending> pending_;
   std::deque<Packet> loops_;
 };
 

@@ -5,17 +5,18 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace braid {
 namespace {
 
 // For the process, since each library knows of one function in it, which is given nothing of whom it logs for.
 struct Routes {
-  std::mutex mutex;
-  std::vector<Logger*> loggers;  // guarded by mutex
+  Mutex mutex;
+  std::vector<Logger*> loggers BRAID_GUARDED_BY(mutex);
 };
 
 Routes& TheRoutes() {
@@ -25,7 +26,7 @@ Routes& TheRoutes() {
 
 void Log(LogLevel level, const char* file, int line, std::string_view message) {
   Routes& routes = TheRoutes();
-  std::lock_guard lock(routes.mutex);
+  MutexLock lock(routes.mutex);
   if (routes.loggers.empty()) {
     if (level != LogLevel::kVerbose) std::fputs((EscapeForLog(message) + "\n").c_str(), stderr);
   } else {
@@ -52,7 +53,7 @@ void LogOfProtobuf(google::protobuf::LogLevel severity, const char* file, int li
 
 GrpcLogRoute::GrpcLogRoute(Logger& log) : log_(log) {
   Routes& routes = TheRoutes();
-  std::lock_guard lock(routes.mutex);
+  MutexLock lock(routes.mutex);
   routes.loggers.push_back(&log);
   gpr_set_log_function(LogOfGrpc);
   google::protobuf::SetLogHandler(LogOfProtobuf);
@@ -60,7 +61,7 @@ GrpcLogRoute::GrpcLogRoute(Logger& log) : log_(log) {
 
 GrpcLogRoute::~GrpcLogRoute() {
   Routes& routes = TheRoutes();
-  std::lock_guard lock(routes.mutex);
+  MutexLock lock(routes.mutex);
   routes.loggers.erase(std::find(routes.loggers.begin(), routes.loggers.end(), &log_));
 }
 

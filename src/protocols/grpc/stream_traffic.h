@@ -7,7 +7,7 @@
 //
 //   StreamTraffic::Claims claims;
 //   {
-//     std::lock_guard lock(mutex_);
+//     MutexLock lock(mutex_);
 //     traffic_.Push(std::move(message));
 //     traffic_.ClaimWrite(claims);
 //   }

@@ -33,7 +33,7 @@ void IoThread::Start() {
 
 void IoThread::Stop() {
   {
-    std::lock_guard lock(post_mutex_);
+    MutexLock lock(post_mutex_);
     stopped_ = true;
   }
   context_.stop();
@@ -45,7 +45,7 @@ void IoThread::Stop() {
 }
 
 bool IoThread::Post(std::function<void()> task) {
-  std::lock_guard lock(post_mutex_);
+  MutexLock lock(post_mutex_);
   if (stopped_) return false;
   boost::asio::post(context_, std::move(task));
   return true;

@@ -10,11 +10,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_set>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "protocols/http/exchange.h"
 #include "protocols/http/options.h"
@@ -64,8 +64,8 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
   HttpService& service_;
   std::atomic<size_t>& connection_count_;  // of the listener; not touched after Stop()
   std::atomic<bool> draining_{false};
-  std::mutex post_mutex_;
-  bool stopped_ = false;  // guarded by post_mutex_
+  Mutex post_mutex_;
+  bool stopped_ BRAID_GUARDED_BY(post_mutex_) = false;
 
   boost::asio::io_context context_{1};
   // Owned by this thread.

@@ -21,7 +21,7 @@ iovec Piece(std::string_view text) { return {const_cast<char*>(text.data()), tex
 }  // namespace
 
 void StreamOutput::Begin(const HttpResponse& head, bool chunked, bool close) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   head_.clear();
   AppendResponseHead(head_, head, chunked ? "Transfer-Encoding: chunked" : "", close);
   chunked_ = chunked;
@@ -31,10 +31,10 @@ void StreamOutput::Begin(const HttpResponse& head, bool chunked, bool close) {
 }
 
 StreamOutput::Added StreamOutput::Append(int fd, std::string_view part) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (failed_) return Added::kFailed;
   if (waiting_.size() - sent_ > max_waiting_) {
-    FailLocked();
+    Fail();
     return Added::kFull;
   }
   // An empty chunk would be the end.
@@ -48,17 +48,17 @@ StreamOutput::Added StreamOutput::Append(int fd, std::string_view part) {
                                  {size_line, static_cast<size_t>(end - size_line)},
                                  Piece(part),
                                  Piece(chunked_ ? "\r\n" : "")};
-  return AddLocked(fd, pieces);
+  return Add(fd, pieces);
 }
 
 StreamOutput::Added StreamOutput::End(int fd) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (failed_) return Added::kFailed;
   std::array<iovec, 2> pieces = {Piece(head_), Piece(chunked_ ? "0\r\n\r\n" : "")};
-  return AddLocked(fd, pieces);
+  return Add(fd, pieces);
 }
 
-StreamOutput::Added StreamOutput::AddLocked(int fd, std::span<iovec> pieces) {
+StreamOutput::Added StreamOutput::Add(int fd, std::span<iovec> pieces) {
   const bool waited = !waiting_.empty();
   size_t written = 0;
   if (!waited) {
@@ -70,12 +70,13 @@ StreamOutput::Added StreamOutput::AddLocked(int fd, std::span<iovec> pieces) {
       result = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (result < 0 && errno == EINTR);
     if (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-      FailLocked();
+      Fail();
       return Added::kFailed;
     }
     if (result > 0) written = static_cast<size_t>(result);
   }
   const Status kept = Guarded([&] {
+    mutex_.AssertHeld();  // it is called at once
     for (const iovec& piece : pieces) {
       const size_t skip = std::min(written, piece.iov_len);
       written -= skip;
@@ -84,7 +85,7 @@ StreamOutput::Added StreamOutput::AddLocked(int fd, std::span<iovec> pieces) {
   });
   // A body with a hole is worse than one that ends.
   if (!kept.ok()) {
-    FailLocked();
+    Fail();
     return Added::kFailed;
   }
   head_.clear();
@@ -93,7 +94,7 @@ StreamOutput::Added StreamOutput::AddLocked(int fd, std::span<iovec> pieces) {
 }
 
 Outgoing::Progress StreamOutput::Flush(int fd) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (failed_) return Outgoing::Progress::kFailed;
   while (sent_ < waiting_.size()) {
     const ssize_t written =
@@ -104,7 +105,7 @@ Outgoing::Progress StreamOutput::Flush(int fd) {
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) {
-      FailLocked();
+      Fail();
       return Outgoing::Progress::kFailed;
     }
     if (sent_ >= kTrimBytes && sent_ >= waiting_.size() / 2) {
@@ -119,11 +120,11 @@ Outgoing::Progress StreamOutput::Flush(int fd) {
 }
 
 void StreamOutput::Abandon() {
-  std::lock_guard lock(mutex_);
-  FailLocked();
+  MutexLock lock(mutex_);
+  Fail();
 }
 
-void StreamOutput::FailLocked() {
+void StreamOutput::Fail() {
   failed_ = true;
   head_ = std::string();
   waiting_ = std::string();

@@ -5,11 +5,11 @@
 // Append() and End() come from one thread at a time, the others from any.
 #pragma once
 
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "protocols/http/message.h"
 #include "protocols/http/outgoing.h"
 
@@ -42,18 +42,18 @@ class StreamOutput {
   void Abandon();
 
  private:
-  Added AddLocked(int fd, std::span<iovec> pieces);
-  void FailLocked();
+  Added Add(int fd, std::span<iovec> pieces) BRAID_REQUIRES(mutex_);
+  void Fail() BRAID_REQUIRES(mutex_);
 
   const size_t max_waiting_;
 
-  std::mutex mutex_;  // held while writing to the socket, which does not block
-  // Guarded by mutex_:
-  std::string head_;  // not yet written
-  bool chunked_ = false;
-  bool failed_ = false;
-  std::string waiting_;
-  size_t sent_ = 0;  // of waiting_
+  Mutex mutex_;  // held while writing to the socket, which does not block
+
+  std::string head_ BRAID_GUARDED_BY(mutex_);  // not yet written
+  bool chunked_ BRAID_GUARDED_BY(mutex_) = false;
+  bool failed_ BRAID_GUARDED_BY(mutex_) = false;
+  std::string waiting_ BRAID_GUARDED_BY(mutex_);
+  size_t sent_ BRAID_GUARDED_BY(mutex_) = 0;  // of waiting_
 };
 
 }  // namespace braid

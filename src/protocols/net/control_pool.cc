@@ -16,22 +16,22 @@ ControlPool::~ControlPool() { Stop(); }
 
 bool ControlPool::Submit(std::function<void()> task) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (stopping_ || waiting_.size() >= max_waiting_) return false;
     waiting_.push_back(std::move(task));
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
   return true;
 }
 
 void ControlPool::Stop() {
   std::deque<std::function<void()>> dropped;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
     dropped.swap(waiting_);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   for (auto& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
@@ -41,8 +41,8 @@ void ControlPool::Run() {
   while (true) {
     std::function<void()> task;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      MutexLock lock(mutex_);
+      while (!stopping_ && waiting_.empty()) changed_.Wait(mutex_);
       if (waiting_.empty()) return;
       task = std::move(waiting_.front());
       waiting_.pop_front();

@@ -1,13 +1,13 @@
 // A few threads for calls that block, such as loading a model, so that network threads never do.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace braid {
 
@@ -27,10 +27,10 @@ class ControlPool {
   void Run();
 
   const size_t max_waiting_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;  // guarded by mutex_
-  bool stopping_ = false;                      // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::function<void()>> waiting_ BRAID_GUARDED_BY(mutex_);
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 
