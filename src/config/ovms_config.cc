@@ -6,7 +6,7 @@
 
 #include "config/model_name.h"
 #include "config/ovms_config_parts.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -39,7 +39,7 @@ class FileReader {
 
   Result<OvmsConfig> Read(std::string_view text, bool models_alone) {
     auto json = ParseJsonText(text, findings_.faults);
-    if (!json.ok()) return OvmsError(OvmsCode::kJsonInvalid, json.status().message());
+    if (!json.ok()) return FaultError(Fault::kJsonInvalid, json.status().message());
     JsonObject root(*json, "", findings_.faults);
     OvmsConfig config;
     ReadModels(root, config);
@@ -51,9 +51,9 @@ class FileReader {
       ReadCustomLoaders(root);
     }
     root.Finish();
-    if (!findings_.faults.empty()) return OvmsError(OvmsCode::kJsonInvalid, findings_.faults.Text());
+    if (!findings_.faults.empty()) return FaultError(Fault::kJsonInvalid, findings_.faults.Text());
     if (!findings_.unsupported.empty()) {
-      return OvmsError(OvmsCode::kNotImplemented, findings_.unsupported.Text());
+      return FaultError(Fault::kNotImplemented, findings_.unsupported.Text());
     }
     if (config.metrics) BRAID_RETURN_IF_ERROR(CheckOvmsMetricNames(config.metrics->list));
     warnings_.insert(warnings_.end(), findings_.warnings.begin(), findings_.warnings.end());
@@ -96,8 +96,8 @@ class FileReader {
       library.name = entry.RequiredText("name").value_or("");
       const std::string path = entry.RequiredText("base_path").value_or("");
       if (HasParentPart(path)) {
-        library.fault = OvmsError(OvmsCode::kPathInvalid,
-                                  entry.PathOf("base_path") + ": '" + path + "' must not contain '..'");
+        library.fault = FaultError(Fault::kPathInvalid,
+                                   entry.PathOf("base_path") + ": '" + path + "' must not contain '..'");
       }
       library.base_path = OvmsAbsolutePath(path, folder_);
       entry.Finish();

@@ -8,7 +8,7 @@
 #include "images/image_size.h"
 #include "images/image_target.h"
 #include "images/pixels.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensor/bytes_elements.h"
 #include "tensor/shared_bytes.h"
 
@@ -42,20 +42,20 @@ bool IsOfImages(const ServableInfo& info, const Tensor& input) {
 // How many images an input says that it has.
 Result<int64_t> CountOf(const Tensor& input, const DimensionRange& batch, const std::string& name) {
   if (input.shape.size() != 1) {
-    return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
-                     "Expected number of dimensions of encoded images: 1; Actual: " +
-                         std::to_string(input.shape.size()) + name);
+    return FaultError(Fault::kInvalidNoOfShapeDimensions,
+                      "Expected number of dimensions of encoded images: 1; Actual: " +
+                          std::to_string(input.shape.size()) + name);
   }
   const int64_t count = input.shape[0];
   if (count <= 0) {
-    return OvmsError(OvmsCode::kInvalidShape, "Negative or zero dimension size is not acceptable: (" +
-                                                  std::to_string(count) + ")" + name);
+    return FaultError(Fault::kInvalidShape, "Negative or zero dimension size is not acceptable: (" +
+                                                std::to_string(count) + ")" + name);
   }
   if (count < batch.min || (batch.max >= 0 && count > batch.max)) {
     std::string expected = std::to_string(batch.min);
     if (batch.min != batch.max) expected.append("~").append(std::to_string(batch.max));
-    return OvmsError(OvmsCode::kInvalidBatchSize,
-                     "Expected: " + expected + "; Actual: " + std::to_string(count) + name);
+    return FaultError(Fault::kInvalidBatchSize,
+                      "Expected: " + expected + "; Actual: " + std::to_string(count) + name);
   }
   return count;
 }
@@ -67,22 +67,21 @@ Result<std::vector<std::string_view>> Split(const Tensor& input, int64_t count, 
   while (elements.Next()) {
     const auto index = static_cast<int64_t>(images.size());
     if (index == count) {
-      return OvmsError(OvmsCode::kInvalidValueCount,
-                       "Expected: " + std::to_string(count) + " values; Actual: more" + name);
+      return FaultError(Fault::kInvalidValueCount,
+                        "Expected: " + std::to_string(count) + " values; Actual: more" + name);
     }
     if (elements.value().empty()) {
-      return OvmsError(OvmsCode::kBytesContentsEmpty, "image " + std::to_string(index) + name);
+      return FaultError(Fault::kBytesContentsEmpty, "image " + std::to_string(index) + name);
     }
     images.push_back(elements.value());
   }
   if (elements.truncated()) {
-    return OvmsError(OvmsCode::kInvalidContentSize,
-                     "the data ends inside image " + std::to_string(images.size()) + name);
+    return FaultError(Fault::kInvalidContentSize,
+                      "the data ends inside image " + std::to_string(images.size()) + name);
   }
   if (images.size() != static_cast<uint64_t>(count)) {
-    return OvmsError(OvmsCode::kInvalidValueCount, "Expected: " + std::to_string(count) +
-                                                       " values; Actual: " + std::to_string(images.size()) +
-                                                       " values" + name);
+    return FaultError(Fault::kInvalidValueCount, "Expected: " + std::to_string(count) + " values; Actual: " +
+                                                     std::to_string(images.size()) + " values" + name);
   }
   return images;
 }
@@ -100,8 +99,8 @@ class InputDecoder {
   Status Decode(const InferenceRequest& request, Tensor& input) {
     BRAID_ASSIGN_OR_RETURN(const ImageTarget target, ImageTargetOf(spec_));
     if (!HoldsPixels(spec_.type)) {
-      return OvmsError(OvmsCode::kInvalidPrecision,
-                       "images cannot be " + std::string(WireName(spec_.type)) + name_);
+      return FaultError(Fault::kInvalidPrecision,
+                        "images cannot be " + std::string(WireName(spec_.type)) + name_);
     }
     BRAID_ASSIGN_OR_RETURN(const int64_t count, CountOf(input, target.batch, name_));
     BRAID_ASSIGN_OR_RETURN(input.data, OutOfReach(input.data));
@@ -122,8 +121,8 @@ class InputDecoder {
         BRAID_ASSIGN_OR_RETURN(decoded.data, Allocate(decoded.shape));
         bytes_each = decoded.data.size() / images.size();
       } else if (wanted != size) {
-        return OvmsError(
-            OvmsCode::kBinaryImagesResolutionMismatch,
+        return FaultError(
+            Fault::kBinaryImagesResolutionMismatch,
             "image 0: " + Text(size) + "; image " + std::to_string(i) + ": " + Text(wanted) + name_);
       }
       std::byte* const to = decoded.data.mutable_data() + i * bytes_each;
@@ -147,17 +146,17 @@ class InputDecoder {
   Result<DecodedImage> DecodeOne(std::string_view encoded, size_t index, bool gray) {
     const std::string which = "image " + std::to_string(index) + name_;
     const std::optional<ImageSize> size = ReadImageSize(encoded);
-    if (!size) return OvmsError(OvmsCode::kImageParsingFailed, which);
+    if (!size) return FaultError(Fault::kImageParsingFailed, which);
     // Neither side is of more than 32 bits.
     if (size->width > kMostPixels / size->height) {
-      return OvmsError(OvmsCode::kImageParsingFailed,
-                       "more than " + std::to_string(kMostPixels) + " pixels: " + Text(*size) + ", " + which);
+      return FaultError(Fault::kImageParsingFailed, "more than " + std::to_string(kMostPixels) +
+                                                        " pixels: " + Text(*size) + ", " + which);
     }
     const int64_t pixels = size->width * size->height;
     if (pixels > budget_.pixels) {
-      return OvmsError(OvmsCode::kImageParsingFailed,
-                       "the images of the request have more than " + std::to_string(budget_.most_pixels) +
-                           " pixels together (--image-max-pixels) with " + which);
+      return FaultError(Fault::kImageParsingFailed,
+                        "the images of the request have more than " + std::to_string(budget_.most_pixels) +
+                            " pixels together (--image-max-pixels) with " + which);
     }
     budget_.pixels -= pixels;
     return codec_.Decode(encoded, gray, which);
@@ -166,10 +165,10 @@ class InputDecoder {
   Result<Buffer> Allocate(const Shape& shape) {
     const std::optional<size_t> bytes = ByteSize(spec_.type, shape);
     if (!bytes || *bytes > budget_.bytes) {
-      return OvmsError(OvmsCode::kInvalidShape,
-                       "images of shape " + ShapeToString(shape) + " take more than " +
-                           std::to_string(kMostBytes) + " bytes" +
-                           (budget_.bytes < kMostBytes ? " with those of other inputs" : "") + name_);
+      return FaultError(Fault::kInvalidShape,
+                        "images of shape " + ShapeToString(shape) + " take more than " +
+                            std::to_string(kMostBytes) + " bytes" +
+                            (budget_.bytes < kMostBytes ? " with those of other inputs" : "") + name_);
     }
     budget_.bytes -= *bytes;
     return allocator_.Allocate(*bytes);

@@ -35,7 +35,7 @@ class ImageDecoder {
 
   // Decodes all of them in place; takes milliseconds for each. The memory comes from the request's servable,
   // if it has one. Errors: CANCELLED when the request is cancelled meanwhile, which is looked at before each
-  // image; as OvmsCode: kImageParsingFailed, kInvalidNoOfChannels, kBinaryImagesResolutionMismatch,
+  // image; as Fault: kImageParsingFailed, kInvalidNoOfChannels, kBinaryImagesResolutionMismatch,
   // kUnsupportedLayout, kBytesContentsEmpty, kInvalidBatchSize, kInvalidShape (also of images that would take
   // too much memory together), kInvalidNoOfShapeDimensions, kInvalidValueCount, kInvalidContentSize,
   // kInvalidPrecision.

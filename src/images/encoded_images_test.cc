@@ -7,7 +7,7 @@
 #include <future>
 
 #include "images/testing/pictures.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensor/testing/restless_bytes.h"
 
 namespace braid {
@@ -114,7 +114,7 @@ TEST(EncodedImages, HaveThePrecisionOfTheInput) {
   EXPECT_THAT(Values<uint16_t>(*Decode(Info(DataType::kFp16, {1, 1, 2, 3}), {TwoPixels()})),
               ElementsAre(0x4f80, 0x4d00, 0x4900, 0x5810, 0x5780, 0x56e0));
   EXPECT_EQ(Decode(Info(DataType::kBool, {1, 1, 2, 3}), {TwoPixels()}).status(),
-            OvmsError(OvmsCode::kInvalidPrecision, "images cannot be BOOL; input name: b"));
+            FaultError(Fault::kInvalidPrecision, "images cannot be BOOL; input name: b"));
 }
 
 TEST(EncodedImages, AreGrayForOneChannel) {
@@ -152,9 +152,8 @@ TEST(EncodedImages, OfAnySizeAreOfOneSize) {
   ASSERT_TRUE(two.ok()) << two.status();
   EXPECT_THAT(two->shape, ElementsAre(2, 1, 2, 1));
   EXPECT_THAT(Values<uint8_t>(*two), ElementsAre(1, 2, 3, 4));
-  EXPECT_EQ(
-      Decode(info, {Png(2, 1, 1, {1, 2}), Png(1, 2, 1, {3, 4})}).status(),
-      OvmsError(OvmsCode::kBinaryImagesResolutionMismatch, "image 0: 2x1; image 1: 1x2; input name: b"));
+  EXPECT_EQ(Decode(info, {Png(2, 1, 1, {1, 2}), Png(1, 2, 1, {3, 4})}).status(),
+            FaultError(Fault::kBinaryImagesResolutionMismatch, "image 0: 2x1; image 1: 1x2; input name: b"));
 }
 
 TEST(EncodedImages, OfAPipelineThatDemultipliesAreABatchEach) {
@@ -180,24 +179,24 @@ TEST(EncodedImages, MayBeJpegOrWebp) {
 TEST(EncodedImages, ThatCannotBeReadAreNamed) {
   const ServableInfo info = Info(DataType::kUint8, {-1, 1, 2, 3});
   EXPECT_EQ(Decode(info, {TwoPixels(), "no image"}).status(),
-            OvmsError(OvmsCode::kImageParsingFailed, "image 1; input name: b"));
+            FaultError(Fault::kImageParsingFailed, "image 1; input name: b"));
   std::string broken = TwoPixels();
   broken[broken.size() - 20] ^= 1;
   EXPECT_EQ(Decode(info, {broken}).status(),
-            OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: b"));
+            FaultError(Fault::kImageParsingFailed, "image 0; input name: b"));
   EXPECT_EQ(Decode(info, {TwoPixels(), ""}).status(),
-            OvmsError(OvmsCode::kBytesContentsEmpty, "image 1; input name: b"));
+            FaultError(Fault::kBytesContentsEmpty, "image 1; input name: b"));
 }
 
 TEST(EncodedImages, ThatWouldBeTooLargeAreNotDecoded) {
   const ServableInfo info = Info(DataType::kUint8, {-1, -1, -1, 3});
   EXPECT_EQ(Decode(info, {Png(100000, 100000, 3, {})}).status(),
-            OvmsError(OvmsCode::kImageParsingFailed,
-                      "more than 67108864 pixels: 100000x100000, image 0; input name: b"));
+            FaultError(Fault::kImageParsingFailed,
+                       "more than 67108864 pixels: 100000x100000, image 0; input name: b"));
   EXPECT_FALSE(Decode(info, {Png(0xffffffff, 0xffffffff, 3, {})}).ok());
   EXPECT_EQ(Decode(Info(DataType::kFp32, {-1, 40000, 40000, 3}), {TwoPixels()}).status(),
-            OvmsError(OvmsCode::kInvalidShape,
-                      "images of shape [1,40000,40000,3] take more than 2147483648 bytes; input name: b"));
+            FaultError(Fault::kInvalidShape,
+                       "images of shape [1,40000,40000,3] take more than 2147483648 bytes; input name: b"));
 }
 
 // However small each of them is.
@@ -222,14 +221,14 @@ TEST_F(TotalOfPixels, IsOfAllImagesOfARequest) {
   EXPECT_TRUE(Decode({{four_}, {four_}}).ok());
   EXPECT_EQ(
       Decode({{four_, four_, four_}}),
-      OvmsError(OvmsCode::kImageParsingFailed,
-                "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
-                "2; input name: b"));
+      FaultError(Fault::kImageParsingFailed,
+                 "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
+                 "2; input name: b"));
   EXPECT_EQ(
       Decode({{four_}, {four_, four_}}),
-      OvmsError(OvmsCode::kImageParsingFailed,
-                "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
-                "1; input name: c"));
+      FaultError(Fault::kImageParsingFailed,
+                 "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
+                 "1; input name: c"));
   // By what the header says: it is not decoded.
   EXPECT_EQ(Decode({{Png(3, 3, 1, {})}}).message(),
             "Image parsing failed - the images of the request have more than 8 pixels together "
@@ -246,8 +245,8 @@ TEST(EncodedImages, OfAllInputsTakeSoMuchMemoryTogether) {
   request.inputs[1].name = "c";
   EXPECT_EQ(
       ImageDecoder({.library = BRAID_OPENCV_LIBRARY}).Decode(info, request),
-      OvmsError(
-          OvmsCode::kInvalidShape,
+      FaultError(
+          Fault::kInvalidShape,
           "images of shape [1,16384,16384,1] take more than 2147483648 bytes with those of other inputs; "
           "input name: c"));
 }
@@ -255,35 +254,35 @@ TEST(EncodedImages, OfAllInputsTakeSoMuchMemoryTogether) {
 TEST(EncodedImages, OfAWrongNumberAreRefused) {
   const ServableInfo info = Info(DataType::kUint8, {1, 1, 2, 3});
   EXPECT_EQ(Decode(info, {TwoPixels(), TwoPixels()}).status(),
-            OvmsError(OvmsCode::kInvalidBatchSize, "Expected: 1; Actual: 2; input name: b"));
+            FaultError(Fault::kInvalidBatchSize, "Expected: 1; Actual: 2; input name: b"));
   EXPECT_EQ(Decode(info, std::vector<std::string>{}).status(),
-            OvmsError(OvmsCode::kInvalidShape,
-                      "Negative or zero dimension size is not acceptable: (0); input name: b"));
+            FaultError(Fault::kInvalidShape,
+                       "Negative or zero dimension size is not acceptable: (0); input name: b"));
   ServableInfo ranges = Info(DataType::kUint8, {-1, 1, 2, 3});
   ranges.inputs[0].ranges = {{2, 4}, {1, 1}, {2, 2}, {3, 3}};
   EXPECT_EQ(Decode(ranges, {TwoPixels()}).status(),
-            OvmsError(OvmsCode::kInvalidBatchSize, "Expected: 2~4; Actual: 1; input name: b"));
+            FaultError(Fault::kInvalidBatchSize, "Expected: 2~4; Actual: 1; input name: b"));
   Tensor two = Encoded({TwoPixels(), TwoPixels()});
   two.shape = {1};
   EXPECT_EQ(DecodeTensor(info, two).status(),
-            OvmsError(OvmsCode::kInvalidValueCount, "Expected: 1 values; Actual: more; input name: b"));
+            FaultError(Fault::kInvalidValueCount, "Expected: 1 values; Actual: more; input name: b"));
   Tensor images = Encoded({TwoPixels()});
   images.shape = {2};
   EXPECT_EQ(DecodeTensor(Info(DataType::kUint8, {-1, 1, 2, 3}), images).status(),
-            OvmsError(OvmsCode::kInvalidValueCount, "Expected: 2 values; Actual: 1 values; input name: b"));
+            FaultError(Fault::kInvalidValueCount, "Expected: 2 values; Actual: 1 values; input name: b"));
   images.shape = {1, 1};
   EXPECT_EQ(DecodeTensor(info, images).status(),
-            OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
-                      "Expected number of dimensions of encoded images: 1; Actual: 2; input name: b"));
+            FaultError(Fault::kInvalidNoOfShapeDimensions,
+                       "Expected number of dimensions of encoded images: 1; Actual: 2; input name: b"));
   images.shape = {1};
   images.data = images.data.Slice(0, images.data.size() - 1);
   EXPECT_EQ(DecodeTensor(info, images).status(),
-            OvmsError(OvmsCode::kInvalidContentSize, "the data ends inside image 0; input name: b"));
+            FaultError(Fault::kInvalidContentSize, "the data ends inside image 0; input name: b"));
 }
 
 TEST(EncodedImages, OfOtherLayoutsAreRefused) {
   EXPECT_EQ(Decode(Info(DataType::kUint8, {1, 3, 1, 2}, "NCHW"), {TwoPixels()}).status(),
-            OvmsError(OvmsCode::kUnsupportedLayout, "layout: NCHW; input name: b"));
+            FaultError(Fault::kUnsupportedLayout, "layout: NCHW; input name: b"));
 }
 
 // A servable that hands out memory and counts.
@@ -351,7 +350,7 @@ void Refuse(std::unique_ptr<InferenceRequest> request, Status status) { request-
 TEST_F(DecodeThen, TellsWhatCannotBeDecoded) {
   decoder_.DecodeThen(Request(Encoded({"x"})), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get(),
-            OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: b"));
+            FaultError(Fault::kImageParsingFailed, "image 0; input name: b"));
 }
 
 TEST_F(DecodeThen, TellsWhatIsCancelled) {

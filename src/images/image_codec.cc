@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -17,8 +17,8 @@ Result<std::string> FindLibrary() {
     const std::filesystem::path candidate = program.parent_path() / place / "libbraid_opencv.so";
     if (std::filesystem::exists(candidate, error)) return candidate.string();
   }
-  return OvmsError(OvmsCode::kInternalError,
-                   "images cannot be decoded: there is no lib/libbraid_opencv.so beside the server");
+  return FaultError(Fault::kInternalError,
+                    "images cannot be decoded: there is no lib/libbraid_opencv.so beside the server");
 }
 
 }  // namespace
@@ -35,9 +35,8 @@ Result<const BraidImageCodec*> ImageCodec::Load() {
                        ? nullptr
                        : reinterpret_cast<decltype(&braid_image_codec)>(dlsym(handle, "braid_image_codec"));
   if (get == nullptr) {
-    return OvmsError(OvmsCode::kInternalError,
-                     std::string("images cannot be decoded: ") +
-                         (failure == nullptr ? "no codec in the library" : failure));
+    return FaultError(Fault::kInternalError, std::string("images cannot be decoded: ") +
+                                                 (failure == nullptr ? "no codec in the library" : failure));
   }
   codec_ = get();
   return codec_;
@@ -49,7 +48,7 @@ Result<DecodedImage> ImageCodec::Decode(std::string_view encoded, bool gray, con
   int64_t height = 0;
   void* const decoded =
       codec->decode(reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size(), gray, &width, &height);
-  if (decoded == nullptr) return OvmsError(OvmsCode::kImageParsingFailed, name);
+  if (decoded == nullptr) return FaultError(Fault::kImageParsingFailed, name);
   DecodedImage image(*codec, decoded);
   image.width_ = width;
   image.height_ = height;
@@ -58,7 +57,7 @@ Result<DecodedImage> ImageCodec::Decode(std::string_view encoded, bool gray, con
 
 Status DecodedImage::Write(int64_t width, int64_t height, uint8_t* pixels) const {
   if (codec_->write(image_.get(), width, height, pixels) == 0) return OkStatus();
-  return OvmsError(OvmsCode::kInternalError, "an image could not be resized");
+  return FaultError(Fault::kInternalError, "an image could not be resized");
 }
 
 }  // namespace braid

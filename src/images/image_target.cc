@@ -4,7 +4,7 @@
 #include <cctype>
 #include <limits>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -71,18 +71,18 @@ Result<ImageTarget> ImageTargetOf(const TensorSpec& input) {
   BRAID_CHECK(rank == 4 || rank == 5);
   const LayoutSays layout = Read(input.layout, rank);
   if (layout == LayoutSays::kNo) {
-    return OvmsError(OvmsCode::kUnsupportedLayout, "layout: " + input.layout + "; input name: " + input.name);
+    return FaultError(Fault::kUnsupportedLayout, "layout: " + input.layout + "; input name: " + input.name);
   }
   const DimensionRange channels = RangeOf(input, rank - 1);
   const bool colour = Contains(channels, kColour);
   if (!colour && !Contains(channels, kGray)) {
     const int64_t first = input.shape[rank - 3];
     if (layout == LayoutSays::kNothing && (first == kColour || first == kGray)) {
-      return OvmsError(OvmsCode::kUnsupportedLayout,
-                       "shape: " + ShapeToString(input.shape) + "; input name: " + input.name);
+      return FaultError(Fault::kUnsupportedLayout,
+                        "shape: " + ShapeToString(input.shape) + "; input name: " + input.name);
     }
-    return OvmsError(OvmsCode::kInvalidNoOfChannels, "Expected: " + std::to_string(input.shape[rank - 1]) +
-                                                         "; Actual: 3; input name: " + input.name);
+    return FaultError(Fault::kInvalidNoOfChannels, "Expected: " + std::to_string(input.shape[rank - 1]) +
+                                                       "; Actual: 3; input name: " + input.name);
   }
   ImageTarget target;
   target.batch = RangeOf(input, 0);

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -41,15 +41,15 @@ TEST(ImageTarget, LayoutsThatMayBeNhwcAreGood) {
 TEST(ImageTarget, OtherLayoutsAreRefused) {
   for (const char* layout : {"NCHW", "N...W", "NC...", "HWC", "CN...", "NHWCX", "N...HWCXY", "NHCW"}) {
     EXPECT_EQ(Error({1, 224, 224, 3}, layout),
-              OvmsError(OvmsCode::kUnsupportedLayout, "layout: " + std::string(layout) + "; input name: b"));
+              FaultError(Fault::kUnsupportedLayout, "layout: " + std::string(layout) + "; input name: b"));
   }
 }
 
 TEST(ImageTarget, WithoutALayoutTheDimensionsSay) {
   EXPECT_EQ(Error({1, 3, 224, 224}, ""),
-            OvmsError(OvmsCode::kUnsupportedLayout, "shape: [1,3,224,224]; input name: b"));
+            FaultError(Fault::kUnsupportedLayout, "shape: [1,3,224,224]; input name: b"));
   EXPECT_EQ(Error({1, 1, 224, 224}, "N...").message(),
-            OvmsError(OvmsCode::kUnsupportedLayout, "shape: [1,1,224,224]; input name: b").message());
+            FaultError(Fault::kUnsupportedLayout, "shape: [1,1,224,224]; input name: b").message());
   EXPECT_TRUE(Good({1, 3, 224, 3}, ""));
   EXPECT_TRUE(Good({-1, -1, -1, -1}, ""));
 }
@@ -61,8 +61,8 @@ TEST(ImageTarget, ChannelsAreThreeOrOne) {
   EXPECT_EQ(ImageTargetOf(Spec({1, 2, 2, -1}, "", {{1, 1}, {2, 2}, {2, 2}, {1, 2}}))->channels(), 1);
   for (int64_t channels : {0, 2, 4, 224}) {
     EXPECT_EQ(Error({1, 5, 5, channels}, "NHWC"),
-              OvmsError(OvmsCode::kInvalidNoOfChannels,
-                        "Expected: " + std::to_string(channels) + "; Actual: 3; input name: b"));
+              FaultError(Fault::kInvalidNoOfChannels,
+                         "Expected: " + std::to_string(channels) + "; Actual: 3; input name: b"));
   }
 }
 

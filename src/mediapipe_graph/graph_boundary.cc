@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "mediapipe_graph/graph_packets.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -74,12 +74,12 @@ Status CheckPythonTensor(const Tensor& tensor) {
   if (!HasPythonItems(tensor.type)) return OkStatus();
   const auto expected = ByteSize(tensor.type, tensor.shape);
   if (!expected) {
-    return OvmsError(OvmsCode::kInvalidContentSize, "Provided shape and datatype declare too large buffer.");
+    return FaultError(Fault::kInvalidContentSize, "Provided shape and datatype declare too large buffer.");
   }
   if (*expected == tensor.data.size()) return OkStatus();
-  return OvmsError(OvmsCode::kInvalidContentSize,
-                   "Invalid Python tensor buffer size. Actual: " + std::to_string(tensor.data.size()) +
-                       "; Expected: " + std::to_string(*expected));
+  return FaultError(Fault::kInvalidContentSize,
+                    "Invalid Python tensor buffer size. Actual: " + std::to_string(tensor.data.size()) +
+                        "; Expected: " + std::to_string(*expected));
 }
 
 Status CheckElements(const Tensor& tensor) {
@@ -87,37 +87,37 @@ Status CheckElements(const Tensor& tensor) {
   int64_t count = 0;
   while (elements.Next()) ++count;
   if (elements.truncated()) {
-    return OvmsError(OvmsCode::kInvalidStringInput,
-                     OfInput("the buffer ends inside element " + std::to_string(count), tensor));
+    return FaultError(Fault::kInvalidStringInput,
+                      OfInput("the buffer ends inside element " + std::to_string(count), tensor));
   }
   const auto expected = ElementCount(tensor.shape);
   if (expected == count) return OkStatus();
-  return OvmsError(OvmsCode::kInvalidValueCount,
-                   OfInput("Expected: " + (expected ? std::to_string(*expected) : ShapeText(tensor.shape)) +
-                               " values; Actual: " + std::to_string(count) + " values",
-                           tensor));
+  return FaultError(Fault::kInvalidValueCount,
+                    OfInput("Expected: " + (expected ? std::to_string(*expected) : ShapeText(tensor.shape)) +
+                                " values; Actual: " + std::to_string(count) + " values",
+                            tensor));
 }
 
 Status CheckBytes(const Tensor& tensor) {
   if (tensor.type == DataType::kBytes) return CheckElements(tensor);
   const auto expected = ByteSize(tensor.type, tensor.shape);
   if (!expected) {
-    return OvmsError(OvmsCode::kInvalidContentSize,
-                     OfInput("Provided shape and datatype declare too large buffer", tensor));
+    return FaultError(Fault::kInvalidContentSize,
+                      OfInput("Provided shape and datatype declare too large buffer", tensor));
   }
   if (*expected == tensor.data.size()) return OkStatus();
-  return OvmsError(OvmsCode::kInvalidContentSize,
-                   OfInput("Expected: " + std::to_string(*expected) +
-                               " bytes; Actual: " + std::to_string(tensor.data.size()) + " bytes",
-                           tensor));
+  return FaultError(Fault::kInvalidContentSize,
+                    OfInput("Expected: " + std::to_string(*expected) +
+                                " bytes; Actual: " + std::to_string(tensor.data.size()) + " bytes",
+                            tensor));
 }
 
 Status CheckType(const Tensor& tensor, std::span<const DataType> types) {
   if (std::find(types.begin(), types.end(), tensor.type) != types.end()) return OkStatus();
   std::string expected;
   for (const DataType type : types) expected.append(expected.empty() ? "" : ", ").append(WireName(type));
-  return OvmsError(
-      OvmsCode::kInvalidPrecision,
+  return FaultError(
+      Fault::kInvalidPrecision,
       OfInput(std::string("Expected: ").append(expected).append("; Actual: ").append(TypeName(tensor)),
               tensor));
 }
@@ -135,22 +135,22 @@ constexpr std::array kImageTypes = {DataType::kFp32,   DataType::kFp16, DataType
 Status CheckImage(const Tensor& tensor) {
   BRAID_RETURN_IF_ERROR(CheckType(tensor, kImageTypes));
   if (tensor.shape.size() != 3) {
-    return OvmsError(
-        OvmsCode::kInvalidNoOfShapeDimensions,
+    return FaultError(
+        Fault::kInvalidNoOfShapeDimensions,
         OfInput("Expected: (height,width,channels); Actual: " + ShapeText(tensor.shape), tensor));
   }
   if (tensor.shape[0] == 0 || tensor.shape[1] == 0) {
-    return OvmsError(OvmsCode::kInvalidShape,
-                     OfInput("An image has at least one pixel: " + ShapeText(tensor.shape), tensor));
+    return FaultError(Fault::kInvalidShape,
+                      OfInput("An image has at least one pixel: " + ShapeText(tensor.shape), tensor));
   }
   const int64_t channels = tensor.shape[2];
   const bool pairs = tensor.type == DataType::kFp32;
   if (channels == 1 || channels == 4 || channels == (pairs ? 2 : 3)) return OkStatus();
-  return OvmsError(OvmsCode::kInvalidNoOfChannels, OfInput(std::string("Expected: ")
-                                                               .append(pairs ? "1, 2 or 4" : "1, 3 or 4")
-                                                               .append("; Actual: ")
-                                                               .append(std::to_string(channels)),
-                                                           tensor));
+  return FaultError(Fault::kInvalidNoOfChannels, OfInput(std::string("Expected: ")
+                                                             .append(pairs ? "1, 2 or 4" : "1, 3 or 4")
+                                                             .append("; Actual: ")
+                                                             .append(std::to_string(channels)),
+                                                         tensor));
 }
 
 }  // namespace
@@ -172,8 +172,8 @@ graph::ValueType OutputPacketType(BoundaryKind kind) { return PacketType<GraphRe
 
 Status CheckBoundaryTensor(BoundaryKind kind, const Tensor& tensor) {
   if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size < 0; })) {
-    return OvmsError(
-        OvmsCode::kInvalidShape,
+    return FaultError(
+        Fault::kInvalidShape,
         OfInput("Negative dimension size is not acceptable: " + ShapeText(tensor.shape), tensor));
   }
   switch (kind) {
@@ -221,8 +221,8 @@ Result<Tensor> PacketToTensor(const BoundaryStream& stream, const graph::Packet&
     case BoundaryKind::kPythonTensor: {
       const NodeTensor& value = packet.Get<PythonTensor>().value;
       if (!value.has_bytes) {
-        return OvmsError(
-            OvmsCode::kInternalError,
+        return FaultError(
+            Fault::kInternalError,
             std::string("the bytes of output '").append(stream.name).append("' were not sent by its node"));
       }
       return value.tensor;

@@ -48,7 +48,7 @@ constexpr bool TakesCustomTypes(BoundaryKind kind) {
 }
 
 // Whether a client's tensor can go into a stream of this kind; its dimensions may be negative. Errors, in the
-// texts of OvmsError: kInvalidShape, kInvalidPrecision, kInvalidContentSize, kInvalidValueCount,
+// texts of FaultError: kInvalidShape, kInvalidPrecision, kInvalidContentSize, kInvalidValueCount,
 // kInvalidStringInput, kInvalidNoOfShapeDimensions, kInvalidNoOfChannels.
 Status CheckBoundaryTensor(BoundaryKind kind, const Tensor& tensor);
 

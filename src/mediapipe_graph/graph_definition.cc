@@ -6,7 +6,7 @@
 
 #include "mediapipe_graph/python_node_resources.h"
 #include "mediapipe_graph/queue_directive.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -18,7 +18,7 @@ class Faults {
  public:
   explicit Faults(const std::string& graph) : graph_(graph) {}
 
-  void Add(OvmsCode code, const std::string& text) {
+  void Add(Fault code, const std::string& text) {
     if (text_.empty()) {
       code_ = code;
       text_.append("graph '").append(graph_).append("': ").append(text);
@@ -26,11 +26,11 @@ class Faults {
       text_.append("\n").append(text);
     }
   }
-  Status ToStatus() const { return text_.empty() ? OkStatus() : OvmsError(code_, text_); }
+  Status ToStatus() const { return text_.empty() ? OkStatus() : FaultError(code_, text_); }
 
  private:
   const std::string& graph_;
-  OvmsCode code_{};
+  Fault code_{};
   std::string text_;
 };
 
@@ -38,7 +38,7 @@ std::string Quoted(std::string_view what, std::string_view name) {
   return std::string(what).append(" '").append(name).append("'");
 }
 
-void CheckNames(const std::vector<BoundaryStream>& streams, std::string_view what, OvmsCode code,
+void CheckNames(const std::vector<BoundaryStream>& streams, std::string_view what, Fault code,
                 Faults& faults) {
   std::set<std::string_view> names;
   std::set<std::string_view> twice;
@@ -50,16 +50,16 @@ void CheckNames(const std::vector<BoundaryStream>& streams, std::string_view wha
 
 Status CheckStreams(const GraphDefinition& graph, const Config& config) {
   Faults empty(graph.name);
-  if (graph.inputs.empty()) empty.Add(OvmsCode::kInternalError, "it has no input_stream");
-  if (graph.outputs.empty()) empty.Add(OvmsCode::kInternalError, "it has no output_stream");
+  if (graph.inputs.empty()) empty.Add(Fault::kInternalError, "it has no input_stream");
+  if (graph.outputs.empty()) empty.Add(Fault::kInternalError, "it has no output_stream");
   BRAID_RETURN_IF_ERROR(empty.ToStatus());
 
   Faults names(graph.name);
-  CheckNames(graph.inputs, "input_stream", OvmsCode::kGraphWrongInputStreamPacketName, names);
-  CheckNames(graph.outputs, "output_stream", OvmsCode::kGraphWrongOutputStreamPacketName, names);
+  CheckNames(graph.inputs, "input_stream", Fault::kGraphWrongInputStreamPacketName, names);
+  CheckNames(graph.outputs, "output_stream", Fault::kGraphWrongOutputStreamPacketName, names);
   std::vector<BoundaryStream> side_packets;
   for (const std::string& text : config.input_side_packet()) side_packets.push_back(InputStream(text));
-  CheckNames(side_packets, "input_side_packet", OvmsCode::kGraphInitializationError, names);
+  CheckNames(side_packets, "input_side_packet", Fault::kGraphInitializationError, names);
   return names.ToStatus();
 }
 
@@ -69,7 +69,7 @@ Status CheckKinds(const GraphDefinition& graph) {
   Faults faults(graph.name);
   const auto refuse_lite = [&faults](const BoundaryStream& stream, std::string_view what) {
     if (stream.kind != BoundaryKind::kTfLiteTensor) return;
-    faults.Add(OvmsCode::kNotImplemented,
+    faults.Add(Fault::kNotImplemented,
                Quoted(what, stream.name).append(": streams tagged TFLITE_TENSOR are not served"));
   };
   for (const BoundaryStream& stream : graph.inputs) refuse_lite(stream, "input_stream");
@@ -78,20 +78,20 @@ Status CheckKinds(const GraphDefinition& graph) {
   const bool in = std::any_of(graph.inputs.begin(), graph.inputs.end(), IsMessage);
   const bool out = std::any_of(graph.outputs.begin(), graph.outputs.end(), IsMessage);
   if (in && graph.inputs.size() != 1) {
-    faults.Add(OvmsCode::kGraphKfsWrongInputStreamCount,
+    faults.Add(Fault::kGraphKfsWrongInputStreamCount,
                "a REQUEST is the only input_stream, and there are " + std::to_string(graph.inputs.size()));
   }
   if (out && graph.outputs.size() != 1) {
-    faults.Add(OvmsCode::kGraphKfsWrongOutputStreamCount,
+    faults.Add(Fault::kGraphKfsWrongOutputStreamCount,
                "a RESPONSE is the only output_stream, and there are " + std::to_string(graph.outputs.size()));
   }
   if (in && !out) {
-    faults.Add(OvmsCode::kGraphKfsMissingResponseTag, Quoted("input_stream", graph.inputs[0].name)
-                                                          .append(" is a REQUEST, and no output_stream is a "
-                                                                  "RESPONSE"));
+    faults.Add(Fault::kGraphKfsMissingResponseTag, Quoted("input_stream", graph.inputs[0].name)
+                                                       .append(" is a REQUEST, and no output_stream is a "
+                                                               "RESPONSE"));
   }
   if (out && !in) {
-    faults.Add(OvmsCode::kGraphKfsMissingRequestTag,
+    faults.Add(Fault::kGraphKfsMissingRequestTag,
                Quoted("output_stream", graph.outputs[0].name)
                    .append(" is a RESPONSE, and no input_stream is a REQUEST"));
   }
@@ -104,13 +104,13 @@ Status CheckPacketTypes(const GraphDefinition& graph) {
   const auto check = [&faults](std::string_view what, const BoundaryStream& stream, graph::ValueType here,
                                const std::optional<graph::ValueType>& there) {
     if (!there || *there == here) return;
-    faults.Add(OvmsCode::kGraphInitializationError, Quoted(what, stream.name)
-                                                        .append(" with the tag '")
-                                                        .append(stream.tag)
-                                                        .append("' carries ")
-                                                        .append(here.name())
-                                                        .append(", and its nodes ")
-                                                        .append(there->name()));
+    faults.Add(Fault::kGraphInitializationError, Quoted(what, stream.name)
+                                                     .append(" with the tag '")
+                                                     .append(stream.tag)
+                                                     .append("' carries ")
+                                                     .append(here.name())
+                                                     .append(", and its nodes ")
+                                                     .append(there->name()));
   };
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     check("input_stream", graph.inputs[i], InputPacketType(graph.inputs[i].kind),
@@ -131,7 +131,7 @@ Status CheckQueue(const GraphDefinition& graph) {
     if (graph.topology->calculator(node) != kPythonExecutorCalculator) continue;
     const graph::Contract& contract = graph.topology->contract(node);
     if (!contract.inputs().Has("LOOPBACK")) continue;
-    faults.Add(OvmsCode::kGraphInitializationError,
+    faults.Add(Fault::kGraphInitializationError,
                Quoted("node", contract.node_name())
                    .append(" has LOOPBACK, which a graph with OVMS_GRAPH_QUEUE_MAX_SIZE must not have"));
   }
@@ -153,7 +153,7 @@ Result<GraphDefinition> DefineGraph(std::string name, std::string_view pbtxt,
   Faults faults(graph.name);
   auto config = graph::ParseGraphConfig(pbtxt);
   if (!config.ok()) {
-    faults.Add(OvmsCode::kGraphConfigFileInvalid, config.status().message());
+    faults.Add(Fault::kGraphConfigFileInvalid, config.status().message());
     return faults.ToStatus();
   }
   if (!options.no_queue) {
@@ -167,7 +167,7 @@ Result<GraphDefinition> DefineGraph(std::string name, std::string_view pbtxt,
   auto topology =
       graph::Topology::Create(std::move(*config), options.calculators, options.provided_side_packets);
   if (!topology.ok()) {
-    faults.Add(OvmsCode::kGraphInitializationError, topology.status().message());
+    faults.Add(Fault::kGraphInitializationError, topology.status().message());
     return faults.ToStatus();
   }
   graph.topology = std::move(*topology);

@@ -40,7 +40,7 @@ struct GraphDefinitionOptions {
 };
 
 // Checks stage after stage: the text, its queue directive, names of inputs and of outputs, types of streams,
-// the graph itself, types at its boundary, the queue. Errors: OvmsError(), of the first stage that has
+// the graph itself, types at its boundary, the queue. Errors: FaultError(), of the first stage that has
 // faults, with all its faults, one a line.
 Result<GraphDefinition> DefineGraph(std::string name, std::string_view pbtxt,
                                     const GraphDefinitionOptions& options);

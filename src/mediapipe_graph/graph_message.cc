@@ -6,7 +6,7 @@
 #include "mediapipe_graph/graph_packets.h"
 #include "mediapipe_graph/graph_sequences.h"
 #include "mediapipe_graph/python_node_resources.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -49,8 +49,8 @@ Result<graph::Packet> SidePacket(const std::string& name, const ParameterValue& 
   if (const auto* text = std::get_if<std::string>(&value)) return graph::Packet::Of(*text);
   if (const auto* number = std::get_if<int64_t>(&value)) return graph::Packet::Of(*number);
   if (const auto* flag = std::get_if<bool>(&value)) return graph::Packet::Of(*flag);
-  return OvmsError(
-      OvmsCode::kNotImplemented,
+  return FaultError(
+      Fault::kNotImplemented,
       std::string("parameter '").append(name).append("': input side packets are strings, int64 and bool"));
 }
 
@@ -72,7 +72,7 @@ Status CheckOutputType(const BoundaryStream& stream, const graph::Packet& packet
 
 Status CheckTimestamp(graph::Timestamp timestamp) {
   if (timestamp.IsRangeValue()) return OkStatus();
-  return OvmsError(OvmsCode::kGraphInvalidTimestamp, timestamp.DebugString());
+  return FaultError(Fault::kGraphInvalidTimestamp, timestamp.DebugString());
 }
 
 Result<std::optional<graph::Timestamp>> ManualTimestamp(const Parameters& parameters) {
@@ -81,8 +81,8 @@ Result<std::optional<graph::Timestamp>> ManualTimestamp(const Parameters& parame
   if (at == parameters.end()) return std::optional<graph::Timestamp>();
   const auto* value = std::get_if<int64_t>(&at->second);
   if (value == nullptr) {
-    return OvmsError(OvmsCode::kGraphInvalidTimestamp,
-                     "Invalid timestamp format in request parameter OVMS_MP_TIMESTAMP. Should be int64");
+    return FaultError(Fault::kGraphInvalidTimestamp,
+                      "Invalid timestamp format in request parameter OVMS_MP_TIMESTAMP. Should be int64");
   }
   const graph::Timestamp timestamp(*value);
   BRAID_RETURN_IF_ERROR(CheckTimestamp(timestamp));
@@ -99,12 +99,12 @@ Result<SidePackets> ClientSidePackets(const GraphDefinition& graph, const Parame
                                     [&name = name](const graph::Port& port) { return port.name == name; });
     if (sequences && !wanted && IsSequenceParameter(name)) continue;
     if (graph.queue_size > 0) {
-      return OvmsError(OvmsCode::kGraphInitializationError,
-                       "Input side packets are not supported for graphs with queue enabled");
+      return FaultError(Fault::kGraphInitializationError,
+                        "Input side packets are not supported for graphs with queue enabled");
     }
     if (name == kPythonSidePacket) {
-      return OvmsError(OvmsCode::kGraphInitializationError,
-                       "Incoming input side packet: py is special reserved name and cannot be used");
+      return FaultError(Fault::kGraphInitializationError,
+                        "Incoming input side packet: py is special reserved name and cannot be used");
     }
     BRAID_ASSIGN_OR_RETURN(graph::Packet packet, SidePacket(name, value));
     if (wanted) packets.insert_or_assign(name, std::move(packet));
@@ -116,7 +116,7 @@ Result<graph::Packet> InputPacket(const GraphDefinition& graph, Tensor tensor, g
                                   int& input) {
   input = graph.FindInput(tensor.name);
   if (input < 0) {
-    return OvmsError(OvmsCode::kInvalidUnexpectedInput, std::string(tensor.name).append(" is unexpected"));
+    return FaultError(Fault::kInvalidUnexpectedInput, std::string(tensor.name).append(" is unexpected"));
   }
   const BoundaryKind kind = graph.inputs[static_cast<size_t>(input)].kind;
   BRAID_RETURN_IF_ERROR(CheckBoundaryTensor(kind, tensor));
@@ -148,12 +148,12 @@ Status AddOutput(const GraphDefinition& graph, int output, const graph::Packet& 
 }
 
 Status RunFault(const Status& status) {
-  return OvmsError(OvmsCode::kGraphExecutionError, MediaPipeText(status));
+  return FaultError(Fault::kGraphExecutionError, MediaPipeText(status));
 }
 
 Status StartFault(const Status& status) {
   if (status.code() != StatusCode::kFailedPrecondition) return RunFault(status);
-  return OvmsError(OvmsCode::kGraphStartError, MediaPipeText(status));
+  return FaultError(Fault::kGraphStartError, MediaPipeText(status));
 }
 
 }  // namespace braid

@@ -11,7 +11,7 @@
 #include "mediapipe_graph/python_node_specs.h"
 #include "mediapipe_graph/session_calculator.h"
 #include "mediapipe_graph/unary_graph_call.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -19,15 +19,15 @@ namespace {
 Result<std::string> ReadGraphFile(const std::string& path) {
   // Opening a named pipe would wait for its writer.
   std::error_code fault;
-  if (!std::filesystem::is_regular_file(path, fault)) return OvmsError(OvmsCode::kFileInvalid, path);
+  if (!std::filesystem::is_regular_file(path, fault)) return FaultError(Fault::kFileInvalid, path);
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || file.peek() == std::ifstream::traits_type::eof()) {
     if (file.is_open() && file.eof() && !file.bad()) return std::string();
-    return OvmsError(OvmsCode::kFileInvalid, path);
+    return FaultError(Fault::kFileInvalid, path);
   }
   text << file.rdbuf();
-  if (!file || !text) return OvmsError(OvmsCode::kFileInvalid, path);
+  if (!file || !text) return FaultError(Fault::kFileInvalid, path);
   return std::move(text).str();
 }
 
@@ -59,8 +59,8 @@ std::shared_ptr<GraphServables> ServablesOf(const graph::Topology& topology, con
 Status CheckSessions(const std::string& graph, const GraphServables& servables) {
   for (const auto& servable : servables.WithSequences()) {
     if (const Status fault = CheckMayBeAsked(servable->info()); !fault.ok()) {
-      return OvmsError(OvmsCode::kGraphInitializationError,
-                       std::string("graph '").append(graph).append("': ").append(fault.message()));
+      return FaultError(Fault::kGraphInitializationError,
+                        std::string("graph '").append(graph).append("': ").append(fault.message()));
     }
   }
   return OkStatus();
@@ -78,8 +78,8 @@ Result<StartedNodes> StartPython(const OvmsGraphConfig& config, const GraphDeps&
   StartedNodes started;
   if (specs.empty()) return started;
   if (!deps.start_python) {
-    return OvmsError(
-        OvmsCode::kNotImplemented,
+    return FaultError(
+        Fault::kNotImplemented,
         std::string("graph '").append(config.name).append("' has Python nodes, and this server runs none"));
   }
   auto numbers = NodeNumbers(specs);

@@ -42,7 +42,7 @@ class GraphServable final : public Servable {
  public:
   // Reads the entry's file and checks it (see DefineGraph()), then starts its Python nodes; blocks
   // meanwhile. The servable has Dialect::kOvms, version 1, platform "OpenVINO", and inputs and outputs with
-  // names alone. Errors: OvmsError(): kFileInvalid, those of DefineGraph(), of ListPythonNodes() and of
+  // names alone. Errors: FaultError(): kFileInvalid, those of DefineGraph(), of ListPythonNodes() and of
   // start_python, kNotImplemented without it; kGraphInitializationError when its sessions ask a stateful
   // model that is there and does not allow it.
   static Result<std::shared_ptr<GraphServable>> Create(const OvmsGraphConfig& config, const GraphDeps& deps);

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "mediapipe_graph/testing/graph_fixture.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "mediapipe_graph/graph_sequences.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -48,8 +48,8 @@ Status GraphStreamRun::Push(InferenceRequest& message) {
 }
 
 Status GraphStreamRun::CheckName(const InferenceRequest& message) const {
-  if (message.model_name != model_name_) return OvmsError(OvmsCode::kGraphIncorrectServableName);
-  if (message.model_version > 1) return OvmsError(OvmsCode::kGraphIncorrectServableVersion);
+  if (message.model_name != model_name_) return FaultError(Fault::kGraphIncorrectServableName);
+  if (message.model_version > 1) return FaultError(Fault::kGraphIncorrectServableVersion);
   return OkStatus();
 }
 
@@ -93,7 +93,7 @@ Status GraphStreamRun::AddInput(int input, graph::Packet packet) {
   const Status status = running->AddPacket(input, std::move(packet));
   // A run that has ended meanwhile tells why by the stream's end.
   if (status.ok() || status.code() == StatusCode::kFailedPrecondition) return OkStatus();
-  return OvmsError(OvmsCode::kGraphAddPacketError, status.message());
+  return FaultError(Fault::kGraphAddPacketError, status.message());
 }
 
 void GraphStreamRun::OnBegun(graph::Run& run) {
@@ -116,7 +116,7 @@ void GraphStreamRun::OnBegun(graph::Run& run) {
     for (auto& [input, packet] : inputs) {
       const Status status = run.AddPacket(input, std::move(packet));
       if (status.ok() || status.code() == StatusCode::kFailedPrecondition) continue;
-      Stop(OvmsError(OvmsCode::kGraphAddPacketError, status.message()));
+      Stop(FaultError(Fault::kGraphAddPacketError, status.message()));
     }
   }
   if (waited && run.wants_input()) deliveries_.WantsInput();

@@ -9,7 +9,7 @@
 #include "mediapipe/ovms_calculators.pb.h"
 #include "mediapipe_graph/python_executor_contract.h"
 #include "mediapipe_graph/python_node_resources.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -51,29 +51,29 @@ Result<std::vector<PythonNodeSpec>> ListPythonNodes(const graph::Topology& topol
     PythonNodeSpec& spec = specs.emplace_back();
     spec.name = config.name();
     if (spec.name.empty()) {
-      faults.push_back(OvmsError(OvmsCode::kPythonNodeMissingName,
-                                 "node " + std::to_string(i + 1) + " of the graph, with output_stream '" +
-                                     config.output_stream(0) + "', needs a name"));
+      faults.push_back(FaultError(Fault::kPythonNodeMissingName,
+                                  "node " + std::to_string(i + 1) + " of the graph, with output_stream '" +
+                                      config.output_stream(0) + "', needs a name"));
     } else if (!names.insert(spec.name).second) {
-      faults.push_back(OvmsError(OvmsCode::kPythonNodeNameExists, "two nodes are named '" + spec.name + "'"));
+      faults.push_back(FaultError(Fault::kPythonNodeNameExists, "two nodes are named '" + spec.name + "'"));
     }
     const auto options = contract.FindOptions<Options>();
     if (!options || options->handler_path().empty()) {
       faults.push_back(
-          OvmsError(OvmsCode::kPythonNodeMissingOptions,
-                    "node '" + contract.node_name() +
-                        "' needs node_options { "
-                        "[type.googleapis.com/mediapipe.PythonExecutorCalculatorOptions] { handler_path: "
-                        "\"...\" } }"));
+          FaultError(Fault::kPythonNodeMissingOptions,
+                     "node '" + contract.node_name() +
+                         "' needs node_options { "
+                         "[type.googleapis.com/mediapipe.PythonExecutorCalculatorOptions] { handler_path: "
+                         "\"...\" } }"));
     } else {
       const std::filesystem::path path(options->handler_path());
       spec.handler_path = (std::filesystem::path(base_path) / path).lexically_normal().string();
       std::error_code ignored;
       if (!std::filesystem::is_regular_file(spec.handler_path, ignored)) {
-        faults.push_back(OvmsError(OvmsCode::kPythonNodeFileDoesNotExist,
-                                   "node '" + contract.node_name() + "': handler_path '" +
-                                       options->handler_path() + "' is no file: '" + spec.handler_path +
-                                       "'"));
+        faults.push_back(
+            FaultError(Fault::kPythonNodeFileDoesNotExist, "node '" + contract.node_name() +
+                                                               "': handler_path '" + options->handler_path() +
+                                                               "' is no file: '" + spec.handler_path + "'"));
       }
     }
     for (const std::string& stream : config.input_stream()) spec.input_names.emplace_back(StreamName(stream));

@@ -12,7 +12,7 @@
 namespace braid {
 
 // One for each PythonExecutorCalculator, in the order of the configuration; none when the graph has none. A
-// relative handler_path is relative to `base_path`, an absolute folder. Reads the disk. Errors: OvmsError()
+// relative handler_path is relative to `base_path`, an absolute folder. Reads the disk. Errors: FaultError()
 // kPythonNode*: of the first fault, with all faults, one a line.
 Result<std::vector<PythonNodeSpec>> ListPythonNodes(const graph::Topology& topology,
                                                     const std::string& base_path);

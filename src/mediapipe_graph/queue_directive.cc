@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -41,11 +41,11 @@ Result<size_t> ParseQueueDirective(std::string_view pbtxt, size_t cores) {
     int64_t number = 0;
     const auto [last, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || last != value.data() + value.size() || number < 0) {
-      return OvmsError(OvmsCode::kGraphConfigFileInvalid,
-                       std::string(kDirective)
-                           .append(" is '")
-                           .append(value)
-                           .append("'; expected AUTO or a number that is not negative"));
+      return FaultError(Fault::kGraphConfigFileInvalid,
+                        std::string(kDirective)
+                            .append(" is '")
+                            .append(value)
+                            .append("'; expected AUTO or a number that is not negative"));
     }
     return std::min(cores, static_cast<size_t>(number));
   }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "mediapipe_graph/call_circle.h"
 #include "mediapipe_graph/graph_sequences.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -72,15 +72,14 @@ Status UnaryGraphCall::ReadInputs() {
     const std::string name = tensor.name;
     BRAID_ASSIGN_OR_RETURN(graph::Packet packet, InputPacket(graph, std::move(tensor), timestamp_, input));
     if (given[static_cast<size_t>(input)]) {
-      return OvmsError(OvmsCode::kInvalidUnexpectedInput,
-                       std::string(name).append(" is there more than once"));
+      return FaultError(Fault::kInvalidUnexpectedInput, std::string(name).append(" is there more than once"));
     }
     given[static_cast<size_t>(input)] = true;
     inputs_.emplace_back(input, std::move(packet));
   }
   request_->inputs.clear();
   if (inputs_.size() < graph.inputs.size()) {
-    return OvmsError(OvmsCode::kInvalidNoOfInputs, "Not all input packets created");
+    return FaultError(Fault::kInvalidNoOfInputs, "Not all input packets created");
   }
   return OkStatus();
 }
@@ -109,7 +108,7 @@ void UnaryGraphCall::OnBegun(graph::Run& run) {
     const Status status = run.AddPacket(input, std::move(packet));
     // A run that has ended meanwhile has said so.
     if (!status.ok() && status.code() != StatusCode::kFailedPrecondition) {
-      Stop(OvmsError(OvmsCode::kGraphAddPacketError, status.message()));
+      Stop(FaultError(Fault::kGraphAddPacketError, status.message()));
       return;
     }
   }
@@ -144,7 +143,7 @@ void UnaryGraphCall::OnOver(Status status) {
 Status UnaryGraphCall::MakeResponse(InferenceResponse& response) const {
   const GraphDefinition& graph = host().definition;
   if (missing_ > 0) {
-    return OvmsError(OvmsCode::kGraphExecutionError, "Unknown error during mediapipe execution");
+    return FaultError(Fault::kGraphExecutionError, "Unknown error during mediapipe execution");
   }
   response.outputs.reserve(outputs_.size());
   for (size_t i = 0; i < outputs_.size(); ++i) {

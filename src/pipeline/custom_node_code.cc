@@ -2,7 +2,7 @@
 #include "pipeline/custom_node_functions.h"
 #include "pipeline/custom_node_library.h"
 #include "pipeline/custom_node_tensors.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -45,7 +45,7 @@ class Code final : public CustomNodeCode {
       return manager_->functions().execute(shown.data(), shown.size(), &outputs, &count, params_->data(),
                                            params_->size(), manager_->get());
     });
-    if (failure) return OvmsError(OvmsCode::kNodeLibraryExecutionFailed, where_ + ": " + *failure);
+    if (failure) return FaultError(Fault::kNodeLibraryExecutionFailed, where_ + ": " + *failure);
     return TakeOutputs(manager_, outputs, count, where_);
   }
 
@@ -55,7 +55,7 @@ class Code final : public CustomNodeCode {
     int count = 0;
     const auto failure = FailureOf(
         name, [&] { return function(&info, &count, params_->data(), params_->size(), manager_->get()); });
-    if (failure) return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, where_ + ": " + *failure);
+    if (failure) return FaultError(Fault::kNodeLibraryMetadataFailed, where_ + ": " + *failure);
     return TakeInfo(*manager_, info, count, where_ + ", " + std::string(name));
   }
 
@@ -77,7 +77,7 @@ Result<std::shared_ptr<const CustomNodeCode>> CustomNodeCode::Create(
   if (loaded->functions().initialize != nullptr) {
     const auto failure = FailureOf(
         "initialize", [&] { return loaded->functions().initialize(&manager, kept->data(), kept->size()); });
-    if (failure) return OvmsError(OvmsCode::kNodeLibraryInitializeFailed, where + ": " + *failure);
+    if (failure) return FaultError(Fault::kNodeLibraryInitializeFailed, where + ": " + *failure);
   }
   auto shared = std::make_shared<const NodeManager>(std::move(loaded), manager);
   return std::shared_ptr<const CustomNodeCode>(

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "pipeline/custom_node_functions.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -36,19 +36,19 @@ Result<std::shared_ptr<const CustomNodeLibrary>> CustomNodeLibrary::Open(std::st
                                                                          const std::string& path) {
   const std::string where = "library '" + name + "', '" + path + "'";
   const std::filesystem::path parts(path);
-  if (!parts.is_absolute()) return OvmsError(OvmsCode::kPathInvalid, where + ": the path is not absolute");
+  if (!parts.is_absolute()) return FaultError(Fault::kPathInvalid, where + ": the path is not absolute");
   for (const auto& part : parts) {
-    if (part == "..") return OvmsError(OvmsCode::kPathInvalid, where + ": the path contains '..'");
+    if (part == "..") return FaultError(Fault::kPathInvalid, where + ": the path contains '..'");
   }
   // The loader would wait for a writer of a named pipe.
   std::error_code error;
   if (!std::filesystem::is_regular_file(parts, error)) {
-    return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen,
-                     where + ": " + (error ? error.message() : "not a file"));
+    return FaultError(Fault::kNodeLibraryLoadFailedOpen,
+                      where + ": " + (error ? error.message() : "not a file"));
   }
 
   void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (handle == nullptr) return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen, where + ": " + LoaderError());
+  if (handle == nullptr) return FaultError(Fault::kNodeLibraryLoadFailedOpen, where + ": " + LoaderError());
   CustomNodeFunctions functions;
   const char* missing = nullptr;
   if (!Find(handle, "execute", functions.execute)) missing = "execute";
@@ -67,8 +67,7 @@ Result<std::shared_ptr<const CustomNodeLibrary>> CustomNodeLibrary::Open(std::st
   }
   if (missing != nullptr) {
     dlclose(handle);
-    return OvmsError(OvmsCode::kNodeLibraryLoadFailedSymbol,
-                     where + ": function '" + missing + "' is missing");
+    return FaultError(Fault::kNodeLibraryLoadFailedSymbol, where + ": function '" + missing + "' is missing");
   }
   return std::shared_ptr<const CustomNodeLibrary>(
       std::make_shared<LoadedNodeLibrary>(std::move(name), handle, functions));

@@ -5,7 +5,7 @@
 //   BRAID_ASSIGN_OR_RETURN(auto code, CustomNodeCode::Create(library, "my_node", params));
 //   BRAID_ASSIGN_OR_RETURN(auto outputs, code->Execute(inputs));
 //
-// All errors are OvmsError()s. Libraries run inside the server: one that crashes takes the server with it.
+// All errors are FaultError()s. Libraries run inside the server: one that crashes takes the server with it.
 #pragma once
 
 #include <memory>

@@ -9,7 +9,7 @@
 
 #include "include/custom_node_interface.h"
 #include "pipeline/custom_node_tensors.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -46,7 +46,7 @@ std::vector<float> Values(const Tensor& tensor) {
 }
 
 // The base text of a code, as errors begin.
-std::string Text(OvmsCode code) { return OvmsError(code).message(); }
+std::string Text(Fault code) { return FaultError(code).message(); }
 
 // Tests with faulty_node, which counts.
 class FaultyNode : public ::testing::Test {
@@ -80,17 +80,17 @@ class FaultyNode : public ::testing::Test {
     return Code({{"fault", fault}, {"addend", "1"}})->Execute({Floats("in", {1, 2, 3, 4}, {1, 2, 2})});
   }
   // Expects an execution with `fault` to fail so, and with nothing left.
-  void ExpectFailure(const std::string& fault, OvmsCode code, const std::string& details) {
+  void ExpectFailure(const std::string& fault, Fault code, const std::string& details) {
     SCOPED_TRACE(fault);
     const auto outputs = Execute(fault);
     ASSERT_FALSE(outputs.ok());
-    EXPECT_EQ(outputs.status(), OvmsError(code, details));
+    EXPECT_EQ(outputs.status(), FaultError(code, details));
     EXPECT_EQ(outputs.status().code(), StatusCode::kInternal);
     EXPECT_EQ(outputs.status().fault(), code);
     EXPECT_EQ(Count("LiveMemory"), 0);
     EXPECT_EQ(Count("LiveManagers"), 0);
   }
-  void ExpectNoMetadata(const std::string& fault, OvmsCode code) {
+  void ExpectNoMetadata(const std::string& fault, Fault code) {
     SCOPED_TRACE(fault);
     const auto node = Code({{"fault", fault}});
     for (const auto& specs : {node->Inputs(), node->Outputs()}) {
@@ -168,59 +168,57 @@ TEST_F(FaultyNode, MetadataWithoutANameIsSkipped) {
 }
 
 TEST_F(FaultyNode, BadMetadataIsRefused) {
-  ExpectNoMetadata("info_fail", OvmsCode::kNodeLibraryMetadataFailed);
-  ExpectNoMetadata("info_throw", OvmsCode::kNodeLibraryMetadataFailed);
-  ExpectNoMetadata("info_no_dims", OvmsCode::kNodeLibraryMetadataFailed);
-  ExpectNoMetadata("info_huge", OvmsCode::kNodeLibraryMetadataFailed);
-  ExpectNoMetadata("info_null", OvmsCode::kNodeLibraryOutputsCorrupted);
-  ExpectNoMetadata("info_zero", OvmsCode::kNodeLibraryOutputsCorruptedCount);
-  ExpectNoMetadata("info_absurd", OvmsCode::kNodeLibraryOutputsCorruptedCount);
-  EXPECT_EQ(Code({{"fault", "info_fail"}})->Inputs().status(),
-            OvmsError(OvmsCode::kNodeLibraryMetadataFailed,
-                      "library 'faulty', node 'n': getInputsInfo returned 3"));
+  ExpectNoMetadata("info_fail", Fault::kNodeLibraryMetadataFailed);
+  ExpectNoMetadata("info_throw", Fault::kNodeLibraryMetadataFailed);
+  ExpectNoMetadata("info_no_dims", Fault::kNodeLibraryMetadataFailed);
+  ExpectNoMetadata("info_huge", Fault::kNodeLibraryMetadataFailed);
+  ExpectNoMetadata("info_null", Fault::kNodeLibraryOutputsCorrupted);
+  ExpectNoMetadata("info_zero", Fault::kNodeLibraryOutputsCorruptedCount);
+  ExpectNoMetadata("info_absurd", Fault::kNodeLibraryOutputsCorruptedCount);
+  EXPECT_EQ(
+      Code({{"fault", "info_fail"}})->Inputs().status(),
+      FaultError(Fault::kNodeLibraryMetadataFailed, "library 'faulty', node 'n': getInputsInfo returned 3"));
 }
 
 TEST_F(FaultyNode, AFailingInitializeFailsTheNode) {
   EXPECT_EQ(
       Make({{"fault", "init_fail"}}).status(),
-      OvmsError(OvmsCode::kNodeLibraryInitializeFailed, "library 'faulty', node 'n': initialize returned 5"));
+      FaultError(Fault::kNodeLibraryInitializeFailed, "library 'faulty', node 'n': initialize returned 5"));
   EXPECT_EQ(Make({{"fault", "init_throw"}}).status(),
-            OvmsError(OvmsCode::kNodeLibraryInitializeFailed,
-                      "library 'faulty', node 'n': initialize threw: not today"));
+            FaultError(Fault::kNodeLibraryInitializeFailed,
+                       "library 'faulty', node 'n': initialize threw: not today"));
 }
 
 TEST_F(FaultyNode, AFailingExecutionSaysHow) {
   const std::string where = "library 'faulty', node 'n'";
-  ExpectFailure("fail", OvmsCode::kNodeLibraryExecutionFailed, where + ": execute returned 7");
-  ExpectFailure("throw", OvmsCode::kNodeLibraryExecutionFailed, where + ": execute threw: out of luck");
-  ExpectFailure("throw_number", OvmsCode::kNodeLibraryExecutionFailed,
-                where + ": execute threw an exception");
+  ExpectFailure("fail", Fault::kNodeLibraryExecutionFailed, where + ": execute returned 7");
+  ExpectFailure("throw", Fault::kNodeLibraryExecutionFailed, where + ": execute threw: out of luck");
+  ExpectFailure("throw_number", Fault::kNodeLibraryExecutionFailed, where + ": execute threw an exception");
 }
 
 TEST_F(FaultyNode, CorruptedOutputsAreRefused) {
   const std::string where = "library 'faulty', node 'n'";
-  ExpectFailure("null", OvmsCode::kNodeLibraryOutputsCorrupted, where);
-  ExpectFailure("none", OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
-  ExpectFailure("negative", OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
-  ExpectFailure("absurd", OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
+  ExpectFailure("null", Fault::kNodeLibraryOutputsCorrupted, where);
+  ExpectFailure("none", Fault::kNodeLibraryOutputsCorruptedCount, where);
+  ExpectFailure("negative", Fault::kNodeLibraryOutputsCorruptedCount, where);
+  ExpectFailure("absurd", Fault::kNodeLibraryOutputsCorruptedCount, where);
 }
 
 TEST_F(FaultyNode, EveryFaultOfAnOutputNamesItAndGivesBackAllOfThem) {
   const std::string where = "library 'faulty', node 'n'";
   const std::string sum = where + ", output 'sum'";
-  ExpectFailure("no_name", OvmsCode::kNodeLibraryOutputMissingName, where);
-  ExpectFailure("no_dims", OvmsCode::kNodeLibraryInvalidShape, sum + ": no dims");
-  ExpectFailure("scalar", OvmsCode::kNodeLibraryInvalidShape, sum + ": 0 dims");
-  ExpectFailure("absurd_dims", OvmsCode::kNodeLibraryInvalidShape, sum + ": 1099511627776 dims");
-  ExpectFailure("huge_dims", OvmsCode::kNodeLibraryInvalidShape,
-                sum + ": a dimension of 18446744073709551615");
-  ExpectFailure("overflow", OvmsCode::kNodeLibraryInvalidShape,
+  ExpectFailure("no_name", Fault::kNodeLibraryOutputMissingName, where);
+  ExpectFailure("no_dims", Fault::kNodeLibraryInvalidShape, sum + ": no dims");
+  ExpectFailure("scalar", Fault::kNodeLibraryInvalidShape, sum + ": 0 dims");
+  ExpectFailure("absurd_dims", Fault::kNodeLibraryInvalidShape, sum + ": 1099511627776 dims");
+  ExpectFailure("huge_dims", Fault::kNodeLibraryInvalidShape, sum + ": a dimension of 18446744073709551615");
+  ExpectFailure("overflow", Fault::kNodeLibraryInvalidShape,
                 sum + ": too many elements: [8589934592,8589934592]");
-  ExpectFailure("unspecified", OvmsCode::kNodeLibraryInvalidPrecision, sum);
-  ExpectFailure("unknown_precision", OvmsCode::kNodeLibraryInvalidPrecision, sum);
-  ExpectFailure("wrong_bytes", OvmsCode::kNodeLibraryInvalidContentSize,
+  ExpectFailure("unspecified", Fault::kNodeLibraryInvalidPrecision, sum);
+  ExpectFailure("unknown_precision", Fault::kNodeLibraryInvalidPrecision, sum);
+  ExpectFailure("wrong_bytes", Fault::kNodeLibraryInvalidContentSize,
                 sum + ": Expected: 16 bytes; Actual: 20 bytes");
-  ExpectFailure("no_data", OvmsCode::kNodeLibraryInvalidContentSize, sum + ": no data");
+  ExpectFailure("no_data", Fault::kNodeLibraryInvalidContentSize, sum + ": no data");
 }
 
 TEST_F(FaultyNode, AnEmptyOutputIsGoodWithDataAndWithout) {
@@ -267,9 +265,9 @@ TEST(CustomNodeLibrary, ALibraryOfTheOldInterfaceWorks) {
 
 TEST(CustomNodeLibrary, AMissingFunctionIsNamed) {
   const auto unfinished = CustomNodeLibrary::Open("unfinished", NodePath("unfinished_node"));
-  EXPECT_EQ(unfinished.status(), OvmsError(OvmsCode::kNodeLibraryLoadFailedSymbol,
-                                           "library 'unfinished', '" + NodePath("unfinished_node") +
-                                               "': function 'getInputsInfo' is missing"));
+  EXPECT_EQ(unfinished.status(), FaultError(Fault::kNodeLibraryLoadFailedSymbol,
+                                            "library 'unfinished', '" + NodePath("unfinished_node") +
+                                                "': function 'getInputsInfo' is missing"));
   EXPECT_THAT(CustomNodeLibrary::Open("half", NodePath("half_old_node")).status().message(),
               HasSubstr("function 'deinitialize' is missing"));
 }
@@ -279,11 +277,11 @@ TEST(CustomNodeLibrary, BadPathsAndFilesAreRefused) {
     return CustomNodeLibrary::Open("l", path).status().message();
   };
   EXPECT_EQ(message("lib.so"),
-            Text(OvmsCode::kPathInvalid) + " - library 'l', 'lib.so': the path is not absolute");
+            Text(Fault::kPathInvalid) + " - library 'l', 'lib.so': the path is not absolute");
   EXPECT_EQ(message("/a/../lib.so"),
-            Text(OvmsCode::kPathInvalid) + " - library 'l', '/a/../lib.so': the path contains '..'");
-  EXPECT_EQ(message(""), Text(OvmsCode::kPathInvalid) + " - library 'l', '': the path is not absolute");
-  const std::string open = Text(OvmsCode::kNodeLibraryLoadFailedOpen);
+            Text(Fault::kPathInvalid) + " - library 'l', '/a/../lib.so': the path contains '..'");
+  EXPECT_EQ(message(""), Text(Fault::kPathInvalid) + " - library 'l', '': the path is not absolute");
+  const std::string open = Text(Fault::kNodeLibraryLoadFailedOpen);
   EXPECT_EQ(message("/nowhere/lib.so"),
             open + " - library 'l', '/nowhere/lib.so': No such file or directory");
   EXPECT_EQ(message("/dev"), open + " - library 'l', '/dev': not a file");

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -51,8 +51,8 @@ class HandedOut {
   HandedOut& operator=(const HandedOut&) = delete;
 
   Status Check(const std::string& where) const {
-    if (items_ == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputsCorrupted, where);
-    if (count_ == 0) return OvmsError(OvmsCode::kNodeLibraryOutputsCorruptedCount, where);
+    if (items_ == nullptr) return FaultError(Fault::kNodeLibraryOutputsCorrupted, where);
+    if (count_ == 0) return FaultError(Fault::kNodeLibraryOutputsCorruptedCount, where);
     return OkStatus();
   }
 
@@ -66,36 +66,36 @@ std::string OutputOf(const std::string& where, const char* name) { return where 
 
 // Shape, type and size of one output. Sets all of `tensor` but its data.
 Status ReadOutput(const CustomNodeTensor& output, const std::string& where, Tensor& tensor) {
-  if (output.name == nullptr) return OvmsError(OvmsCode::kNodeLibraryOutputMissingName, where);
+  if (output.name == nullptr) return FaultError(Fault::kNodeLibraryOutputMissingName, where);
   tensor.name = output.name;
   if (output.dims == nullptr || output.dimsCount == 0 || output.dimsCount > kMostDimensions) {
-    return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
-                     OutputOf(where, output.name) + ": " +
-                         (output.dims == nullptr ? "no dims" : std::to_string(output.dimsCount) + " dims"));
+    return FaultError(Fault::kNodeLibraryInvalidShape,
+                      OutputOf(where, output.name) + ": " +
+                          (output.dims == nullptr ? "no dims" : std::to_string(output.dimsCount) + " dims"));
   }
   for (uint64_t i = 0; i < output.dimsCount; ++i) {
     if (output.dims[i] > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
-                       OutputOf(where, output.name) + ": a dimension of " + std::to_string(output.dims[i]));
+      return FaultError(Fault::kNodeLibraryInvalidShape,
+                        OutputOf(where, output.name) + ": a dimension of " + std::to_string(output.dims[i]));
     }
     tensor.shape.push_back(static_cast<int64_t>(output.dims[i]));
   }
   tensor.type = TypeOf(output.precision);
   if (tensor.type == DataType::kInvalid) {
-    return OvmsError(OvmsCode::kNodeLibraryInvalidPrecision, OutputOf(where, output.name));
+    return FaultError(Fault::kNodeLibraryInvalidPrecision, OutputOf(where, output.name));
   }
   const std::optional<size_t> bytes = ByteSize(tensor.type, tensor.shape);
   if (!bytes) {
-    return OvmsError(OvmsCode::kNodeLibraryInvalidShape,
-                     OutputOf(where, output.name) + ": too many elements: " + ShapeToString(tensor.shape));
+    return FaultError(Fault::kNodeLibraryInvalidShape,
+                      OutputOf(where, output.name) + ": too many elements: " + ShapeToString(tensor.shape));
   }
   if (*bytes != output.dataBytes) {
-    return OvmsError(OvmsCode::kNodeLibraryInvalidContentSize,
-                     OutputOf(where, output.name) + ": Expected: " + std::to_string(*bytes) +
-                         " bytes; Actual: " + std::to_string(output.dataBytes) + " bytes");
+    return FaultError(Fault::kNodeLibraryInvalidContentSize,
+                      OutputOf(where, output.name) + ": Expected: " + std::to_string(*bytes) +
+                          " bytes; Actual: " + std::to_string(output.dataBytes) + " bytes");
   }
   if (output.data == nullptr && *bytes != 0) {
-    return OvmsError(OvmsCode::kNodeLibraryInvalidContentSize, OutputOf(where, output.name) + ": no data");
+    return FaultError(Fault::kNodeLibraryInvalidContentSize, OutputOf(where, output.name) + ": no data");
   }
   return OkStatus();
 }
@@ -168,12 +168,12 @@ Result<std::vector<TensorSpec>> TakeInfo(const NodeManager& manager, CustomNodeT
     spec.name = item.name;
     spec.type = TypeOf(item.precision);
     if (item.dims == nullptr || item.dimsCount == 0 || item.dimsCount > kMostDimensions) {
-      return OvmsError(OvmsCode::kNodeLibraryMetadataFailed, where + ": '" + spec.name + "' has no dims");
+      return FaultError(Fault::kNodeLibraryMetadataFailed, where + ": '" + spec.name + "' has no dims");
     }
     for (uint64_t d = 0; d < item.dimsCount; ++d) {
       if (item.dims[d] > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return OvmsError(OvmsCode::kNodeLibraryMetadataFailed,
-                         where + ": '" + spec.name + "' has a dimension of " + std::to_string(item.dims[d]));
+        return FaultError(Fault::kNodeLibraryMetadataFailed,
+                          where + ": '" + spec.name + "' has a dimension of " + std::to_string(item.dims[d]));
       }
       spec.shape.push_back(item.dims[d] == 0 ? -1 : static_cast<int64_t>(item.dims[d]));
     }

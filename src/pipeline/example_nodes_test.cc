@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "pipeline/custom_node_library.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -181,7 +181,7 @@ TEST_F(Splitter, NeedsTheSizeOfThePieces) {
   const auto node = Node("detection_splitter", {{"crop_width", "4"}, {"crop_height", "3"}});
   EXPECT_THAT(node->Outputs()->at(0).shape, ElementsAre(-1, 1, 3, 4, -1));
   EXPECT_THAT(node->Execute({Picture()}).status().message(),
-              StartsWith(OvmsError(OvmsCode::kNodeLibraryExecutionFailed).message()));
+              StartsWith(FaultError(Fault::kNodeLibraryExecutionFailed).message()));
 }
 
 }  // namespace

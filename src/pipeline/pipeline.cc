@@ -6,7 +6,7 @@
 
 #include "pipeline/pipeline_check.h"
 #include "pipeline/pipeline_definition.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/string_tensors.h"
 #include "serving/uses.h"
 
@@ -61,15 +61,15 @@ class Nodes {
   std::shared_ptr<const CustomNodeCode> LookAtLibrary(PipelineNode& node) {
     const auto library = libraries_.find(node.config.library_name);
     if (library == libraries_.end()) {
-      node.library = OvmsError(
-          OvmsCode::kPipelineInvalidNodeLibrary,
+      node.library = FaultError(
+          Fault::kPipelineInvalidNodeLibrary,
           "library '" + node.config.library_name + "' is not in the custom_node_library_config_list");
       return nullptr;
     }
     if (!library->second.ok()) {
       node.library =
-          OvmsError(OvmsCode::kPipelineInvalidNodeLibrary,
-                    "library '" + node.config.library_name + "': " + library->second.status().message());
+          FaultError(Fault::kPipelineInvalidNodeLibrary,
+                     "library '" + node.config.library_name + "': " + library->second.status().message());
       return nullptr;
     }
     auto code = CustomNodeCode::Create(*library->second, node.config.name, node.config.params);
@@ -99,21 +99,21 @@ class Nodes {
     if (LeadsTo(catalog_, name, pipeline)) {
       const auto found = catalog_.Find(name, -1);
       const bool ensemble = found.ok() && (*found)->info().kind == ServableKind::kEnsemble;
-      node.behind = OvmsError(OvmsCode::kPipelineCycleFound,
-                              name == pipeline ? std::string("the pipeline is a node of itself")
-                                               : std::string(ensemble ? "ensemble '" : "pipeline '")
-                                                     .append(name)
-                                                     .append("' leads back to '")
-                                                     .append(pipeline)
-                                                     .append("'"));
+      node.behind = FaultError(Fault::kPipelineCycleFound,
+                               name == pipeline ? std::string("the pipeline is a node of itself")
+                                                : std::string(ensemble ? "ensemble '" : "pipeline '")
+                                                      .append(name)
+                                                      .append("' leads back to '")
+                                                      .append(pipeline)
+                                                      .append("'"));
       return;
     }
     const int64_t version = node.config.version.value_or(-1);
     auto servable = catalog_.Find(name, version);
     if (!servable.ok()) {
       const std::string which = version > 0 ? ", version " + std::to_string(version) : "";
-      node.behind = OvmsError(OvmsCode::kPipelineMissingModel,
-                              "model '" + name + "'" + which + ": " + servable.status().message());
+      node.behind = FaultError(Fault::kPipelineMissingModel,
+                               "model '" + name + "'" + which + ": " + servable.status().message());
       return;
     }
     const ServableInfo& info = (*servable)->info();
@@ -163,7 +163,7 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   PipelineFaults faults(config.name);
   const auto named = deps.catalog.Find(config.name, -1);
   if (named.ok() && (*named)->info().kind != ServableKind::kPipeline) {
-    faults.Add(OvmsCode::kPipelineNameOccupied, "", "");
+    faults.Add(Fault::kPipelineNameOccupied, "", "");
   }
   Nodes nodes(config, deps.catalog, libraries, threads);
   const PipelineDefinition& definition = nodes.definition;
@@ -172,13 +172,13 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
 
   auto plan = std::make_shared<DagPlan>();  // shared by the servable and its sessions
   auto dag = Dag::Build(MakeDagSpec(definition));
-  if (!dag.ok()) return OvmsError(OvmsCode::kInternalError, pipeline + ": " + dag.status().message());
+  if (!dag.ok()) return FaultError(Fault::kInternalError, pipeline + ": " + dag.status().message());
   plan->dag = std::move(*dag);
   nodes.AddSteps(*plan);
   plan->needs = pipeline + " needs model '";
   plan->no_version = "', of which no version is loaded";
   plan->not_ready = "', which is not ready: ";
-  plan->unavailable = [](std::string text) { return OvmsError(OvmsCode::kPipelineNotLoadedYet, text); };
+  plan->unavailable = [](std::string text) { return FaultError(Fault::kPipelineNotLoadedYet, text); };
   // The functions are the plan's own, and live no longer than it.
   plan->fault = [pipeline, &dag = *plan->dag](const Status& status, uint32_t node) {
     if (status.code() == StatusCode::kCancelled) return status;
@@ -186,8 +186,8 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   };
   plan->missing_output = [&steps = plan->steps](uint32_t node, const std::string& output) {
     return steps[node].code
-               ? OvmsError(OvmsCode::kNodeLibraryMissingOutput, "output '" + output + "'")
-               : OvmsError(OvmsCode::kInternalError, "the model did not give output '" + output + "'");
+               ? FaultError(Fault::kNodeLibraryMissingOutput, "output '" + output + "'")
+               : FaultError(Fault::kInternalError, "the model did not give output '" + output + "'");
   };
   plan->finish_outputs = &RowsToStrings;
 

@@ -24,32 +24,32 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
                  PipelineFaults& faults, const TensorSpec*& spec) {
   spec = nullptr;
   if (source.node_name == kResponseNode) {
-    faults.Add(OvmsCode::kPipelineExitUsedAsDependency, where, "takes its data from 'response'");
+    faults.Add(Fault::kPipelineExitUsedAsDependency, where, "takes its data from 'response'");
     return false;
   }
   if (source.node_name == kRequestNode) {
     if (definition.HasInput(source.data_item)) return true;
-    faults.Add(OvmsCode::kPipelineMissingDataSource, where,
+    faults.Add(Fault::kPipelineMissingDataSource, where,
                "takes " + Quoted(source.data_item) + ", which is not among the pipeline's inputs");
     return false;
   }
   const auto index = definition.FindNode(source.node_name);
   if (!index) {
-    faults.Add(OvmsCode::kPipelineMissingNode, where, "takes its data from node " + Quoted(source.node_name));
+    faults.Add(Fault::kPipelineMissingNode, where, "takes its data from node " + Quoted(source.node_name));
     return false;
   }
   const PipelineNode& node = definition.nodes()[*index];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   if (output == nullptr) {
     faults.Add(
-        OvmsCode::kPipelineMissingDataSource, where,
+        Fault::kPipelineMissingDataSource, where,
         "takes " + Quoted(source.data_item) + ", which is no alias among the outputs of " + NodeText(node));
     return false;
   }
   if (!node.known) return true;
   spec = FindSpec(node.outputs, output->data_item);
   if (spec != nullptr) return true;
-  faults.Add(OvmsCode::kPipelineMissingModelOutput, where,
+  faults.Add(Fault::kPipelineMissingModelOutput, where,
              "takes " + Quoted(source.data_item) + ", for which " + NodeText(node) + " names output " +
                  Quoted(output->data_item) + "; there is none of that name");
   return false;
@@ -68,20 +68,20 @@ void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, co
   const bool compared = output.type != DataType::kInvalid && input.type != DataType::kInvalid;
   const std::string source = " of output " + Quoted(output.name) + " of " + NodeText(from);
   if (compared && !Intersect(given, wanted)) {
-    faults.Add(OvmsCode::kInvalidShape, where,
+    faults.Add(Fault::kInvalidShape, where,
                "Expected: " + ToString(wanted) + "; Actual: " + ToString(given) + source);
   }
   if (compared && output.type != input.type) {
     const std::string text = "Expected: " + TypeText(input.type) + "; Actual: " + TypeText(output.type);
     if (!definition.config.convert_precision) {
-      faults.Add(OvmsCode::kInvalidPrecision, where,
+      faults.Add(Fault::kInvalidPrecision, where,
                  text + source + " (\"convert_precision\": true of the pipeline converts it)");
     } else if (!CanConvert(output.type, input.type)) {
-      faults.Add(OvmsCode::kInvalidPrecision, where, text + source + ", which cannot be converted");
+      faults.Add(Fault::kInvalidPrecision, where, text + source + ", which cannot be converted");
     }
   }
   if (output.type == DataType::kBytes && from.config_model && to.config_model) {
-    faults.Add(OvmsCode::kNotImplemented, where,
+    faults.Add(Fault::kNotImplemented, where,
                "a string tensor between two models," + source + "; strings can only enter and leave");
   }
 }
@@ -103,12 +103,12 @@ void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults
 // There is something to answer with, and inputs are listed once.
 void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
   if (definition.config.outputs.empty()) {
-    faults.Add(OvmsCode::kPipelineMissingEntryOrExit, "", "it has no outputs");
+    faults.Add(Fault::kPipelineMissingEntryOrExit, "", "it has no outputs");
   }
   std::set<std::string_view> seen;
   for (const std::string& input : definition.config.inputs) {
     if (!seen.insert(input).second) {
-      faults.Add(OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(input), "is listed twice");
+      faults.Add(Fault::kPipelineAmbiguousInputMetadata, "input " + Quoted(input), "is listed twice");
     }
   }
 }
@@ -125,7 +125,7 @@ void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& f
   look(definition.config.demultiply_count, kRequestNode);
   for (const PipelineNode& node : definition.nodes()) look(node.config.demultiply_count, node.config.name);
   if (dynamic && all.size() > 1) {
-    faults.Add(OvmsCode::kNotImplemented, "",
+    faults.Add(Fault::kNotImplemented, "",
                "a dynamic demultiplexer has to be the only one; there are " + ListOf(all));
   }
 }
@@ -135,10 +135,10 @@ void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& f
 void CheckNodeName(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
   const PipelineNode& node = definition.nodes()[index];
   if (node.config.name == kRequestNode || node.config.name == kResponseNode) {
-    faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
+    faults.Add(Fault::kPipelineNodeNameDuplicate, NodeText(node),
                "the name stands for the pipeline's own inputs or outputs");
   } else if (definition.FindNode(node.config.name) != index) {
-    faults.Add(OvmsCode::kPipelineNodeNameDuplicate, NodeText(node),
+    faults.Add(Fault::kPipelineNodeNameDuplicate, NodeText(node),
                "number " + std::to_string(index + 1) + " has the name of number " +
                    std::to_string(*definition.FindNode(node.config.name) + 1));
   }
@@ -147,7 +147,7 @@ void CheckNodeName(const PipelineDefinition& definition, size_t index, PipelineF
     const OvmsNodeOutput& first = *FindAlias(node.config, output.alias);
     if (first.data_item == output.data_item) continue;
     faults.Add(
-        OvmsCode::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
+        Fault::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
         "alias " + Quoted(output.alias) + " stands for output " + Quoted(first.data_item) + " already");
   }
 }
@@ -157,12 +157,12 @@ void CheckModel(const PipelineDefinition& definition, size_t index, PipelineFaul
   if (!node.behind.ok()) faults.Add(node.behind, NodeText(node));
   if (!node.known) return;
   if (node.automatic_shape && !definition.config.allow_auto_shape) {
-    faults.Add(OvmsCode::kPipelineForbiddenModelDynamicParameter, NodeText(node),
+    faults.Add(Fault::kPipelineForbiddenModelDynamicParameter, NodeText(node),
                "model " + Quoted(node.config.model_name) +
                    " (\"allow_auto_shape\": true of the pipeline allows it)");
   }
   if (node.decoupled) {
-    faults.Add(OvmsCode::kNotImplemented, NodeText(node),
+    faults.Add(Fault::kNotImplemented, NodeText(node),
                "model " + Quoted(node.config.model_name) +
                    " is decoupled: a pipeline's node answers once; an ensemble can have it as a step");
   }
@@ -177,18 +177,18 @@ void CheckScatter(const PipelineDefinition& definition, size_t index, PipelineFa
     if (output == nullptr || output->type == DataType::kInvalid) continue;
     const std::string where = NodeText(node) + ", output " + Quoted(name);
     if (output->type == DataType::kBytes) {
-      faults.Add(OvmsCode::kPipelineStringDemultiplicationUnsupported, where, "");
+      faults.Add(Fault::kPipelineStringDemultiplicationUnsupported, where, "");
       continue;
     }
     const Dimensions dimensions = DimensionsOf(*output);
     if (dimensions.size() < 2) {
-      faults.Add(OvmsCode::kPipelineNotEnoughShapeDimensionsToDemultiply, where,
+      faults.Add(Fault::kPipelineNotEnoughShapeDimensionsToDemultiply, where,
                  "shape " + ToString(dimensions) + " has fewer than 2 dimensions");
       continue;
     }
     const int32_t count = *node.config.demultiply_count;
     if (count > 0 && !Contains(dimensions[0], count)) {
-      faults.Add(OvmsCode::kPipelineDemultiplyCountDoesNotMatch, where,
+      faults.Add(Fault::kPipelineDemultiplyCountDoesNotMatch, where,
                  "demultiply_count is " + std::to_string(count) + ", the shape " + ToString(dimensions));
     }
   }
@@ -200,13 +200,13 @@ void CheckGatherTarget(const PipelineDefinition& definition, size_t index, Pipel
   const std::string& from = *node.config.gather_from_node;
   const auto target = definition.FindNode(from);
   if (!target && from != kRequestNode) {
-    faults.Add(OvmsCode::kPipelineGatherFromNotExistingNode, NodeText(node), "gathers from " + Quoted(from));
+    faults.Add(Fault::kPipelineGatherFromNotExistingNode, NodeText(node), "gathers from " + Quoted(from));
     return;
   }
   const bool splits = from == kRequestNode ? definition.config.demultiply_count.has_value()
                                            : definition.nodes()[*target].config.demultiply_count.has_value();
   if (splits) return;
-  faults.Add(OvmsCode::kPipelineGatherFromNotDemultiplexer, NodeText(node),
+  faults.Add(Fault::kPipelineGatherFromNotDemultiplexer, NodeText(node),
              "gathers from " + Quoted(from) + ", which has no demultiply_count");
 }
 
@@ -219,13 +219,13 @@ void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFau
     const TensorSpec* output = nullptr;
     const bool found = CheckSource(definition, input.source, where, faults, output);
     if (!fed.insert(input.name).second) {
-      faults.Add(OvmsCode::kPipelineInputConnectedTwice, where, "");
+      faults.Add(Fault::kPipelineInputConnectedTwice, where, "");
       continue;
     }
     if (!node.known) continue;
     const TensorSpec* spec = FindSpec(node.inputs, input.name);
     if (spec == nullptr) {
-      faults.Add(OvmsCode::kPipelineMissingModelInput, where, "there is none of that name");
+      faults.Add(Fault::kPipelineMissingModelInput, where, "there is none of that name");
     } else if (found && output != nullptr) {
       const PipelineNode& from = definition.nodes()[*definition.FindNode(input.source.node_name)];
       CheckFit(definition, from, *output, node, *spec, where, faults);
@@ -234,7 +234,7 @@ void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFau
   if (!node.known) return;
   for (const TensorSpec& spec : node.inputs) {
     if (spec.optional || fed.contains(spec.name)) continue;
-    faults.Add(OvmsCode::kPipelineNotAllInputsConnected, InputText(node, spec.name), "");
+    faults.Add(Fault::kPipelineNotAllInputsConnected, InputText(node, spec.name), "");
   }
 }
 
@@ -246,7 +246,7 @@ void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) 
     const TensorSpec* spec = nullptr;
     CheckSource(definition, output.source, where, faults, spec);
     if (!seen.insert(output.name).second) {
-      faults.Add(OvmsCode::kPipelineInputConnectedTwice, where, "");
+      faults.Add(Fault::kPipelineInputConnectedTwice, where, "");
     }
   }
 }
@@ -279,7 +279,7 @@ bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
       text += " -> " + Quoted(definition.nodes()[path[i]].config.name);
       if (path[i] == at) break;
     }
-    faults.Add(OvmsCode::kPipelineCycleFound, "", text);
+    faults.Add(Fault::kPipelineCycleFound, "", text);
   }
   return false;
 }
@@ -303,7 +303,7 @@ void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults
   for (size_t i = 0; i < reached.size(); ++i) {
     // A second one of a name has been reported as that.
     if (reached[i] || definition.FindNode(definition.nodes()[i].config.name) != i) continue;
-    faults.Add(OvmsCode::kPipelineUnconnectedNodes, NodeText(definition.nodes()[i]), "");
+    faults.Add(Fault::kPipelineUnconnectedNodes, NodeText(definition.nodes()[i]), "");
   }
 }
 
@@ -329,7 +329,7 @@ void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faul
         met = here;
         first = &connection;
       } else if (*met != *here) {
-        faults.Add(OvmsCode::kPipelineWrongDemultiplexerGatherOrder, where,
+        faults.Add(Fault::kPipelineWrongDemultiplexerGatherOrder, where,
                    "takes " + Quoted(first->source.data_item) + " of " + Quoted(first->source.node_name) +
                        " from inside " + ListOf(*met) + " and " + Quoted(connection.source.data_item) +
                        " of " + Quoted(connection.source.node_name) + " from inside " + ListOf(*here));
@@ -345,7 +345,7 @@ void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faul
     if (!open[i]) continue;
     if (const auto& from = node.config.gather_from_node) {
       if (open[i]->empty() || open[i]->back() != *from) {
-        faults.Add(OvmsCode::kPipelineWrongDemultiplexerGatherOrder, NodeText(node),
+        faults.Add(Fault::kPipelineWrongDemultiplexerGatherOrder, NodeText(node),
                    "gathers from " + Quoted(*from) + " inside " + ListOf(*open[i]));
         open[i].reset();
         continue;
@@ -367,19 +367,19 @@ void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults
     if (!node.stateful) continue;
     const std::string model = "model " + Quoted(node.config.model_name);
     if (!node.stateful->allow_in_pipelines) {
-      faults.Add(OvmsCode::kPipelineStatefulModel, NodeText(node),
+      faults.Add(Fault::kPipelineStatefulModel, NodeText(node),
                  model + " (\"allow_in_pipelines\": true in the model's entry allows it)");
       continue;
     }
     if (!around[i].empty()) {
-      faults.Add(OvmsCode::kNotImplemented, NodeText(node),
+      faults.Add(Fault::kNotImplemented, NodeText(node),
                  model + " is stateful and would run once for each piece of " + ListOf(around[i]) +
                      ": a sequence has one turn a request");
     }
     const auto [first, added] =
         nodes.emplace(std::pair(node.config.model_name, node.version), node.config.name);
     if (!added) {
-      faults.Add(OvmsCode::kNotImplemented, NodeText(node),
+      faults.Add(Fault::kNotImplemented, NodeText(node),
                  model + " is stateful and behind node " + Quoted(first->second) +
                      " already: a sequence has one turn a request");
     }
@@ -387,7 +387,7 @@ void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults
   if (nodes.empty()) return;
   const auto check_name = [&faults](const std::string& name, std::string_view what) {
     if (name != kSequenceIdInput && name != kSequenceControlInput) return;
-    faults.Add(OvmsCode::kNotImplemented, std::string(what).append(Quoted(name)),
+    faults.Add(Fault::kNotImplemented, std::string(what).append(Quoted(name)),
                "the name is that of a sequence, which a pipeline with stateful models has");
   };
   for (const std::string& input : definition.config.inputs) check_name(input, "input ");
@@ -421,7 +421,7 @@ void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& fa
         const auto both = Intersect(met->dimensions, dimensions);
         if (!both) {
           faults.Add(
-              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              Fault::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
               ToString(met->dimensions) + " as " + met->where + ", " + ToString(dimensions) + " as " + where);
         } else {
           met->dimensions = *both;
@@ -429,7 +429,7 @@ void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& fa
         const bool converted = definition.config.convert_precision && CanConvert(met->type, spec->type);
         if (met->type != spec->type && !converted) {
           faults.Add(
-              OvmsCode::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
+              Fault::kPipelineAmbiguousInputMetadata, "input " + Quoted(name),
               TypeText(met->type) + " as " + met->where + ", " + TypeText(spec->type) + " as " + where);
         }
       }
@@ -453,9 +453,9 @@ void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& fault
   CheckOutputs(definition, faults);
   const bool acyclic = CheckCycles(definition, faults);
   // What hangs on a name that leads nowhere would be reported twice.
-  if (!faults.Has(OvmsCode::kPipelineMissingNode)) CheckConnected(definition, faults);
+  if (!faults.Has(Fault::kPipelineMissingNode)) CheckConnected(definition, faults);
   if (acyclic) CheckGatherOrder(definition, faults);
-  if (acyclic && !faults.Has(OvmsCode::kPipelineWrongDemultiplexerGatherOrder)) {
+  if (acyclic && !faults.Has(Fault::kPipelineWrongDemultiplexerGatherOrder)) {
     CheckSequences(definition, faults);
   }
   CheckRequestInputs(definition, faults);

@@ -21,9 +21,9 @@ class PipelineCheck : public PipelineFixture {
   }
 
   // The fault's text without the base text of its code.
-  void ExpectFault(const OvmsPipelineConfig& entry, OvmsCode code, const std::string& details) {
+  void ExpectFault(const OvmsPipelineConfig& entry, braid::Fault code, const std::string& details) {
     const Status status = Make(entry).status();
-    const Status expected = OvmsError(code, details);
+    const Status expected = FaultError(code, details);
     EXPECT_EQ(status.message(), expected.message());
     EXPECT_EQ(status.code(), expected.code());
     EXPECT_EQ(status.fault(), expected.fault());
@@ -40,30 +40,32 @@ OvmsNodeConfig Matrix(const std::string& name, const std::string& from) {
 TEST_F(PipelineCheck, NameOfAModel) {
   auto entry = Entry({"x"}, {"out=a/y"}, {Vector("a", "request/x")});
   entry.name = "matrix";
-  ExpectFault(entry, OvmsCode::kPipelineNameOccupied, "pipeline 'matrix'");
+  ExpectFault(entry, Fault::kPipelineNameOccupied, "pipeline 'matrix'");
 }
 
 TEST_F(PipelineCheck, Libraries) {
-  libraries_.emplace("broken", OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen, "/x.so"));
+  libraries_.emplace("broken", FaultError(Fault::kNodeLibraryLoadFailedOpen, "/x.so"));
   OvmsNodeConfig node = Vector("a", "request/x");
   node.type = OvmsNodeConfig::Type::kCustom;
   node.library_name = "none";
-  EXPECT_EQ(Fault(Entry({"x"}, {"out=a/y"}, {node})),
-            OvmsError(OvmsCode::kPipelineInvalidNodeLibrary,
-                      "library 'none' is not in the custom_node_library_config_list (pipeline 'p', node 'a')")
-                .message());
+  EXPECT_EQ(
+      Fault(Entry({"x"}, {"out=a/y"}, {node})),
+      FaultError(Fault::kPipelineInvalidNodeLibrary,
+                 "library 'none' is not in the custom_node_library_config_list (pipeline 'p', node 'a')")
+          .message());
   node.library_name = "broken";
-  EXPECT_EQ(Fault(Entry({"x"}, {"out=a/y"}, {node})),
-            OvmsError(OvmsCode::kPipelineInvalidNodeLibrary,
-                      "library 'broken': Custom node library could not be opened - /x.so (pipeline 'p', node "
-                      "'a')")
-                .message());
+  EXPECT_EQ(
+      Fault(Entry({"x"}, {"out=a/y"}, {node})),
+      FaultError(Fault::kPipelineInvalidNodeLibrary,
+                 "library 'broken': Custom node library could not be opened - /x.so (pipeline 'p', node "
+                 "'a')")
+          .message());
 }
 
 TEST_F(PipelineCheck, NothingToAnswerWith) {
-  ExpectFault(Entry({"x"}, {}, {}), OvmsCode::kPipelineMissingEntryOrExit, "pipeline 'p': it has no outputs");
+  ExpectFault(Entry({"x"}, {}, {}), Fault::kPipelineMissingEntryOrExit, "pipeline 'p': it has no outputs");
   ExpectFault(Entry({"x", "x"}, {"out=a/y"}, {Vector("a", "request/x")}),
-              OvmsCode::kPipelineAmbiguousInputMetadata, "pipeline 'p', input 'x': is listed twice");
+              Fault::kPipelineAmbiguousInputMetadata, "pipeline 'p', input 'x': is listed twice");
 }
 
 TEST_F(PipelineCheck, ADynamicDemultiplexerIsAlone) {
@@ -71,32 +73,32 @@ TEST_F(PipelineCheck, ADynamicDemultiplexerIsAlone) {
       Entry({"x"}, {"out=b/y"},
             {Cutting(Dl("a", "m3", {"IN=request/x"}, {"OUT=y"}), -1), Cutting(Matrix("b", "a/y"), 2)});
   AddSame("m3", 3);
-  ExpectFault(entry, OvmsCode::kNotImplemented,
+  ExpectFault(entry, Fault::kNotImplemented,
               "pipeline 'p': a dynamic demultiplexer has to be the only one; there are 'a', 'b'");
   entry.nodes[0].demultiply_count = 2;
   EXPECT_EQ(Fault(entry), "");
   entry.demultiply_count = -1;
-  ExpectFault(entry, OvmsCode::kNotImplemented,
+  ExpectFault(entry, Fault::kNotImplemented,
               "pipeline 'p': a dynamic demultiplexer has to be the only one; there are 'request', 'a', 'b'");
 }
 
 TEST_F(PipelineCheck, NodeNames) {
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Vector("a", "request/x"), Vector("a", "request/x")}),
-              OvmsCode::kPipelineNodeNameDuplicate,
-              "pipeline 'p', node 'a': number 2 has the name of number 1");
+              Fault::kPipelineNodeNameDuplicate, "pipeline 'p', node 'a': number 2 has the name of number 1");
   ExpectFault(Entry({"x"}, {"out=request/x"}, {Vector("request", "request/x")}),
-              OvmsCode::kPipelineNodeNameDuplicate,
+              Fault::kPipelineNodeNameDuplicate,
               "pipeline 'p', node 'request': the name stands for the pipeline's own inputs or outputs");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "vector", {"IN=request/x"}, {"OUT=y", "MORE=y"})}),
-              OvmsCode::kPipelineMissingDataSource,
+              Fault::kPipelineMissingDataSource,
               "pipeline 'p', node 'a', output 'MORE': alias 'y' stands for output 'OUT' already");
 }
 
 TEST_F(PipelineCheck, Models) {
-  EXPECT_EQ(Fault(Entry({"x"}, {"out=a/y"}, {Dl("a", "none", {"IN=request/x"}, {"OUT=y"})})),
-            OvmsError(OvmsCode::kPipelineMissingModel,
-                      "model 'none': Request for unknown model: 'none' is not found (pipeline 'p', node 'a')")
-                .message());
+  EXPECT_EQ(
+      Fault(Entry({"x"}, {"out=a/y"}, {Dl("a", "none", {"IN=request/x"}, {"OUT=y"})})),
+      FaultError(Fault::kPipelineMissingModel,
+                 "model 'none': Request for unknown model: 'none' is not found (pipeline 'p', node 'a')")
+          .message());
   auto versioned = Vector("a", "request/x");
   versioned.version = 9;
   EXPECT_THAT(Fault(Entry({"x"}, {"out=a/y"}, {versioned})), HasSubstr(" - model 'vector', version 9: "));
@@ -107,7 +109,7 @@ TEST_F(PipelineCheck, Models) {
   auto automatic = AddSame("auto", 1);
   const_cast<ServableInfo&>(automatic->info()).automatic_shape = true;
   auto entry = Entry({"x"}, {"out=a/y"}, {Dl("a", "auto", {"IN=request/x"}, {"OUT=y"})});
-  ExpectFault(entry, OvmsCode::kPipelineForbiddenModelDynamicParameter,
+  ExpectFault(entry, Fault::kPipelineForbiddenModelDynamicParameter,
               "pipeline 'p', node 'a': model 'auto' (\"allow_auto_shape\": true of the pipeline allows it)");
   entry.allow_auto_shape = true;
   EXPECT_EQ(Fault(entry), "");
@@ -124,22 +126,22 @@ TEST_F(PipelineCheck, Models) {
   catalog_.Publish(
       std::make_shared<FakeStep>("stream", std::vector{Spec("IN")}, std::vector{Spec("OUT")}, true));
   ExpectFault(
-      Entry({"x"}, {"out=a/y"}, {Dl("a", "stream", {"IN=request/x"}, {"OUT=y"})}), OvmsCode::kNotImplemented,
+      Entry({"x"}, {"out=a/y"}, {Dl("a", "stream", {"IN=request/x"}, {"OUT=y"})}), Fault::kNotImplemented,
       "pipeline 'p', node 'a': model 'stream' is decoupled: a pipeline's node answers once; an ensemble "
       "can have it as a step");
 }
 
 TEST_F(PipelineCheck, OutputsOfDemultiplexers) {
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Cutting(Vector("a", "request/x"), 2)}),
-              OvmsCode::kPipelineNotEnoughShapeDimensionsToDemultiply,
+              Fault::kPipelineNotEnoughShapeDimensionsToDemultiply,
               "pipeline 'p', node 'a', output 'OUT': shape (-1) has fewer than 2 dimensions");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Cutting(Dl("a", "fixed", {"IN=request/x"}, {"OUT=y"}), 3)}),
-              OvmsCode::kPipelineDemultiplyCountDoesNotMatch,
+              Fault::kPipelineDemultiplyCountDoesNotMatch,
               "pipeline 'p', node 'a', output 'OUT': demultiply_count is 3, the shape (4,10)");
   EXPECT_EQ(Fault(Entry({"x"}, {"out=a/y"}, {Cutting(Dl("a", "fixed", {"IN=request/x"}, {"OUT=y"}), 4)})),
             "");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Cutting(Dl("a", "texts", {"IN=request/x"}, {"OUT=y"}), 3)}),
-              OvmsCode::kPipelineStringDemultiplicationUnsupported, "pipeline 'p', node 'a', output 'OUT'");
+              Fault::kPipelineStringDemultiplicationUnsupported, "pipeline 'p', node 'a', output 'OUT'");
   // What nobody uses is not cut.
   EXPECT_EQ(
       Fault(Entry({"x"}, {"out=b/y"}, {Cutting(Dl("b", "fixed", {"IN=request/x"}, {"OUT=y", "NONE=z"}), 4)})),
@@ -148,10 +150,10 @@ TEST_F(PipelineCheck, OutputsOfDemultiplexers) {
 
 TEST_F(PipelineCheck, GatherTargets) {
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Gathering(Vector("a", "request/x"), "none")}),
-              OvmsCode::kPipelineGatherFromNotExistingNode,
+              Fault::kPipelineGatherFromNotExistingNode,
               "pipeline 'p', node 'a': gathers from 'none'\n" +
-                  OvmsError(OvmsCode::kPipelineWrongDemultiplexerGatherOrder,
-                            "pipeline 'p', node 'a': gathers from 'none' inside no demultiplexer")
+                  FaultError(Fault::kPipelineWrongDemultiplexerGatherOrder,
+                             "pipeline 'p', node 'a': gathers from 'none' inside no demultiplexer")
                       .message());
   EXPECT_THAT(
       Fault(Entry({"x"}, {"out=b/y"}, {Vector("a", "request/x"), Gathering(Vector("b", "a/y"), "a")})),
@@ -166,36 +168,36 @@ TEST_F(PipelineCheck, Sources) {
     entry.outputs.push_back(Connection("more=a/y"));
     return entry;
   };
-  ExpectFault(with_a(fault("none/y")), OvmsCode::kPipelineMissingNode,
+  ExpectFault(with_a(fault("none/y")), Fault::kPipelineMissingNode,
               "pipeline 'p', node 'b', input 'IN': takes its data from node 'none'");
-  ExpectFault(with_a(fault("response/out")), OvmsCode::kPipelineExitUsedAsDependency,
+  ExpectFault(with_a(fault("response/out")), Fault::kPipelineExitUsedAsDependency,
               "pipeline 'p', node 'b', input 'IN': takes its data from 'response'");
-  ExpectFault(with_a(fault("request/none")), OvmsCode::kPipelineMissingDataSource,
+  ExpectFault(with_a(fault("request/none")), Fault::kPipelineMissingDataSource,
               "pipeline 'p', node 'b', input 'IN': takes 'none', which is not among the pipeline's inputs");
   ExpectFault(
-      fault("a/none"), OvmsCode::kPipelineMissingDataSource,
+      fault("a/none"), Fault::kPipelineMissingDataSource,
       "pipeline 'p', node 'b', input 'IN': takes 'none', which is no alias among the outputs of node 'a'");
   auto entry = fault("a/y");
   entry.nodes[0].outputs = {{"NONE", "y"}};
   ExpectFault(
-      entry, OvmsCode::kPipelineMissingModelOutput,
+      entry, Fault::kPipelineMissingModelOutput,
       "pipeline 'p', node 'b', input 'IN': takes 'y', for which node 'a' names output 'NONE'; there is "
       "none of that name");
   // The same holds for the pipeline's outputs.
-  ExpectFault(Entry({"x"}, {"out=a/none"}, {Vector("a", "request/x")}), OvmsCode::kPipelineMissingDataSource,
+  ExpectFault(Entry({"x"}, {"out=a/none"}, {Vector("a", "request/x")}), Fault::kPipelineMissingDataSource,
               "pipeline 'p', output 'out': takes 'none', which is no alias among the outputs of node 'a'");
   ExpectFault(Entry({"x"}, {"out=a/y", "out=a/y"}, {Vector("a", "request/x")}),
-              OvmsCode::kPipelineInputConnectedTwice, "pipeline 'p', output 'out'");
+              Fault::kPipelineInputConnectedTwice, "pipeline 'p', output 'out'");
 }
 
 TEST_F(PipelineCheck, InputsOfNodes) {
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "vector", {"IN=request/x", "NONE=request/x"}, {"OUT=y"})}),
-              OvmsCode::kPipelineMissingModelInput,
+              Fault::kPipelineMissingModelInput,
               "pipeline 'p', node 'a', input 'NONE': there is none of that name");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "vector", {"IN=request/x", "IN=request/x"}, {"OUT=y"})}),
-              OvmsCode::kPipelineInputConnectedTwice, "pipeline 'p', node 'a', input 'IN'");
+              Fault::kPipelineInputConnectedTwice, "pipeline 'p', node 'a', input 'IN'");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "sum", {"A=request/x"}, {"OUT=y"})}),
-              OvmsCode::kPipelineNotAllInputsConnected, "pipeline 'p', node 'a', input 'B'");
+              Fault::kPipelineNotAllInputsConnected, "pipeline 'p', node 'a', input 'B'");
 }
 
 TEST_F(PipelineCheck, ShapesAndPrecisions) {
@@ -203,12 +205,12 @@ TEST_F(PipelineCheck, ShapesAndPrecisions) {
       Entry({"x"}, {"out=b/y"},
             {Dl("a", "fixed", {"IN=request/x"}, {"OUT=y"}), Dl("b", "fixed", {"IN=a/y"}, {"OUT=y"})});
   ExpectFault(
-      entry, OvmsCode::kInvalidShape,
+      entry, Fault::kInvalidShape,
       "pipeline 'p', node 'b', input 'IN': Expected: (1,10); Actual: (4,10) of output 'OUT' of node 'a'");
   // A shard of it fits no better, the right number of shards does.
   entry.nodes[0].demultiply_count = 4;
   ExpectFault(
-      entry, OvmsCode::kInvalidShape,
+      entry, Fault::kInvalidShape,
       "pipeline 'p', node 'b', input 'IN': Expected: (1,10); Actual: (10) of output 'OUT' of node 'a'");
   AddModel("four", {Spec("IN", DataType::kInt32, {4, 10})}, {Spec("OUT")});
   entry.nodes[1] = Gathering(Dl("b", "four", {"IN=a/y"}, {"OUT=y"}), "a");
@@ -219,19 +221,19 @@ TEST_F(PipelineCheck, ShapesAndPrecisions) {
   entry = Entry({"x"}, {"out=b/y"},
                 {Dl("a", "fixed", {"IN=request/x"}, {"OUT=y"}), Dl("b", "ranged", {"IN=a/y"}, {"OUT=y"})});
   ExpectFault(
-      entry, OvmsCode::kInvalidShape,
+      entry, Fault::kInvalidShape,
       "pipeline 'p', node 'b', input 'IN': Expected: (1:3,10); Actual: (4,10) of output 'OUT' of node "
       "'a'");
 
   entry = Entry({"x"}, {"out=b/y"}, {Vector("a", "request/x"), Dl("b", "float", {"IN=a/y"}, {"OUT=y"})});
-  ExpectFault(entry, OvmsCode::kInvalidPrecision,
+  ExpectFault(entry, Fault::kInvalidPrecision,
               "pipeline 'p', node 'b', input 'IN': Expected: FP32; Actual: INT32 of output 'OUT' of node 'a' "
               "(\"convert_precision\": true of the pipeline converts it)");
   entry.convert_precision = true;
   EXPECT_EQ(Fault(entry), "");
   entry.nodes[0].model_name = "text";
   ExpectFault(
-      entry, OvmsCode::kInvalidPrecision,
+      entry, Fault::kInvalidPrecision,
       "pipeline 'p', node 'b', input 'IN': Expected: FP32; Actual: BYTES of output 'OUT' of node 'a', "
       "which cannot be converted");
 }
@@ -243,25 +245,25 @@ TEST_F(PipelineCheck, StringsBetweenModelsOfAConfig) {
   auto model = AddSame("text", 1, DataType::kBytes);
   const_cast<ServableInfo&>(model->info()).dialect = Dialect::kOvms;
   ExpectFault(
-      entry, OvmsCode::kNotImplemented,
+      entry, Fault::kNotImplemented,
       "pipeline 'p', node 'b', input 'IN': a string tensor between two models, of output 'OUT' of node "
       "'a'; strings can only enter and leave");
 }
 
 TEST_F(PipelineCheck, Cycles) {
-  ExpectFault(Entry({"x"}, {"out=a/y"}, {Vector("a", "a/y")}), OvmsCode::kPipelineCycleFound,
+  ExpectFault(Entry({"x"}, {"out=a/y"}, {Vector("a", "a/y")}), Fault::kPipelineCycleFound,
               "pipeline 'p': 'a' -> 'a'");
   auto entry = Entry({"x"}, {"out=d/y"},
                      {Dl("a", "sum", {"A=request/x", "B=c/y"}, {"OUT=y"}), Vector("b", "a/y"),
                       Vector("c", "b/y"), Vector("d", "c/y")});
-  ExpectFault(entry, OvmsCode::kPipelineCycleFound, "pipeline 'p': 'a' -> 'b' -> 'c' -> 'a'");
+  ExpectFault(entry, Fault::kPipelineCycleFound, "pipeline 'p': 'a' -> 'b' -> 'c' -> 'a'");
 }
 
 TEST_F(PipelineCheck, NodesWithoutUse) {
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Vector("a", "request/x"), Vector("b", "a/y"), Vector("c", "b/y")}),
-              OvmsCode::kPipelineUnconnectedNodes,
+              Fault::kPipelineUnconnectedNodes,
               "pipeline 'p', node 'b'\n" +
-                  OvmsError(OvmsCode::kPipelineUnconnectedNodes, "pipeline 'p', node 'c'").message());
+                  FaultError(Fault::kPipelineUnconnectedNodes, "pipeline 'p', node 'c'").message());
 }
 
 TEST_F(PipelineCheck, GatherOrder) {
@@ -273,7 +275,7 @@ TEST_F(PipelineCheck, GatherOrder) {
   ExpectFault(
       Entry({"x"}, {"out=g/y"},
             {cut3("a", "request/x"), Cutting(Matrix("b", "a/y"), 2), Gathering(Matrix("g", "b/y"), "a")}),
-      OvmsCode::kPipelineWrongDemultiplexerGatherOrder,
+      Fault::kPipelineWrongDemultiplexerGatherOrder,
       "pipeline 'p', node 'g': gathers from 'a' inside 'a', 'b'");
   EXPECT_EQ(Fault(Entry({"x"}, {"out=g/y"},
                         {cut3("a", "request/x"), Cutting(Matrix("b", "a/y"), 2),
@@ -283,17 +285,17 @@ TEST_F(PipelineCheck, GatherOrder) {
   ExpectFault(
       Entry({"x", "m"}, {"out=s/y"},
             {Cutting(Matrix("a", "request/m"), 2), Dl("s", "sum", {"A=a/y", "B=request/x"}, {"OUT=y"})}),
-      OvmsCode::kPipelineWrongDemultiplexerGatherOrder,
+      Fault::kPipelineWrongDemultiplexerGatherOrder,
       "pipeline 'p', node 's': takes 'y' of 'a' from inside 'a' and 'x' of 'request' from inside no "
       "demultiplexer");
   ExpectFault(Entry({"x"}, {"out=a/y", "same=request/x"}, {Cutting(Matrix("a", "request/x"), 2)}),
-              OvmsCode::kPipelineWrongDemultiplexerGatherOrder,
+              Fault::kPipelineWrongDemultiplexerGatherOrder,
               "pipeline 'p', response: takes 'y' of 'a' from inside 'a' and 'x' of 'request' from inside no "
               "demultiplexer");
   // It gathers what one of its paths did not pass.
   ExpectFault(Entry({"x", "z"}, {"out=g/y", "more=a/y"},
                     {Cutting(Matrix("a", "request/x"), 2), Gathering(Matrix("g", "request/z"), "a")}),
-              OvmsCode::kPipelineWrongDemultiplexerGatherOrder,
+              Fault::kPipelineWrongDemultiplexerGatherOrder,
               "pipeline 'p', node 'g': gathers from 'a' inside no demultiplexer");
 }
 
@@ -303,11 +305,11 @@ TEST_F(PipelineCheck, ConsumersOfOneInput) {
   ExpectFault(
       Entry({"x"}, {"out=a/y", "more=b/y"},
             {Dl("a", "two", {"IN=request/x"}, {"OUT=y"}), Dl("b", "three", {"IN=request/x"}, {"OUT=y"})}),
-      OvmsCode::kPipelineAmbiguousInputMetadata,
+      Fault::kPipelineAmbiguousInputMetadata,
       "pipeline 'p', input 'x': (2) as node 'a', input 'IN', (3) as node 'b', input 'IN'");
   ExpectFault(Entry({"x"}, {"out=a/y", "more=b/y"},
                     {Vector("a", "request/x"), Dl("b", "float", {"IN=request/x"}, {"OUT=y"})}),
-              OvmsCode::kPipelineAmbiguousInputMetadata,
+              Fault::kPipelineAmbiguousInputMetadata,
               "pipeline 'p', input 'x': INT32 as node 'a', input 'IN', FP32 as node 'b', input 'IN'");
 }
 
@@ -339,7 +341,7 @@ TEST_F(PipelineCheck, AllFaultsAreToldAtOnce) {
       Entry({"x"}, {"out=b/none"},
             {Dl("a", "none", {"IN=request/y"}, {"OUT=y"}), Dl("b", "sum", {"A=a/y", "C=zz/y"}, {"OUT=y"})});
   const Status status = Make(entry).status();
-  EXPECT_EQ(status.code(), OvmsError(OvmsCode::kPipelineMissingModel).code());
+  EXPECT_EQ(status.code(), FaultError(Fault::kPipelineMissingModel).code());
   std::vector<std::string> lines;
   std::string rest = status.message();
   while (!rest.empty()) {

@@ -8,10 +8,10 @@ Status FaultAt(const Status& status, std::string_view where) {
   return status.WithMessage(std::string(status.message()).append(" (").append(where).append(")"));
 }
 
-void PipelineFaults::Add(OvmsCode code, std::string_view where, std::string_view text) {
+void PipelineFaults::Add(Fault code, std::string_view where, std::string_view text) {
   std::string details = Where(where);
   if (!text.empty()) details.append(": ").append(text);
-  faults_.push_back(OvmsError(code, details));
+  faults_.push_back(FaultError(code, details));
   codes_.push_back(code);
 }
 
@@ -25,7 +25,7 @@ std::string PipelineFaults::Where(std::string_view where) const {
   return text;
 }
 
-bool PipelineFaults::Has(OvmsCode code) const {
+bool PipelineFaults::Has(Fault code) const {
   return std::find(codes_.begin(), codes_.end(), code) != codes_.end();
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 
@@ -19,12 +19,12 @@ class PipelineFaults {
   explicit PipelineFaults(std::string pipeline) : pipeline_(std::move(pipeline)) {}
 
   // `where` is "node 'a', input 'x'", or empty for the pipeline itself.
-  void Add(OvmsCode code, std::string_view where, std::string_view text);
+  void Add(Fault code, std::string_view where, std::string_view text);
   // An error that somebody else has found.
   void Add(const Status& status, std::string_view where);
 
   bool empty() const { return faults_.empty(); }
-  bool Has(OvmsCode code) const;
+  bool Has(Fault code) const;
   // OK, or the code of the first fault with a line for each.
   Status ToStatus() const;
 
@@ -33,7 +33,7 @@ class PipelineFaults {
 
   const std::string pipeline_;
   std::vector<Status> faults_;
-  std::vector<OvmsCode> codes_;
+  std::vector<Fault> codes_;
 };
 
 }  // namespace braid

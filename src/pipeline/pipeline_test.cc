@@ -3,7 +3,7 @@
 
 #include "pipeline/session.h"
 #include "pipeline/testing/pipeline_fixture.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -355,7 +355,7 @@ TEST_F(PipelineTest, NoPiecesAreNoContent) {
             {Cutting(Dl("a", "cut", {"IN=request/x"}, {"OUT=y"}), -1), Dl("b", "m", {"IN=a/y"}, {"OUT=y"})}));
   const Status status = Failure(p, {Ints("x", {0, 2}, {})});
   EXPECT_EQ(status.code(), StatusCode::kAborted);
-  EXPECT_EQ(status.fault(), OvmsCode::kPipelineDemultiplexerNoResults);
+  EXPECT_EQ(status.fault(), Fault::kPipelineDemultiplexerNoResults);
   EXPECT_EQ(
       status.message(),
       "Pipeline execution aborted due to no content from custom node - node 'a' (pipeline 'p', node 'a')");
@@ -417,7 +417,7 @@ TEST_F(PipelineTest, TheFirstErrorEndsIt) {
   auto third = m->Take();
   AnswerPlus(*first, 1);
   ASSERT_EQ(m->kept(), 1u);
-  second->Fail(OvmsError(OvmsCode::kInvalidShape, "bad"));
+  second->Fail(FaultError(Fault::kInvalidShape, "bad"));
   ASSERT_TRUE(sink.ended());
   EXPECT_EQ(sink.status().message(), "Invalid input shape - bad (pipeline 'p', node 'b')");
   EXPECT_EQ(sink.status().code(), StatusCode::kInvalidArgument);

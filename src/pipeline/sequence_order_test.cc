@@ -295,7 +295,7 @@ TEST_F(SequenceOrderTest, ImagesDoNotCostTheirPlace) {
   may_go_on.set_value();
   EXPECT_EQ(start.out(), 1);
   EXPECT_EQ(tensor.out(), 11);
-  EXPECT_EQ(wrong.status(), OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: x"));
+  EXPECT_EQ(wrong.status(), FaultError(Fault::kImageParsingFailed, "image 0; input name: x"));
   EXPECT_EQ(end.out(), 111);
 }
 

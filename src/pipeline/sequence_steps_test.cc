@@ -73,7 +73,7 @@ TEST_F(SequenceNodesTest, AStatefulModelHasToAllowIt) {
   AddStateful("mb");
   const Status status = Make(Chain()).status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.fault(), OvmsCode::kPipelineStatefulModel);
+  EXPECT_EQ(status.fault(), Fault::kPipelineStatefulModel);
   EXPECT_EQ(status.message(),
             "Stateful model cannot be subscribed to pipeline - pipeline 'p', node 'a': model 'ma' "
             "(\"allow_in_pipelines\": true in the model's entry allows it)");

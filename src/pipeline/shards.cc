@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -15,20 +15,20 @@ std::string Describe(const std::string& who, const Tensor& tensor) {
 
 Status CheckSplit(const std::string& who, const Tensor& tensor) {
   if (tensor.type == DataType::kBytes) {
-    return OvmsError(OvmsCode::kPipelineStringDemultiplicationUnsupported, Describe(who, tensor));
+    return FaultError(Fault::kPipelineStringDemultiplicationUnsupported, Describe(who, tensor));
   }
   if (tensor.shape.size() < 2) {
-    return OvmsError(OvmsCode::kPipelineWrongNumberOfDimensionsToDemultiply,
-                     Describe(who, tensor) + " has fewer than 2 dimensions");
+    return FaultError(Fault::kPipelineWrongNumberOfDimensionsToDemultiply,
+                      Describe(who, tensor) + " has fewer than 2 dimensions");
   }
   if (tensor.shape[0] > kMostShards) {
-    return OvmsError(
-        OvmsCode::kPipelineTooLargeDimensionSizeToDemultiply,
+    return FaultError(
+        Fault::kPipelineTooLargeDimensionSizeToDemultiply,
         Describe(who, tensor) + ", at most " + std::to_string(kMostShards) + " pieces are possible");
   }
   if (ByteSize(tensor.type, tensor.shape) != tensor.data.size()) {
-    return OvmsError(OvmsCode::kInternalError,
-                     Describe(who, tensor) + " has " + std::to_string(tensor.data.size()) + " bytes");
+    return FaultError(Fault::kInternalError,
+                      Describe(who, tensor) + " has " + std::to_string(tensor.data.size()) + " bytes");
   }
   return OkStatus();
 }
@@ -54,10 +54,10 @@ Result<uint32_t> CountShards(const std::string& who, const std::vector<const Ten
   if (demultiply < 0) count = tensors.empty() ? 0 : tensors.front()->shape[0];
   for (const Tensor* tensor : tensors) {
     if (tensor->shape[0] == count) continue;
-    return OvmsError(OvmsCode::kPipelineWrongDimensionSizeToDemultiply,
-                     Describe(who, *tensor) + ", expected " + std::to_string(count) + " pieces");
+    return FaultError(Fault::kPipelineWrongDimensionSizeToDemultiply,
+                      Describe(who, *tensor) + ", expected " + std::to_string(count) + " pieces");
   }
-  if (count == 0) return OvmsError(OvmsCode::kPipelineDemultiplexerNoResults, who);
+  if (count == 0) return FaultError(Fault::kPipelineDemultiplexerNoResults, who);
   return static_cast<uint32_t>(count);
 }
 
@@ -81,8 +81,8 @@ Result<Shards> Join(const std::string& who, std::vector<Shards> parts) {
     joined.tensors.reserve(parts.size() * parts.front().tensors.size());
     for (Shards& part : parts) {
       if (part.counts != joined.counts) {
-        return OvmsError(
-            OvmsCode::kPipelineInconsistentShardDimensions,
+        return FaultError(
+            Fault::kPipelineInconsistentShardDimensions,
             who + ": " + ShapeToString(joined.counts) + " and " + ShapeToString(part.counts) + " pieces");
       }
       for (Tensor& tensor : part.tensors) joined.tensors.push_back(std::move(tensor));
@@ -98,12 +98,12 @@ Result<Tensor> Stack(const std::string& who, Shards shards, BufferAllocator& all
   size_t size = 0;
   for (const Tensor& tensor : shards.tensors) {
     if (tensor.type != first.type || tensor.shape != first.shape) {
-      return OvmsError(OvmsCode::kPipelineInconsistentShardDimensions,
-                       who + ": " + std::string(WireName(first.type)) + " " + ShapeToString(first.shape) +
-                           " and " + std::string(WireName(tensor.type)) + " " + ShapeToString(tensor.shape));
+      return FaultError(Fault::kPipelineInconsistentShardDimensions,
+                        who + ": " + std::string(WireName(first.type)) + " " + ShapeToString(first.shape) +
+                            " and " + std::string(WireName(tensor.type)) + " " + ShapeToString(tensor.shape));
     }
     if (__builtin_add_overflow(size, tensor.data.size(), &size)) {
-      return OvmsError(OvmsCode::kInternalError, who + ": the pieces are too large to be one tensor");
+      return FaultError(Fault::kInternalError, who + ": the pieces are too large to be one tensor");
     }
   }
   Tensor stacked;

@@ -24,7 +24,7 @@ struct Shards {
 };
 
 // Into how many shards tensors are split: as many as `demultiply` says when that is above 0, else as many as
-// their first dimension has. `who` names the demultiplexer. Errors, as OvmsCode:
+// their first dimension has. `who` names the demultiplexer. Errors, as Fault:
 // kPipelineStringDemultiplicationUnsupported, kPipelineWrongNumberOfDimensionsToDemultiply (below 2),
 // kPipelineTooLargeDimensionSizeToDemultiply, kPipelineWrongDimensionSizeToDemultiply,
 // kPipelineDemultiplexerNoResults, kInternalError for bytes that do not fit the shape.

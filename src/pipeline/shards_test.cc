@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "pipeline/testing/fake_step.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -49,7 +49,7 @@ TEST(Shards, CountsAreChecked) {
       "Wrong number of dimensions in a demultiplexed tensor - node 'a', output 'x' of shape [2] has fewer "
       "than 2 dimensions");
   EXPECT_EQ(CountFault(Make({0, 2}), -1),
-            OvmsError(OvmsCode::kPipelineDemultiplexerNoResults, "node 'a'").message());
+            FaultError(Fault::kPipelineDemultiplexerNoResults, "node 'a'").message());
   EXPECT_THAT(CountFault(Make({0, 2}), 2), StartsWith("Wrong dimension size. Should match demultiply count"));
   EXPECT_EQ(
       CountFault(Make({10001, 1}), -1),

@@ -13,7 +13,7 @@
 #include "repository/config_plan.h"
 #include "repository/model_folders.h"
 #include "repository/model_identity.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -134,7 +134,7 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
     }
   }
   if (!available.ok()) return available.status();
-  if (available->empty()) return OvmsError(OvmsCode::kNoModelVersionAvailable, config.base_path);
+  if (available->empty()) return FaultError(Fault::kNoModelVersionAvailable, config.base_path);
 
   const OvmsModelConfig made_of = WithoutPolicy(config);
   for (const int64_t number : model.chosen) {

@@ -12,7 +12,7 @@
 
 #include "base/unique_fd.h"
 #include "repository/version_policy.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -72,7 +72,7 @@ void AddSubconfigs(const std::string& config_path, ConfigPlan& plan, Logger& log
 
 Result<std::string> ReadConfigFile(const std::string& path) {
   const auto fail = [&path](const std::string& why) {
-    return OvmsError(OvmsCode::kFileInvalid, path + ": " + why);
+    return FaultError(Fault::kFileInvalid, path + ": " + why);
   };
   // Without O_NONBLOCK a named pipe would hold this up for ever.
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -103,12 +103,12 @@ Result<std::vector<int64_t>> ListVersionFolders(const std::string& path) {
   size_t entries = 0;
   for (auto it = std::filesystem::directory_iterator(path, fault);
        !fault && it != std::filesystem::directory_iterator(); it.increment(fault)) {
-    if (++entries > kMostEntries) return OvmsError(OvmsCode::kPathInvalid, path + ": too many entries");
+    if (++entries > kMostEntries) return FaultError(Fault::kPathInvalid, path + ": too many entries");
     const auto version = ParseVersion(it->path().filename().string());
     std::error_code ignored;
     if (version && it->is_directory(ignored)) versions.push_back(*version);
   }
-  if (fault) return OvmsError(OvmsCode::kPathInvalid, path + ": " + fault.message());
+  if (fault) return FaultError(Fault::kPathInvalid, path + ": " + fault.message());
   std::sort(versions.begin(), versions.end());
   return versions;
 }

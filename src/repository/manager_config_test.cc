@@ -225,7 +225,7 @@ TEST_F(ManagerConfigTest, VersionFoldersComeAndGo) {
   scratch_.Remove("a/1");
   const auto empty = manager_->Reload();
   EXPECT_EQ(empty.status().message(), "Reloading models versions failed. Check server logs for more info.");
-  EXPECT_EQ(empty.status().fault(), OvmsCode::kNoModelVersionAvailable);
+  EXPECT_EQ(empty.status().fault(), Fault::kNoModelVersionAvailable);
   AwaitIndex("a:1 UNAVAILABLE, a:2 UNAVAILABLE");
 }
 
@@ -245,7 +245,7 @@ TEST_F(ManagerConfigTest, AModelThatDoesNotLoadDoesNotStopOthers) {
   AddVersion("a", "1");
   AddVersion("b", "1");
   makers_.set_before([](const OvmsModelConfig& config, int64_t) {
-    return config.name == "a" ? OvmsError(OvmsCode::kFileInvalid, "broken") : OkStatus();
+    return config.name == "a" ? FaultError(Fault::kFileInvalid, "broken") : OkStatus();
   });
   StartWith({.models = {Model("a"), Model("b"), Model("missing"), Model("c", R"j("shape": "(x)")j")}});
   EXPECT_EQ(Index(), "a:1 UNAVAILABLE failed, b:1 READY, c, missing");
@@ -269,11 +269,11 @@ TEST_F(ManagerConfigTest, AFailedReloadOfAModelKeepsWhatServes) {
   StartWith({.models = {Model("a")}});
   const auto before = Find("a");
   makers_.set_before([](const OvmsModelConfig& config, int64_t) {
-    return config.nireq == 2 ? OvmsError(OvmsCode::kCannotCompileModel) : OkStatus();
+    return config.nireq == 2 ? FaultError(Fault::kCannotCompileModel) : OkStatus();
   });
   const auto failed = Reload({.models = {Model("a", R"("nireq": 2)")}});
   EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
-  EXPECT_EQ(failed.status().fault(), OvmsCode::kCannotCompileModel);
+  EXPECT_EQ(failed.status().fault(), Fault::kCannotCompileModel);
   EXPECT_EQ(Find("a"), before);
   EXPECT_FALSE(before->gate().closed());
   EXPECT_EQ(Index(), "a:1 READY");
@@ -289,7 +289,7 @@ TEST_F(ManagerConfigTest, ABrokenNewVersionKeepsTheOldOneServing) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   makers_.set_before([](const OvmsModelConfig&, int64_t version) {
-    return version == 2 ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
+    return version == 2 ? FaultError(Fault::kFileInvalid) : OkStatus();
   });
   AddVersion("a", "2");
   EXPECT_FALSE(manager_->Reload().ok());
@@ -305,7 +305,7 @@ TEST_F(ManagerConfigTest, AFolderElsewhereTakesOverWhenItsVersionsAreLoaded) {
   StartWith({.models = {Model("a")}});
   const std::string moved = R"({"config": {"name": "a", "base_path": "new"}})";
   makers_.set_before([](const OvmsModelConfig&, int64_t version) {
-    return version == 2 ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
+    return version == 2 ? FaultError(Fault::kFileInvalid) : OkStatus();
   });
   EXPECT_FALSE(Reload({.models = {moved}}).ok());
   EXPECT_EQ(Index(), "a:1 READY, a:2 UNAVAILABLE failed");
@@ -323,12 +323,12 @@ TEST_F(ManagerConfigTest, AFileThatIsWrongChangesNothing) {
   scratch_.Write("config.json", R"({"model_config_list": [], "x": 1})");
   auto failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
-  EXPECT_EQ(failed.status().fault(), OvmsCode::kJsonInvalid);
+  EXPECT_EQ(failed.status().fault(), Fault::kJsonInvalid);
   EXPECT_FALSE(manager_->Reload().ok());
   scratch_.Remove("config.json");
   failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Config file not found or cannot open.");
-  EXPECT_EQ(failed.status().fault(), OvmsCode::kFileInvalid);
+  EXPECT_EQ(failed.status().fault(), Fault::kFileInvalid);
   EXPECT_EQ(Find("a"), before);
   EXPECT_TRUE(Reload({.models = {Model("a")}}).ok());
   EXPECT_EQ(Find("a"), before);
@@ -337,7 +337,7 @@ TEST_F(ManagerConfigTest, AFileThatIsWrongChangesNothing) {
 TEST_F(ManagerConfigTest, StartIsRefusedForAFileThatCannotBeUsed) {
   EXPECT_THAT(Start().message(), HasSubstr("File not found or cannot open - "));
   scratch_.Write("config.json", "{");
-  EXPECT_EQ(Start().fault(), OvmsCode::kJsonInvalid);
+  EXPECT_EQ(Start().fault(), Fault::kJsonInvalid);
   EXPECT_FALSE(manager_->serving());
   std::filesystem::remove(scratch_ / "config.json");
   ASSERT_EQ(::mkfifo((scratch_ / "config.json").c_str(), 0600), 0);
@@ -354,7 +354,7 @@ TEST_F(ManagerConfigTest, ALoadedModelKeepsItsTypeOfStatefulness) {
   AddVersion("a", "1");
   StartWith({.models = {Model("a")}});
   const auto before = Find("a");
-  EXPECT_EQ(Reload({.models = {Model("a", R"("stateful": true)")}}).status().fault(), OvmsCode::kNone);
+  EXPECT_EQ(Reload({.models = {Model("a", R"("stateful": true)")}}).status().fault(), Fault::kNone);
   EXPECT_EQ(Find("a"), before);
   EXPECT_EQ(Starts("a:1"), 1);
   EXPECT_TRUE(Reload({.models = {}}).ok());
@@ -379,7 +379,7 @@ TEST_F(ManagerConfigTest, PollingTriesAFailedVersionAgainWhenItsFilesHaveChanged
   options_.poll_seconds = 1;
   std::atomic<bool> broken = true;
   makers_.set_before([&broken](const OvmsModelConfig&, int64_t) {
-    return broken ? OvmsError(OvmsCode::kFileInvalid) : OkStatus();
+    return broken ? FaultError(Fault::kFileInvalid) : OkStatus();
   });
   StartWith({.models = {Model("a")}});
   EXPECT_EQ(Index(), "a:1 UNAVAILABLE failed");
@@ -560,8 +560,7 @@ TEST_F(ManagerConfigTest, ANameBelongsToOneKind) {
   EXPECT_EQ(Find("p")->info().kind, ServableKind::kGraph);
   AwaitCount("stop a:1", 1);
   std::filesystem::remove(scratch_ / "p/graph.pbtxt");
-  EXPECT_EQ(Reload({.models = {Model("a"), Model("p")}}).status().fault(),
-            OvmsCode::kNoModelVersionAvailable);
+  EXPECT_EQ(Reload({.models = {Model("a"), Model("p")}}).status().fault(), Fault::kNoModelVersionAvailable);
   AwaitIndex("a:1 READY, p");
   EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
 }

@@ -48,15 +48,9 @@ Status RepositoryLife::Serve() {
   return OkStatus();
 }
 
-bool RepositoryLife::serving() const {
-  MutexLock lock(mutex_);
-  return phase_ == Phase::kServing;
-}
+bool RepositoryLife::serving() const { return phase_ == Phase::kServing; }
 
-bool RepositoryLife::exiting() const {
-  MutexLock lock(mutex_);
-  return phase_ == Phase::kExiting;
-}
+bool RepositoryLife::exiting() const { return phase_ == Phase::kExiting; }
 
 Status RepositoryLife::StartPolling(const char* thread_name, std::function<void()> loop) {
   MutexLock lock(mutex_);

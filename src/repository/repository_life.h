@@ -6,6 +6,7 @@
 //   ...                                          // Exit() and End() elsewhere: End() waits for this
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <thread>
@@ -66,7 +67,8 @@ class RepositoryLife {
 
   mutable Mutex mutex_;
   CondVar changed_;  // of anything below
-  Phase phase_ BRAID_GUARDED_BY(mutex_) = Phase::kNew;
+  // Written with mutex_ held, which is not needed to read it: serving() is asked for each request.
+  std::atomic<Phase> phase_ = Phase::kNew;
   int works_ BRAID_GUARDED_BY(mutex_) = 0;
   bool woken_ BRAID_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> pollers_ BRAID_GUARDED_BY(mutex_);

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "repository/model_folders.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 Status Occupied(const std::string& name, ServableKind kind) {
   switch (kind) {
     case ServableKind::kPipeline:
-      return OvmsError(OvmsCode::kPipelineNameOccupied, name);
+      return FaultError(Fault::kPipelineNameOccupied, name);
     case ServableKind::kGraph:
       return AlreadyExistsError("Given mediapipe graph name is already occupied - " + name);
     case ServableKind::kModel:

@@ -9,7 +9,7 @@
 #include "scheduling/testing/fake_backend.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -59,12 +59,11 @@ class EncodedImagesInRequests : public ::testing::Test {
 };
 
 TEST_F(EncodedImagesInRequests, AreDecodedForModelsOfConfigJson) {
-  EXPECT_EQ(Ask(Dialect::kOvms), OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: image"));
+  EXPECT_EQ(Ask(Dialect::kOvms), FaultError(Fault::kImageParsingFailed, "image 0; input name: image"));
 }
 
 TEST_F(EncodedImagesInRequests, AreDecodedForStatefulModels) {
-  EXPECT_EQ(Ask(Dialect::kOvms, true),
-            OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: image"));
+  EXPECT_EQ(Ask(Dialect::kOvms, true), FaultError(Fault::kImageParsingFailed, "image 0; input name: image"));
 }
 
 TEST_F(EncodedImagesInRequests, AreStringsForOtherModels) {

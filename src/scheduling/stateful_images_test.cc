@@ -16,7 +16,7 @@
 #include "model_config.pb.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/testing/step_states.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -259,7 +259,7 @@ TEST_F(StatefulImages, WhatIsRefusedLetsTheOthersGoOn) {
   Client& wrong = Send(7, std::move(broken));
   Client& tensor = Send(7, Pixel(4));
   door_.Open();
-  EXPECT_EQ(wrong.status(), OvmsError(OvmsCode::kImageParsingFailed, "image 0; input name: image"));
+  EXPECT_EQ(wrong.status(), FaultError(Fault::kImageParsingFailed, "image 0; input name: image"));
   EXPECT_EQ(image.value(), Step(Step(0, 1), 2));
   EXPECT_EQ(tensor.value(), Step(Step(Step(0, 1), 2), 4));
 }
@@ -296,9 +296,9 @@ TEST_F(StatefulImages, AnEndHoldsThoughItsClientGoes) {
   EXPECT_EQ(counts().active, 1u);
   door_.Open();
   EXPECT_EQ(image.value(), Step(Step(0, 1), 2));
-  EXPECT_EQ(late.status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(late.status(), FaultError(Fault::kSequenceMissing));
   // As behind any end that has not been answered.
-  EXPECT_EQ(again.status(), OvmsError(OvmsCode::kSequenceTerminated));
+  EXPECT_EQ(again.status(), FaultError(Fault::kSequenceTerminated));
   EXPECT_EQ(counts().ended, 1u);
   EXPECT_EQ(Send(7, Pixel(5), kStart).value(), Step(0, 5));
   // So does one with an image, wherever that is.
@@ -313,7 +313,7 @@ TEST_F(StatefulImages, AnEndHoldsThoughItsClientGoes) {
   request->cancellation = early.cancellation;
   model_->Infer(std::move(request));
   EXPECT_EQ(early.status().code(), StatusCode::kCancelled);
-  EXPECT_EQ(Send(8, Pixel(3)).status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(Send(8, Pixel(3)).status(), FaultError(Fault::kSequenceMissing));
   EXPECT_EQ(counts().ended, 3u);
   EXPECT_EQ(counts().active, 0u);
 }
@@ -325,7 +325,7 @@ TEST_F(StatefulImages, AStartWhoseClientGoesDidNotHappen) {
   EXPECT_TRUE(step.waits());
   door_.Open();
   EXPECT_EQ(image.status().code(), StatusCode::kCancelled);
-  EXPECT_EQ(step.status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(step.status(), FaultError(Fault::kSequenceMissing));
   EXPECT_EQ(counts().active, 0u);
 }
 
@@ -401,7 +401,7 @@ TEST_F(StatefulImages, AnEndHoldsThoughItsClientGoesBeforeTheSequenceIsBack) {
   saved.push_back({uint64_t{7}, {Number("state", 5)}});
   EXPECT_EQ(model_->sequences()->Restore(std::move(saved)), 1u);
   EXPECT_EQ(step.value(), Step(5, 2));
-  EXPECT_EQ(Send(7, Pixel(4)).status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(Send(7, Pixel(4)).status(), FaultError(Fault::kSequenceMissing));
   EXPECT_EQ(counts().ended, 1u);
 }
 

@@ -5,7 +5,7 @@
 #include "images/encoded_images.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/trace_points.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/sequence_inputs.h"
 #include "serving/sequence_turn.h"
 
@@ -22,8 +22,8 @@ ServableInfo WithSequenceId(const ServableInfo& info) {
   return full;
 }
 
-Ending Refusal(std::unique_ptr<InferenceRequest> request, OvmsCode code) {
-  return {std::move(request), EndReason::kRefused, OvmsError(code)};
+Ending Refusal(std::unique_ptr<InferenceRequest> request, Fault code) {
+  return {std::move(request), EndReason::kRefused, FaultError(code)};
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ std::unique_ptr<InferenceRequest> StatefulModel::LeaveCancelledLocked(SequencePl
 void StatefulModel::AdmitLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work) {
   if (held_.holding()) return HoldLocked(std::move(request), work);
   InferenceRequest& entered = *request;
-  const auto refuse = [&](OvmsCode code) { work.endings.push_back(Refusal(std::move(request), code)); };
+  const auto refuse = [&](Fault code) { work.endings.push_back(Refusal(std::move(request), code)); };
   switch (table_.Admit(request)) {
     case StatefulTable::Answer::kBegins:
       return BeginTurnLocked(std::move(request), now_ns, work);
@@ -176,13 +176,13 @@ void StatefulModel::AdmitLocked(std::unique_ptr<InferenceRequest> request, int64
       if (entered.cancelled()) work.endings.push_back({table_.Cancel(entered), EndReason::kCancelled});
       return;
     case StatefulTable::Answer::kTooMany:
-      return refuse(OvmsCode::kMaxSequenceNumberReached);
+      return refuse(Fault::kMaxSequenceNumberReached);
     case StatefulTable::Answer::kExists:
-      return refuse(OvmsCode::kSequenceAlreadyExists);
+      return refuse(Fault::kSequenceAlreadyExists);
     case StatefulTable::Answer::kTerminated:
-      return refuse(OvmsCode::kSequenceTerminated);
+      return refuse(Fault::kSequenceTerminated);
     case StatefulTable::Answer::kMissing:
-      return refuse(OvmsCode::kSequenceMissing);
+      return refuse(Fault::kSequenceMissing);
     case StatefulTable::Answer::kNoRoom:
       work.endings.push_back(NoRoom(std::move(request)));
       return;
@@ -263,7 +263,7 @@ InstancePool::Followers StatefulModel::OnEnd(InferenceRequest& request, Outcome 
 void StatefulModel::Follow(Followers followers, Work& work) {
   const PatientAllocation patience;
   for (auto& request : followers.refused) {
-    work.endings.push_back(Refusal(std::move(request), OvmsCode::kSequenceMissing));
+    work.endings.push_back(Refusal(std::move(request), Fault::kSequenceMissing));
   }
   if (followers.sequence == 0) return;
   MutexLock lock(mutex_);
@@ -286,7 +286,7 @@ void StatefulModel::Drop(const CorrelationId& id) {
   Change change(*this);
   table_.Drop(*number, refused);
   for (auto& request : refused) {
-    change.work.endings.push_back(Refusal(std::move(request), OvmsCode::kSequenceMissing));
+    change.work.endings.push_back(Refusal(std::move(request), Fault::kSequenceMissing));
   }
   change.Perform();
 }

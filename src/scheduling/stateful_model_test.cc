@@ -7,7 +7,7 @@
 #include <map>
 
 #include "scheduling/testing/stateful_harness.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -16,11 +16,11 @@ constexpr int64_t kSecond = 1'000'000'000;
 
 class StatefulModelTest : public ::testing::Test, protected StatefulHarness {
  protected:
-  static std::string Text(OvmsCode code) { return OvmsError(code).message(); }
-  const std::string missing_ = Text(OvmsCode::kSequenceMissing);
-  const std::string exists_ = Text(OvmsCode::kSequenceAlreadyExists);
-  const std::string terminated_ = Text(OvmsCode::kSequenceTerminated);
-  const std::string too_many_ = Text(OvmsCode::kMaxSequenceNumberReached);
+  static std::string Text(braid::Fault code) { return FaultError(code).message(); }
+  const std::string missing_ = Text(Fault::kSequenceMissing);
+  const std::string exists_ = Text(Fault::kSequenceAlreadyExists);
+  const std::string terminated_ = Text(Fault::kSequenceTerminated);
+  const std::string too_many_ = Text(Fault::kMaxSequenceNumberReached);
   static constexpr char kStopped[] =
       "Server exiting or model 'm' being unloaded: the request did not run in time";
   static constexpr char kCancelled[] = "Request cancelled while it waited for model 'm'";
@@ -77,8 +77,8 @@ TEST_F(StatefulModelTest, TheTwoInputsNameTheSequence) {
   EXPECT_EQ(send(1, std::nullopt).sum(), 3);
   EXPECT_EQ(send(1, 2).sum(), 4);
   EXPECT_EQ(send(1, 2).error(), missing_);
-  EXPECT_EQ(send(0, 2).error(), Text(OvmsCode::kSequenceIdNotProvided));
-  EXPECT_EQ(send(1, 3).error(), Text(OvmsCode::kInvalidSequenceControlInput));
+  EXPECT_EQ(send(0, 2).error(), Text(Fault::kSequenceIdNotProvided));
+  EXPECT_EQ(send(1, 3).error(), Text(Fault::kInvalidSequenceControlInput));
 }
 
 TEST_F(StatefulModelTest, TextsNameNoSequence) {
@@ -87,7 +87,7 @@ TEST_F(StatefulModelTest, TextsNameNoSequence) {
   EXPECT_EQ(client.sink->status(),
             InvalidArgumentError("a sequence of a stateful model is named by a number, "
                                  "not by the text 'one'"));
-  EXPECT_EQ(Send(std::string(), kMiddle).error(), Text(OvmsCode::kSequenceIdNotProvided));
+  EXPECT_EQ(Send(std::string(), kMiddle).error(), Text(Fault::kSequenceIdNotProvided));
   EXPECT_EQ(Ask(std::string(), kStart).id(), 1u);
 }
 
@@ -128,9 +128,9 @@ TEST_F(StatefulModelTest, GivesTheOutputsThatWereAskedFor) {
 
 TEST_F(StatefulModelTest, RefusalsAreCounted) {
   Start(1);
-  EXPECT_EQ(Ask(uint64_t{1}).sink->status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(Ask(uint64_t{1}).sink->status(), FaultError(Fault::kSequenceMissing));
   Ask(uint64_t{1}, kStart);
-  EXPECT_EQ(Ask(uint64_t{1}, kStart).sink->status(), OvmsError(OvmsCode::kSequenceAlreadyExists));
+  EXPECT_EQ(Ask(uint64_t{1}, kStart).sink->status(), FaultError(Fault::kSequenceAlreadyExists));
   EXPECT_EQ(counts().rejected, 2u);
   EXPECT_EQ(failures(FailureReason::kRejected), 2u);
   EXPECT_EQ(stats().success.count, 1u);
@@ -145,7 +145,7 @@ TEST_F(StatefulModelTest, LooksAtTheCapacityFirst) {
   Ask(uint64_t{2}, kStart);
   EXPECT_EQ(Ask(uint64_t{3}, kStart).error(), too_many_);
   EXPECT_EQ(Ask(uint64_t{1}, kStart).error(), too_many_);
-  EXPECT_EQ(Ask(uint64_t{0}, kStart).sink->status(), OvmsError(OvmsCode::kMaxSequenceNumberReached));
+  EXPECT_EQ(Ask(uint64_t{0}, kStart).sink->status(), FaultError(Fault::kMaxSequenceNumberReached));
   Ask(uint64_t{1}, kEnd);
   EXPECT_EQ(Ask(uint64_t{3}, kStart).id(), 3u);
 }
@@ -166,8 +166,8 @@ TEST_F(StatefulModelTest, AnEndThatRunsKeepsTheId) {
   Start(2);
   Ask(uint64_t{5}, kStart);
   const StatefulClient end = Send(uint64_t{5}, kEnd);
-  EXPECT_EQ(Send(uint64_t{5}, kStart).sink->status(), OvmsError(OvmsCode::kSequenceTerminated));
-  EXPECT_EQ(Send(uint64_t{5}).sink->status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(Send(uint64_t{5}, kStart).sink->status(), FaultError(Fault::kSequenceTerminated));
+  EXPECT_EQ(Send(uint64_t{5}).sink->status(), FaultError(Fault::kSequenceMissing));
   EXPECT_EQ(Send(uint64_t{5}, kEnd).error(), missing_);
   // The id is free before the client can know that the sequence has ended.
   StatefulClient again;
@@ -332,7 +332,7 @@ TEST_F(StatefulModelTest, NothingIsLeftOfAFailedStart) {
   const StatefulClient end = Send(uint64_t{1}, kEnd);
   Fail();
   EXPECT_EQ(start.error(), "the backend has failed");
-  EXPECT_EQ(step.sink->status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(step.sink->status(), FaultError(Fault::kSequenceMissing));
   EXPECT_EQ(end.error(), missing_);
   EXPECT_EQ(counts().lost, 1u);
   EXPECT_EQ(counts().rejected, 2u);
@@ -552,7 +552,7 @@ TEST_F(StatefulModelTest, TheCleanerEndsWhatNobodyUses) {
   keeper().CleanUp();
   Ask(uint64_t{2});
   keeper().CleanUp();
-  EXPECT_EQ(Ask(uint64_t{1}).sink->status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(Ask(uint64_t{1}).sink->status(), FaultError(Fault::kSequenceMissing));
   EXPECT_EQ(Ask(uint64_t{2}).sum(), 3);
   EXPECT_EQ(counts().expired, 1u);
   EXPECT_EQ(Ask(uint64_t{0}, kStart).id(), 1u) << "the id is free again";
@@ -574,7 +574,7 @@ TEST_F(StatefulModelTest, ASequenceCanBeDropped) {
   keeper().Drop(uint64_t{1});
   keeper().Drop(uint64_t{2});
   keeper().Drop(std::string("1"));
-  EXPECT_EQ(waiting.sink->status(), OvmsError(OvmsCode::kSequenceMissing));
+  EXPECT_EQ(waiting.sink->status(), FaultError(Fault::kSequenceMissing));
   EXPECT_EQ(counts().lost, 1u);
   EXPECT_EQ(counts().active, 0u);
   EXPECT_EQ(Send(uint64_t{1}).error(), missing_);

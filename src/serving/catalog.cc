@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -37,14 +37,14 @@ auto Choose(const Versions& versions, int64_t version) {
 Status OvmsNotFound(ServableKind kind, bool pending) {
   switch (kind) {
     case ServableKind::kPipeline:
-      return OvmsError(pending ? OvmsCode::kPipelineNotLoadedYet : OvmsCode::kPipelineNotLoadedAnymore);
+      return FaultError(pending ? Fault::kPipelineNotLoadedYet : Fault::kPipelineNotLoadedAnymore);
     case ServableKind::kGraph:
-      return OvmsError(pending ? OvmsCode::kGraphNotLoadedYet : OvmsCode::kGraphNotLoadedAnymore);
+      return FaultError(pending ? Fault::kGraphNotLoadedYet : Fault::kGraphNotLoadedAnymore);
     case ServableKind::kModel:
     case ServableKind::kEnsemble:
       break;
   }
-  return OvmsError(pending ? OvmsCode::kModelVersionNotLoadedYet : OvmsCode::kModelVersionNotLoadedAnymore);
+  return FaultError(pending ? Fault::kModelVersionNotLoadedYet : Fault::kModelVersionNotLoadedAnymore);
 }
 
 }  // namespace
@@ -198,7 +198,7 @@ Status Catalog::WhyNotFound(std::string_view name, int64_t version) const {
   MutexLock lock(mutex_);
   const auto model = models_.find(name);
   if (model == models_.end()) {
-    if (dialect_ == Dialect::kOvms) return OvmsError(OvmsCode::kModelNameMissing);
+    if (dialect_ == Dialect::kOvms) return FaultError(Fault::kModelNameMissing);
     return version < 0 ? NotFound(name, " is not found") : VersionNotFound(name, version);
   }
   const auto& versions = model->second;
@@ -206,7 +206,7 @@ Status Catalog::WhyNotFound(std::string_view name, int64_t version) const {
   if (dialect == Dialect::kTriton) {
     return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
   }
-  if (versions.empty()) return OvmsError(OvmsCode::kModelVersionMissing);
+  if (versions.empty()) return FaultError(Fault::kModelVersionMissing);
   const ServableKind kind = versions.rbegin()->second.kind;
   const auto pending = [](const Version& one) {
     return one.state == VersionState::kLoading || one.state == VersionState::kReady ||
@@ -218,7 +218,7 @@ Status Catalog::WhyNotFound(std::string_view name, int64_t version) const {
     return OvmsNotFound(kind, any);
   }
   const auto entry = versions.find(version);
-  if (entry == versions.end()) return OvmsError(OvmsCode::kModelVersionMissing);
+  if (entry == versions.end()) return FaultError(Fault::kModelVersionMissing);
   return OvmsNotFound(kind, pending(entry->second));
 }
 

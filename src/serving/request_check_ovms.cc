@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -14,9 +14,8 @@ std::string ForInput(std::string text, std::string_view input) {
   return text.append("; input name: ").append(input);
 }
 
-Status Mismatch(OvmsCode code, const std::string& expected, const std::string& actual,
-                std::string_view input) {
-  return OvmsError(code, ForInput("Expected: " + expected + "; Actual: " + actual, input));
+Status Mismatch(Fault code, const std::string& expected, const std::string& actual, std::string_view input) {
+  return FaultError(code, ForInput("Expected: " + expected + "; Actual: " + actual, input));
 }
 
 std::string ShapeText(const Shape& shape) {
@@ -73,16 +72,16 @@ std::optional<size_t> BatchDimension(const TensorSpec& spec) {
 
 Status CheckShape(const TensorSpec& spec, const Tensor& input) {
   if (input.shape.size() != spec.shape.size()) {
-    return Mismatch(OvmsCode::kInvalidNoOfShapeDimensions, SpecText(spec), ShapeText(input.shape), spec.name);
+    return Mismatch(Fault::kInvalidNoOfShapeDimensions, SpecText(spec), ShapeText(input.shape), spec.name);
   }
   const std::optional<size_t> batch = BatchDimension(spec);
   if (batch && !Contains(RangeOf(spec, *batch), input.shape[*batch])) {
-    return Mismatch(OvmsCode::kInvalidBatchSize, RangeText(RangeOf(spec, *batch)),
+    return Mismatch(Fault::kInvalidBatchSize, RangeText(RangeOf(spec, *batch)),
                     std::to_string(input.shape[*batch]), spec.name);
   }
   for (size_t i = 0; i < input.shape.size(); ++i) {
     if (!Contains(RangeOf(spec, i), input.shape[i])) {
-      return Mismatch(OvmsCode::kInvalidShape, SpecText(spec), ShapeText(input.shape), spec.name);
+      return Mismatch(Fault::kInvalidShape, SpecText(spec), ShapeText(input.shape), spec.name);
     }
   }
   return OkStatus();
@@ -91,8 +90,8 @@ Status CheckShape(const TensorSpec& spec, const Tensor& input) {
 // BYTES pass where `images` are taken.
 Status CheckSpec(const TensorSpec& spec, const Tensor& input, bool images, ApiProtocol protocol) {
   if (std::any_of(input.shape.begin(), input.shape.end(), [](int64_t size) { return size < 0; })) {
-    return OvmsError(
-        OvmsCode::kInvalidShape,
+    return FaultError(
+        Fault::kInvalidShape,
         ForInput("Negative or zero dimension size is not acceptable: " + ShapeText(input.shape), spec.name));
   }
   // An input of a pipeline that no node takes: anything is right.
@@ -107,8 +106,8 @@ Status CheckStrings(const Tensor& input, int64_t expected) {
   uint64_t count = 0;
   while (elements.Next()) ++count;
   if (elements.truncated()) {
-    return OvmsError(OvmsCode::kInvalidInputFormat,
-                     ForInput("string element " + std::to_string(count) + " is cut off", input.name));
+    return FaultError(Fault::kInvalidInputFormat,
+                      ForInput("string element " + std::to_string(count) + " is cut off", input.name));
   }
   if (count != static_cast<uint64_t>(expected)) return OvmsValueCountError(expected, count, input.name);
   return OkStatus();
@@ -120,12 +119,13 @@ Status CheckBytes(const Tensor& input) {
     if (count) return CheckStrings(input, *count);
   } else if (const std::optional<size_t> bytes = ByteSize(input.type, input.shape)) {
     if (*bytes == input.data.size()) return OkStatus();
-    return Mismatch(OvmsCode::kInvalidContentSize, std::to_string(*bytes) + " bytes",
+    return Mismatch(Fault::kInvalidContentSize, std::to_string(*bytes) + " bytes",
                     std::to_string(input.data.size()) + " bytes", input.name);
   }
-  return OvmsError(OvmsCode::kInvalidContentSize,
-                   ForInput("Provided shape and datatype declare too large buffer: " + ShapeText(input.shape),
-                            input.name));
+  return FaultError(
+      Fault::kInvalidContentSize,
+      ForInput("Provided shape and datatype declare too large buffer: " + ShapeText(input.shape),
+               input.name));
 }
 
 // Clients name tensors in the order of the metadata as a rule, so the search begins there.
@@ -141,10 +141,10 @@ Status UnexpectedInput(const ServableInfo& info, const InferenceRequest& request
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const Tensor& input = request.inputs[i];
     if (info.FindInput(input.name) == nullptr) {
-      return OvmsError(OvmsCode::kInvalidUnexpectedInput, input.name + " is unexpected");
+      return FaultError(Fault::kInvalidUnexpectedInput, input.name + " is unexpected");
     }
     if (FindTensor(request, input.name, 0) != &input) {
-      return OvmsError(OvmsCode::kInvalidUnexpectedInput, input.name + " is given more than once");
+      return FaultError(Fault::kInvalidUnexpectedInput, input.name + " is given more than once");
     }
   }
   return OkStatus();
@@ -158,7 +158,7 @@ Status CheckInputs(const ServableInfo& info, const InferenceRequest& request, bo
     const Tensor* input = FindTensor(request, spec.name, i);
     if (input == nullptr) {
       if (spec.optional) continue;
-      return OvmsError(OvmsCode::kInvalidMissingInput, "Required input: " + spec.name);
+      return FaultError(Fault::kInvalidMissingInput, "Required input: " + spec.name);
     }
     ++found;
     const bool images = !with_bytes && TakesEncodedImages(spec, info.kind);
@@ -219,12 +219,12 @@ std::string_view PrecisionName(DataType type, ApiProtocol protocol) {
 }
 
 Status OvmsValueCountError(int64_t expected, uint64_t actual, std::string_view input) {
-  return Mismatch(OvmsCode::kInvalidValueCount, std::to_string(expected) + " values",
+  return Mismatch(Fault::kInvalidValueCount, std::to_string(expected) + " values",
                   std::to_string(actual) + " values", input);
 }
 
 Status OvmsPrecisionError(const TensorSpec& spec, std::string_view actual, ApiProtocol protocol) {
-  return Mismatch(OvmsCode::kInvalidPrecision, std::string(PrecisionName(spec.type, protocol)),
+  return Mismatch(Fault::kInvalidPrecision, std::string(PrecisionName(spec.type, protocol)),
                   std::string(actual), spec.name);
 }
 
@@ -232,8 +232,8 @@ Status CheckOvmsInputCount(const ServableInfo& info, size_t count, size_t sequen
   const auto required = static_cast<size_t>(std::count_if(
       info.inputs.begin(), info.inputs.end(), [](const TensorSpec& spec) { return !spec.optional; }));
   if (count >= required && count <= info.inputs.size()) return OkStatus();
-  return OvmsError(OvmsCode::kInvalidNoOfInputs, "Expected: " + std::to_string(required + sequence_inputs) +
-                                                     "; Actual: " + std::to_string(count + sequence_inputs));
+  return FaultError(Fault::kInvalidNoOfInputs, "Expected: " + std::to_string(required + sequence_inputs) +
+                                                   "; Actual: " + std::to_string(count + sequence_inputs));
 }
 
 Status CheckOvmsTensors(const ServableInfo& info, const InferenceRequest& request) {

@@ -1,5 +1,5 @@
 // The checks of requests to servables that came from a config.json, with the codes, texts and order that
-// clients of OpenVINO Model Server know (see OvmsCode).
+// clients of OpenVINO Model Server know (see Fault).
 #pragma once
 
 #include <string_view>

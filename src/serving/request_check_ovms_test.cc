@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/request_check.h"
 
 namespace braid {
@@ -76,7 +76,7 @@ TEST_F(OvmsCheckTest, CountsInputsFirst) {
   Add("x", {-1}, DataType::kInt8);
   Add("b", {1, 10});
   EXPECT_EQ(Check(), "Invalid number of inputs - Expected: 1; Actual: 2");
-  EXPECT_EQ(CheckRequest(info_, request_).fault(), OvmsCode::kInvalidNoOfInputs);
+  EXPECT_EQ(CheckRequest(info_, request_).fault(), Fault::kInvalidNoOfInputs);
 }
 
 TEST_F(OvmsCheckTest, NamesTheMissingInput) {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -13,12 +13,12 @@ namespace {
 constexpr uint64_t kStart = 1;
 constexpr uint64_t kEnd = 2;
 
-Status CheckForm(const SequenceInput& input, std::string_view name, OvmsCode bad_type) {
-  if (!input.has_shape) return OvmsError(OvmsCode::kSpecialInputNoTensorShape);
+Status CheckForm(const SequenceInput& input, std::string_view name, Fault bad_type) {
+  if (!input.has_shape) return FaultError(Fault::kSpecialInputNoTensorShape);
   const std::string wanted = std::string("Required shape for ").append(name).append(" is: (1)");
-  if (input.shape.size() != 1) return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions, wanted);
-  if (input.shape[0] != 1) return OvmsError(OvmsCode::kInvalidShape, wanted);
-  if (!input.value) return OvmsError(bad_type);
+  if (input.shape.size() != 1) return FaultError(Fault::kInvalidNoOfShapeDimensions, wanted);
+  if (input.shape[0] != 1) return FaultError(Fault::kInvalidShape, wanted);
+  if (!input.value) return FaultError(bad_type);
   return OkStatus();
 }
 
@@ -79,10 +79,10 @@ std::optional<SequenceInput> Read(const std::optional<Tensor>& tensor, DataType 
 // What the inputs say, into the fields of the request.
 Status TakeValues(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
                   InferenceRequest& request) {
-  if (id) BRAID_RETURN_IF_ERROR(CheckForm(*id, kSequenceIdInput, OvmsCode::kSequenceIdBadType));
+  if (id) BRAID_RETURN_IF_ERROR(CheckForm(*id, kSequenceIdInput, Fault::kSequenceIdBadType));
   if (control) {
-    BRAID_RETURN_IF_ERROR(CheckForm(*control, kSequenceControlInput, OvmsCode::kSequenceControlInputBadType));
-    if (*control->value > kEnd) return OvmsError(OvmsCode::kInvalidSequenceControlInput);
+    BRAID_RETURN_IF_ERROR(CheckForm(*control, kSequenceControlInput, Fault::kSequenceControlInputBadType));
+    if (*control->value > kEnd) return FaultError(Fault::kInvalidSequenceControlInput);
   }
   request.sequence_inputs = static_cast<uint8_t>((id ? 1 : 0) + (control ? 1 : 0));
   if (id && *id->value != 0) {
@@ -109,7 +109,7 @@ Status TakeValues(const std::optional<SequenceInput>& id, const std::optional<Se
 Status CheckName(InferenceRequest& request) {
   if (IsNone(request.correlation_id)) {
     request.correlation_id = uint64_t{0};
-    return request.sequence_start ? OkStatus() : OvmsError(OvmsCode::kSequenceIdNotProvided);
+    return request.sequence_start ? OkStatus() : FaultError(Fault::kSequenceIdNotProvided);
   }
   if (const auto* text = std::get_if<std::string>(&request.correlation_id)) {
     return InvalidArgumentError("a sequence of a stateful model is named by a number, not by the text " +

@@ -32,7 +32,7 @@ struct SequenceInput {
 };
 
 // Checks the inputs that are there and sets correlation_id, sequence_start, sequence_end and sequence_inputs
-// of `request`, whose fields may be set by parameters already. Errors, the first that holds, as OvmsCode:
+// of `request`, whose fields may be set by parameters already. Errors, the first that holds, as Fault:
 // kSpecialInputNoTensorShape, kInvalidNoOfShapeDimensions, kInvalidShape, kSequenceIdBadType, then the same
 // for the control with kSequenceControlInputBadType; kInvalidSequenceControlInput; INVALID_ARGUMENT when
 // inputs and parameters disagree, and when a text names the sequence; kSequenceIdNotProvided when the request

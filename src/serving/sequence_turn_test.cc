@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/testing/fake_keeper.h"
 
 namespace braid {
@@ -59,7 +59,7 @@ class SequenceTurnTest : public ::testing::Test {
 TEST_F(SequenceTurnTest, AStartIsTakenBackWhereItWentWell) {
   Make(true, false);
   Run(first_, OkStatus());
-  Run(second_, OvmsError(OvmsCode::kSequenceAlreadyExists));
+  Run(second_, FaultError(Fault::kSequenceAlreadyExists));
   EXPECT_EQ(told_, 0);
   Fail();
   EXPECT_EQ(told_, 1);
@@ -132,7 +132,7 @@ TEST_F(SequenceTurnTest, AStartDidNotHappenWhenItsClientHasGone) {
 TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
   Make(true, true);
   Run(first_, OkStatus());
-  Run(second_, OvmsError(OvmsCode::kSequenceAlreadyExists));
+  Run(second_, FaultError(Fault::kSequenceAlreadyExists));
   Fail();
   EXPECT_THAT(a_->dropped, IsEmpty());
   EXPECT_THAT(b_->dropped, IsEmpty());

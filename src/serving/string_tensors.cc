@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensor/bytes_elements.h"
 #include "tensor/shared_bytes.h"
 
@@ -16,9 +16,9 @@ constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
   const std::string input = "input name: " + strings.name;
   if (strings.shape.size() != 1) {
-    return OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
-                     "Expected number of dimensions of strings: 1; Actual: " +
-                         std::to_string(strings.shape.size()) + "; " + input);
+    return FaultError(Fault::kInvalidNoOfShapeDimensions,
+                      "Expected number of dimensions of strings: 1; Actual: " +
+                          std::to_string(strings.shape.size()) + "; " + input);
   }
   BRAID_ASSIGN_OR_RETURN(const Buffer bytes, OutOfReach(strings.data));
   uint64_t count = 0;
@@ -26,20 +26,20 @@ Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
   BytesElements elements(bytes.text());
   for (; elements.Next(); ++count) longest = std::max<uint64_t>(longest, elements.value().size());
   if (elements.truncated()) {
-    return OvmsError(OvmsCode::kInvalidStringInput,
-                     "the data ends inside string " + std::to_string(count) + "; " + input);
+    return FaultError(Fault::kInvalidStringInput,
+                      "the data ends inside string " + std::to_string(count) + "; " + input);
   }
   if (strings.shape[0] < 0 || count != static_cast<uint64_t>(strings.shape[0])) {
-    return OvmsError(OvmsCode::kInvalidValueCount, "Expected: " + std::to_string(strings.shape[0]) +
-                                                       " values; Actual: " + std::to_string(count) +
-                                                       " values; " + input);
+    return FaultError(Fault::kInvalidValueCount, "Expected: " + std::to_string(strings.shape[0]) +
+                                                     " values; Actual: " + std::to_string(count) +
+                                                     " values; " + input);
   }
   // Lengths are of 32 bits, and each string takes at least four bytes.
   const uint64_t width = longest + 1;
   if (count > kMostBytes / width) {
-    return OvmsError(OvmsCode::kInvalidStringInput, std::to_string(count) + " rows of " +
-                                                        std::to_string(width) + " bytes are more than " +
-                                                        std::to_string(kMostBytes) + " bytes; " + input);
+    return FaultError(Fault::kInvalidStringInput, std::to_string(count) + " rows of " +
+                                                      std::to_string(width) + " bytes are more than " +
+                                                      std::to_string(kMostBytes) + " bytes; " + input);
   }
 
   Tensor rows{strings.name, DataType::kUint8, {}, {}};
@@ -60,8 +60,8 @@ Result<Tensor> ToStrings(const Tensor& rows, BufferAllocator& allocator) {
   const auto width = static_cast<size_t>(rows.shape[1]);
   // Rows of no bytes cost nothing until each is a text.
   if (count > kMostBytes / sizeof(uint32_t)) {
-    return OvmsError(OvmsCode::kInternalError,
-                     "too many strings in output '" + rows.name + "': " + std::to_string(count));
+    return FaultError(Fault::kInternalError,
+                      "too many strings in output '" + rows.name + "': " + std::to_string(count));
   }
   BRAID_ASSIGN_OR_RETURN(const Buffer data, OutOfReach(rows.data));
   const char* from = data.text().data();

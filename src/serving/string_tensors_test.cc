@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensor/bytes_elements.h"
 #include "tensor/testing/restless_bytes.h"
 
@@ -114,23 +114,23 @@ TEST(StringTensors, BadStringsAreRefused) {
   Tensor strings = Strings({"abc", "d"});
   strings.shape = {1, 2};
   EXPECT_EQ(Take(strings).status(),
-            OvmsError(OvmsCode::kInvalidNoOfShapeDimensions,
-                      "Expected number of dimensions of strings: 1; Actual: 2; input name: in"));
+            FaultError(Fault::kInvalidNoOfShapeDimensions,
+                       "Expected number of dimensions of strings: 1; Actual: 2; input name: in"));
   strings.shape = {3};
   EXPECT_EQ(Take(strings).status(),
-            OvmsError(OvmsCode::kInvalidValueCount, "Expected: 3 values; Actual: 2 values; input name: in"));
+            FaultError(Fault::kInvalidValueCount, "Expected: 3 values; Actual: 2 values; input name: in"));
   strings.shape = {2};
   strings.data = strings.data.Slice(0, strings.data.size() - 1);
   EXPECT_EQ(Take(strings).status(),
-            OvmsError(OvmsCode::kInvalidStringInput, "the data ends inside string 1; input name: in"));
+            FaultError(Fault::kInvalidStringInput, "the data ends inside string 1; input name: in"));
 }
 
 TEST(StringTensors, MatricesThatAreMostlyZerosAreRefused) {
   std::vector<std::string> values(2000);
   values[7] = std::string(1 << 20, 'x');
   EXPECT_EQ(Take(Strings(values)).status(),
-            OvmsError(OvmsCode::kInvalidStringInput,
-                      "2000 rows of 1048577 bytes are more than 268435456 bytes; input name: in"));
+            FaultError(Fault::kInvalidStringInput,
+                       "2000 rows of 1048577 bytes are more than 268435456 bytes; input name: in"));
   EXPECT_EQ(Give("_string", DataType::kUint8, {int64_t{1} << 60, 0}, "").status().code(),
             StatusCode::kInternal);
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "backends/openvino/element_types.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -120,7 +120,7 @@ Status InferenceError(const CompiledFacts& facts, const std::vector<ov::Shape>& 
   if (facts.dialect == Dialect::kTriton) {
     return InternalError("inference of model '" + facts.model_name + "' failed: " + text);
   }
-  return OvmsError(OvmsCode::kInternalInferenceError, text);
+  return FaultError(Fault::kInternalInferenceError, text);
 }
 
 Status ShapesError(const CompiledFacts& facts, const std::vector<ov::Shape>& shapes,
@@ -132,7 +132,7 @@ Status ShapesError(const CompiledFacts& facts, const std::vector<ov::Shape>& sha
             (triton ? ShapeToString(Shape(shapes[i].begin(), shapes[i].end())) : ToSettingText(shapes[i]));
   }
   what += ": " + text;
-  return triton ? InvalidArgumentError(std::move(what)) : OvmsError(OvmsCode::kInvalidShape, what);
+  return triton ? InvalidArgumentError(std::move(what)) : FaultError(Fault::kInvalidShape, what);
 }
 
 }  // namespace braid

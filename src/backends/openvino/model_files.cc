@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostEntries = 10'000;
 
-Status FileError(const std::string& text) { return OvmsError(OvmsCode::kFileInvalid, text); }
+Status FileError(const std::string& text) { return FaultError(Fault::kFileInvalid, text); }
 
 bool IsFile(const fs::path& path) {
   std::error_code fault;

@@ -31,7 +31,7 @@ struct ModelFile {
 // What a file or folder is, by its name and, for a folder, by what lies in it.
 ModelFormat FormatOf(const std::string& path);
 
-// The one model in a version's folder. Errors: OvmsCode::kFileInvalid for none and for several, with their
+// The one model in a version's folder. Errors: Fault::kFileInvalid for none and for several, with their
 // names.
 Result<ModelFile> FindModelFile(const std::string& version_path);
 

@@ -8,7 +8,7 @@
 #include "backends/openvino/element_types.h"
 #include "backends/openvino/image_settings.h"
 #include "backends/openvino/openvino_errors.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -123,9 +123,9 @@ Result<std::optional<ov::PartialShape>> WantedShape(const OvmsModelConfig& confi
   if (const OvmsShape* setting = FindSetting(config.shapes, names, only)) {
     if (setting->automatic) {
       if (shape.rank().is_dynamic()) {
-        return OvmsError(OvmsCode::kReshapeError, "shape of input '" + names.name +
-                                                      "' cannot be auto: the model does not say how many "
-                                                      "dimensions it has");
+        return FaultError(Fault::kReshapeError, "shape of input '" + names.name +
+                                                    "' cannot be auto: the model does not say how many "
+                                                    "dimensions it has");
       }
       wanted = ov::PartialShape::dynamic(shape.rank());
       return wanted;
@@ -133,10 +133,10 @@ Result<std::optional<ov::PartialShape>> WantedShape(const OvmsModelConfig& confi
     wanted.emplace();
     for (const DimensionRange& range : setting->dimensions) wanted->push_back(ToDimension(range));
     if (shape.rank().is_static() && shape.rank() != wanted->rank()) {
-      return OvmsError(OvmsCode::kReshapeError, "shape " + ToSettingText(*wanted) + " of input '" +
-                                                    names.name + "' has " + std::to_string(wanted->size()) +
-                                                    " dimensions, the model's " + ToSettingText(shape) +
-                                                    " has " + std::to_string(shape.size()));
+      return FaultError(Fault::kReshapeError, "shape " + ToSettingText(*wanted) + " of input '" + names.name +
+                                                  "' has " + std::to_string(wanted->size()) +
+                                                  " dimensions, the model's " + ToSettingText(shape) +
+                                                  " has " + std::to_string(shape.size()));
     }
     return wanted;
   }
@@ -165,7 +165,7 @@ Status Reshape(const OvmsModelConfig& config, const ModelNames& names, AppliedSe
   if (shapes.empty()) return OkStatus();
   return Guarded([&] { model.reshape(shapes); },
                  [&](const std::string& what) {
-                   return OvmsError(OvmsCode::kReshapeError, "inputs " + text + ": " + what);
+                   return FaultError(Fault::kReshapeError, "inputs " + text + ": " + what);
                  });
 }
 

@@ -24,7 +24,7 @@ struct AppliedSettings {
   std::vector<std::string> output_layouts;
 };
 
-// Changes `model`. Errors: OvmsCode::kReshapeError for shapes that the model cannot have, INVALID_ARGUMENT
+// Changes `model`. Errors: Fault::kReshapeError for shapes that the model cannot have, INVALID_ARGUMENT
 // for what else cannot be; the text names the setting.
 Result<AppliedSettings> ApplySettings(const OvmsModelConfig& config, const ModelNames& names,
                                       std::shared_ptr<ov::Model>& model);

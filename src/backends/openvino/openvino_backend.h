@@ -49,7 +49,7 @@ class OpenVinoBackend final : public Backend {
     ServableInfo info;
     std::unique_ptr<BackendModel> model;
   };
-  // Blocks while the model is compiled. Errors, as OvmsCode: kFileInvalid, kCannotCompileModel,
+  // Blocks while the model is compiled. Errors, as Fault: kFileInvalid, kCannotCompileModel,
   // kReshapeError, kInvalidShape and so on, with details that name the setting.
   Result<LoadedModel> Load(const OvmsModelConfig& config, int64_t version, const std::string& version_path);
 

@@ -6,7 +6,7 @@
 #include "backends/openvino/matrix_guard.h"
 #include "backends/openvino/openvino_errors.h"
 #include "backends/openvino/passed_inputs.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -27,7 +27,7 @@ Status ReadError(const ModelFile& file, const std::string& text) {
                        text.find("OpConversionFailure") != std::string::npos ||
                        text.find("unsupported opset") != std::string::npos;
   if (is_read) return UnsupportedError(who + "has operations that OpenVINO cannot do: " + text);
-  return OvmsError(OvmsCode::kFileInvalid, who + "cannot be read: " + text);
+  return FaultError(Fault::kFileInvalid, who + "cannot be read: " + text);
 }
 
 // Devices that stand for others.
@@ -71,13 +71,13 @@ Status OpenVinoRuntime::CheckDevice(ov::Core& core, const std::string& device) {
   std::vector<std::string> devices;
   BRAID_RETURN_IF_ERROR(
       Guarded([&] { devices = core.get_available_devices(); },
-              [](const std::string& text) { return OvmsError(OvmsCode::kCannotCompileModel, text); }));
+              [](const std::string& text) { return FaultError(Fault::kCannotCompileModel, text); }));
   const bool known = std::any_of(devices.begin(), devices.end(), [&](const std::string& each) {
     return each == first || each.starts_with(first + ".") || first == each + ".0";
   });
   if (known && first == device) return OkStatus();
-  return OvmsError(
-      OvmsCode::kCannotCompileModel,
+  return FaultError(
+      Fault::kCannotCompileModel,
       "target_device '" + device + "' is not there; the devices of this machine are: " + Join(devices));
 }
 
@@ -122,7 +122,7 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
         }
       },
       [&](const std::string& text) {
-        return OvmsError(OvmsCode::kCannotCompileModel, "target_device '" + options.device + "': " + text);
+        return FaultError(Fault::kCannotCompileModel, "target_device '" + options.device + "': " + text);
       }));
   return compiled;
 }

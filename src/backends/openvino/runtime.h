@@ -39,10 +39,10 @@ class OpenVinoRuntime {
   // Makes the core, if there is none yet. Errors: INVALID_ARGUMENT for an extension that cannot be used.
   Status Load();
 
-  // Any thread; blocks. Errors: OvmsCode::kFileInvalid.
+  // Any thread; blocks. Errors: Fault::kFileInvalid.
   Result<std::shared_ptr<ov::Model>> Read(const ModelFile& file);
   // Any thread; blocks; changes `model` (GuardMatrixProducts(), GuardPassedInputs()). Errors:
-  // OvmsCode::kCannotCompileModel, which names the devices that there are when the wanted one is not among
+  // Fault::kCannotCompileModel, which names the devices that there are when the wanted one is not among
   // them.
   Result<Compiled> Compile(const std::shared_ptr<ov::Model>& model, const CompileOptions& options);
   // What makes the infer requests of a model that Compile() has compiled. The runtime and `log` outlive it.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "config/folder.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -27,7 +27,7 @@ PortNames NamesOfPort(const Output& port, const std::string& fallback) {
 }
 
 Status MappingError(const std::string& file, const std::string& what) {
-  return OvmsError(OvmsCode::kFileInvalid, "'" + file + "': " + what);
+  return FaultError(Fault::kFileInvalid, "'" + file + "': " + what);
 }
 
 Status Rename(const nlohmann::json& mapping, const std::string& file, const std::string& key,

@@ -32,7 +32,7 @@ ModelNames NamesOf(const ov::Model& model);
 
 // Takes the names for clients from `version_path`/mapping_config.json, {"inputs": {real: mapped}, "outputs":
 // {real: mapped}}, if there is such a file. A real name that the model does not have is logged. Errors:
-// OvmsCode::kFileInvalid for a file that is something else, or two ports of one name.
+// Fault::kFileInvalid for a file that is something else, or two ports of one name.
 Status ApplyMappingFile(const std::string& version_path, const std::string& model_name, ModelNames& names,
                         Logger& log);
 

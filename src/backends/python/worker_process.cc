@@ -77,10 +77,7 @@ Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
   return OkStatus();
 }
 
-bool WorkerProcess::dead() const {
-  MutexLock lock(fate_->mutex);
-  return fate_->dead;
-}
+bool WorkerProcess::dead() const { return fate_->dead; }
 
 bool WorkerProcess::OutOfMemory() const { return OomKills() > oom_kills_before_; }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <atomic>
 
 #include <cstdint>
 #include <functional>
@@ -88,7 +89,7 @@ class WorkerProcess {
   struct Fate {
     Mutex mutex;
     CondVar changed;
-    bool dead BRAID_GUARDED_BY(mutex) = false;
+    std::atomic<bool> dead{false};                // set with the mutex held
     bool killed BRAID_GUARDED_BY(mutex) = false;  // by Kill(), while it lived
     ExitCause cause BRAID_GUARDED_BY(mutex);
   };

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "pipeline/testing/fake_step.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/sequence_inputs.h"
 #include "serving/sequence_turn.h"
 
@@ -136,10 +136,10 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     std::lock_guard lock(mutex_);
     auto& id = std::get<uint64_t>(request.correlation_id);
     if (!request.sequence_start) {
-      return sums_.contains(id) ? OkStatus() : OvmsError(OvmsCode::kSequenceMissing);
+      return sums_.contains(id) ? OkStatus() : FaultError(Fault::kSequenceMissing);
     }
     if (id == 0) id = 1;
-    return sums_.emplace(id, 0).second ? OkStatus() : OvmsError(OvmsCode::kSequenceAlreadyExists);
+    return sums_.emplace(id, 0).second ? OkStatus() : FaultError(Fault::kSequenceAlreadyExists);
   }
 
   void Finish(std::unique_ptr<InferenceRequest> request) {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/utf8.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {

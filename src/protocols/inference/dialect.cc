@@ -14,7 +14,7 @@ Status DialectRules::WithDetails(Fault fault, Status status) const {
   const bool clients =
       status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kInternal;
   if (!ovms_ || !clients || status.fault() != Fault::kNone) return status;
-  return OvmsError(fault, status.message());
+  return FaultError(fault, status.message());
 }
 
 Status DialectRules::FirstFault(const ServableInfo& info, const InferenceRequest& request,
@@ -29,7 +29,7 @@ std::optional<ApiCall> DialectRules::Call(ApiInterface interface, ApiMethod meth
 }
 
 Status InferNotFound(const Status& status) {
-  return status.fault() == Fault::kModelNameMissing ? OvmsError(Fault::kGraphNameMissing) : status;
+  return status.fault() == Fault::kModelNameMissing ? FaultError(Fault::kGraphNameMissing) : status;
 }
 
 void CheckServerReady(const ProtocolContext& context, std::function<void(bool)> done) {

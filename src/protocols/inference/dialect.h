@@ -14,7 +14,7 @@
 #include "protocols/inference/context.h"
 #include "serving/api_counters.h"
 #include "serving/catalog.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/request.h"
 #include "serving/servable.h"
 
@@ -48,7 +48,7 @@ class DialectRules {
     return ovms_ ? std::move(ovms) : std::move(triton);
   }
   // `triton`, or the base text of `fault`.
-  Status Word(Fault fault, Status triton) const { return ovms_ ? OvmsError(fault) : triton; }
+  Status Word(Fault fault, Status triton) const { return ovms_ ? FaultError(fault) : triton; }
   // `status`; or its text as the details of `fault`, where it is an error of the client that is no fault yet.
   Status WithDetails(Fault fault, Status status) const;
   // `fault`, or what is wrong with the names, types and shapes of a request's inputs, where that is told first.

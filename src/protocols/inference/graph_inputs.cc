@@ -1,13 +1,13 @@
 #include "protocols/inference/graph_inputs.h"
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 
 Status SetGraphType(std::string_view name, std::string_view input, Tensor& tensor) {
   if (name.empty()) {
-    return OvmsError(OvmsCode::kInvalidPrecision,
-                     std::string("There is no datatype; input name: ").append(input));
+    return FaultError(Fault::kInvalidPrecision,
+                      std::string("There is no datatype; input name: ").append(input));
   }
   const std::optional<DataType> type = DataTypeFromWireName(name);
   tensor.type = type.value_or(DataType::kCustom);
@@ -16,10 +16,10 @@ Status SetGraphType(std::string_view name, std::string_view input, Tensor& tenso
 }
 
 Status GraphValueCountError(uint64_t expected_bytes, uint64_t actual_bytes, std::string_view input) {
-  return OvmsError(OvmsCode::kInvalidValueCount,
-                   ("Expected: " + std::to_string(expected_bytes) +
-                    " values; Actual: " + std::to_string(actual_bytes) + " values; input name: ")
-                       .append(input));
+  return FaultError(Fault::kInvalidValueCount,
+                    ("Expected: " + std::to_string(expected_bytes) +
+                     " values; Actual: " + std::to_string(actual_bytes) + " values; input name: ")
+                        .append(input));
 }
 
 }  // namespace braid

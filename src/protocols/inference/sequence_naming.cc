@@ -4,7 +4,7 @@
 #include <string>
 
 #include "model_config.pb.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/sequence_inputs.h"
 
 namespace braid {
@@ -64,7 +64,7 @@ void AskForSequenceId(const ServableInfo& info, InferenceRequest& request) {
 }
 
 Status RepeatedSequenceInput(std::string_view name) {
-  return OvmsError(OvmsCode::kInvalidUnexpectedInput, std::string(name).append(" is given more than once"));
+  return FaultError(Fault::kInvalidUnexpectedInput, std::string(name).append(" is given more than once"));
 }
 
 }  // namespace braid

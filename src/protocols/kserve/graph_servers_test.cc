@@ -10,7 +10,7 @@
 #include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_graph.h"
 #include "protocols/kserve/testing/kserve_servers.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {

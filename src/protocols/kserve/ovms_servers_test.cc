@@ -9,7 +9,7 @@
 #include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -352,7 +352,7 @@ TEST_F(OvmsServers, HasNoModelConfigurations) {
 
 TEST_F(OvmsServers, KeepsCodesAndTextsOfAnswers) {
   dummy_->set_responder([](std::unique_ptr<InferenceRequest> request) {
-    request->Fail(OvmsError(OvmsCode::kPipelineDemultiplexerNoResults));
+    request->Fail(FaultError(Fault::kPipelineDemultiplexerNoResults));
   });
   EXPECT_EQ(Fault(Request()), "10: Pipeline execution aborted due to no content from custom node");
   TestClient client(http_->bound_port());

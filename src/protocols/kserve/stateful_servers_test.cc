@@ -17,7 +17,7 @@
 #include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/sequence_inputs.h"
 
 namespace braid {
@@ -733,16 +733,16 @@ TEST_F(StatefulServers, AnswersWithTheIdOverHttp) {
 
 TEST_F(StatefulServers, KeepsCodesOfFaults) {
   const struct {
-    OvmsCode code;
+    Fault code;
     int grpc;
     int http;
     std::string_view text;
   } faults[] = {
-      {OvmsCode::kSequenceMissing, 5, 404, "Sequence with provided ID does not exist"},
-      {OvmsCode::kSequenceAlreadyExists, 6, 409, "Sequence with provided ID already exists"},
-      {OvmsCode::kSequenceTerminated, 9, 412,
+      {Fault::kSequenceMissing, 5, 404, "Sequence with provided ID does not exist"},
+      {Fault::kSequenceAlreadyExists, 6, 409, "Sequence with provided ID already exists"},
+      {Fault::kSequenceTerminated, 9, 412,
        "Sequence last request is being processed and it's not available anymore"},
-      {OvmsCode::kMaxSequenceNumberReached, 14, 503,
+      {Fault::kMaxSequenceNumberReached, 14, 503,
        "Max sequence number has been reached. Could not create new sequence."},
   };
   ModelInferRequest request = Request();
@@ -751,7 +751,7 @@ TEST_F(StatefulServers, KeepsCodesOfFaults) {
   grpc::ClientContext context;
   auto stream = stub_->ModelStreamInfer(&context);
   for (const auto& fault : faults) {
-    SetFault(OvmsError(fault.code));
+    SetFault(FaultError(fault.code));
     EXPECT_EQ(Outcome(request), std::to_string(fault.grpc) + ": " + std::string(fault.text));
     EXPECT_EQ(HttpOutcome(Inputs({JsonId("[5]")})), Error(fault.http, fault.text));
     ASSERT_TRUE(stream->Write(request));

@@ -6,7 +6,7 @@
 #include "protocols/tfs/model_documents.h"
 #include "protocols/tfs/raw_services.h"
 #include "protocols/tfs/tfs_services.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -30,13 +30,13 @@ Result<int64_t> VersionOf(const ModelSpec& spec) {
 
 Status AnswerMetadata(const Catalog& catalog, const GetModelMetadataRequest& request,
                       GetModelMetadataResponse& response) {
-  if (!request.has_model_spec()) return OvmsError(OvmsCode::kModelSpecMissing);
+  if (!request.has_model_spec()) return FaultError(Fault::kModelSpecMissing);
   if (request.metadata_field_size() != 1 || request.metadata_field(0) != "signature_def") {
-    return OvmsError(OvmsCode::kInvalidSignatureDef, "metadata_field must be exactly [signature_def]");
+    return FaultError(Fault::kInvalidSignatureDef, "metadata_field must be exactly [signature_def]");
   }
   BRAID_ASSIGN_OR_RETURN(const int64_t version, VersionOf(request.model_spec()));
   BRAID_ASSIGN_OR_RETURN(const auto servable, catalog.Find(request.model_spec().name(), version));
-  if (servable->info().kind == ServableKind::kGraph) return OvmsError(OvmsCode::kModelNameMissing);
+  if (servable->info().kind == ServableKind::kGraph) return FaultError(Fault::kModelNameMissing);
   response = ModelMetadata(servable->info());
   CountCall(*servable, ApiMethod::kGetModelMetadata);
   return OkStatus();
@@ -44,7 +44,7 @@ Status AnswerMetadata(const Catalog& catalog, const GetModelMetadataRequest& req
 
 Status AnswerStatus(const Catalog& catalog, const GetModelStatusRequest& request,
                     GetModelStatusResponse& response) {
-  if (!request.has_model_spec()) return OvmsError(OvmsCode::kModelSpecMissing);
+  if (!request.has_model_spec()) return FaultError(Fault::kModelSpecMissing);
   BRAID_ASSIGN_OR_RETURN(const int64_t version, VersionOf(request.model_spec()));
   BRAID_ASSIGN_OR_RETURN(response, ModelStatus(catalog, request.model_spec().name(), version));
   if (auto servable = catalog.Find(request.model_spec().name(), version); servable.ok()) {

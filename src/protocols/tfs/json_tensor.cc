@@ -158,7 +158,7 @@ Flaw Fill(const JsonTensorSource& source, std::span<const int64_t> shape, std::b
 }
 
 Flaw FillNumbers(const JsonTensorSource& source, DataType type, std::span<const int64_t> shape,
-                  std::byte* to) {
+                 std::byte* to) {
   switch (type) {
     case DataType::kBool:
       return Fill<bool, ToBool>(source, shape, to);
@@ -279,10 +279,10 @@ bool IsBase64Object(element value) {
   return (*object.begin()).key == "b64";
 }
 
-Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, size_t json_bytes,
-                      OvmsCode fault, BufferAllocator& allocator, Tensor& tensor) {
+Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, size_t json_bytes, Fault fault,
+                      BufferAllocator& allocator, Tensor& tensor) {
   const auto failed = [&](std::string_view text) {
-    return OvmsError(fault, std::string(text) + "; input name: " + tensor.name);
+    return FaultError(fault, std::string(text) + "; input name: " + tensor.name);
   };
   // The first value tells how deep the arrays are and how long; all others must agree.
   Shape shape;
@@ -317,7 +317,7 @@ Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, siz
   BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(bytes));
   std::byte* const to = tensor.data.mutable_data();
   const Flaw found = tensor.type == DataType::kBytes ? FillStrings(source, inner, to)
-                                                      : FillNumbers(source, tensor.type, inner, to);
+                                                     : FillNumbers(source, tensor.type, inner, to);
   if (found != Flaw::kNone) return failed(FlawText(found, tensor.type));
   tensor.shape = std::move(shape);
   return OkStatus();

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/servable.h"
 #include "tensor/tensor.h"
 
@@ -37,7 +37,7 @@ struct JsonTensorType {
 // written once, to memory of `allocator`; `json_bytes`, the size of the document, bounds it. Errors: `fault`
 // with what is wrong, for ragged arrays, values of another kind or out of the type's range, and base64 that
 // is none; those of the allocator.
-Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, size_t json_bytes,
-                      OvmsCode fault, BufferAllocator& allocator, Tensor& tensor);
+Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, size_t json_bytes, Fault fault,
+                      BufferAllocator& allocator, Tensor& tensor);
 
 }  // namespace braid

@@ -4,7 +4,7 @@
 #include "protocols/inference/request_headers.h"
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/predict_request_builder.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 
@@ -25,7 +25,7 @@ void TfsPredictCall::AskForClient(grpc::ServerContext* context, grpc::ByteBuffer
 Status TfsPredictCall::Read(WireSegments segments, InferenceRequest& request) {
   ParsedPredictRequest parsed;
   BRAID_RETURN_IF_ERROR(ParsePredictRequest(segments, parsed));
-  if (!parsed.model.present) return OvmsError(OvmsCode::kModelSpecMissing);
+  if (!parsed.model.present) return FaultError(Fault::kModelSpecMissing);
   BRAID_ASSIGN_OR_RETURN(request.model_version, CatalogVersion(parsed.model.version));
   BRAID_ASSIGN_OR_RETURN(request.servable,
                          FindForPredict(queue().catalog(), parsed.model.name, request.model_version));

@@ -10,7 +10,7 @@
 #include "protocols/inference/input_memory.h"
 #include "protocols/inference/sequence_naming.h"
 #include "protocols/tfs/data_types.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/request_check_ovms.h"
 #include "serving/sequence_inputs.h"
 
@@ -65,14 +65,14 @@ class Builder {
                                   ", which is not supported");
     }
     if (input.unknown_rank) {
-      return OvmsError(OvmsCode::kInvalidShape, "The rank must be known; input name: " + tensor.name);
+      return FaultError(Fault::kInvalidShape, "The rank must be known; input name: " + tensor.name);
     }
     InputSource source;
     const bool strings = tensor.type == DataType::kBytes;
     if (input.content.size > 0) {
       if (strings) {
-        return OvmsError(OvmsCode::kInvalidStringInput,
-                         "Strings are taken from string_val; input name: " + tensor.name);
+        return FaultError(Fault::kInvalidStringInput,
+                          "Strings are taken from string_val; input name: " + tensor.name);
       }
       source.size = input.content.size;
       return source;
@@ -83,7 +83,7 @@ class Builder {
     const bool images = strings && spec != nullptr && TakesEncodedImages(*spec, info_.kind);
     if (images) {
       if (given == 0 || input.has_empty_string) {
-        return OvmsError(OvmsCode::kStringValEmpty, "input name: " + tensor.name);
+        return FaultError(Fault::kStringValEmpty, "input name: " + tensor.name);
       }
       // One image may come as a scalar.
       if (tensor.shape.empty()) tensor.shape.push_back(static_cast<int64_t>(given));
@@ -94,9 +94,9 @@ class Builder {
     if (given != 1 || images) return OvmsValueCountError(*wanted, given, tensor.name);
     source.times = static_cast<uint64_t>(*wanted);
     if (source.times > (kMaxFilledBytes - filled_) / std::max<size_t>(source.size, 1)) {
-      return OvmsError(OvmsCode::kInvalidValueCount, "One value fills at most " +
-                                                         std::to_string(kMaxFilledBytes) +
-                                                         " bytes of a request; input name: " + tensor.name);
+      return FaultError(Fault::kInvalidValueCount, "One value fills at most " +
+                                                       std::to_string(kMaxFilledBytes) +
+                                                       " bytes of a request; input name: " + tensor.name);
     }
     filled_ += source.times * source.size;
     return source;

@@ -5,7 +5,7 @@
 
 #include "protocols/tfs/data_types.h"
 #include "protocols/tfs/sequence_output.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensor/bytes_elements.h"
 #include "tensor/shared_bytes.h"
 #include "tensorflow_serving.pb.h"
@@ -70,7 +70,7 @@ void WriteHead(GrpcMessageBuilder& out, const Tensor& tensor, tensorflow::DataTy
 Status WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor) {
   const tensorflow::DataType dtype = ToTensorFlow(tensor.type);
   if (dtype == tensorflow::DT_INVALID) {
-    return OvmsError(OvmsCode::kUnsupportedSerializationPrecision, "output name: " + tensor.name);
+    return FaultError(Fault::kUnsupportedSerializationPrecision, "output name: " + tensor.name);
   }
   const bool strings = tensor.type == DataType::kBytes;
   size_t data_size = 0;

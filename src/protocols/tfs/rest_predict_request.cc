@@ -9,7 +9,7 @@
 #include "protocols/json/json.h"
 #include "protocols/tfs/json_tensor.h"
 #include "protocols/tfs/rest_sequence_inputs.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/request_check_ovms.h"
 #include "serving/sequence_inputs.h"
 
@@ -40,7 +40,7 @@ class BodyReader {
         request_(request) {}
 
   Result<TfsFormat> Read(element root) {
-    if (root.type() != element_type::OBJECT) return OvmsError(OvmsCode::kRestBodyNotAnObject);
+    if (root.type() != element_type::OBJECT) return FaultError(Fault::kRestBodyNotAnObject);
     BRAID_ASSIGN_OR_RETURN(const auto object, JsonObject("request", root, kMaxJsonKeys));
     std::optional<element> instances;
     std::optional<element> inputs;
@@ -48,7 +48,7 @@ class BodyReader {
       if (field.key == "instances") instances = field.value;
       if (field.key == "inputs") inputs = field.value;
     }
-    if (instances.has_value() == inputs.has_value()) return OvmsError(OvmsCode::kRestPredictUnknownOrder);
+    if (instances.has_value() == inputs.has_value()) return FaultError(Fault::kRestPredictUnknownOrder);
     const TfsFormat format = instances ? TfsFormat::kRow : TfsFormat::kColumn;
     BRAID_RETURN_IF_ERROR(instances ? ReadRows(*instances) : ReadColumns(*inputs));
     const auto take = [&](std::string_view name, DataType) { return TakeSequenceInput(name, format); };
@@ -61,14 +61,14 @@ class BodyReader {
  private:
   Status ReadRows(element value) {
     simdjson::dom::array rows;
-    if (value.get_array().get(rows)) return OvmsError(OvmsCode::kRestInstancesNotAnArray);
-    if (rows.begin() == rows.end()) return OvmsError(OvmsCode::kRestNoInstancesFound);
+    if (value.get_array().get(rows)) return FaultError(Fault::kRestInstancesNotAnArray);
+    if (rows.begin() == rows.end()) return FaultError(Fault::kRestNoInstancesFound);
     if (IsNamed(*rows.begin())) return ReadNamedRows(rows);
     NamedSource* const only = TheOnlyInput();
     if (only == nullptr) return OkStatus();
     only->source.rows = true;
     for (element row : rows) {
-      if (IsNamed(row)) return OvmsError(OvmsCode::kRestInstancesNotNamedOrNonamed);
+      if (IsNamed(row)) return FaultError(Fault::kRestInstancesNotNamedOrNonamed);
       only->source.values.push_back(row);
     }
     return OkStatus();
@@ -78,7 +78,7 @@ class BodyReader {
   Status ReadNamedRows(simdjson::dom::array rows) {
     size_t count = 0;
     for (element row : rows) {
-      if (!IsNamed(row)) return OvmsError(OvmsCode::kRestNamedInstanceNotAnObject);
+      if (!IsNamed(row)) return FaultError(Fault::kRestNamedInstanceNotAnObject);
       BRAID_ASSIGN_OR_RETURN(const auto object, JsonObject("instances", row, kMaxJsonKeys));
       if (count == 0) {
         AddSources(object);
@@ -89,12 +89,12 @@ class BodyReader {
         NamedSource* source = FindSource(field.key, place);
         if (source == nullptr && refused_count_) continue;
         // No key is in an object twice, so an input that has one value too few or too many is in another row.
-        if (source == nullptr) return OvmsError(OvmsCode::kRestInstancesBatchSizeDiffer);
+        if (source == nullptr) return FaultError(Fault::kRestInstancesBatchSizeDiffer);
         source->source.values.push_back(field.value);
         ++place;
       }
       if (refused_count_) return OkStatus();
-      if (place != sources_.size()) return OvmsError(OvmsCode::kRestInstancesBatchSizeDiffer);
+      if (place != sources_.size()) return FaultError(Fault::kRestInstancesBatchSizeDiffer);
       ++count;
     }
     return OkStatus();
@@ -109,9 +109,9 @@ class BodyReader {
         NamedSource* source = FindSource(field.key, place++);
         if (source != nullptr) source->source.values.push_back(field.value);
       }
-      return sources_.empty() ? OvmsError(OvmsCode::kRestNoInputsFound) : OkStatus();
+      return sources_.empty() ? FaultError(Fault::kRestNoInputsFound) : OkStatus();
     }
-    if (value.is_null()) return OvmsError(OvmsCode::kRestInputsNotAnObject);
+    if (value.is_null()) return FaultError(Fault::kRestInputsNotAnObject);
     NamedSource* const only = TheOnlyInput();
     if (only != nullptr) only->source.values.push_back(value);
     return OkStatus();
@@ -141,9 +141,9 @@ class BodyReader {
   }
 
   Status WrongCount(size_t given) const {
-    return OvmsError(OvmsCode::kInvalidNoOfInputs,
-                     "Expected: " + std::to_string(info_.inputs.size() + request_.sequence_inputs) +
-                         "; Actual: " + std::to_string(given));
+    return FaultError(Fault::kInvalidNoOfInputs,
+                      "Expected: " + std::to_string(info_.inputs.size() + request_.sequence_inputs) +
+                          "; Actual: " + std::to_string(given));
   }
 
   // Nothing where the request does not have it.
@@ -170,8 +170,8 @@ class BodyReader {
   }
 
   Status FillTensors(TfsFormat format) {
-    const OvmsCode fault =
-        format == TfsFormat::kRow ? OvmsCode::kRestCouldNotParseInstance : OvmsCode::kRestCouldNotParseInput;
+    const Fault fault =
+        format == TfsFormat::kRow ? Fault::kRestCouldNotParseInstance : Fault::kRestCouldNotParseInput;
     for (NamedSource& source : sources_) {
       Tensor& tensor = request_.inputs.emplace_back();
       tensor.name = std::move(source.name);
@@ -204,7 +204,7 @@ Result<TfsFormat> ReadRestPredictRequest(std::string_view body, std::string_view
                                          InferenceRequest& request) {
   element root;
   if (const auto error = parser.parse(body.data(), body.size(), false).get(root)) {
-    return OvmsError(OvmsCode::kJsonInvalid, simdjson::error_message(error));
+    return FaultError(Fault::kJsonInvalid, simdjson::error_message(error));
   }
   return BodyReader(body.size(), sequence_header, servable, request).Read(root);
 }

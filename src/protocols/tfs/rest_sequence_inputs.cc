@@ -2,25 +2,25 @@
 
 #include <string>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
 
 using simdjson::dom::element;
 
-Status NoNumber(OvmsCode fault, std::string_view name) {
-  return OvmsError(fault, std::string("a non-negative integer is expected; input name: ").append(name));
+Status NoNumber(Fault fault, std::string_view name) {
+  return FaultError(fault, std::string("a non-negative integer is expected; input name: ").append(name));
 }
 
-Result<uint64_t> Number(OvmsCode fault, std::string_view name, element value) {
+Result<uint64_t> Number(Fault fault, std::string_view name, element value) {
   uint64_t number = 0;
   if (value.get_uint64().get(number)) return NoNumber(fault, name);
   return number;
 }
 
 // A number, or numbers in one array.
-Result<SequenceInput> ReadValue(OvmsCode fault, std::string_view name, element value) {
+Result<SequenceInput> ReadValue(Fault fault, std::string_view name, element value) {
   SequenceInput input;
   simdjson::dom::array array;
   if (value.get_array().get(array)) {
@@ -52,14 +52,13 @@ Status DifferentNumbers(std::string_view name, uint64_t first, uint64_t other, s
 }  // namespace
 
 Result<SequenceInput> ReadSequenceColumn(std::string_view name, element value) {
-  return ReadValue(OvmsCode::kRestCouldNotParseInput, name, value);
+  return ReadValue(Fault::kRestCouldNotParseInput, name, value);
 }
 
 Result<SequenceInput> ReadSequenceRows(std::string_view name, std::span<const element> values) {
   SequenceInput all;
   for (size_t i = 0; i < values.size(); ++i) {
-    BRAID_ASSIGN_OR_RETURN(SequenceInput one,
-                           ReadValue(OvmsCode::kRestCouldNotParseInstance, name, values[i]));
+    BRAID_ASSIGN_OR_RETURN(SequenceInput one, ReadValue(Fault::kRestCouldNotParseInstance, name, values[i]));
     if (one.has_shape) {
       one.shape.insert(one.shape.begin(), static_cast<int64_t>(values.size()));
       return one;

@@ -6,7 +6,7 @@
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/model_documents.h"
 #include "protocols/tfs/rest_predict.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -51,13 +51,13 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> TfsRoutes::Find(con
     case Kind::kNotOurs:
       return std::nullopt;
     case Kind::kNoSuchPath:
-      return Found(ErrorResponse(OvmsError(OvmsCode::kRestInvalidUrl)));
+      return Found(ErrorResponse(FaultError(Fault::kRestInvalidUrl)));
     case Kind::kWrongMethod:
-      return Found(ErrorResponse(OvmsError(OvmsCode::kRestUnsupportedMethod)));
+      return Found(ErrorResponse(FaultError(Fault::kRestUnsupportedMethod)));
     case Kind::kBadPath:
-      return Found(ErrorResponse(OvmsError(OvmsCode::kPathInvalid)));
+      return Found(ErrorResponse(FaultError(Fault::kPathInvalid)));
     case Kind::kBadVersion:
-      return Found(ErrorResponse(OvmsError(OvmsCode::kRestCouldNotParseVersion)));
+      return Found(ErrorResponse(FaultError(Fault::kRestCouldNotParseVersion)));
   }
   return Found(HttpProtocolRoute{match.route->api, [this](const std::shared_ptr<HttpExchange>& exchange) {
                                    return Dispatch(exchange);
@@ -80,7 +80,7 @@ TfsRoutes::Answer TfsRoutes::Dispatch(const std::shared_ptr<HttpExchange>& excha
     case TfsAction::kReload:
       return Reload(exchange);
   }
-  return ErrorResponse(OvmsError(OvmsCode::kRestNotFound));
+  return ErrorResponse(FaultError(Fault::kRestNotFound));
 }
 
 TfsRoutes::Answer TfsRoutes::Predict(const std::shared_ptr<HttpExchange>& exchange, const std::string& model,
@@ -115,7 +115,7 @@ HttpResponse TfsRoutes::Metadata(const HttpExchange& exchange, const std::string
   auto servable = threads_[exchange.io_thread()]->reader.Find(model, version == 0 ? -1 : version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   const ServableInfo& info = (*servable)->get().info();
-  if (info.kind == ServableKind::kGraph) return ErrorResponse(OvmsError(OvmsCode::kModelNameMissing));
+  if (info.kind == ServableKind::kGraph) return ErrorResponse(FaultError(Fault::kModelNameMissing));
   CountCall((*servable)->get(), ApiMethod::kGetModelMetadata);
   return Document(ToPrettyJson(ModelMetadata(info)));
 }

@@ -12,7 +12,7 @@
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
 #include "protocols/tfs/http_paths.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -313,7 +313,7 @@ TEST_F(TfsRest, ARequestWhoseClientHasGoneIsCancelled) {
 
 TEST_F(TfsRest, AnswersErrorsOfModels) {
   auto model = Add({{DataType::kFp32, {-1}}});
-  model->set_responder([](auto request) { request->Fail(OvmsError(OvmsCode::kInternalInferenceError)); });
+  model->set_responder([](auto request) { request->Fail(FaultError(Fault::kInternalInferenceError)); });
   ExpectError(R"({"inputs":[1]})", 500, "Internal inference error");
   model->set_responder([](auto request) { request->Respond(std::nullopt, true); });
   ExpectError(R"({"inputs":[1]})", 500, "the model ended the request without a response");
@@ -495,16 +495,16 @@ TEST_F(StatefulTfsRest, TheHeaderGoesToWhatHandsRequestsOn) {
 }
 
 TEST_F(StatefulTfsRest, ErrorsOfSequencesPass) {
-  const std::tuple<OvmsCode, int, const char*> errors[] = {
-      {OvmsCode::kSequenceMissing, 404, "Sequence with provided ID does not exist"},
-      {OvmsCode::kSequenceAlreadyExists, 409, "Sequence with provided ID already exists"},
-      {OvmsCode::kSequenceTerminated, 412,
+  const std::tuple<Fault, int, const char*> errors[] = {
+      {Fault::kSequenceMissing, 404, "Sequence with provided ID does not exist"},
+      {Fault::kSequenceAlreadyExists, 409, "Sequence with provided ID already exists"},
+      {Fault::kSequenceTerminated, 412,
        "Sequence last request is being processed and it's not available anymore"},
-      {OvmsCode::kMaxSequenceNumberReached, 503,
+      {Fault::kMaxSequenceNumberReached, 503,
        "Max sequence number has been reached. Could not create new sequence."},
   };
   for (const auto& [error, status, text] : errors) {
-    model_->set_responder([error = error](auto request) { request->Fail(OvmsError(error)); });
+    model_->set_responder([error = error](auto request) { request->Fail(FaultError(error)); });
     ExpectError(Column(R"("sequence_id":[1])"), status, text);
   }
 }
@@ -567,7 +567,7 @@ TEST_F(TfsRest, TellsAndReloadsTheConfiguration) {
   response = Post("/v1/config/reload", "ignored");
   EXPECT_EQ(response.status, 201);
   EXPECT_EQ(response.body, all);
-  config_.set_answer(OvmsError(OvmsCode::kJsonInvalid));
+  config_.set_answer(FaultError(Fault::kJsonInvalid));
   response = Post("/v1/config/reload", "");
   EXPECT_EQ(response.status, 412);
   EXPECT_EQ(response.body, R"({"error":"The file is not valid json"})");

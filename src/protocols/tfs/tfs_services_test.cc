@@ -16,7 +16,7 @@
 #include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "tensorflow_serving.grpc.pb.h"
 
 namespace braid {
@@ -687,17 +687,16 @@ TEST_F(StatefulTfsGrpcTest, ErrorsOfSequencesPass) {
               "Sequence ID has not been provided in request inputs");
   ExpectError(Request(1, 3), StatusCode::INVALID_ARGUMENT, "Unexpected value of sequence control input");
   EXPECT_EQ(stateful_->api_counters().fail(kPredict), 3u);
-  const std::tuple<OvmsCode, StatusCode, const char*> errors[] = {
-      {OvmsCode::kSequenceMissing, StatusCode::NOT_FOUND, "Sequence with provided ID does not exist"},
-      {OvmsCode::kSequenceAlreadyExists, StatusCode::ALREADY_EXISTS,
-       "Sequence with provided ID already exists"},
-      {OvmsCode::kSequenceTerminated, StatusCode::FAILED_PRECONDITION,
+  const std::tuple<Fault, StatusCode, const char*> errors[] = {
+      {Fault::kSequenceMissing, StatusCode::NOT_FOUND, "Sequence with provided ID does not exist"},
+      {Fault::kSequenceAlreadyExists, StatusCode::ALREADY_EXISTS, "Sequence with provided ID already exists"},
+      {Fault::kSequenceTerminated, StatusCode::FAILED_PRECONDITION,
        "Sequence last request is being processed and it's not available anymore"},
-      {OvmsCode::kMaxSequenceNumberReached, StatusCode::UNAVAILABLE,
+      {Fault::kMaxSequenceNumberReached, StatusCode::UNAVAILABLE,
        "Max sequence number has been reached. Could not create new sequence."},
   };
   for (const auto& [error, code, text] : errors) {
-    stateful_->set_responder([error = error](auto request) { request->Fail(OvmsError(error)); });
+    stateful_->set_responder([error = error](auto request) { request->Fail(FaultError(error)); });
     ExpectError(Request(1, 1), code, text);
   }
 }

@@ -14,7 +14,7 @@
 #include "repository/manager_options.h"
 #include "repository/testing/fake_backend.h"
 #include "repository/testing/fake_sequences.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid::testing {
 
@@ -28,7 +28,7 @@ class FakeLibrary : public CustomNodeLibrary {
 };
 
 // Needs all that its nodes name; knows what it was made of.
-class FakePipeline : public Pipeline {
+class FakePipeline : public Servable {
  public:
   static Result<std::shared_ptr<Servable>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
                                                   const CustomNodeLibraries& libraries, Journal& journal) {
@@ -38,12 +38,12 @@ class FakePipeline : public Pipeline {
       if (node.type == OvmsNodeConfig::Type::kCustom) {
         const auto library = libraries.find(node.library_name);
         if (library == libraries.end() || !library->second.ok()) {
-          return OvmsError(OvmsCode::kPipelineInvalidNodeLibrary, node.library_name);
+          return FaultError(Fault::kPipelineInvalidNodeLibrary, node.library_name);
         }
         continue;
       }
       auto found = catalog.Find(node.model_name, node.version.value_or(-1));
-      if (!found.ok()) return OvmsError(OvmsCode::kPipelineMissingModel, node.model_name);
+      if (!found.ok()) return FaultError(Fault::kPipelineMissingModel, node.model_name);
       uses.push_back(*found);
     }
     ServableInfo info;
@@ -56,7 +56,7 @@ class FakePipeline : public Pipeline {
 
   FakePipeline(ServableInfo info, OvmsPipelineConfig config, const Catalog& catalog,
                std::vector<std::weak_ptr<Servable>> uses, Journal& journal)
-      : Pipeline(std::move(info)),
+      : Servable(std::move(info)),
         config_(std::move(config)),
         catalog_(catalog),
         uses_(std::move(uses)),
@@ -138,7 +138,7 @@ class FakeConfigMakers {
                               const std::string& name,
                               const std::string& path) -> Result<std::shared_ptr<const CustomNodeLibrary>> {
       journal.Add("open " + name);
-      if (path.ends_with("missing.so")) return OvmsError(OvmsCode::kNodeLibraryLoadFailedOpen, path);
+      if (path.ends_with("missing.so")) return FaultError(Fault::kNodeLibraryLoadFailedOpen, path);
       return std::shared_ptr<const CustomNodeLibrary>(std::make_shared<FakeLibrary>(name));
     };
     makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
@@ -149,7 +149,7 @@ class FakeConfigMakers {
       journal.Add("start " + config.name);
       auto text = ReadConfigFile(config.graph_path);
       if (!text.ok()) return text.status();
-      if (*text == "broken") return OvmsError(OvmsCode::kGraphConfigFileInvalid);
+      if (*text == "broken") return FaultError(Fault::kGraphConfigFileInvalid);
       files.push_back(config.base_path + "model.py");
       ServableInfo info;
       info.name = config.name;

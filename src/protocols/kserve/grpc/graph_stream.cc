@@ -9,7 +9,7 @@
 #include "protocols/kserve/grpc/request_builder.h"
 #include "protocols/kserve/grpc/response_writer.h"
 #include "protocols/kserve/grpc/service.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -106,10 +106,10 @@ Status GrpcGraphStream::ReadMessage(WireSegments segments, Servable& servable, I
   Status read = ParseInferRequest(segments, parsed);
   request.id = parsed.id;
   if (read.ok() && parsed.model_name != name_) {
-    return WithSuffix(OvmsError(Fault::kGraphIncorrectServableName), kNotThisServable);
+    return WithSuffix(FaultError(Fault::kGraphIncorrectServableName), kNotThisServable);
   }
   if (read.ok() && !IsVersionOfGraph(parsed.model_version)) {
-    return WithSuffix(OvmsError(Fault::kGraphIncorrectServableVersion), kNotThisServable);
+    return WithSuffix(FaultError(Fault::kGraphIncorrectServableVersion), kNotThisServable);
   }
   if (read.ok()) read = BuildMessage(segments, servable, request);
   return read.ok() ? read : WithSuffix(read, kOfSubsequent);

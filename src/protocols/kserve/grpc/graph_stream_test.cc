@@ -12,7 +12,7 @@
 #include "protocols/inference/testing/fake_graph.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -193,7 +193,7 @@ TEST_F(GraphStreamTest, FirstMessageDecides) {
   EXPECT_EQ(end_for("gone"), "5: Mediapipe is retired");
   EXPECT_EQ(end_for("graph", "abc"), "3: invalid model version format in request");
   EXPECT_EQ(EndOf({}), "2: Client disconnected during reading first streaming request");
-  graph_->RefuseStreams(OvmsError(OvmsCode::kGraphStartError, "side packet"));
+  graph_->RefuseStreams(FaultError(Fault::kGraphStartError, "side packet"));
   EXPECT_EQ(end_for("graph"), "9: Failed to start mediapipe graph - side packet");
   EXPECT_EQ(graph_->gate().inside(), 0);
   EXPECT_EQ(graph_->api_counters().fail(kCall), 1u);
@@ -302,7 +302,7 @@ TEST_F(GraphStreamTest, EndsAtOnceWhenTheGraphFails) {
   auto conversation = graph_->WaitForStream(0);
   ASSERT_TRUE(conversation && conversation->WaitForMessages(1));
   conversation->Send(FakeGraph::Text("before"));
-  conversation->End(OvmsError(OvmsCode::kGraphExecutionError, "INTERNAL: node"));
+  conversation->End(FaultError(Fault::kGraphExecutionError, "INTERNAL: node"));
   EXPECT_EQ(Output(*stream), "before");
   // The client has neither written nor closed.
   EXPECT_EQ(Fault(*stream), "the stream has ended");

@@ -5,7 +5,7 @@
 
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/kserve/grpc/request_ovms.h"
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -18,27 +18,27 @@ std::string OfInput(std::string_view text, std::string_view input) {
 Status CheckTyped(const ParsedInput& input, const Tensor& tensor) {
   const DataType type = tensor.type;
   if (type == DataType::kInvalid) {
-    return OvmsError(Fault::kInvalidPrecision,
-                     "Provided datatype is invalid, custom datatypes are allowed only when "
-                     "raw_input_contents is used.");
+    return FaultError(Fault::kInvalidPrecision,
+                      "Provided datatype is invalid, custom datatypes are allowed only when "
+                      "raw_input_contents is used.");
   }
   const std::optional<ContentsField> field = ContentsFieldFor(type);
   if (!field) {
-    return OvmsError(Fault::kNotImplemented,
-                     OfInput(input.datatype + " is taken from raw_input_contents only", input.name));
+    return FaultError(Fault::kNotImplemented,
+                      OfInput(input.datatype + " is taken from raw_input_contents only", input.name));
   }
   for (int i = 1; i <= kContentsFieldCount; ++i) {
     const auto other = static_cast<ContentsField>(i);
     if (other == *field || input.contents.count(other) == 0) continue;
-    return OvmsError(Fault::kInvalidContentSize,
-                     OfInput("contents have values of another datatype than " + input.datatype, input.name));
+    return FaultError(Fault::kInvalidContentSize,
+                      OfInput("contents have values of another datatype than " + input.datatype, input.name));
   }
   // How many strings there are says nothing of a tensor whose type is one of bytes.
   if (type == DataType::kBytes) return OkStatus();
   const std::optional<size_t> expected = ByteSize(type, tensor.shape);
   if (!expected) {
-    return OvmsError(Fault::kInvalidContentSize,
-                     OfInput("Provided shape and datatype declare too large buffer.", input.name));
+    return FaultError(Fault::kInvalidContentSize,
+                      OfInput("Provided shape and datatype declare too large buffer.", input.name));
   }
   const uint64_t actual = input.contents.count(*field) * ElementSize(type);
   return actual == *expected ? OkStatus() : GraphValueCountError(*expected, actual, input.name);
@@ -49,8 +49,8 @@ Status CheckShape(const Shape& shape, std::string_view input) {
   std::string text = ShapeToString(shape);
   text.front() = '(';
   text.back() = ')';
-  return OvmsError(Fault::kInvalidShape,
-                   OfInput("Negative dimension size is not acceptable: " + text, input));
+  return FaultError(Fault::kInvalidShape,
+                    OfInput("Negative dimension size is not acceptable: " + text, input));
 }
 
 }  // namespace
@@ -60,8 +60,8 @@ Status TakeGraphParameter(std::string& key, WireParameter& value, Parameters& pa
   return std::visit(
       [&](auto& given) -> Status {
         if constexpr (std::is_same_v<std::decay_t<decltype(given)>, std::monostate>) {
-          return OvmsError(Fault::kNotImplemented,
-                           std::string("request parameter ").append(key).append(" has no value"));
+          return FaultError(Fault::kNotImplemented,
+                            std::string("request parameter ").append(key).append(" has no value"));
         } else {
           parameters.emplace_back(std::move(key), std::move(given));
           return OkStatus();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "serving/ovms_status.h"
+#include "serving/faults.h"
 #include "serving/request_check_ovms.h"
 
 namespace braid {
@@ -19,8 +19,8 @@ Status CheckValues(const ParsedInput& input, const Tensor& tensor) {
   for (int i = 1; i <= kContentsFieldCount; ++i) {
     const auto other = static_cast<ContentsField>(i);
     if (other == field || input.contents.count(other) == 0) continue;
-    return OvmsError(Fault::kInvalidContentSize, "contents have values of another datatype than " +
-                                                     input.datatype + "; input name: " + input.name);
+    return FaultError(Fault::kInvalidContentSize, "contents have values of another datatype than " +
+                                                      input.datatype + "; input name: " + input.name);
   }
   return OkStatus();
 }
@@ -30,12 +30,12 @@ Status UnknownDatatype(const ServableInfo& info, const ParsedRequest& parsed, co
   for (const TensorSpec& spec : info.inputs) {
     const auto is_it = [&](const ParsedInput& input) { return input.name == spec.name; };
     if (!spec.optional && std::none_of(parsed.inputs.begin(), parsed.inputs.end(), is_it)) {
-      return OvmsError(Fault::kInvalidMissingInput, "Required input: " + spec.name);
+      return FaultError(Fault::kInvalidMissingInput, "Required input: " + spec.name);
     }
   }
   const TensorSpec* spec = info.FindInput(unknown.name);
   if (spec != nullptr) return OvmsPrecisionError(*spec, unknown.datatype, ApiProtocol::kKServe);
-  return OvmsError(Fault::kInvalidUnexpectedInput, unknown.name + " is unexpected");
+  return FaultError(Fault::kInvalidUnexpectedInput, unknown.name + " is unexpected");
 }
 
 Status CheckContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request) {
@@ -68,16 +68,16 @@ Status CheckOvmsStructure(const ParsedRequest& parsed) {
       static_cast<size_t>(std::count_if(parsed.inputs.begin(), parsed.inputs.end(),
                                         [](const ParsedInput& input) { return !LiesInRegion(input); }));
   if (parsed.raw.size() != in_message) {
-    return OvmsError(Fault::kInvalidMessageStructure,
-                     "Size of raw_input_contents: " + std::to_string(parsed.raw.size()) +
-                         " is different than number of inputs: " + std::to_string(in_message));
+    return FaultError(Fault::kInvalidMessageStructure,
+                      "Size of raw_input_contents: " + std::to_string(parsed.raw.size()) +
+                          " is different than number of inputs: " + std::to_string(in_message));
   }
   for (const ParsedInput& input : parsed.inputs) {
     if (!input.contents.present()) continue;
-    return OvmsError(Fault::kInvalidMessageStructure,
-                     "Passing buffers both in InferInputTensor contents and in raw_input_contents is not "
-                     "allowed. Detected buffer in InferInputTensor contents for input: " +
-                         input.name);
+    return FaultError(Fault::kInvalidMessageStructure,
+                      "Passing buffers both in InferInputTensor contents and in raw_input_contents is not "
+                      "allowed. Detected buffer in InferInputTensor contents for input: " +
+                          input.name);
   }
   return OkStatus();
 }

@@ -168,7 +168,7 @@ void GrpcStreamCall::OnRead(bool ok) {
     graph = graph_.get();
     traffic_.OnRead(ok);
     if (!ok && first_message_ && needs_a_servable()) {
-      traffic_.End(ToGrpcStatus(OvmsError(Fault::kGraphUninitializedStreamClosure)));
+      traffic_.End(ToGrpcStatus(FaultError(Fault::kGraphUninitializedStreamClosure)));
     }
     handling_ = ok && traffic_.open() && (graph == nullptr || !draining_);
     ok = handling_;

@@ -60,7 +60,7 @@ Status InferCall::ReadFront(std::string_view front, size_t rest, const HttpInfer
   // What the bytes are is known of models alone.
   const bool graph = target.info.kind == ServableKind::kGraph;
   if (graph || (rules.data_may_be_missing && !body_.json_size)) {
-    return OvmsError(OvmsCode::kJsonInvalid, "The document is empty.");
+    return FaultError(Fault::kJsonInvalid, "The document is empty.");
   }
   return ReadRawInferRequest(rest, target, read);
 }

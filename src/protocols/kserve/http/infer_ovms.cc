@@ -12,11 +12,11 @@ Result<std::optional<uint64_t>> ImpliedBinarySize(const Tensor& tensor, size_t l
   if (left == 0) return std::optional<uint64_t>();
   if (ElementSize(tensor.type) == 0) {
     if (only_input && ElementCount(tensor.shape) == 1) return std::optional<uint64_t>(left);
-    return OvmsError(OvmsCode::kRestBinaryDataSizeInvalid,
-                     std::string(TypeName(tensor)) + " of this shape need one; input name: " + tensor.name);
+    return FaultError(Fault::kRestBinaryDataSizeInvalid,
+                      std::string(TypeName(tensor)) + " of this shape need one; input name: " + tensor.name);
   }
   const auto size = ByteSize(tensor.type, tensor.shape);
-  if (!size) return OvmsError(OvmsCode::kRestBinaryBufferExceeded, "input name: " + tensor.name);
+  if (!size) return FaultError(Fault::kRestBinaryBufferExceeded, "input name: " + tensor.name);
   return std::optional<uint64_t>(*size);
 }
 

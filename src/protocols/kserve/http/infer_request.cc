@@ -168,7 +168,7 @@ class RequestReader {
     if (binary_left_ == 0) return OkStatus();
     const std::string text = "unexpected additional input data for model '" + target_.info.name + "'";
     const Status fault =
-        rules_.Choose(InvalidArgumentError(text), OvmsError(Fault::kInvalidContentSize, text));
+        rules_.Choose(InvalidArgumentError(text), FaultError(Fault::kInvalidContentSize, text));
     // A wrong shape is the likely cause.
     return graph_ ? fault : rules_.FirstFault(target_.info, out_.request, fault);
   }
@@ -305,9 +305,9 @@ class RequestReader {
       return rules_.Choose(InvalidArgumentError("unexpected size for input '" + name + "', expecting " +
                                                 std::to_string(size - binary_left_) +
                                                 " additional bytes for model '" + target_.info.name + "'"),
-                           OvmsError(Fault::kRestBinaryBufferExceeded,
-                                     "Expected: " + std::to_string(size) + " bytes; Actual: " +
-                                         std::to_string(binary_left_) + " bytes; input name: " + name));
+                           FaultError(Fault::kRestBinaryBufferExceeded,
+                                      "Expected: " + std::to_string(size) + " bytes; Actual: " +
+                                          std::to_string(binary_left_) + " bytes; input name: " + name));
     }
     binary_left_ -= static_cast<size_t>(size);
     plan.source = PlannedInput::Source::kBinary;

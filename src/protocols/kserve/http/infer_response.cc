@@ -88,10 +88,10 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
       const Status appended = AppendTensorValues(json, tensor);
       if (appended.code() == StatusCode::kInvalidArgument) {
         return format.rules->Choose(
-            appended, OvmsError(Fault::kRestUnsupportedPrecision, appended.message() + " " + tensor.name));
+            appended, FaultError(Fault::kRestUnsupportedPrecision, appended.message() + " " + tensor.name));
       }
       if (!appended.ok()) {
-        return format.rules->Choose(appended, OvmsError(Fault::kInternalError, appended.message()));
+        return format.rules->Choose(appended, FaultError(Fault::kInternalError, appended.message()));
       }
       json += "]}";
     }

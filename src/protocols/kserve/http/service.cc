@@ -66,10 +66,10 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> KserveHttp::Find(co
       break;
     case HttpRouteMatch::Kind::kNoSuchPath:
       return Found(
-          rules.Choose(ErrorResponse(404, "Not Found"), ErrorResponse(OvmsError(Fault::kRestInvalidUrl))));
+          rules.Choose(ErrorResponse(404, "Not Found"), ErrorResponse(FaultError(Fault::kRestInvalidUrl))));
     case HttpRouteMatch::Kind::kWrongMethod:
       return Found(rules.Choose(ErrorResponse(405, "Method Not Allowed"),
-                                ErrorResponse(OvmsError(Fault::kRestUnsupportedMethod))));
+                                ErrorResponse(FaultError(Fault::kRestUnsupportedMethod))));
     case HttpRouteMatch::Kind::kBadEscape:
       return Found(ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8"));
   }

@@ -1,7 +1,7 @@
 // What can be wrong with servables that came from a config.json, and with requests to them: each fault has a code and
-// a base text that clients of OpenVINO Model Server know. One table (ovms_status.cc) has them all.
+// a base text that clients of OpenVINO Model Server know. One table (faults.cc) has them all.
 //
-//   return OvmsError(OvmsCode::kInvalidShape, "Expected: (1,10); Actual: (1,9); input name: b");
+//   return FaultError(Fault::kInvalidShape, "Expected: (1,10); Actual: (1,9); input name: b");
 #pragma once
 
 #include <string_view>
@@ -157,9 +157,7 @@ enum class Fault : unsigned char {
   kRestContentsFieldNotEmpty,
 };
 
-using OvmsCode = Fault;
-
 // "{base text}", or "{base text} - {details}". REQUIRES: not kNone.
-Status OvmsError(OvmsCode code, std::string_view details = {});
+Status FaultError(Fault code, std::string_view details = {});
 
 }  // namespace braid
