@@ -61,18 +61,20 @@ format:  ## Format the C++ and Python files
 	@.venv/bin/ruff format --quiet
 	@.venv/bin/ruff check --quiet --fix
 
-check:  ## Check formatting, lint Python, includes, headers alone, and what mutexes guard
-	@scripts/install-system-packages check
-	@scripts/python-env check
+check:  ## Check formatting, lint Python and C++, includes, headers alone, and what mutexes guard
+	@scripts/install-system-packages build test check
+	@scripts/python-env build test check
 	@.venv/bin/clang-format --dry-run --Werror $(CC_FILES)
 	@.venv/bin/ruff format --check --quiet
 	@.venv/bin/ruff check
 	@scripts/check-includes
-	@scripts/check-headers --build $(BUILD_FOLDER)
-	@scripts/check-thread-safety --build $(BUILD_FOLDER)
+	@cmake --preset check -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python >/dev/null
+	@cmake --build build-check --target braid_proto_files
+	@scripts/check-headers --jobs $(JOBS)
+	@scripts/check-clang --jobs $(JOBS)
 
 docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid
 
 clean:  ## Remove the build folder and the Python environment
-	rm -rf $(BUILD_FOLDER) .venv
+	rm -rf $(BUILD_FOLDER) build-check .venv

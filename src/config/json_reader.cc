@@ -8,7 +8,7 @@ namespace braid {
 namespace {
 
 // Far more than a configuration has; bounds the parser and what reads its result.
-constexpr size_t kMaxDepth = 32;
+constexpr size_t kMaxLevels = 32;
 constexpr size_t kMostFaultsTold = 100;
 constexpr size_t kMostTextTold = 300;
 
@@ -23,9 +23,9 @@ std::string SyntaxFault(const nlohmann::detail::exception& fault) {
 }
 
 // Looks at the text before anything is built of it: syntax, nesting, and keys that are given twice.
-class TextCheck : public nlohmann::json_sax<Json> {
+class DocumentCheck : public nlohmann::json_sax<Json> {
  public:
-  explicit TextCheck(JsonFaults& faults) : faults_(faults) {}
+  explicit DocumentCheck(JsonFaults& faults) : faults_(faults) {}
   const std::string& error() const { return error_; }
 
   bool null() override { return Value(); }
@@ -63,8 +63,8 @@ class TextCheck : public nlohmann::json_sax<Json> {
     return true;
   }
   bool Push(bool is_list) {
-    if (levels_.size() >= kMaxDepth) {
-      error_ = Path() + ": the text is nested deeper than " + std::to_string(kMaxDepth) + " levels";
+    if (levels_.size() >= kMaxLevels) {
+      error_ = Path() + ": the text is nested deeper than " + std::to_string(kMaxLevels) + " levels";
       return false;
     }
     levels_.push_back({is_list, 0, {}, {}});
@@ -122,7 +122,7 @@ std::string JsonFaults::Text() const {
 }
 
 Result<Json> ParseJsonText(std::string_view text, JsonFaults& faults) {
-  TextCheck check(faults);
+  DocumentCheck check(faults);
   if (!Json::sax_parse(text, &check)) return InvalidArgumentError(check.error());
   return Json::parse(text, nullptr, false);
 }

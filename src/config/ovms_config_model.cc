@@ -81,8 +81,9 @@ class ModelReader {
       std::map<std::string, Value>& values, Result<Value> (*parse)(std::string_view)) {
     return [&values, parse](const std::string& tensor, const std::string& text) {
       auto value = parse(text);
-      if (value.ok()) values[tensor] = std::move(value).value();
-      return value.status();
+      if (!value.ok()) return value.status();
+      values[tensor] = std::move(value).value();
+      return OkStatus();
     };
   }
 

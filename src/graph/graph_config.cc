@@ -14,7 +14,7 @@ namespace {
 // No graph of a user's is nested as deeply; deeper texts would cost stack.
 constexpr int kDeepest = 100;
 
-class Faults final : public google::protobuf::io::ErrorCollector {
+class ParseFaults final : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, int column, const std::string& message) override {
     if (!text_.empty()) text_ += "\n";
@@ -46,7 +46,7 @@ void KeepTypesOfOptions() {
 Result<::mediapipe::CalculatorGraphConfig> ParseGraphConfig(std::string_view text) {
   KeepTypesOfOptions();
   ::mediapipe::CalculatorGraphConfig config;
-  Faults faults;
+  ParseFaults faults;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&faults);
   parser.SetRecursionLimit(kDeepest);

@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-using Options = ::mediapipe::OpenVINOModelServerSessionCalculatorOptions;
+using SessionOptions = ::mediapipe::OpenVINOModelServerSessionCalculatorOptions;
 
 // As the field's clients know it: what is no number of 32 bits, 0 too, is the default version.
 int64_t ParseVersion(const std::string& text) {
@@ -21,7 +21,7 @@ int64_t ParseVersion(const std::string& text) {
 }  // namespace
 
 Result<SessionServableName> SessionServable(const graph::Contract& contract) {
-  const auto options = contract.FindOptions<Options>();
+  const auto options = contract.FindOptions<SessionOptions>();
   if (!options || options->servable_name().empty()) {
     return InvalidArgumentError("servable_name is missing in OpenVINOModelServerSessionCalculatorOptions");
   }

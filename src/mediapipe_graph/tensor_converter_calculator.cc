@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-using Options = ::mediapipe::PyTensorOvTensorConverterCalculatorOptions;
+using ConverterOptions = ::mediapipe::PyTensorOvTensorConverterCalculatorOptions;
 constexpr std::string_view kOv = "OVTENSOR";
 constexpr std::string_view kPython = "OVMS_PY_TENSOR";
 
@@ -84,7 +84,7 @@ Result<std::vector<TensorConverterCalculator::Pair>> TensorConverterCalculator::
   std::sort(used.begin(), used.end());
   const bool by_suffix = used.front() >= 0 && std::adjacent_find(used.begin(), used.end()) == used.end();
 
-  const auto options = contract.FindOptions<Options>();
+  const auto options = contract.FindOptions<ConverterOptions>();
   for (Pair& pair : pairs) {
     if (!by_suffix) pair.output = pair.input;
     const std::string& tag = outputs[pair.output].tag;

@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-GraphCall CallOf(const GraphHost& host, const InferenceRequest& request) {
+GraphCall UnaryCallOf(const GraphHost& host, const InferenceRequest& request) {
   GraphCall call;
   call.graph = host.definition.name;
   call.id = request.id;
@@ -31,7 +31,7 @@ ApiMethod MethodOf(const InferenceRequest& request) {
 
 void UnaryGraphCall::Start(std::shared_ptr<GraphHost> host, std::unique_ptr<InferenceRequest> request) {
   request->queue_start_ns = SteadyNowNs();
-  auto call = std::make_shared<UnaryGraphCall>(host, CallOf(*host, *request), std::move(request));
+  auto call = std::make_shared<UnaryGraphCall>(host, UnaryCallOf(*host, *request), std::move(request));
   InferenceRequest& entered = *call->request_;
   auto side_packets = ClientSidePackets(host->definition, entered.parameters,
                                         !entered.parameters.empty() && host->servables->has_sequences());

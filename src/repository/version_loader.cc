@@ -14,7 +14,7 @@
 namespace braid {
 namespace {
 
-bool IsFile(const std::string& path) {
+bool IsRegularFile(const std::string& path) {
   std::error_code fault;
   return std::filesystem::is_regular_file(path, fault);
 }
@@ -46,7 +46,7 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
   Backend* python = find("python");
   if (python != nullptr && IsPlainName(name)) {
     location.model_file = options_.folders->backend_directory + "/" + name + "/model.py";
-    if (IsFile(location.model_file)) return python;
+    if (IsRegularFile(location.model_file)) return python;
   }
   for (Backend* backend : makers_.backends) {
     if (backend->StandsInFor(name)) return settle(backend);
@@ -97,7 +97,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_ASSIGN_OR_RETURN(Backend * backend, FindBackend(*config, location));
   BRAID_RETURN_IF_ERROR(ValidateModelFile(*config));
   // What others run may be a folder; they look for it themselves.
-  if (backend->name() == "python" && !IsFile(location.model_file)) {
+  if (backend->name() == "python" && !IsRegularFile(location.model_file)) {
     return InternalError("Failed to preinitialize Python stub: Python model file not found in '" +
                          location.model_file + "'");
   }

@@ -218,7 +218,7 @@ constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist her
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
 constexpr std::string_view kFalse = "false|0";
 
-const OptionSpec kTable[] = {
+const OptionSpec kOptionTable[] = {
     // Models
     WorksMany("model-repository", "DIR", Group::kModels, List<Folders<&F::model_repositories>>(),
               "A folder of models; also --model-store, or DIR as an argument of its own"),
@@ -486,7 +486,7 @@ std::string OptionSpec::DefaultText() const {
 
 std::span<const OptionSpec> OptionTable() {
   static const std::vector<OptionSpec> table = [] {
-    std::vector<OptionSpec> all(std::begin(kTable), std::end(kTable));
+    std::vector<OptionSpec> all(std::begin(kOptionTable), std::end(kOptionTable));
     const std::span<const OptionSpec> more = OvmsOptionTable();
     all.insert(all.end(), more.begin(), more.end());
     return all;

@@ -13,7 +13,10 @@ prometheus::Summary::Quantiles QuantilesOf(const std::vector<std::pair<double, d
   return list;
 }
 
-double Microseconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 0) / 1000); }
+double Microseconds(int64_t ns) {
+  const int64_t whole = std::max<int64_t>(ns, 0) / 1000;
+  return static_cast<double>(whole);
+}
 
 SummarySnapshot SnapshotOf(const prometheus::Summary& summary) {
   const prometheus::ClientMetric::Summary collected = summary.Collect().summary;

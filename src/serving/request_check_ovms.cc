@@ -168,7 +168,7 @@ Status CheckInputs(const ServableInfo& info, const InferenceRequest& request, bo
   return found == request.inputs.size() ? OkStatus() : UnexpectedInput(info, request);
 }
 
-Status CheckOutputs(const ServableInfo& info, const InferenceRequest& request) {
+Status CheckOvmsOutputs(const ServableInfo& info, const InferenceRequest& request) {
   const auto& names = request.requested_outputs;
   for (auto name = names.begin(); name != names.end(); ++name) {
     if (info.FindOutput(*name) == nullptr) {
@@ -243,7 +243,7 @@ Status CheckOvmsTensors(const ServableInfo& info, const InferenceRequest& reques
 Status CheckOvmsRequest(const ServableInfo& info, InferenceRequest& request) {
   request.batch_size = 1;
   BRAID_RETURN_IF_ERROR(CheckInputs(info, request, true));
-  return CheckOutputs(info, request);
+  return CheckOvmsOutputs(info, request);
 }
 
 }  // namespace braid

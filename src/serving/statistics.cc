@@ -7,7 +7,10 @@
 namespace braid {
 namespace {
 
-double Microseconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 0) / 1000); }
+double WholeMicroseconds(int64_t ns) {
+  const int64_t whole = std::max<int64_t>(ns, 0) / 1000;
+  return static_cast<double>(whole);
+}
 
 }  // namespace
 
@@ -56,19 +59,19 @@ void ModelStatistics::RecordFirstResponse(int64_t duration_ns) {
 void ModelStatistics::RecordApiRequest(ApiInterface interface, int64_t duration_ns) {
   if (!ovms_histograms_) return;
   MutexLock lock(mutex_);
-  totals_.ovms_us.request[static_cast<size_t>(interface)].Observe(Microseconds(duration_ns));
+  totals_.ovms_us.request[static_cast<size_t>(interface)].Observe(WholeMicroseconds(duration_ns));
 }
 
 void ModelStatistics::RecordGraphRun(ApiMethod method, int64_t duration_ns) {
   if (!ovms_histograms_) return;
   MutexLock lock(mutex_);
-  totals_.ovms_us.graph_processing[GraphCallIndex(method)].Observe(Microseconds(duration_ns));
+  totals_.ovms_us.graph_processing[GraphCallIndex(method)].Observe(WholeMicroseconds(duration_ns));
 }
 
 void ModelStatistics::RecordGraphLatency(ApiMethod method, int64_t duration_ns) {
   if (!ovms_histograms_) return;
   MutexLock lock(mutex_);
-  totals_.ovms_us.graph_latency[GraphCallIndex(method)].Observe(Microseconds(duration_ns));
+  totals_.ovms_us.graph_latency[GraphCallIndex(method)].Observe(WholeMicroseconds(duration_ns));
 }
 
 std::optional<LatencySummariesSnapshot> ModelStatistics::Summaries() const {
@@ -102,8 +105,8 @@ void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queu
   totals_.compute_infer.Add(times.infer_end_ns - times.input_end_ns);
   totals_.compute_output.Add(times.output_end_ns - times.infer_end_ns);
   if (ovms_histograms_) {
-    totals_.ovms_us.wait.Observe(Microseconds(times.compute_start_ns - queue_start_ns));
-    totals_.ovms_us.inference.Observe(Microseconds(times.infer_end_ns - times.input_end_ns));
+    totals_.ovms_us.wait.Observe(WholeMicroseconds(times.compute_start_ns - queue_start_ns));
+    totals_.ovms_us.inference.Observe(WholeMicroseconds(times.infer_end_ns - times.input_end_ns));
   }
 }
 

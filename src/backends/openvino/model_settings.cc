@@ -29,7 +29,7 @@ Status CheckNames(const std::string& setting, const std::map<std::string, T>& va
       return SettingError(setting, "the model has " + std::to_string(ports.size()) +
                                        " inputs, so each must be named: " + ListNames(ports));
     }
-    const auto has = [&name](const Ports& all) {
+    const auto has = [&name = name](const Ports& all) {
       return std::any_of(all.begin(), all.end(), [&](const PortNames& port) { return port.Has(name); });
     };
     if (has(ports) || (more_ports != nullptr && has(*more_ports))) continue;

@@ -7,7 +7,7 @@ namespace braid {
 namespace {
 
 // What is kept for the next steps, beyond one piece.
-constexpr size_t kKeptBytes = size_t{16} << 20;
+constexpr size_t kMostFreeBytes = size_t{16} << 20;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ bool StatePool::Return(Piece* piece) {
   piece->bytes_ = std::max(piece->bytes_, piece->tensor_.get_byte_size());
   MutexLock lock(mutex_);
   const bool room =
-      free_.size() < kKeptPieces && piece->bytes_ <= kKeptBytes - std::min(kKeptBytes, free_bytes_);
+      free_.size() < kKeptPieces && piece->bytes_ <= kMostFreeBytes - std::min(kMostFreeBytes, free_bytes_);
   if (!free_.empty() && !room) return false;
   free_.push_back(piece);
   free_bytes_ += piece->bytes_;

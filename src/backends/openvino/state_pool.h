@@ -52,7 +52,7 @@ class StatePool : public std::enable_shared_from_this<StatePool> {
  private:
   static constexpr size_t kKeptPieces = 64;
 
-  StatePool(const ov::element::Type& element, ov::Shape shape) : element_(element), shape_(std::move(shape)) {
+  StatePool(const ov::element::Type& element, const ov::Shape& shape) : element_(element), shape_(shape) {
     free_.reserve(kKeptPieces);
   }
   // Whether the pool keeps it.

@@ -39,7 +39,8 @@ Status Rename(const nlohmann::json& mapping, const std::string& file, const std:
     if (!mapped.is_string() || mapped.get_ref<const std::string&>().empty()) {
       return MappingError(file, "/" + key + "/" + real + " must be a name");
     }
-    auto port = std::find_if(ports.begin(), ports.end(), [&](const PortNames& p) { return p.Has(real); });
+    auto port =
+        std::find_if(ports.begin(), ports.end(), [&real = real](const PortNames& p) { return p.Has(real); });
     if (port == ports.end()) {
       BRAID_LOG_WARNING(log, "model '{}': {} maps '{}', which is none of the model's {}: {}", model_name,
                         file, real, key, ListNames(ports));

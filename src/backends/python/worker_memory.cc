@@ -8,7 +8,7 @@ namespace braid {
 namespace {
 
 // A worker that sleeps learns of freed memory with its next request; for so much it is woken.
-constexpr uint64_t kWakeForBytes = uint64_t{8} << 20;
+constexpr uint64_t kWakeWorkerForBytes = uint64_t{8} << 20;
 
 // Arenas cut blocks up to this size from segments with others, see ipc/arena.h.
 constexpr size_t kLargestShared = size_t{64} << 10;
@@ -201,7 +201,7 @@ void WorkerMemory::Release(const MemoryHandle& handle) {
   if (abandoned_) return;
   const PatientAllocation patience;
   const uint64_t waiting = quietly_released_.fetch_add(handle.size) + handle.size;
-  const bool wake = waiting >= kWakeForBytes;
+  const bool wake = waiting >= kWakeWorkerForBytes;
   if (wake) quietly_released_ = 0;
   std::vector<std::byte> message;
   Encode(message, ReleaseMessage{{handle}});

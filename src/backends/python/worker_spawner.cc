@@ -31,9 +31,9 @@ namespace {
 constexpr int kFirstInherited = 3;
 constexpr size_t kMaxDatagram = 64 << 10;
 // How long to wait for the last words of a process that has just died.
-constexpr int64_t kLastWordsNs = 200'000'000;
+constexpr int64_t kZygoteLastWordsNs = 200'000'000;
 // How often who waits for a zygote looks whether it is wanted any more.
-constexpr int64_t kLookAroundMs = 100;
+constexpr int64_t kSignInLookMs = 100;
 
 }  // namespace
 
@@ -120,7 +120,7 @@ Result<pid_t> WorkerSpawner::SpawnFresh(const Channel::WorkerEnd& worker_end, co
 
 Status WorkerSpawner::ZygoteLost(const std::string& what) {
   std::string last;
-  if (zygote_output_) last = zygote_output_->LastErrorLine(kLastWordsNs);
+  if (zygote_output_) last = zygote_output_->LastErrorLine(kZygoteLastWordsNs);
   zygote_.Reset();
   if (zygote_pid_ != 0) reaper_.Kill(zygote_pid_, SIGKILL);
   zygote_pid_ = 0;
@@ -143,7 +143,7 @@ Result<std::string> WorkerSpawner::ReceiveFromZygote() {
                         " seconds (--backend-config=python,stub-timeout-seconds)");
     if (deaths_->ending) return ZygoteLost("it is not wanted any more");
     pollfd wait{zygote_.get(), POLLIN, 0};
-    const int ready = poll(&wait, 1, static_cast<int>(std::min(left_ms, kLookAroundMs)));
+    const int ready = poll(&wait, 1, static_cast<int>(std::min(left_ms, kSignInLookMs)));
     if (ready < 0 && errno != EINTR) return ZygoteLost(ErrnoError("poll", errno).message());
     if (ready <= 0) continue;
     std::string text(kMaxDatagram, '\0');

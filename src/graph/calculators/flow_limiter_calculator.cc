@@ -14,7 +14,7 @@
 namespace braid::graph {
 namespace {
 
-using Options = ::mediapipe::FlowLimiterCalculatorOptions;
+using FlowLimiterOptions = ::mediapipe::FlowLimiterCalculatorOptions;
 
 class FlowLimiterCalculator final : public Calculator {
  public:
@@ -47,7 +47,8 @@ class FlowLimiterCalculator final : public Calculator {
 
   Status Open(Context& context) override {
     const Contract& contract = context.contract();
-    const Options options = contract.FindOptions<Options>().value_or(Options());
+    const FlowLimiterOptions options =
+        contract.FindOptions<FlowLimiterOptions>().value_or(FlowLimiterOptions());
     max_in_flight_ = options.max_in_flight();
     max_in_queue_ = options.max_in_queue();
     in_flight_timeout_ = options.in_flight_timeout();

@@ -6,7 +6,7 @@
 namespace braid::graph {
 namespace {
 
-using Options = ::mediapipe::GateCalculatorOptions;
+using GateOptions = ::mediapipe::GateCalculatorOptions;
 
 class GateCalculator final : public Calculator {
  public:
@@ -47,7 +47,7 @@ class GateCalculator final : public Calculator {
 
   Status Open(Context& context) override {
     const Contract& contract = context.contract();
-    const Options options = contract.FindOptions<Options>().value_or(Options());
+    const GateOptions options = contract.FindOptions<GateOptions>().value_or(GateOptions());
     streams_ = contract.inputs().Count("");
     allow_ = contract.inputs().Find("ALLOW");
     disallow_ = contract.inputs().Find("DISALLOW");
@@ -66,8 +66,8 @@ class GateCalculator final : public Calculator {
 
   Status Process(Context& context) override {
     const bool allow = Allows(context);
-    const auto state = allow ? Options::GATE_ALLOW : Options::GATE_DISALLOW;
-    if (state_change_ >= 0 && state_ != Options::GATE_UNINITIALIZED && state_ != state) {
+    const auto state = allow ? GateOptions::GATE_ALLOW : GateOptions::GATE_DISALLOW;
+    if (state_change_ >= 0 && state_ != GateOptions::GATE_UNINITIALIZED && state_ != state) {
       context.Output(state_change_, Packet::Of(allow, context.input_timestamp()));
     }
     state_ = state;
@@ -102,7 +102,7 @@ class GateCalculator final : public Calculator {
   bool without_packet_ = false;
   bool constant_ = false;
   bool by_side_packet_ = false;
-  Options::GateState state_ = Options::GATE_UNINITIALIZED;
+  GateOptions::GateState state_ = GateOptions::GATE_UNINITIALIZED;
 };
 
 }  // namespace

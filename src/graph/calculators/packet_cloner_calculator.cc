@@ -8,7 +8,7 @@
 namespace braid::graph {
 namespace {
 
-using Options = ::mediapipe::PacketClonerCalculatorOptions;
+using PacketClonerOptions = ::mediapipe::PacketClonerCalculatorOptions;
 
 class PacketClonerCalculator final : public Calculator {
  public:
@@ -33,7 +33,8 @@ class PacketClonerCalculator final : public Calculator {
   }
 
   Status Open(Context& context) override {
-    const Options options = context.contract().FindOptions<Options>().value_or(Options());
+    const PacketClonerOptions options =
+        context.contract().FindOptions<PacketClonerOptions>().value_or(PacketClonerOptions());
     all_or_none_ = options.output_only_when_all_inputs_received() ||
                    options.output_packets_only_when_all_inputs_received();
     tick_ = TickOf(context.contract().inputs());

@@ -65,8 +65,9 @@ HttpResponse MakeResponse(Write&& write) noexcept {
   HttpResponse response;
   const Status fault = Guarded([&] {
     Result<HttpResponse> written = std::forward<Write>(write)();
-    if (written.ok()) response = std::move(written).value();
-    return written.status();
+    if (!written.ok()) return written.status();
+    response = std::move(written).value();
+    return OkStatus();
   });
   if (fault.ok()) return response;
   // Without a body, should there be no memory for one.

@@ -1,6 +1,7 @@
 #include "protocols/inference/classification.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -44,8 +45,8 @@ void ClassifyRow(const std::byte* row, size_t classes, size_t k, const TensorSpe
   // Equal values keep their order; NaN, which compares with nothing, comes last.
   const auto before = [&values](size_t a, size_t b) {
     if constexpr (std::is_floating_point_v<T>) {
-      const bool nan_a = values[a] != values[a];
-      const bool nan_b = values[b] != values[b];
+      const bool nan_a = std::isnan(values[a]);
+      const bool nan_b = std::isnan(values[b]);
       if (nan_a || nan_b) return nan_a == nan_b ? a < b : nan_b;
     }
     return values[a] != values[b] ? values[a] > values[b] : a < b;

@@ -45,7 +45,7 @@ void AnswerTypedLater(void (GrpcControl::*method)(const Request&, GrpcControl::D
       BRAID_RETURN_IF_ERROR(response.status());
       return WriteGrpcMessage(*response, to);
     });
-    done(status.ok() ? Result<grpc::ByteBuffer>(std::move(to)) : Result<grpc::ByteBuffer>(std::move(status)));
+    done(status.ok() ? Result<grpc::ByteBuffer>(to) : Result<grpc::ByteBuffer>(std::move(status)));
   });
 }
 
