@@ -154,6 +154,7 @@ bool Worker::StartTask(Turn& turn, Ref coroutine) {
                                     : PyObject_CallMethod(task.get(), "add_done_callback", "O", callback));
     if (!set) return false;
   }
+  turn.handed_over = true;
   if (model_.decoupled) {
     current_execution_ = 0;
     turn.list = {};
@@ -161,7 +162,6 @@ bool Worker::StartTask(Turn& turn, Ref coroutine) {
   } else {
     turn_ = std::make_unique<Turn>(std::move(turn));
   }
-  turn.handed_over = true;
   return true;
 }
 

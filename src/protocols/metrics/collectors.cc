@@ -28,7 +28,13 @@ MetricFamily Family(std::string name, std::string help, MetricType type) {
 }
 
 // Whole microseconds, as Triton counts them.
-double Microseconds(const DurationStatistic& duration) { return static_cast<double>(duration.ns / 1000); }
+double WholeMicroseconds(int64_t ns) {
+  const int64_t whole = ns / 1000;
+  return static_cast<double>(whole);
+}
+double Microseconds(const DurationStatistic& duration) {
+  return WholeMicroseconds(static_cast<int64_t>(duration.ns));
+}
 
 std::vector<ClientMetric::Label> Labels(const ServableInfo& info, std::string_view reason = "") {
   // A tag cannot take the place of a label of ours.
@@ -212,7 +218,7 @@ void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, M
   for (const Model& model : models) {
     ClientMetric& metric = loads.metric.emplace_back();
     metric.label = model.labels;
-    metric.gauge.value = static_cast<double>(model.statistics.load_ns / 1000) / 1e6;
+    metric.gauge.value = WholeMicroseconds(model.statistics.load_ns) / 1e6;
   }
   families.push_back(std::move(loads));
 
