@@ -21,7 +21,8 @@ namespace braid {
 using WhyMissing = std::function<std::string(const std::string& model)>;
 
 // A DagServable. `info.config` is set and describes an ensemble; its models are ready. Fills in what follows
-// from the models: whether the ensemble is decoupled. Errors: INVALID_ARGUMENT, for a configuration that is wrong in itself or does not fit the models.
+// from the models: whether the ensemble is decoupled. Errors: INVALID_ARGUMENT, for a configuration that is
+// wrong in itself or does not fit the models.
 Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps& deps,
                                                const WhyMissing& why_missing = {});
 

@@ -33,8 +33,9 @@ using CustomNodeLibraries = std::map<std::string, Result<std::shared_ptr<const C
 // The Servable::uses() of a pipeline with this definition.
 std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config);
 
-// A DagServable. Checks every rule of a definition and finds all its faults: the message has one line for each
-// ("node 'a', input 'x': ..."), the code is the first's. `threads` outlives the pipeline. The servable has Dialect::kOvms, version 1, platform "OpenVINO".
+// A DagServable. Checks every rule of a definition and finds all its faults: the message has one line for
+// each ("node 'a', input 'x': ..."), the code is the first's. `threads` outlives the pipeline. The servable
+// has Dialect::kOvms, version 1, platform "OpenVINO".
 Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
                                                const CustomNodeLibraries& libraries,
                                                CustomNodeThreads& threads, const DagDeps& deps);

@@ -1,7 +1,7 @@
-// SequenceQueue: a per-key queue whose keys are sequences. The requests of a sequence run one after the other,
-// in the order in which they have come, where several servables stand behind each other and one request could
-// overtake another between them: in pipelines and ensembles over stateful models. Requests of different
-// sequences run beside each other.
+// SequenceQueue: a per-key queue whose keys are sequences. The requests of a sequence run one after the
+// other, in the order in which they have come, where several servables stand behind each other and one
+// request could overtake another between them: in pipelines and ensembles over stateful models. Requests of
+// different sequences run beside each other.
 //
 //   const auto entry = queue->Enter(runner, *request);    // when it comes
 //   queue->Ready(**entry, std::move(request));            // when its images are decoded

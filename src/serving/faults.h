@@ -1,5 +1,5 @@
-// What can be wrong with servables that came from a config.json, and with requests to them: each fault has a code and
-// a base text that clients of OpenVINO Model Server know. One table (faults.cc) has them all.
+// What can be wrong with servables that came from a config.json, and with requests to them: each fault has a
+// code and a base text that clients of OpenVINO Model Server know. One table (faults.cc) has them all.
 //
 //   return FaultError(Fault::kInvalidShape, "Expected: (1,10); Actual: (1,9); input name: b");
 #pragma once

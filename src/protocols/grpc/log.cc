@@ -13,7 +13,8 @@
 namespace braid {
 namespace {
 
-// For the process, since each library knows of one function in it, which is given nothing of whom it logs for.
+// For the process, since each library knows of one function in it, which is given nothing of whom it logs
+// for.
 struct Routes {
   Mutex mutex;
   std::vector<Logger*> loggers BRAID_GUARDED_BY(mutex);

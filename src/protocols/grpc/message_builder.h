@@ -20,8 +20,8 @@ namespace braid {
 // Tensors of at least so many bytes are not copied.
 inline constexpr size_t kReferencedTensorBytes = 4096;
 
-// A message with the count of its bytes, which gRPC's type does not tell cheaply. Moved, since a copy of gRPC's
-// type, which has no move, allocates.
+// A message with the count of its bytes, which gRPC's type does not tell cheaply. Moved, since a copy of
+// gRPC's type, which has no move, allocates.
 struct EncodedMessage {
   EncodedMessage() = default;
   EncodedMessage(const grpc::Slice* slices, size_t count, size_t its_size)

@@ -104,9 +104,9 @@ class ProtobufReader {
     remaining_ = after;
     return true;
   }
-  // Reads one field of a repeated element, packed or not, and writes its elements at `to` as tensors have them,
-  // the next of which goes behind: a number in `size` bytes, its low ones; a bool as 0 or 1; a text or bytes
-  // behind its length of four bytes. REQUIRES: as ReadRepeated(); there is room.
+  // Reads one field of a repeated element, packed or not, and writes its elements at `to` as tensors have
+  // them, the next of which goes behind: a number in `size` bytes, its low ones; a bool as 0 or 1; a text or
+  // bytes behind its length of four bytes. REQUIRES: as ReadRepeated(); there is room.
   enum class Element : uint8_t { kVarint, kBool, kFixed, kBytes };
   bool CopyRepeated(const WireTag& tag, Element element, size_t size, std::byte*& to);
 

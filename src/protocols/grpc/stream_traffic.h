@@ -59,8 +59,8 @@ class StreamTraffic {
     GrpcEvent& finished;
     Logger& log;
   };
-  // Does what was claimed, without the mutex: the operations claimed keep gRPC's side alive until their events
-  // have come.
+  // Does what was claimed, without the mutex: the operations claimed keep gRPC's side alive until their
+  // events have come.
   static void Start(const Setup& setup, const Claims& claims);
 
   // --- What the owner wants.

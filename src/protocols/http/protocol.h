@@ -43,8 +43,8 @@ class HttpProtocol {
   virtual void Attach(HttpProtocolHost& host) = 0;
 
   // Nothing for a path that is not this protocol's; a response for one that is and that has no such route.
-  // The server asks its protocols in their order. On the exchange's io thread, which does nothing between this
-  // and the route's answer.
+  // The server asks its protocols in their order. On the exchange's io thread, which does nothing between
+  // this and the route's answer.
   virtual std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) = 0;
 };
 

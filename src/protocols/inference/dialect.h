@@ -1,6 +1,7 @@
-// How the two kinds of clients are answered, where that differs: clients of OpenVINO Model Server by servables of a
-// config.json and by graphs, clients of Triton by all others. The differences are data and a few functions of two
-// objects. The servable decides which one holds; for what is not found, the way in which the server was started.
+// How the two kinds of clients are answered, where that differs: clients of OpenVINO Model Server by
+// servables of a config.json and by graphs, clients of Triton by all others. The differences are data and a
+// few functions of two objects. The servable decides which one holds; for what is not found, the way in which
+// the server was started.
 //
 //   const DialectRules& rules = RulesOf(servable.info());
 //   if (!name.ok()) return rules.WithDetails(Fault::kRestCouldNotParseInput, name.status());
@@ -51,7 +52,8 @@ class DialectRules {
   Status Word(Fault fault, Status triton) const { return ovms_ ? FaultError(fault) : triton; }
   // `status`; or its text as the details of `fault`, where it is an error of the client that is no fault yet.
   Status WithDetails(Fault fault, Status status) const;
-  // `fault`, or what is wrong with the names, types and shapes of a request's inputs, where that is told first.
+  // `fault`, or what is wrong with the names, types and shapes of a request's inputs, where that is told
+  // first.
   Status FirstFault(const ServableInfo& info, const InferenceRequest& request, Status fault) const;
   // How a call is counted, if it is.
   std::optional<ApiCall> Call(ApiInterface interface, ApiMethod method) const;

@@ -3,7 +3,8 @@
 namespace braid {
 
 Status InputMemory::Prepare(const ServableInfo& info) {
-  // Such requests are refused by the checks that follow, but not by all graphs; too much could be copied before.
+  // Such requests are refused by the checks that follow, but not by all graphs; too much could be copied
+  // before.
   const bool too_many = inputs_.size() > info.inputs.size();
   for (Input& input : inputs_) {
     if (too_many && input.region.region) {

@@ -1,7 +1,7 @@
 // The inputs of one request on their way from its message to where its servable reads them.
 //
-// Small inputs share one block of memory, large ones have their own, so that a tensor can be handed on without
-// its neighbours. Those that lie in regions of clients' shared memory are copied from there.
+// Small inputs share one block of memory, large ones have their own, so that a tensor can be handed on
+// without its neighbours. Those that lie in regions of clients' shared memory are copied from there.
 //
 //   InputMemory memory;
 //   for (...) memory.Add(bytes);   // or AddRegion(part)
@@ -33,10 +33,11 @@ class InputMemory {
   const RegionPart& region(size_t input) const { return inputs_[input].region; }
   void Erase(size_t input) { inputs_.erase(inputs_.begin() + static_cast<std::ptrdiff_t>(input)); }
 
-  // Gives all inputs of `request` their memory, and calls Status write(input, to) for each that lies in no region; `to` is
-  // null where it has no bytes. `info` and `allocator` are the servable's. REQUIRES: as many inputs were added as the request has.
-  // Errors: those of the allocator, of ClientRegion::Read() and of write(); INVALID_ARGUMENT for a request to a graph
-  // with regions and with more inputs than the graph has streams.
+  // Gives all inputs of `request` their memory, and calls Status write(input, to) for each that lies in no
+  // region; `to` is null where it has no bytes. `info` and `allocator` are the servable's. REQUIRES: as many
+  // inputs were added as the request has. Errors: those of the allocator, of ClientRegion::Read() and of
+  // write(); INVALID_ARGUMENT for a request to a graph with regions and with more inputs than the graph has
+  // streams.
   template <class Write>
   Status Fill(const ServableInfo& info, BufferAllocator& allocator, InferenceRequest& request,
               Write&& write) {

@@ -21,7 +21,8 @@ bool HasSequences(const ServableInfo& info);
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, InferenceRequest& request);
 
 // The same for a request that may have the two inputs: take(name, type) takes one out of the message, as a
-// Result<std::optional<SequenceInput>> with nothing where it is not there. It is asked for stateful servables alone.
+// Result<std::optional<SequenceInput>> with nothing where it is not there. It is asked for stateful servables
+// alone.
 template <class Take>
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, Take&& take,
                       InferenceRequest& request) {

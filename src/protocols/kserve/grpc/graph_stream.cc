@@ -62,8 +62,8 @@ Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHand
   auto opened = servable->OpenStream(request, *this);
   if (!opened.ok()) {
     servable->api_counters().CountRefused(kApiCall);
-    // The handle goes with `request`, before the client can hear of it: one that then unloads the servable never
-    // waits for us.
+    // The handle goes with `request`, before the client can hear of it: one that then unloads the servable
+    // never waits for us.
     return opened.status();
   }
   {

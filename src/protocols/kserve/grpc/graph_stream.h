@@ -1,5 +1,5 @@
-// The conversation of a ModelStreamInfer with a servable that takes streams, which the call's first message names: all
-// messages of the call go into one ServableStream, whose responses leave as they come.
+// The conversation of a ModelStreamInfer with a servable that takes streams, which the call's first message
+// names: all messages of the call go into one ServableStream, whose responses leave as they come.
 //
 // Faults of one message are answered in the stream, which goes on; what ends the conversation ends the call
 // with its status, behind the responses that came before.
@@ -9,9 +9,9 @@
 // want input. A client that reads nothing costs so much memory, and what is under way when it is told to
 // pause; one for which StreamTraffic::kMaxWaitingBytes wait is cut off with UNAVAILABLE.
 //
-// Threads. Messages are read and pushed on the queue's thread; responses come on the graph's threads. All state
-// is guarded by the mutex of the call. What the conversation has to be told (pause, close, cancel) is told by
-// one thread at a time, so that an older word never overtakes a newer one.
+// Threads. Messages are read and pushed on the queue's thread; responses come on the graph's threads. All
+// state is guarded by the mutex of the call. What the conversation has to be told (pause, close, cancel) is
+// told by one thread at a time, so that an older word never overtakes a newer one.
 //
 // Life. Part of its call, in which the conversation has a share until End().
 #pragma once
@@ -37,8 +37,8 @@ class GrpcGraphStream final : public StreamSink {
 
   // ---- on the queue's thread ----
 
-  // Opens the conversation with the first message, which the queue has parsed. An error is the end of the call; then
-  // Detach() follows. REQUIRES: servable->get().takes_streams()
+  // Opens the conversation with the first message, which the queue has parsed. An error is the end of the
+  // call; then Detach() follows. REQUIRES: servable->get().takes_streams()
   Status Open(WireSegments segments, std::unique_ptr<ServableHandle> servable);
   // The conversation has no share in the call, if it was not opened.
   void Detach();
@@ -47,7 +47,8 @@ class GrpcGraphStream final : public StreamSink {
 
   // ---- for the call ----
 
-  // Whether another message may be read, as far as the conversation is concerned. REQUIRES: the call's mutex is held.
+  // Whether another message may be read, as far as the conversation is concerned. REQUIRES: the call's mutex
+  // is held.
   bool WantsMessageLocked();
   // Tells the conversation what it does not know yet.
   void Tell() BRAID_EXCLUDES(call_.mutex_);

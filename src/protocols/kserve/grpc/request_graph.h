@@ -17,8 +17,8 @@ Status TakeGraphParameter(std::string& key, WireParameter& value, Parameters& pa
 
 // Checks, before any byte is copied, that contents are raw or typed, that there are as many raw ones as
 // inputs, that no dimension is negative, and that typed contents are of a type that has them and as many
-// values as the shape says. Raw bytes may be of any number, and BYTES of any form. `inputs` have the types and
-// shapes of the message. Errors: as Fault.
+// values as the shape says. Raw bytes may be of any number, and BYTES of any form. `inputs` have the types
+// and shapes of the message. Errors: as Fault.
 Status CheckGraphContents(const ParsedRequest& parsed, const std::vector<Tensor>& inputs);
 
 }  // namespace braid

@@ -17,8 +17,8 @@ Status CheckOvmsStructure(const ParsedRequest& parsed);
 
 // Checks, before any byte is copied, that contents are raw or typed, that there are as many raw ones as
 // inputs, that datatypes are known, and that typed ones have as many values as the shape says. A fault of the
-// shapes is reported before one of the values. Inputs in regions of shared memory have no contents. The inputs of
-// `request` have the types and shapes of the message; they may get its names. Errors: as Fault.
+// shapes is reported before one of the values. Inputs in regions of shared memory have no contents. The
+// inputs of `request` have the types and shapes of the message; they may get its names. Errors: as Fault.
 Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request);
 
 }  // namespace braid

@@ -1,9 +1,9 @@
 // ModelStreamInfer: any number of requests on one call, run at the same time.
 //
-// The first message decides. Where it names a servable that takes streams, all messages go into one conversation
-// with it (GrpcGraphStream). Where it names nothing that can be found, the call may end with the reason, and
-// without any message too (DialectRules::streams_need_a_servable). Order and back-pressure below are of other
-// calls.
+// The first message decides. Where it names a servable that takes streams, all messages go into one
+// conversation with it (GrpcGraphStream). Where it names nothing that can be found, the call may end with the
+// reason, and without any message too (DialectRules::streams_need_a_servable). Order and back-pressure below
+// are of other calls.
 //
 // Order. Requests to models that answer once are answered in the order in which they came: a response that is
 // ready early waits in its slot. Errors of requests that reached no model take their place in that order too.
