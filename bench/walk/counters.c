@@ -1,6 +1,6 @@
 // Counts, by who called, the locks and the allocations of the process that it is preloaded into: see bench/run-walk.
 //
-// The table is a file that BRAID_WALK names and that the reader of the counts maps too. It has an int that switches the
+// The table is a file that BRAID_WALK names and that the reader of the counts maps too. It has a long that switches the
 // counting on, and slots of {key, count, kind, frames}; kind is 1 for pthread_mutex_lock, 2 for malloc and its kin.
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -9,9 +9,10 @@ Status SetGraphType(std::string_view name, std::string_view input, Tensor& tenso
     return FaultError(Fault::kInvalidPrecision,
                       std::string("There is no datatype; input name: ").append(input));
   }
-  const std::optional<DataType> type = DataTypeFromWireName(name);
-  tensor.type = type.value_or(DataType::kCustom);
-  if (!type) tensor.custom_type = name;
+  if (tensor.type == DataType::kInvalid) {
+    tensor.type = DataType::kCustom;
+    tensor.custom_type = name;
+  }
   return OkStatus();
 }
 

@@ -10,8 +10,8 @@
 
 namespace braid {
 
-// Sets the type of an input to that of this name, which may be one of users' own. Errors: kInvalidPrecision
-// when there is no name.
+// Takes the datatype of an input for one of users' own, where it is none that is known: its type is kInvalid
+// then. Errors: kInvalidPrecision when there is no name.
 Status SetGraphType(std::string_view name, std::string_view input, Tensor& tensor);
 
 // "Expected: 8 values; Actual: 4 values; input name: in", where the numbers are of bytes, as clients know it.

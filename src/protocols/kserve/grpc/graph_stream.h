@@ -47,8 +47,8 @@ class GrpcGraphStream final : public StreamSink {
 
   // ---- for the call ----
 
-  // Whether another message may be read, as far as the conversation is concerned. REQUIRES: the call's mutex
-  // is held.
+  // Sees how much waits to be sent; whether another message may be read, as far as the conversation is
+  // concerned. REQUIRES: the call's mutex is held.
   bool WantsMessageLocked();
   // Tells the conversation what it does not know yet.
   void Tell() BRAID_EXCLUDES(call_.mutex_);

@@ -214,11 +214,10 @@ class RequestReader {
     if (!has_shape) return MissingMember("shape");
     if (!datatype) return MissingMember("datatype");
     if (too_large) return Overflow(tensor.name, ExceedsCount("dimension " + std::to_string(*too_large)));
+    tensor.type = DataTypeFromWireName(*datatype).value_or(DataType::kInvalid);
     if (graph_) {
       BRAID_RETURN_IF_ERROR(SetGraphType(*datatype, tensor.name, tensor));
-    } else if (const auto type = DataTypeFromWireName(*datatype)) {
-      tensor.type = *type;
-    } else {
+    } else if (tensor.type == DataType::kInvalid) {
       return rules_.WithDetails(Fault::kRestUnsupportedPrecision,
                                 InvalidArgumentError("invalid datatype for input " + tensor.name));
     }
