@@ -3,6 +3,7 @@
 import collections
 import os
 import signal
+import socket
 import threading
 import time
 
@@ -177,3 +178,22 @@ def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
     assert server.json("POST", "/v2/repository/index", {})[0] == 200
     pending = {name: value for name, value in server.metric_values().items() if "pending" in name}
     assert not any(pending.values()), pending
+
+
+def test_a_connection_that_gets_no_memory_is_answered_or_closed(repository, serve):
+    server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": "4"})
+    os.kill(server.process.pid, signal.SIGUSR1)
+    heard = collections.Counter()
+    host, _, port = server.http.rpartition(":")
+    connections = [socket.create_connection((host, int(port)), 10) for _ in range(300)]
+    for connection in connections:
+        try:
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            heard[connection.recv(65536)[:12]] += 1  # a timeout fails the test
+        except ConnectionError:  # closed before all was read
+            heard[b""] += 1
+    os.kill(server.process.pid, signal.SIGUSR2)
+    for connection in connections:
+        connection.close()
+    assert heard[b"HTTP/1.1 200"] > 0 and heard[b""] > 0, heard
+    assert server.json("GET", "/v2/health/live")[0] == 200

@@ -226,8 +226,10 @@ Result<Buffer> Arena::State::AllocateBlock(const SizeClass& size_class, size_t s
     Slabs dead;  // unmapped after the lock is given up
     MutexLock lock(mutex_);
     if (!free_slabs_[size_class.index].empty()) return TakeBlock(size_class, size);
+    const PatientAllocation patience;
     BRAID_RETURN_IF_ERROR(Reserve(bytes, dead));
   }
+  const PatientAllocation patience;  // the bytes are counted, and a slab must get into both of its lists
   // The system is asked without the lock. That two threads may do so for the same class is no harm.
   auto segment = Segment::Create(ids_.Next(), bytes);
   MutexLock lock(mutex_);
@@ -258,6 +260,7 @@ void Arena::State::Free(Block* block) {
 }
 
 std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
+  const PatientAllocation patience;
   Slabs dead;  // unmapped after the lock is given up
   MutexLock lock(mutex_);
   if (idle_bytes_ > options_.keep_bytes) {
@@ -272,6 +275,7 @@ std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
 }
 
 void Arena::State::Close() {
+  const PatientAllocation patience;
   Slabs dead;  // unmapped after the lock is given up
   MutexLock lock(mutex_);
   closed_ = true;

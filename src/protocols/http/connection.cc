@@ -35,10 +35,10 @@ HttpResponse TooManyFields(const HttpListenerOptions& options) {
 }  // namespace
 
 Connection::Connection(std::shared_ptr<IoThread> io, UniqueFd fd)
-    : io_(std::move(io)),
-      fd_(fd.get()),
-      last_active_ns_(SteadyNowNs()),
-      stream_(io_->context(), fd.Release()) {}
+    : io_(std::move(io)), fd_(fd.get()), last_active_ns_(SteadyNowNs()), stream_(io_->context()) {
+  stream_.assign(fd_);  // which throws when it gets no memory: only then is the descriptor the stream's
+  (void)fd.Release();
+}
 
 std::optional<uint64_t> Connection::body_size() const {
   if (chunked_ || coding_ != ContentCoding::kIdentity) return std::nullopt;
