@@ -16,7 +16,7 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build serve test test-mediapipe bench format check docs clean
+.PHONY: help build serve test test-asan test-tsan test-mediapipe bench format check docs clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -40,6 +40,13 @@ test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
 	@scripts/test $(ARGS)
 
+test-asan:  ## Run the unit tests with the sanitizers of addresses and undefined behaviour (ARGS="-R scheduling" goes to ctest)
+test-tsan:  ## Run the unit tests of the folders that share most between threads with the sanitizer of threads
+test-asan test-tsan: test-%:
+	@scripts/install-system-packages build test
+	@scripts/python-env build test
+	@scripts/test-sanitizer $* $(ARGS)
+
 test-mediapipe:  ## Compare graphs with MediaPipe itself on random cases (ARGS="--cases 5000 --seed 1")
 	@scripts/install-system-packages build test
 	@scripts/python-env build test
@@ -61,8 +68,8 @@ format:  ## Format the C++ and Python files
 	@.venv/bin/ruff format --quiet
 	@.venv/bin/ruff check --quiet --fix
 
-check:  ## Check formatting, lint Python and C++, includes, headers alone, and what mutexes guard
-	@scripts/install-system-packages build test check
+check:  ## Check formatting, lint Python and C++, includes, each file alone, and what mutexes guard
+	@scripts/install-system-packages build test bench check
 	@scripts/python-env build test check
 	@.venv/bin/clang-format --dry-run --Werror $(CC_FILES)
 	@.venv/bin/ruff format --check --quiet
@@ -70,11 +77,11 @@ check:  ## Check formatting, lint Python and C++, includes, headers alone, and w
 	@scripts/check-includes
 	@cmake --preset check -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python >/dev/null
 	@cmake --build build-check --target braid_proto_files
-	@scripts/check-headers --jobs $(JOBS)
+	@scripts/check-alone --jobs $(JOBS)
 	@scripts/check-clang --jobs $(JOBS)
 
 docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid
 
 clean:  ## Remove the build folder and the Python environment
-	rm -rf $(BUILD_FOLDER) build-check .venv
+	rm -rf $(BUILD_FOLDER) build-check build-asan build-tsan .venv

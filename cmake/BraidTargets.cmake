@@ -16,13 +16,17 @@ add_library(braid_options INTERFACE)
 target_include_directories(braid_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
 target_link_libraries(braid_options INTERFACE Threads::Threads)
 if(BRAID_SANITIZER STREQUAL "address")
-  target_compile_options(braid_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  # Null pointers end the program anyway, and checking each use of one takes long to compile.
+  target_compile_options(braid_options INTERFACE -fsanitize=address,undefined -fno-sanitize=null,vptr
+                         -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(braid_options INTERFACE -fsanitize=address,undefined)
 elseif(BRAID_SANITIZER STREQUAL "thread")
   target_compile_options(braid_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
   target_link_options(braid_options INTERFACE -fsanitize=thread)
   # The thread sanitizer does not know fences. Asio's order nothing here: its queues have mutexes.
   target_compile_definitions(braid_options INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
+  # Protobuf's maps have more members where this is defined than in the library; for libstdc++ it stays in force.
+  target_compile_options(braid_options INTERFACE -U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
 elseif(BRAID_SANITIZER)
   message(FATAL_ERROR "BRAID_SANITIZER must be address, thread or empty, not '${BRAID_SANITIZER}'")
 endif()
@@ -35,6 +39,11 @@ if(BRAID_SANITIZER)
   # With the sanitizers' code in between, g++ takes what lies behind an optional or a variant for uninitialized.
   target_compile_options(braid_warnings INTERFACE -Wno-maybe-uninitialized)
 endif()
+
+# All programs of unit tests.
+add_custom_target(braid_unit_tests)
+set(BRAID_TEST_PCH <gmock/gmock.h> <gtest/gtest.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <future> <optional>
+    <span> <string> <thread> <vector> "${CMAKE_BINARY_DIR}/protos/model_config.pb.h")
 
 # braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [ALONE source...])
 # Builds every .cc of the current folder (tests and benchmarks apart) into library braid_NAME. A unity build compiles the sources
@@ -64,22 +73,43 @@ function(braid_library name)
   if(BRAID_TESTS AND tests)
     find_package(GTest REQUIRED)
     add_executable(${name}_test ${tests})
-    set_target_properties(${name}_test PROPERTIES UNITY_BUILD OFF)
-    target_link_libraries(${name}_test PRIVATE braid_${name} braid_warnings ${arg_PRIVATE_DEPS} GTest::gmock GTest::gtest_main)
-    if(arg_PCH AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
-      target_precompile_headers(${name}_test PRIVATE ${arg_PCH})
-      target_compile_options(${name}_test PRIVATE -fpch-preprocess)
-    endif()
+    target_link_libraries(${name}_test PRIVATE braid_${name} ${arg_PRIVATE_DEPS})
+    braid_unit_test(${name}_test ${arg_PCH})
     add_test(NAME ${name} COMMAND ${name}_test)
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
   endif()
 endfunction()
 
-# braid_test_uses_grpc(NAME): under the thread sanitizer, the tests of folder NAME run without its reports of gRPC. Called in
-# the folder.
-function(braid_test_uses_grpc name)
+# braid_unit_test(TARGET [header...]): what all programs of unit tests have in common. They are not optimized, which halves the
+# time that they take to build; `header`s are precompiled for this one.
+function(braid_unit_test target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  target_link_libraries(${target} PRIVATE braid_warnings GTest::gmock GTest::gtest_main)
+  target_compile_options(${target} PRIVATE -O0 -pthread)
+  add_dependencies(braid_unit_tests ${target})
+  if(CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  if(ARGN)
+    target_precompile_headers(${target} PRIVATE ${BRAID_TEST_PCH} ${ARGN})
+    return()
+  endif()
+  if(NOT TARGET braid_test_headers)
+    file(WRITE ${CMAKE_BINARY_DIR}/braid_test_headers.cc "")
+    add_library(braid_test_headers OBJECT ${CMAKE_BINARY_DIR}/braid_test_headers.cc)
+    target_link_libraries(braid_test_headers PRIVATE braid_protos braid_warnings GTest::gmock)
+    target_compile_options(braid_test_headers PRIVATE -O0 -pthread -fpch-preprocess -fPIE)  # as for a program
+    target_precompile_headers(braid_test_headers PRIVATE ${BRAID_TEST_PCH})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM braid_test_headers)
+endfunction()
+
+# braid_test_suppressions(NAME LIBRARY): under the thread sanitizer, the tests of folder NAME run without its reports of LIBRARY
+# (cmake/tsan/LIBRARY.txt), which is not built with it. Called in the folder.
+function(braid_test_suppressions name library)
   if(BRAID_TESTS AND BRAID_SANITIZER STREQUAL "thread")
     set_tests_properties(${name} PROPERTIES ENVIRONMENT
-                         "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan-suppressions.txt")
+                         "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan/${library}.txt")
   endif()
 endfunction()

@@ -17,23 +17,31 @@
 namespace braid {
 namespace {
 
-ov::CompiledModel TinyModel() {
+ov::Core& TheCore() {
   static ov::Core core;
+  return core;
+}
+
+std::shared_ptr<ov::Model> TinyModel() {
   auto b = std::make_shared<ov::opset13::Parameter>(ov::element::f32, ov::PartialShape{1, 10});
   auto add = std::make_shared<ov::opset13::Add>(b, ov::opset13::Constant::create(ov::element::f32, {}, {1}));
-  return core.compile_model(
-      std::make_shared<ov::Model>(ov::OutputVector{add->output(0)}, ov::ParameterVector{b}), "CPU");
+  return std::make_shared<ov::Model>(ov::OutputVector{add->output(0)}, ov::ParameterVector{b});
+}
+
+std::unique_ptr<RequestSource> SourceOf(const std::shared_ptr<ov::Model>& model) {
+  auto compile = [model]() -> Result<ov::CompiledModel> { return TheCore().compile_model(model, "CPU"); };
+  return std::make_unique<RequestSource>(compile().value(), model, compile);
 }
 
 void BM_OpenVinoInfer(benchmark::State& state) {
-  auto model = TinyModel();
+  auto model = TheCore().compile_model(TinyModel(), "CPU");
   ov::InferRequest request = model.create_infer_request();
   for (auto _ : state) request.infer();
 }
 BENCHMARK(BM_OpenVinoInfer);
 
 void BM_OpenVinoStartAndWait(benchmark::State& state) {
-  auto model = TinyModel();
+  auto model = TheCore().compile_model(TinyModel(), "CPU");
   ov::InferRequest request = model.create_infer_request();
   for (auto _ : state) {
     request.start_async();
@@ -65,7 +73,7 @@ void BM_InstanceExecute(benchmark::State& state) {
   facts.inputs = {tensor};
   tensor.name = "a";
   facts.outputs = {tensor};
-  OpenVinoModel model(TinyModel(), facts, {{"tiny_0", false}}, nullptr);
+  OpenVinoModel model(SourceOf(TinyModel()), facts, {{"tiny_0", false}}, nullptr);
   Listener listener;
   if (!model.Start(listener, [](const std::string&) {}).ok()) return state.SkipWithError("not started");
   Instance& instance = *model.instances()[0];
@@ -139,8 +147,7 @@ void BM_SequenceStep(benchmark::State& state) {
   CompiledFacts facts = MakeFacts("m", *model, names).value();
   if (place != kPlain && !AddStates(*model, std::move(states), facts).ok()) return;
   const size_t own = facts.own_inputs();
-  ov::Core core;
-  OpenVinoModel served(core.compile_model(model, "CPU"), std::move(facts), {{"m_0", false}}, nullptr);
+  OpenVinoModel served(SourceOf(model), std::move(facts), {{"m_0", false}}, nullptr);
   KeepingListener listener;
   if (!served.Start(listener, [](const std::string&) {}).ok()) return state.SkipWithError("not started");
   Instance& instance = *served.instances()[0];

@@ -44,6 +44,7 @@ class FakePythonNodes final : public PythonNodes {
     auto it = calls_.find(call);
     if (it == calls_.end()) return;
     it->second.closed = true;
+    if (!it->second.awaited) it->second.listener.reset();  // which holds this object
     closed_.push_back(call);
   }
   uint64_t BeginSession(const Parameters&, std::shared_ptr<const CallChain>) override { return 1; }
