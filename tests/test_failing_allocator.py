@@ -62,7 +62,7 @@ ensemble_scheduling {
   ]
 }
 """
-FACTORS = {"plain": 2, "batched": 2, "caller": 2, "chain": 4}
+FACTORS = {"plain": 2, "batched": 2, "cached": 2, "caller": 2, "chain": 4}
 
 
 def fill(repository):
@@ -71,6 +71,7 @@ def fill(repository):
     repository.add("plain", DOUBLE, config(**tensors))
     batching = "dynamic_batching { max_queue_delay_microseconds: 500 }"
     repository.add("batched", DOUBLE, config(**rows, max_batch_size=8, extra=batching))
+    repository.add("cached", DOUBLE, config(**tensors, extra="response_cache { enable: true }"))
     repository.add("caller", CALLER, config(**tensors))
     decoupled = "model_transaction_policy { decoupled: true }"
     repository.add("repeater", REPEATER, config(**tensors, extra=decoupled))
@@ -155,7 +156,11 @@ class Load:
 
 def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
     fill(repository)
-    server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": str(ONE_IN)})
+    server = serve(
+        repository,
+        "--cache-config=local,size=4096",  # so small that answers drop out all the time
+        env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": str(ONE_IN)},
+    )
     os.kill(server.process.pid, signal.SIGUSR1)
     load = Load(server)
     time.sleep(SECONDS)  # how long it is put to the test

@@ -19,6 +19,7 @@ ElasticThreads::~ElasticThreads() {
 }
 
 void ElasticThreads::Run(std::function<void()> work) {
+  const PatientAllocation patience;  // what has joined the queue runs, and a thread that has its place starts
   MutexLock lock(mutex_);
   work_.push_back(std::move(work));
   if (work_.size() <= idle_ || threads_.size() >= options_.most) {

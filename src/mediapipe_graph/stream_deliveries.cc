@@ -1,5 +1,7 @@
 #include "mediapipe_graph/stream_deliveries.h"
 
+#include "base/guard.h"
+
 namespace braid {
 
 void StreamDeliveries::Respond(InferenceResponse response, std::string request_id) {
@@ -22,8 +24,12 @@ void StreamDeliveries::Release() {
 void StreamDeliveries::Add(Delivery delivery) {
   MutexLock lock(mutex_);
   if (ended_) return;
-  ended_ = std::holds_alternative<TheEnd>(delivery);
-  waiting_.push_back(std::move(delivery));
+  const bool end = std::holds_alternative<TheEnd>(delivery);
+  {
+    const PatientAllocation patience;
+    waiting_.push_back(std::move(delivery));
+  }
+  ended_ = end;
   Deliver();
 }
 

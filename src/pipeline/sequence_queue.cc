@@ -21,6 +21,7 @@ Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const Inferen
   const ServableInfo& info = request.servable->get().info();
   auto entry = std::make_unique<Entry>();
   entry->runner_ = &runner;
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   if (SequencePlace* before = line_.Last(id)) {
     if (line_.behind() >= max_waiting_) {

@@ -4,6 +4,7 @@
 #include <boost/container/small_vector.hpp>
 #include <utility>
 
+#include "base/guard.h"
 #include "serving/parameters.h"
 
 namespace braid {
@@ -232,7 +233,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
     }
   }
   if (refused.ok()) {
-    refused = SendExecute(life, id, node, session, inputs);
+    refused = Guarded([&] { return SendExecute(life, id, node, session, inputs); });
     if (refused.ok()) return id;
     MutexLock lock(mutex_);
     // The worker may have died meanwhile, and the listener know of it.
