@@ -45,11 +45,12 @@ add_custom_target(braid_unit_tests)
 set(BRAID_TEST_PCH <gmock/gmock.h> <gtest/gtest.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <future> <optional>
     <span> <string> <thread> <vector> "${CMAKE_BINARY_DIR}/protos/model_config.pb.h")
 
-# braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [ALONE source...])
+# braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [ALONE source...] [SINGLE])
 # Builds every .cc of the current folder (tests and benchmarks apart) into library braid_NAME. A unity build compiles the sources
-# together, but for those of ALONE, whose unnamed namespaces have names that others have too.
+# together, but for those of ALONE, whose unnamed namespaces have names that others have too. SINGLE is for libraries of which
+# the workers' extension takes the objects that it needs, and no more: only `make check`, which links nothing, puts them together.
 function(braid_library name)
-  cmake_parse_arguments(arg "" "" "DEPS;PRIVATE_DEPS;PCH;SUBFOLDERS;ALONE" ${ARGN})
+  cmake_parse_arguments(arg "SINGLE" "" "DEPS;PRIVATE_DEPS;PCH;SUBFOLDERS;ALONE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
   foreach(folder ${arg_SUBFOLDERS})
     file(GLOB more CONFIGURE_DEPENDS ${folder}/*.cc)
@@ -61,6 +62,9 @@ function(braid_library name)
   if(sources)
     add_library(braid_${name} STATIC ${sources})
     set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    if(arg_SINGLE AND NOT CMAKE_UNITY_BUILD_BATCH_SIZE STREQUAL "0")
+      set_target_properties(braid_${name} PROPERTIES UNITY_BUILD OFF)
+    endif()
     target_link_libraries(braid_${name} PUBLIC braid_options ${arg_DEPS} PRIVATE braid_warnings ${arg_PRIVATE_DEPS})
     if(arg_PCH AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
       target_precompile_headers(braid_${name} PRIVATE ${arg_PCH})
