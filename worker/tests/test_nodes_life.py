@@ -208,7 +208,7 @@ def test_an_execution_that_never_ends_does_not_keep_the_worker(graph):
         atexit.register(print, "at exit", flush=True)
         class OvmsPythonModel:
             def execute(self, inputs):
-                print("begun", flush=True)
+                print("begun\\n", end="", flush=True)  # in one piece: two threads do this at once
                 if len(inputs) == 0:
                     threading.Event().wait()
                 while True:
