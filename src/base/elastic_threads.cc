@@ -19,19 +19,22 @@ ElasticThreads::~ElasticThreads() {
 }
 
 void ElasticThreads::Run(std::function<void()> work) {
-  const PatientAllocation patience;  // what has joined the queue runs, and a thread that has its place starts
   MutexLock lock(mutex_);
-  work_.push_back(std::move(work));
-  if (work_.size() <= idle_ || threads_.size() >= options_.most) {
-    changed_.NotifyOne();
-    return;
-  }
-  const auto self = threads_.emplace(threads_.end());
-  try {
-    *self = StartThread(options_.name, [this, self] { Loop(self); });
-    return;
-  } catch (const std::system_error&) {
-    threads_.erase(self);
+  {
+    // What has joined the queue runs, and a thread that has its place starts.
+    const PatientAllocation patience;
+    work_.push_back(std::move(work));
+    if (work_.size() <= idle_ || threads_.size() >= options_.most) {
+      changed_.NotifyOne();
+      return;
+    }
+    const auto self = threads_.emplace(threads_.end());
+    try {
+      *self = StartThread(options_.name, [this, self] { Loop(self); });
+      return;
+    } catch (const std::system_error&) {
+      threads_.erase(self);
+    }
   }
   // With others at work it is only slower.
   if (!threads_.empty()) return;

@@ -49,8 +49,8 @@ struct BackendSetting {
 // Plain data, complete and valid after parsing. The comments name the option of a field where its name does
 // not.
 struct ServerOptions {
-  // Models Its repositories are --model-repository, --model-store and the arguments that are no options;
-  // empty: none.
+  // Models
+  // The repositories are --model-repository, --model-store and the arguments that are no options; may be none.
   FolderOptions folders;
   int64_t model_load_thread_count = 4;
   bool exit_on_error = true;
