@@ -71,8 +71,8 @@ Status ReadNaming(const InferenceRequest& message, Naming& naming) {
 
 GraphSequence::GraphSequence(CorrelationId id, bool start, bool end,
                              const std::vector<std::shared_ptr<Servable>>& all)
-    : id_(id), start_(start), end_(end), tells_(!all.empty()), turn_(std::move(id), start, end) {
-  for (const auto& servable : all) parts_.push_back({servable, turn_.Add(servable)});
+    : id_(id), start_(start), end_(end), tells_(!all.empty()), compensation_(std::move(id), start, end) {
+  for (const auto& servable : all) parts_.push_back({servable, compensation_.Add(servable)});
 }
 
 Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>& servable) {
@@ -83,7 +83,7 @@ Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>&
     return !one.servable.owner_before(servable) && !servable.owner_before(one.servable);
   });
   // One that has come since the message did, in the place of another.
-  if (part == parts_.end()) part = parts_.insert(parts_.end(), {servable, turn_.Add(servable)});
+  if (part == parts_.end()) part = parts_.insert(parts_.end(), {servable, compensation_.Add(servable)});
   const bool first = !std::exchange(part->asked, true);
   if (!first && end_) {
     return FailedPreconditionError(
@@ -95,13 +95,13 @@ Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>&
   // What is asked after the start is part of a sequence that is dropped as a whole.
   if (!first && start_) return Ask();
   ++open_;
-  turn_.Asked(part->of_turn);
-  return Ask{start_, end_, part->of_turn};
+  compensation_.Asked(part->in_compensation);
+  return Ask{start_, end_, part->in_compensation};
 }
 
 void GraphSequence::End(const Ask& ask, const Status& status) {
   if (!ask.part) return;
-  turn_.Answered(*ask.part, status);
+  compensation_.Answered(*ask.part, status);
   MutexLock lock(mutex_);
   --open_;
   ++answers_;
@@ -118,7 +118,7 @@ bool GraphSequence::answered() const {
 }
 
 void GraphSequence::TakeBack() {
-  turn_.Fail([] {});
+  compensation_.Fail([] {});
 }
 
 Status GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message) {

@@ -8,7 +8,7 @@
 // message: the first time begins the sequence, when the message does. Which time is the last cannot be known
 // when it asks, so a message that ends its sequence lets each session ask once.
 //
-// A run that fails takes back what its unanswered messages have done (see SequenceTurn).
+// A run that fails takes back what its unanswered messages have done (see Compensation).
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@
 #include "base/status.h"
 #include "graph/timestamp.h"
 #include "mediapipe_graph/graph_servables.h"
+#include "serving/compensation.h"
 #include "serving/request.h"
-#include "serving/sequence_turn.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -40,7 +40,7 @@ class GraphSequence {
   struct Ask {
     bool start = false;
     bool end = false;
-    std::optional<size_t> part;  // of the turn, where it has to know of the answer
+    std::optional<size_t> part;  // of the compensation, where it has to know of the answer
   };
   // What a request to `servable` is to say, which goes to it next. Errors: FAILED_PRECONDITION when the
   // message ends its sequence and the servable has been asked already.
@@ -60,7 +60,7 @@ class GraphSequence {
  private:
   struct Part {
     std::weak_ptr<Servable> servable;
-    size_t of_turn = 0;
+    size_t in_compensation = 0;
     bool asked = false;
   };
 
@@ -70,7 +70,7 @@ class GraphSequence {
   const bool start_;
   const bool end_;
   const bool tells_;
-  SequenceTurn turn_;
+  Compensation compensation_;
 
   mutable Mutex mutex_;
   std::vector<Part> parts_ BRAID_GUARDED_BY(mutex_);

@@ -8,8 +8,8 @@
 #include "base/guard.h"
 #include "pipeline/session_client.h"
 #include "scheduling/request_intake.h"
+#include "serving/compensation.h"
 #include "serving/sequence_inputs.h"
-#include "serving/sequence_turn.h"
 
 namespace braid {
 namespace {
@@ -25,18 +25,19 @@ Status ReadSequence(const ServableInfo& info, InferenceRequest& request) {
   return OkStatus();
 }
 
-// The turn of a request to these steps; null when there is nothing that would have to be taken back.
-std::shared_ptr<SequenceTurn> TakeTurn(const InferenceRequest& request, std::vector<EnteredStep>& steps) {
-  std::shared_ptr<SequenceTurn> turn;  // shared by the session and its client
+// For a request to these steps; null when there is nothing that would have to be taken back.
+std::shared_ptr<Compensation> NewCompensation(const InferenceRequest& request,
+                                              std::vector<EnteredStep>& steps) {
+  std::shared_ptr<Compensation> compensation;  // shared by the session and its client
   for (EnteredStep& step : steps) {
     if (step.servable == nullptr || !step.servable->get().has_sequences()) continue;
-    if (turn == nullptr) {
-      turn = std::make_shared<SequenceTurn>(request.correlation_id, request.sequence_start,
-                                            request.sequence_end);
+    if (compensation == nullptr) {
+      compensation = std::make_shared<Compensation>(request.correlation_id, request.sequence_start,
+                                                    request.sequence_end);
     }
-    step.part = turn->Add(step.servable->share());
+    step.part = compensation->Add(step.servable->share());
   }
-  return turn;
+  return compensation;
 }
 
 // Collects the readiness of several servables: the first that is not ready is the answer, and comes when all
@@ -161,11 +162,11 @@ void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue
     if (entry != nullptr) queue->Leave(*entry);
     return;
   }
-  std::shared_ptr<SequenceTurn> turn = TakeTurn(*request, *steps);
+  std::shared_ptr<Compensation> compensation = NewCompensation(*request, *steps);
   // The request may have ended, and the servable with it, before the last lines of this function.
   InferenceRequest& entered = *request;
   const std::shared_ptr<Cancellation> cancellation = entered.cancellation;
-  auto session = std::make_shared<Session>(plan_, std::move(*steps), turn, Wanted(entered));
+  auto session = std::make_shared<Session>(plan_, std::move(*steps), compensation, Wanted(entered));
   {
     MutexLock lock(mutex_);
     sessions_.emplace(&entered, session);
@@ -174,7 +175,7 @@ void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue
   if (cancellation) cancellation->SetListener([session = session.get()] { session->Cancel(); });
   std::vector<Tensor> inputs = std::move(entered.inputs);
   session->Start(std::move(inputs), std::make_unique<SessionClient>(*this, plan_, queue_, std::move(request),
-                                                                    entry, std::move(turn)));
+                                                                    entry, std::move(compensation)));
 }
 
 Result<std::vector<EnteredStep>> DagServable::EnterSteps() const {

@@ -8,7 +8,7 @@
 // and, as one more output, back with each response. The requests of a sequence run one at a time, in the
 // order in which they have come (see sequence_queue.h). A start or an end goes to each step that has
 // sequences, and so does the name: a client that names none gets one which they all know. When a request
-// fails, what steps have done for it is taken back (see SequenceTurn) before the client hears of it.
+// fails, what steps have done for it is taken back (see Compensation) before the client hears of it.
 #pragma once
 
 #include <cstdint>

@@ -23,17 +23,17 @@ Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const Inferen
   entry->runner_ = &runner;
   const PatientAllocation patience;
   MutexLock lock(mutex_);
-  if (SequencePlace* before = line_.Last(id)) {
-    if (line_.behind() >= max_waiting_) {
+  if (PerKeyEntry* before = arrivals_.Last(id)) {
+    if (arrivals_.behind() >= max_waiting_) {
       return TooManyWaitForSequences(request, max_waiting_, info.name);
     }
     entry->calls_ = EntryOf(*before).calls_;
   }
   if (info.makes_calls && entry->calls_ == nullptr) {
-    entry->calls_ = std::make_shared<CallGraph::Place>(info.name);
+    entry->calls_ = std::make_shared<CallGraph::Instances>(info.name);
     entry->calls_->Add(entry->calls_.get(), info.name + " (sequence " + std::to_string(id) + ")");
   }
-  return &EntryOf(line_.Enter(id, std::move(entry)));
+  return &EntryOf(arrivals_.Enter(id, std::move(entry)));
 }
 
 void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> request) {
@@ -52,12 +52,13 @@ void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> reques
     MutexLock lock(mutex_);
     if (entry.runner_->stopped_) {
       work.endings.push_back(Stopped(std::move(request)));
-      if (Turn next = line_.Leave(entry); next.place != nullptr) work.turns.push_back(std::move(next));
+      if (Runnable next = arrivals_.Leave(entry); next.entry != nullptr)
+        work.runnable.push_back(std::move(next));
     } else {
       InferenceRequest& entered = *request;
-      Turn turn = line_.Ready(entry, std::move(request));
-      if (turn.place != nullptr) {
-        work.turns.push_back(std::move(turn));
+      Runnable runnable = arrivals_.Ready(entry, std::move(request));
+      if (runnable.entry != nullptr) {
+        work.runnable.push_back(std::move(runnable));
       } else if (entered.cancelled()) {
         work.endings.push_back(Cancelled(WithdrawCancelledLocked(entry)));
       } else if (Status status = EnterCallGraph(entry, entered); !status.ok()) {
@@ -83,8 +84,8 @@ void SequenceQueue::GiveUp(Entry& entry, const InferenceRequest& request, const 
     const PatientAllocation patience;
     MutexLock lock(mutex_);
     if (holds) entry.servable_ = request.servable->Another();
-    Turn turn = holds ? line_.Abandon(entry) : line_.Leave(entry);
-    if (turn.place != nullptr) work.turns.push_back(std::move(turn));
+    Runnable runnable = holds ? arrivals_.Abandon(entry) : arrivals_.Leave(entry);
+    if (runnable.entry != nullptr) work.runnable.push_back(std::move(runnable));
   }
   Perform(std::move(work));
 }
@@ -95,11 +96,12 @@ void SequenceQueue::Leave(Entry& entry) {
   {
     const PatientAllocation patience;
     MutexLock lock(mutex_);
-    if (Turn next = line_.Leave(entry); next.place != nullptr) work.turns.push_back(std::move(next));
+    if (Runnable next = arrivals_.Leave(entry); next.entry != nullptr)
+      work.runnable.push_back(std::move(next));
   }
   // The thread has the end of an execution to tell of, or other clients to look after.
-  for (Turn& turn : work.turns) {
-    if (turn.request != nullptr) turn.request->here = false;
+  for (Runnable& one : work.runnable) {
+    if (one.request != nullptr) one.request->here = false;
   }
   Perform(std::move(work));
 }
@@ -108,7 +110,7 @@ std::shared_ptr<const CallChain> SequenceQueue::ChainOf(const Entry& entry, cons
   if (entry.calls_ == nullptr) return request.call_chain;
   struct Link {
     CallChain chain;
-    std::shared_ptr<CallGraph::Place> calls;  // shared, so that no other sequence has its address
+    std::shared_ptr<CallGraph::Instances> calls;  // shared, so that no other sequence has its address
   };
   auto link = std::make_shared<Link>();
   link->calls = entry.calls_;
@@ -123,18 +125,18 @@ std::shared_ptr<const CallChain> SequenceQueue::ChainOf(const Entry& entry, cons
 // --- Clients that go, and stops ------------------------------------------------------------------
 
 std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawLocked(Entry& entry) {
-  auto request = line_.Withdraw(entry);
-  line_.Leave(entry);
+  auto request = arrivals_.Withdraw(entry);
+  arrivals_.Leave(entry);
   return request;
 }
 
 std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawCancelledLocked(Entry& entry) {
-  auto request = line_.Withdraw(entry);
+  auto request = arrivals_.Withdraw(entry);
   if (EndsSequence(*request)) {
     entry.servable_ = request->servable->Another();
-    line_.Abandon(entry);
+    arrivals_.Abandon(entry);
   } else {
-    line_.Leave(entry);
+    arrivals_.Leave(entry);
   }
   return request;
 }
@@ -144,7 +146,7 @@ void SequenceQueue::OnCancelled(InferenceRequest& request) {
   MutexLock lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to, or when it runs.
   if (!request.scheduling.queued) return;
-  cancelled_.push_back(WithdrawCancelledLocked(EntryOf(*request.scheduling.place)));
+  cancelled_.push_back(WithdrawCancelledLocked(EntryOf(*request.scheduling.entry)));
   // This is called from within the Cancellation, so the request cannot end here.
   if (cancel_timer_) return;
   cancel_timer_ = timers_.At(timers_.NowNs(), [weak = weak_from_this()] {
@@ -171,7 +173,7 @@ void SequenceQueue::Stop(Runner& runner) {
     const PatientAllocation patience;
     MutexLock lock(mutex_);
     runner.stopped_ = true;
-    for (SequencePlace* entry : line_.Waiting()) {
+    for (PerKeyEntry* entry : arrivals_.Waiting()) {
       if (EntryOf(*entry).runner_ == &runner) {
         work.endings.push_back(Stopped(WithdrawLocked(EntryOf(*entry))));
       }
@@ -186,8 +188,8 @@ void SequenceQueue::Stop(Runner& runner) {
 
 size_t SequenceQueue::waiting(const Runner& runner) const {
   MutexLock lock(mutex_);
-  const auto waiting = line_.Waiting();
-  return static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](SequencePlace* entry) {
+  const auto waiting = arrivals_.Waiting();
+  return static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](PerKeyEntry* entry) {
     return EntryOf(*entry).runner_ == &runner;
   }));
 }
@@ -195,15 +197,16 @@ size_t SequenceQueue::waiting(const Runner& runner) const {
 // --- What was decided ----------------------------------------------------------------------------
 
 void SequenceQueue::Perform(Work work) {
-  Trampoline<Turn>::Run(this, std::move(work.turns), [this](Turn turn) { Begin(std::move(turn)); });
+  Trampoline<Runnable>::Run(this, std::move(work.runnable),
+                            [this](Runnable runnable) { Begin(std::move(runnable)); });
   for (Ending& ending : work.endings) End(std::move(ending));
 }
 
-void SequenceQueue::Begin(Turn turn) {
-  Entry& entry = EntryOf(*turn.place);
-  if (turn.request != nullptr) {
-    if (turn.request->cancellation != nullptr) turn.request->cancellation->ClearListener();
-    entry.runner_->BeginRun(std::move(turn.request), entry);
+void SequenceQueue::Begin(Runnable runnable) {
+  Entry& entry = EntryOf(*runnable.entry);
+  if (runnable.request != nullptr) {
+    if (runnable.request->cancellation != nullptr) runnable.request->cancellation->ClearListener();
+    entry.runner_->BeginRun(std::move(runnable.request), entry);
     return;
   }
   const std::unique_ptr<ServableHandle> servable = std::move(entry.servable_);

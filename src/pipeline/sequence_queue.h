@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "pipeline/trampoline.h"
 #include "scheduling/call_graph.h"
-#include "scheduling/sequence_line.h"
+#include "scheduling/per_key_queue.h"
 #include "scheduling/timer_service.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -48,12 +48,12 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
     bool stopped_ = false;  // guarded by the queue's lock
   };
 
-  class Entry final : public SequencePlace {
+  class Entry final : public PerKeyEntry {
    private:
     friend class SequenceQueue;
     Runner* runner_ = nullptr;
     // The sequence as something that calls wait for; null where no user code can call.
-    std::shared_ptr<CallGraph::Place> calls_;  // shared with the calls, and other entries of the sequence
+    std::shared_ptr<CallGraph::Instances> calls_;  // shared with the calls, and other entries of the sequence
     // Where an end whose client has gone is to end the sequence.
     std::unique_ptr<ServableHandle> servable_;
   };
@@ -86,15 +86,14 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
     Status status;
     bool refused = false;
   };
-  using Turn = SequenceLine::Turn;
+  using Runnable = PerKeyQueue::Runnable;
   // What was decided under mutex_ and is done without it.
   struct Work {
-    Trampoline<Turn>::Turns turns;
+    Trampoline<Runnable>::Items runnable;
     std::vector<Ending> endings;
   };
 
-  // Takes a request that waits out of the queue. What is behind others is nobody's turn when it leaves, so
-  // nothing follows.
+  // Takes a request that waits out of the queue. Nothing becomes runnable when one behind others leaves.
   std::unique_ptr<InferenceRequest> WithdrawLocked(Entry& entry) BRAID_REQUIRES(mutex_);
   // The same when its client has gone: an end keeps its entry.
   std::unique_ptr<InferenceRequest> WithdrawCancelledLocked(Entry& entry) BRAID_REQUIRES(mutex_);
@@ -104,11 +103,11 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
   void EndCancelled();
 
   void Perform(Work work);
-  void Begin(Turn turn);
+  void Begin(Runnable runnable);
   void End(Ending ending) const;
   static Ending Cancelled(std::unique_ptr<InferenceRequest> request);
   static Ending Stopped(std::unique_ptr<InferenceRequest> request);
-  static Entry& EntryOf(SequencePlace& entry) { return static_cast<Entry&>(entry); }
+  static Entry& EntryOf(PerKeyEntry& entry) { return static_cast<Entry&>(entry); }
 
   Timers& timers_;
   CallGraph& call_graph_;
@@ -116,7 +115,7 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
 
   // Taken after a request's Cancellation and before the locks of the timers and of the call graph.
   mutable Mutex mutex_;
-  SequenceLine line_ BRAID_GUARDED_BY(mutex_);
+  PerKeyQueue arrivals_ BRAID_GUARDED_BY(mutex_);
   // Waited; the timers' thread ends them.
   std::vector<std::unique_ptr<InferenceRequest>> cancelled_ BRAID_GUARDED_BY(mutex_);
   TimerId cancel_timer_ BRAID_GUARDED_BY(mutex_);

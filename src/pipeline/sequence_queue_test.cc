@@ -346,7 +346,7 @@ TEST_F(SequenceQueueCalls, RunsThatCallEachOthersSequencesAreToldSo) {
 // Neither is the one that calls, nor does it know of the run; but it keeps the instance that the run needs.
 TEST_F(SequenceQueueCalls, AnInstanceThatARunWaitsForIsPartOfTheCycle) {
   Send("a", 7);
-  const auto entry = std::make_shared<CallGraph::Place>("n");
+  const auto entry = std::make_shared<CallGraph::Instances>("n");
   entry->Add(&n_, "n_0");
   const auto step = graph_.Wait(entry, ChainOf(0));
   ASSERT_TRUE(step.ok());

@@ -33,9 +33,9 @@ std::unique_ptr<InferenceRequest> MakeStepRequest(const InferenceRequest& from, 
 // ---- begin and end ----
 
 Session::Session(std::shared_ptr<const DagPlan> plan, std::vector<EnteredStep> steps,
-                 std::shared_ptr<SequenceTurn> turn, std::vector<uint32_t> wanted)
+                 std::shared_ptr<Compensation> compensation, std::vector<uint32_t> wanted)
     : plan_(std::move(plan)),
-      turn_(std::move(turn)),
+      compensation_(std::move(compensation)),
       wanted_(std::move(wanted)),
       steps_(std::move(steps)),
       limits_(plan_->max_runs_per_node > 0 ? dag().nodes().size() : 0) {
@@ -239,7 +239,7 @@ void Session::Do(Action& action) {
 void Session::Begin(std::unique_ptr<Run> run) {
   const DagStep& step = plan_->steps[run->node];
   const EnteredStep& entered = steps_[run->node];
-  if (entered.part) turn_->Asked(*entered.part);
+  if (entered.part) compensation_->Asked(*entered.part);
   run->part = entered.part;
   if (Status status = ConvertInputs(step.precisions, run->inputs, MemoryOf(run->node)); !status.ok()) {
     run->Answer(std::move(status), true);

@@ -35,8 +35,8 @@
 #include "pipeline/session_client.h"
 #include "pipeline/shards.h"
 #include "serving/cancellation.h"
+#include "serving/compensation.h"
 #include "serving/request.h"
-#include "serving/sequence_turn.h"
 #include "serving/servable.h"
 #include "tensor/tensor.h"
 
@@ -57,10 +57,10 @@ class Session final : public std::enable_shared_from_this<Session> {
   // UNAVAILABLE when there are more.
   static constexpr size_t kMostFlows = 65536;
 
-  // `steps` are those of the plan. `turn` is that of the request's sequence, which hears what the steps that
-  // are parts of it do; null where none is. `wanted` are indexes among the outputs of the DAG.
+  // `steps` are those of the plan. `compensation` hears what the steps that have the request's
+  // sequence do; null where none has. `wanted` are indexes among the outputs of the DAG.
   Session(std::shared_ptr<const DagPlan> plan, std::vector<EnteredStep> steps,
-          std::shared_ptr<SequenceTurn> turn, std::vector<uint32_t> wanted);
+          std::shared_ptr<Compensation> compensation, std::vector<uint32_t> wanted);
 
   // Begins; the session may have ended when this returns. Inputs that the DAG does not know are dropped.
   // Called once. Errors that the session itself finds: UNAVAILABLE for too many flows, CANCELLED, INTERNAL
@@ -213,8 +213,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   }
 
   // Constant.
-  const std::shared_ptr<const DagPlan> plan_;  // shared with the servable and its other sessions
-  const std::shared_ptr<SequenceTurn> turn_;   // shared with the client
+  const std::shared_ptr<const DagPlan> plan_;         // shared with the servable and its other sessions
+  const std::shared_ptr<Compensation> compensation_;  // shared with the client
   const std::vector<uint32_t> wanted_;
   uint32_t response_scope_ = Dag::kRoot;  // the deepest of a wanted output
 
@@ -269,7 +269,7 @@ class Session::Run final : public ResponseSink {
     if (part) {
       if (status_.ok()) status_ = outputs.status();
       // First of all: the answer may end the request.
-      if (final) session_->turn_->Answered(*part, status_);
+      if (final) session_->compensation_->Answered(*part, status_);
     }
     session_->OnAnswer(*this, outputs, final);
   }

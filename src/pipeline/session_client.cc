@@ -13,14 +13,14 @@ namespace braid {
 
 SessionClient::SessionClient(DagServable& servable, std::shared_ptr<const DagPlan> plan,
                              std::shared_ptr<SequenceQueue> queue, std::unique_ptr<InferenceRequest> request,
-                             SequenceQueue::Entry* entry, std::shared_ptr<SequenceTurn> turn)
+                             SequenceQueue::Entry* entry, std::shared_ptr<Compensation> compensation)
     : servable_(servable),
       plan_(std::move(plan)),
       queue_(std::move(queue)),
       begin_ns_(entry != nullptr ? SteadyNowNs() : request->queue_start_ns),
       request_(std::move(request)),
       entry_(entry),
-      turn_(std::move(turn)) {}
+      compensation_(std::move(compensation)) {}
 
 void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool final) {
   const PatientAllocation patience;
@@ -59,17 +59,18 @@ void SessionClient::Fail(Status status, uint32_t node) {
   servable_.statistics().RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
                                        request_->start_ns, SteadyNowNs());
   status = plan_->fault(std::move(status), node);
-  if (turn_ == nullptr) {
+  if (compensation_ == nullptr) {
     request_->Fail(std::move(status));
     if (entry_ != nullptr) queue_->Leave(*entry_);
     return;
   }
-  if (cancelled) turn_->ClientGone();
+  if (cancelled) compensation_->ClientGone();
   std::shared_ptr<InferenceRequest> request = std::move(request_);  // as functions are copied
-  turn_->Fail([request = std::move(request), status = std::move(status), queue = queue_, entry = entry_] {
-    request->Fail(status);
-    if (entry != nullptr) queue->Leave(*entry);
-  });
+  compensation_->Fail(
+      [request = std::move(request), status = std::move(status), queue = queue_, entry = entry_] {
+        request->Fail(status);
+        if (entry != nullptr) queue->Leave(*entry);
+      });
 }
 
 void SessionClient::Leave() {

@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "pipeline/dag_plan.h"
 #include "pipeline/sequence_queue.h"
+#include "serving/compensation.h"
 #include "serving/request.h"
-#include "serving/sequence_turn.h"
 #include "serving/servable.h"
 #include "tensor/tensor.h"
 
@@ -23,10 +23,10 @@ class DagServable;
 class SessionClient {
  public:
   // The servable lives as long as the request is inside its gate. `entry` is that of the request in the queue
-  // of its sequence. It and `turn` may be null.
+  // of its sequence. It and `compensation` may be null.
   SessionClient(DagServable& servable, std::shared_ptr<const DagPlan> plan,
                 std::shared_ptr<SequenceQueue> queue, std::unique_ptr<InferenceRequest> request,
-                SequenceQueue::Entry* entry, std::shared_ptr<SequenceTurn> turn);
+                SequenceQueue::Entry* entry, std::shared_ptr<Compensation> compensation);
 
   const InferenceRequest& request() const { return *request_; }
 
@@ -48,7 +48,7 @@ class SessionClient {
   const int64_t begin_ns_;
   std::unique_ptr<InferenceRequest> request_;
   SequenceQueue::Entry* const entry_;
-  const std::shared_ptr<SequenceTurn> turn_;  // shared with the session
+  const std::shared_ptr<Compensation> compensation_;  // shared with the session
   std::optional<InferenceResponse> held_;
   uint32_t responses_ = 0;
   int64_t last_response_ns_ = 0;

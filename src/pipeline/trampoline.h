@@ -1,6 +1,6 @@
-// Trampoline: runs the turns of one owner (requests that may go on) in a loop, in place of a call within a
-// call. A turn that comes up while the thread runs another one of the same owner joins that loop, so that the
-// stack does not grow with a row of requests that each end at once.
+// Trampoline: begins what can run of one owner (requests that may go on) in a loop, in place of a call within a
+// call. What becomes runnable while the thread is in such a loop of the same owner joins it, so that the stack
+// does not grow with a row of requests that each end at once.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -8,24 +8,24 @@
 
 namespace braid {
 
-template <class Turn>
+template <class Item>
 class Trampoline {
  public:
-  using Turns = boost::container::small_vector<Turn, 1>;
+  using Items = boost::container::small_vector<Item, 1>;
 
-  // Calls `begin` for each of the turns and for those that join meanwhile; leaves them to the loop of
+  // Calls `begin` for each of the items and for those that join meanwhile; leaves them to the loop of
   // this owner that the thread is in, if there is one. The owner lives until this returns.
   template <class Begin>
-  static void Run(const void* owner, Turns turns, const Begin& begin) {
-    if (turns.empty()) return;
+  static void Run(const void* owner, Items items, const Begin& begin) {
+    if (items.empty()) return;
     for (Trampoline* at = innermost_; at != nullptr; at = at->outer_) {
       if (at->owner_ != owner) continue;
-      for (Turn& turn : turns) at->turns_.push_back(std::move(turn));
+      for (Item& one : items) at->items_.push_back(std::move(one));
       return;
     }
-    Trampoline trampoline(owner, std::move(turns));
-    for (Turns next = trampoline.Take(); !next.empty(); next = trampoline.Take()) {
-      for (Turn& turn : next) begin(std::move(turn));
+    Trampoline trampoline(owner, std::move(items));
+    for (Items next = trampoline.Take(); !next.empty(); next = trampoline.Take()) {
+      for (Item& one : next) begin(std::move(one));
     }
   }
 
@@ -34,18 +34,18 @@ class Trampoline {
   Trampoline& operator=(const Trampoline&) = delete;
 
  private:
-  Trampoline(const void* owner, Turns turns) : owner_(owner), outer_(innermost_), turns_(std::move(turns)) {
+  Trampoline(const void* owner, Items items) : owner_(owner), outer_(innermost_), items_(std::move(items)) {
     innermost_ = this;
   }
   // Empty when nothing is left.
-  Turns Take() { return std::exchange(turns_, {}); }
+  Items Take() { return std::exchange(items_, {}); }
 
   // The loops that this thread is in.
   static inline thread_local Trampoline* innermost_ = nullptr;
 
   const void* const owner_;
   Trampoline* const outer_;
-  Turns turns_;
+  Items items_;
 };
 
 }  // namespace braid

@@ -35,13 +35,13 @@ bool Blocks(const std::vector<const CallChain*>& blocked, const void* instance) 
 
 }  // namespace
 
-void CallGraph::Place::Add(const void* instance, std::string name) {
+void CallGraph::Instances::Add(const void* instance, std::string name) {
   Member& member = members_.emplace_back();
   member.instance = instance;
   member.name = std::move(name);
 }
 
-void CallGraph::Place::SetAvailable(const void* instance, bool available) {
+void CallGraph::Instances::SetAvailable(const void* instance, bool available) {
   for (Member& member : members_) {
     if (member.instance == instance) member.available.store(available, std::memory_order_relaxed);
   }
@@ -59,15 +59,15 @@ class CallGraph::Waiting {
   const Key key_;
 };
 
-Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& place,
+Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Instances>& instances,
                                           const std::shared_ptr<const CallChain>& chain, const void* only) {
-  const Key key{place.get(), only, chain.get()};
+  const Key key{instances.get(), only, chain.get()};
   {
     MutexLock lock(mutex_);
     Group& group = groups_[key];
     // One more request of a group changes nothing for the others.
     if (group.requests++ == 0) {
-      group.place = place;
+      group.instances = instances;
       group.only = only;
       group.chain = chain;
       CollectBlocked(*chain, group.blocked);
@@ -77,7 +77,7 @@ Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Place>& pl
         std::string path = Describe(group, stuck);
         AwaitNoMore(group);
         groups_.erase(key);
-        return InternalError("the call to model '" + place->name_ + "' would wait for itself: " + path);
+        return InternalError("the call to model '" + instances->name_ + "' would wait for itself: " + path);
       }
     }
   }
@@ -95,13 +95,13 @@ void CallGraph::Leave(const Key& key) {
 }
 
 void CallGraph::Await(const Group& group) {
-  for (const Place::Member& member : group.place->members_) {
+  for (const Instances::Member& member : group.instances->members_) {
     if (group.only == nullptr || group.only == member.instance) ++awaited_[member.instance];
   }
 }
 
 void CallGraph::AwaitNoMore(const Group& group) {
-  for (const Place::Member& member : group.place->members_) {
+  for (const Instances::Member& member : group.instances->members_) {
     if (group.only != nullptr && group.only != member.instance) continue;
     const auto found = awaited_.find(member.instance);
     if (--found->second == 0) awaited_.erase(found);
@@ -131,7 +131,8 @@ std::vector<const CallGraph::Group*> CallGraph::Stuck() const {
     }
     const auto can_go_on = [&blocked](const Group* group) {
       return std::any_of(
-          group->place->members_.begin(), group->place->members_.end(), [&](const Place::Member& member) {
+          group->instances->members_.begin(), group->instances->members_.end(),
+          [&](const Instances::Member& member) {
             return (group->only == nullptr || group->only == member.instance) &&
                    (!member.available.load(std::memory_order_relaxed) || !blocked.contains(member.instance));
           });
@@ -151,7 +152,7 @@ std::string CallGraph::Describe(const Group& from, const std::vector<const Group
     seen.push_back(at);
     const Group* next = nullptr;
     const void* through = nullptr;
-    for (const Place::Member& member : at->place->members_) {
+    for (const Instances::Member& member : at->instances->members_) {
       if (at->only != nullptr && at->only != member.instance) continue;
       if (AppendPath(*from.chain, member.instance, names)) break;
       for (const Group* group : stuck) {
@@ -172,7 +173,7 @@ std::string CallGraph::Describe(const Group& from, const std::vector<const Group
     text += name;
     text += " -> ";
   }
-  text += at->place->name_;
+  text += at->instances->name_;
   return text;
 }
 

@@ -31,10 +31,10 @@ namespace braid {
 class CallGraph {
  public:
   // The instances that requests to one model wait for. Shared by the model and its waiting requests.
-  class Place {
+  class Instances {
    public:
-    explicit Place(std::string name) : name_(std::move(name)) {}
-    // `instance` is what CallChain::blocked_instance names it by. All are added before the place is used.
+    explicit Instances(std::string name) : name_(std::move(name)) {}
+    // `instance` is what CallChain::blocked_instance names it by. All are added before the first request waits.
     void Add(const void* instance, std::string name);
     // One that is being restarted will be idle when it is back: it counts as able to go on.
     void SetAvailable(const void* instance, bool available);
@@ -62,18 +62,18 @@ class CallGraph {
     return chain != nullptr && chain->blocked_instance != nullptr;
   }
 
-  // A request waits until some instance of `place` is free; with `only`, until that one is.
+  // A request waits until some instance of `instances` is free; with `only`, until that one is.
   // Errors: INTERNAL when it would wait for ever; the text names the cycle. REQUIRES: Concerns(chain).
-  Result<Ticket> Wait(const std::shared_ptr<const Place>& place,
+  Result<Ticket> Wait(const std::shared_ptr<const Instances>& instances,
                       const std::shared_ptr<const CallChain>& chain, const void* only = nullptr);
 
-  // How many groups of requests wait: those with one chain at one place make one. For tests.
+  // How many groups of requests wait: those with one chain at one model make one. For tests.
   size_t size() const;
 
  private:
-  using Key = std::tuple<const Place*, const void*, const CallChain*>;
+  using Key = std::tuple<const Instances*, const void*, const CallChain*>;
   struct Group {
-    std::shared_ptr<const Place> place;
+    std::shared_ptr<const Instances> instances;
     const void* only = nullptr;
     std::shared_ptr<const CallChain> chain;
     std::vector<const CallChain*> blocked;  // the links of the chain that wait for the group

@@ -13,15 +13,15 @@ using Chain = std::shared_ptr<const CallChain>;
 class CallGraphTest : public testing::Test {
  protected:
   struct Model {
-    std::shared_ptr<CallGraph::Place> place;
+    std::shared_ptr<CallGraph::Instances> pool;
     std::vector<std::shared_ptr<std::string>> instances;
   };
 
   static Model MakeModel(const std::string& name, int instances) {
-    Model model{std::make_shared<CallGraph::Place>(name), {}};
+    Model model{std::make_shared<CallGraph::Instances>(name), {}};
     for (int i = 0; i < instances; ++i) {
       model.instances.push_back(std::make_shared<std::string>(name + "_0_" + std::to_string(i)));
-      model.place->Add(model.instances.back().get(), *model.instances.back());
+      model.pool->Add(model.instances.back().get(), *model.instances.back());
     }
     return model;
   }
@@ -40,7 +40,7 @@ class CallGraphTest : public testing::Test {
 
 TEST_F(CallGraphTest, AModelOfOneInstanceThatCallsItselfWaitsForItself) {
   const Model a = MakeModel("a", 1);
-  auto ticket = graph_.Wait(a.place, Call(a, 0));
+  auto ticket = graph_.Wait(a.pool, Call(a, 0));
   ASSERT_FALSE(ticket.ok());
   EXPECT_EQ(ticket.status().code(), StatusCode::kInternal);
   EXPECT_EQ(ticket.status().message(), "the call to model 'a' would wait for itself: a_0_0 -> a");
@@ -49,14 +49,14 @@ TEST_F(CallGraphTest, AModelOfOneInstanceThatCallsItselfWaitsForItself) {
 
 TEST_F(CallGraphTest, ASecondInstanceThatIsNotBlockedIsEnough) {
   const Model a = MakeModel("a", 2);
-  EXPECT_TRUE(graph_.Wait(a.place, Call(a, 0)).ok());
+  EXPECT_TRUE(graph_.Wait(a.pool, Call(a, 0)).ok());
 }
 
 TEST_F(CallGraphTest, TwoClientsWhoseCallsBlockTheLastTwoInstances) {
   const Model a = MakeModel("a", 2);
-  auto first = graph_.Wait(a.place, Call(a, 0));
+  auto first = graph_.Wait(a.pool, Call(a, 0));
   ASSERT_TRUE(first.ok());
-  auto second = graph_.Wait(a.place, Call(a, 1));
+  auto second = graph_.Wait(a.pool, Call(a, 1));
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(), HasSubstr("a_0_1 -> a"));
   // The error has ended the cycle: a_0_1 becomes free and takes the first.
@@ -66,7 +66,7 @@ TEST_F(CallGraphTest, TwoClientsWhoseCallsBlockTheLastTwoInstances) {
 TEST_F(CallGraphTest, ACycleOverAnotherModelIsNamed) {
   const Model a = MakeModel("a", 1);
   const Model b = MakeModel("b", 1);
-  auto ticket = graph_.Wait(a.place, Call(b, 0, {Call(a, 0)}));
+  auto ticket = graph_.Wait(a.pool, Call(b, 0, {Call(a, 0)}));
   ASSERT_FALSE(ticket.ok());
   EXPECT_THAT(ticket.status().message(), HasSubstr("a_0_0 -> b_0_0 -> a"));
 }
@@ -74,9 +74,9 @@ TEST_F(CallGraphTest, ACycleOverAnotherModelIsNamed) {
 TEST_F(CallGraphTest, TwoModelsThatCallEachOtherForTwoClients) {
   const Model a = MakeModel("a", 1);
   const Model b = MakeModel("b", 1);
-  auto to_b = graph_.Wait(b.place, Call(a, 0));
+  auto to_b = graph_.Wait(b.pool, Call(a, 0));
   ASSERT_TRUE(to_b.ok());
-  auto to_a = graph_.Wait(a.place, Call(b, 0));
+  auto to_a = graph_.Wait(a.pool, Call(b, 0));
   ASSERT_FALSE(to_a.ok());
   EXPECT_THAT(to_a.status().message(), HasSubstr("b_0_0 -> a_0_0 -> b"));
 }
@@ -86,7 +86,7 @@ TEST_F(CallGraphTest, WaitingForABusyModelIsNoCycle) {
   const Model b = MakeModel("b", 1);
   std::vector<CallGraph::Ticket> tickets;
   for (int i = 0; i < 2; ++i) {
-    auto ticket = graph_.Wait(b.place, Call(a, i));
+    auto ticket = graph_.Wait(b.pool, Call(a, i));
     ASSERT_TRUE(ticket.ok());
     tickets.push_back(std::move(ticket).value());
   }
@@ -100,7 +100,7 @@ TEST_F(CallGraphTest, ManyCallsOfOneExecutionAreOneGroup) {
   const Model b = MakeModel("b", 1);
   const Chain chain = Call(a, 0);
   std::vector<CallGraph::Ticket> tickets;
-  for (int i = 0; i < 10'000; ++i) tickets.push_back(graph_.Wait(b.place, chain).value());
+  for (int i = 0; i < 10'000; ++i) tickets.push_back(graph_.Wait(b.pool, chain).value());
   EXPECT_EQ(graph_.size(), 1u);
 }
 
@@ -109,7 +109,7 @@ TEST_F(CallGraphTest, ABatchBlocksAllWhoWaitForOneOfItsRequests) {
   const Model b = MakeModel("b", 1);
   const Model c = MakeModel("c", 1);
   // b runs a batch of two requests, called by a and by c, and calls c.
-  auto ticket = graph_.Wait(c.place, Call(b, 0, {Call(a, 0), Call(c, 0)}));
+  auto ticket = graph_.Wait(c.pool, Call(b, 0, {Call(a, 0), Call(c, 0)}));
   ASSERT_FALSE(ticket.ok());
   EXPECT_THAT(ticket.status().message(), HasSubstr("c_0_0 -> b_0_0 -> c"));
 }
@@ -122,28 +122,28 @@ TEST_F(CallGraphTest, BehindACallerThatIsNotBlockedNobodyIsKnownToWait) {
   loose->parents = {Call(a, 0)};
   EXPECT_FALSE(CallGraph::Concerns(loose.get()));
   EXPECT_FALSE(CallGraph::Concerns(nullptr));
-  EXPECT_TRUE(graph_.Wait(a.place, Call(b, 0, {loose})).ok());
+  EXPECT_TRUE(graph_.Wait(a.pool, Call(b, 0, {loose})).ok());
 }
 
 TEST_F(CallGraphTest, AnInstanceThatIsBeingRestartedWillBeIdle) {
   const Model a = MakeModel("a", 2);
   const Model b = MakeModel("b", 1);
-  a.place->SetAvailable(a.instances[1].get(), false);
-  EXPECT_TRUE(graph_.Wait(a.place, Call(a, 0)).ok());
-  a.place->SetAvailable(a.instances[1].get(), true);
-  EXPECT_TRUE(graph_.Wait(a.place, Call(a, 0)).ok());
+  a.pool->SetAvailable(a.instances[1].get(), false);
+  EXPECT_TRUE(graph_.Wait(a.pool, Call(a, 0)).ok());
+  a.pool->SetAvailable(a.instances[1].get(), true);
+  EXPECT_TRUE(graph_.Wait(a.pool, Call(a, 0)).ok());
 }
 
 TEST_F(CallGraphTest, ARequestHandedAheadWaitsForThatInstanceAlone) {
   const Model a = MakeModel("a", 1);
   const Model b = MakeModel("b", 2);
   // a's request stands behind what b_0_1 runs; that then calls a.
-  auto ahead = graph_.Wait(b.place, Call(a, 0), b.instances[1].get());
+  auto ahead = graph_.Wait(b.pool, Call(a, 0), b.instances[1].get());
   ASSERT_TRUE(ahead.ok());
-  auto ticket = graph_.Wait(a.place, Call(b, 1));
+  auto ticket = graph_.Wait(a.pool, Call(b, 1));
   ASSERT_FALSE(ticket.ok());
   EXPECT_THAT(ticket.status().message(), HasSubstr("b_0_1 -> a_0_0 -> b"));
-  EXPECT_TRUE(graph_.Wait(a.place, Call(b, 0)).ok());
+  EXPECT_TRUE(graph_.Wait(a.pool, Call(b, 0)).ok());
 }
 
 TEST_F(CallGraphTest, ALongCycleAcrossClientsIsFoundByItsLastCall) {
@@ -151,8 +151,8 @@ TEST_F(CallGraphTest, ALongCycleAcrossClientsIsFoundByItsLastCall) {
   for (int i = 0; i < 5; ++i)
     models.push_back(MakeModel(std::string("m").append(1, static_cast<char>('0' + i)), 1));
   std::vector<CallGraph::Ticket> tickets;
-  for (int i = 0; i < 4; ++i) tickets.push_back(graph_.Wait(models[i + 1].place, Call(models[i], 0)).value());
-  auto last = graph_.Wait(models[0].place, Call(models[4], 0));
+  for (int i = 0; i < 4; ++i) tickets.push_back(graph_.Wait(models[i + 1].pool, Call(models[i], 0)).value());
+  auto last = graph_.Wait(models[0].pool, Call(models[4], 0));
   ASSERT_FALSE(last.ok());
   EXPECT_THAT(last.status().message(), HasSubstr("m4_0_0 -> m0_0_0 -> m1_0_0 -> m2_0_0 -> m3_0_0 -> m4"));
 }

@@ -42,9 +42,10 @@ InstancePool::InstancePool(ServableInfo info, std::unique_ptr<BackendModel> back
       timers_(timers),
       log_(log),
       options_(options),
+      held_(timers),
       delivery_(statistics_, timers),
       call_graph_(options.call_graph),
-      place_(std::make_shared<CallGraph::Place>(info_.name)),
+      place_(std::make_shared<CallGraph::Instances>(info_.name)),
       outage_since_ns_(timers.NowNs()),
       backend_(std::move(backend)) {
   for (Instance* instance : backend_->instances()) {
@@ -126,6 +127,23 @@ Status InstancePool::WarmUp(const std::function<void(const std::string&)>& progr
       progress);
   warming_ = false;
   return status;
+}
+
+void InstancePool::Hold(int64_t deadline_ns) {
+  MutexLock lock(mutex_);
+  if (stopping_) return;
+  held_.Hold(deadline_ns, [this, weak = weak_from_this()] {
+    const std::shared_ptr<InstancePool> self = weak.lock();
+    if (self == nullptr) return;
+    Change change(*this);
+    if (!stopping_) ReleaseLocked(change.now_ns, change.work);
+    change.Perform();
+  });
+}
+
+// What stops is not restored.
+void InstancePool::BeginStopLocked(Work& work) {
+  for (auto& request : held_.Release()) work.endings.push_back({std::move(request), EndReason::kStopping});
 }
 
 void InstancePool::Stop(int64_t deadline_ns) {

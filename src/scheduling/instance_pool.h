@@ -38,6 +38,7 @@
 #include "scheduling/batcher.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/ending.h"
+#include "scheduling/held_requests.h"
 #include "scheduling/rate_limiter.h"
 #include "scheduling/response_cache.h"
 #include "scheduling/response_delivery.h"
@@ -195,8 +196,10 @@ class InstancePool : public Servable,
   // slot.available was the opposite before; a death that is told twice is one.
   virtual void OnNewLifeLocked(Slot& /*slot*/, bool /*changed*/, int64_t /*now_ns*/, Work& /*work*/)
       BRAID_REQUIRES(mutex_) {}
-  // The model is about to stop, once its last requests have ended.
-  virtual void BeginStopLocked(Work& /*work*/) BRAID_REQUIRES(mutex_) {}
+  // The model is about to stop, once its last requests have ended: those that are held end now.
+  virtual void BeginStopLocked(Work& work) BRAID_REQUIRES(mutex_);
+  // What an earlier life of the model has left is known: takes in the requests that were held until then.
+  virtual void ReleaseLocked(int64_t /*now_ns*/, Work& /*work*/) BRAID_REQUIRES(mutex_) {}
 
   // Without the lock:
   // What a request of the warm-up needs beside the client's inputs.
@@ -225,6 +228,9 @@ class InstancePool : public Servable,
   // From here on a request that waits (scheduling.queued) leaves at once when its client goes. One whose
   // client goes before it waits is to be looked at when it is about to. Before the lock is taken.
   void Listen(InferenceRequest& request);
+  // Requests may be held from now on; ReleaseLocked() is called at `deadline_ns`, if they were not released
+  // before.
+  void Hold(int64_t deadline_ns) BRAID_EXCLUDES(mutex_);
   // The names of the instances, by slot.
   std::vector<std::string> InstanceNames() const BRAID_EXCLUDES(mutex_);
   // Null for a passive instance, which is never given anything.
@@ -260,6 +266,7 @@ class InstancePool : public Servable,
   std::deque<Slot> slots_ BRAID_GUARDED_BY(mutex_);  // as many as there are from the first
   int64_t execute_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // UpdateExecuteTime()
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
+  HeldRequests held_ BRAID_GUARDED_BY(mutex_);
 
  private:
   void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
@@ -286,7 +293,7 @@ class InstancePool : public Servable,
 
   const ResponseDelivery delivery_;
   CallGraph* const call_graph_;
-  const std::shared_ptr<CallGraph::Place> place_;  // shared with the waiting requests in the call graph
+  const std::shared_ptr<CallGraph::Instances> place_;  // shared with the waiting requests in the call graph
 
   CondVar sent_;                                      // told when a slot stops sending, once stopping_ is set
   size_t available_ BRAID_GUARDED_BY(mutex_) = 0;     // how many slots are

@@ -63,8 +63,7 @@ SequenceModel::SequenceModel(ServableInfo info, std::unique_ptr<BackendModel> ba
       next_generated_id_(FirstGeneratedId()),
       store_(StoreOptions(info_, policy_, inputs_)),
       table_({instance_names_.size(), policy_.slots, policy_.idle_ns, options.max_queue_size}, store_),
-      lanes_(instance_names_.size()),
-      held_(timers) {}
+      lanes_(instance_names_.size()) {}
 
 // --- Requests in ---------------------------------------------------------------------------------
 
@@ -409,13 +408,6 @@ void SequenceModel::EndWaitingLocked(EndReason why, int64_t now_ns, Endings& end
   }
 }
 
-void SequenceModel::BeginStopLocked(Work& work) {
-  // What stops is not restored.
-  for (auto& request : held_.Release()) {
-    work.endings.push_back({std::move(request), EndReason::kStopping});
-  }
-}
-
 // --- Texts ---------------------------------------------------------------------------------------
 
 Status SequenceModel::LostError(const CorrelationId& id, size_t instance) const {
@@ -456,18 +448,6 @@ void SequenceModel::Drop(const CorrelationId& id) {
   Change change(*this);
   table_.Drop(id, change.now_ns, change.work.endings);
   change.Finish();
-}
-
-void SequenceModel::HoldUntilRestored(int64_t deadline_ns) {
-  MutexLock lock(mutex_);
-  if (stopping_) return;
-  held_.Hold(deadline_ns, [this, weak = weak_from_this()] {
-    const std::shared_ptr<InstancePool> self = weak.lock();
-    if (self == nullptr) return;
-    Change change(*this);
-    if (!stopping_) ReleaseLocked(change.now_ns, change.work);
-    change.Perform();
-  });
 }
 
 void SequenceModel::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) {

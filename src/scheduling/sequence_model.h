@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "scheduling/held_requests.h"
 #include "scheduling/instance_pool.h"
 #include "scheduling/response_order.h"
 #include "scheduling/sequence_policy.h"
@@ -66,7 +65,7 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
   const std::string& identity() const override { return store_.identity(); }
   uint64_t changes() const override { return store_.changes(); }
   std::vector<SavedSequence> Save() const override { return store_.Save(); }
-  void HoldUntilRestored(int64_t deadline_ns) override;
+  void HoldUntilRestored(int64_t deadline_ns) override { Hold(deadline_ns); }
   size_t Restore(std::vector<SavedSequence> saved) override;
   void BeginDrain() override;
 
@@ -80,7 +79,6 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
       BRAID_REQUIRES(mutex_);
   void OnReturnedLocked(Slot& slot, int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
   void OnNewLifeLocked(Slot& slot, bool changed, int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
-  void BeginStopLocked(Work& work) override BRAID_REQUIRES(mutex_);
   void PrepareWarmup(InferenceRequest& request) const override { inputs_.AddLone(request); }
   void Prepare(Execution& execution) override { inputs_.Complete(execution, input_allocator()); }
   bool TakeResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse>& response,
@@ -99,8 +97,7 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
   // Lets the call graph know of a request that has to wait; ends its sequence when it would wait for ever.
   void EnterCallGraphLocked(InferenceRequest& request, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
   void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) BRAID_REQUIRES(mutex_);
-  // No request waits for sequences of an earlier life any more.
-  void ReleaseLocked(int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+  void ReleaseLocked(int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
 
   // Gives slots to what waits for them; returns when to look again.
   int64_t AssignLocked(int64_t now_ns) BRAID_REQUIRES(mutex_);
@@ -130,7 +127,6 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
   SequenceStore store_;  // provides its own synchronisation
   SequenceTable table_ BRAID_GUARDED_BY(mutex_);
   std::vector<Lane> lanes_ BRAID_GUARDED_BY(mutex_);  // by slot
-  HeldRequests held_ BRAID_GUARDED_BY(mutex_);
   bool draining_ BRAID_GUARDED_BY(mutex_) = false;
   // Scratch.
   std::vector<SlotView> views_ BRAID_GUARDED_BY(mutex_);

@@ -5,9 +5,9 @@
 #include "images/encoded_images.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/trace_points.h"
+#include "serving/compensation.h"
 #include "serving/faults.h"
 #include "serving/sequence_inputs.h"
-#include "serving/sequence_turn.h"
 
 namespace braid {
 namespace {
@@ -36,8 +36,8 @@ StatefulModel::StatefulModel(ServableInfo info, std::unique_ptr<BackendModel> ba
               .initial = nullptr,
               .savable = true,
               .identity = info_.sequence_identity}),
-      table_({.max_sequences = info_.stateful->max_sequences, .max_waiting = options.max_queue_size}, store_),
-      held_(timers) {}
+      table_({.max_sequences = info_.stateful->max_sequences, .max_waiting = options.max_queue_size},
+             store_) {}
 
 Ending StatefulModel::NoRoom(std::unique_ptr<InferenceRequest> request) const {
   Status status = TooManyWaitForSequences(*request, options_.max_queue_size, info_.name);
@@ -61,44 +61,43 @@ void StatefulModel::Infer(std::unique_ptr<InferenceRequest> request) {
 }
 
 void StatefulModel::Decode(std::unique_ptr<InferenceRequest> request) {
-  SequencePlace* place = nullptr;
+  PerKeyEntry* entry = nullptr;
   // A start without an id has nothing before it, and nothing behind it knows its id yet.
   if (const auto id = std::get<uint64_t>(request->correlation_id); id != 0) {
     Change change(*this);
-    if (line_.Last(id) == nullptr || line_.behind() < options_.max_queue_size) {
-      place = &line_.Enter(id);
+    if (arrivals_.Last(id) == nullptr || arrivals_.behind() < options_.max_queue_size) {
+      entry = &arrivals_.Enter(id);
     } else {
       change.work.endings.push_back(NoRoom(std::move(request)));
       change.Perform();
       return;
     }
   }
-  // The request's place in the servable keeps this.
-  options_.images->DecodeThen(std::move(request), [this, place](auto decoded, Status status) {
-    OnDecoded(std::move(decoded), place, std::move(status));
+  // The request's entry in the servable keeps this.
+  options_.images->DecodeThen(std::move(request), [this, entry](auto decoded, Status status) {
+    OnDecoded(std::move(decoded), entry, std::move(status));
   });
 }
 
-void StatefulModel::OnDecoded(std::unique_ptr<InferenceRequest> request, SequencePlace* place,
-                              Status status) {
+void StatefulModel::OnDecoded(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry, Status status) {
   if (status.ok()) status = FinishIntake(full_info_, *request);
   if (status.ok()) {
-    Arrive(std::move(request), place);
+    Arrive(std::move(request), entry);
     return;
   }
   const std::shared_ptr<InstancePool> self = shared_from_this();
   Work work;
-  if (place != nullptr) {
+  if (entry != nullptr) {
     const bool ends = EndsSequence(*request) && status.code() == StatusCode::kCancelled;
     Change change(*this);
-    AdvanceLocked(ends ? line_.Abandon(*place) : line_.Leave(*place), change.now_ns, change.work);
+    AdvanceLocked(ends ? arrivals_.Abandon(*entry) : arrivals_.Leave(*entry), change.now_ns, change.work);
     work = std::move(change.work);
   }
   request->Refuse(std::move(status));
   Perform(std::move(work), false);
 }
 
-void StatefulModel::Arrive(std::unique_ptr<InferenceRequest> request, SequencePlace* place) {
+void StatefulModel::Arrive(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry) {
   // The request may have ended, and the model with it, before the last lines of this function.
   const std::shared_ptr<InstancePool> self = shared_from_this();
   request->queue_start_ns = timers_.NowNs();
@@ -107,58 +106,59 @@ void StatefulModel::Arrive(std::unique_ptr<InferenceRequest> request, SequencePl
   Listen(*request);
   const bool here = request->here;
   Change change(*this);
-  ArriveLocked(std::move(request), place, change.now_ns, change.work);
+  ArriveLocked(std::move(request), entry, change.now_ns, change.work);
   change.Perform(here);
 }
 
-void StatefulModel::ArriveLocked(std::unique_ptr<InferenceRequest> request, SequencePlace* place,
+void StatefulModel::ArriveLocked(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry,
                                  int64_t now_ns, Work& work) {
   if (stopping_) {
     work.endings.push_back({std::move(request), EndReason::kStopping});
-    if (place != nullptr) AdvanceLocked(line_.Leave(*place), now_ns, work);
+    if (entry != nullptr) AdvanceLocked(arrivals_.Leave(*entry), now_ns, work);
     return;
   }
-  if (place == nullptr) {
+  if (entry == nullptr) {
     const auto id = std::get<uint64_t>(request->correlation_id);
-    if (line_.empty() || line_.Last(id) == nullptr) return AdmitLocked(std::move(request), now_ns, work);
-    if (line_.behind() >= options_.max_queue_size) {
+    if (arrivals_.empty() || arrivals_.Last(id) == nullptr)
+      return AdmitLocked(std::move(request), now_ns, work);
+    if (arrivals_.behind() >= options_.max_queue_size) {
       work.endings.push_back(NoRoom(std::move(request)));
       return;
     }
-    place = &line_.Enter(id);
+    entry = &arrivals_.Enter(id);
   }
   InferenceRequest& entered = *request;
-  SequenceLine::Turn turn = line_.Ready(*place, std::move(request));
-  if (turn.place == nullptr && entered.cancelled()) {
-    work.endings.push_back({LeaveCancelledLocked(*place), EndReason::kCancelled});
+  PerKeyQueue::Runnable runnable = arrivals_.Ready(*entry, std::move(request));
+  if (runnable.entry == nullptr && entered.cancelled()) {
+    work.endings.push_back({LeaveCancelledLocked(*entry), EndReason::kCancelled});
   }
-  AdvanceLocked(std::move(turn), now_ns, work);
+  AdvanceLocked(std::move(runnable), now_ns, work);
 }
 
-void StatefulModel::AdvanceLocked(SequenceLine::Turn turn, int64_t now_ns, Work& work) {
-  while (turn.place != nullptr) {
-    if (turn.request == nullptr) {
+void StatefulModel::AdvanceLocked(PerKeyQueue::Runnable runnable, int64_t now_ns, Work& work) {
+  while (runnable.entry != nullptr) {
+    if (runnable.request == nullptr) {
       if (held_.holding()) {
-        HoldEndLocked(turn.place->id());
+        HoldEndLocked(runnable.entry->id());
       } else {
-        table_.EndWithoutRequest(turn.place->id());
+        table_.EndWithoutRequest(runnable.entry->id());
       }
     } else if (stopping_) {
-      work.endings.push_back({std::move(turn.request), EndReason::kStopping});
+      work.endings.push_back({std::move(runnable.request), EndReason::kStopping});
     } else {
-      AdmitLocked(std::move(turn.request), now_ns, work);
+      AdmitLocked(std::move(runnable.request), now_ns, work);
     }
-    turn = line_.Leave(*turn.place);
+    runnable = arrivals_.Leave(*runnable.entry);
   }
 }
 
-// What is behind others in the line has no turn when it leaves, so nothing follows.
-std::unique_ptr<InferenceRequest> StatefulModel::LeaveCancelledLocked(SequencePlace& place) {
-  auto request = line_.Withdraw(place);
+// Nothing becomes runnable when an entry behind others leaves.
+std::unique_ptr<InferenceRequest> StatefulModel::LeaveCancelledLocked(PerKeyEntry& entry) {
+  auto request = arrivals_.Withdraw(entry);
   if (EndsSequence(*request)) {
-    line_.Abandon(place);
+    arrivals_.Abandon(entry);
   } else {
-    line_.Leave(place);
+    arrivals_.Leave(entry);
   }
   return request;
 }
@@ -192,8 +192,8 @@ void StatefulModel::AdmitLocked(std::unique_ptr<InferenceRequest> request, int64
 void StatefulModel::CancelLocked(InferenceRequest& request, int64_t now_ns, Endings& endings) {
   if (request.scheduling.turn != 0) {
     BatchedModel::CancelLocked(request, now_ns, endings);
-  } else if (SequencePlace* place = request.scheduling.place) {
-    endings.push_back({LeaveCancelledLocked(*place), EndReason::kCancelled});
+  } else if (PerKeyEntry* entry = request.scheduling.entry) {
+    endings.push_back({LeaveCancelledLocked(*entry), EndReason::kCancelled});
   } else if (request.scheduling.sequence != 0) {
     endings.push_back({table_.Cancel(request), EndReason::kCancelled});
   } else {
@@ -305,18 +305,6 @@ TakeBackSteps StatefulModel::Mark(const CorrelationId& id) {
   };
 }
 
-void StatefulModel::HoldUntilRestored(int64_t deadline_ns) {
-  MutexLock lock(mutex_);
-  if (stopping_) return;
-  held_.Hold(deadline_ns, [this, weak = weak_from_this()] {
-    const std::shared_ptr<InstancePool> self = weak.lock();
-    if (self == nullptr) return;
-    Change change(*this);
-    if (!stopping_) ReleaseLocked(change.now_ns, change.work);
-    change.Perform();
-  });
-}
-
 void StatefulModel::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) {
   if (request->cancelled()) {
     if (EndsSequence(*request)) HoldEndLocked(std::get<uint64_t>(request->correlation_id));
@@ -351,8 +339,7 @@ size_t StatefulModel::Restore(std::vector<SavedSequence> saved) {
 // --- Stop ----------------------------------------------------------------------------------------
 
 void StatefulModel::BeginStopLocked(Work& work) {
-  // What stops is not restored.
-  for (auto& request : held_.Release()) work.endings.push_back({std::move(request), EndReason::kStopping});
+  InstancePool::BeginStopLocked(work);
   held_ends_.clear();
 }
 
@@ -362,9 +349,9 @@ void StatefulModel::EndWaitingLocked(EndReason why, int64_t now_ns, Endings& end
   StatefulTable::Requests waiting;
   table_.RefuseWaiting(waiting);
   for (auto& request : waiting) endings.push_back({std::move(request), why});
-  for (SequencePlace* place : line_.Waiting()) {
-    endings.push_back({line_.Withdraw(*place), why});
-    line_.Leave(*place);
+  for (PerKeyEntry* entry : arrivals_.Waiting()) {
+    endings.push_back({arrivals_.Withdraw(*entry), why});
+    arrivals_.Leave(*entry);
   }
 }
 

@@ -20,8 +20,7 @@
 #include <vector>
 
 #include "scheduling/batched_model.h"
-#include "scheduling/held_requests.h"
-#include "scheduling/sequence_line.h"
+#include "scheduling/per_key_queue.h"
 #include "scheduling/sequence_store.h"
 #include "scheduling/stateful_table.h"
 
@@ -46,13 +45,13 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
   void CleanUp() override;
   void Drop(const CorrelationId& id) override;
   TakeBackSteps Mark(const CorrelationId& id) override;
-  void HoldUntilRestored(int64_t deadline_ns) override;
+  void HoldUntilRestored(int64_t deadline_ns) override { Hold(deadline_ns); }
   size_t Restore(std::vector<SavedSequence> saved) override;
   // No sequence keeps anything that others wait for.
   void BeginDrain() override {}
 
   size_t HeldLocked() const override BRAID_REQUIRES(mutex_) {
-    return table_.waiting() + held_.size() + line_.waiting();
+    return table_.waiting() + held_.size() + arrivals_.waiting();
   }
   void EndWaitingLocked(EndReason why, int64_t now_ns, Endings& endings) override BRAID_REQUIRES(mutex_);
   void CancelLocked(InferenceRequest& request, int64_t now_ns, Endings& endings) override
@@ -66,13 +65,13 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
 
   // Has the images of a request decoded, which keeps its place among those of its sequence.
   void Decode(std::unique_ptr<InferenceRequest> request);
-  void OnDecoded(std::unique_ptr<InferenceRequest> request, SequencePlace* place, Status status);
-  // A request that is ready for the model. `place` is null unless it has one in the line.
-  void Arrive(std::unique_ptr<InferenceRequest> request, SequencePlace* place);
-  void ArriveLocked(std::unique_ptr<InferenceRequest> request, SequencePlace* place, int64_t now_ns,
-                    Work& work) BRAID_REQUIRES(mutex_);
-  // Works off a turn in the line, and those that it leads to.
-  void AdvanceLocked(SequenceLine::Turn turn, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
+  void OnDecoded(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry, Status status);
+  // A request that is ready for the model. `entry` is null unless it has one in the line.
+  void Arrive(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry);
+  void ArriveLocked(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry, int64_t now_ns, Work& work)
+      BRAID_REQUIRES(mutex_);
+  // Works off what is runnable, and what that makes runnable.
+  void AdvanceLocked(PerKeyQueue::Runnable runnable, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
   // It is the request's turn to be admitted.
   void AdmitLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
@@ -80,13 +79,12 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
   void BeginTurnLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
   // Takes a request that waits in the line out of it. Its client has gone; an end keeps its place.
-  std::unique_ptr<InferenceRequest> LeaveCancelledLocked(SequencePlace& place) BRAID_REQUIRES(mutex_);
+  std::unique_ptr<InferenceRequest> LeaveCancelledLocked(PerKeyEntry& entry) BRAID_REQUIRES(mutex_);
 
   void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) BRAID_REQUIRES(mutex_);
+  void ReleaseLocked(int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
   // The client of an end has gone; the sequence may be on its way from an earlier life.
   void HoldEndLocked(uint64_t id) BRAID_REQUIRES(mutex_);
-  // No request waits for sequences of an earlier life any more.
-  void ReleaseLocked(int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
 
   // For one that would have to wait for its sequence, as too many do.
   Ending NoRoom(std::unique_ptr<InferenceRequest> request) const;
@@ -94,10 +92,9 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
   const ServableInfo full_info_;  // with the output `sequence_id`, which clients may ask for
   SequenceStore store_;           // provides its own synchronisation
 
-  SequenceLine line_
-      BRAID_GUARDED_BY(mutex_);  // of requests of those sequences that have images on their way
+  // Of requests of those sequences that have images on their way.
+  PerKeyQueue arrivals_ BRAID_GUARDED_BY(mutex_);
   StatefulTable table_ BRAID_GUARDED_BY(mutex_);
-  HeldRequests held_ BRAID_GUARDED_BY(mutex_);
   // The sequences of ends that were held until their clients have gone.
   std::vector<uint64_t> held_ends_ BRAID_GUARDED_BY(mutex_);
 };

@@ -18,6 +18,9 @@ struct LatencyOptions {
   std::vector<double> ovms_bounds_us = {};
 };
 
+// A time as the peers' metrics count it: whole microseconds, 0 for one that is negative.
+inline double WholeMicroseconds(int64_t ns) { return static_cast<double>((ns > 0 ? ns : 0) / 1000); }
+
 struct LatencyHistogram {
   std::vector<double> bounds;
   std::vector<uint64_t> counts;  // by bucket, not cumulative; one more than bounds

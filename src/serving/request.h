@@ -52,7 +52,7 @@ using CorrelationId = std::variant<uint64_t, std::string>;
 
 class ServableHandle;
 struct InferenceRequest;
-class SequencePlace;
+class PerKeyEntry;
 
 // Where the response of a request goes in the response cache.
 struct CacheNotes {
@@ -72,11 +72,11 @@ struct SchedulerNotes {
   uint32_t deadline_index = 0;      // its place among the deadlines
   uint16_t level = 0;               // priority, 0 is the highest
   bool queued = false;
-  SequencePlace* place = nullptr;  // the one in which it waits in the line of its sequence
-  bool delayed = false;            // its time is over, and it waits behind the others of its level
-  uint8_t returns = 0;             // how often an instance died before it began with the request
-  bool counted = false;            // stands in the statistics already
-  bool failed = false;             // an error was sent, and perhaps not the end
+  PerKeyEntry* entry = nullptr;  // the one in which it waits in the line of its sequence
+  bool delayed = false;          // its time is over, and it waits behind the others of its level
+  uint8_t returns = 0;           // how often an instance died before it began with the request
+  bool counted = false;          // stands in the statistics already
+  bool failed = false;           // an error was sent, and perhaps not the end
   // Says, while it exists, that the request waits: see CallGraph. Null for most.
   std::shared_ptr<const void> waiting_call;
   // How many responses were sent so far and when the last was, for decoupled models.

@@ -5,14 +5,6 @@
 #include "base/clock.h"
 
 namespace braid {
-namespace {
-
-double WholeMicroseconds(int64_t ns) {
-  const int64_t whole = std::max<int64_t>(ns, 0) / 1000;
-  return static_cast<double>(whole);
-}
-
-}  // namespace
 
 std::string_view FailureReasonName(FailureReason reason) {
   switch (reason) {

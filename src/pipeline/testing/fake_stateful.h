@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "pipeline/testing/fake_step.h"
+#include "serving/compensation.h"
 #include "serving/faults.h"
 #include "serving/sequence_inputs.h"
-#include "serving/sequence_turn.h"
 
 namespace braid {
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "protocols/metrics/sequence_metrics.h"
+#include "serving/latency.h"
 
 namespace braid {
 namespace {
@@ -27,11 +28,6 @@ MetricFamily Family(std::string name, std::string help, MetricType type) {
   return family;
 }
 
-// Whole microseconds, as Triton counts them.
-double WholeMicroseconds(int64_t ns) {
-  const int64_t whole = ns / 1000;
-  return static_cast<double>(whole);
-}
 double Microseconds(const DurationStatistic& duration) {
   return WholeMicroseconds(static_cast<int64_t>(duration.ns));
 }

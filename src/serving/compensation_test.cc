@@ -1,4 +1,4 @@
-#include "serving/sequence_turn.h"
+#include "serving/compensation.h"
 
 #include <gmock/gmock.h>
 
@@ -33,30 +33,30 @@ class Dropping final : public Servable {
   HeapAllocator heap_;
 };
 
-class SequenceTurnTest : public ::testing::Test {
+class CompensationTest : public ::testing::Test {
  protected:
   void Make(bool start, bool end) {
-    turn_ = std::make_unique<SequenceTurn>(uint64_t{7}, start, end);
-    first_ = turn_->Add(a_);
-    second_ = turn_->Add(b_);
+    compensation_ = std::make_unique<Compensation>(uint64_t{7}, start, end);
+    first_ = compensation_->Add(a_);
+    second_ = compensation_->Add(b_);
   }
   void Run(size_t part, const Status& status) {
-    turn_->Asked(part);
-    turn_->Answered(part, status);
+    compensation_->Asked(part);
+    compensation_->Answered(part, status);
   }
   void Fail() {
-    turn_->Fail([this] { ++told_; });
+    compensation_->Fail([this] { ++told_; });
   }
 
   const std::shared_ptr<Dropping> a_ = std::make_shared<Dropping>();
   const std::shared_ptr<Dropping> b_ = std::make_shared<Dropping>();
-  std::unique_ptr<SequenceTurn> turn_;
+  std::unique_ptr<Compensation> compensation_;
   size_t first_ = 0;
   size_t second_ = 0;
   int told_ = 0;
 };
 
-TEST_F(SequenceTurnTest, AStartIsTakenBackWhereItWentWell) {
+TEST_F(CompensationTest, AStartIsTakenBackWhereItWentWell) {
   Make(true, false);
   Run(first_, OkStatus());
   Run(second_, FaultError(Fault::kSequenceAlreadyExists));
@@ -67,20 +67,20 @@ TEST_F(SequenceTurnTest, AStartIsTakenBackWhereItWentWell) {
   EXPECT_THAT(b_->dropped, IsEmpty());
 }
 
-TEST_F(SequenceTurnTest, WhatIsStillAskedIsWaitedFor) {
+TEST_F(CompensationTest, WhatIsStillAskedIsWaitedFor) {
   Make(true, false);
-  turn_->Asked(first_);
-  turn_->Asked(second_);
-  turn_->Answered(first_, InternalError("broken"));
+  compensation_->Asked(first_);
+  compensation_->Asked(second_);
+  compensation_->Answered(first_, InternalError("broken"));
   Fail();
   EXPECT_EQ(told_, 0);
-  turn_->Answered(second_, OkStatus());
+  compensation_->Answered(second_, OkStatus());
   EXPECT_EQ(told_, 1);
   EXPECT_THAT(a_->dropped, IsEmpty());
   EXPECT_THAT(b_->dropped, ElementsAre(7));
 }
 
-TEST_F(SequenceTurnTest, AnEndThatHasBegunIsBroughtToItsEnd) {
+TEST_F(CompensationTest, AnEndThatHasBegunIsBroughtToItsEnd) {
   Make(false, true);
   Run(first_, OkStatus());
   Fail();
@@ -88,7 +88,7 @@ TEST_F(SequenceTurnTest, AnEndThatHasBegunIsBroughtToItsEnd) {
   EXPECT_THAT(b_->dropped, ElementsAre(7));
 }
 
-TEST_F(SequenceTurnTest, AnEndThatHasEndedNothingLeavesAll) {
+TEST_F(CompensationTest, AnEndThatHasEndedNothingLeavesAll) {
   Make(false, true);
   Run(first_, InternalError("broken"));
   Fail();
@@ -97,39 +97,39 @@ TEST_F(SequenceTurnTest, AnEndThatHasEndedNothingLeavesAll) {
   EXPECT_THAT(b_->dropped, IsEmpty());
 }
 
-TEST_F(SequenceTurnTest, ACancelledEndCountsAsOne) {
+TEST_F(CompensationTest, ACancelledEndCountsAsOne) {
   Make(false, true);
   Run(first_, CancelledError("cancelled"));
   Fail();
   EXPECT_THAT(b_->dropped, ElementsAre(7));
 }
 
-TEST_F(SequenceTurnTest, AnEndHoldsWhenItsClientHasGone) {
+TEST_F(CompensationTest, AnEndHoldsWhenItsClientHasGone) {
   Make(false, true);
-  turn_->ClientGone();
+  compensation_->ClientGone();
   Fail();
   EXPECT_EQ(told_, 1);
   EXPECT_THAT(a_->dropped, ElementsAre(7));
   EXPECT_THAT(b_->dropped, ElementsAre(7));
   Make(false, true);
-  turn_->Asked(first_);
-  turn_->ClientGone();
+  compensation_->Asked(first_);
+  compensation_->ClientGone();
   Fail();
-  turn_->Answered(first_, CancelledError("cancelled"));
+  compensation_->Answered(first_, CancelledError("cancelled"));
   EXPECT_THAT(a_->dropped, ElementsAre(7));
   EXPECT_THAT(b_->dropped, ElementsAre(7, 7));
 }
 
-TEST_F(SequenceTurnTest, AStartDidNotHappenWhenItsClientHasGone) {
+TEST_F(CompensationTest, AStartDidNotHappenWhenItsClientHasGone) {
   Make(true, false);
   Run(first_, OkStatus());
-  turn_->ClientGone();
+  compensation_->ClientGone();
   Fail();
   EXPECT_THAT(a_->dropped, ElementsAre(7));
   EXPECT_THAT(b_->dropped, IsEmpty());
 }
 
-TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
+TEST_F(CompensationTest, ASequenceOfOneRequestLeavesNothing) {
   Make(true, true);
   Run(first_, OkStatus());
   Run(second_, FaultError(Fault::kSequenceAlreadyExists));
@@ -138,7 +138,7 @@ TEST_F(SequenceTurnTest, ASequenceOfOneRequestLeavesNothing) {
   EXPECT_THAT(b_->dropped, IsEmpty());
 }
 
-TEST_F(SequenceTurnTest, AStepIsTakenBackWhereItWentWell) {
+TEST_F(CompensationTest, AStepIsTakenBackWhereItWentWell) {
   a_->keeper.takes_back = true;
   b_->keeper.takes_back = true;
   Make(false, false);
@@ -152,20 +152,20 @@ TEST_F(SequenceTurnTest, AStepIsTakenBackWhereItWentWell) {
   EXPECT_THAT(b_->dropped, IsEmpty());
 }
 
-TEST_F(SequenceTurnTest, StepsOfOneRequestAreTakenBackTogetherToWhereTheFirstBegan) {
+TEST_F(CompensationTest, StepsOfOneRequestAreTakenBackTogetherToWhereTheFirstBegan) {
   a_->keeper.takes_back = true;
   Make(false, false);
   Run(first_, OkStatus());
   Run(first_, OkStatus());
-  turn_->Asked(first_);
+  compensation_->Asked(first_);
   Fail();
   EXPECT_EQ(told_, 0);
-  turn_->Answered(first_, OkStatus());
+  compensation_->Answered(first_, OkStatus());
   EXPECT_EQ(told_, 1);
   EXPECT_THAT(a_->keeper.taken_back, ElementsAre(Pair(0, 3)));
 }
 
-TEST_F(SequenceTurnTest, AStepStaysWhereItCannotBeTakenBack) {
+TEST_F(CompensationTest, AStepStaysWhereItCannotBeTakenBack) {
   Make(false, false);
   Run(first_, OkStatus());
   Fail();
@@ -173,16 +173,16 @@ TEST_F(SequenceTurnTest, AStepStaysWhereItCannotBeTakenBack) {
   EXPECT_THAT(a_->keeper.taken_back, IsEmpty());
 }
 
-TEST_F(SequenceTurnTest, AServableThatIsGoneHasNoSequences) {
-  SequenceTurn turn(uint64_t{7}, true, false);
+TEST_F(CompensationTest, AServableThatIsGoneHasNoSequences) {
+  Compensation compensation(uint64_t{7}, true, false);
   auto gone = std::make_shared<Dropping>();
   const std::weak_ptr<Dropping> watched = gone;
-  const size_t part = turn.Add(gone);
+  const size_t part = compensation.Add(gone);
   gone.reset();
   EXPECT_TRUE(watched.expired());
-  turn.Asked(part);
-  turn.Answered(part, OkStatus());
-  turn.Fail([this] { ++told_; });
+  compensation.Asked(part);
+  compensation.Answered(part, OkStatus());
+  compensation.Fail([this] { ++told_; });
   EXPECT_EQ(told_, 1);
 }
 

@@ -1,5 +1,5 @@
-// SequenceTurn: one request's turn of a sequence that several servables have, each its own part: the stateful
-// nodes of a pipeline, the sessions of a graph.
+// Compensation: what one request does to a sequence that several servables have, each its own part: the
+// stateful nodes of a pipeline, the sessions of a graph.
 //
 // It takes back what the request has done there when the request as a whole fails, so that no sequence stays
 // that its client knows nothing of:
@@ -10,10 +10,10 @@
 //  - A request in the middle of the sequence is taken back where that can be done (Servable::MarkSequence()):
 //    the sequence is what it was before, and the client may send the request again. Elsewhere it stays.
 //
-//   auto turn = std::make_shared<SequenceTurn>(id, start, end);
-//   const size_t part = turn->Add(servable);    // for each servable that may be asked
-//   turn->Asked(part); ... turn->Answered(part, status);
-//   turn->Fail([] { /* tell the client */ });   // when the request has failed
+//   auto compensation = std::make_shared<Compensation>(id, start, end);
+//   const size_t part = compensation->Add(servable);    // for each servable that may be asked
+//   compensation->Asked(part); ... compensation->Answered(part, status);
+//   compensation->Fail([] { /* tell the client */ });   // when the request has failed
 #pragma once
 
 #include <cstddef>
@@ -38,10 +38,10 @@ uint64_t RandomSequenceId();
 Tensor SequenceIdOutput(uint64_t id);
 
 // Any thread. Servables are called without its lock.
-class SequenceTurn {
+class Compensation {
  public:
   // `start` and `end` are what the request says to each of them.
-  SequenceTurn(CorrelationId id, bool start, bool end) : id_(std::move(id)), start_(start), end_(end) {}
+  Compensation(CorrelationId id, bool start, bool end) : id_(std::move(id)), start_(start), end_(end) {}
 
   // One more servable that has the sequence. It is not kept alive: one that is gone has no sequences.
   size_t Add(std::weak_ptr<Servable> servable);

@@ -1,4 +1,4 @@
-#include "serving/sequence_turn.h"
+#include "serving/compensation.h"
 
 #include <algorithm>
 #include <random>
@@ -28,13 +28,13 @@ Tensor SequenceIdOutput(uint64_t id) {
   return output;
 }
 
-size_t SequenceTurn::Add(std::weak_ptr<Servable> servable) {
+size_t Compensation::Add(std::weak_ptr<Servable> servable) {
   MutexLock lock(mutex_);
   parts_.emplace_back().servable = std::move(servable);
   return parts_.size() - 1;
 }
 
-void SequenceTurn::Asked(size_t part) {
+void Compensation::Asked(size_t part) {
   std::shared_ptr<Servable> to_mark;
   {
     MutexLock lock(mutex_);
@@ -49,7 +49,7 @@ void SequenceTurn::Asked(size_t part) {
   parts_[part].marks = std::move(marks);
 }
 
-void SequenceTurn::Answered(size_t part, const Status& status) {
+void Compensation::Answered(size_t part, const Status& status) {
   std::function<void()> then;
   std::vector<Part> parts;
   bool client_gone = false;
@@ -66,12 +66,12 @@ void SequenceTurn::Answered(size_t part, const Status& status) {
   then();
 }
 
-void SequenceTurn::ClientGone() {
+void Compensation::ClientGone() {
   MutexLock lock(mutex_);
   client_gone_ = true;
 }
 
-void SequenceTurn::Fail(std::function<void()> then) {
+void Compensation::Fail(std::function<void()> then) {
   std::vector<Part> parts;
   bool client_gone = false;
   {
@@ -88,7 +88,7 @@ void SequenceTurn::Fail(std::function<void()> then) {
   then();
 }
 
-void SequenceTurn::TakeBack(const std::vector<Part>& parts, bool client_gone) const {
+void Compensation::TakeBack(const std::vector<Part>& parts, bool client_gone) const {
   // A sequence of one request has left nothing where that went well, and nothing where it did not.
   if (start_ && end_) return;
   const auto done = [](const Part& part) { return part.steps > 0 || part.ended; };
