@@ -18,6 +18,7 @@ sys.path.insert(0, str(FOLDER))
 
 from compare import agrees, waits_of  # noqa: E402
 
+DEPEND_ON_SPEED = ("FixedSizeInputStreamHandler", "PacketPresenceCalculator")
 REPLAY = BINARY.parent / "src" / "graph" / "graph_replay"
 
 
@@ -27,15 +28,34 @@ def recorded():
         return [json.loads(line) for line in file]
 
 
+def play(lines, options):
+    """The answers to the cases of recorded lines, in order."""
+    cases = "".join(json.dumps(line["case"]) + "\n" for line in lines)
+    done = subprocess.run([REPLAY, *options], input=cases, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(lines)
+    return answers
+
+
+def differing(lines, options):
+    """The lines whose cases are answered otherwise now."""
+    played = zip(lines, play(lines, options), strict=True)
+    return [line for line, answer in played if not agrees(line["answer"], answer, waits_of(line["case"]))]
+
+
 @pytest.mark.parametrize("options", [[], ["--threads"]], ids=["callers_thread", "threads"])
 def test_answers_are_those_of_mediapipe(recorded, options):
     assert len(recorded) > 200
     assert REPLAY.exists(), f"{REPLAY} is not built (BRAID_TESTS)"
-    cases = "".join(json.dumps(line["case"]) + "\n" for line in recorded)
-    done = subprocess.run([REPLAY, *options], input=cases, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) == len(recorded)
-    for line, answer in zip(recorded, answers, strict=True):
-        waits = waits_of(line["case"])
-        assert agrees(line["answer"], answer, waits), f"seed {line['seed']}: {line['case']}"
+    different = differing(recorded, options)
+    # With threads the recorded answer of some cases is one of several: it depends on how fast a node is what a
+    # FixedSizeInputStreamHandler drops of packets that come at once, and which of the times a node sees that is called
+    # for times without packets.
+    for _ in range(50 if options else 0):
+        retried = [line for line in different if any(name in line["case"]["graph"] for name in DEPEND_ON_SPEED)]
+        if not retried:
+            break
+        still = differing(retried, options)
+        different = [line for line in different if line not in retried or line in still]
+    assert not different, "\n".join(f"seed {line['seed']}: {line['case']}" for line in different)
