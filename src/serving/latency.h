@@ -19,7 +19,10 @@ struct LatencyOptions {
 };
 
 // A time as the peers' metrics count it: whole microseconds, 0 for one that is negative.
-inline double WholeMicroseconds(int64_t ns) { return static_cast<double>((ns > 0 ? ns : 0) / 1000); }
+inline double WholeMicroseconds(int64_t ns) {
+  const int64_t whole = ns > 0 ? ns / 1000 : 0;
+  return static_cast<double>(whole);
+}
 
 struct LatencyHistogram {
   std::vector<double> bounds;
