@@ -6,8 +6,8 @@
 //
 // A response carries the id of the last message whose time is not later than that of its packet.
 //
-// The run outlives the stream when the client goes first: the client's share in it cancels the run when the last
-// copy of it goes.
+// The run outlives the stream when the client goes first: when the last copy of the client's share goes, it
+// cancels the run.
 #pragma once
 
 #include <memory>

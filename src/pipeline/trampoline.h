@@ -1,6 +1,6 @@
-// Trampoline: begins what can run of one owner (requests that may go on) in a loop, in place of a call within a
-// call. What becomes runnable while the thread is in such a loop of the same owner joins it, so that the stack
-// does not grow with a row of requests that each end at once.
+// Trampoline: begins what can run of one owner (requests that may go on) in a loop, in place of a call within
+// a call. What becomes runnable while the thread is in such a loop of the same owner joins it, so that the
+// stack does not grow with a row of requests that each end at once.
 #pragma once
 
 #include <boost/container/small_vector.hpp>

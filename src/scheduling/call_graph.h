@@ -34,7 +34,8 @@ class CallGraph {
   class Instances {
    public:
     explicit Instances(std::string name) : name_(std::move(name)) {}
-    // `instance` is what CallChain::blocked_instance names it by. All are added before the first request waits.
+    // `instance` is what CallChain::blocked_instance names it by. All are added before the first request
+    // waits.
     void Add(const void* instance, std::string name);
     // One that is being restarted will be idle when it is back: it counts as able to go on.
     void SetAvailable(const void* instance, bool available);

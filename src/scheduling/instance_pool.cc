@@ -45,13 +45,13 @@ InstancePool::InstancePool(ServableInfo info, std::unique_ptr<BackendModel> back
       held_(timers),
       delivery_(statistics_, timers),
       call_graph_(options.call_graph),
-      place_(std::make_shared<CallGraph::Instances>(info_.name)),
+      call_instances_(std::make_shared<CallGraph::Instances>(info_.name)),
       outage_since_ns_(timers.NowNs()),
       backend_(std::move(backend)) {
   for (Instance* instance : backend_->instances()) {
     if (instance->passive()) continue;
     slots_.emplace_back(instance, slots_.size());
-    place_->Add(instance, instance->name());
+    call_instances_->Add(instance, instance->name());
   }
   available_ = slots_.size();
 }
@@ -224,7 +224,7 @@ void InstancePool::SetAvailableLocked(Slot& slot, bool available, int64_t now_ns
   slot.inside = slot.warmups = 0;
   slot.handed = slot.ended = 0;
   slot.ahead.clear();
-  place_->SetAvailable(slot.instance, available);
+  call_instances_->SetAvailable(slot.instance, available);
   slot.waits_for_resources = false;
   if (slot.ticket != nullptr) slot.ticket->Release();
   OnNewLifeLocked(slot, changed, now_ns, work);

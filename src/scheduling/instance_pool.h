@@ -248,7 +248,7 @@ class InstancePool : public Servable,
   // Lets it know of a request, while the ticket exists; `only`: it waits for this instance. REQUIRES:
   // Awaited(). Errors: it would wait for ever.
   Result<CallGraph::Ticket> WaitInCallGraph(const InferenceRequest& request, const Instance* only = nullptr) {
-    return call_graph_->Wait(place_, request.call_chain, only);
+    return call_graph_->Wait(call_instances_, request.call_chain, only);
   }
 
   // A request that dies with its instances this often may be what kills them, or the model dies whatever it
@@ -293,7 +293,7 @@ class InstancePool : public Servable,
 
   const ResponseDelivery delivery_;
   CallGraph* const call_graph_;
-  const std::shared_ptr<CallGraph::Instances> place_;  // shared with the waiting requests in the call graph
+  const std::shared_ptr<CallGraph::Instances> call_instances_;  // shared with those that wait for them
 
   CondVar sent_;                                      // told when a slot stops sending, once stopping_ is set
   size_t available_ BRAID_GUARDED_BY(mutex_) = 0;     // how many slots are

@@ -66,7 +66,7 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
   // Has the images of a request decoded, which keeps its place among those of its sequence.
   void Decode(std::unique_ptr<InferenceRequest> request);
   void OnDecoded(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry, Status status);
-  // A request that is ready for the model. `entry` is null unless it has one in the line.
+  // A request that is ready for the model. `entry` is null unless it has one in arrivals_.
   void Arrive(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry);
   void ArriveLocked(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
@@ -78,7 +78,7 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
   // It is its turn to run. Whatever becomes of the sequence now, it runs with the states of this moment.
   void BeginTurnLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
-  // Takes a request that waits in the line out of it. Its client has gone; an end keeps its place.
+  // Takes a request that waits in arrivals_ out of it. Its client has gone; an end keeps its entry.
   std::unique_ptr<InferenceRequest> LeaveCancelledLocked(PerKeyEntry& entry) BRAID_REQUIRES(mutex_);
 
   void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) BRAID_REQUIRES(mutex_);

@@ -72,7 +72,7 @@ struct SchedulerNotes {
   uint32_t deadline_index = 0;      // its place among the deadlines
   uint16_t level = 0;               // priority, 0 is the highest
   bool queued = false;
-  PerKeyEntry* entry = nullptr;  // the one in which it waits in the line of its sequence
+  PerKeyEntry* entry = nullptr;  // with which it waits in the queue of its sequence
   bool delayed = false;          // its time is over, and it waits behind the others of its level
   uint8_t returns = 0;           // how often an instance died before it began with the request
   bool counted = false;          // stands in the statistics already
