@@ -241,6 +241,7 @@ void Channel::Flush() {
 }
 
 Channel::Outcome Channel::Receive(std::vector<std::byte>& message, int64_t timeout_ns) {
+  handled_.store(reader_.read(), std::memory_order_release);
   int64_t deadline_ns = 0;  // set at the first wait
   while (true) {
     const RingReader::Outcome outcome = reader_.Read(message, options_.max_message);

@@ -83,6 +83,11 @@ class Channel {
   // Ends a Receive() that waits, or else the next that would. Any thread.
   void Interrupt() { reader_.Interrupt(); }
 
+  // How far the peer has sent, and how far the receiving thread has come: a message is behind it when the next
+  // Receive() begins. What the peer had sent by now has been dealt with once handled() >= sent(). Any thread.
+  uint64_t sent() const { return reader_.written(); }
+  uint64_t handled() const { return handled_.load(std::memory_order_acquire); }
+
   // --- For a fork of the worker, which has inherited its end but no part in its conversation: it asks for a
   // channel of its own. See ipc/knock.h.
 
@@ -127,6 +132,7 @@ class Channel {
   const UniqueFd wake_;
   RingHeader* const peer_ring_;  // the one that we write
   RingReader reader_;            // the receiving thread's
+  std::atomic<uint64_t> handled_{0};
 
   struct Waiting {
     std::vector<std::byte> message;

@@ -83,6 +83,10 @@ class RingReader {
   // free; less is not worth a wake-up. To be called after the last Read() before a sleep.
   bool TakeSpaceWanted();
 
+  // Bytes ever written, as the writer says, and those of the messages that were read. Any thread for the first.
+  uint64_t written() const { return header_->head.load(std::memory_order_acquire); }
+  uint64_t read() const { return tail_; }
+
   // Sleeps until the writer publishes, somebody knocks, Interrupt() is called, or the time is over. May
   // return early. Returns false when it was interrupted, and as long as a knock has not been taken.
   bool Wait(int64_t timeout_ns);

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <thread>
+#include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace braid {
 namespace {
@@ -127,11 +131,32 @@ CustomMetrics::CustomMetrics() = default;
 
 CustomMetrics::~CustomMetrics() { BRAID_CHECK(families_.empty()); }
 
-std::unique_ptr<CustomMetrics::Session> CustomMetrics::Open() {
-  return std::unique_ptr<Session>(new Session(*this));
+std::unique_ptr<CustomMetrics::Session> CustomMetrics::Open(Progress progress) {
+  return std::unique_ptr<Session>(new Session(*this, std::move(progress)));
+}
+
+void CustomMetrics::AwaitChanges() const {
+  std::vector<std::pair<std::function<uint64_t()>, uint64_t>> behind;
+  {
+    MutexLock lock(mutex_);
+    for (const Session* session : sessions_) {
+      const Progress& progress = session->progress_;
+      // Families are taken and dropped under the mutex.
+      if (!progress.sent || session->families_.empty()) continue;
+      const uint64_t sent = progress.sent();
+      if (progress.handled() < sent) behind.emplace_back(progress.handled, sent);
+    }
+  }
+  const int64_t deadline_ns = SteadyNowNs() + kCatchUpNs;
+  for (const auto& [handled, sent] : behind) {
+    while (handled() < sent && SteadyNowNs() < deadline_ns) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
 }
 
 std::vector<CustomFamilySnapshot> CustomMetrics::Snapshot() const {
+  AwaitChanges();
   std::vector<CustomFamilySnapshot> families;
   MutexLock lock(mutex_);
   for (const auto& [name, family] : families_) {
@@ -159,8 +184,15 @@ void CustomMetrics::Drop(Family& family) {
   families_.erase(families_.find(family.name));
 }
 
+CustomMetrics::Session::Session(CustomMetrics& metrics, Progress progress)
+    : metrics_(metrics), progress_(std::move(progress)) {
+  MutexLock lock(metrics_.mutex_);
+  metrics_.sessions_.insert(this);
+}
+
 CustomMetrics::Session::~Session() {
   MutexLock lock(metrics_.mutex_);
+  metrics_.sessions_.erase(this);
   for (auto& [id, reference] : series_) metrics_.Drop(*reference.series);
   for (auto& [id, family] : families_) metrics_.Drop(*family);
 }

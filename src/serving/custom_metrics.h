@@ -9,15 +9,21 @@
 //   MetricKind::kCounter)); BRAID_ASSIGN_OR_RETURN(auto frames, session->CreateMetric(family, {{"camera",
 //   "2"}}, std::nullopt)); session->Increment(frames, 3);
 //
+// Changes of a value come over a queue that its process does not wait for, so a scrape first lets each session
+// catch up with what its process had sent when the scrape began: code that changes a metric and then reads the
+// page sees the change.
+//
 // A registry of its own and not prometheus-cpp's, whose families and series know no shared references and do
 // not come back with an error for a bad name.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +61,12 @@ class CustomMetrics {
  public:
   class Session;
 
+  // Called by any thread.
+  struct Progress {
+    std::function<uint64_t()> sent;     // how far a process has sent; has what it sent applied soon
+    std::function<uint64_t()> handled;  // how far that has been applied
+  };
+
   // More are refused: names and labels come from user code and would fill the memory.
   static constexpr size_t kMostFamilies = 4096;
   static constexpr size_t kMostSeries = 65536;
@@ -63,13 +75,17 @@ class CustomMetrics {
   // REQUIRES: all sessions have ended.
   ~CustomMetrics();
 
-  // The references of one process. Must end before this.
-  std::unique_ptr<Session> Open();
+  // The references of one process. Must end before this. Without `progress`, changes are applied by the caller.
+  std::unique_ptr<Session> Open(Progress progress = {});
 
-  // The families that have series, by name. Any thread.
+  // The families that have series, by name. Any thread but those that apply changes; waits for them up to
+  // kCatchUpNs.
   std::vector<CustomFamilySnapshot> Snapshot() const;
 
  private:
+  static constexpr int64_t kCatchUpNs = 50'000'000;
+  void AwaitChanges() const;
+
   struct Series;
   struct Family;
 
@@ -80,6 +96,7 @@ class CustomMetrics {
   mutable Mutex mutex_;
   std::map<std::string, std::unique_ptr<Family>> families_ BRAID_GUARDED_BY(mutex_);
   size_t series_count_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::set<const Session*> sessions_ BRAID_GUARDED_BY(mutex_);
 };
 
 // Belongs to one thread at a time. Ids are of the session and never 0; operations with an id that it does not
@@ -110,7 +127,7 @@ class CustomMetrics::Session {
 
  private:
   friend class CustomMetrics;
-  explicit Session(CustomMetrics& metrics) : metrics_(metrics) {}
+  Session(CustomMetrics& metrics, Progress progress);
   Result<Series*> Find(uint64_t metric) const;
 
   struct Reference {
@@ -119,6 +136,7 @@ class CustomMetrics::Session {
   };
 
   CustomMetrics& metrics_;
+  const Progress progress_;
   uint64_t last_id_ = 0;
   std::map<uint64_t, Family*> families_;
   std::map<uint64_t, Reference> series_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <limits>
 #include <thread>
 
@@ -49,6 +51,26 @@ TEST(CustomMetrics, ASeriesEndsWithItsLastReferenceAndStartsAnew) {
   session->DropMetric(second);
   EXPECT_TRUE(metrics.Snapshot().empty());
   EXPECT_EQ(session->Value(session->CreateMetric(family, {}, kNone).value()).value(), 0);
+}
+
+TEST(CustomMetrics, AScrapeSeesWhatHadBeenSentWhenItBegan) {
+  CustomMetrics metrics;
+  std::atomic<uint64_t> sent = 0;
+  std::atomic<uint64_t> handled = 0;
+  auto session = metrics.Open({[&] { return sent.load(); }, [&] { return handled.load(); }});
+  const uint64_t family = session->CreateFamily("f", "", MetricKind::kCounter).value();
+  const uint64_t metric = session->CreateMetric(family, {}, kNone).value();
+  sent = 1;
+  std::thread applying([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(session->Increment(metric, 3).ok());
+    handled = 1;
+  });
+  EXPECT_EQ(OnlyValue(metrics), 3);
+  applying.join();
+  // A process that is stuck delays a scrape; it does not stop it.
+  sent = 2;
+  EXPECT_EQ(OnlyValue(metrics), 3);
 }
 
 TEST(CustomMetrics, AFamilyTakesItsSeriesWithIt) {

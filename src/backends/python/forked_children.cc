@@ -34,7 +34,9 @@ class ForkedChildren::Child {
         channel_(std::move(channel)),
         memory_(std::make_shared<WorkerMemory>(channel_, owner.arena_)),
         calls_(std::make_shared<WorkerCalls>(channel_, memory_, *owner.services_.catalog)) {
-    if (owner.services_.custom_metrics != nullptr) metrics_ = owner.services_.custom_metrics->Open();
+    if (owner.services_.custom_metrics != nullptr) {
+      metrics_ = OpenMetrics(*owner.services_.custom_metrics, channel_);
+    }
   }
   ~Child() {
     if (!thread_.joinable()) return;

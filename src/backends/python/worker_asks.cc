@@ -37,4 +37,16 @@ void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::share
   }
 }
 
+std::unique_ptr<CustomMetrics::Session> OpenMetrics(CustomMetrics& metrics,
+                                                    std::shared_ptr<Channel> channel) {
+  CustomMetrics::Progress progress;
+  progress.sent = [channel] {
+    // Some messages are sent without waking the thread that receives.
+    channel->Interrupt();
+    return channel->sent();
+  };
+  progress.handled = [channel = std::move(channel)] { return channel->handled(); };
+  return metrics.Open(std::move(progress));
+}
+
 }  // namespace braid

@@ -15,4 +15,7 @@ namespace braid {
 void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::shared_ptr<Channel> channel,
                CustomMetrics::Session* metrics = nullptr);
 
+// What the process at the other end of `channel` refers to.
+std::unique_ptr<CustomMetrics::Session> OpenMetrics(CustomMetrics& metrics, std::shared_ptr<Channel> channel);
+
 }  // namespace braid

@@ -153,7 +153,8 @@ Status WorkerHost::StartWorker() {
     calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
     worker_ = std::move(worker);
   }
-  if (services_.custom_metrics != nullptr) metrics_ = services_.custom_metrics->Open();
+  if (services_.custom_metrics != nullptr)
+    metrics_ = OpenMetrics(*services_.custom_metrics, worker_->channel());
   const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
   int64_t next_report = kProgressSeconds;
   const auto still_loading = [&](int64_t seconds) {
