@@ -8,6 +8,8 @@ import threading
 import time
 
 import numpy as np
+import pytest
+from harness import http2
 from harness.clients import Client
 from harness.repository import config, per_request
 from harness.server import BINARY
@@ -185,21 +187,38 @@ def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
     assert not any(pending.values()), pending
 
 
-def test_a_connection_that_gets_no_memory_is_answered_or_closed(repository, serve):
-    server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": "4"})
+HTTP_CALL = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+GRPC_CALL = (
+    http2.PREFACE
+    + http2.frame(http2.HEADERS, http2.END_HEADERS, 1, http2.call_head(b"/inference.GRPCInferenceService/ServerLive"))
+    + http2.frame(http2.DATA, http2.END_STREAM, 1, bytes(5))
+)
+GRPC_RESET = http2.frame(http2.RST_STREAM, 0, 1, b"\0\0\0\2")
+
+
+@pytest.mark.parametrize(("protocol", "one_in"), [("http", 4), ("grpc", 16)])
+def test_a_connection_that_gets_no_memory_is_answered_or_closed(repository, serve, protocol, one_in):
+    server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": str(one_in)})
     os.kill(server.process.pid, signal.SIGUSR1)
     heard = collections.Counter()
-    host, _, port = server.http.rpartition(":")
+    host, _, port = getattr(server, protocol).rpartition(":")
     connections = [socket.create_connection((host, int(port)), 10) for _ in range(300)]
     for connection in connections:
+        received = b""
         try:
-            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            heard[connection.recv(65536)[:12]] += 1  # a timeout fails the test
+            connection.sendall(HTTP_CALL if protocol == "http" else GRPC_CALL)
+            while (
+                not (answered := b"HTTP/1.1 200" in received or http2.STATUS in received) and GRPC_RESET not in received
+            ):
+                received += (more := connection.recv(65536))  # a timeout fails the test
+                if not more:
+                    break
         except ConnectionError:  # closed before all was read
-            heard[b""] += 1
+            answered = False
+        heard[answered] += 1
     os.kill(server.process.pid, signal.SIGUSR2)
     for connection in connections:
         connection.close()
-    assert heard[b"HTTP/1.1 200"] > 0, heard
-    assert heard[b""] > 0, heard
+    assert heard[True] > 0, heard
+    assert heard[False] > 0, heard
     assert server.json("GET", "/v2/health/live")[0] == 200

@@ -17,7 +17,9 @@ SUM = per_request("return respond(SUM=get(request, 'IN').sum(dtype=np.uint64).re
 def server(module_repository, module_serve):
     module_repository.add_identity("identity", "UINT8", [-1])
     module_repository.add("sum", SUM, config("sum", [("IN", "UINT8", [-1])], [("SUM", "UINT64", [1])]))
-    return module_serve(module_repository, f"--http-max-input-size={SIZE + 2**20}")
+    return module_serve(
+        module_repository, f"--http-max-input-size={SIZE + 2**20}", f"--grpc-max-input-size={SIZE + 2**20}"
+    )
 
 
 @pytest.mark.large

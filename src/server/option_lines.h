@@ -180,11 +180,15 @@ using G = GrpcServer::Options;
 using F = FolderOptions;
 using C = ConfigOptions;
 using W = PythonBackend::Options;
+// The length of a message has 32 bits.
+inline constexpr int64_t kMostGrpcMessageBytes = 4294967295;
 using SegmentLimits = SegmentBudget::Limits;
 template <auto kMember>
 inline constexpr FieldOfPart<&O::http, kMember> Http{};
 template <auto kMember>
 inline constexpr FieldOfPart<&O::grpc, kMember> Grpc{};
+template <auto kMember>
+inline constexpr FieldOfPart<&O::connections, kMember> Connections{};
 template <auto kMember>
 inline constexpr FieldOfPart<&O::folders, kMember> Folders{};
 template <auto kMember>

@@ -80,6 +80,8 @@ struct ServerOptions {
   bool metrics_enable = false;
   std::vector<std::string> metrics_list;
 
+  ConnectionLimits::Options connections;
+
   // HTTP
   bool allow_http = true;
   HttpServer::Options http;  // max_input_bytes with a config.json: DefaultConfigInputSize()
@@ -88,7 +90,9 @@ struct ServerOptions {
 
   // gRPC
   bool allow_grpc = true;
-  GrpcServer::Options grpc;  // use_ssl is also set by --grpc-use-ssl-mutual
+  // use_ssl is also set by --grpc-use-ssl-mutual; max_input_bytes as over HTTP.
+  GrpcServer::Options grpc;
+  std::string grpc_channel_arguments;  // as given; they are in `grpc`
   std::string grpc_header_forward_pattern;
   std::vector<std::string> grpc_restricted_protocols;
 

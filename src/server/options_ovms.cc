@@ -86,7 +86,35 @@ std::string ShowLogLevel(const ServerOptions& options) {
   return options.log_warning ? "WARNING" : "ERROR";
 }
 
+// The arguments of gRPC's channels that have a meaning here, by gRPC's names for them.
+struct ChannelArgument {
+  std::string_view name;
+  Status (*set)(ServerOptions&, std::string_view);
+};
+
+Status SetMaxMessage(ServerOptions& options, std::string_view text) {
+  options.origins["grpc-max-input-size"] = OptionOrigin::kImplied;
+  return Int<Grpc<&G::max_input_bytes>, 1, kMostGrpcMessageBytes>().set(options, text);
+}
+
+constexpr ChannelArgument kChannelArguments[] = {
+    {"grpc.max_receive_message_length", SetMaxMessage},
+    {"grpc.max_concurrent_streams", Int<Grpc<&G::max_concurrent_streams>, 1>().set},
+    {"grpc.max_metadata_size", Int<Grpc<&G::max_metadata_bytes>, 1>().set},
+    {"grpc.max_connection_age_ms", Int<Grpc<&G::max_connection_age_ms>, 0>().set},
+    {"grpc.max_connection_age_grace_ms", Int<Grpc<&G::max_connection_age_grace_ms>, 0>().set},
+    {"grpc.keepalive_time_ms", Int<Grpc<&G::keepalive_time_ms>, 1>().set},
+    {"grpc.keepalive_timeout_ms", Int<Grpc<&G::keepalive_timeout_ms>, 1>().set},
+    {"grpc.keepalive_permit_without_calls", Bool<Grpc<&G::keepalive_permit_without_calls>>().set},
+    {"grpc.http2.max_pings_without_data", Int<Grpc<&G::http2_max_pings_without_data>, 0>().set},
+    {"grpc.http2.min_ping_interval_without_data_ms",
+     Int<Grpc<&G::http2_min_recv_ping_interval_without_data_ms>, 0>().set},
+    {"grpc.http2.max_ping_strikes", Int<Grpc<&G::http2_max_ping_strikes>, 0>().set},
+    {"grpc.so_reuseport", Bool<Grpc<&G::reuse_port>>().set},
+};
+
 Status SetChannelArguments(ServerOptions& options, std::string_view text) {
+  options.grpc_channel_arguments = std::string(text);
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view one = text.substr(0, comma);
@@ -94,18 +122,19 @@ Status SetChannelArguments(ServerOptions& options, std::string_view text) {
     if (equals == std::string_view::npos || equals == 0) {
       return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", one));
     }
-    options.grpc.channel_arguments.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    const auto found = std::ranges::find(kChannelArguments, one.substr(0, equals), &ChannelArgument::name);
+    if (found == std::end(kChannelArguments)) {
+      std::vector<std::string_view> names;
+      for (const ChannelArgument& argument : kChannelArguments) names.push_back(argument.name);
+      return InvalidArgumentError(fmt::format("'{}' is no channel argument of this server; these are: {}",
+                                              one.substr(0, equals), fmt::join(names, ", ")));
+    }
+    if (Status set = found->set(options, one.substr(equals + 1)); !set.ok()) {
+      return InvalidArgumentError(fmt::format("{}: {}", found->name, set.message()));
+    }
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return OkStatus();
-}
-
-std::string ShowChannelArguments(const ServerOptions& options) {
-  std::string text;
-  for (const auto& [key, value] : options.grpc.channel_arguments) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
-  }
-  return text;
 }
 
 Status SetMetricsList(ServerOptions& options, std::string_view text) {
@@ -150,8 +179,11 @@ constexpr OptionSpec kTable[] = {
           "The same as --http-address"),
     Works("rest_workers", "N", Group::kOvms, Int<Http<&H::threads>, 1, 256>(),
           "The same as --http-thread-count"),
-    Works("grpc_channel_arguments", "K=V,...", Group::kOvms, {SetChannelArguments, ShowChannelArguments},
-          "Arguments of the gRPC server's channels"),
+    Works(
+        "grpc_channel_arguments", "K=V,...", Group::kOvms,
+        {SetChannelArguments, Text<&O::grpc_channel_arguments>().show},
+        "Arguments of the gRPC server's channels, by gRPC's names: grpc.max_receive_message_length, "
+        "grpc.max_concurrent_streams, grpc.max_connection_age_ms and others that have options of their own"),
     Works("file_system_poll_wait_seconds", "N", Group::kOvms, Int<Config<&C::poll_seconds>, 0, 1000000000>(),
           "Seconds between two looks at the config.json and the version folders; 0 for none"),
     Works("watch-graph-files", "", Group::kOvms, Bool<Config<&C::watch_graph_files>>(),
@@ -278,6 +310,10 @@ Status CompleteOvmsOptions(ServerOptions& options) {
   if (!IsGiven(options, "http-max-input-size")) {
     options.http.max_input_bytes = DefaultConfigInputSize();
     options.origins["http-max-input-size"] = OptionOrigin::kImplied;
+  }
+  if (!IsGiven(options, "grpc-max-input-size")) {
+    options.grpc.max_input_bytes = DefaultConfigInputSize();
+    options.origins["grpc-max-input-size"] = OptionOrigin::kImplied;
   }
   // Who names the port of one protocol alone wants that one alone, as long as it is by OpenVINO Model
   // Server's names.

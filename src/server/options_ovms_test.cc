@@ -94,11 +94,24 @@ TEST(OvmsOptions, LogLevelsAreTritonsSwitches) {
 TEST(OvmsOptions, ListsAreTakenApart) {
   const ServerOptions options =
       Options({"--config_path=c", "--rest_port=1", "--metrics_enable", "--metrics_list=a,b",
-               "--grpc_channel_arguments=grpc.max_connection_age_ms=2000,x=y"});
+               "--grpc_channel_arguments=grpc.max_connection_age_ms=2000,grpc.max_concurrent_streams=7"});
   EXPECT_TRUE(options.metrics_enable);
   EXPECT_THAT(options.metrics_list, ElementsAre("a", "b"));
-  EXPECT_THAT(options.grpc.channel_arguments,
-              ElementsAre(Pair("grpc.max_connection_age_ms", "2000"), Pair("x", "y")));
+  EXPECT_EQ(options.grpc.max_connection_age_ms, 2000);
+  EXPECT_EQ(options.grpc.max_concurrent_streams, 7);
+}
+
+TEST(OvmsOptions, ChannelArgumentsAreOptionsByTheirOtherNames) {
+  const ServerOptions options = Options({"--config_path=c",
+                                         "--grpc_channel_arguments=grpc.so_reuseport=1,"
+                                         "grpc.max_receive_message_length=77"});
+  EXPECT_TRUE(options.grpc.reuse_port);
+  EXPECT_EQ(options.grpc.max_input_bytes, 77u);
+  EXPECT_THAT(
+      Parse({"--config_path=c", "--grpc_channel_arguments=x=y"}).err,
+      HasSubstr("'x' is no channel argument of this server; these are: grpc.max_receive_message_length, "));
+  EXPECT_THAT(Parse({"--config_path=c", "--grpc_channel_arguments=grpc.keepalive_time_ms=soon"}).err,
+              HasSubstr("grpc.keepalive_time_ms: 'soon' is no whole number"));
 }
 
 TEST(OvmsOptions, SaysWhatIsWrongAndExitsAsAUsageError) {

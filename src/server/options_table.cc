@@ -347,6 +347,15 @@ const OptionSpec kOptionTable[] = {
     Works("grpc-infer-response-compression-level", "LEVEL", Group::kGrpc,
           OneOf<Grpc<&G::infer_response_compression>, kGrpcCompressions>(),
           "Compression of inference responses: none, low, medium or high"),
+    Works(
+        "grpc-max-input-size", "BYTES", Group::kGrpc,
+        Int<Grpc<&G::max_input_bytes>, 1, kMostGrpcMessageBytes>(),
+        "The largest message, inflated where it is compressed; with a config.json 1 GiB, or a quarter of the "
+        "memory if that is less, unless it is given"),
+    Works("grpc-max-concurrent-streams", "N", Group::kGrpc, Int<Grpc<&G::max_concurrent_streams>, 1>(),
+          "Calls that one connection may have open"),
+    Works("grpc-max-metadata-size", "BYTES", Group::kGrpc, Int<Grpc<&G::max_metadata_bytes>, 1024>(),
+          "The largest metadata of a call"),
     Works("grpc-keepalive-time", "MS", Group::kGrpc, Int<Grpc<&G::keepalive_time_ms>, 1>(),
           "Milliseconds without traffic after which a client is asked whether it lives"),
     Works("grpc-keepalive-timeout", "MS", Group::kGrpc, Int<Grpc<&G::keepalive_timeout_ms>, 1>(),
@@ -433,6 +442,11 @@ const OptionSpec kOptionTable[] = {
               "needs the most"),
     Works("allow-client-shm", "", Group::kCache, Bool<&O::allow_client_shm>(),
           "Let clients name files in /dev/shm to pass tensors"),
+    Works("max-connections", "N", Group::kCache, Int<Connections<&ConnectionLimits::Options::most>, 1>(),
+          "Connections that clients can have open, over HTTP and gRPC together; more are closed at once"),
+    Works("max-connections-per-address", "N", Group::kCache,
+          Int<Connections<&ConnectionLimits::Options::most_per_address>, 1>(),
+          "How many of them can come from one address, or one /64 network of IPv6"),
     Works("client-shm-max-bytes", "BYTES", Group::kCache, Bytes<&O::client_shm_max_bytes>(),
           "How much shared memory clients can have registered, all together; 0: as much as the machine has "
           "memory"),

@@ -30,6 +30,7 @@
 #include "protocols/kserve/http/service.h"
 #include "protocols/metrics/metrics_server.h"
 #include "protocols/metrics/ovms_collectors.h"
+#include "protocols/net/listening_socket.h"
 #include "protocols/tfs/tfs_routes.h"
 #include "protocols/tfs/tfs_services.h"
 #include "repository/drains.h"
@@ -319,6 +320,7 @@ class Server::Parts {
     for (const std::string& flag : options_.grpc_restricted_protocols) {
       BRAID_RETURN_IF_ERROR(context_->grpc_access.AddRestriction(flag, "protocol"));
     }
+    connections_ = std::make_shared<ConnectionLimits>(options_.connections, &log_);
     if (options_.allow_http) {
       BRAID_ASSIGN_OR_RETURN(context_->http_headers,
                              HeaderForwarding::Create(options_.http_header_forward_pattern));
@@ -326,9 +328,11 @@ class Server::Parts {
           std::make_unique<TfsRoutes>(*context_, options_.serves_config() ? manager_.get() : nullptr);
       kserve_http_ = std::make_unique<KserveHttp>(
           *context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
+      HttpServer::Options http = options_.http;
+      http.connections = connections_;
       BRAID_ASSIGN_OR_RETURN(
           http_, HttpServer::Start(context_->http_access, *control_,
-                                   {&metrics_route_, tfs_routes_.get(), kserve_http_.get()}, options_.http));
+                                   {&metrics_route_, tfs_routes_.get(), kserve_http_.get()}, http));
       addresses_.http = Endpoint(options_.http.address, http_->bound_port());
     }
     if (options_.allow_grpc) {
@@ -337,8 +341,9 @@ class Server::Parts {
       tfs_grpc_ = std::make_unique<TfsServices>(*context_);
       kserve_grpc_ = std::make_unique<KserveGrpc>(
           *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
-      BRAID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access},
-                                                      {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
+      BRAID_ASSIGN_OR_RETURN(
+          grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, connections_},
+                                   {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
       addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     }
     return options_.allow_metrics ? ListenForMetrics() : OkStatus();
@@ -350,6 +355,7 @@ class Server::Parts {
     metrics.port = static_cast<uint16_t>(options_.metrics_port);
     metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
     metrics.collectors.push_back(UserMetrics(custom_metrics_));
+    metrics.collectors.push_back(ConnectionMetrics(*connections_));
     if (options_.allow_cpu_metrics) {
       metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
     }
@@ -394,6 +400,7 @@ class Server::Parts {
   std::unique_ptr<ModelAsks> model_asks_;  // null without model repositories
   std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
+  std::shared_ptr<ConnectionLimits> connections_;  // shared with the connections
   std::unique_ptr<ProtocolContext> context_;
   MetricsRoute metrics_route_;
   std::unique_ptr<TfsRoutes> tfs_routes_;

@@ -1,7 +1,6 @@
 #include "protocols/grpc/log.h"
 
 #include <google/protobuf/stubs/logging.h>
-#include <grpc/support/log.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -21,7 +20,7 @@ struct Routes {
 };
 
 Routes& TheRoutes() {
-  static auto* routes = new Routes;  // never destroyed: threads of gRPC may log while the program ends
+  static auto* routes = new Routes;  // never destroyed: threads may log while the program ends
   return *routes;
 }
 
@@ -33,13 +32,6 @@ void Log(LogLevel level, const char* file, int line, std::string_view message) {
   } else {
     routes.loggers.back()->Write(level, file, line, message);
   }
-}
-
-void LogOfGrpc(gpr_log_func_args* args) {
-  LogLevel level = LogLevel::kVerbose;
-  if (args->severity == GPR_LOG_SEVERITY_INFO) level = LogLevel::kInfo;
-  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = LogLevel::kError;
-  Log(level, args->file, args->line, args->message);
 }
 
 void LogOfProtobuf(google::protobuf::LogLevel severity, const char* file, int line,
@@ -56,7 +48,6 @@ GrpcLogRoute::GrpcLogRoute(Logger& log) : log_(log) {
   Routes& routes = TheRoutes();
   MutexLock lock(routes.mutex);
   routes.loggers.push_back(&log);
-  gpr_set_log_function(LogOfGrpc);
   google::protobuf::SetLogHandler(LogOfProtobuf);
 }
 

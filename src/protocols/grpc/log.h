@@ -1,5 +1,5 @@
-// What gRPC and protobuf have to say goes to the server's log, as lines like all others: by themselves they
-// print to standard error, with texts of clients as they came.
+// What protobuf has to say goes to the server's log, as lines like all others: by itself it prints to
+// standard error, with texts of clients as they came.
 #pragma once
 
 #include "base/log.h"

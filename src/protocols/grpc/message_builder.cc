@@ -15,27 +15,13 @@ void GrpcMessageBuilder::Wrap(std::string_view before, uint32_t field) {
     const size_t more = prefix.size() - start_;
     head_.replace(0, start_, prefix);
     start_ = 0;
-    for (Reference& reference : references_) reference.position += more;
+    for (EncodedMessage::Reference& reference : references_) reference.position += more;
   }
 }
 
-EncodedMessage GrpcMessageBuilder::Build() const {
-  const grpc::Slice head(head_.data() + start_, head_.size() - start_);
-  if (references_.empty()) return {&head, 1, size()};
-  boost::container::small_vector<grpc::Slice, 8> slices;
-  size_t from = 0;
-  for (const Reference& reference : references_) {
-    const size_t to = reference.position - start_;
-    if (to > from) slices.push_back(head.sub(from, to));
-    from = to;
-    // gRPC may keep the slice after the call has ended; the share in the buffer goes with the slice.
-    auto* share = new Buffer(reference.bytes);
-    slices.emplace_back(
-        const_cast<std::byte*>(share->data()), share->size(),
-        [](void* held) { delete static_cast<Buffer*>(held); }, share);
-  }
-  if (head.size() > from) slices.push_back(head.sub(from, head.size()));
-  return {slices.data(), slices.size(), size()};
+EncodedMessage GrpcMessageBuilder::Build() {
+  const size_t whole = size();
+  return {std::move(head_), start_, std::move(references_), whole};
 }
 
 }  // namespace braid

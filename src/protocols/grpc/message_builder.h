@@ -1,9 +1,6 @@
-// Builds a protobuf message as the slices of a gRPC message, without protobuf: one slice holds all small
-// fields and small tensors; large tensors are referenced where they lie, and their buffers let go when gRPC
-// has sent them.
+// Builds a protobuf message without protobuf: one text holds all small fields and small tensors; large
+// tensors are referenced where they lie, and their buffers let go when they are sent.
 #pragma once
-
-#include <grpcpp/support/byte_buffer.h>
 
 #include <bit>
 #include <boost/container/small_vector.hpp>
@@ -12,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "protocols/grpc/message.h"
 #include "protocols/grpc/protobuf_reader.h"
 #include "tensor/buffer.h"
 
@@ -19,23 +17,6 @@ namespace braid {
 
 // Tensors of at least so many bytes are not copied.
 inline constexpr size_t kReferencedTensorBytes = 4096;
-
-// A message with the count of its bytes, which gRPC's type does not tell cheaply. Moved, since a copy of
-// gRPC's type, which has no move, allocates.
-struct EncodedMessage {
-  EncodedMessage() = default;
-  EncodedMessage(const grpc::Slice* slices, size_t count, size_t its_size)
-      : bytes(slices, count), size(its_size) {}
-  EncodedMessage(EncodedMessage&& other) noexcept : size(other.size) { bytes.Swap(&other.bytes); }
-  EncodedMessage& operator=(EncodedMessage&& other) noexcept {
-    bytes.Swap(&other.bytes);
-    size = other.size;
-    return *this;
-  }
-
-  grpc::ByteBuffer bytes;
-  size_t size = 0;
-};
 
 // Sizes of what is written below, for the lengths of messages that contain it. REQUIRES: the field's number
 // is below 16, so that its tag is one byte.
@@ -82,7 +63,7 @@ class GrpcMessageBuilder {
     if (bytes.size() < kReferencedTensorBytes) {
       head_ += bytes.text();
     } else {
-      references_.push_back(Reference{head_.size(), bytes});
+      references_.push_back({head_.size(), bytes});
       referenced_bytes_ += bytes.size();
     }
   }
@@ -95,20 +76,16 @@ class GrpcMessageBuilder {
   // at most once.
   void Wrap(std::string_view before, uint32_t field);
 
-  EncodedMessage Build() const;
+  // Called once, as the last thing.
+  EncodedMessage Build();
 
  private:
   // Before the message, for Wrap() without moving anything.
   static constexpr size_t kPrefixRoom = 16;
 
-  struct Reference {
-    size_t position;  // in head_, where the bytes belong
-    Buffer bytes;
-  };
-
   std::string head_;
   size_t start_ = kPrefixRoom;
-  boost::container::small_vector<Reference, 4> references_;
+  boost::container::small_vector<EncodedMessage::Reference, 4> references_;
   size_t referenced_bytes_ = 0;
 };
 

@@ -10,11 +10,6 @@ constexpr std::string_view kRestrictedPrefix = "triton-grpc-protocol-";
 
 }  // namespace
 
-std::string_view GrpcHeader(const grpc::ServerContextBase& context, const char* name) {
-  const auto found = context.client_metadata().find(name);
-  return found == context.client_metadata().end() ? std::string_view() : ToStd(found->second);
-}
-
 GrpcAccess::GrpcAccess(const AccessPolicy& policy) {
   for (int i = 0; i < kApiCount; ++i) {
     const AccessPolicy::Restriction* restriction = policy.restriction(static_cast<Api>(i));
@@ -28,13 +23,13 @@ GrpcAccess::GrpcAccess(const AccessPolicy& policy) {
   }
 }
 
-Status GrpcAccess::Check(Api api, const grpc::ServerContextBase& context) const {
+Status GrpcAccess::Check(Api api, const Http2Head& head) const {
   const Requirement& requirement = requirements_[static_cast<size_t>(api)];
   if (requirement.header.empty()) return OkStatus();
-  const auto [begin, end] = context.client_metadata().equal_range(grpc::string_ref(requirement.header));
-  for (auto it = begin; it != end; ++it) {
-    if (AccessPolicy::SameSecret(ToStd(it->second), requirement.value)) return OkStatus();
-  }
+  const auto is_it = [&](std::string_view value) {
+    return AccessPolicy::SameSecret(value, requirement.value);
+  };
+  if (head.Any(requirement.header, is_it)) return OkStatus();
   return UnavailableError("This protocol is restricted, expecting header '" + requirement.header + "'");
 }
 

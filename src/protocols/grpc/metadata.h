@@ -1,21 +1,14 @@
-// The metadata of a gRPC call, and who may call what by it.
+// Who may call what, by the metadata of a gRPC call.
 #pragma once
-
-#include <grpcpp/server_context.h>
 
 #include <array>
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
+#include "protocols/http2/session.h"
 #include "protocols/net/access_policy.h"
 
 namespace braid {
-
-inline std::string_view ToStd(grpc::string_ref text) { return {text.data(), text.size()}; }
-
-// The value of a header that can be there once; "" when it is not. A view into the context.
-std::string_view GrpcHeader(const grpc::ServerContextBase& context, const char* name);
 
 // The restrictions of an AccessPolicy as gRPC's metadata carries their secrets: in headers
 // "triton-grpc-protocol-{header}". Constant; any thread.
@@ -24,7 +17,7 @@ class GrpcAccess {
   explicit GrpcAccess(const AccessPolicy& policy);
 
   // UNAVAILABLE when the API is restricted and the call does not carry its secret.
-  Status Check(Api api, const grpc::ServerContextBase& context) const;
+  Status Check(Api api, const Http2Head& head) const;
 
  private:
   struct Requirement {

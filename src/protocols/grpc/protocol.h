@@ -1,42 +1,45 @@
 // A protocol that a GrpcServer serves: KServe v2, TensorFlow Serving. Several share one port.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace grpc {
-class ServerBuilder;
-}
+#include "base/status.h"
+#include "protocols/grpc/call.h"
+#include "protocols/net/access_policy.h"
 
 namespace braid {
 
-class GrpcQueue;
+class GrpcThread;
+
+// A method, by which calls are made.
+struct GrpcRoute {
+  std::string path;  // "/package.Service/Method"
+  Api api;
+  // Makes the call of a client who may call it; its first message comes as soon as it is there. On the I/O
+  // thread, under the connection's mutex: short. Errors are the answer.
+  std::function<Result<std::shared_ptr<GrpcCall>>(GrpcThread& thread, GrpcCall::Setup setup)> make;
+};
 
 // Belongs to one server, and outlives it.
 class GrpcProtocol {
  public:
-  // What a protocol keeps for the calls of one queue. Used on that queue's thread alone, and destroyed when
-  // none of its calls uses gRPC any more.
-  class QueueState {
+  // What a protocol keeps for the calls of one I/O thread; used on that thread alone.
+  class ThreadState {
    public:
-    virtual ~QueueState() = default;
+    virtual ~ThreadState() = default;
   };
 
   virtual ~GrpcProtocol() = default;
 
-  // Before the server is built: adds the services.
-  virtual void Register(grpc::ServerBuilder& builder) = 0;
-  // Their full names.
+  // The full names of its services, for reflection.
   virtual std::vector<std::string> ServiceNames() const = 0;
+  // Its methods. Called once for each I/O thread, before it starts; `state` goes with the thread.
+  virtual std::vector<GrpcRoute> Routes(GrpcThread& thread, std::unique_ptr<ThreadState>& state) = 0;
 
-  // Makes calls of each method wait for clients; see GrpcUnaryCall. Called by the thread of each queue when
-  // it begins. A call checks the access policy of its API before it is handled.
-  virtual std::unique_ptr<QueueState> Arm(GrpcQueue& queue) = 0;
-
-  // The server drains: calls that stay open without anything under way end. Any thread, more than once.
-  virtual void Drain() {}
-  // No call uses gRPC any more. Waits for what still runs on threads of the protocol's own.
+  // No client is connected any more. Waits for what still runs on threads of the protocol's own.
   virtual void Stop() {}
 };
 

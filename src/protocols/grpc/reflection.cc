@@ -2,13 +2,11 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
-#include <grpcpp/grpcpp.h>
 
 #include <set>
 
-#include "base/guard.h"
-#include "protocols/grpc/queue.h"
-#include "protocols/grpc/status.h"
+#include "protocols/grpc/method_call.h"
+#include "reflection_v1.pb.h"
 
 namespace braid {
 namespace {
@@ -20,7 +18,11 @@ using google::protobuf::FileDescriptor;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
-void SetError(grpc::StatusCode code, const std::string& text, ServerReflectionResponse& response) {
+// The codes of gRPC.
+constexpr int kInvalidArgument = 3;
+constexpr int kNotFound = 5;
+
+void SetError(int code, const std::string& text, ServerReflectionResponse& response) {
   response.mutable_error_response()->set_error_code(code);
   response.mutable_error_response()->set_error_message(text);
 }
@@ -28,7 +30,7 @@ void SetError(grpc::StatusCode code, const std::string& text, ServerReflectionRe
 // The file and all that it imports, each once.
 void SetFile(const FileDescriptor* file, const std::string& what, ServerReflectionResponse& response) {
   if (file == nullptr) {
-    SetError(grpc::StatusCode::NOT_FOUND, "there is no " + what, response);
+    SetError(kNotFound, "there is no " + what, response);
     return;
   }
   std::vector<const FileDescriptor*> open = {file};
@@ -48,7 +50,7 @@ void SetFile(const FileDescriptor* file, const std::string& what, ServerReflecti
 void SetExtensions(const DescriptorPool& pool, const std::string& type, ServerReflectionResponse& response) {
   const Descriptor* message = pool.FindMessageTypeByName(type);
   if (message == nullptr) {
-    SetError(grpc::StatusCode::NOT_FOUND, "there is no message '" + type + "'", response);
+    SetError(kNotFound, "there is no message '" + type + "'", response);
     return;
   }
   std::vector<const FieldDescriptor*> extensions;
@@ -58,99 +60,30 @@ void SetExtensions(const DescriptorPool& pool, const std::string& type, ServerRe
   for (const FieldDescriptor* extension : extensions) answer.add_extension_number(extension->number());
 }
 
-// One client's stream of questions, which are answered one after the other. All of it on the queue's thread.
-class ReflectionCall {
+// One client's stream of questions, which are answered one after the other: the next is taken when the answer
+// to the one before it has left.
+class ReflectionCall final : public GrpcCall {
  public:
-  // A method that is not armed again has ended for all clients, so each step here waits for its memory.
-  static void Arm(GrpcQueue& queue) {
-    const PatientAllocation patience;
-    (new ReflectionCall(queue))->WaitForClient();
-  }
+  using GrpcCall::GrpcCall;
 
  private:
-  explicit ReflectionCall(GrpcQueue& queue) : queue_(queue) {}
-
-  void WaitForClient() {
-    queue_.CallArmed();
-    context_.AsyncNotifyWhenDone(static_cast<GrpcEvent*>(&done_event_));
-    queue_.state().reflection.RequestServerReflectionInfo(&context_, &stream_, queue_.cq(), queue_.cq(),
-                                                          static_cast<GrpcEvent*>(&called_event_));
+  void OnMessage(GrpcMessage message) override {
+    const Status status = Answer(message);
+    if (!status.ok()) Finish(status);
   }
-
-  void OnCalled(bool ok) {
-    if (!ok) {
-      // The server stops and nobody called; the event of the end does not come for such a call.
-      Leave();
-      return;
-    }
-    if (queue_.taking_calls()) Arm(queue_);
-    GrpcServerState& state = queue_.state();
-    Status status = state.access.Check(Api::kReflection, context_);
-    if (status.ok() && !state.reflections.Add(context_)) status = UnavailableError("Server exiting");
-    if (status.ok()) {
-      Read();
-    } else {
-      Finish(ToGrpcStatus(status));
-    }
+  Status Answer(const GrpcMessage& message) {
+    ServerReflectionRequest request;
+    BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
+    BRAID_ASSIGN_OR_RETURN(EncodedMessage answer,
+                           WriteGrpcMessage(AnswerReflection(request, thread().state().service_names)));
+    Send(std::move(answer));
+    NotifyWhenAtMost({});
+    return OkStatus();
   }
-
-  void Read() {
-    const PatientAllocation patience;
-    stream_.Read(&request_, static_cast<GrpcEvent*>(&read_event_));
-  }
-
-  void OnRead(bool ok) {
-    if (!ok) {
-      Finish(grpc::Status::OK);
-      return;
-    }
-    const PatientAllocation patience;
-    stream_.Write(AnswerReflection(request_, queue_.state().service_names),
-                  static_cast<GrpcEvent*>(&written_event_));
-  }
-
-  void OnWritten(bool ok) {
-    if (ok) {
-      Read();
-    } else {
-      Finish(grpc::Status::CANCELLED);
-    }
-  }
-
-  void Finish(const grpc::Status& status) {
-    const PatientAllocation patience;
-    stream_.Finish(status, static_cast<GrpcEvent*>(&finished_event_));
-  }
-
-  void OnFinished(bool) {
-    finished_ = true;
-    if (done_) Leave();
-  }
-
-  void OnDone(bool) {
-    done_ = true;
-    queue_.state().reflections.Remove(context_);
-    if (finished_) Leave();
-  }
-
-  void Leave() {
-    GrpcQueue& queue = queue_;
-    delete this;
-    queue.CallEnded();
-  }
-
-  GrpcQueue& queue_;
-  grpc::ServerContext context_;
-  grpc::ServerAsyncReaderWriter<ServerReflectionResponse, ServerReflectionRequest> stream_{&context_};
-  ServerReflectionRequest request_;
-  bool finished_ = false;
-  bool done_ = false;
-
-  GrpcEventOf<ReflectionCall, &ReflectionCall::OnCalled> called_event_{this};
-  GrpcEventOf<ReflectionCall, &ReflectionCall::OnRead> read_event_{this};
-  GrpcEventOf<ReflectionCall, &ReflectionCall::OnWritten> written_event_{this};
-  GrpcEventOf<ReflectionCall, &ReflectionCall::OnFinished> finished_event_{this};
-  GrpcEventOf<ReflectionCall, &ReflectionCall::OnDone> done_event_{this};
+  void OnSent() override { RequestMessage(); }
+  void OnHalfClose() override { Finish(OkStatus()); }
+  void OnDrain() override { Finish(UnavailableError("Server exiting")); }
+  void OnCancelled() override {}
 };
 
 }  // namespace
@@ -190,12 +123,29 @@ ServerReflectionResponse AnswerReflection(const ServerReflectionRequest& request
       SetExtensions(pool, request.all_extension_numbers_of_type(), response);
       break;
     case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET:
-      SetError(grpc::StatusCode::INVALID_ARGUMENT, "the request has no message_request", response);
+      SetError(kInvalidArgument, "the request has no message_request", response);
       break;
   }
   return response;
 }
 
-void ArmReflectionCall(GrpcQueue& queue) { ReflectionCall::Arm(queue); }
+std::vector<std::string> ReflectionServices() {
+  // Named here, so that it is linked: the messages of both are the same on the wire, and those of v1alpha are
+  // used.
+  return {grpc::reflection::v1::ServerReflectionRequest::descriptor()->file()->service(0)->full_name(),
+          ServerReflectionRequest::descriptor()->file()->service(0)->full_name()};
+}
+
+std::vector<GrpcRoute> ReflectionRoutes() {
+  const auto make = [](GrpcThread& thread, GrpcCall::Setup setup) -> Result<std::shared_ptr<GrpcCall>> {
+    if (thread.state().draining) return UnavailableError("Server exiting");
+    return std::shared_ptr<GrpcCall>(std::make_shared<ReflectionCall>(std::move(setup)));
+  };
+  std::vector<GrpcRoute> routes;
+  for (const std::string& service : ReflectionServices()) {
+    routes.push_back({"/" + service + "/ServerReflectionInfo", Api::kReflection, make});
+  }
+  return routes;
+}
 
 }  // namespace braid

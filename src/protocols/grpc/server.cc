@@ -1,192 +1,180 @@
 #include "protocols/grpc/server.h"
 
-#include <grpcpp/grpcpp.h>
-#include <netdb.h>
-#include <sys/socket.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <fstream>
-#include <sstream>
+#include <semaphore>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/unique_fd.h"
 #include "protocols/grpc/protocol.h"
-#include "protocols/grpc/queue.h"
+#include "protocols/grpc/reflection.h"
 #include "protocols/grpc/server_state.h"
+#include "protocols/grpc/thread.h"
+#include "protocols/net/event_loop.h"
+#include "protocols/net/listening_socket.h"
 
 namespace braid {
 namespace {
 
-Result<std::string> ReadFile(const std::string& path, std::string_view what) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return InvalidArgumentError("cannot read the " + std::string(what) + " '" + path + "'");
-  return text.str();
+// How long the acceptor rests when the process has no descriptors left.
+constexpr int64_t kAcceptPauseNs = 100'000'000;
+constexpr std::chrono::milliseconds kShutdownPoll{5};
+
+int64_t Nanoseconds(int milliseconds) { return int64_t{milliseconds} * 1'000'000; }
+
+GrpcConnectionOptions ConnectionOptions(const GrpcServer::Options& options) {
+  GrpcConnectionOptions connections;
+  connections.keepalive_ns = Nanoseconds(options.keepalive_time_ms);
+  connections.keepalive_timeout_ns = Nanoseconds(options.keepalive_timeout_ms);
+  connections.keepalive_without_calls = options.keepalive_permit_without_calls;
+  connections.pings_without_data = options.http2_max_pings_without_data;
+  connections.ping_interval_ns = Nanoseconds(options.http2_min_recv_ping_interval_without_data_ms);
+  connections.ping_strikes = options.http2_max_ping_strikes;
+  connections.age_ns = Nanoseconds(options.max_connection_age_ms);
+  connections.age_grace_ns = Nanoseconds(options.max_connection_age_grace_ms);
+  return connections;
 }
 
-Result<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(const GrpcServer::Options& options) {
-  if (!options.use_ssl && !options.ssl_mutual) return grpc::InsecureServerCredentials();
-  BRAID_ASSIGN_OR_RETURN(std::string key, ReadFile(options.server_key_file, "server key"));
-  BRAID_ASSIGN_OR_RETURN(std::string certificate, ReadFile(options.server_cert_file, "server certificate"));
-  grpc::SslServerCredentialsOptions ssl(options.ssl_mutual
-                                            ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
-                                            : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
-  ssl.pem_key_cert_pairs.push_back({std::move(key), std::move(certificate)});
-  if (!options.root_cert_file.empty()) {
-    BRAID_ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadFile(options.root_cert_file, "root certificate"));
-  } else if (options.ssl_mutual) {
-    return InvalidArgumentError("mutual authentication needs a root certificate");
-  }
-  return grpc::SslServerCredentials(ssl);
-}
-
-// Why gRPC could not listen: it does not say.
-Status ListenError(const GrpcServer::Options& options) {
-  const std::string where = options.address + ":" + std::to_string(options.port);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(options.address.c_str(), std::to_string(options.port).c_str(), &hints, &found) != 0) {
-    return InvalidArgumentError("cannot listen on '" + where + "': the address is not known");
-  }
-  const UniqueFd fd(socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, 0));
-  const int result = fd.get() < 0 ? -1 : bind(fd.get(), found->ai_addr, found->ai_addrlen);
-  const int error = errno;
-  freeaddrinfo(found);
-  if (result != 0 && error != EADDRINUSE) return ErrnoError("cannot listen on '" + where + "'", error);
-  if (result == 0 && (options.use_ssl || options.ssl_mutual)) {
-    return InvalidArgumentError("cannot listen on '" + where + "': the key or a certificate is not valid");
-  }
-  return UnavailableError("Socket '" + where + "' already in use");
-}
-
-grpc_compression_level ToGrpcLevel(GrpcServer::Compression compression) {
+// Of zlib.
+int CompressionLevel(GrpcServer::Compression compression) {
   switch (compression) {
     case GrpcServer::Compression::kNone:
-      return GRPC_COMPRESS_LEVEL_NONE;
+      return 0;
     case GrpcServer::Compression::kLow:
-      return GRPC_COMPRESS_LEVEL_LOW;
+      return 1;
     case GrpcServer::Compression::kMedium:
-      return GRPC_COMPRESS_LEVEL_MED;
+      return 6;
     case GrpcServer::Compression::kHigh:
-      return GRPC_COMPRESS_LEVEL_HIGH;
+      return 9;
   }
-  return GRPC_COMPRESS_LEVEL_NONE;
-}
-
-void SetChannelArguments(grpc::ServerBuilder& builder, const GrpcServer::Options& options) {
-  builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
-  builder.SetMaxSendMessageSize(options.max_send_bytes);
-  // Without this a second server on the same port would start and get half of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, options.reuse_port ? 1 : 0);
-  builder.AddChannelArgument("grpc.experimental.tcp_read_chunk_size", options.tcp_read_chunk_bytes);
-  builder.AddChannelArgument("grpc.experimental.tcp_max_read_chunk_size", options.tcp_max_read_chunk_bytes);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, options.keepalive_time_ms);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.keepalive_timeout_ms);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS,
-                             options.keepalive_permit_without_calls ? 1 : 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, options.http2_max_pings_without_data);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             options.http2_min_recv_ping_interval_without_data_ms);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, options.http2_max_ping_strikes);
-  if (options.max_connection_age_ms > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, options.max_connection_age_ms);
-  }
-  if (options.max_connection_age_grace_ms > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, options.max_connection_age_grace_ms);
-  }
-  for (const auto& [key, value] : options.channel_arguments) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error == std::errc() && end == value.data() + value.size()) {
-      builder.AddChannelArgument(key, number);
-    } else {
-      builder.AddChannelArgument(key, value);
-    }
-  }
+  return 0;
 }
 
 }  // namespace
 
-bool GrpcOpenCalls::Add(grpc::ServerContext& context) {
-  MutexLock lock(mutex_);
-  if (!draining_) contexts_.insert(&context);
-  return !draining_;
-}
+// Takes connections in and deals them to the threads in turn. On the first thread.
+class GrpcServer::Acceptor final : public EventLoop::Watcher, public std::enable_shared_from_this<Acceptor> {
+ public:
+  Acceptor(UniqueFd fd, std::shared_ptr<ConnectionLimits> limits,
+           const std::vector<std::unique_ptr<GrpcThread>>& threads)
+      : fd_(std::move(fd)), limits_(std::move(limits)), threads_(threads) {}
 
-void GrpcOpenCalls::Remove(grpc::ServerContext& context) {
-  MutexLock lock(mutex_);
-  contexts_.erase(&context);
-}
+  Status Start() { return loop().Watch(fd_.get(), EPOLLIN, shared_from_this()); }
+  void Stop() {
+    if (!fd_.valid()) return;
+    loop().Unwatch(fd_.get());
+    fd_.Reset();
+  }
 
-void GrpcOpenCalls::CancelAll() {
-  MutexLock lock(mutex_);
-  draining_ = true;
-  for (grpc::ServerContext* context : contexts_) context->TryCancel();
-}
+ private:
+  EventLoop& loop() { return threads_.front()->loop(); }
+
+  void OnEvents(uint32_t) override {
+    if (!fd_.valid()) return;
+    const bool all = AcceptAll(fd_.get(), *limits_, [this](AcceptedSocket client) {
+      GrpcThread& thread = *threads_[next_++ % threads_.size()];
+      if (&thread == threads_.front().get()) {
+        thread.Adopt(std::move(client));
+        return;
+      }
+      // std::function must be copyable, so the descriptor travels in a shared pointer.
+      thread.loop().Post([&thread, shared = std::make_shared<AcceptedSocket>(std::move(client))] {
+        thread.Adopt(std::move(*shared));
+      });
+    });
+    if (!all) loop().At(SteadyNowNs() + kAcceptPauseNs, [self = shared_from_this()] { self->OnEvents(0); });
+  }
+
+  UniqueFd fd_;
+  const std::shared_ptr<ConnectionLimits> limits_;
+  const std::vector<std::unique_ptr<GrpcThread>>& threads_;
+  size_t next_ = 0;
+};
 
 GrpcServer::GrpcServer() = default;
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surroundings,
                                                       std::vector<GrpcProtocol*> protocols,
                                                       const Options& options) {
-  BRAID_ASSIGN_OR_RETURN(auto credentials, MakeCredentials(options));
+  BRAID_ASSIGN_OR_RETURN(UniqueFd fd,
+                         ListenOn(options.address, static_cast<uint16_t>(options.port), options.reuse_port));
   std::unique_ptr<GrpcServer> self(new GrpcServer());
+  self->port_ = PortOf(fd.get());
+  std::shared_ptr<const TlsContext> tls;
+  if (options.use_ssl || options.ssl_mutual) {
+    BRAID_ASSIGN_OR_RETURN(tls, TlsContext::Create({.certificate_file = options.server_cert_file,
+                                                    .key_file = options.server_key_file,
+                                                    .root_file = options.root_cert_file,
+                                                    .client_certificate = options.ssl_mutual},
+                                                   "h2"));
+  }
+  Http2Session::Limits http2;
+  http2.streams = static_cast<uint32_t>(options.max_concurrent_streams);
+  http2.head_bytes = static_cast<size_t>(options.max_metadata_bytes);
   self->state_.reset(new GrpcServerState{
-      surroundings.catalog, surroundings.control, surroundings.log, GrpcAccess(surroundings.access),
-      ToGrpcLevel(options.infer_response_compression), std::move(protocols)});
-
-  grpc::ServerBuilder builder;
-  SetChannelArguments(builder, options);
-  const bool ipv6 = options.address.find(':') != std::string::npos && options.address[0] != '[';
-  const std::string host = ipv6 ? "[" + options.address + "]" : options.address;
-  builder.AddListeningPort(host + ":" + std::to_string(options.port), credentials, &self->port_);
-  builder.RegisterService(&self->state_->reflection);
+      surroundings.catalog, surroundings.control, surroundings.log, GrpcAccess(surroundings.access), http2,
+      ConnectionOptions(options), options.max_input_bytes,
+      CompressionLevel(options.infer_response_compression), std::move(tls), std::move(protocols)});
   std::vector<std::string>& names = self->state_->service_names;
-  names = {grpc::reflection::v1alpha::ServerReflection::service_full_name()};
+  names = ReflectionServices();
   for (GrpcProtocol* protocol : self->state_->protocols) {
-    protocol->Register(builder);
     for (std::string& name : protocol->ServiceNames()) names.push_back(std::move(name));
   }
   std::sort(names.begin(), names.end());
-  // Two that wait on the queues of one small machine wake each other up for every call.
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = options.infer_threads > 0 ? options.infer_threads : std::max(1, cores / 2);
   for (int i = 0; i < threads; ++i) {
-    self->queues_.push_back(std::make_unique<GrpcQueue>(*self->state_, builder.AddCompletionQueue(), i));
+    BRAID_ASSIGN_OR_RETURN(auto loop, EventLoop::Create("brd-grpc-" + std::to_string(i)));
+    self->threads_.push_back(std::make_unique<GrpcThread>(*self->state_, std::move(loop)));
   }
-  self->server_ = builder.BuildAndStart();
-  if (self->server_ == nullptr || self->port_ == 0) {
-    if (self->server_ != nullptr) self->server_->Shutdown();
-    return ListenError(options);
+  std::shared_ptr<ConnectionLimits> connections = surroundings.connections;
+  if (connections == nullptr) {
+    connections = std::make_shared<ConnectionLimits>(ConnectionLimits::Options(), &surroundings.log);
   }
-  for (auto& queue : self->queues_) queue->Start();
+  self->acceptor_ = std::make_shared<Acceptor>(std::move(fd), std::move(connections), self->threads_);
+  BRAID_RETURN_IF_ERROR(self->acceptor_->Start());
+  for (auto& thread : self->threads_) thread->loop().Start();
   return self;
 }
 
 GrpcServer::~GrpcServer() {
-  if (server_ != nullptr) Shutdown(SteadyNowNs());
+  if (acceptor_ != nullptr) Shutdown(SteadyNowNs());
   if (state_ == nullptr) return;
   for (GrpcProtocol* protocol : state_->protocols) protocol->Stop();
 }
 
 void GrpcServer::Drain() {
   state_->draining = true;
-  for (GrpcProtocol* protocol : state_->protocols) protocol->Drain();
-  state_->reflections.CancelAll();
+  for (auto& thread : threads_) {
+    thread->loop().Post([&thread] { thread->DrainCalls(); });
+  }
 }
 
 void GrpcServer::Shutdown(int64_t deadline_ns) {
   if (std::exchange(shut_down_, true)) return;
   Drain();
-  const int64_t left_ns = std::max<int64_t>(0, deadline_ns - SteadyNowNs());
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::nanoseconds(left_ns));
-  for (auto& queue : queues_) queue->Stop();
+  threads_.front()->loop().Post([acceptor = acceptor_] { acceptor->Stop(); });
+  for (auto& thread : threads_) {
+    thread->loop().Post([&thread] { thread->Drain(); });
+  }
+  const auto connected = [this] {
+    return std::any_of(threads_.begin(), threads_.end(),
+                       [](const auto& thread) { return thread->connection_count() > 0; });
+  };
+  while (connected() && SteadyNowNs() < deadline_ns) std::this_thread::sleep_for(kShutdownPoll);
+  for (auto& thread : threads_) {
+    std::binary_semaphore aborted(0);
+    const bool posted = thread->loop().Post([&] {
+      GuardedOrReport("gRPC server", [&] { thread->AbortAll(); });
+      aborted.release();
+    });
+    if (posted) aborted.acquire();
+  }
+  for (auto& thread : threads_) thread->loop().Stop();
 }
 
 }  // namespace braid

@@ -7,8 +7,9 @@
 //   ...
 //   server->Shutdown(SteadyNowNs() + 30'000'000'000);
 //
-// Calls run on `infer_threads` completion queues, each with its thread. What takes long has threads of its
-// own, so that it does not hold up inference or health checks.
+// Connections are dealt to `infer_threads` I/O threads ("brd-grpc-N"), which read them and run the calls'
+// first steps. What takes long has threads of its own, so that it does not hold up inference or health
+// checks.
 #pragma once
 
 #include <memory>
@@ -19,18 +20,15 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "protocols/net/access_policy.h"
+#include "protocols/net/connection_limits.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
-
-namespace grpc {
-class Server;
-}
 
 namespace braid {
 
 struct GrpcServerState;
 class GrpcProtocol;
-class GrpcQueue;
+class GrpcThread;
 
 class GrpcServer {
  public:
@@ -42,11 +40,10 @@ class GrpcServer {
     bool reuse_port = false;  // share the port with other processes
     int infer_threads = 0;    // 0: half as many as there are cores
 
-    // Bytes of one message; -1 is gRPC's own limit of 2 GiB - 1.
-    int max_receive_bytes = -1;
-    int max_send_bytes = -1;
-    // Further arguments of the channels, as gRPC names them; a value that is a whole number is given as one.
-    std::vector<std::pair<std::string, std::string>> channel_arguments;
+    // Of one message that comes, inflated where it is compressed.
+    size_t max_input_bytes = size_t{64} * 1024 * 1024;
+    int max_concurrent_streams = 1024;   // of one connection
+    int max_metadata_bytes = 32 * 1024;  // of one call
 
     bool use_ssl = false;
     bool ssl_mutual = false;  // clients must show a certificate that root_cert_file signed
@@ -64,11 +61,6 @@ class GrpcServer {
     int http2_max_ping_strikes = 2;
     int max_connection_age_ms = 0;  // 0: without end
     int max_connection_age_grace_ms = 0;
-
-    // grpc.experimental.tcp_read_chunk_size and tcp_max_read_chunk_size: how much memory a read from a socket
-    // offers. gRPC's 8 KiB make 128 slices and as many system calls out of a tensor of 1 MiB.
-    int tcp_read_chunk_bytes = 1 << 20;
-    int tcp_max_read_chunk_bytes = 4 << 20;
   };
 
   // The rest of the server, as far as all protocols need it. Outlives this one, but for the policy.
@@ -77,6 +69,7 @@ class GrpcServer {
     const ModelControl& control;
     Logger& log;
     const AccessPolicy& access;
+    std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with the other ports; null: its own
   };
 
   // Listens, and answers from when it returns. The protocols outlive the server.
@@ -103,11 +96,12 @@ class GrpcServer {
   void Shutdown(int64_t deadline_ns);
 
  private:
+  class Acceptor;
   GrpcServer();
 
   std::unique_ptr<GrpcServerState> state_;
-  std::vector<std::unique_ptr<GrpcQueue>> queues_;
-  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::unique_ptr<GrpcThread>> threads_;
+  std::shared_ptr<Acceptor> acceptor_;  // shared with the first thread's loop
   int port_ = 0;
   bool shut_down_ = false;
 };

@@ -1,48 +1,22 @@
-// What the queues and calls of one gRPC server share. Owned by GrpcServer; outlives its queues.
+// What the I/O threads and calls of one gRPC server share. Owned by GrpcServer; outlives its threads.
 #pragma once
 
-#include <grpc/compression.h>
-
 #include <atomic>
+#include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "base/log.h"
-#include "base/mutex.h"
+#include "protocols/grpc/connection_options.h"
 #include "protocols/grpc/metadata.h"
 #include "protocols/grpc/protocol.h"
+#include "protocols/http2/session.h"
 #include "protocols/net/control_pool.h"
-#include "reflection.grpc.pb.h"
+#include "protocols/net/tls.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 
-namespace grpc {
-class ServerContext;
-}
-
 namespace braid {
-
-// Calls that may stay open without anything under way, so that a drain can end them. Any thread.
-class GrpcOpenCalls {
- public:
-  // False, and it is not added, when the server drains already. `context` is alive until it is removed.
-  bool Add(grpc::ServerContext& context);
-  void Remove(grpc::ServerContext& context);
-  // Cancels all, and takes no more.
-  void CancelAll();
-
- private:
-  Mutex mutex_;
-  std::unordered_set<grpc::ServerContext*> contexts_ BRAID_GUARDED_BY(mutex_);
-  bool draining_ BRAID_GUARDED_BY(mutex_) = false;
-};
-
-// With its method in raw form: none is left to gRPC's synchronous server or to its callbacks, whose threads
-// would poll the same sockets and make every request change threads once more.
-using GrpcReflectionService =
-    grpc::reflection::v1alpha::ServerReflection::WithAsyncMethod_ServerReflectionInfo<
-        grpc::reflection::v1alpha::ServerReflection::Service>;
 
 struct GrpcServerState {
   // UNAVAILABLE while the server starts, drains or exits.
@@ -55,11 +29,13 @@ struct GrpcServerState {
   const ModelControl& control;
   Logger& log;
   const GrpcAccess access;
-  const grpc_compression_level compression;  // of inference responses
+  const Http2Session::Limits http2;
+  const GrpcConnectionOptions connections;
+  const size_t max_input_bytes;                 // of one message
+  const int compression_level;                  // of messages to clients that take it; 0: none
+  const std::shared_ptr<const TlsContext> tls;  // shared with the clients' streams; null: none
   const std::vector<GrpcProtocol*> protocols;
   std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken
-  GrpcReflectionService reflection = {};
-  GrpcOpenCalls reflections = {};
   std::atomic<bool> draining{false};
   // For answers that take a while. Last, so that its thread ends before what it uses.
   ControlPool tasks{1, "brd-grpc-ctl", 256};

@@ -3,47 +3,49 @@
 #include "base/utf8.h"
 
 namespace braid {
-namespace {
 
-grpc::StatusCode ToGrpcCode(StatusCode code) {
-  switch (code) {
+int GrpcCodeOf(const Status& status) {
+  switch (status.code()) {
     case StatusCode::kOk:
-      return grpc::StatusCode::OK;
-    case StatusCode::kUnknown:
-      return grpc::StatusCode::UNKNOWN;
-    case StatusCode::kInternal:
-      return grpc::StatusCode::INTERNAL;
-    case StatusCode::kNotFound:
-      return grpc::StatusCode::NOT_FOUND;
-    case StatusCode::kInvalidArgument:
-      return grpc::StatusCode::INVALID_ARGUMENT;
-    case StatusCode::kUnavailable:
-      return grpc::StatusCode::UNAVAILABLE;
-    case StatusCode::kUnsupported:
-      return grpc::StatusCode::UNIMPLEMENTED;
-    case StatusCode::kAlreadyExists:
-      return grpc::StatusCode::ALREADY_EXISTS;
+      return 0;
     case StatusCode::kCancelled:
-      return grpc::StatusCode::CANCELLED;
-    case StatusCode::kFailedPrecondition:
-      return grpc::StatusCode::FAILED_PRECONDITION;
-    case StatusCode::kAborted:
-      return grpc::StatusCode::ABORTED;
+      return 1;
+    case StatusCode::kUnknown:
+      return 2;
+    case StatusCode::kInvalidArgument:
+      return 3;
+    case StatusCode::kNotFound:
+      return 5;
+    case StatusCode::kAlreadyExists:
+      return 6;
     case StatusCode::kResourceExhausted:
-      return grpc::StatusCode::RESOURCE_EXHAUSTED;
+      return kGrpcResourceExhausted;
+    case StatusCode::kFailedPrecondition:
+      return 9;
+    case StatusCode::kAborted:
+      return 10;
+    case StatusCode::kUnsupported:
+      return 12;
+    case StatusCode::kInternal:
+      return kGrpcInternal;
+    case StatusCode::kUnavailable:
+      return 14;
   }
-  return grpc::StatusCode::UNKNOWN;
+  return 2;
 }
 
-}  // namespace
-
-grpc::Status ToGrpcStatus(const Status& status) noexcept {
-  if (status.ok()) return grpc::Status::OK;
-  try {
-    return {ToGrpcCode(status.code()), ToUtf8(status.message())};
-  } catch (...) {
-    return {ToGrpcCode(status.code()), ""};
+std::string PercentEncoded(std::string_view text) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char c : ToUtf8(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte <= 0x7e && c != '%') {
+      encoded += c;
+    } else {
+      encoded += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
   }
+  return encoded;
 }
 
 }  // namespace braid

@@ -1,13 +1,22 @@
-// How a Status is written on gRPC's wire.
+// The codes and texts of gRPC's trailers.
 #pragma once
 
-#include <grpcpp/support/status.h>
+#include <string>
+#include <string_view>
 
 #include "base/status.h"
 
 namespace braid {
 
-// The code by its table, the message alone as details.
-grpc::Status ToGrpcStatus(const Status& status) noexcept;
+// Codes that end calls without an answer of a servable.
+inline constexpr int kGrpcDeadlineExceeded = 4;
+inline constexpr int kGrpcResourceExhausted = 8;
+inline constexpr int kGrpcInternal = 13;
+
+// The number of gRPC for the status.
+int GrpcCodeOf(const Status& status);
+
+// As `grpc-message` carries it: UTF-8, with all but printable ASCII as "%XX" (gRPC over HTTP/2).
+std::string PercentEncoded(std::string_view text);
 
 }  // namespace braid

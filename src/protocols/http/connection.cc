@@ -34,10 +34,14 @@ HttpResponse TooManyFields(const HttpListenerOptions& options) {
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<IoThread> io, UniqueFd fd)
-    : io_(std::move(io)), fd_(fd.get()), last_active_ns_(SteadyNowNs()), stream_(io_->context()) {
+Connection::Connection(std::shared_ptr<IoThread> io, AcceptedSocket socket)
+    : io_(std::move(io)),
+      place_(std::move(socket.place)),
+      fd_(socket.fd.get()),
+      last_active_ns_(SteadyNowNs()),
+      stream_(io_->context()) {
   stream_.assign(fd_);  // which throws when it gets no memory: only then is the descriptor the stream's
-  (void)fd.Release();
+  (void)socket.fd.Release();
 }
 
 std::optional<uint64_t> Connection::body_size() const {

@@ -31,19 +31,18 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
-#include "protocols/http/compression.h"
 #include "protocols/http/exchange.h"
 #include "protocols/http/io_thread.h"
 #include "protocols/http/outgoing.h"
 #include "protocols/http/stream_output.h"
+#include "protocols/net/compression.h"
+#include "protocols/net/listening_socket.h"
 
 namespace braid {
 
 class Connection final : public HttpExchange, public std::enable_shared_from_this<Connection> {
  public:
-  // `fd` is a connected, non-blocking stream socket.
-  Connection(std::shared_ptr<IoThread> io, UniqueFd fd);
+  Connection(std::shared_ptr<IoThread> io, AcceptedSocket socket);
 
   // By the io thread.
   void Start() { ArmRead(); }
@@ -148,6 +147,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
 
   // Constant after construction. io_ outlives stream_, which uses its event loop.
   const std::shared_ptr<IoThread> io_;  // shared; see IoThread
+  const ConnectionLimits::Place place_;
   const int fd_;
 
   std::atomic<Phase> phase_{Phase::kOwned};

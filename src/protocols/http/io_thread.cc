@@ -51,9 +51,9 @@ bool IoThread::Post(std::function<void()> task) {
   return true;
 }
 
-void IoThread::Adopt(UniqueFd fd) {
-  if (draining() || connection_count_.load(std::memory_order_relaxed) >= options_.max_connections) return;
-  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(fd));
+void IoThread::Adopt(AcceptedSocket socket) {
+  if (draining()) return;
+  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket));
   connections_.insert(connection);
   connection_count_.fetch_add(1, std::memory_order_relaxed);
   connection->Start();

@@ -15,9 +15,9 @@
 #include <unordered_set>
 
 #include "base/mutex.h"
-#include "base/unique_fd.h"
 #include "protocols/http/exchange.h"
 #include "protocols/http/options.h"
+#include "protocols/net/listening_socket.h"
 
 namespace braid {
 
@@ -40,7 +40,7 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
   // The rest: on this thread only.
 
   // Takes over a connected socket.
-  void Adopt(UniqueFd fd);
+  void Adopt(AcceptedSocket socket);
   // Closes connections as they become idle.
   void Drain();
   // Cancels what runs and closes everything.

@@ -25,9 +25,6 @@ namespace braid {
 
 class IoThread;
 
-// Whether what listens on this address is reached from this machine alone. False for what is no address.
-bool IsLoopback(const std::string& address);
-
 class HttpListener {
  public:
   // Listens and serves. `service` outlives the listener.

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "protocols/http/compression.h"
 #include "protocols/http/testing/test_client.h"
+#include "protocols/net/compression.h"
 
 namespace braid {
 namespace {
@@ -681,7 +681,7 @@ TEST_F(Listener, TellsWhenThePortIsTaken) {
 }
 
 TEST_F(Listener, LimitsConnections) {
-  options_.max_connections = 1;
+  options_.connections = std::make_shared<ConnectionLimits>(ConnectionLimits::Options{1, 1}, nullptr);
   TestClient first = Connect();
   EXPECT_EQ(first.Request("POST", "/echo", "x")->status, 200);
   TestClient second = Connect();

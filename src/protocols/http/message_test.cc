@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "protocols/http/compression.h"
+#include "protocols/net/compression.h"
 
 namespace braid {
 namespace {

@@ -4,7 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+
+#include "protocols/net/connection_limits.h"
 
 namespace braid {
 
@@ -16,7 +19,7 @@ struct HttpListenerOptions {
   int threads = 2;
   // Threads are "{thread_name}-0", ...
   std::string thread_name = "brd-http";
-  size_t max_connections = 16384;
+  std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with other ports; null: its own
 
   // Of a body, before and after decompression.
   size_t max_body_bytes = size_t{64} * 1024 * 1024;

@@ -10,6 +10,7 @@
 #include "protocols/http/listener.h"
 #include "protocols/http/protocol.h"
 #include "protocols/net/control_pool.h"
+#include "protocols/net/listening_socket.h"
 
 namespace braid {
 namespace {
@@ -37,6 +38,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.reuse_port = options.reuse_port;
     listener.threads = options.threads;
     listener.max_body_bytes = options.max_input_bytes;
+    listener.connections = options.connections;
     listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
     return OkStatus();

@@ -32,6 +32,7 @@ class HttpServer {
     // See HttpGate.
     std::vector<std::string> allowed_origins;
     std::vector<std::string> allowed_hosts;
+    std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with the other ports; null: its own
     // Threads for calls that block, such as those of the model repository.
     int control_threads = 4;
   };

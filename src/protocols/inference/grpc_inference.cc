@@ -2,54 +2,34 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "protocols/grpc/status.h"
+#include "protocols/grpc/thread.h"
 #include "protocols/inference/request_headers.h"
 
 namespace braid {
 
-void GrpcInference::WaitForClient() {
-  GrpcUnaryCall::WaitForClient();
-  const grpc_compression_level compression = queue().state().compression;
-  if (compression != GRPC_COMPRESS_LEVEL_NONE) context().set_compression_level(compression);
-}
-
-Status GrpcInference::CheckServing() { return queue().state().CheckServing(); }
-
-void GrpcInference::Handle() {
+void GrpcInference::Handle(GrpcMessage message) {
   const int64_t received_ns = ReceivedNs(tracer_);
   auto request = std::make_unique<InferenceRequest>();
-  const Status status = Read(queue().Spread(message()), *request);
-  queue().ForgetMessage();
-  message().Clear();
+  Status status = thread().state().CheckServing();
+  if (status.ok()) status = Read(message.segments(), *request);
+  message = {};
   if (!status.ok()) {
     CountRefusal(*request);
-    FinishWithError(status);
+    Finish(status);
     return;
   }
-  Prepare(*request, tracer_, received_ns == 0 ? TraceOrigin() : TraceOriginOf(context(), received_ns));
-  AddReference();
+  Prepare(*request, tracer_, received_ns == 0 ? TraceOrigin() : TraceOriginOf(head(), received_ns));
+  self_ = shared_from_this();
   Begin(std::move(request));
 }
 
-void GrpcInference::Cancelled() {
+void GrpcInference::OnCancelled() {
   if (cancellation()) cancellation()->Cancel();
 }
 
-void GrpcInference::Recycle() {
-  if (idle_.calls_.size() >= Idle::kMost) {
-    delete this;
-    return;
-  }
-  Reset();
-  Forget();
-  idle_.calls_.emplace_back(this);
-}
-
 void GrpcInference::Answer(InferenceResponse response, bool last) {
-  if (!open()) {
-    if (last) DropReference();
-    return;
-  }
+  const std::shared_ptr<GrpcCall> self = last ? std::move(self_) : self_;
+  if (!open()) return;
   const std::shared_ptr<RequestTrace> trace = TakeTrace();
   if (trace) trace->Record(TraceActivity::kSendStart, SteadyNowNs());
   EncodedMessage message;
@@ -58,13 +38,12 @@ void GrpcInference::Answer(InferenceResponse response, bool last) {
     BRAID_ASSIGN_OR_RETURN(message, Write(response));
     return OkStatus();
   });
-  if (!ClaimAnswer()) {
-    if (last) DropReference();
-    return;
+  const PatientAllocation patience;
+  if (status.ok()) {
+    SendAndFinish(std::move(message));
+  } else {
+    Finish(status);
   }
-  // From Deliver() on the other side may end the call at any time.
-  if (last) DropReferenceEarly();
-  Deliver(message.bytes, ToGrpcStatus(status));
   if (trace) trace->Record(TraceActivity::kSendEnd, SteadyNowNs());
 }
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "protocols/grpc/metadata.h"
 #include "protocols/inference/reserved_parameters.h"
 #include "protocols/inference/sequence_naming.h"
+#include "protocols/json/json.h"
 #include "serving/sequence_inputs.h"
 
 namespace braid {
@@ -24,6 +24,21 @@ Result<std::string_view> OneSequenceHeader(Iterator begin, Iterator end, Text te
   if (std::all_of(begin, end, [&](const auto& header) { return text(header) == value; })) return value;
   return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) +
                               " is there more than once, with different values");
+}
+
+// Whether a field is of HTTP/2 or of gRPC itself, and none of the client's metadata.
+bool BelongsToGrpc(std::string_view name) {
+  return name.starts_with(':') || name.starts_with("grpc-") || name == "te" || name == "content-type" ||
+         name == "content-length";
+}
+
+// A value of metadata as the client gave it: those of names in "-bin" are base64 on the wire, padded or not.
+Result<std::string> ValueOf(std::string_view name, std::string_view value) {
+  if (!name.ends_with("-bin")) return std::string(value);
+  std::string padded(value);
+  padded.resize((padded.size() + 3) / 4 * 4, '=');
+  if (auto decoded = DecodeBase64(padded)) return *std::move(decoded);
+  return InvalidArgumentError("the metadata '" + std::string(name) + "' is not base64");
 }
 
 }  // namespace
@@ -59,14 +74,20 @@ Status HeaderForwarding::Append(const HttpHead& head, Parameters& parameters) co
   return OkStatus();
 }
 
-Status HeaderForwarding::Append(const grpc::ServerContextBase& context, Parameters& parameters) const {
+Status HeaderForwarding::Append(const Http2Head& head, Parameters& parameters) const {
   if (pattern_ == nullptr) return OkStatus();
-  for (const auto& [key, value] : context.client_metadata()) {
-    BRAID_ASSIGN_OR_RETURN(const bool takes, Takes(ToStd(key)));
-    if (takes && IsUtf8(ToStd(value))) {
-      parameters.emplace_back(std::string(ToStd(key)), std::string(ToStd(value)));
-    }
+  const auto first = static_cast<std::ptrdiff_t>(parameters.size());
+  for (size_t i = 0; i < head.size(); ++i) {
+    const auto [name, value] = head[i];
+    if (BelongsToGrpc(name)) continue;
+    BRAID_ASSIGN_OR_RETURN(const bool takes, Takes(name));
+    if (!takes) continue;
+    BRAID_ASSIGN_OR_RETURN(std::string given, ValueOf(name, value));
+    if (IsUtf8(given)) parameters.emplace_back(name, std::move(given));
   }
+  // In the order of their names, as gRPC's servers keep metadata.
+  std::stable_sort(parameters.begin() + first, parameters.end(),
+                   [](const auto& one, const auto& other) { return one.first < other.first; });
   return OkStatus();
 }
 
@@ -77,11 +98,14 @@ Result<std::string_view> SequenceHeader(const ServableInfo& info, const HttpHead
   return OneSequenceHeader(begin, end, [](const auto& field) { return ToStd(field.value()); });
 }
 
-Result<std::string_view> SequenceHeader(const ServableInfo& info, const grpc::ServerContextBase& context) {
+Result<std::string_view> SequenceHeader(const ServableInfo& info, const Http2Head& head) {
   if (!HasSequences(info)) return std::string_view();
-  const auto [begin, end] = context.client_metadata().equal_range(
-      grpc::string_ref(kSequenceIdHeader.data(), kSequenceIdHeader.size()));
-  return OneSequenceHeader(begin, end, [](const auto& entry) { return ToStd(entry.second); });
+  boost::container::small_vector<std::string_view, 2> values;
+  head.Any(kSequenceIdHeader, [&](std::string_view value) {
+    values.push_back(value);
+    return false;
+  });
+  return OneSequenceHeader(values.begin(), values.end(), [](std::string_view value) { return value; });
 }
 
 TraceOrigin TraceOriginOf(const HttpHead& head, int64_t received_ns) {
@@ -89,9 +113,8 @@ TraceOrigin TraceOriginOf(const HttpHead& head, int64_t received_ns) {
           FindHeader(head, "tracestate").value_or("")};
 }
 
-TraceOrigin TraceOriginOf(const grpc::ServerContextBase& context, int64_t received_ns) {
-  return {TraceProtocol::kGrpc, received_ns, GrpcHeader(context, "traceparent"),
-          GrpcHeader(context, "tracestate")};
+TraceOrigin TraceOriginOf(const Http2Head& head, int64_t received_ns) {
+  return {TraceProtocol::kGrpc, received_ns, head.Find("traceparent"), head.Find("tracestate")};
 }
 
 }  // namespace braid

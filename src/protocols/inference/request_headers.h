@@ -1,14 +1,13 @@
 // What the headers of a request say of it, over either transport: HTTP's header fields, gRPC's metadata.
 #pragma once
 
-#include <grpcpp/server_context.h>
-
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
 #include "protocols/http/message.h"
+#include "protocols/http2/session.h"
 #include "serving/parameters.h"
 #include "serving/servable.h"
 #include "serving/tracer.h"
@@ -32,7 +31,7 @@ class HeaderForwarding {
   // Appends those headers. A value that is no UTF-8 is left out of gRPC's, whose binary headers may have any,
   // and mended in HTTP's. Errors: INVALID_ARGUMENT for a header with the name of a reserved parameter.
   Status Append(const HttpHead& head, Parameters& parameters) const;
-  Status Append(const grpc::ServerContextBase& context, Parameters& parameters) const;
+  Status Append(const Http2Head& head, Parameters& parameters) const;
 
  private:
   Result<bool> Takes(std::string_view name) const;
@@ -44,10 +43,10 @@ class HeaderForwarding {
 // there, and, without a look, where there are no sequences. A view into the head or the context. Errors:
 // INVALID_ARGUMENT when it is no UTF-8, or there more than once with different values.
 Result<std::string_view> SequenceHeader(const ServableInfo& info, const HttpHead& head);
-Result<std::string_view> SequenceHeader(const ServableInfo& info, const grpc::ServerContextBase& context);
+Result<std::string_view> SequenceHeader(const ServableInfo& info, const Http2Head& head);
 
 // Where the trace of a request begins. Views into the head or the context.
 TraceOrigin TraceOriginOf(const HttpHead& head, int64_t received_ns);
-TraceOrigin TraceOriginOf(const grpc::ServerContextBase& context, int64_t received_ns);
+TraceOrigin TraceOriginOf(const Http2Head& head, int64_t received_ns);
 
 }  // namespace braid

@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "grpc_service.grpc.pb.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/faults.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {

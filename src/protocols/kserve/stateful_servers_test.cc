@@ -14,11 +14,11 @@
 #include "grpc_service.grpc.pb.h"
 #include "model_config.pb.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/faults.h"
 #include "serving/sequence_inputs.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {

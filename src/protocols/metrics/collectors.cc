@@ -365,6 +365,25 @@ MetricsCollector PinnedMemoryMetrics() {
   };
 }
 
+MetricsCollector ConnectionMetrics(const ConnectionLimits& limits) {
+  return [&limits](MetricFamilies& families) {
+    AddGauge(families, "braid_connections", "Connections of clients that are open",
+             static_cast<double>(limits.open()));
+    MetricFamily refused =
+        Family("braid_overload_connections_refused_total",
+               "Connections that were closed at once, by the option that limits them", MetricType::Counter);
+    const std::pair<const char*, uint64_t> counted[] = {
+        {"max-connections", limits.refused()}, {"max-connections-per-address", limits.refused_of_address()}};
+    for (const auto& [limit, count] : counted) {
+      ClientMetric metric;
+      metric.label = {{"limit", limit}};
+      metric.counter.value = static_cast<double>(count);
+      refused.metric.push_back(std::move(metric));
+    }
+    families.push_back(std::move(refused));
+  };
+}
+
 MetricsCollector UserMetrics(const CustomMetrics& metrics) {
   return [&metrics](MetricFamilies& families) {
     for (const CustomFamilySnapshot& family : metrics.Snapshot()) families.push_back(UserFamily(family));

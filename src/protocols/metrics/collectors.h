@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "protocols/net/connection_limits.h"
 #include "serving/catalog.h"
 #include "serving/custom_metrics.h"
 #include "serving/latency.h"
@@ -38,6 +39,10 @@ MetricsCollector PinnedMemoryMetrics();
 
 // What user code counts. `metrics` outlives the collector.
 MetricsCollector UserMetrics(const CustomMetrics& metrics);
+
+// braid_connections: how many are open. braid_overload_connections_refused_total: those that a limit refused,
+// by `limit` (max-connections, max-connections-per-address). `limits` outlives the collector.
+MetricsCollector ConnectionMetrics(const ConnectionLimits& limits);
 
 // A cumulative histogram, its counts by bucket.
 prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency);

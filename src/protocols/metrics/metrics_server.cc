@@ -4,6 +4,12 @@
 #include "protocols/http/listener.h"
 
 namespace braid {
+namespace {
+
+// Of its own, so that scrapes have room when clients of models have taken all of theirs.
+constexpr size_t kMostConnections = 256;
+
+}  // namespace
 
 class MetricsServer::Service final : public HttpService {
  public:
@@ -16,7 +22,8 @@ class MetricsServer::Service final : public HttpService {
     listener.threads = 1;
     listener.thread_name = "brd-metrics";
     listener.max_body_bytes = 1024;
-    listener.max_connections = 256;
+    listener.connections = std::make_shared<ConnectionLimits>(
+        ConnectionLimits::Options{kMostConnections, kMostConnections}, nullptr);
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
     return OkStatus();
   }

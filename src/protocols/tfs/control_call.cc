@@ -4,7 +4,6 @@
 #include "protocols/inference/context.h"
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/model_documents.h"
-#include "protocols/tfs/raw_services.h"
 #include "protocols/tfs/tfs_services.h"
 #include "serving/faults.h"
 
@@ -14,10 +13,6 @@ namespace {
 using namespace tensorflow::serving;  // NOLINT: the messages of this protocol
 using Place = GrpcMethodPlace;
 using Method = GrpcMethod<TfsServices>;
-using Writer = GrpcUnaryCall::Writer;
-
-// How many calls of each method wait for a client.
-constexpr int kArmedCalls = 2;
 
 void CountCall(Servable& servable, ApiMethod method) {
   servable.api_counters().Count({ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc, method}, true);
@@ -64,56 +59,46 @@ Status NotServed(const Catalog&, const Request& request, Response&) {
   return UnsupportedError(name + " is not supported: Predict is what this server answers");
 }
 
-template <auto Service, auto Ask>
-void RequestMethod(TfsServices& tfs, grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
-                   grpc::ServerCompletionQueue* cq, void* tag) {
-  ((tfs.services().*Service).*Ask)(context, message, writer, cq, cq, tag);
-}
-
 template <class Request, class Response>
-Status AnswerTyped(Status (*function)(const Catalog&, const Request&, Response&), const Catalog& catalog,
-                   grpc::ByteBuffer& message, grpc::ByteBuffer& to) {
+Result<EncodedMessage> AnswerTyped(Status (*function)(const Catalog&, const Request&, Response&),
+                                   const Catalog& catalog, const GrpcMessage& message) {
   Request request;
   BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
   Response response;
   BRAID_RETURN_IF_ERROR(function(catalog, request, response));
-  return WriteGrpcMessage(response, to);
+  return WriteGrpcMessage(response);
 }
 
 template <auto Function>
-Status Answer(TfsServices& tfs, grpc::ByteBuffer& message, grpc::ByteBuffer& response) {
-  return AnswerTyped(Function, tfs.context().catalog, message, response);
+Result<EncodedMessage> Answer(TfsServices& tfs, const GrpcMessage& message) {
+  return AnswerTyped(Function, tfs.context().catalog, message);
 }
 
-template <auto Ask, auto Function>
-constexpr Method Prediction(Api api, Place place) {
-  return {api, place, true, &RequestMethod<&TfsRawServices::prediction, Ask>, &Answer<Function>};
-}
-
-template <auto Ask, auto Function>
-constexpr Method Model(Api api, Place place) {
-  return {api, place, true, &RequestMethod<&TfsRawServices::model, Ask>, &Answer<Function>};
+template <auto Function>
+constexpr Method Entry(const char* path, Api api, Place place) {
+  return {path, api, place, true, &Answer<Function>};
 }
 
 constexpr Method kMethods[] = {
-    Prediction<&TfsPredictionService::RequestGetModelMetadata, &AnswerMetadata>(Api::kMetadata, Place::kTask),
-    Prediction<&TfsPredictionService::RequestClassify,
-               &NotServed<ClassificationRequest, ClassificationResponse>>(Api::kInference, Place::kQueue),
-    Prediction<&TfsPredictionService::RequestRegress, &NotServed<RegressionRequest, RegressionResponse>>(
-        Api::kInference, Place::kQueue),
-    Prediction<&TfsPredictionService::RequestMultiInference,
-               &NotServed<MultiInferenceRequest, MultiInferenceResponse>>(Api::kInference, Place::kQueue),
-    Model<&TfsModelService::RequestGetModelStatus, &AnswerStatus>(Api::kMetadata, Place::kTask),
-    Model<&TfsModelService::RequestHandleReloadConfigRequest, &AnswerReload>(Api::kModelRepository,
-                                                                             Place::kQueue),
+    Entry<&AnswerMetadata>("/tensorflow.serving.PredictionService/GetModelMetadata", Api::kMetadata,
+                           Place::kTask),
+    Entry<&NotServed<ClassificationRequest, ClassificationResponse>>(
+        "/tensorflow.serving.PredictionService/Classify", Api::kInference, Place::kIoThread),
+    Entry<&NotServed<RegressionRequest, RegressionResponse>>("/tensorflow.serving.PredictionService/Regress",
+                                                             Api::kInference, Place::kIoThread),
+    Entry<&NotServed<MultiInferenceRequest, MultiInferenceResponse>>(
+        "/tensorflow.serving.PredictionService/MultiInference", Api::kInference, Place::kIoThread),
+    Entry<&AnswerStatus>("/tensorflow.serving.ModelService/GetModelStatus", Api::kMetadata, Place::kTask),
+    Entry<&AnswerReload>("/tensorflow.serving.ModelService/HandleReloadConfigRequest", Api::kModelRepository,
+                         Place::kIoThread),
 };
 
 }  // namespace
 
-void ArmTfsControlCalls(GrpcQueue& queue, TfsServices& tfs) {
-  for (const Method& method : kMethods) {
-    for (int i = 0; i < kArmedCalls; ++i) GrpcMethodCall<TfsServices>::Arm(queue, tfs, nullptr, method);
-  }
+std::vector<GrpcRoute> TfsControlRoutes(TfsServices& tfs) {
+  std::vector<GrpcRoute> routes;
+  for (const Method& method : kMethods) routes.push_back(MethodRoute<TfsServices>(tfs, nullptr, method));
+  return routes;
 }
 
 }  // namespace braid

@@ -2,12 +2,14 @@
 // answers it.
 #pragma once
 
+#include <vector>
+
+#include "protocols/grpc/protocol.h"
+
 namespace braid {
 
-class GrpcQueue;
 class TfsServices;
 
-// Makes calls of every such method wait for clients. On the queue's thread.
-void ArmTfsControlCalls(GrpcQueue& queue, TfsServices& tfs);
+std::vector<GrpcRoute> TfsControlRoutes(TfsServices& tfs);
 
 }  // namespace braid

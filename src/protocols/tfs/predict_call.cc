@@ -1,6 +1,6 @@
 #include "protocols/tfs/predict_call.h"
 
-#include "protocols/grpc/queue.h"
+#include "protocols/grpc/thread.h"
 #include "protocols/inference/request_headers.h"
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/predict_request_builder.h"
@@ -8,19 +8,8 @@
 
 namespace braid {
 
-TfsPredictCall::TfsPredictCall(TfsQueue& queue)
-    : GrpcInference(queue.queue, queue.context.tracer, queue.idle), tfs_(queue) {}
-
-void TfsPredictCall::Arm(TfsQueue& queue) {
-  GrpcInference* call = queue.idle.Take();
-  if (call == nullptr) call = new TfsPredictCall(queue);
-  call->WaitForClient();
-}
-
-void TfsPredictCall::AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
-                                  grpc::ServerCompletionQueue* cq, void* tag) {
-  tfs_.services.prediction.RequestPredict(context, message, writer, cq, cq, tag);
-}
+TfsPredictCall::TfsPredictCall(Setup setup, ProtocolContext& context)
+    : GrpcInference(std::move(setup), context.tracer), context_(context) {}
 
 Status TfsPredictCall::Read(WireSegments segments, InferenceRequest& request) {
   ParsedPredictRequest parsed;
@@ -28,14 +17,14 @@ Status TfsPredictCall::Read(WireSegments segments, InferenceRequest& request) {
   if (!parsed.model.present) return FaultError(Fault::kModelSpecMissing);
   BRAID_ASSIGN_OR_RETURN(request.model_version, CatalogVersion(parsed.model.version));
   BRAID_ASSIGN_OR_RETURN(request.servable,
-                         FindForPredict(queue().catalog(), parsed.model.name, request.model_version));
+                         FindForPredict(thread().catalog(), parsed.model.name, request.model_version));
   request.api = ApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc, ApiMethod::kPredict};
   request.model_name = std::move(parsed.model.name);
-  BRAID_RETURN_IF_ERROR(tfs_.context.grpc_headers.Append(context(), request.parameters));
+  BRAID_RETURN_IF_ERROR(context_.grpc_headers.Append(head(), request.parameters));
   Servable& servable = request.servable->get();
   form_.stateful = servable.info().stateful.has_value();
   form_.filter = parsed.output_filter;
-  BRAID_ASSIGN_OR_RETURN(const auto sequence_header, SequenceHeader(servable.info(), context()));
+  BRAID_ASSIGN_OR_RETURN(const auto sequence_header, SequenceHeader(servable.info(), head()));
   return BuildPredictRequest(segments, parsed, servable, sequence_header, request);
 }
 

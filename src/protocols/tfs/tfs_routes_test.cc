@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
 #include "protocols/tfs/http_paths.h"
 #include "serving/faults.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {

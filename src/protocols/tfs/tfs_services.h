@@ -12,25 +12,20 @@
 namespace braid {
 
 struct ProtocolContext;
-struct TfsRawServices;
 
 class TfsServices final : public GrpcProtocol {
  public:
   // `context` outlives this.
-  explicit TfsServices(ProtocolContext& context);
-  ~TfsServices() override;
+  explicit TfsServices(ProtocolContext& context) : context_(context) {}
 
-  void Register(grpc::ServerBuilder& builder) override;
   std::vector<std::string> ServiceNames() const override;
-  std::unique_ptr<QueueState> Arm(GrpcQueue& queue) override;
+  std::vector<GrpcRoute> Routes(GrpcThread& thread, std::unique_ptr<ThreadState>& state) override;
 
   // For the calls.
   ProtocolContext& context() { return context_; }
-  TfsRawServices& services() { return *services_; }
 
  private:
   ProtocolContext& context_;
-  const std::unique_ptr<TfsRawServices> services_;
 };
 
 }  // namespace braid

@@ -13,10 +13,10 @@
 #include <tuple>
 
 #include "base/clock.h"
-#include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/faults.h"
+#include "serving/testing/fake_control.h"
 #include "tensorflow_serving.grpc.pb.h"
 
 namespace braid {

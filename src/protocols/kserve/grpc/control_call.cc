@@ -8,109 +8,96 @@ namespace {
 
 using Place = GrpcMethodPlace;
 using Method = GrpcMethod<KserveGrpc>;
-using Writer = GrpcUnaryCall::Writer;
-
-template <auto Ask>
-void RequestInference(KserveGrpc& kserve, grpc::ServerContext* context, grpc::ByteBuffer* message,
-                      Writer* writer, grpc::ServerCompletionQueue* cq, void* tag) {
-  (kserve.services.inference.*Ask)(context, message, writer, cq, cq, tag);
-}
-
-void RequestHealthCheck(KserveGrpc& kserve, grpc::ServerContext* context, grpc::ByteBuffer* message,
-                        Writer* writer, grpc::ServerCompletionQueue* cq, void* tag) {
-  kserve.services.health.RequestCheck(context, message, writer, cq, cq, tag);
-}
 
 template <class Request, class Response>
-Status AnswerTyped(Status (GrpcControl::*method)(const Request&, Response&), GrpcControl& control,
-                   grpc::ByteBuffer& message, grpc::ByteBuffer& to) {
+Result<EncodedMessage> AnswerTyped(Status (GrpcControl::*method)(const Request&, Response&),
+                                   GrpcControl& control, const GrpcMessage& message) {
   Request request;
   BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
   Response response;
   BRAID_RETURN_IF_ERROR((control.*method)(request, response));
-  return WriteGrpcMessage(response, to);
+  return WriteGrpcMessage(response);
 }
 
 template <class Request, class Response>
 void AnswerTypedLater(void (GrpcControl::*method)(const Request&, GrpcControl::Done<Response>),
-                      GrpcControl& control, grpc::ByteBuffer& message, Method::Done done) {
+                      GrpcControl& control, const GrpcMessage& message, Method::Done done) {
   Request request;
   if (Status read = ReadGrpcMessage(message, request); !read.ok()) {
     done(std::move(read));
     return;
   }
   (control.*method)(request, [done = std::move(done)](Result<Response> response) {
-    grpc::ByteBuffer to;
-    Status status = Guarded([&] {
-      BRAID_RETURN_IF_ERROR(response.status());
-      return WriteGrpcMessage(*response, to);
-    });
-    done(status.ok() ? Result<grpc::ByteBuffer>(to) : Result<grpc::ByteBuffer>(std::move(status)));
+    done(response.ok() ? WriteGrpcMessage(*response) : Result<EncodedMessage>(response.status()));
   });
 }
 
 template <auto Function>
-Status Answer(KserveGrpc& kserve, grpc::ByteBuffer& message, grpc::ByteBuffer& response) {
-  return AnswerTyped(Function, kserve.control, message, response);
+Result<EncodedMessage> Answer(KserveGrpc& kserve, const GrpcMessage& message) {
+  return AnswerTyped(Function, kserve.control, message);
 }
 
 template <auto Function>
-void AnswerLater(KserveGrpc& kserve, grpc::ByteBuffer& message, Method::Done done) {
+void AnswerLater(KserveGrpc& kserve, const GrpcMessage& message, Method::Done done) {
   AnswerTypedLater(Function, kserve.control, message, std::move(done));
 }
 
 // What is refused while the server starts or exits is so by GrpcControl, method by method.
-template <auto Ask, auto Function>
-constexpr Method LaterEntry(Api api) {
-  return Method{api, Place::kLater, false, &RequestInference<Ask>, nullptr, &AnswerLater<Function>};
+template <auto Function>
+constexpr Method LaterEntry(const char* path, Api api) {
+  return Method{path, api, Place::kLater, false, nullptr, &AnswerLater<Function>};
 }
 
-template <auto Ask, auto Function>
-constexpr Method Entry(Api api, Place place) {
-  return Method{api, place, false, &RequestInference<Ask>, &Answer<Function>};
+template <auto Function>
+constexpr Method Entry(const char* path, Api api, Place place) {
+  return Method{path, api, place, false, &Answer<Function>};
 }
-
-using Service = GrpcInferenceService;
 
 // Every method of the services but the two that infer.
 constexpr Method kMethods[] = {
-    Entry<&Service::RequestServerLive, &GrpcControl::ServerLive>(Api::kHealth, Place::kQueue),
-    LaterEntry<&Service::RequestServerReady, &GrpcControl::ServerReady>(Api::kHealth),
-    LaterEntry<&Service::RequestModelReady, &GrpcControl::ModelReady>(Api::kHealth),
-    {Api::kHealth, Place::kLater, false, &RequestHealthCheck, nullptr,
-     &AnswerLater<&GrpcControl::HealthCheck>},
-    Entry<&Service::RequestServerMetadata, &GrpcControl::ServerMetadata>(Api::kMetadata, Place::kQueue),
-    Entry<&Service::RequestModelMetadata, &GrpcControl::ModelMetadata>(Api::kMetadata, Place::kTask),
-    Entry<&Service::RequestModelConfig, &GrpcControl::ModelConfig>(Api::kModelConfig, Place::kTask),
-    Entry<&Service::RequestModelStatistics, &GrpcControl::ModelStatistics>(Api::kStatistics, Place::kTask),
-    Entry<&Service::RequestRepositoryIndex, &GrpcControl::RepositoryIndex>(Api::kModelRepository,
-                                                                           Place::kTask),
-    Entry<&Service::RequestRepositoryModelLoad, &GrpcControl::RepositoryModelLoad>(Api::kModelRepository,
-                                                                                   Place::kPool),
-    Entry<&Service::RequestRepositoryModelUnload, &GrpcControl::RepositoryModelUnload>(Api::kModelRepository,
-                                                                                       Place::kPool),
-    Entry<&Service::RequestSystemSharedMemoryStatus, &GrpcControl::SystemSharedMemoryStatus>(
-        Api::kSharedMemory, Place::kQueue),
-    Entry<&Service::RequestSystemSharedMemoryRegister, &GrpcControl::SystemSharedMemoryRegister>(
-        Api::kSharedMemory, Place::kQueue),
-    Entry<&Service::RequestSystemSharedMemoryUnregister, &GrpcControl::SystemSharedMemoryUnregister>(
-        Api::kSharedMemory, Place::kQueue),
-    Entry<&Service::RequestCudaSharedMemoryStatus, &GrpcControl::CudaSharedMemoryStatus>(Api::kSharedMemory,
-                                                                                         Place::kQueue),
-    Entry<&Service::RequestCudaSharedMemoryRegister, &GrpcControl::CudaSharedMemoryRegister>(
-        Api::kSharedMemory, Place::kQueue),
-    Entry<&Service::RequestCudaSharedMemoryUnregister, &GrpcControl::CudaSharedMemoryUnregister>(
-        Api::kSharedMemory, Place::kQueue),
-    Entry<&Service::RequestTraceSetting, &GrpcControl::TraceSetting>(Api::kTrace, Place::kQueue),
-    Entry<&Service::RequestLogSettings, &GrpcControl::LogSettings>(Api::kLogging, Place::kQueue),
+    Entry<&GrpcControl::ServerLive>("/inference.GRPCInferenceService/ServerLive", Api::kHealth,
+                                    Place::kIoThread),
+    LaterEntry<&GrpcControl::ServerReady>("/inference.GRPCInferenceService/ServerReady", Api::kHealth),
+    LaterEntry<&GrpcControl::ModelReady>("/inference.GRPCInferenceService/ModelReady", Api::kHealth),
+    LaterEntry<&GrpcControl::HealthCheck>("/grpc.health.v1.Health/Check", Api::kHealth),
+    Entry<&GrpcControl::ServerMetadata>("/inference.GRPCInferenceService/ServerMetadata", Api::kMetadata,
+                                        Place::kIoThread),
+    Entry<&GrpcControl::ModelMetadata>("/inference.GRPCInferenceService/ModelMetadata", Api::kMetadata,
+                                       Place::kTask),
+    Entry<&GrpcControl::ModelConfig>("/inference.GRPCInferenceService/ModelConfig", Api::kModelConfig,
+                                     Place::kTask),
+    Entry<&GrpcControl::ModelStatistics>("/inference.GRPCInferenceService/ModelStatistics", Api::kStatistics,
+                                         Place::kTask),
+    Entry<&GrpcControl::RepositoryIndex>("/inference.GRPCInferenceService/RepositoryIndex",
+                                         Api::kModelRepository, Place::kTask),
+    Entry<&GrpcControl::RepositoryModelLoad>("/inference.GRPCInferenceService/RepositoryModelLoad",
+                                             Api::kModelRepository, Place::kPool),
+    Entry<&GrpcControl::RepositoryModelUnload>("/inference.GRPCInferenceService/RepositoryModelUnload",
+                                               Api::kModelRepository, Place::kPool),
+    Entry<&GrpcControl::SystemSharedMemoryStatus>("/inference.GRPCInferenceService/SystemSharedMemoryStatus",
+                                                  Api::kSharedMemory, Place::kIoThread),
+    Entry<&GrpcControl::SystemSharedMemoryRegister>(
+        "/inference.GRPCInferenceService/SystemSharedMemoryRegister", Api::kSharedMemory, Place::kIoThread),
+    Entry<&GrpcControl::SystemSharedMemoryUnregister>(
+        "/inference.GRPCInferenceService/SystemSharedMemoryUnregister", Api::kSharedMemory, Place::kIoThread),
+    Entry<&GrpcControl::CudaSharedMemoryStatus>("/inference.GRPCInferenceService/CudaSharedMemoryStatus",
+                                                Api::kSharedMemory, Place::kIoThread),
+    Entry<&GrpcControl::CudaSharedMemoryRegister>("/inference.GRPCInferenceService/CudaSharedMemoryRegister",
+                                                  Api::kSharedMemory, Place::kIoThread),
+    Entry<&GrpcControl::CudaSharedMemoryUnregister>(
+        "/inference.GRPCInferenceService/CudaSharedMemoryUnregister", Api::kSharedMemory, Place::kIoThread),
+    Entry<&GrpcControl::TraceSetting>("/inference.GRPCInferenceService/TraceSetting", Api::kTrace,
+                                      Place::kIoThread),
+    Entry<&GrpcControl::LogSettings>("/inference.GRPCInferenceService/LogSettings", Api::kLogging,
+                                     Place::kIoThread),
 };
 
 }  // namespace
 
-void ArmControlCalls(KserveQueue& queue) {
-  for (const Method& method : kMethods) {
-    GrpcMethodCall<KserveGrpc>::Arm(queue.queue, queue.kserve, &queue.kserve.loads, method);
-  }
+std::vector<GrpcRoute> ControlRoutes(KserveGrpc& kserve) {
+  std::vector<GrpcRoute> routes;
+  for (const Method& method : kMethods) routes.push_back(MethodRoute(kserve, &kserve.loads, method));
+  return routes;
 }
 
 }  // namespace braid

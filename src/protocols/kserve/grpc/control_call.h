@@ -2,11 +2,14 @@
 // answers it.
 #pragma once
 
+#include <vector>
+
+#include "protocols/grpc/protocol.h"
+
 namespace braid {
 
-struct KserveQueue;
+class KserveGrpc;
 
-// Makes one more call of every control method wait for a client. On the queue's thread.
-void ArmControlCalls(KserveQueue& queue);
+std::vector<GrpcRoute> ControlRoutes(KserveGrpc& kserve);
 
 }  // namespace braid

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "protocols/grpc/status.h"
 #include "protocols/inference/request_headers.h"
 #include "protocols/kserve/grpc/request_builder.h"
 #include "protocols/kserve/grpc/response_writer.h"
@@ -28,18 +27,6 @@ bool IsVersionOfGraph(std::string_view version) {
   return version.empty() || version == "0" || version == "1";
 }
 
-// A share in a call.
-class Share {
- public:
-  explicit Share(GrpcStreamCall& call) : call_(call) { call_.AddReference(); }
-  ~Share() { call_.DropReference(); }
-  Share(const Share&) = delete;
-  Share& operator=(const Share&) = delete;
-
- private:
-  GrpcStreamCall& call_;
-};
-
 }  // namespace
 
 GrpcGraphStream::GrpcGraphStream(GrpcStreamCall& call) : call_(call), start_ns_(SteadyNowNs()) {}
@@ -51,13 +38,12 @@ Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHand
   name_ = call_.kserve_.parsed.model_name;
   Status fault = BuildMessage(segments, *servable, request);
   if (!fault.ok()) fault = WithSuffix(fault, kOfFirst);
-  call_.queue_.ForgetMessage();
   request.model_name = name_;
   request.servable = std::move(handle);
-  call_.AddReference();
   {
     MutexLock lock(call_.mutex_);
     servable_ = servable;
+    share_ = call_.self();
   }
   auto opened = servable->OpenStream(request, *this);
   if (!opened.ok()) {
@@ -75,14 +61,11 @@ Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHand
 }
 
 void GrpcGraphStream::Detach() {
-  std::shared_ptr<Servable> servable;
-  {
-    MutexLock lock(call_.mutex_);
-    if (stream_) return;
-    stream_ended_ = true;
-    servable = std::move(servable_);
-  }
-  if (servable) call_.DropReference();
+  MutexLock lock(call_.mutex_);
+  if (stream_) return;
+  stream_ended_ = true;
+  servable_.reset();
+  share_.reset();
 }
 
 void GrpcGraphStream::Handle(WireSegments segments) {
@@ -96,8 +79,6 @@ void GrpcGraphStream::Handle(WireSegments segments) {
   if (!servable) return;
   InferenceRequest request;
   Status fault = ReadMessage(segments, *servable, request);
-  call_.queue_.ForgetMessage();
-  call_.message_.Clear();
   Take(*stream, *servable, request, std::move(fault));
 }
 
@@ -130,7 +111,7 @@ void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, Inference
   servable.api_counters().CountRequest(kApiCall, fault.ok());
   if (!fault.ok()) {
     const PatientAllocation patience;
-    Send({EncodeStreamError(id, fault.message(), nullptr, true), ToGrpcStatus(fault)});
+    Send({EncodeStreamError(id, fault.message(), nullptr, true), fault});
   }
   uint64_t changes = 0;
   {
@@ -146,7 +127,7 @@ void GrpcGraphStream::Send(GrpcStreamCall::Outgoing outgoing) {
   GrpcStreamCall::Next next;
   {
     MutexLock lock(call_.mutex_);
-    if (call_.traffic_.open() && !call_.traffic_.CutOff(next.claims)) call_.PushLocked(std::move(outgoing));
+    if (!call_.ended_ && !call_.CutOffLocked(next)) call_.PushLocked(std::move(outgoing));
     call_.AdvanceLocked(next);
   }
   call_.Run(next);
@@ -156,7 +137,7 @@ void GrpcGraphStream::Respond(InferenceResponse response, const std::string& req
   {
     MutexLock lock(call_.mutex_);
     // Nobody sees it, so it need not be made.
-    if (call_.traffic_.ended()) return;
+    if (call_.ended_) return;
     // The servable does not end the conversation while it is in here.
     servable_->api_counters().CountResponse(kApiCall);
     if (!std::exchange(responded_, true)) {
@@ -166,7 +147,7 @@ void GrpcGraphStream::Respond(InferenceResponse response, const std::string& req
   const Status fault = Guarded([&] {
     Send({response.status.ok() ? EncodeStreamResponse(request_id, response, std::nullopt)
                                : EncodeStreamError(request_id, response.status.message(), nullptr, true),
-          grpc::Status::OK});
+          OkStatus()});
   });
   if (!fault.ok()) call_.EndWithFault(fault);
 }
@@ -183,49 +164,49 @@ void GrpcGraphStream::OnWantsInput() {
 void GrpcGraphStream::End(Status status) {
   const PatientAllocation patience;
   std::shared_ptr<Servable> servable;
+  std::shared_ptr<GrpcStreamCall> share;
   {
     MutexLock lock(call_.mutex_);
     servable = std::move(servable_);
+    share = std::move(share_);
     stream_ended_ = true;
     servable->api_counters().Count(kApiCall, status.ok());
-    const bool cut_short = status.ok() && call_.draining_ && !call_.traffic_.half_closed();
-    call_.traffic_.End(cut_short ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "Server exiting")
-                                 : ToGrpcStatus(status));
+    const bool cut_short = status.ok() && call_.draining_ && !call_.half_closed_;
+    call_.EndLocked(cut_short ? UnavailableError("Server exiting") : status);
   }
   call_.Advance();
-  call_.DropReference();
 }
 
-bool GrpcGraphStream::WantsMessageLocked() {
+bool GrpcGraphStream::WantsMessageLocked(const GrpcCall::Waiting& waiting, GrpcStreamCall::Next& next) {
   // The analysis does not see that the caller is `call_`.
   call_.mutex_.AssertHeld();
-  const size_t messages = call_.traffic_.waiting();
-  const size_t bytes = call_.traffic_.waiting_bytes();
-  if (bytes > kPauseBytes || messages > kPauseMessages) {
+  if (waiting.bytes > kPauseBytes || waiting.messages > kPauseMessages) {
     pause_ = true;
-  } else if (bytes <= kPauseBytes / 2 && messages <= kPauseMessages / 2) {
+  } else if (waiting.bytes <= kPauseBytes / 2 && waiting.messages <= kPauseMessages / 2) {
     pause_ = false;
   }
+  next.notify = pause_;
+  next.most = {kPauseMessages / 2, kPauseBytes / 2};
   return stream_ && !call_.draining_ && wants_input_ && !pause_;
 }
 
 void GrpcGraphStream::Tell() {
   // The conversation may end within what it is told, and with it its share in the call.
-  const Share share(call_);
+  const std::shared_ptr<GrpcStreamCall> share = call_.self();
   MutexLock lock(call_.mutex_);
   if (telling_ || !stream_) return;
   telling_ = true;
   const std::shared_ptr<ServableStream> stream = stream_;
   while (!stream_ended_) {
-    if (call_.traffic_.ended() && !told_cancel_) {
+    if (call_.ended_ && !told_cancel_) {
       told_cancel_ = true;
       lock.Unlock();
       stream->Cancel();
-    } else if ((call_.traffic_.half_closed() || call_.draining_) && !call_.handling_ && !told_close_) {
+    } else if ((call_.half_closed_ || call_.draining_) && !call_.handling_ && !told_close_) {
       told_close_ = true;
       lock.Unlock();
       stream->CloseInputs();
-    } else if (const bool pause = pause_ && !call_.traffic_.ended(); pause != told_pause_) {
+    } else if (const bool pause = pause_ && !call_.ended_; pause != told_pause_) {
       told_pause_ = pause;
       lock.Unlock();
       stream->SetPaused(pause);

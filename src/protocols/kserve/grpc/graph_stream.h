@@ -7,9 +7,9 @@
 // Back-pressure. While more than kPauseBytes or kPauseMessages wait to be sent, the conversation is paused
 // and no further message is read, until half of that is left. Nor is one read while the servable does not
 // want input. A client that reads nothing costs so much memory, and what is under way when it is told to
-// pause; one for which StreamTraffic::kMaxWaitingBytes wait is cut off with UNAVAILABLE.
+// pause; one for which GrpcStreamCall::kMaxWaitingBytes wait is cut off with UNAVAILABLE.
 //
-// Threads. Messages are read and pushed on the queue's thread; responses come on the graph's threads. All
+// Threads. Messages are read and pushed on the I/O thread; responses come on the graph's threads. All
 // state is guarded by the mutex of the call. What the conversation has to be told (pause, close, cancel) is
 // told by one thread at a time, so that an older word never overtakes a newer one.
 //
@@ -35,9 +35,9 @@ class GrpcGraphStream final : public StreamSink {
 
   explicit GrpcGraphStream(GrpcStreamCall& call);
 
-  // ---- on the queue's thread ----
+  // ---- on the I/O thread ----
 
-  // Opens the conversation with the first message, which the queue has parsed. An error is the end of the
+  // Opens the conversation with the first message, which is parsed. An error is the end of the
   // call; then Detach() follows. REQUIRES: servable->get().takes_streams()
   Status Open(WireSegments segments, std::unique_ptr<ServableHandle> servable);
   // The conversation has no share in the call, if it was not opened.
@@ -47,9 +47,9 @@ class GrpcGraphStream final : public StreamSink {
 
   // ---- for the call ----
 
-  // Sees how much waits to be sent; whether another message may be read, as far as the conversation is
-  // concerned. REQUIRES: the call's mutex is held.
-  bool WantsMessageLocked();
+  // Sees how much waits to be sent, and whether it is to hear when there is less; whether another message may
+  // be read, as far as the conversation is concerned. REQUIRES: the call's mutex is held.
+  bool WantsMessageLocked(const GrpcCall::Waiting& waiting, GrpcStreamCall::Next& next);
   // Tells the conversation what it does not know yet.
   void Tell() BRAID_EXCLUDES(call_.mutex_);
 
@@ -68,11 +68,12 @@ class GrpcGraphStream final : public StreamSink {
 
   GrpcStreamCall& call_;
   const int64_t start_ns_;
-  std::string name_;        // that the first message gave; of the queue's thread
+  std::string name_;        // that the first message gave; of the I/O thread
   bool responded_ = false;  // of the servable's calls to the sink, which come one at a time
 
   // Set while the conversation has its share in the call; shared with a message that is being read.
   std::shared_ptr<Servable> servable_ BRAID_GUARDED_BY(call_.mutex_);
+  std::shared_ptr<GrpcStreamCall> share_ BRAID_GUARDED_BY(call_.mutex_);   // as long
   std::shared_ptr<ServableStream> stream_ BRAID_GUARDED_BY(call_.mutex_);  // null until it is open
   bool stream_ended_ BRAID_GUARDED_BY(call_.mutex_) = false;  // End() came, or there never was a conversation
   bool wants_input_ BRAID_GUARDED_BY(call_.mutex_) = true;

@@ -1,6 +1,7 @@
 #include "protocols/kserve/grpc/graph_stream.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <future>
@@ -8,11 +9,11 @@
 
 #include "base/clock.h"
 #include "grpc_service.grpc.pb.h"
-#include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_graph.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
 #include "serving/faults.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {

@@ -6,19 +6,8 @@
 
 namespace braid {
 
-GrpcInferCall::GrpcInferCall(KserveQueue& queue)
-    : GrpcInference(queue.queue, queue.context().tracer, queue.idle), kserve_(queue) {}
-
-void GrpcInferCall::AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
-                                 grpc::ServerCompletionQueue* cq, void* tag) {
-  kserve_.kserve.services.inference.RequestModelInfer(context, message, writer, cq, cq, tag);
-}
-
-void GrpcInferCall::Arm(KserveQueue& queue) {
-  GrpcInference* call = queue.idle.Take();
-  if (call == nullptr) call = new GrpcInferCall(queue);
-  call->WaitForClient();
-}
+GrpcInferCall::GrpcInferCall(Setup setup, KserveThread& thread)
+    : GrpcInference(std::move(setup), thread.context().tracer), kserve_(thread) {}
 
 Status GrpcInferCall::Read(WireSegments segments, InferenceRequest& request) {
   ParsedRequest& parsed = kserve_.parsed;
@@ -29,8 +18,8 @@ Status GrpcInferCall::Read(WireSegments segments, InferenceRequest& request) {
     return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");
   }
   Parameters forwarded;
-  BRAID_RETURN_IF_ERROR(kserve_.context().grpc_headers.Append(context(), forwarded));
-  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), context()));
+  BRAID_RETURN_IF_ERROR(kserve_.context().grpc_headers.Append(head(), forwarded));
+  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), head()));
   return BuildInferenceRequest(segments, parsed, servable, {forwarded, sequence},
                                *kserve_.context().client_memory, request, answer_);
 }

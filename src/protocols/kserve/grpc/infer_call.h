@@ -6,24 +6,17 @@
 
 namespace braid {
 
-struct KserveQueue;
+struct KserveThread;
 
 class GrpcInferCall final : public GrpcInference {
  public:
-  explicit GrpcInferCall(KserveQueue& queue);
-
-  // Makes one more call wait for a client. On the queue's thread.
-  static void Arm(KserveQueue& queue);
+  GrpcInferCall(Setup setup, KserveThread& thread);
 
  private:
-  void AskForClient(grpc::ServerContext* context, grpc::ByteBuffer* message, Writer* writer,
-                    grpc::ServerCompletionQueue* cq, void* tag) override;
-  void ArmNext() override { Arm(kserve_); }
   Status Read(WireSegments segments, InferenceRequest& request) override;
   Result<EncodedMessage> Write(InferenceResponse& response) override;
-  void Forget() override { answer_ = AnswerOptions(); }
 
-  KserveQueue& kserve_;
+  KserveThread& kserve_;
   AnswerOptions answer_;  // of the request's owner while there is one
 };
 

@@ -1,24 +1,15 @@
 #include "protocols/kserve/grpc/response_writer.h"
 
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/uio.h>
 
 #include <limits>
 
 #include "grpc_service.pb.h"
+#include "protocols/grpc/testing/flatten.h"
 
 namespace braid {
 namespace {
-
-std::string Flatten(const EncodedMessage& message) {
-  std::vector<grpc::Slice> slices;
-  EXPECT_TRUE(message.bytes.Dump(&slices).ok());
-  std::string bytes;
-  for (const grpc::Slice& slice : slices)
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  EXPECT_EQ(bytes.size(), message.size);
-  return bytes;
-}
 
 Tensor MakeTensor(std::string name, size_t elements) {
   std::vector<float> values(elements);
@@ -155,10 +146,13 @@ TEST(GrpcResponseWriter, ReferencesLargeTensorsUntilTheMessageIsGone) {
       message = EncodeUnaryResponse("", response);
     }
     EXPECT_EQ(destroyed, 0);
-    std::vector<grpc::Slice> slices;
-    ASSERT_TRUE(message.bytes.Dump(&slices).ok());
-    ASSERT_EQ(slices.size(), 2u);
-    EXPECT_EQ(static_cast<const void*>(slices[1].begin()), static_cast<const void*>(memory.data()));
+    EncodedMessageReader reader(std::move(message));
+    OutgoingBytes outgoing;
+    reader.Take(reader.left(), outgoing);
+    EXPECT_EQ(destroyed, 0);
+    std::array<iovec, 4> pieces;
+    ASSERT_EQ(outgoing.Gather(pieces), 2u);
+    EXPECT_EQ(static_cast<const void*>(pieces[1].iov_base), static_cast<const void*>(memory.data()));
   }
   EXPECT_EQ(destroyed, 1);
 }

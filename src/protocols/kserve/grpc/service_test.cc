@@ -13,8 +13,8 @@
 #include "grpc_service.grpc.pb.h"
 #include "health.grpc.pb.h"
 #include "model_config.pb.h"
-#include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "protocols/grpc/status.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/request_headers.h"
 #include "protocols/kserve/grpc/graph_stream.h"
@@ -15,9 +14,8 @@ namespace braid {
 namespace {
 
 // Whether the client of a stream wants the first error to end it ("triton_grpc_error: true").
-bool WantsGrpcErrors(const grpc::ServerContextBase& context) {
-  const auto [begin, end] = context.client_metadata().equal_range("triton_grpc_error");
-  return std::any_of(begin, end, [](const auto& entry) { return ToStd(entry.second) == "true"; });
+bool WantsGrpcErrors(const Http2Head& head) {
+  return head.Any("triton_grpc_error", [](std::string_view value) { return value == "true"; });
 }
 
 }  // namespace
@@ -25,7 +23,7 @@ bool WantsGrpcErrors(const grpc::ServerContextBase& context) {
 // One request's share in the stream. Deletes itself with the final response.
 class GrpcStreamCall::Sink final : public ResponseSink {
  public:
-  explicit Sink(GrpcStreamCall& stream) : stream_(stream) {}
+  explicit Sink(std::shared_ptr<GrpcStreamCall> stream) : stream_(std::move(stream)) {}
 
   void Respond(std::optional<InferenceResponse> response, bool final) override;
 
@@ -60,14 +58,14 @@ class GrpcStreamCall::Sink final : public ResponseSink {
   Outgoing TryEncode(InferenceResponse& response, bool final) {
     if (response.status.ok()) response.status = answer.outputs.Apply(response.outputs);
     if (response.status.ok()) {
-      return {EncodeStreamResponse(answer.request_id, response, final, &answer.outputs), grpc::Status::OK};
+      return {EncodeStreamResponse(answer.request_id, response, final, &answer.outputs), OkStatus()};
     }
     const InferenceResponse* accepted = response.model_name.empty() ? nullptr : &response;
     return {EncodeStreamError(answer.request_id, response.status.message(), accepted, final),
-            ToGrpcStatus(response.status)};
+            response.status};
   }
 
-  GrpcStreamCall& stream_;
+  const std::shared_ptr<GrpcStreamCall> stream_;  // shared with the connection and other requests
 };
 
 void GrpcStreamCall::Sink::RespondOpen(std::optional<InferenceResponse> response, bool final) {
@@ -75,7 +73,7 @@ void GrpcStreamCall::Sink::RespondOpen(std::optional<InferenceResponse> response
   const bool answers = final || !decoupled;
   if (!response && decoupled && !answer.empty_final_response) {
     answered = true;
-    stream_.EndSilently(*this);
+    stream_->EndSilently(*this);
     return;
   }
   if (!response) {
@@ -85,75 +83,34 @@ void GrpcStreamCall::Sink::RespondOpen(std::optional<InferenceResponse> response
     if (!decoupled) response->status = InternalError("the model ended the request without a response");
   }
   answered = answers;
-  if (!stream_.closed_.load(std::memory_order_acquire)) {
-    stream_.Send(*this, Encode(*response, answers), answers);
-  }
+  if (stream_->open()) stream_->SendAnswer(*this, Encode(*response, answers), answers);
 }
 
 void GrpcStreamCall::Sink::Respond(std::optional<InferenceResponse> response, bool final) {
   if (!answered) {
     const Status fault = Guarded([&] { RespondOpen(std::move(response), final); });
-    if (!fault.ok()) stream_.EndWithFault(fault);
+    if (!fault.ok()) stream_->EndWithFault(fault);
   }
   if (!final) return;
-  GrpcStreamCall& stream = stream_;
-  stream.Forget(*this);
+  stream_->Forget(*this);
   delete this;
-  stream.DropReference();
 }
 
-GrpcStreamCall::GrpcStreamCall(KserveQueue& queue)
-    : kserve_(queue),
-      queue_(queue.queue),
-      registry_(queue.kserve.streams),
-      context_(std::in_place),
-      stream_(std::in_place, &*context_),
-      io_{*stream_, message_, read_event_, written_event_, finished_event_, queue.context().log} {}
+GrpcStreamCall::GrpcStreamCall(Setup setup, KserveThread& thread)
+    : GrpcCall(std::move(setup)), kserve_(thread), grpc_errors_(WantsGrpcErrors(head())) {
+  EnableCompression();
+}
 
 GrpcStreamCall::~GrpcStreamCall() = default;
 
-void GrpcStreamCall::Arm(KserveQueue& kserve) {
-  const PatientAllocation patience;
-  auto* call = new GrpcStreamCall(kserve);
-  GrpcQueue& queue = kserve.queue;
-  queue.CallArmed();
-  call->context_->AsyncNotifyWhenDone(static_cast<GrpcEvent*>(&call->done_event_));
-  if (queue.state().compression != GRPC_COMPRESS_LEVEL_NONE) {
-    call->context_->set_compression_level(queue.state().compression);
-  }
-  kserve.kserve.services.inference.RequestModelStreamInfer(&*call->context_, &*call->stream_, queue.cq(),
-                                                           queue.cq(),
-                                                           static_cast<GrpcEvent*>(&call->called_event_));
+Result<std::shared_ptr<GrpcCall>> GrpcStreamCall::Create(Setup setup, KserveThread& thread) {
+  BRAID_RETURN_IF_ERROR(thread.thread.state().CheckServing());
+  auto call = std::make_shared<GrpcStreamCall>(std::move(setup), thread);
+  BRAID_RETURN_IF_ERROR(thread.context().grpc_headers.Append(call->head(), call->forwarded_));
+  return std::shared_ptr<GrpcCall>(std::move(call));
 }
 
-void GrpcStreamCall::OnCalled(bool ok) {
-  if (!ok) {
-    // The server stops and nobody called; the event of the end does not come for such a call.
-    GrpcQueue& queue = queue_;
-    delete this;
-    queue.CallEnded();
-    return;
-  }
-  GrpcServerState& state = queue_.state();
-  if (queue_.taking_calls()) Arm(kserve_);
-  const Status status = Guarded([&] {
-    BRAID_RETURN_IF_ERROR(state.access.Check(Api::kInference, *context_));
-    BRAID_RETURN_IF_ERROR(state.CheckServing());
-    BRAID_RETURN_IF_ERROR(kserve_.context().grpc_headers.Append(*context_, forwarded_));
-    grpc_errors_ = WantsGrpcErrors(*context_);
-    registry_.Add(this);
-    return OkStatus();
-  });
-  {
-    MutexLock lock(mutex_);
-    // A drain that began before the stream was registered did not see it.
-    draining_ = draining_ || state.draining;
-    if (!status.ok()) traffic_.End(ToGrpcStatus(status));
-  }
-  Advance();
-}
-
-void GrpcStreamCall::Drain() {
+void GrpcStreamCall::OnDrain() {
   {
     MutexLock lock(mutex_);
     draining_ = true;
@@ -161,25 +118,21 @@ void GrpcStreamCall::Drain() {
   Advance();
 }
 
-void GrpcStreamCall::OnRead(bool ok) {
+void GrpcStreamCall::OnMessage(GrpcMessage message) {
   GrpcGraphStream* graph = nullptr;
+  bool handle = false;
   {
     MutexLock lock(mutex_);
     graph = graph_.get();
-    traffic_.OnRead(ok);
-    if (!ok && first_message_ && needs_a_servable()) {
-      traffic_.End(ToGrpcStatus(FaultError(Fault::kGraphUninitializedStreamClosure)));
-    }
-    handling_ = ok && traffic_.open() && (graph == nullptr || !draining_);
-    ok = handling_;
+    reading_ = false;
+    handling_ = handle = !ended_ && (graph == nullptr || !draining_);
   }
-  if (ok) {
+  if (handle) {
     // What it throws, it throws before the request is on its way.
-    const Status fault = Guarded([&] { HandleMessage(graph); });
+    const Status fault = Guarded([&] { HandleMessage(std::move(message), graph); });
     const bool told = fault.ok() || (graph == nullptr && Guarded([&] { Refuse(fault, ""); }).ok());
     if (!told) EndWith(fault);
   }
-  message_.Clear();
   const PatientAllocation patience;
   Next next;
   {
@@ -188,19 +141,27 @@ void GrpcStreamCall::OnRead(bool ok) {
     AdvanceLocked(next);
   }
   Run(next);
-  OperationEnded();
 }
 
-void GrpcStreamCall::HandleMessage(GrpcGraphStream* graph) {
+void GrpcStreamCall::OnHalfClose() {
+  {
+    MutexLock lock(mutex_);
+    half_closed_ = true;
+    if (first_message_ && needs_a_servable()) EndLocked(FaultError(Fault::kGraphUninitializedStreamClosure));
+  }
+  Advance();
+}
+
+void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) {
   Tracer* const tracer = kserve_.context().tracer;
   const int64_t received_ns = ReceivedNs(tracer);
-  const WireSegments segments = queue_.Spread(message_);
+  const WireSegments segments = message.segments();
   if (graph != nullptr) {
     graph->Handle(segments);
     return;
   }
   auto request = std::make_unique<InferenceRequest>();
-  auto sink = std::make_unique<Sink>(*this);
+  auto sink = std::make_unique<Sink>(self());
   const bool first = std::exchange(first_message_, false);
   Status status = FindServable(segments, *request, *sink);
   const bool found = status.ok();
@@ -209,8 +170,7 @@ void GrpcStreamCall::HandleMessage(GrpcGraphStream* graph) {
     return;
   }
   if (found) status = Build(segments, *request, *sink);
-  queue_.ForgetMessage();
-  message_.Clear();
+  message = {};
   if (first && !found && needs_a_servable()) {
     EndWith(status);
     return;
@@ -221,7 +181,7 @@ void GrpcStreamCall::HandleMessage(GrpcGraphStream* graph) {
     return;
   }
   if (received_ns != 0) {
-    StartTrace(tracer, *request, TraceOriginOf(*context_, received_ns));
+    StartTrace(tracer, *request, TraceOriginOf(head(), received_ns));
   }
   {
     MutexLock lock(mutex_);
@@ -235,7 +195,6 @@ void GrpcStreamCall::HandleMessage(GrpcGraphStream* graph) {
     sinks_ = sink.get();
     sink->linked = true;
   }
-  AddReference();
   request->sink = sink.release();
   Servable& servable = request->servable->get();
   servable.Begin(std::move(request));
@@ -247,7 +206,7 @@ bool GrpcStreamCall::needs_a_servable() const {
 
 void GrpcStreamCall::EndWith(const Status& status) {
   MutexLock lock(mutex_);
-  traffic_.End(ToGrpcStatus(status));
+  EndLocked(status);
 }
 
 void GrpcStreamCall::EndWithFault(const Status& status) noexcept {
@@ -275,7 +234,7 @@ Status GrpcStreamCall::FindServable(WireSegments segments, InferenceRequest& req
   const Status parsed = ParseInferRequest(segments, kserve_.parsed);
   sink.answer.request_id = kserve_.parsed.id;
   BRAID_RETURN_IF_ERROR(parsed);
-  BRAID_RETURN_IF_ERROR(queue_.state().CheckServing());
+  BRAID_RETURN_IF_ERROR(kserve_.thread.state().CheckServing());
   return braid::FindServable(kserve_, ApiMethod::kModelInferStream, request);
 }
 
@@ -291,18 +250,18 @@ Status GrpcStreamCall::Build(WireSegments segments, InferenceRequest& request, S
 
 Status GrpcStreamCall::BuildRequest(WireSegments segments, Servable& servable, InferenceRequest& request,
                                     AnswerOptions& answer) {
-  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), *context_));
+  BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), head()));
   return BuildInferenceRequest(segments, kserve_.parsed, servable, {forwarded_, sequence},
                                *kserve_.context().client_memory, request, answer);
 }
 
 void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
   const PatientAllocation patience;
-  Outgoing outgoing{EncodeStreamError(id, status.message(), nullptr, true), ToGrpcStatus(status)};
+  Outgoing outgoing{EncodeStreamError(id, status.message(), nullptr, true), status};
   Next next;
   {
     MutexLock lock(mutex_);
-    if (!traffic_.open()) return;
+    if (ended_) return;
     const uint64_t slot = first_slot_ + slots_.size();
     slots_.emplace_back();
     ++open_requests_;
@@ -312,16 +271,16 @@ void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
   Run(next);
 }
 
-void GrpcStreamCall::Send(Sink& sink, Outgoing outgoing, bool answers) {
+void GrpcStreamCall::SendAnswer(Sink& sink, Outgoing outgoing, bool answers) {
   const PatientAllocation patience;
   Next next;
   {
     MutexLock lock(mutex_);
     sink.sent_all = sink.sent_all || answers;
-    if (traffic_.open()) {
+    if (!ended_) {
       if (sink.decoupled) {
         if (answers) --open_requests_;
-        if (!traffic_.CutOff(next.claims)) PushLocked(std::move(outgoing));
+        if (!CutOffLocked(next)) PushLocked(std::move(outgoing));
       } else {
         FillSlotLocked(sink.slot, std::move(outgoing));
       }
@@ -361,16 +320,29 @@ void GrpcStreamCall::FillSlotLocked(uint64_t slot, Outgoing outgoing) {
     slots_.pop_front();
     ++first_slot_;
     --open_requests_;
-    if (!traffic_.ended()) PushLocked(std::move(answer));
+    if (!ended_) PushLocked(std::move(answer));
   }
 }
 
 void GrpcStreamCall::PushLocked(Outgoing outgoing) {
   if (grpc_errors_ && !outgoing.end.ok()) {
-    traffic_.End(std::move(outgoing.end));
+    EndLocked(outgoing.end);
   } else {
-    traffic_.Push(std::move(outgoing.message));
+    Push(std::move(outgoing.message));
   }
+}
+
+bool GrpcStreamCall::CutOffLocked(Next& next) {
+  if (waiting().bytes <= kMaxWaitingBytes) return false;
+  DropWaiting();
+  next.cut_off = true;
+  EndLocked(UnavailableError("the client does not read the responses of the stream"));
+  return true;
+}
+
+void GrpcStreamCall::EndLocked(const Status& status) {
+  if (std::exchange(ended_, true)) return;
+  PushEnd(status);
 }
 
 void GrpcStreamCall::CancelSinksLocked(Next& next) {
@@ -387,32 +359,38 @@ void GrpcStreamCall::CancelSinksLocked(Next& next) {
 }
 
 void GrpcStreamCall::AdvanceLocked(Next& next) {
-  if (traffic_.ended()) {
-    closed_.store(true, std::memory_order_release);
-    CancelSinksLocked(next);
-  }
-  StreamTraffic::Claims& claims = next.claims;
-  traffic_.ClaimWrite(claims);
-  traffic_.ClaimEnd(claims);
   next.graph = graph_.get();
+  const Waiting waits = waiting();
+  bool wanted = false;
   if (graph_) {
-    if (graph_->WantsMessageLocked() && !handling_) traffic_.ClaimRead(claims);
-    return;
+    wanted = graph_->WantsMessageLocked(waits, next);
+  } else {
+    const bool answering = handling_ || open_requests_ > 0;
+    if (!answering && half_closed_) EndLocked(OkStatus());
+    if (!answering && draining_) EndLocked(UnavailableError("Server exiting"));
+    const size_t open = open_requests_ + waits.messages;
+    wanted = open < kMaxOpenRequests && waits.bytes < kPauseBytes;
+    if (!wanted && open_requests_ < kMaxOpenRequests) {
+      next.notify = true;
+      next.most = {kMaxOpenRequests - open_requests_ - 1, kPauseBytes - 1};
+    }
   }
-  const bool answering = handling_ || open_requests_ > 0;
-  if (!answering && traffic_.half_closed()) traffic_.ClaimFinish(grpc::Status::OK, claims);
-  if (!answering && draining_) {
-    traffic_.ClaimFinish({grpc::StatusCode::UNAVAILABLE, "Server exiting"}, claims);
-  }
-  if (!handling_ && open_requests_ + traffic_.waiting() < kMaxOpenRequests &&
-      traffic_.waiting_bytes() < kPauseBytes) {
-    traffic_.ClaimRead(claims);
-  }
+  if (ended_) CancelSinksLocked(next);
+  next.read = wanted && !handling_ && !reading_ && !half_closed_ && !ended_;
+  reading_ = reading_ || next.read;
 }
 
 void GrpcStreamCall::Run(Next& next) {
-  // The caller's own share keeps the object.
-  StreamTraffic::Start(io_, next.claims);
+  if (next.cut_off) {
+    BRAID_LOG_WARNING(
+        kserve_.context().log,
+        "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
+        "wait for it",
+        kMaxWaitingBytes >> 20);
+  }
+  Flush();
+  if (next.read) RequestMessage();
+  if (next.notify) NotifyWhenAtMost(next.most);
   for (const std::shared_ptr<Cancellation>& cancellation : next.cancel) cancellation->Cancel();
   if (next.graph != nullptr) next.graph->Tell();
 }
@@ -427,47 +405,15 @@ void GrpcStreamCall::Advance() {
   Run(next);
 }
 
-void GrpcStreamCall::OnWritten(bool ok) {
-  const PatientAllocation patience;
-  Next next;
+void GrpcStreamCall::OnSent() { Advance(); }
+
+void GrpcStreamCall::OnCancelled() {
   {
     MutexLock lock(mutex_);
-    traffic_.OnWritten(ok);
-    if (!ok) slots_.clear();
-    AdvanceLocked(next);
-  }
-  Run(next);
-  OperationEnded();
-}
-
-void GrpcStreamCall::OnFinished(bool) { OperationEnded(); }
-
-void GrpcStreamCall::OnDone(bool) {
-  registry_.Remove(this);
-  {
-    MutexLock lock(mutex_);
-    cancelled_ = context_->IsCancelled();
-    traffic_.OnDone();
+    cancelled_ = ended_ = true;
     slots_.clear();
   }
   Advance();
-  OperationEnded();
-}
-
-void GrpcStreamCall::OperationEnded() {
-  {
-    MutexLock lock(mutex_);
-    if (!traffic_.OperationEnded()) return;
-  }
-  Leave();
-}
-
-void GrpcStreamCall::Leave() {
-  stream_.reset();
-  context_.reset();
-  GrpcQueue& queue = queue_;
-  DropReference();
-  queue.CallEnded();
 }
 
 }  // namespace braid

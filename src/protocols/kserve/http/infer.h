@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "protocols/http/compression.h"
 #include "protocols/inference/http_inference.h"
 #include "protocols/kserve/http/infer_request.h"
+#include "protocols/net/compression.h"
 
 namespace braid {
 

@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "protocols/http/compression.h"
 #include "protocols/http/message.h"
 #include "protocols/http/testing/test_client.h"
-#include "protocols/inference/testing/fake_control.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/http/routes.h"
+#include "protocols/net/compression.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {

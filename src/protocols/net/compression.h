@@ -44,7 +44,8 @@ class Decompressor {
   bool too_large_ = false;
 };
 
-// One stream of all parts. Errors: INTERNAL when zlib has no memory.
-Result<std::string> Compress(ContentCoding coding, std::span<const std::string_view> parts);
+// One stream of all parts; `level` is zlib's, 1 for the fastest to 9. Errors: INTERNAL when zlib has no
+// memory.
+Result<std::string> Compress(ContentCoding coding, std::span<const std::string_view> parts, int level = 1);
 
 }  // namespace braid

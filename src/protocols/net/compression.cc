@@ -1,4 +1,4 @@
-#include "protocols/http/compression.h"
+#include "protocols/net/compression.h"
 
 #include <zlib.h>
 
@@ -116,10 +116,10 @@ Status Decompressor::Append(std::string_view in, std::string& out, size_t limit)
   return OkStatus();
 }
 
-Result<std::string> Compress(ContentCoding coding, std::span<const std::string_view> parts) {
+Result<std::string> Compress(ContentCoding coding, std::span<const std::string_view> parts, int level) {
   z_stream stream{};
   const int bits = coding == ContentCoding::kGzip ? kGzipBits : kWindowBits;
-  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, bits, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+  if (deflateInit2(&stream, level, Z_DEFLATED, bits, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
     return InternalError("out of memory to compress the response");
   }
   std::string out;

@@ -1,0 +1,326 @@
+#include "protocols/grpc/call.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/guard.h"
+#include "protocols/grpc/connection.h"
+#include "protocols/grpc/status.h"
+#include "protocols/grpc/thread.h"
+
+namespace braid {
+namespace {
+
+// Messages up to this size are copied together when they come in several pieces.
+constexpr size_t kGatheredBytes = size_t{64} << 10;
+// Pieces of larger messages below this size are copied, so that they do not keep what lies around them.
+constexpr size_t kReferencedPiece = 4096;
+
+// The part of `block` that `bytes` is.
+Buffer Part(const Buffer& block, std::string_view bytes) {
+  return block.Slice(static_cast<size_t>(bytes.data() - block.text().data()), bytes.size());
+}
+
+}  // namespace
+
+GrpcCall::GrpcCall(Setup setup)
+    : connection_(std::move(setup.connection)), stream_(setup.stream), head_(std::move(setup.head)) {}
+
+GrpcCall::~GrpcCall() = default;
+
+GrpcThread& GrpcCall::thread() const { return connection_->thread(); }
+
+// --- What comes ------------------------------------------------------------------------------------
+
+void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
+  connection_->mutex_.AssertHeld();
+  connection_->data_since_ping_ = true;
+  const bool wanted = requested_ > 0 || refused_;
+  if (wanted) {
+    connection_->session_.Consume(stream_, bytes.size());
+  } else {
+    unconsumed_ += bytes.size();
+  }
+  while (!bytes.empty() && !refused_) {
+    if (in_.prefix_have < sizeof(in_.prefix)) {
+      TakePrefixLocked(block, bytes);
+    } else {
+      TakeBodyLocked(block, bytes);
+    }
+  }
+}
+
+void GrpcCall::TakePrefixLocked(const Buffer&, std::string_view& bytes) {
+  const size_t part = std::min(bytes.size(), sizeof(in_.prefix) - in_.prefix_have);
+  std::memcpy(in_.prefix + in_.prefix_have, bytes.data(), part);
+  in_.prefix_have += part;
+  bytes.remove_prefix(part);
+  if (in_.prefix_have < sizeof(in_.prefix)) return;
+  in_.left = size_t{in_.prefix[1]} << 24 | size_t{in_.prefix[2]} << 16 | size_t{in_.prefix[3]} << 8 |
+             size_t{in_.prefix[4]};
+  const size_t most = connection_->thread().state().max_input_bytes;
+  if (in_.left > most) {
+    CutLocked(kGrpcResourceExhausted, "Received message larger than max (" + std::to_string(in_.left) +
+                                          " vs. " + std::to_string(most) + ")");
+  } else if (in_.left == 0) {
+    CompleteMessageLocked();
+  }
+}
+
+void GrpcCall::TakeBodyLocked(const Buffer& block, std::string_view& bytes) {
+  const std::string_view part = bytes.substr(0, in_.left);
+  bytes.remove_prefix(part.size());
+  const bool whole = in_.have == 0 && in_.message.size() == 0 && part.size() == in_.left;
+  if (whole || (in_.left + in_.message.size() > kGatheredBytes && in_.gathered.empty())) {
+    in_.message.Add(part.size() < kReferencedPiece && !whole
+                        ? CopyToHeap(std::as_bytes(std::span(part.data(), part.size())))
+                        : Part(block, part));
+  } else {
+    if (in_.gathered.empty()) in_.gathered = HeapBuffer(in_.left);
+    std::memcpy(in_.gathered.mutable_data() + in_.have, part.data(), part.size());
+    in_.have += part.size();
+  }
+  in_.left -= part.size();
+  if (in_.left == 0) CompleteMessageLocked();
+}
+
+void GrpcCall::CompleteMessageLocked() {
+  in_.message.Add(std::move(in_.gathered));
+  in_.message.compressed = (in_.prefix[0] & 1) != 0;
+  ready_.push_back(std::move(in_.message));
+  in_ = {};
+  DeliverLocked();
+}
+
+void GrpcCall::DeliverLocked() {
+  connection_->mutex_.AssertHeld();
+  while (requested_ > 0 && !ready_.empty()) {
+    --requested_;
+    connection_->AddEventLocked(shared_from_this(), EventKind::kMessage, std::move(ready_.front()));
+    ready_.pop_front();
+  }
+  if (requested_ > 0 && half_closed_ && !half_close_told_) {
+    half_close_told_ = true;
+    connection_->AddEventLocked(shared_from_this(), EventKind::kHalfClose);
+  }
+}
+
+void GrpcCall::OnEnd() {
+  half_closed_ = true;
+  if (in_.prefix_have > 0) CutLocked(kGrpcInternal, "the message of the call is not complete");
+  DeliverLocked();
+}
+
+void GrpcCall::RequestMessage() {
+  connection_->Locked([this] {
+    connection_->mutex_.AssertHeld();
+    ++requested_;
+    DeliverLocked();
+    if (unconsumed_ > 0 && !closed_) connection_->session_.Consume(stream_, std::exchange(unconsumed_, 0));
+  });
+  connection_->Flush();
+}
+
+// --- What is sent ----------------------------------------------------------------------------------
+
+size_t GrpcCall::sendable() const { return out_bytes_; }
+
+void GrpcCall::Take(size_t bytes, OutgoingBytes& to) {
+  connection_->mutex_.AssertHeld();
+  connection_->data_since_ping_ = true;
+  connection_->pings_without_data_ = 0;
+  out_bytes_ -= bytes;
+  while (bytes > 0) {
+    EncodedMessageReader& first = out_.front();
+    const size_t part = std::min(bytes, first.left());
+    first.Take(part, to);
+    bytes -= part;
+    if (first.left() == 0) out_.pop_front();
+  }
+  if (notify_ && IsAtMost(*notify_)) {
+    notify_.reset();
+    connection_->AddEventLocked(shared_from_this(), EventKind::kSent);
+  }
+}
+
+void GrpcCall::AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) {
+  fields.push_back({"grpc-status", finish_->code});
+  if (!finish_->message.empty()) fields.push_back({"grpc-message", finish_->message});
+}
+
+bool GrpcCall::IsAtMost(const Waiting& most) const {
+  return out_.size() <= most.messages && out_bytes_ <= most.bytes;
+}
+
+void GrpcCall::NotifyWhenAtMost(Waiting most) {
+  MutexLock lock(connection_->mutex_);
+  if (closed_) return;
+  notify_.reset();
+  if (IsAtMost(most)) {
+    connection_->AddEventLocked(shared_from_this(), EventKind::kSent);
+  } else {
+    notify_ = most;
+  }
+}
+
+GrpcCall::Waiting GrpcCall::waiting() const {
+  MutexLock lock(connection_->mutex_);
+  return {out_.size(), out_bytes_};
+}
+
+void GrpcCall::SendLocked(EncodedMessage message) {
+  if (closed_ || finish_) return;
+  message.AddPrefix();
+  out_bytes_ += message.size;
+  out_.emplace_back(std::move(message));
+  StartLocked();
+}
+
+void GrpcCall::StartLocked() {
+  connection_->mutex_.AssertHeld();
+  if (started_) {
+    connection_->session_.Resume(stream_);
+    return;
+  }
+  started_ = true;
+  boost::container::small_vector<Http2Field, 4> head = {{":status", "200"},
+                                                        {"content-type", "application/grpc"},
+                                                        {"grpc-accept-encoding", "identity, deflate, gzip"}};
+  if (coding_ != ContentCoding::kIdentity) head.push_back({"grpc-encoding", ContentCodingName(coding_)});
+  connection_->session_.Respond(stream_, {head.data(), head.size()});
+}
+
+void GrpcCall::FinishLocked(int code, std::string_view message) {
+  connection_->mutex_.AssertHeld();
+  if (closed_ || finish_) return;
+  finish_ = End{std::to_string(code), PercentEncoded(message)};
+  open_.store(false, std::memory_order_release);
+  refused_ = true;
+  if (started_) {
+    StartLocked();
+    return;
+  }
+  started_ = true;
+  boost::container::small_vector<Http2Field, 8> head = {{":status", "200"},
+                                                        {"content-type", "application/grpc"}};
+  AppendTrailers(head);
+  connection_->session_.RespondAtOnce(stream_, {head.data(), head.size()});
+}
+
+void GrpcCall::CutLocked(int code, std::string_view message) {
+  connection_->mutex_.AssertHeld();
+  if (finish_ || closed_) return;
+  refused_ = true;
+  ready_.clear();
+  in_ = {};
+  out_.clear();
+  out_bytes_ = 0;
+  FinishLocked(code, message);
+  connection_->AddEventLocked(shared_from_this(), EventKind::kCancelled);
+}
+
+void GrpcCall::EnableCompression() {
+  if (thread().state().compression_level > 0)
+    coding_ = ChooseContentCoding(head_.Find("grpc-accept-encoding"));
+}
+
+Result<GrpcMessage> GrpcCall::Unpack(const GrpcMessage& message) {
+  const std::string_view encoding = head_.Find("grpc-encoding");
+  const auto coding = ParseContentCoding(encoding);
+  if (!coding) {
+    return UnsupportedError("the encoding '" + std::string(encoding) +
+                            "' of messages is not supported; these are: identity, deflate, gzip");
+  }
+  if (*coding == ContentCoding::kIdentity) {
+    return InternalError("a message is compressed, and the call has no grpc-encoding that says how");
+  }
+  return Decompress(message, thread().state().max_input_bytes);
+}
+
+Status GrpcCall::Compress(EncodedMessage& message) const {
+  if (coding_ == ContentCoding::kIdentity) return OkStatus();
+  return message.CompressBy(coding_, thread().state().compression_level);
+}
+
+void GrpcCall::Push(EncodedMessage message) {
+  if (const Status compressed = Compress(message); !compressed.ok()) {
+    PushEnd(compressed);
+    return;
+  }
+  connection_->Locked([&] { SendLocked(std::move(message)); });
+}
+
+void GrpcCall::PushEnd(const Status& status) {
+  connection_->Locked([&] { FinishLocked(GrpcCodeOf(status), status.message()); });
+}
+
+void GrpcCall::DropWaiting() {
+  MutexLock lock(connection_->mutex_);
+  // What has begun must be ended, or the client could not find the next message.
+  while (out_.size() > 1) {
+    out_bytes_ -= out_.back().left();
+    out_.pop_back();
+  }
+}
+
+void GrpcCall::Flush() { connection_->Flush(); }
+
+void GrpcCall::Send(EncodedMessage message) {
+  Push(std::move(message));
+  Flush();
+}
+
+void GrpcCall::Finish(const Status& status) {
+  PushEnd(status);
+  Flush();
+}
+
+void GrpcCall::SendAndFinish(EncodedMessage message) {
+  const Status compressed = Compress(message);
+  connection_->Locked([&] {
+    if (compressed.ok()) SendLocked(std::move(message));
+    FinishLocked(GrpcCodeOf(compressed), compressed.message());
+  });
+  connection_->Flush();
+}
+
+// --- Events ----------------------------------------------------------------------------------------
+
+void GrpcCall::OnClosed(bool reset) {
+  connection_->mutex_.AssertHeld();
+  closed_ = true;
+  open_.store(false, std::memory_order_release);
+  out_.clear();
+  out_bytes_ = 0;
+  if (unconsumed_ > 0) connection_->session_.ConsumeConnection(unconsumed_);
+  connection_->EndCallLocked(*this, reset);
+}
+
+void GrpcCall::Dispatch(EventKind kind, GrpcMessage message) {
+  const Status fault = Guarded([&]() -> Status {
+    switch (kind) {
+      case EventKind::kMessage:
+        if (message.compressed) {
+          BRAID_ASSIGN_OR_RETURN(message, Unpack(message));
+        }
+        OnMessage(std::move(message));
+        return OkStatus();
+      case EventKind::kHalfClose:
+        OnHalfClose();
+        return OkStatus();
+      case EventKind::kSent:
+        OnSent();
+        return OkStatus();
+      case EventKind::kDrain:
+        OnDrain();
+        return OkStatus();
+      case EventKind::kCancelled:
+        OnCancelled();
+        return OkStatus();
+    }
+    return OkStatus();
+  });
+  if (!fault.ok()) Finish(fault);
+}
+
+}  // namespace braid

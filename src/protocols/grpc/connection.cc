@@ -1,0 +1,408 @@
+#include "protocols/grpc/connection.h"
+
+#include <nghttp2/nghttp2.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "protocols/grpc/status.h"
+#include "protocols/grpc/thread.h"
+
+namespace braid {
+namespace {
+
+// Reads of one connection before others of its thread have their turn.
+constexpr int kMostReads = 16;
+// Bytes that are taken out of the session for one system call.
+constexpr size_t kMostStaged = size_t{1} << 20;
+constexpr size_t kMostPieces = 64;
+
+// The connection whose input this thread is working off: what it answers leaves at the end of that.
+thread_local const GrpcConnection* reading = nullptr;
+
+// Of a grpc-timeout, in nanoseconds: up to eight digits and a unit. Nothing for anything else.
+std::optional<int64_t> ParseTimeout(std::string_view text) {
+  if (text.size() < 2 || text.size() > 9) return std::nullopt;
+  int64_t number = 0;
+  const char* const end = text.data() + text.size() - 1;
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || number < 0) return std::nullopt;
+  switch (text.back()) {
+    case 'H':
+      return number * 3'600'000'000'000;
+    case 'M':
+      return number * 60'000'000'000;
+    case 'S':
+      return number * 1'000'000'000;
+    case 'm':
+      return number * 1'000'000;
+    case 'u':
+      return number * 1'000;
+    case 'n':
+      return number;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+GrpcConnection::GrpcConnection(GrpcThread& thread, AcceptedSocket socket, std::unique_ptr<TlsStream> tls)
+    : thread_(thread),
+      place_(std::move(socket.place)),
+      fd_(std::move(socket.fd)),
+      tls_(std::move(tls)),
+      session_(*this, thread.state().http2),
+      born_ns_(SteadyNowNs()),
+      heard_ns_(born_ns_) {}
+
+GrpcConnection::~GrpcConnection() = default;
+
+Status GrpcConnection::Start() {
+  BRAID_RETURN_IF_ERROR(thread_.loop().Watch(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, shared_from_this()));
+  ArmWatch();
+  Flush();
+  return OkStatus();
+}
+
+void GrpcConnection::OnEvents(uint32_t events) {
+  // What TLS has to write may wait for what there is to read.
+  if ((events & EPOLLOUT) != 0 || tls_ != nullptr) {
+    MutexLock lock(mutex_);
+    retry_ = writing_;
+    blocked_ = false;
+  }
+  if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ReadAll();
+  Flush();
+}
+
+void GrpcConnection::ReadAll() {
+  reading = this;
+  const Status fault = Guarded([this] {
+    for (int reads = 0; ReadOnce(); ++reads) {
+      if (reads < kMostReads) continue;
+      thread_.loop().Post([self = shared_from_this()] { self->OnEvents(EPOLLIN); });
+      break;
+    }
+  });
+  reading = nullptr;
+  if (!fault.ok()) Close();
+}
+
+bool GrpcConnection::ReadOnce() {
+  ReadBlock& block = thread_.block(large_reads_);
+  const std::span<char> room = block.Room();
+  const ssize_t got = Receive(room);
+  if (got <= 0) {
+    if (got < 0 && errno == EINTR) return true;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    Close();
+    return false;
+  }
+  const auto size = static_cast<size_t>(got);
+  block.Fill(size);
+  large_reads_ = size == room.size();
+  heard_ns_ = SteadyNowNs();
+  pinged_ns_ = 0;
+  Status received;
+  {
+    MutexLock lock(mutex_);
+    if (over_) return false;
+    received = session_.Receive(block.buffer(), {room.data(), size});
+  }
+  DispatchEvents();
+  if (!received.ok()) {
+    // What the session has to say of it still leaves.
+    reading = nullptr;
+    Flush();
+    Close();
+    return false;
+  }
+  // Edge-triggered: what comes after a read that was not filled is told anew. Not so of what TLS has read
+  // ahead.
+  return size == room.size() || tls_ != nullptr;
+}
+
+ssize_t GrpcConnection::Receive(std::span<char> to) {
+  if (tls_ == nullptr) return ::recv(fd_.get(), to.data(), to.size(), MSG_DONTWAIT);
+  MutexLock lock(tls_mutex_);
+  return tls_->Read(to);
+}
+
+void GrpcConnection::DispatchEvents() {
+  for (;;) {
+    std::vector<std::shared_ptr<GrpcCall>> ended;
+    {
+      MutexLock lock(mutex_);
+      ended.swap(ended_);
+      dispatching_.swap(events_);
+      dispatch_posted_ = !dispatching_.empty();
+      if (dispatching_.empty()) return;
+    }
+    for (Event& event : dispatching_) event.call->Dispatch(event.kind, std::move(event.message));
+    dispatching_.clear();
+  }
+}
+
+void GrpcConnection::AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcCall::EventKind kind,
+                                    GrpcMessage message) {
+  const PatientAllocation patience;
+  events_.push_back({std::move(call), kind, std::move(message)});
+  if (reading == this || dispatch_posted_) return;
+  dispatch_posted_ = true;
+  thread_.loop().Post([self = shared_from_this()] { self->DispatchEvents(); });
+}
+
+// --- Requests --------------------------------------------------------------------------------------
+
+std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head head, const Status& fault) {
+  mutex_.AssertHeld();
+  const auto refuse = [&](std::string_view http, const Status& status) {
+    mutex_.AssertHeld();
+    const std::string code = std::to_string(GrpcCodeOf(status));
+    const std::string text = PercentEncoded(status.message());
+    const Http2Field fields[] = {{":status", http},
+                                 {"content-type", "application/grpc"},
+                                 {"grpc-status", code},
+                                 {"grpc-message", text}};
+    session_.RespondAtOnce(id, fields);
+    return std::shared_ptr<Http2Stream>();
+  };
+  if (!fault.ok()) return refuse("200", fault);
+  if (head.Find(":method") != "POST") return refuse("405", InternalError("a call is a POST"));
+  if (!head.Find("content-type").starts_with("application/grpc")) {
+    return refuse("415", InternalError("the content-type of a call is application/grpc"));
+  }
+  GrpcServerState& state = thread_.state();
+  const GrpcRoute* route = thread_.FindRoute(head.Find(":path"));
+  if (route == nullptr) return refuse("200", UnsupportedError(""));
+  if (Status allowed = state.access.Check(route->api, head); !allowed.ok()) return refuse("200", allowed);
+  const std::string_view timeout = head.Find("grpc-timeout");
+  const std::optional<int64_t> left_ns = ParseTimeout(timeout);
+  std::shared_ptr<GrpcCall> call;
+  const Status made = Guarded([&] {
+    BRAID_ASSIGN_OR_RETURN(call, route->make(thread_, {shared_from_this(), id, std::move(head)}));
+    return OkStatus();
+  });
+  if (!made.ok()) return refuse("200", made);
+  if (left_ns) {
+    call->deadline_ns_ = SteadyNowNs() + *left_ns;
+    deadlines_.emplace(call->deadline_ns_, call.get());
+    ArmDeadlineLocked();
+  }
+  return call;
+}
+
+void GrpcConnection::EndCallLocked(GrpcCall& call, bool cancelled) {
+  const PatientAllocation patience;
+  if (call.deadline_ns_ != 0) deadlines_.erase({call.deadline_ns_, &call});
+  ended_.push_back(call.shared_from_this());
+  if (cancelled) AddEventLocked(ended_.back(), GrpcCall::EventKind::kCancelled);
+}
+
+void GrpcConnection::ArmDeadlineLocked() {
+  if (deadlines_.empty()) return;
+  const int64_t first_ns = deadlines_.begin()->first;
+  if (deadline_timer_ && deadline_timer_->first <= first_ns) return;
+  if (deadline_timer_) thread_.loop().Withdraw(*deadline_timer_);
+  deadline_timer_ = thread_.loop().At(first_ns, [self = shared_from_this()] { self->OnDeadline(); });
+}
+
+void GrpcConnection::OnDeadline() {
+  const int64_t now_ns = SteadyNowNs();
+  Locked([&] {
+    mutex_.AssertHeld();
+    deadline_timer_.reset();
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+      GrpcCall& call = *deadlines_.begin()->second;
+      deadlines_.erase(deadlines_.begin());
+      call.CutLocked(kGrpcDeadlineExceeded, "Deadline Exceeded");
+    }
+    ArmDeadlineLocked();
+  });
+  DispatchEvents();
+  Flush();
+}
+
+// --- Writing ---------------------------------------------------------------------------------------
+
+void GrpcConnection::BreakLocked() noexcept {
+  broken_ = true;
+  ::shutdown(fd_.get(), SHUT_RDWR);
+}
+
+void GrpcConnection::Flush() {
+  if (reading == this) return;
+  std::vector<std::shared_ptr<GrpcCall>> ended;
+  for (bool more = true; more;) {
+    {
+      MutexLock lock(mutex_);
+      if (writing_ || blocked_ || broken_) return;
+      const Status staged = Guarded([&] {
+        mutex_.AssertHeld();
+        return session_.Stage(outgoing_, kMostStaged);
+      });
+      ended.swap(ended_);
+      if (!staged.ok() || (outgoing_.empty() && session_.over())) {
+        BreakLocked();
+        return;
+      }
+      writing_ = !outgoing_.empty();
+      if (!writing_) return;
+    }
+    bool failed = false;
+    const bool all = Write(failed);
+    {
+      MutexLock lock(mutex_);
+      writing_ = false;
+      if (failed) {
+        BreakLocked();
+        return;
+      }
+      blocked_ = !all && !retry_;
+      retry_ = false;
+      more = all || !blocked_;
+    }
+    ended.clear();
+  }
+}
+
+bool GrpcConnection::Write(bool& failed) {
+  while (!outgoing_.empty()) {
+    std::array<iovec, kMostPieces> pieces;
+    const size_t count = outgoing_.Gather(pieces);
+    ssize_t sent = 0;
+    if (tls_ == nullptr) {
+      msghdr message{};
+      message.msg_iov = pieces.data();
+      message.msg_iovlen = count;
+      sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else {
+      MutexLock lock(tls_mutex_);
+      sent = tls_->Write({static_cast<const char*>(pieces[0].iov_base), pieces[0].iov_len});
+    }
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      failed = errno != EAGAIN && errno != EWOULDBLOCK;
+      return false;
+    }
+    outgoing_.Consume(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+// --- Keepalive and age -----------------------------------------------------------------------------
+
+void GrpcConnection::ArmWatch() {
+  const PatientAllocation patience;
+  const GrpcConnectionOptions& options = thread_.state().connections;
+  int64_t next_ns =
+      pinged_ns_ != 0 ? pinged_ns_ + options.keepalive_timeout_ns : heard_ns_ + options.keepalive_ns;
+  if (aged_ns_ != 0) {
+    if (options.age_grace_ns > 0) next_ns = std::min(next_ns, aged_ns_ + options.age_grace_ns);
+  } else if (options.age_ns > 0) {
+    next_ns = std::min(next_ns, born_ns_ + options.age_ns);
+  }
+  watch_timer_ = thread_.loop().At(next_ns, [self = shared_from_this()] { self->Watch(); });
+}
+
+void GrpcConnection::Watch() {
+  const GrpcConnectionOptions& options = thread_.state().connections;
+  watch_timer_.reset();
+  const int64_t now_ns = SteadyNowNs();
+  const bool silent = pinged_ns_ != 0 && now_ns >= pinged_ns_ + options.keepalive_timeout_ns;
+  const bool too_old = aged_ns_ != 0 && options.age_grace_ns > 0 && now_ns >= aged_ns_ + options.age_grace_ns;
+  if (silent || too_old) {
+    Close();
+    return;
+  }
+  if (aged_ns_ == 0 && options.age_ns > 0 && now_ns >= born_ns_ + options.age_ns) {
+    aged_ns_ = now_ns;
+    Locked([this] {
+      mutex_.AssertHeld();
+      session_.GoAway(NGHTTP2_NO_ERROR, "max_age");
+    });
+  }
+  if (pinged_ns_ == 0 && now_ns >= heard_ns_ + options.keepalive_ns) {
+    Locked([&] {
+      mutex_.AssertHeld();
+      const bool may = options.pings_without_data == 0 || pings_without_data_ < options.pings_without_data;
+      if (may && (options.keepalive_without_calls || session_.has_streams())) {
+        ++pings_without_data_;
+        pinged_ns_ = now_ns;
+        session_.Ping();
+      } else {
+        heard_ns_ = now_ns;
+      }
+    });
+  }
+  ArmWatch();
+  Flush();
+}
+
+void GrpcConnection::OnPing() {
+  mutex_.AssertHeld();
+  const GrpcConnectionOptions& options = thread_.state().connections;
+  const int64_t now_ns = SteadyNowNs();
+  // Without calls a client may ping once in two hours, as gRPC's servers have it.
+  constexpr int64_t kIdleIntervalNs = 7'200'000'000'000;
+  const bool idle = !session_.has_streams() && !options.keepalive_without_calls;
+  const int64_t interval_ns = idle ? kIdleIntervalNs : options.ping_interval_ns;
+  if (std::exchange(data_since_ping_, false)) {
+    ping_strikes_ = 0;
+  } else if (last_ping_ns_ != 0 && now_ns < last_ping_ns_ + interval_ns) {
+    ++ping_strikes_;
+  }
+  last_ping_ns_ = now_ns;
+  if (options.ping_strikes > 0 && ping_strikes_ > options.ping_strikes) {
+    session_.Terminate(NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings");
+  }
+}
+
+// --- The end ---------------------------------------------------------------------------------------
+
+void GrpcConnection::DrainCalls() {
+  Locked([this] {
+    mutex_.AssertHeld();
+    session_.ForEach([this](Http2Stream& stream) {
+      mutex_.AssertHeld();
+      AddEventLocked(static_cast<GrpcCall&>(stream).shared_from_this(), GrpcCall::EventKind::kDrain);
+    });
+  });
+  DispatchEvents();
+}
+
+void GrpcConnection::Drain() {
+  Locked([this] {
+    mutex_.AssertHeld();
+    if (!over_) session_.GoAway(NGHTTP2_NO_ERROR, "Server shutdown");
+  });
+  Flush();
+}
+
+void GrpcConnection::Abort() { Close(); }
+
+void GrpcConnection::Close() {
+  const PatientAllocation patience;
+  const std::shared_ptr<GrpcConnection> self = shared_from_this();
+  {
+    MutexLock lock(mutex_);
+    if (over_) return;
+    over_ = broken_ = true;
+    session_.CloseAll();
+  }
+  if (deadline_timer_) thread_.loop().Withdraw(*deadline_timer_);
+  if (watch_timer_) thread_.loop().Withdraw(*watch_timer_);
+  thread_.loop().Unwatch(fd_.get());
+  ::shutdown(fd_.get(), SHUT_RDWR);
+  DispatchEvents();
+  thread_.Forget(self);
+}
+
+}  // namespace braid

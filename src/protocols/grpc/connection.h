@@ -1,0 +1,126 @@
+// GrpcConnection: one client's socket with its HTTP/2 session and its calls.
+//
+// Who may touch what. The socket is read by the connection's I/O thread. Session and calls are guarded by one
+// mutex, under which nothing blocks and no code of a call's runs: what a read brings is noted as events, and
+// told after it. Answers come on any thread, which writes them itself as far as the socket takes them: no
+// hand-over. One thread writes at a time, without the mutex; what others answer meanwhile, it writes too.
+// What answers within a read waits for the end of that read, and leaves in one system call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/guard.h"
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "protocols/grpc/call.h"
+#include "protocols/http2/outgoing_bytes.h"
+#include "protocols/http2/session.h"
+#include "protocols/net/event_loop.h"
+#include "protocols/net/listening_socket.h"
+#include "protocols/net/tls.h"
+
+namespace braid {
+
+class GrpcConnection final : public EventLoop::Watcher,
+                             private Http2Session::Owner,
+                             public std::enable_shared_from_this<GrpcConnection> {
+ public:
+  GrpcConnection(GrpcThread& thread, AcceptedSocket socket, std::unique_ptr<TlsStream> tls);
+  ~GrpcConnection() override;
+
+  // --- On the I/O thread.
+  Status Start();
+  // Tells all calls that the server drains.
+  void DrainCalls();
+  // No more calls are taken; closes when those that run have ended.
+  void Drain();
+  // Cancels what runs, and closes.
+  void Abort();
+
+  GrpcThread& thread() const { return thread_; }
+
+ private:
+  friend class GrpcCall;
+  struct Event {
+    std::shared_ptr<GrpcCall> call;
+    GrpcCall::EventKind kind;
+    GrpcMessage message;
+  };
+
+  void OnEvents(uint32_t events) override;
+  void OnPing() override;
+  std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head head, const Status& fault) override;
+
+  // Runs `work` under the mutex. What it throws ends the connection: no call may be left without an end.
+  template <class Work>
+  void Locked(Work&& work) noexcept BRAID_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    const Status done = Guarded([&] { work(); });
+    if (!done.ok()) BreakLocked();
+  }
+  // Nothing can be written any more; the I/O thread hears of it, and closes.
+  void BreakLocked() noexcept BRAID_REQUIRES(mutex_);
+
+  void ReadAll();
+  // False when there is no more for now.
+  bool ReadOnce();
+  void DispatchEvents();
+  // On the I/O thread after what it does now, or soon.
+  void AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcCall::EventKind kind, GrpcMessage message = {})
+      BRAID_REQUIRES(mutex_);
+  // Writes what is there, or leaves it to the thread that writes.
+  void Flush() BRAID_EXCLUDES(mutex_);
+  // As recv().
+  ssize_t Receive(std::span<char> to);
+  // What the socket takes now; false when it takes no more for now, or (`failed`) never.
+  bool Write(bool& failed);
+  void SetDeadlineLocked(GrpcCall& call, std::string_view timeout) BRAID_REQUIRES(mutex_);
+  void EndCallLocked(GrpcCall& call, bool cancelled) BRAID_REQUIRES(mutex_);
+  void ArmDeadlineLocked() BRAID_REQUIRES(mutex_);
+  void OnDeadline();
+  // Keepalive and age.
+  void ArmWatch();
+  void Watch();
+  void Close();
+
+  GrpcThread& thread_;
+  const ConnectionLimits::Place place_;
+  const UniqueFd fd_;
+  const std::unique_ptr<TlsStream> tls_;  // null: none
+  Mutex tls_mutex_;                       // guards it; taken last
+
+  Mutex mutex_;
+  Http2Session session_ BRAID_GUARDED_BY(mutex_);
+  std::vector<Event> events_ BRAID_GUARDED_BY(mutex_);
+  bool dispatch_posted_ BRAID_GUARDED_BY(mutex_) = false;  // the I/O thread will look for events
+  std::vector<std::shared_ptr<GrpcCall>> ended_ BRAID_GUARDED_BY(mutex_);  // are let go without the mutex
+  std::set<std::pair<int64_t, GrpcCall*>> deadlines_ BRAID_GUARDED_BY(mutex_);  // of calls that are not over
+  bool data_since_ping_ BRAID_GUARDED_BY(mutex_) = false;  // the client's pings measure what passes
+  int pings_without_data_ BRAID_GUARDED_BY(mutex_) = 0;    // of ours, since calls last sent something
+  bool retry_ BRAID_GUARDED_BY(mutex_) = false;            // the socket took more again while a thread wrote
+  bool writing_ BRAID_GUARDED_BY(mutex_) = false;          // a thread uses outgoing_ and the socket
+  bool blocked_ BRAID_GUARDED_BY(mutex_) = false;          // the socket takes no more for now
+  bool broken_ BRAID_GUARDED_BY(mutex_) = false;           // nothing can be written any more
+  bool over_ BRAID_GUARDED_BY(mutex_) = false;             // closed by the I/O thread
+  OutgoingBytes outgoing_;                                 // of the thread that writes
+
+  // Owned by the I/O thread.
+  std::vector<Event> dispatching_;  // keeps its memory
+  std::optional<EventLoop::TimerKey> deadline_timer_;
+  std::optional<EventLoop::TimerKey> watch_timer_;
+  const int64_t born_ns_;
+  int64_t heard_ns_;          // when something last came
+  int64_t pinged_ns_ = 0;     // of the ping that is not answered; 0: none
+  int64_t aged_ns_ = 0;       // when the client was told that the connection is too old; 0: not yet
+  int64_t last_ping_ns_ = 0;  // of the client's
+  int ping_strikes_ = 0;      // of pings without data between them
+  bool large_reads_ = false;  // the last read was full
+};
+
+}  // namespace braid

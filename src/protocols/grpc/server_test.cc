@@ -1,0 +1,365 @@
+#include "protocols/grpc/server.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "base/clock.h"
+#include "protocols/grpc/protocol.h"
+#include "protocols/grpc/thread.h"
+#include "protocols/grpc/unary_call.h"
+#include "serving/testing/fake_control.h"
+
+namespace braid {
+namespace {
+
+EncodedMessage Message(std::string text) {
+  EncodedMessage message;
+  message.size = text.size();
+  message.text = std::move(text);
+  return message;
+}
+
+std::string Text(const GrpcMessage& message) {
+  std::string text;
+  for (const std::string_view segment : message.segments()) text += segment;
+  return text;
+}
+
+// Answers with what it was sent. Of some texts, something else.
+class Echo final : public GrpcUnaryCall {
+ public:
+  explicit Echo(Setup setup, std::function<void(std::shared_ptr<Echo>)> held)
+      : GrpcUnaryCall(std::move(setup)), held_(std::move(held)) {
+    EnableCompression();
+  }
+  void Answer(const std::string& text) { SendAndFinish(Message(text)); }
+  std::atomic<bool> cancelled{false};
+
+ private:
+  void Handle(GrpcMessage message) override {
+    std::string text = Text(message);
+    if (text == "throw") throw std::bad_alloc();
+    if (text == "fail") {
+      Finish(NotFoundError("no 100% \"such\" thing: \xc3\xa4\n"));
+    } else if (text == "hold") {
+      held_(std::static_pointer_cast<Echo>(shared_from_this()));
+    } else {
+      Answer(text);
+    }
+  }
+  void OnCancelled() override { cancelled = true; }
+
+  const std::function<void(std::shared_ptr<Echo>)> held_;
+};
+
+// Answers each message with itself twice, as the client takes them.
+class Twice final : public GrpcCall {
+ public:
+  using GrpcCall::GrpcCall;
+
+ private:
+  void OnMessage(GrpcMessage message) override {
+    Push(Message(Text(message)));
+    Send(Message(Text(message)));
+    NotifyWhenAtMost({4, 1 << 20});
+  }
+  void OnSent() override { RequestMessage(); }
+  void OnHalfClose() override { Finish(OkStatus()); }
+  void OnDrain() override { Finish(UnavailableError("Server exiting")); }
+  void OnCancelled() override {}
+};
+
+class TestProtocol final : public GrpcProtocol {
+ public:
+  std::vector<std::string> ServiceNames() const override { return {"test.Test"}; }
+  std::vector<GrpcRoute> Routes(GrpcThread&, std::unique_ptr<ThreadState>&) override {
+    std::vector<GrpcRoute> routes;
+    routes.push_back({"/test.Test/Echo", Api::kInference, [this](GrpcThread&, GrpcCall::Setup setup) {
+                        return Result<std::shared_ptr<GrpcCall>>(
+                            std::make_shared<Echo>(std::move(setup), [this](std::shared_ptr<Echo> call) {
+                              const std::lock_guard lock(mutex);
+                              held.push_back(std::move(call));
+                              changed.notify_all();
+                            }));
+                      }});
+    routes.push_back({"/test.Test/Twice", Api::kInference, [](GrpcThread&, GrpcCall::Setup setup) {
+                        return Result<std::shared_ptr<GrpcCall>>(std::make_shared<Twice>(std::move(setup)));
+                      }});
+    return routes;
+  }
+  std::shared_ptr<Echo> WaitForHeld(size_t count = 1) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return held.size() >= count; });
+    return held[count - 1];
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::shared_ptr<Echo>> held;
+};
+
+class GrpcTransportTest : public ::testing::Test {
+ protected:
+  GrpcTransportTest() {
+    options.address = "127.0.0.1";
+    options.port = 0;
+    options.infer_threads = 2;
+  }
+  void Start() {
+    Logger::Options quiet;
+    auto log = Logger::Create(quiet);
+    log_ = *std::move(log);
+    auto started = GrpcServer::Start({catalog, control, *log_, access}, {&protocol}, options);
+    ASSERT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetMaxSendMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server->bound_port()),
+                                        grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  struct Answer {
+    grpc::Status status;
+    std::string text;
+  };
+  Answer Call(const std::string& text, const std::string& path = "/test.Test/Echo",
+              const std::function<void(grpc::ClientContext&)>& prepare = {}) {
+    grpc::ClientContext context;
+    if (prepare) prepare(context);
+    grpc::GenericStub stub(channel);
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(text);
+    const grpc::ByteBuffer message(&slice, 1);
+    auto call = stub.PrepareUnaryCall(&context, path, message, &queue);
+    call->StartCall();
+    grpc::ByteBuffer answer;
+    Answer result;
+    call->Finish(&answer, &result.status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    std::vector<grpc::Slice> slices;
+    if (result.status.ok()) {
+      EXPECT_TRUE(answer.Dump(&slices).ok());
+    }
+    for (const grpc::Slice& one : slices)
+      result.text.append(reinterpret_cast<const char*>(one.begin()), one.size());
+    return result;
+  }
+
+  GrpcServer::Options options;
+  Catalog catalog;
+  FakeControl control;
+  AccessPolicy access;
+  TestProtocol protocol;
+  std::unique_ptr<Logger> log_;
+  std::unique_ptr<GrpcServer> server;
+  std::shared_ptr<grpc::Channel> channel;
+};
+
+TEST_F(GrpcTransportTest, AnswersMessagesOfAnySize) {
+  Start();
+  for (const size_t size :
+       {0, 1, 4, 5, 100, 16379, 16384, 65535, 65536, 65537, 1 << 20, (5 << 20) + 3, 40 << 20}) {
+    std::string text(size, '\0');
+    for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 31 >> 4);
+    const Answer answer = Call(text);
+    ASSERT_TRUE(answer.status.ok()) << size << answer.status.error_message();
+    EXPECT_TRUE(answer.text == text) << size;
+  }
+}
+
+TEST_F(GrpcTransportTest, CarriesErrorsWhole) {
+  Start();
+  const Answer failed = Call("fail");
+  EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(failed.status.error_message(), "no 100% \"such\" thing: \xc3\xa4\n");
+  EXPECT_EQ(Call("throw").status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Call("x", "/test.Test/Other").status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(Call("still there").text, "still there");
+}
+
+TEST_F(GrpcTransportTest, RefusesWhoMayNotCallBeforeTheBody) {
+  ASSERT_TRUE(access.AddRestriction("inference:secret=42", "protocol").ok());
+  Start();
+  const std::string large(64 << 20, 'x');
+  EXPECT_EQ(Call(large).status.error_message(),
+            "This protocol is restricted, expecting header 'triton-grpc-protocol-secret'");
+  const auto with = [](grpc::ClientContext& context) {
+    context.AddMetadata("triton-grpc-protocol-secret", "42");
+  };
+  EXPECT_EQ(Call("in", "/test.Test/Echo", with).text, "in");
+}
+
+TEST_F(GrpcTransportTest, RefusesMessagesBeyondTheLimitByTheirLength) {
+  options.max_input_bytes = 1000;
+  Start();
+  EXPECT_TRUE(Call(std::string(1000, 'x')).status.ok());
+  const Answer refused = Call(std::string(1001, 'x'));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.status.error_message(), "Received message larger than max (1001 vs. 1000)");
+}
+
+TEST_F(GrpcTransportTest, TakesAndGivesCompressedMessages) {
+  options.infer_response_compression = GrpcServer::Compression::kLow;
+  options.max_input_bytes = 2 << 20;
+  Start();
+  for (const grpc_compression_algorithm algorithm :
+       {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_NONE}) {
+    const auto with = [&](grpc::ClientContext& context) { context.set_compression_algorithm(algorithm); };
+    const std::string text(1 << 20, 'y');
+    const Answer answer = Call(text, "/test.Test/Echo", with);
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    EXPECT_TRUE(answer.text == text);
+  }
+  const auto gzip = [](grpc::ClientContext& context) {
+    context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  };
+  const Answer bomb = Call(std::string(3 << 20, 'y'), "/test.Test/Echo", gzip);
+  EXPECT_EQ(bomb.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(GrpcTransportTest, TellsACallThatItsClientHasGone) {
+  Start();
+  grpc::ClientContext context;
+  std::thread client([&] {
+    Call("hold", "/test.Test/Echo", [&](grpc::ClientContext& its) {
+      its.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
+    });
+  });
+  const auto call = protocol.WaitForHeld();
+  client.join();
+  while (!call->cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  call->Answer("too late");
+  EXPECT_EQ(Call("next").text, "next");
+}
+
+TEST_F(GrpcTransportTest, EndsACallAtItsDeadlineByItself) {
+  Start();
+  Answer answer;
+  std::thread client([&] {
+    answer = Call("hold", "/test.Test/Echo", [](grpc::ClientContext& context) {
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    });
+  });
+  client.join();
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  const auto call = protocol.WaitForHeld();
+  while (!call->cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+TEST_F(GrpcTransportTest, RunsManyCallsOfManyThreadsOnOneConnection) {
+  Start();
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        const std::string text =
+            std::string(static_cast<size_t>(i * 37 % 70000), 'a') + std::to_string(t * 1000 + i);
+        if (Call(text).text == text) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 1600);
+}
+
+TEST_F(GrpcTransportTest, AnswersFromOtherThreadsInAnyOrder) {
+  Start();
+  constexpr size_t kCalls = 50;
+  std::vector<std::thread> clients;
+  std::atomic<int> right{0};
+  for (size_t i = 0; i < kCalls; ++i) {
+    clients.emplace_back([&] {
+      if (Call("hold").text == "held") ++right;
+    });
+  }
+  protocol.WaitForHeld(kCalls);
+  std::vector<std::thread> answers;
+  for (size_t t = 0; t < 5; ++t) {
+    answers.emplace_back([&, t] {
+      for (size_t i = t; i < kCalls; i += 5) protocol.held[kCalls - 1 - i]->Answer("held");
+    });
+  }
+  for (std::thread& thread : answers) thread.join();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(right, 50);
+}
+
+TEST_F(GrpcTransportTest, StreamsBothWays) {
+  Start();
+  grpc::ClientContext context;
+  grpc::GenericStub stub(channel);
+  grpc::CompletionQueue queue;
+  auto call = stub.PrepareCall(&context, "/test.Test/Twice", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  constexpr int kMessages = 200;
+  std::thread writer;
+  int written = 0;
+  int got = 0;
+  size_t bytes = 0;
+  grpc::ByteBuffer incoming;
+  const auto write = [&] {
+    const grpc::Slice slice(std::string(static_cast<size_t>(written * 997 % 100000), 'm'));
+    call->Write(grpc::ByteBuffer(&slice, 1), reinterpret_cast<void*>(1));
+    ++written;
+  };
+  write();
+  call->Read(&incoming, reinterpret_cast<void*>(2));
+  size_t expected = 0;
+  for (int i = 0; i < kMessages; ++i) expected += 2 * static_cast<size_t>(i * 997 % 100000);
+  while (queue.Next(&tag, &ok)) {
+    if (tag == reinterpret_cast<void*>(1)) {
+      if (written < kMessages) {
+        write();
+      } else {
+        call->WritesDone(reinterpret_cast<void*>(3));
+      }
+    } else if (tag == reinterpret_cast<void*>(2)) {
+      if (!ok) break;
+      ++got;
+      bytes += incoming.Length();
+      call->Read(&incoming, reinterpret_cast<void*>(2));
+    }
+  }
+  grpc::Status status;
+  call->Finish(&status, reinterpret_cast<void*>(4));
+  while (queue.Next(&tag, &ok) && tag != reinterpret_cast<void*>(4)) {
+  }
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(got, 2 * kMessages);
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST_F(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {
+  Start();
+  Answer first;
+  Answer second;
+  std::thread one([&] { first = Call("hold"); });
+  protocol.WaitForHeld(1);
+  std::thread two([&] { second = Call("hold"); });
+  protocol.WaitForHeld(2);
+  std::thread stop([&] { server->Shutdown(SteadyNowNs() + 400'000'000); });
+  protocol.held[0]->Answer("in time");
+  one.join();
+  EXPECT_EQ(first.text, "in time");
+  stop.join();
+  two.join();
+  EXPECT_FALSE(second.status.ok());
+  EXPECT_TRUE(protocol.held[1]->cancelled);
+  protocol.held[1]->Answer("after the end");
+}
+
+}  // namespace
+}  // namespace braid

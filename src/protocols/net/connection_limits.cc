@@ -1,0 +1,72 @@
+#include "protocols/net/connection_limits.h"
+
+#include <netinet/in.h>
+
+#include <spdlog/fmt/fmt.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+// Refusals after so long without one are told again.
+constexpr int64_t kQuietNs = 60'000'000'000;
+
+// What an address counts by: the first half of one of IPv6; of IPv4, or of IPv4 in IPv6, all of it behind
+// zeros, which begin no address that connections come from.
+std::array<uint8_t, 8> KeyOf(const sockaddr_storage& peer) {
+  std::array<uint8_t, 8> key = {};
+  if (peer.ss_family == AF_INET) {
+    std::memcpy(key.data() + 4, &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, 4);
+  } else if (peer.ss_family == AF_INET6) {
+    const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(&address)) {
+      std::memcpy(key.data() + 4, address.s6_addr + 12, 4);
+    } else {
+      std::memcpy(key.data(), address.s6_addr, key.size());
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+ConnectionLimits::Place ConnectionLimits::Take(const sockaddr_storage& peer) {
+  Place place;
+  place.address_ = KeyOf(peer);
+  MutexLock lock(mutex_);
+  if (open_.load(std::memory_order_relaxed) >= options_.most) {
+    refused_.fetch_add(1, std::memory_order_relaxed);
+    Refused(fmt::format("{} are open (--max-connections)", options_.most));
+    return place;
+  }
+  size_t& of_address = by_address_[place.address_];
+  if (of_address >= options_.most_per_address) {
+    refused_of_address_.fetch_add(1, std::memory_order_relaxed);
+    Refused(
+        fmt::format("one address has {} open (--max-connections-per-address)", options_.most_per_address));
+    return place;
+  }
+  ++of_address;
+  open_.fetch_add(1, std::memory_order_relaxed);
+  place.limits_ = shared_from_this();
+  return place;
+}
+
+void ConnectionLimits::Refused(std::string_view what) {
+  const int64_t now_ns = SteadyNowNs();
+  const bool begins = last_refusal_ns_ == 0 || now_ns - last_refusal_ns_ > kQuietNs;
+  last_refusal_ns_ = now_ns;
+  if (begins && log_ != nullptr) BRAID_LOG_WARNING(*log_, "connections are refused: {}", what);
+}
+
+void ConnectionLimits::Leave(const std::array<uint8_t, 8>& address) {
+  MutexLock lock(mutex_);
+  open_.fetch_sub(1, std::memory_order_relaxed);
+  const auto found = by_address_.find(address);
+  if (--found->second == 0) by_address_.erase(found);
+}
+
+}  // namespace braid

@@ -1,0 +1,73 @@
+// ConnectionLimits: how many connections clients may have open, to all ports that share it and from one
+// address.
+//
+//   auto place = limits->Take(peer);
+//   if (!place) ...  // refused, and counted; the log has a line when that begins
+//
+// An address of IPv6 counts by its first 64 bits, which is what one machine gets.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/mutex.h"
+
+namespace braid {
+
+class ConnectionLimits : public std::enable_shared_from_this<ConnectionLimits> {
+ public:
+  struct Options {
+    size_t most = 16384;
+    size_t most_per_address = 8192;
+  };
+  // The place of one connection, until it goes.
+  class Place {
+   public:
+    Place() = default;
+    Place(Place&&) = default;
+    Place& operator=(Place&&) = delete;
+    ~Place() {
+      if (limits_ != nullptr) limits_->Leave(address_);
+    }
+    explicit operator bool() const { return limits_ != nullptr; }
+
+   private:
+    friend class ConnectionLimits;
+    std::shared_ptr<ConnectionLimits> limits_;  // shared with the other places; null: none
+    std::array<uint8_t, 8> address_ = {};
+  };
+
+  // `log` may be null, and is not used once the server's ports are closed.
+  ConnectionLimits(const Options& options, Logger* log) : options_(options), log_(log) {}
+
+  // A place for a connection from `peer`; none when there are too many. Any thread.
+  Place Take(const sockaddr_storage& peer);
+
+  size_t open() const { return open_.load(std::memory_order_relaxed); }
+  // How many were refused: for all connections together, and for those of their address.
+  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+  uint64_t refused_of_address() const { return refused_of_address_.load(std::memory_order_relaxed); }
+
+ private:
+  void Refused(std::string_view what) BRAID_REQUIRES(mutex_);
+  void Leave(const std::array<uint8_t, 8>& address);
+
+  const Options options_;
+  std::atomic<size_t> open_{0};
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> refused_of_address_{0};
+  Logger* const log_;
+  Mutex mutex_;
+  int64_t last_refusal_ns_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::map<std::array<uint8_t, 8>, size_t> by_address_ BRAID_GUARDED_BY(mutex_);
+};
+
+}  // namespace braid

@@ -1,0 +1,191 @@
+"""What one client can do to the gRPC port, and that others do not notice."""
+
+import os
+import struct
+
+import grpc
+import pytest
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from harness import http2
+from harness.waiting import wait_until
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+LIVE = b"/inference.GRPCInferenceService/ServerLive"
+INFER = b"/inference.GRPCInferenceService/ModelInfer"
+REFUSED_STREAM = 7
+
+
+@pytest.fixture(scope="module")
+def server(module_repository, module_serve):
+    module_repository.add_identity("echo")
+    return module_serve(
+        module_repository,
+        "--grpc-max-input-size=1000000",
+        "--grpc-max-concurrent-streams=200",
+        "--max-connections=1000",
+    )
+
+
+@pytest.fixture
+def stub(server):
+    with grpc.insecure_channel(server.grpc) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+@pytest.fixture(autouse=True)
+def others_are_served(server, stub):
+    yield
+    assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=10).live
+
+
+def threads_of(server):
+    return len(os.listdir(f"/proc/{server.process.pid}/task"))
+
+
+def test_a_client_that_opens_and_resets_is_sent_away(server):
+    with http2.Connection(server.grpc) as connection:
+        head = http2.call_head(LIVE)
+        for first in range(1, 8000, 400):
+            connection.send(
+                b"".join(
+                    http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head)
+                    + http2.frame(http2.RST_STREAM, 0, stream, struct.pack(">I", 8))
+                    for stream in range(first, first + 400, 2)
+                )
+            )
+        assert connection.goaway()[0] != 0
+
+
+def test_a_head_without_an_end_is_cut_off(server):
+    with http2.Connection(server.grpc) as connection:
+        flood = http2.frame(http2.HEADERS, 0, 1, http2.call_head(LIVE))
+        flood += http2.frame(http2.CONTINUATION, 0, 1, http2.field(b"x", b"y" * 1000)) * 100
+        connection.send(flood)
+        assert all(stream == 0 for _, _, stream, _ in connection.frames())
+
+
+def test_large_metadata_is_refused_by_name(stub):
+    with pytest.raises(grpc.RpcError) as error:
+        stub.ServerLive(service_pb2.ServerLiveRequest(), metadata=[("x", "y" * 40000)], timeout=10)
+    assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert error.value.details() == "the metadata of the call has more than 32768 bytes"
+
+
+def test_many_fields_are_refused(stub):
+    with pytest.raises(grpc.RpcError) as error:
+        stub.ServerLive(service_pb2.ServerLiveRequest(), metadata=[("x", "y")] * 300, timeout=10)
+    assert error.value.details() == "the metadata of the call has more than 256 fields"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        http2.frame(http2.PING, 0, 0, b"12345678"),
+        http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, 65535)),
+    ],
+    ids=["pings", "settings"],
+)
+def test_a_client_that_has_us_answer_and_does_not_read_is_sent_away(server, frame):
+    def flood():
+        while True:
+            connection.send(frame * 1000)
+
+    with http2.Connection(server.grpc) as connection, pytest.raises(OSError, match="(Broken|reset|aborted)"):
+        flood()
+
+
+def test_a_message_of_2_gib_is_refused_by_its_length(server):
+    with http2.Connection(server.grpc) as connection:
+        connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, 1, http2.call_head(INFER)))
+        connection.send(http2.frame(http2.DATA, 0, 1, b"\0" + struct.pack(">I", 1 << 31)))
+        assert http2.STATUS + b"\x018" in connection.wait_for(http2.HEADERS, 1)  # RESOURCE_EXHAUSTED
+
+
+def infer_request(values):
+    request = service_pb2.ModelInferRequest(model_name="echo")
+    request.inputs.add(name="IN", datatype="FP32", shape=[values])
+    request.raw_input_contents.append(bytes(4 * values))
+    return request
+
+
+def test_a_message_over_the_limit_is_refused_whole_or_inflated(stub):
+    request = infer_request(1 << 20)
+    for compression in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
+        with pytest.raises(grpc.RpcError) as error:
+            stub.ModelInfer(request, compression=compression, timeout=20)
+        assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "1000000" in error.value.details()
+
+
+def test_a_small_message_that_inflates_to_much_costs_no_memory(server, stub):
+    request = infer_request(4 << 20)
+    before = resident_bytes(server)
+    for call in [stub.ModelInfer.future(request, compression=grpc.Compression.Gzip, timeout=60) for _ in range(30)]:
+        assert call.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert resident_bytes(server) - before < 64 << 20
+
+
+def resident_bytes(server):
+    with open(f"/proc/{server.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def test_streams_beyond_the_limit_wait_for_others_and_need_no_threads(server, stub):
+    before = threads_of(server)
+    with http2.Connection(server.grpc) as connection:
+        head = http2.call_head(b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        for stream in range(1, 601, 2):
+            connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head))
+        # 200 are open; those beyond them are refused.
+        assert struct.unpack(">I", connection.wait_for(http2.RST_STREAM, 599))[0] == REFUSED_STREAM
+        assert threads_of(server) <= before + 2
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        with grpc.insecure_channel(server.grpc) as channel:
+            answers = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+                iter([request]), timeout=10
+            )
+            names = [service.name for service in next(answers).list_services_response.service]
+        assert "grpc.reflection.v1.ServerReflection" in names
+
+
+def test_connections_beyond_the_limit_are_closed_and_counted(repository, serve):
+    repository.add_identity("echo")
+    server = serve(repository, "--max-connections=20", "--max-connections-per-address=10")
+    log_before = server.log.count("connections are refused")
+    wait_until(lambda: server.metric_values()["braid_connections"] == 0, 10, "the end of the first connections")
+    open_ones = [http2.Connection(server.grpc) for _ in range(10)]
+    try:
+        for connection in open_ones:
+            connection.wait_for(http2.SETTINGS)
+        for _ in range(5):
+            with http2.Connection(server.grpc) as refused:
+                assert list(refused.frames()) == []
+        # The metrics have a port, and connections, of their own.
+        values = server.metric_values()
+        assert values["braid_connections"] == 10
+        assert values['braid_overload_connections_refused_total{limit="max-connections-per-address"}'] == 5
+        assert values['braid_overload_connections_refused_total{limit="max-connections"}'] == 0
+        assert server.log.count("connections are refused: one address has 10 open") == log_before + 1
+    finally:
+        for connection in open_ones:
+            connection.socket.close()
+    wait_until(lambda: server.metric_values()["braid_connections"] == 0, 10, "the end of the connections")
+    assert server.request("GET", "/v2/health/live")[0] == 200
+
+
+def test_another_protocol_on_the_port_is_closed(server):
+    with http2.Connection(server.grpc, first=b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
+        assert {kind for kind, *_ in connection.frames()} <= {http2.SETTINGS, http2.WINDOW_UPDATE, http2.GOAWAY}
+
+
+def test_hundreds_of_idle_connections_cost_little(server):
+    before = resident_bytes(server)
+    idle = [http2.Connection(server.grpc) for _ in range(500)]
+    try:
+        for connection in idle:
+            connection.wait_for(http2.SETTINGS)
+        assert resident_bytes(server) - before < 500 * 64 * 1024
+    finally:
+        for connection in idle:
+            connection.socket.close()
+    wait_until(lambda: server.metric_values()["braid_connections"] < 5, 10, "the end of the connections")
