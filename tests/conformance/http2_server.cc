@@ -1,0 +1,117 @@
+// A server that answers every request with 200 and a body when the request is complete, on the HTTP/2 that Braid's gRPC stands on:
+// `http2_server PORT`, on loopback, until it is told to end (SIGTERM). For h2spec, whose requests are none of gRPC.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "protocols/grpc/message.h"
+#include "protocols/http2/session.h"
+#include "protocols/net/listening_socket.h"
+
+namespace braid {
+namespace {
+
+constexpr std::string_view kBody = "hello";
+
+class Request final : public Http2Stream {
+ public:
+  Request(Http2Session& session, int32_t id) : session_(session), id_(id) {}
+
+  void OnData(const Buffer&, std::string_view bytes) override { session_.Consume(id_, bytes.size()); }
+  void OnEnd() override {
+    const Http2Field head[] = {{":status", "200"}};
+    complete_ = true;
+    session_.Respond(id_, head);
+  }
+  void OnClosed(bool) override {}
+  size_t sendable() const override { return complete_ ? kBody.size() - sent_ : 0; }
+  bool complete() const override { return complete_; }
+  void Take(size_t bytes, OutgoingBytes& to) override {
+    to.Append(kBody.substr(sent_, bytes));
+    sent_ += bytes;
+  }
+  void AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) override {
+    fields.push_back({"x-end", "1"});
+  }
+
+ private:
+  Http2Session& session_;
+  const int32_t id_;
+  bool complete_ = false;
+  size_t sent_ = 0;
+};
+
+// One connection from its begin to its end, on a thread of its own.
+class Connection final : public Http2Session::Owner {
+ public:
+  explicit Connection(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  void Serve() {
+    Buffer block = HeapBuffer(size_t{64} << 10);
+    while (Flush()) {
+      pollfd readable{fd_.get(), POLLIN, 0};
+      ::poll(&readable, 1, -1);
+      const ssize_t got = ::recv(fd_.get(), block.mutable_data(), block.size(), 0);
+      if (got <= 0) return;
+      const auto* bytes = reinterpret_cast<const char*>(block.mutable_data());
+      if (session_.Receive(block, {bytes, static_cast<size_t>(got)}).ok()) continue;
+      Flush();
+      return;
+    }
+  }
+
+ private:
+  std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head, const Status&) override {
+    return std::make_shared<Request>(session_, id);
+  }
+  // False when the connection is over.
+  bool Flush() {
+    OutgoingBytes outgoing;
+    if (!session_.Stage(outgoing, size_t{1} << 20).ok()) return false;
+    while (!outgoing.empty()) {
+      std::array<iovec, 64> pieces;
+      const size_t count = outgoing.Gather(pieces);
+      const ssize_t sent = ::writev(fd_.get(), pieces.data(), static_cast<int>(count));
+      if (sent < 0) return false;
+      outgoing.Consume(static_cast<size_t>(sent));
+    }
+    return !session_.over();
+  }
+
+  const UniqueFd fd_;
+  Http2Session session_{*this, {}};
+};
+
+Status Serve(uint16_t port) {
+  BRAID_ASSIGN_OR_RETURN(const UniqueFd listening, ListenOn("127.0.0.1", port, false));
+  std::printf("listening: %d\n", PortOf(listening.get()));
+  std::fflush(stdout);
+  while (true) {
+    pollfd readable{listening.get(), POLLIN, 0};
+    ::poll(&readable, 1, -1);
+    UniqueFd client(::accept(listening.get(), nullptr, nullptr));
+    if (!client.valid()) continue;
+    std::thread([connection = std::make_shared<Connection>(std::move(client))] {
+      connection->Serve();
+    }).detach();
+  }
+}
+
+}  // namespace
+}  // namespace braid
+
+int main(int count, char** arguments) {
+  if (count != 2) {
+    std::fprintf(stderr, "usage: http2_server PORT\n");
+    return 64;
+  }
+  const braid::Status served = braid::Serve(static_cast<uint16_t>(std::atoi(arguments[1])));
+  std::fprintf(stderr, "%s\n", served.message().c_str());
+  return 1;
+}
