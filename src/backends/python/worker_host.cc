@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "backends/python/worker_asks.h"
+#include "base/batch.h"
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/thread.h"
@@ -190,6 +191,7 @@ std::string WorkerHost::Serve() {
   bool asked_to_finalize = false;
   bool killed = false;
   int64_t next_idle = 0;
+  Batch batch;  // of messages that are there together: their answers may leave together
   while (true) {
     bool stopping = false;
     int64_t deadline = 0;
@@ -228,7 +230,7 @@ std::string WorkerHost::Serve() {
     }
     if (calls_->stuck()) return "it does not read the responses to its calls";
     const bool dead = worker_->dead();
-    switch (worker_->channel()->Receive(message, dead ? 0 : timeout)) {
+    switch (worker_->channel()->Receive(message, dead || !batch.empty() ? 0 : timeout)) {
       case Channel::Outcome::kMessage:
         if (Status handled = Guarded([&] { return Handle(message); }); !handled.ok())
           return handled.message();
@@ -236,7 +238,11 @@ std::string WorkerHost::Serve() {
       case Channel::Outcome::kCorrupted:
         return "it wrote nonsense into its channel";
       case Channel::Outcome::kTimeout:
-        if (dead) return "";
+        if (!batch.empty()) {
+          batch.End();
+        } else if (dead) {
+          return "";
+        }
         break;
     }
   }

@@ -238,7 +238,14 @@ void GrpcConnection::BreakLocked() noexcept {
 }
 
 void GrpcConnection::Flush() {
-  if (reading == this) return;
+  if (reading != this && !Batch::Defer(shared_from_this())) FlushNow();
+}
+
+void GrpcConnection::AtEnd() noexcept {
+  GuardedOrReport("gRPC connection", [this] { FlushNow(); });
+}
+
+void GrpcConnection::FlushNow() {
   std::vector<std::shared_ptr<GrpcCall>> ended;
   for (bool more = true; more;) {
     {

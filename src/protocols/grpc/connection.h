@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/batch.h"
 #include "base/guard.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
@@ -28,6 +29,7 @@
 namespace braid {
 
 class GrpcConnection final : public EventLoop::Watcher,
+                             public Batch::Work,
                              private Http2Session::Owner,
                              public std::enable_shared_from_this<GrpcConnection> {
  public:
@@ -74,8 +76,10 @@ class GrpcConnection final : public EventLoop::Watcher,
   // On the I/O thread after what it does now, or soon.
   void AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcCall::EventKind kind, GrpcMessage message = {})
       BRAID_REQUIRES(mutex_);
-  // Writes what is there, or leaves it to the thread that writes.
+  // Writes what is there, or leaves it to the thread that writes, or to the end of the batch of this one.
   void Flush() BRAID_EXCLUDES(mutex_);
+  void AtEnd() noexcept override;
+  void FlushNow() BRAID_EXCLUDES(mutex_);
   // As recv().
   ssize_t Receive(std::span<char> to);
   // What the socket takes now; false when it takes no more for now, or (`failed`) never.
