@@ -8,34 +8,34 @@
 namespace braid {
 namespace {
 
-thread_local Batch* current = nullptr;
+thread_local Batch* batch_of_thread = nullptr;
 
 }  // namespace
 
 Batch::Batch() {
-  BRAID_CHECK(current == nullptr);
-  current = this;
+  BRAID_CHECK(batch_of_thread == nullptr);
+  batch_of_thread = this;
 }
 
 Batch::~Batch() {
   End();
-  current = nullptr;
+  batch_of_thread = nullptr;
 }
 
 bool Batch::Defer(const std::shared_ptr<Work>& work) noexcept {
-  if (current == nullptr) return false;
-  const auto begin = current->works_.begin();
-  const auto end = begin + static_cast<std::ptrdiff_t>(current->count_);
+  if (batch_of_thread == nullptr) return false;
+  const auto begin = batch_of_thread->works_.begin();
+  const auto end = begin + static_cast<std::ptrdiff_t>(batch_of_thread->count_);
   if (std::find(begin, end, work) != end) return true;
-  if (current->count_ == current->works_.size()) return false;
-  current->works_[current->count_++] = work;
+  if (batch_of_thread->count_ == batch_of_thread->works_.size()) return false;
+  batch_of_thread->works_[batch_of_thread->count_++] = work;
   return true;
 }
 
 void Batch::End() noexcept {
-  current = nullptr;  // what ends is not deferred once more
+  batch_of_thread = nullptr;  // what ends is not deferred once more
   while (count_ > 0) std::exchange(works_[--count_], nullptr)->AtEnd();
-  current = this;
+  batch_of_thread = this;
 }
 
 }  // namespace braid

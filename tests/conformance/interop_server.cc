@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "interop.pb.h"
 #include "protocols/grpc/method_call.h"
 #include "protocols/grpc/server.h"
 #include "serving/testing/fake_control.h"
-#include "tests/conformance/interop.pb.h"
 
 namespace braid {
 namespace {

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "protocols/net/access_policy.h"
+#include "protocols/net/connection_limits.h"
 #include "serving/model_control.h"
 
 namespace braid {
