@@ -16,6 +16,8 @@ constexpr int64_t kSecond = 1'000'000'000;
 // The thread looks around so often when nothing happens.
 constexpr int64_t kIdleNs = kSecond;
 constexpr int64_t kProgressSeconds = 10;
+// Messages of a worker whose answers may leave together.
+constexpr size_t kMostBatched = 16;
 
 }  // namespace
 
@@ -191,7 +193,9 @@ std::string WorkerHost::Serve() {
   bool asked_to_finalize = false;
   bool killed = false;
   int64_t next_idle = 0;
-  Batch batch;  // of messages that are there together: their answers may leave together
+  // Of messages that are there together: their answers may leave together.
+  Batch batch;
+  size_t batched = 0;
   while (true) {
     bool stopping = false;
     int64_t deadline = 0;
@@ -234,10 +238,16 @@ std::string WorkerHost::Serve() {
       case Channel::Outcome::kMessage:
         if (Status handled = Guarded([&] { return Handle(message); }); !handled.ok())
           return handled.message();
+        // A worker that always has a next message must not hold back what it has answered.
+        if (++batched >= kMostBatched) {
+          batch.End();
+          batched = 0;
+        }
         break;
       case Channel::Outcome::kCorrupted:
         return "it wrote nonsense into its channel";
       case Channel::Outcome::kTimeout:
+        batched = 0;
         if (!batch.empty()) {
           batch.End();
         } else if (dead) {
