@@ -189,3 +189,16 @@ def test_hundreds_of_idle_connections_cost_little(server):
         for connection in idle:
             connection.socket.close()
     wait_until(lambda: server.metric_values()["braid_connections"] < 5, 10, "the end of the connections")
+
+
+def test_a_connection_without_calls_is_asked_to_close_and_others_are_not(repository, serve):
+    repository.add_identity("echo")
+    server = serve(repository, "--grpc-max-connection-idle=400")
+    with http2.Connection(server.grpc) as idle, http2.Connection(server.grpc) as busy:
+        head = http2.call_head(b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        busy.send(http2.frame(http2.HEADERS, http2.END_HEADERS, 1, head))
+        assert idle.goaway() == (0, b"max_idle")
+        assert list(idle.frames()) == []
+        # Its call is still open, and is answered.
+        busy.send(http2.frame(http2.DATA, http2.END_STREAM, 1))
+        assert http2.STATUS + b"\x010" in busy.wait_for(http2.HEADERS, 1)

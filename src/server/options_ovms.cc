@@ -101,6 +101,7 @@ constexpr ChannelArgument kChannelArguments[] = {
     {"grpc.max_receive_message_length", SetMaxMessage},
     {"grpc.max_concurrent_streams", Int<Grpc<&G::max_concurrent_streams>, 1>().set},
     {"grpc.max_metadata_size", Int<Grpc<&G::max_metadata_bytes>, 1>().set},
+    {"grpc.max_connection_idle_ms", Int<Grpc<&G::max_connection_idle_ms>, 0>().set},
     {"grpc.max_connection_age_ms", Int<Grpc<&G::max_connection_age_ms>, 0>().set},
     {"grpc.max_connection_age_grace_ms", Int<Grpc<&G::max_connection_age_grace_ms>, 0>().set},
     {"grpc.keepalive_time_ms", Int<Grpc<&G::keepalive_time_ms>, 1>().set},

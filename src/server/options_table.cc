@@ -370,6 +370,8 @@ const OptionSpec kOptionTable[] = {
           "Milliseconds between two pings of an idle client below which it misbehaves"),
     Works("grpc-http2-max-ping-strikes", "N", Group::kGrpc, Int<Grpc<&G::http2_max_ping_strikes>, 0>(),
           "Misbehaving pings after which the connection is closed; 0 for any number"),
+    Works("grpc-max-connection-idle", "MS", Group::kGrpc, Int<Grpc<&G::max_connection_idle_ms>, 0>(),
+          "Milliseconds without a call after which a connection is asked to close; 0 for never"),
     Works("grpc-max-connection-age", "MS", Group::kGrpc, Int<Grpc<&G::max_connection_age_ms>, 0>(),
           "Milliseconds after which a connection is asked to close; 0 for never"),
     Works("grpc-max-connection-age-grace", "MS", Group::kGrpc,

@@ -59,6 +59,7 @@ GrpcConnection::GrpcConnection(GrpcThread& thread, AcceptedSocket socket, std::u
       fd_(std::move(socket.fd)),
       tls_(std::move(tls)),
       session_(*this, thread.state().http2),
+      idle_since_ns_(SteadyNowNs()),
       born_ns_(SteadyNowNs()),
       heard_ns_(born_ns_) {}
 
@@ -196,6 +197,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
     deadlines_.emplace(call->deadline_ns_, call.get());
     ArmDeadlineLocked();
   }
+  idle_since_ns_ = 0;
   return call;
 }
 
@@ -203,6 +205,7 @@ void GrpcConnection::EndCallLocked(GrpcCall& call, bool cancelled) {
   const PatientAllocation patience;
   if (call.deadline_ns_ != 0) deadlines_.erase({call.deadline_ns_, &call});
   ended_.push_back(call.shared_from_this());
+  if (!session_.has_streams()) idle_since_ns_ = SteadyNowNs();
   if (cancelled) AddEventLocked(ended_.back(), GrpcCall::EventKind::kCancelled);
 }
 
@@ -316,6 +319,10 @@ void GrpcConnection::ArmWatch() {
   } else if (options.age_ns > 0) {
     next_ns = std::min(next_ns, born_ns_ + options.age_ns);
   }
+  if (options.idle_ns > 0) {
+    MutexLock lock(mutex_);
+    next_ns = std::min(next_ns, (idle_since_ns_ != 0 ? idle_since_ns_ : SteadyNowNs()) + options.idle_ns);
+  }
   watch_timer_ = thread_.loop().At(next_ns, [self = shared_from_this()] { self->Watch(); });
 }
 
@@ -347,6 +354,16 @@ void GrpcConnection::Watch() {
       } else {
         heard_ns_ = now_ns;
       }
+    });
+  }
+  if (options.idle_ns > 0) {
+    Locked([&] {
+      mutex_.AssertHeld();
+      // Streams that were refused have no call whose end would be seen.
+      if (idle_since_ns_ == 0 && !session_.has_streams()) idle_since_ns_ = now_ns;
+      if (idle_since_ns_ == 0 || now_ns < idle_since_ns_ + options.idle_ns) return;
+      idle_since_ns_ = now_ns;
+      session_.GoAway(NGHTTP2_NO_ERROR, "max_idle");
     });
   }
   ArmWatch();

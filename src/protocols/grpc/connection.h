@@ -107,6 +107,7 @@ class GrpcConnection final : public EventLoop::Watcher,
   std::set<std::pair<int64_t, GrpcCall*>> deadlines_ BRAID_GUARDED_BY(mutex_);  // of calls that are not over
   bool data_since_ping_ BRAID_GUARDED_BY(mutex_) = false;  // the client's pings measure what passes
   int pings_without_data_ BRAID_GUARDED_BY(mutex_) = 0;    // of ours, since calls last sent something
+  int64_t idle_since_ns_ BRAID_GUARDED_BY(mutex_);         // when the last call ended; 0: there are calls
   bool retry_ BRAID_GUARDED_BY(mutex_) = false;            // the socket took more again while a thread wrote
   bool writing_ BRAID_GUARDED_BY(mutex_) = false;          // a thread uses outgoing_ and the socket
   bool blocked_ BRAID_GUARDED_BY(mutex_) = false;          // the socket takes no more for now

@@ -34,6 +34,7 @@ GrpcConnectionOptions ConnectionOptions(const GrpcServer::Options& options) {
   connections.pings_without_data = options.http2_max_pings_without_data;
   connections.ping_interval_ns = Nanoseconds(options.http2_min_recv_ping_interval_without_data_ms);
   connections.ping_strikes = options.http2_max_ping_strikes;
+  connections.idle_ns = Nanoseconds(options.max_connection_idle_ms);
   connections.age_ns = Nanoseconds(options.max_connection_age_ms);
   connections.age_grace_ns = Nanoseconds(options.max_connection_age_grace_ms);
   return connections;

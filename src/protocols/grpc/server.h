@@ -59,7 +59,8 @@ class GrpcServer {
     int http2_max_pings_without_data = 2;
     int http2_min_recv_ping_interval_without_data_ms = 300000;
     int http2_max_ping_strikes = 2;
-    int max_connection_age_ms = 0;  // 0: without end
+    int max_connection_idle_ms = 1800000;  // 0: without end
+    int max_connection_age_ms = 0;         // 0: without end
     int max_connection_age_grace_ms = 0;
   };
 
