@@ -18,8 +18,8 @@ Batch::Batch() {
 }
 
 Batch::~Batch() {
-  End();
-  batch_of_thread = nullptr;
+  batch_of_thread = nullptr;  // what ends is not deferred once more
+  while (count_ > 0) std::exchange(works_[--count_], nullptr)->AtEnd();
 }
 
 bool Batch::Defer(const std::shared_ptr<Work>& work) noexcept {
@@ -30,12 +30,6 @@ bool Batch::Defer(const std::shared_ptr<Work>& work) noexcept {
   if (batch_of_thread->count_ == batch_of_thread->works_.size()) return false;
   batch_of_thread->works_[batch_of_thread->count_++] = work;
   return true;
-}
-
-void Batch::End() noexcept {
-  batch_of_thread = nullptr;  // what ends is not deferred once more
-  while (count_ > 0) std::exchange(works_[--count_], nullptr)->AtEnd();
-  batch_of_thread = this;
 }
 
 }  // namespace braid

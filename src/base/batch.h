@@ -1,12 +1,12 @@
 // Batch: pieces of work that a thread does one after the other without waiting in between, and what can wait
 // for the last of them. Of several answers to one client only the last needs a system call then.
 //
-//   Batch batch;
-//   while (work is there) Do(it);   // calls Batch::Defer(connection)
-//   batch.End();                    // connection->AtEnd()
+//   {
+//     const Batch batch;
+//     while (work is there) Do(it);  // calls Batch::Defer(connection)
+//   }                                // connection->AtEnd()
 //
-// What is deferred waits at most as long as the thread goes on without End(): a thread ends its batch before
-// it sleeps.
+// A batch ends before its thread sleeps, and after so many pieces of work at most.
 #pragma once
 
 #include <array>
@@ -33,9 +33,6 @@ class Batch {
   // Calls work->AtEnd() at the end of this thread's batch, once however often it is deferred. False, and no
   // call, when the thread has no batch, or one that has much to end already.
   static bool Defer(const std::shared_ptr<Work>& work) noexcept;
-
-  bool empty() const { return count_ == 0; }
-  void End() noexcept;
 
  private:
   std::array<std::shared_ptr<Work>, 16> works_;

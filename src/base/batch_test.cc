@@ -23,33 +23,30 @@ TEST(Batch, EndsEachWorkOnce) {
   const auto other = std::make_shared<Counted>();
   EXPECT_FALSE(Batch::Defer(one));
   {
-    Batch batch;
+    const Batch batch;
     EXPECT_TRUE(Batch::Defer(one));
     EXPECT_TRUE(Batch::Defer(other));
     EXPECT_TRUE(Batch::Defer(one));
     EXPECT_EQ(one->ends, 0);
-    batch.End();
-    EXPECT_EQ(one->ends, 1);
-    EXPECT_EQ(other->ends, 1);
-    EXPECT_TRUE(batch.empty());
-    EXPECT_TRUE(Batch::Defer(one));
   }
-  EXPECT_EQ(one->ends, 2);
+  EXPECT_EQ(one->ends, 1);
+  EXPECT_EQ(other->ends, 1);
   EXPECT_FALSE(Batch::Defer(one));
 }
 
 TEST(Batch, WhatEndsDefersNothing) {
   const auto work = std::make_shared<Counted>();
   work->other = std::make_shared<Counted>();
-  Batch batch;
-  EXPECT_TRUE(Batch::Defer(work));
-  batch.End();
+  {
+    const Batch batch;
+    EXPECT_TRUE(Batch::Defer(work));
+  }
+  EXPECT_EQ(work->ends, 1);
   EXPECT_FALSE(work->deferred_within);
-  EXPECT_TRUE(batch.empty());
 }
 
 TEST(Batch, IsOfItsThreadAndHasAnEnd) {
-  Batch batch;
+  const Batch batch;
   const auto work = std::make_shared<Counted>();
   std::thread([&] { EXPECT_FALSE(Batch::Defer(work)); }).join();
   std::vector<std::shared_ptr<Counted>> many;

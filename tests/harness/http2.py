@@ -60,7 +60,12 @@ class Connection:
         self.socket.close()
 
     def send(self, data):
-        self.socket.sendall(data)
+        """False when the server has closed the connection; frames() gives what it said before that."""
+        try:
+            self.socket.sendall(data)
+        except ConnectionError:
+            return False
+        return True
 
     def frames(self):
         """(kind, flags, stream, payload) of each that comes, until the server closes."""

@@ -16,7 +16,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 // The thread looks around so often when nothing happens.
 constexpr int64_t kIdleNs = kSecond;
 constexpr int64_t kProgressSeconds = 10;
-// Messages of a worker whose answers may leave together.
+// Messages of a worker that are handled in one go.
 constexpr size_t kMostBatched = 16;
 
 }  // namespace
@@ -193,9 +193,6 @@ std::string WorkerHost::Serve() {
   bool asked_to_finalize = false;
   bool killed = false;
   int64_t next_idle = 0;
-  // Of messages that are there together: their answers may leave together.
-  Batch batch;
-  size_t batched = 0;
   while (true) {
     bool stopping = false;
     int64_t deadline = 0;
@@ -234,27 +231,18 @@ std::string WorkerHost::Serve() {
     }
     if (calls_->stuck()) return "it does not read the responses to its calls";
     const bool dead = worker_->dead();
-    switch (worker_->channel()->Receive(message, dead || !batch.empty() ? 0 : timeout)) {
-      case Channel::Outcome::kMessage:
-        if (Status handled = Guarded([&] { return Handle(message); }); !handled.ok())
-          return handled.message();
-        // A worker that always has a next message must not hold back what it has answered.
-        if (++batched >= kMostBatched) {
-          batch.End();
-          batched = 0;
-        }
-        break;
-      case Channel::Outcome::kCorrupted:
-        return "it wrote nonsense into its channel";
-      case Channel::Outcome::kTimeout:
-        batched = 0;
-        if (!batch.empty()) {
-          batch.End();
-        } else if (dead) {
-          return "";
-        }
-        break;
+    Channel::Outcome outcome = worker_->channel()->Receive(message, dead ? 0 : timeout);
+    {
+      // What is there already is handled before the next look around, and the answers to it may leave together.
+      const Batch batch;
+      for (size_t handled = 0; outcome == Channel::Outcome::kMessage;) {
+        if (Status status = Guarded([&] { return Handle(message); }); !status.ok()) return status.message();
+        if (++handled == kMostBatched) break;
+        outcome = worker_->channel()->Receive(message, 0);
+      }
     }
+    if (outcome == Channel::Outcome::kCorrupted) return "it wrote nonsense into its channel";
+    if (outcome == Channel::Outcome::kTimeout && dead) return "";
   }
 }
 

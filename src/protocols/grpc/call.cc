@@ -85,11 +85,16 @@ void GrpcCall::TakeBodyLocked(const Buffer& block, std::string_view& bytes) {
 }
 
 void GrpcCall::CompleteMessageLocked() {
+  connection_->mutex_.AssertHeld();
   in_.message.Add(std::move(in_.gathered));
   in_.message.compressed = (in_.prefix[0] & 1) != 0;
-  ready_.push_back(std::move(in_.message));
+  if (requested_ > 0 && ready_.empty()) {
+    --requested_;
+    connection_->AddEventLocked(shared_from_this(), EventKind::kMessage, std::move(in_.message));
+  } else {
+    ready_.push_back(std::move(in_.message));
+  }
   in_ = {};
-  DeliverLocked();
 }
 
 void GrpcCall::DeliverLocked() {

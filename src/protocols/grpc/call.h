@@ -12,7 +12,7 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <boost/container/deque.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -128,14 +128,15 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
     size_t have = 0;      // there
     GrpcMessage message;  // as far as it is there
   } in_;
-  std::deque<GrpcMessage> ready_;  // not asked for yet
+  // Boost's: std::deque allocates before it holds something.
+  boost::container::deque<GrpcMessage> ready_;  // not asked for yet
   size_t requested_ = 1;
   size_t unconsumed_ = 0;  // bytes for which the client has no window again
   bool half_closed_ = false;
   bool half_close_told_ = false;
   std::optional<Waiting> notify_;
   bool refused_ = false;  // what the client still sends is thrown away
-  std::deque<EncodedMessageReader> out_;
+  boost::container::deque<EncodedMessageReader> out_;
   size_t out_bytes_ = 0;
   bool started_ = false;  // the head of the answer is submitted
   bool closed_ = false;

@@ -42,6 +42,10 @@ Fields ToFields(std::span<const Http2Field> head) {
 }  // namespace
 
 void Http2Head::Add(std::string_view name, std::string_view value) {
+  if (fields_.empty()) {
+    text_.reserve(400);
+    fields_.reserve(12);
+  }
   fields_.push_back({static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(name.size()),
                      static_cast<uint32_t>(value.size())});
   text_ += name;
