@@ -1,6 +1,7 @@
 """What one client can do to the gRPC port, and that others do not notice."""
 
 import os
+import signal
 import struct
 
 import grpc
@@ -187,6 +188,19 @@ def test_hundreds_of_idle_connections_cost_little(server):
     finally:
         for connection in idle:
             connection.socket.close()
+    wait_until(lambda: server.metric_values()["braid_connections"] < 5, 10, "the end of the connections")
+
+
+def test_connections_that_end_with_what_they_send_are_closed(server):
+    connections = [http2.Connection(server.grpc) for _ in range(50)]
+    for connection in connections:
+        connection.wait_for(http2.SETTINGS)
+    # So that the server finds the last bytes, which need no answer, and the end together.
+    os.kill(server.process.pid, signal.SIGSTOP)
+    for connection in connections:
+        connection.send(http2.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)))
+        connection.socket.close()
+    os.kill(server.process.pid, signal.SIGCONT)
     wait_until(lambda: server.metric_values()["braid_connections"] < 5, 10, "the end of the connections")
 
 

@@ -79,6 +79,7 @@ void GrpcConnection::OnEvents(uint32_t events) {
     retry_ = writing_;
     blocked_ = false;
   }
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ended_by_client_ = true;
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ReadAll();
   Flush();
 }
@@ -125,9 +126,9 @@ bool GrpcConnection::ReadOnce() {
     Close();
     return false;
   }
-  // Edge-triggered: what comes after a read that was not filled is told anew. Not so of what TLS has read
-  // ahead.
-  return size == room.size() || tls_ != nullptr;
+  // Edge-triggered: what comes after a read that was not filled is told anew. Not so the end that was told with
+  // these bytes, and what TLS has read ahead.
+  return size == room.size() || ended_by_client_ || tls_ != nullptr;
 }
 
 ssize_t GrpcConnection::Receive(std::span<char> to) {

@@ -120,12 +120,13 @@ class GrpcConnection final : public EventLoop::Watcher,
   std::optional<EventLoop::TimerKey> deadline_timer_;
   std::optional<EventLoop::TimerKey> watch_timer_;
   const int64_t born_ns_;
-  int64_t heard_ns_;          // when something last came
-  int64_t pinged_ns_ = 0;     // of the ping that is not answered; 0: none
-  int64_t aged_ns_ = 0;       // when the client was told that the connection is too old; 0: not yet
-  int64_t last_ping_ns_ = 0;  // of the client's
-  int ping_strikes_ = 0;      // of pings without data between them
-  bool large_reads_ = false;  // the last read was full
+  int64_t heard_ns_;              // when something last came
+  int64_t pinged_ns_ = 0;         // of the ping that is not answered; 0: none
+  int64_t aged_ns_ = 0;           // when the client was told that the connection is too old; 0: not yet
+  int64_t last_ping_ns_ = 0;      // of the client's
+  int ping_strikes_ = 0;          // of pings without data between them
+  bool ended_by_client_ = false;  // its last bytes may be there, and the end is behind them
+  bool large_reads_ = false;      // the last read was full
 };
 
 }  // namespace braid
