@@ -94,6 +94,37 @@ def test_a_client_that_has_us_answer_and_does_not_read_is_sent_away(server, fram
             pass
 
 
+def test_a_call_that_is_reset_before_it_began_harms_no_other(server):
+    # As gRPC's C core does it when a deadline is over before the call's head has left.
+    with http2.Connection(server.grpc) as connection:
+        head = http2.call_head(LIVE)
+        connection.send(
+            http2.frame(http2.HEADERS, http2.END_HEADERS, 1, head)
+            + http2.frame(http2.RST_STREAM, 0, 3, struct.pack(">I", 8))
+            + http2.frame(http2.HEADERS, http2.END_HEADERS, 5, head)
+        )
+        for stream in (1, 5):
+            connection.send(http2.frame(http2.DATA, http2.END_STREAM, stream, bytes(5)))
+            assert connection.wait_for(http2.DATA, stream) == b"\0\0\0\0\x02\x08\x01"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "status"),
+    [(b"99999999H", b"0"), (b"99999999M", b"0"), (b"10S", b"0"), (b"0m", b"4"), (b"soon", b"3"), (b"123456789S", b"3")],
+)
+def test_a_timeout_is_what_it_says_or_refused(server, timeout, status):
+    with http2.Connection(server.grpc) as connection:
+        head = http2.call_head(INFER, (b"grpc-timeout", timeout))
+        connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, 1, head))
+        if status != b"0":
+            assert http2.STATUS + b"\x01" + status in connection.wait_for(http2.HEADERS, 1)
+            return
+        message = infer_request(1).SerializeToString()
+        body = b"\0" + struct.pack(">I", len(message)) + message
+        connection.send(http2.frame(http2.DATA, http2.END_STREAM, 1, body))
+        assert b"\x0a\x04echo" in connection.wait_for(http2.DATA, 1)
+
+
 def test_a_message_of_2_gib_is_refused_by_its_length(server):
     with http2.Connection(server.grpc) as connection:
         connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, 1, http2.call_head(INFER)))

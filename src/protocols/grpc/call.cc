@@ -35,22 +35,21 @@ GrpcThread& GrpcCall::thread() const { return connection_->thread(); }
 void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
   connection_->mutex_.AssertHeld();
   connection_->data_since_ping_ = true;
-  const bool wanted = requested_ > 0 || refused_;
-  if (wanted) {
+  if (refused_ || (requested_ > 0 && ready_.empty())) {
     connection_->session_.Consume(stream_, bytes.size());
   } else {
     unconsumed_ += bytes.size();
   }
   while (!bytes.empty() && !refused_) {
     if (in_.prefix_have < sizeof(in_.prefix)) {
-      TakePrefixLocked(block, bytes);
+      TakePrefixLocked(bytes);
     } else {
       TakeBodyLocked(block, bytes);
     }
   }
 }
 
-void GrpcCall::TakePrefixLocked(const Buffer&, std::string_view& bytes) {
+void GrpcCall::TakePrefixLocked(std::string_view& bytes) {
   const size_t part = std::min(bytes.size(), sizeof(in_.prefix) - in_.prefix_have);
   std::memcpy(in_.prefix + in_.prefix_have, bytes.data(), part);
   in_.prefix_have += part;
@@ -61,7 +60,8 @@ void GrpcCall::TakePrefixLocked(const Buffer&, std::string_view& bytes) {
   const size_t most = connection_->thread().state().max_input_bytes;
   if (in_.left > most) {
     CutLocked(kGrpcResourceExhausted, "Received message larger than max (" + std::to_string(in_.left) +
-                                          " vs. " + std::to_string(most) + ")");
+                                          " vs. " + std::to_string(most) +
+                                          "). Use --grpc-max-input-size to increase the limit.");
   } else if (in_.left == 0) {
     CompleteMessageLocked();
   }
@@ -99,11 +99,19 @@ void GrpcCall::CompleteMessageLocked() {
 
 void GrpcCall::DeliverLocked() {
   connection_->mutex_.AssertHeld();
+  // Once it is refused, its end is the last that it hears.
+  if (refused_ || closed_) return;
+  // The client may send as much as was taken, and all of a message that is waited for.
+  size_t taken = 0;
   while (requested_ > 0 && !ready_.empty()) {
     --requested_;
+    taken += sizeof(in_.prefix) + ready_.front().size();
     connection_->AddEventLocked(shared_from_this(), EventKind::kMessage, std::move(ready_.front()));
     ready_.pop_front();
   }
+  if (requested_ > 0 || taken > unconsumed_) taken = unconsumed_;
+  if (taken > 0) connection_->session_.Consume(stream_, taken);
+  unconsumed_ -= taken;
   if (requested_ > 0 && half_closed_ && !half_close_told_) {
     half_close_told_ = true;
     connection_->AddEventLocked(shared_from_this(), EventKind::kHalfClose);
@@ -118,10 +126,8 @@ void GrpcCall::OnEnd() {
 
 void GrpcCall::RequestMessage() {
   connection_->Locked([this] {
-    connection_->mutex_.AssertHeld();
     ++requested_;
     DeliverLocked();
-    if (unconsumed_ > 0 && !closed_) connection_->session_.Consume(stream_, std::exchange(unconsumed_, 0));
   });
   connection_->Flush();
 }
@@ -221,6 +227,12 @@ void GrpcCall::CutLocked(int code, std::string_view message) {
   out_.clear();
   out_bytes_ = 0;
   FinishLocked(code, message);
+  TellCancelledLocked();
+}
+
+void GrpcCall::TellCancelledLocked() {
+  connection_->mutex_.AssertHeld();
+  if (std::exchange(cancel_told_, true)) return;
   connection_->AddEventLocked(shared_from_this(), EventKind::kCancelled);
 }
 
@@ -298,7 +310,8 @@ void GrpcCall::OnClosed(bool reset) {
   out_.clear();
   out_bytes_ = 0;
   if (unconsumed_ > 0) connection_->session_.ConsumeConnection(unconsumed_);
-  connection_->EndCallLocked(*this, reset);
+  connection_->EndCallLocked(*this);
+  if (reset) TellCancelledLocked();
 }
 
 void GrpcCall::Dispatch(EventKind kind, GrpcMessage message) {

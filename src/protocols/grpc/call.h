@@ -97,12 +97,13 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   void AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) override;
 
   bool IsAtMost(const Waiting& most) const;
-  void TakePrefixLocked(const Buffer& block, std::string_view& bytes);
+  void TakePrefixLocked(std::string_view& bytes);
   void TakeBodyLocked(const Buffer& block, std::string_view& bytes);
   void CompleteMessageLocked();
   void DeliverLocked();
   // Ends the call with this in place of what it would have answered, which is cancelled.
   void CutLocked(int code, std::string_view message);
+  void TellCancelledLocked();
   Status Compress(EncodedMessage& message) const;
   void SendLocked(EncodedMessage message);
   void FinishLocked(int code, std::string_view message);
@@ -140,6 +141,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   size_t out_bytes_ = 0;
   bool started_ = false;  // the head of the answer is submitted
   bool closed_ = false;
+  bool cancel_told_ = false;
   struct End {
     std::string code;
     std::string message;  // percent-encoded

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -26,6 +27,9 @@ constexpr size_t kMostPieces = 64;
 // The connection whose input this thread is working off: what it answers leaves at the end of that.
 thread_local const GrpcConnection* reading = nullptr;
 
+// Longer than any server runs, and short enough to be added to its clock.
+constexpr int64_t kLongestTimeoutNs = int64_t{1} << 61;
+
 // Of a grpc-timeout, in nanoseconds: up to eight digits and a unit. Nothing for anything else.
 std::optional<int64_t> ParseTimeout(std::string_view text) {
   if (text.size() < 2 || text.size() > 9) return std::nullopt;
@@ -33,22 +37,20 @@ std::optional<int64_t> ParseTimeout(std::string_view text) {
   const char* const end = text.data() + text.size() - 1;
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || rest != end || number < 0) return std::nullopt;
-  switch (text.back()) {
-    case 'H':
-      return number * 3'600'000'000'000;
-    case 'M':
-      return number * 60'000'000'000;
-    case 'S':
-      return number * 1'000'000'000;
-    case 'm':
-      return number * 1'000'000;
-    case 'u':
-      return number * 1'000;
-    case 'n':
-      return number;
-    default:
-      return std::nullopt;
-  }
+  constexpr std::pair<char, int64_t> kUnits[] = {
+      {'H', 3'600'000'000'000}, {'M', 60'000'000'000}, {'S', 1'000'000'000},
+      {'m', 1'000'000},         {'u', 1'000},          {'n', 1}};
+  const auto unit = std::ranges::find(kUnits, text.back(), [](const auto& its) { return its.first; });
+  if (unit == std::end(kUnits)) return std::nullopt;
+  return number > kLongestTimeoutNs / unit->second ? kLongestTimeoutNs : number * unit->second;
+}
+
+// "application/grpc", alone or with what messages are encoded by or parameters.
+bool IsGrpc(std::string_view content_type) {
+  constexpr std::string_view kGrpc = "application/grpc";
+  return content_type.starts_with(kGrpc) &&
+         (content_type.size() == kGrpc.size() || content_type[kGrpc.size()] == '+' ||
+          content_type[kGrpc.size()] == ';');
 }
 
 }  // namespace
@@ -126,8 +128,8 @@ bool GrpcConnection::ReadOnce() {
     Close();
     return false;
   }
-  // Edge-triggered: what comes after a read that was not filled is told anew. Not so the end that was told with
-  // these bytes, and what TLS has read ahead.
+  // Edge-triggered: what comes after a read that was not filled is told anew. Not so the end that was told
+  // with these bytes, and what TLS has read ahead.
   return size == room.size() || ended_by_client_ || tls_ != nullptr;
 }
 
@@ -178,7 +180,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   };
   if (!fault.ok()) return refuse("200", fault);
   if (head.Find(":method") != "POST") return refuse("405", InternalError("a call is a POST"));
-  if (!head.Find("content-type").starts_with("application/grpc")) {
+  if (!IsGrpc(head.Find("content-type"))) {
     return refuse("415", InternalError("the content-type of a call is application/grpc"));
   }
   GrpcServerState& state = thread_.state();
@@ -187,6 +189,10 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   if (Status allowed = state.access.Check(route->api, head); !allowed.ok()) return refuse("200", allowed);
   const std::string_view timeout = head.Find("grpc-timeout");
   const std::optional<int64_t> left_ns = ParseTimeout(timeout);
+  if (!timeout.empty() && !left_ns) {
+    return refuse("200", InvalidArgumentError("grpc-timeout '" + std::string(timeout) +
+                                              "' is not up to eight digits and a unit (H, M, S, m, u or n)"));
+  }
   std::shared_ptr<GrpcCall> call;
   const Status made = Guarded([&] {
     BRAID_ASSIGN_OR_RETURN(call, route->make(thread_, {shared_from_this(), id, std::move(head)}));
@@ -202,12 +208,11 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   return call;
 }
 
-void GrpcConnection::EndCallLocked(GrpcCall& call, bool cancelled) {
+void GrpcConnection::EndCallLocked(GrpcCall& call) {
   const PatientAllocation patience;
   if (call.deadline_ns_ != 0) deadlines_.erase({call.deadline_ns_, &call});
   ended_.push_back(call.shared_from_this());
   if (!session_.has_streams()) idle_since_ns_ = SteadyNowNs();
-  if (cancelled) AddEventLocked(ended_.back(), GrpcCall::EventKind::kCancelled);
 }
 
 void GrpcConnection::ArmDeadlineLocked() {
@@ -388,6 +393,13 @@ void GrpcConnection::OnPing() {
   if (options.ping_strikes > 0 && ping_strikes_ > options.ping_strikes) {
     session_.Terminate(NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings");
   }
+}
+
+void GrpcConnection::OnFault(const Status& fault) {
+  GrpcServerState& state = thread_.state();
+  if (!state.faulty_connections.Goes()) return;
+  BRAID_LOG_WARNING(state.log, "gRPC connections are ended for faults of their clients: {}",
+                    EscapeForLog(fault.message()));
 }
 
 // --- The end ---------------------------------------------------------------------------------------

@@ -57,6 +57,7 @@ class GrpcConnection final : public EventLoop::Watcher,
 
   void OnEvents(uint32_t events) override;
   void OnPing() override;
+  void OnFault(const Status& fault) override;
   std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head head, const Status& fault) override;
 
   // Runs `work` under the mutex. What it throws ends the connection: no call may be left without an end.
@@ -84,8 +85,7 @@ class GrpcConnection final : public EventLoop::Watcher,
   ssize_t Receive(std::span<char> to);
   // What the socket takes now; false when it takes no more for now, or (`failed`) never.
   bool Write(bool& failed);
-  void SetDeadlineLocked(GrpcCall& call, std::string_view timeout) BRAID_REQUIRES(mutex_);
-  void EndCallLocked(GrpcCall& call, bool cancelled) BRAID_REQUIRES(mutex_);
+  void EndCallLocked(GrpcCall& call) BRAID_REQUIRES(mutex_);
   void ArmDeadlineLocked() BRAID_REQUIRES(mutex_);
   void OnDeadline();
   // Keepalive and age.

@@ -1,11 +1,22 @@
 #include "protocols/grpc/message.h"
 
 #include <algorithm>
+#include <memory>
 #include <new>
-#include <span>
+#include <utility>
 #include <vector>
 
 namespace braid {
+namespace {
+
+class TextOwner final : public BufferOwner {
+ public:
+  explicit TextOwner(std::string text) : text(std::move(text)) {}
+
+  std::string text;
+};
+
+}  // namespace
 
 Buffer HeapBuffer(size_t size) {
   Result<Buffer> made = HeapAllocator().Allocate(size);
@@ -55,13 +66,17 @@ Result<GrpcMessage> Decompress(const GrpcMessage& message, size_t limit) {
   for (const std::string_view piece : message.segments()) {
     if (Status status = decompressor.Append(piece, bytes, limit); !status.ok()) {
       if (!decompressor.too_large()) return status;
-      return ResourceExhaustedError("Decompressed message larger than max (" + std::to_string(limit) + ")");
+      return ResourceExhaustedError("Decompressed message larger than max (" + std::to_string(limit) +
+                                    "). Use --grpc-max-input-size to increase the limit.");
     }
   }
   if (!decompressor.finished())
     return InvalidArgumentError("the compressed message of the call is not complete");
+  auto owner = std::make_unique<TextOwner>(std::move(bytes));
   GrpcMessage whole;
-  whole.Add(CopyToHeap(std::as_bytes(std::span(bytes))));
+  auto* const data = reinterpret_cast<std::byte*>(owner->text.data());
+  const size_t size = owner->text.size();
+  whole.Add(Buffer(data, size, owner.release()));
   return whole;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/episode.h"
 #include "base/log.h"
 #include "protocols/grpc/connection_options.h"
 #include "protocols/grpc/metadata.h"
@@ -37,6 +38,7 @@ struct GrpcServerState {
   const std::vector<GrpcProtocol*> protocols;
   std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken
   std::atomic<bool> draining{false};
+  Episode faulty_connections = {};
   // For answers that take a while. Last, so that its thread ends before what it uses.
   ControlPool tasks{1, "brd-grpc-ctl", 256};
 };

@@ -74,6 +74,20 @@ class Twice final : public GrpcCall {
   void OnCancelled() override {}
 };
 
+// Takes a message when it is told to.
+class Slow final : public GrpcCall {
+ public:
+  using GrpcCall::GrpcCall;
+  void TakeOne() { RequestMessage(); }
+  std::atomic<size_t> taken{0};
+  std::atomic<int> cancelled{0};
+
+ private:
+  void OnMessage(GrpcMessage) override { ++taken; }
+  void OnHalfClose() override { Finish(OkStatus()); }
+  void OnCancelled() override { ++cancelled; }
+};
+
 class TestProtocol final : public GrpcProtocol {
  public:
   std::vector<std::string> ServiceNames() const override { return {"test.Test"}; }
@@ -90,7 +104,21 @@ class TestProtocol final : public GrpcProtocol {
     routes.push_back({"/test.Test/Twice", Api::kInference, [](GrpcThread&, GrpcCall::Setup setup) {
                         return Result<std::shared_ptr<GrpcCall>>(std::make_shared<Twice>(std::move(setup)));
                       }});
+    routes.push_back({"/test.Test/Slow", Api::kInference, [this](GrpcThread&, GrpcCall::Setup setup) {
+                        const std::lock_guard lock(mutex);
+                        slow = std::make_shared<Slow>(std::move(setup));
+                        return Result<std::shared_ptr<GrpcCall>>(slow);
+                      }});
     return routes;
+  }
+  std::shared_ptr<Slow> WaitForSlow() {
+    while (true) {
+      {
+        const std::lock_guard lock(mutex);
+        if (slow != nullptr) return slow;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   std::shared_ptr<Echo> WaitForHeld(size_t count = 1) {
     std::unique_lock lock(mutex);
@@ -101,6 +129,7 @@ class TestProtocol final : public GrpcProtocol {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::shared_ptr<Echo>> held;
+  std::shared_ptr<Slow> slow;
 };
 
 class GrpcTransportTest : public ::testing::Test {
@@ -204,7 +233,9 @@ TEST_F(GrpcTransportTest, RefusesMessagesBeyondTheLimitByTheirLength) {
   EXPECT_TRUE(Call(std::string(1000, 'x')).status.ok());
   const Answer refused = Call(std::string(1001, 'x'));
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(refused.status.error_message(), "Received message larger than max (1001 vs. 1000)");
+  EXPECT_EQ(
+      refused.status.error_message(),
+      "Received message larger than max (1001 vs. 1000). Use --grpc-max-input-size to increase the limit.");
 }
 
 TEST_F(GrpcTransportTest, TakesAndGivesCompressedMessages) {
@@ -340,6 +371,51 @@ TEST_F(GrpcTransportTest, StreamsBothWays) {
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(got, 2 * kMessages);
   EXPECT_EQ(bytes, expected);
+}
+
+TEST_F(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
+  Start();
+  grpc::ClientContext context;
+  grpc::GenericStub stub(channel);
+  grpc::CompletionQueue queue;
+  auto call = stub.PrepareCall(&context, "/test.Test/Slow", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  constexpr size_t kMessage = size_t{64} << 10;
+  const grpc::Slice slice(std::string(kMessage, 'm'));
+  // Writes as long as there is room, which there is no more when a write has not ended in some time.
+  size_t written = 0;
+  bool writing = false;
+  const auto fill = [&] {
+    while (true) {
+      if (!std::exchange(writing, true)) call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+      const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(100);
+      if (queue.AsyncNext(&tag, &ok, deadline) != grpc::CompletionQueue::GOT_EVENT) return;
+      writing = false;
+      ++written;
+    }
+  };
+  fill();
+  const auto slow = protocol.WaitForSlow();
+  const size_t before = written;
+  constexpr size_t kTaken = 20;
+  for (size_t i = 0; i < kTaken; ++i) {
+    slow->TakeOne();
+    fill();
+  }
+  EXPECT_EQ(slow->taken, 1 + kTaken);
+  // The window is told of in steps of its half.
+  EXPECT_LE(written - before, kTaken + (size_t{4} << 20) / kMessage / 2 + 1);
+  context.TryCancel();
+  while (slow->cancelled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  grpc::Status status;
+  call->Finish(&status, reinterpret_cast<void*>(4));
+  while (queue.Next(&tag, &ok) && tag != reinterpret_cast<void*>(4)) {
+  }
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(slow->cancelled, 1);
 }
 
 TEST_F(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {

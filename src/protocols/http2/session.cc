@@ -10,9 +10,12 @@
 namespace braid {
 namespace {
 
-// How many SETTINGS and PING frames of a client may wait for our answer, and how many frames a head may have.
+// How many SETTINGS and PING frames of a client may wait for our answer.
 constexpr size_t kMostWaitingAnswers = 1000;
-constexpr size_t kMostContinuations = 8;
+// How many frames a head may have, beside those that its limit takes when they are as small as clients make
+// them.
+constexpr size_t kMoreContinuations = 8;
+constexpr size_t kSmallFrame = size_t{16} << 10;
 // As HTTP/2 counts a field (RFC 9113, 6.5.2).
 constexpr size_t kFieldOverhead = 32;
 
@@ -116,13 +119,9 @@ struct Http2Session::Callbacks {
 
   static int OnFrame(nghttp2_session* session, const nghttp2_frame* frame, void* self) {
     if (frame->hd.type == NGHTTP2_PING) {
-      const bool answer = (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0;
+      if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) return 0;
       return Run([&] {
-        if (answer) {
-          Self(self).owner_.OnPong();
-        } else {
-          Self(self).owner_.OnPing();
-        }
+        Self(self).owner_.OnPing();
         return 0;
       });
     }
@@ -140,8 +139,18 @@ struct Http2Session::Callbacks {
     });
   }
 
-  // A client that is answered while it still sends is told to stop.
-  static int OnSent(nghttp2_session* session, const nghttp2_frame* frame, void*) {
+  static int OnSent(nghttp2_session* session, const nghttp2_frame* frame, void* self) {
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+      const nghttp2_goaway& away = frame->goaway;
+      if (away.error_code == NGHTTP2_NO_ERROR) return 0;
+      return Run([&] {
+        Self(self).owner_.OnFault(InvalidArgumentError(
+            std::string(nghttp2_http2_strerror(away.error_code)) + (away.opaque_data_len == 0 ? "" : ": ") +
+            std::string(Text(away.opaque_data, away.opaque_data_len))));
+        return 0;
+      });
+    }
+    // A client that is answered while it still sends is told to stop.
     if (frame->hd.type != NGHTTP2_HEADERS || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     const int32_t id = frame->hd.stream_id;
     if (nghttp2_session_get_stream_remote_close(session, id) != 0) return 0;
@@ -238,7 +247,7 @@ Http2Session::Http2Session(Owner& owner, const Limits& limits) : owner_(owner), 
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_closed_streams(option, 1);
   nghttp2_option_set_max_outbound_ack(option, kMostWaitingAnswers);
-  nghttp2_option_set_max_continuations(option, kMostContinuations);
+  nghttp2_option_set_max_continuations(option, kMoreContinuations + limits.head_bytes / kSmallFrame);
   nghttp2_option_set_stream_reset_rate_limit(option, limits.reset_burst, limits.resets_per_second);
   Checked(nghttp2_session_server_new2(&session_, callbacks.get(), this, option));
   const nghttp2_settings_entry settings[] = {
@@ -266,13 +275,16 @@ void Http2Session::CloseAll() {
 
 Status Http2Session::Receive(const Buffer& block, std::string_view bytes) {
   block_ = &block;
-  const ssize_t taken =
-      nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  int fault = 0;
+  filter_.Pass(bytes, [&](std::string_view piece) {
+    const ssize_t taken =
+        nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(piece.data()), piece.size());
+    if (taken < 0) fault = static_cast<int>(taken);
+    return fault == 0;
+  });
   block_ = nullptr;
-  if (taken == static_cast<ssize_t>(bytes.size())) return OkStatus();
-  if (taken == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
-  return InvalidArgumentError(std::string("the client does not speak HTTP/2: ") +
-                              nghttp2_strerror(static_cast<int>(taken)));
+  if (Checked(fault) == 0) return OkStatus();
+  return InvalidArgumentError(std::string("the client does not speak HTTP/2: ") + nghttp2_strerror(fault));
 }
 
 Status Http2Session::Stage(OutgoingBytes& to, size_t most) {
@@ -294,8 +306,6 @@ bool Http2Session::over() const {
   return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
 }
 
-bool Http2Session::wants_write() const { return nghttp2_session_want_write(session_) != 0; }
-
 void Http2Session::Respond(int32_t id, std::span<const Http2Field> head) {
   Request* request = Callbacks::RequestOf(session_, id);
   if (request == nullptr) return;
@@ -316,10 +326,6 @@ void Http2Session::RespondAtOnce(int32_t id, std::span<const Http2Field> head) {
 
 void Http2Session::Resume(int32_t id) { Checked(nghttp2_session_resume_data(session_, id)); }
 
-void Http2Session::Reset(int32_t id, uint32_t error) {
-  Checked(nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, id, error));
-}
-
 void Http2Session::Consume(int32_t id, size_t bytes) {
   Checked(nghttp2_session_consume(session_, id, bytes));
 }
@@ -329,8 +335,6 @@ void Http2Session::ConsumeConnection(size_t bytes) {
 }
 
 void Http2Session::Ping() { Checked(nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr)); }
-
-void Http2Session::AnnounceEnd() { Checked(nghttp2_submit_shutdown_notice(session_)); }
 
 void Http2Session::Terminate(uint32_t error, std::string_view text) {
   GoAway(error, text);

@@ -2,9 +2,10 @@
 // (Stage); requests become streams of its owner's, which read what comes and are asked for what is to be
 // sent.
 //
-// nghttp2 does the protocol: frames, HPACK, states, flow control. What a client may do is limited here:
-// streams at a time, bytes and fields of a head (over all frames of it), resets, and what it may have us
-// answer by itself (settings, pings). A client that goes beyond the last two is sent away with GOAWAY.
+// nghttp2 does the protocol: frames, HPACK, states, flow control (but see IdleResetFilter). What a client may
+// do is limited here: streams at a time, bytes and fields of a head (over all frames of it), resets, and what
+// it may have us answer by itself (settings, pings). A client that goes beyond the last two is sent away with
+// GOAWAY.
 //
 // One thread at a time. The owner's functions are called within Receive() and Stage(), and may call the
 // session.
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "protocols/http2/idle_reset_filter.h"
 #include "protocols/http2/outgoing_bytes.h"
 #include "tensor/buffer.h"
 
@@ -102,11 +104,12 @@ class Http2Session {
    public:
     virtual ~Owner() = default;
     // The head of a request is complete. `fault`: why it is not good, if it is beyond a limit. The session is
-    // to be answered (Respond(), RespondAtOnce(), Reset()), now or later; a stream is told what comes until
+    // to be answered (Respond(), RespondAtOnce()), now or later; a stream is told what comes until
     // OnClosed().
     virtual std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head head, const Status& fault) = 0;
     virtual void OnPing() {}
-    virtual void OnPong() {}
+    // The connection ends for this fault of the client's; it is told so.
+    virtual void OnFault(const Status&) {}
   };
 
   Http2Session(Owner& owner, const Limits& limits);
@@ -122,7 +125,6 @@ class Http2Session {
   Status Stage(OutgoingBytes& to, size_t most);
   // Nothing is to be read or written any more: the connection can be closed.
   bool over() const;
-  bool wants_write() const;
 
   // Answers a request with a head; body and trailers are asked of the stream.
   void Respond(int32_t id, std::span<const Http2Field> head);
@@ -130,14 +132,11 @@ class Http2Session {
   void RespondAtOnce(int32_t id, std::span<const Http2Field> head);
   // sendable() or complete() of a stream has changed.
   void Resume(int32_t id);
-  void Reset(int32_t id, uint32_t error);
   // The client may send so many bytes again: on its connection, and on the stream.
   void Consume(int32_t id, size_t bytes);
   // On the connection alone: the stream is over.
   void ConsumeConnection(size_t bytes);
   void Ping();
-  // The client is told that no more streams are taken; those that it has begun meanwhile still are.
-  void AnnounceEnd();
   // Calls visit(stream) for each that is open.
   template <class Visit>
   void ForEach(Visit&& visit) const {
@@ -168,6 +167,7 @@ class Http2Session {
   Owner& owner_;
   const Limits limits_;
   nghttp2_session* session_ = nullptr;
+  IdleResetFilter filter_;
   const Buffer* block_ = nullptr;          // within Receive()
   OutgoingBytes* outgoing_ = nullptr;      // within Stage()
   size_t most_ = 0;                        // likewise

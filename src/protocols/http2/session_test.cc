@@ -132,6 +132,8 @@ class Http2SessionTest : public ::testing::Test, protected Http2Session::Owner {
     return stream;
   }
 
+  void OnFault(const Status& status) override { fault = status; }
+
   // Passes bytes both ways until neither has more.
   void Talk() {
     for (bool more = true; more;) {
@@ -164,6 +166,7 @@ class Http2SessionTest : public ::testing::Test, protected Http2Session::Owner {
   size_t most_staged = size_t{1} << 20;
   std::map<int32_t, std::shared_ptr<Stream>> streams;
   Status received;
+  Status fault;
   Http2Session session;
   Client client;
 };
@@ -253,6 +256,25 @@ TEST_F(Http2SessionTest, TellsOfAClientThatTakesItsRequestBack) {
   Talk();
 }
 
+// gRPC's C core sends that when a deadline is over before the call's head has left.
+TEST_F(Http2SessionTest, LooksAwayFromResetsOfStreamsThatWereNeverOpened) {
+  const int32_t first = client.Request({}, "q");
+  Talk();
+  const std::string reset("\0\0\4\3\0\0\0\0\x09\0\0\0\x08", 13);
+  const Buffer block = CopyToHeap(std::as_bytes(std::span(reset)));
+  EXPECT_TRUE(session.Receive(block, block.text()).ok());
+  const int32_t second = client.Request({}, "q");
+  Talk();
+  EXPECT_FALSE(client.goaway.has_value());
+  for (const int32_t id : {first, second}) {
+    streams.at(id)->finished = true;
+    Respond(id);
+  }
+  Talk();
+  EXPECT_EQ(client.answers[first].fields["grpc-status"], "7");
+  EXPECT_EQ(client.answers[second].fields["grpc-status"], "7");
+}
+
 TEST_F(Http2SessionTest, ClosesAllThatIsOpen) {
   const int32_t first = client.Request({}, "q", true);
   const int32_t second = client.Request({}, "q");
@@ -292,6 +314,7 @@ TEST_F(FewResets, SendsAClientAwayThatTakesTooManyRequestsBack) {
   }
   ASSERT_TRUE(client.goaway.has_value());
   EXPECT_LT(streams.size(), 30u);
+  EXPECT_EQ(fault.message(), nghttp2_http2_strerror(*client.goaway));
 }
 
 class FewStreams : public Http2SessionTest {

@@ -6,13 +6,8 @@
 
 #include <cstring>
 
-#include "base/clock.h"
-
 namespace braid {
 namespace {
-
-// Refusals after so long without one are told again.
-constexpr int64_t kQuietNs = 60'000'000'000;
 
 // What an address counts by: the first half of one of IPv6; of IPv4, or of IPv4 in IPv6, all of it behind
 // zeros, which begin no address that connections come from.
@@ -56,10 +51,7 @@ ConnectionLimits::Place ConnectionLimits::Take(const sockaddr_storage& peer) {
 }
 
 void ConnectionLimits::Refused(std::string_view what) {
-  const int64_t now_ns = SteadyNowNs();
-  const bool begins = last_refusal_ns_ == 0 || now_ns - last_refusal_ns_ > kQuietNs;
-  last_refusal_ns_ = now_ns;
-  if (begins && log_ != nullptr) BRAID_LOG_WARNING(*log_, "connections are refused: {}", what);
+  if (refusals_.Goes() && log_ != nullptr) BRAID_LOG_WARNING(*log_, "connections are refused: {}", what);
 }
 
 void ConnectionLimits::Leave(const std::array<uint8_t, 8>& address) {

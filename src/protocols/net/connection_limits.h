@@ -17,6 +17,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/episode.h"
 #include "base/log.h"
 #include "base/mutex.h"
 
@@ -57,7 +58,7 @@ class ConnectionLimits : public std::enable_shared_from_this<ConnectionLimits> {
   uint64_t refused_of_address() const { return refused_of_address_.load(std::memory_order_relaxed); }
 
  private:
-  void Refused(std::string_view what) BRAID_REQUIRES(mutex_);
+  void Refused(std::string_view what);
   void Leave(const std::array<uint8_t, 8>& address);
 
   const Options options_;
@@ -65,8 +66,8 @@ class ConnectionLimits : public std::enable_shared_from_this<ConnectionLimits> {
   std::atomic<uint64_t> refused_{0};
   std::atomic<uint64_t> refused_of_address_{0};
   Logger* const log_;
+  Episode refusals_;
   Mutex mutex_;
-  int64_t last_refusal_ns_ BRAID_GUARDED_BY(mutex_) = 0;
   std::map<std::array<uint8_t, 8>, size_t> by_address_ BRAID_GUARDED_BY(mutex_);
 };
 

@@ -50,8 +50,6 @@ class EventLoop {
 
   // Runs `task` on the loop's thread; false, and no run, once Stop() was called. Any thread.
   bool Post(std::function<void()> task);
-  // Whether the calling thread is the loop's.
-  bool here() const { return std::this_thread::get_id() == thread_.get_id(); }
 
   // The rest: on the loop's thread, or before Start().
 

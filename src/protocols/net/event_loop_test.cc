@@ -53,10 +53,12 @@ TEST_F(EventLoopTest, RunsTasksOnItsThreadInTheirOrder) {
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(loop_->Post([&order, i] { order.push_back(i); }));
   }
-  bool here = false;
-  Run([&] { here = loop_->here(); });
-  EXPECT_TRUE(here);
-  EXPECT_FALSE(loop_->here());
+  std::thread::id thread;
+  Run([&] { thread = std::this_thread::get_id(); });
+  std::thread::id again;
+  Run([&] { again = std::this_thread::get_id(); });
+  EXPECT_NE(thread, std::this_thread::get_id());
+  EXPECT_EQ(again, thread);
   ASSERT_EQ(order.size(), 100u);
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }

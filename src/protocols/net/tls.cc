@@ -56,8 +56,6 @@ ssize_t TlsStream::Write(std::string_view bytes) {
   return sent > 0 ? sent : Failed(sent);
 }
 
-bool TlsStream::pending() const { return SSL_has_pending(ssl_) != 0; }
-
 TlsContext::TlsContext(ssl_ctx_st* context, std::string protocol)
     : context_(context), protocol_(std::move(protocol)) {}
 

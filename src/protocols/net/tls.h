@@ -33,8 +33,6 @@ class TlsStream {
   // connection (EPROTO).
   ssize_t Read(std::span<char> to);
   ssize_t Write(std::string_view bytes);
-  // Whether bytes are there that were read off the socket already.
-  bool pending() const;
 
  private:
   ssize_t Failed(int result);
@@ -48,7 +46,7 @@ class TlsContext {
   struct Options {
     std::string certificate_file;  // PEM; with the chain behind it
     std::string key_file;
-    std::string root_file;            // who signs the certificates of clients; empty: the system's
+    std::string root_file;            // who signs the certificates of clients; empty: none
     bool client_certificate = false;  // clients must show one
   };
 
