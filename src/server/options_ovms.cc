@@ -236,7 +236,7 @@ constexpr OptionSpec kTable[] = {
           "ERROR, WARNING, INFO, DEBUG or TRACE"),
     Works("log_path", "FILE", Group::kOvms, Text<&O::log_file>(), "The same as --log-file"),
     Ignored("grpc_workers", "N", Group::kOvms, CheckInt, "1", "gRPC servers",
-            "one server with several queues does it, see --grpc-infer-thread-count"),
+            "one server with several threads does it, see --grpc-infer-thread-count"),
     Ignored("grpc_max_threads", "N", Group::kOvms, CheckInt, "", "Threads of gRPC's pool",
             "calls take no threads of a pool, see --grpc-infer-thread-count"),
     Ignored("grpc_memory_quota", "BYTES", Group::kOvms, CheckInt, "", "Memory of gRPC's pool",

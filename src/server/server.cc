@@ -20,7 +20,7 @@
 #include "mediapipe_graph/ovms_calculators.h"
 #include "pipeline/custom_node_threads.h"
 #include "pipeline/ensemble.h"
-#include "protocols/grpc/log.h"
+#include "protocols/grpc/protobuf_log.h"
 #include "protocols/grpc/server.h"
 #include "protocols/http/gate.h"
 #include "protocols/http/listener.h"
@@ -374,7 +374,7 @@ class Server::Parts {
 
   const ServerOptions options_;
   Logger& log_;
-  const GrpcLogRoute grpc_log_{log_};
+  const ProtobufLogRoute protobuf_log_{log_};
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
   // For what is not found, the server's own start decides how it is told.

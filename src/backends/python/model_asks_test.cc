@@ -8,46 +8,12 @@
 
 #include "backends/python/testing/holding_servable.h"
 #include "backends/python/worker_asks.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-
-class Control final : public ModelControl {
- public:
-  Status Load(const LoadRequest& request) override {
-    std::unique_lock lock(mutex_);
-    loads_.push_back(request);
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !block_; });
-    return answer_;
-  }
-  Status Unload(const std::string& model_name, bool unload_dependents) override {
-    std::lock_guard lock(mutex_);
-    unloads_.emplace_back(model_name, unload_dependents);
-    return answer_;
-  }
-  bool serving() const override { return serving_; }
-  bool server_ready() const override { return true; }
-  void Unblock() {
-    std::lock_guard lock(mutex_);
-    block_ = false;
-    changed_.notify_all();
-  }
-  void WaitForLoads(size_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return loads_.size() >= count; });
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool block_ = false;
-  bool serving_ = true;
-  Status answer_;
-  std::vector<LoadRequest> loads_;
-  std::vector<std::pair<std::string, bool>> unloads_;
-};
 
 class ModelAsksTest : public testing::Test {
  protected:
@@ -76,7 +42,7 @@ class ModelAsksTest : public testing::Test {
   }
 
   Catalog catalog_;
-  Control control_;
+  FakeControl control_;
   WorkerServices services_;
   std::optional<ModelAsks> asks_;
 };
@@ -86,16 +52,16 @@ TEST_F(ModelAsksTest, LoadsWithAConfigurationAndFiles) {
   AskMessage message = Message(AskTopic::kLoadModel, R"({"model_name":"m","config":"{}"})");
   message.attachments = {{"file:1/model.py", std::as_bytes(std::span(contents))}};
   ASSERT_TRUE(Ask(message).ok());
-  ASSERT_EQ(control_.loads_.size(), 1u);
-  EXPECT_EQ(control_.loads_[0].model_name, "m");
-  EXPECT_EQ(control_.loads_[0].config_json, "{}");
-  EXPECT_EQ(control_.loads_[0].files.at("1/model.py"), contents);
+  ASSERT_EQ(control_.loads().size(), 1u);
+  EXPECT_EQ(control_.loads()[0].model_name, "m");
+  EXPECT_EQ(control_.loads()[0].config_json, "{}");
+  EXPECT_EQ(control_.loads()[0].files.at("1/model.py"), contents);
   ASSERT_TRUE(Ask(Message(AskTopic::kLoadModel, R"({"model_name":"n","config":""})")).ok());
-  EXPECT_FALSE(control_.loads_[1].config_json.has_value());
+  EXPECT_FALSE(control_.loads()[1].config_json.has_value());
 }
 
 TEST_F(ModelAsksTest, TellsWhatTheRepositorySays) {
-  control_.answer_ = InternalError("failed to load 'm'");
+  control_.set_answer(InternalError("failed to load 'm'"));
   EXPECT_EQ(Ask(Message(AskTopic::kLoadModel, R"({"model_name":"m"})")).status(),
             InternalError("failed to load 'm'"));
   AskMessage message = Message(AskTopic::kLoadModel, R"({"model_name":"m"})");
@@ -105,17 +71,17 @@ TEST_F(ModelAsksTest, TellsWhatTheRepositorySays) {
 
 TEST_F(ModelAsksTest, Unloads) {
   ASSERT_TRUE(Ask(Message(AskTopic::kUnloadModel, R"({"model_name":"m","unload_dependents":true})")).ok());
-  EXPECT_THAT(control_.unloads_, testing::ElementsAre(std::pair(std::string("m"), true)));
+  EXPECT_THAT(control_.unloads(), testing::ElementsAre(std::pair(std::string("m"), true)));
 }
 
 TEST_F(ModelAsksTest, LoadsDoNotWaitForOneAnotherUpToALimit) {
-  control_.block_ = true;
+  control_.BlockLoads(true);
   const AskMessage message = Message(AskTopic::kLoadModel, R"({"model_name":"m"})");
   std::vector<std::future<Result<std::string>>> answers;
   for (int i = 0; i < ModelAsks::kMostRunning; ++i) answers.push_back(Start(message));
   control_.WaitForLoads(ModelAsks::kMostRunning);
   EXPECT_EQ(Ask(message).status().code(), StatusCode::kUnavailable);
-  control_.Unblock();
+  control_.BlockLoads(false);
   for (auto& answer : answers) EXPECT_TRUE(answer.get().ok());
 }
 
@@ -128,7 +94,7 @@ TEST_F(ModelAsksTest, KnowsWhetherAModelIsReady) {
   EXPECT_EQ(IsReady("2").value(), "false");
   servable->readiness_.ready = false;
   EXPECT_EQ(IsReady("1").value(), "false");
-  control_.serving_ = false;
+  control_.set_serving(false);
   EXPECT_EQ(IsReady("1").status(), UnavailableError("Server not ready"));
 }
 

@@ -1,4 +1,4 @@
-#include "protocols/grpc/log.h"
+#include "protocols/grpc/protobuf_log.h"
 
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
@@ -17,15 +17,15 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-TEST(GrpcLogRoute, WritesOneEscapedLineForEachMessage) {
-  const std::string path = ::testing::TempDir() + "/grpc_log_test.log";
+TEST(ProtobufLogRoute, WritesOneEscapedLineForEachMessage) {
+  const std::string path = ::testing::TempDir() + "/protobuf_log_test.log";
   std::remove(path.c_str());
   Logger::Options options;
   options.file = path;
   auto log = Logger::Create(options);
   ASSERT_TRUE(log.ok());
   {
-    const GrpcLogRoute route(**log);
+    const ProtobufLogRoute route(**log);
     GOOGLE_LOG(ERROR) << "bad value=x\nE1122 forged\x1b[31m\xff";
     GOOGLE_LOG(ERROR) << "two\nlines";
   }

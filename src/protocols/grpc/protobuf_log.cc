@@ -1,4 +1,4 @@
-#include "protocols/grpc/log.h"
+#include "protocols/grpc/protobuf_log.h"
 
 #include <google/protobuf/stubs/logging.h>
 
@@ -44,14 +44,14 @@ void LogOfProtobuf(google::protobuf::LogLevel severity, const char* file, int li
 
 }  // namespace
 
-GrpcLogRoute::GrpcLogRoute(Logger& log) : log_(log) {
+ProtobufLogRoute::ProtobufLogRoute(Logger& log) : log_(log) {
   Routes& routes = TheRoutes();
   MutexLock lock(routes.mutex);
   routes.loggers.push_back(&log);
   google::protobuf::SetLogHandler(LogOfProtobuf);
 }
 
-GrpcLogRoute::~GrpcLogRoute() {
+ProtobufLogRoute::~ProtobufLogRoute() {
   Routes& routes = TheRoutes();
   MutexLock lock(routes.mutex);
   routes.loggers.erase(std::find(routes.loggers.begin(), routes.loggers.end(), &log_));

@@ -8,13 +8,13 @@ namespace braid {
 
 // While one lives, lines go to its logger; with none, they are written to standard error, escaped. Of two,
 // the younger one's logger is used. Any thread may log at any time.
-class GrpcLogRoute {
+class ProtobufLogRoute {
  public:
   // `log` outlives it.
-  explicit GrpcLogRoute(Logger& log);
-  ~GrpcLogRoute();
-  GrpcLogRoute(const GrpcLogRoute&) = delete;
-  GrpcLogRoute& operator=(const GrpcLogRoute&) = delete;
+  explicit ProtobufLogRoute(Logger& log);
+  ~ProtobufLogRoute();
+  ProtobufLogRoute(const ProtobufLogRoute&) = delete;
+  ProtobufLogRoute& operator=(const ProtobufLogRoute&) = delete;
 
  private:
   Logger& log_;
