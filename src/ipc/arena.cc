@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/memory_use.h"
 #include "base/mutex.h"
 
 namespace braid {
@@ -86,6 +87,8 @@ class Arena::State : public std::enable_shared_from_this<State> {
     }
   };
   struct Slab {
+    size_t block_bytes() const { return segment->size() / count; }
+
     std::shared_ptr<Segment> segment;  // shared with blocks' users, who may map it to others
     size_t class_index = 0;
     std::unique_ptr<Block[]> blocks;
@@ -197,6 +200,7 @@ Buffer Arena::State::TakeBlock(const SizeClass& size_class, size_t size) {
     list.pop_back();
   }
   ++blocks_in_use_;
+  AddMemoryUse(static_cast<int64_t>(slab->block_bytes()));
   block->Reuse();
   block->keeper = shared_from_this();
   return Buffer(slab->segment->base() + block->offset, size, block);
@@ -246,6 +250,7 @@ void Arena::State::Free(Block* block) {
   Slabs dead;  // unmapped after the lock is given up
   MutexLock lock(mutex_);
   Slab* slab = block->slab;
+  AddMemoryUse(-static_cast<int64_t>(slab->block_bytes()));
   block->next_free = slab->free;
   slab->free = block;
   if (!slab->listed) {

@@ -49,8 +49,8 @@ struct BackendSetting {
 // Plain data, complete and valid after parsing. The comments name the option of a field where its name does
 // not.
 struct ServerOptions {
-  // Models
-  // The repositories are --model-repository, --model-store and the arguments that are no options; may be none.
+  // Models The repositories are --model-repository, --model-store and the arguments that are no options; may
+  // be none.
   FolderOptions folders;
   int64_t model_load_thread_count = 4;
   bool exit_on_error = true;
@@ -81,6 +81,7 @@ struct ServerOptions {
   std::vector<std::string> metrics_list;
 
   ConnectionLimits::Options connections;
+  uint64_t memory_max_bytes = 0;  // 0: half of MemorySize()
 
   // HTTP
   bool allow_http = true;

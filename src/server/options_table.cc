@@ -172,6 +172,24 @@ Status SetMaxInputSize(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
+Status SetMemoryMaxBytes(ServerOptions& options, std::string_view text) {
+  // A thread that reads has a block or two of its own, and there must be room for requests beside them.
+  constexpr uint64_t kLeast = uint64_t{16} << 20;
+  BRAID_ASSIGN_OR_RETURN(const auto bytes, ToNumber<uint64_t>(text, 0, std::numeric_limits<uint64_t>::max()));
+  if (bytes != 0 && bytes < kLeast) {
+    return InvalidArgumentError(fmt::format("{} is too little, it must be {} or more", bytes, kLeast));
+  }
+  options.memory_max_bytes = bytes;
+  return OkStatus();
+}
+
+Status SetBodyTimeout(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(options.http.body_timeout_ms,
+                         ToNumber<int>(text, 1, std::numeric_limits<int>::max()));
+  options.grpc.message_timeout_ms = options.http.body_timeout_ms;
+  return OkStatus();
+}
+
 Status AddOrigin(ServerOptions& options, std::string_view text) {
   if (!IsOrigin(text)) {
     return InvalidArgumentError(
@@ -449,6 +467,14 @@ const OptionSpec kOptionTable[] = {
     Works("max-connections-per-address", "N", Group::kCache,
           Int<Connections<&ConnectionLimits::Options::most_per_address>, 1>(),
           "How many of them can come from one address, or one /64 network of IPv6"),
+    Works("memory-max-bytes", "BYTES", Group::kCache, {SetMemoryMaxBytes, Bytes<&O::memory_max_bytes>().show},
+          "How much the server may hold for clients: requests while they are read and run, and answers until "
+          "they "
+          "have left; more are refused. 0: half of the memory of the machine or the container"),
+    Works("request-body-timeout-ms", "MS", Group::kCache,
+          {SetBodyTimeout, Int<Http<&H::body_timeout_ms>, 1>().show},
+          "A body, or a message of gRPC, that is slower than 64 KiB in this time ends its connection, or its "
+          "call"),
     Works("client-shm-max-bytes", "BYTES", Group::kCache, Bytes<&O::client_shm_max_bytes>(),
           "How much shared memory clients can have registered, all together; 0: as much as the machine has "
           "memory"),

@@ -321,6 +321,8 @@ class Server::Parts {
       BRAID_RETURN_IF_ERROR(context_->grpc_access.AddRestriction(flag, "protocol"));
     }
     connections_ = std::make_shared<ConnectionLimits>(options_.connections, &log_);
+    budget_ = std::make_shared<MemoryBudget>(
+        options_.memory_max_bytes == 0 ? MemorySize() / 2 : options_.memory_max_bytes, &log_);
     if (options_.allow_http) {
       BRAID_ASSIGN_OR_RETURN(context_->http_headers,
                              HeaderForwarding::Create(options_.http_header_forward_pattern));
@@ -330,6 +332,7 @@ class Server::Parts {
           *context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
       HttpServer::Options http = options_.http;
       http.connections = connections_;
+      http.budget = budget_;
       BRAID_ASSIGN_OR_RETURN(
           http_, HttpServer::Start(context_->http_access, *control_,
                                    {&metrics_route_, tfs_routes_.get(), kserve_http_.get()}, http));
@@ -342,7 +345,7 @@ class Server::Parts {
       kserve_grpc_ = std::make_unique<KserveGrpc>(
           *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
       BRAID_ASSIGN_OR_RETURN(
-          grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, connections_},
+          grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, connections_, budget_},
                                    {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
       addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     }
@@ -356,6 +359,7 @@ class Server::Parts {
     metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
     metrics.collectors.push_back(UserMetrics(custom_metrics_));
     metrics.collectors.push_back(ConnectionMetrics(*connections_));
+    metrics.collectors.push_back(MemoryMetrics(*budget_));
     if (options_.allow_cpu_metrics) {
       metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
     }
@@ -401,6 +405,7 @@ class Server::Parts {
   std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
   std::shared_ptr<ConnectionLimits> connections_;  // shared with the connections
+  std::shared_ptr<MemoryBudget> budget_;           // the same
   std::unique_ptr<ProtocolContext> context_;
   MetricsRoute metrics_route_;
   std::unique_ptr<TfsRoutes> tfs_routes_;

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/memory_use.h"
+
 namespace braid {
 namespace {
 
@@ -15,15 +17,19 @@ class HeapOwner final : public BufferOwner {
   static HeapOwner* Create(size_t size) {
     if (size > SIZE_MAX - kHeader) return nullptr;
     void* memory = ::operator new(size + kHeader, kAlignment, std::nothrow);
-    return memory ? new (memory) HeapOwner : nullptr;
+    return memory ? new (memory) HeapOwner(size + kHeader) : nullptr;
   }
   std::byte* data() { return reinterpret_cast<std::byte*>(this) + kHeader; }
 
  private:
+  explicit HeapOwner(size_t size) : charge_(size) {}
+
   void Destroy() override {
     this->~HeapOwner();
     ::operator delete(static_cast<void*>(this), kAlignment);
   }
+
+  const MemoryCharge charge_;
 };
 static_assert(sizeof(HeapOwner) <= HeapOwner::kHeader);
 

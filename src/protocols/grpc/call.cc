@@ -13,6 +13,8 @@ namespace {
 
 // Messages up to this size are copied together when they come in several pieces.
 constexpr size_t kGatheredBytes = size_t{64} << 10;
+// What a message must bring in the time that is given for it.
+constexpr size_t kLeastProgress = size_t{64} << 10;
 // Pieces of larger messages below this size are copied, so that they do not keep what lies around them.
 constexpr size_t kReferencedPiece = 4096;
 
@@ -47,6 +49,18 @@ void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
       TakeBodyLocked(block, bytes);
     }
   }
+  if (in_.prefix_have > 0) connection_->WatchMessages();
+}
+
+bool GrpcCall::CheckMessageLocked() {
+  if (in_.prefix_have == 0) return false;
+  if (in_.seen && in_.recent < kLeastProgress) {
+    CutLocked(kGrpcDeadlineExceeded, "the message of the call comes too slowly (--request-body-timeout-ms)");
+    return false;
+  }
+  in_.seen = true;
+  in_.recent = 0;
+  return true;
 }
 
 void GrpcCall::TakePrefixLocked(std::string_view& bytes) {
@@ -81,7 +95,13 @@ void GrpcCall::TakeBodyLocked(const Buffer& block, std::string_view& bytes) {
     in_.have += part.size();
   }
   in_.left -= part.size();
-  if (in_.left == 0) CompleteMessageLocked();
+  in_.recent += part.size();
+  if (in_.left == 0) {
+    CompleteMessageLocked();
+  } else if (in_.gathered.empty()) {
+    const Status room = connection_->thread().state().budget->Continue();
+    if (!room.ok()) CutLocked(kGrpcResourceExhausted, room.message());
+  }
 }
 
 void GrpcCall::CompleteMessageLocked() {
@@ -140,7 +160,7 @@ void GrpcCall::Take(size_t bytes, OutgoingBytes& to) {
   connection_->mutex_.AssertHeld();
   connection_->data_since_ping_ = true;
   connection_->pings_without_data_ = 0;
-  out_bytes_ -= bytes;
+  AddOut(-static_cast<int64_t>(bytes));
   while (bytes > 0) {
     EncodedMessageReader& first = out_.front();
     const size_t part = std::min(bytes, first.left());
@@ -152,6 +172,11 @@ void GrpcCall::Take(size_t bytes, OutgoingBytes& to) {
     notify_.reset();
     connection_->AddEventLocked(shared_from_this(), EventKind::kSent);
   }
+}
+
+void GrpcCall::AddOut(int64_t bytes) {
+  out_bytes_ += static_cast<size_t>(bytes);
+  out_charge_.Set(static_cast<int64_t>(out_bytes_));
 }
 
 void GrpcCall::AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) {
@@ -182,7 +207,7 @@ GrpcCall::Waiting GrpcCall::waiting() const {
 void GrpcCall::SendLocked(EncodedMessage message) {
   if (closed_ || finish_) return;
   message.AddPrefix();
-  out_bytes_ += message.size;
+  AddOut(static_cast<int64_t>(message.size));
   out_.emplace_back(std::move(message));
   StartLocked();
 }
@@ -225,7 +250,7 @@ void GrpcCall::CutLocked(int code, std::string_view message) {
   ready_.clear();
   in_ = {};
   out_.clear();
-  out_bytes_ = 0;
+  AddOut(-static_cast<int64_t>(out_bytes_));
   FinishLocked(code, message);
   TellCancelledLocked();
 }
@@ -275,7 +300,7 @@ void GrpcCall::DropWaiting() {
   MutexLock lock(connection_->mutex_);
   // What has begun must be ended, or the client could not find the next message.
   while (out_.size() > 1) {
-    out_bytes_ -= out_.back().left();
+    AddOut(-static_cast<int64_t>(out_.back().left()));
     out_.pop_back();
   }
 }
@@ -308,7 +333,7 @@ void GrpcCall::OnClosed(bool reset) {
   closed_ = true;
   open_.store(false, std::memory_order_release);
   out_.clear();
-  out_bytes_ = 0;
+  AddOut(-static_cast<int64_t>(out_bytes_));
   if (unconsumed_ > 0) connection_->session_.ConsumeConnection(unconsumed_);
   connection_->EndCallLocked(*this);
   if (reset) TellCancelledLocked();

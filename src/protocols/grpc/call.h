@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "base/memory_use.h"
 #include "base/status.h"
 #include "protocols/grpc/message.h"
 #include "protocols/http2/session.h"
@@ -96,11 +97,16 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   void Take(size_t bytes, OutgoingBytes& to) override;
   void AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) override;
 
+  // `bytes` more, or less, wait to leave.
+  void AddOut(int64_t bytes);
   bool IsAtMost(const Waiting& most) const;
   void TakePrefixLocked(std::string_view& bytes);
   void TakeBodyLocked(const Buffer& block, std::string_view& bytes);
   void CompleteMessageLocked();
   void DeliverLocked();
+  // Whether a message has begun to come and not ended; ends the call when too little of it came since this
+  // was last asked.
+  bool CheckMessageLocked();
   // Ends the call with this in place of what it would have answered, which is cancelled.
   void CutLocked(int code, std::string_view message);
   void TellCancelledLocked();
@@ -125,6 +131,8 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
     unsigned char prefix[5];
     size_t prefix_have = 0;
     size_t left = 0;      // of the message
+    size_t recent = 0;    // bytes of it since it was last looked at
+    bool seen = false;    // then already
     Buffer gathered;      // of a message that comes in several small pieces
     size_t have = 0;      // there
     GrpcMessage message;  // as far as it is there
@@ -139,6 +147,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   bool refused_ = false;  // what the client still sends is thrown away
   boost::container::deque<EncodedMessageReader> out_;
   size_t out_bytes_ = 0;
+  MemoryCharge out_charge_;
   bool started_ = false;  // the head of the answer is submitted
   bool closed_ = false;
   bool cancel_told_ = false;

@@ -89,7 +89,7 @@ void GrpcConnection::OnEvents(uint32_t events) {
 void GrpcConnection::ReadAll() {
   reading = this;
   const Status fault = Guarded([this] {
-    for (int reads = 0; ReadOnce(); ++reads) {
+    for (int reads = 0; !HoldBack() && ReadOnce(); ++reads) {
       if (reads < kMostReads) continue;
       thread_.loop().Post([self = shared_from_this()] { self->OnEvents(EPOLLIN); });
       break;
@@ -97,6 +97,26 @@ void GrpcConnection::ReadAll() {
   });
   reading = nullptr;
   if (!fault.ok()) Close();
+}
+
+bool GrpcConnection::HoldBack() {
+  if (hold_timer_) return true;
+  MemoryBudget& budget = *thread_.state().budget;
+  if (!large_reads_ || !budget.tight()) {
+    held_since_ns_ = 0;
+    return false;
+  }
+  const int64_t now_ns = SteadyNowNs();
+  if (held_since_ns_ == 0) {
+    held_since_ns_ = now_ns;
+    budget.CountWait();
+  }
+  if (now_ns - held_since_ns_ >= MemoryBudget::kMostWaitNs) return false;
+  hold_timer_ = thread_.loop().At(now_ns + MemoryBudget::kLookNs, [self = shared_from_this()] {
+    self->hold_timer_.reset();
+    self->OnEvents(EPOLLIN);
+  });
+  return true;
 }
 
 bool GrpcConnection::ReadOnce() {
@@ -187,6 +207,9 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   const GrpcRoute* route = thread_.FindRoute(head.Find(":path"));
   if (route == nullptr) return refuse("200", UnsupportedError(""));
   if (Status allowed = state.access.Check(route->api, head); !allowed.ok()) return refuse("200", allowed);
+  if (route->api == Api::kInference) {
+    if (Status admitted = state.budget->Admit(); !admitted.ok()) return refuse("200", admitted);
+  }
   const std::string_view timeout = head.Find("grpc-timeout");
   const std::optional<int64_t> left_ns = ParseTimeout(timeout);
   if (!timeout.empty() && !left_ns) {
@@ -234,6 +257,25 @@ void GrpcConnection::OnDeadline() {
       call.CutLocked(kGrpcDeadlineExceeded, "Deadline Exceeded");
     }
     ArmDeadlineLocked();
+  });
+  DispatchEvents();
+  Flush();
+}
+
+void GrpcConnection::WatchMessages() {
+  if (message_timer_) return;
+  message_timer_ = thread_.loop().At(SteadyNowNs() + thread_.state().connections.message_ns,
+                                     [self = shared_from_this()] { self->OnMessagesDue(); });
+}
+
+void GrpcConnection::OnMessagesDue() {
+  message_timer_.reset();
+  Locked([this] {
+    mutex_.AssertHeld();
+    bool any = false;
+    session_.ForEach(
+        [&](Http2Stream& stream) { any |= static_cast<GrpcCall&>(stream).CheckMessageLocked(); });
+    if (any) WatchMessages();
   });
   DispatchEvents();
   Flush();
@@ -435,7 +477,9 @@ void GrpcConnection::Close() {
     session_.CloseAll();
   }
   if (deadline_timer_) thread_.loop().Withdraw(*deadline_timer_);
-  if (watch_timer_) thread_.loop().Withdraw(*watch_timer_);
+  for (const auto& timer : {watch_timer_, message_timer_, hold_timer_}) {
+    if (timer) thread_.loop().Withdraw(*timer);
+  }
   thread_.loop().Unwatch(fd_.get());
   ::shutdown(fd_.get(), SHUT_RDWR);
   DispatchEvents();

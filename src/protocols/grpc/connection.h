@@ -71,6 +71,8 @@ class GrpcConnection final : public EventLoop::Watcher,
   void BreakLocked() noexcept BRAID_REQUIRES(mutex_);
 
   void ReadAll();
+  // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
+  bool HoldBack();
   // False when there is no more for now.
   bool ReadOnce();
   void DispatchEvents();
@@ -88,6 +90,10 @@ class GrpcConnection final : public EventLoop::Watcher,
   void EndCallLocked(GrpcCall& call) BRAID_REQUIRES(mutex_);
   void ArmDeadlineLocked() BRAID_REQUIRES(mutex_);
   void OnDeadline();
+  // Messages that have begun to come are looked at from time to time: those that are too slow end their
+  // calls.
+  void WatchMessages();
+  void OnMessagesDue();
   // Keepalive and age.
   void ArmWatch();
   void Watch();
@@ -119,6 +125,9 @@ class GrpcConnection final : public EventLoop::Watcher,
   std::vector<Event> dispatching_;  // keeps its memory
   std::optional<EventLoop::TimerKey> deadline_timer_;
   std::optional<EventLoop::TimerKey> watch_timer_;
+  std::optional<EventLoop::TimerKey> message_timer_;
+  std::optional<EventLoop::TimerKey> hold_timer_;
+  int64_t held_since_ns_ = 0;  // 0: memory was not short since
   const int64_t born_ns_;
   int64_t heard_ns_;              // when something last came
   int64_t pinged_ns_ = 0;         // of the ping that is not answered; 0: none

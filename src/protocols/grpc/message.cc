@@ -6,14 +6,19 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_use.h"
+
 namespace braid {
 namespace {
 
 class TextOwner final : public BufferOwner {
  public:
-  explicit TextOwner(std::string text) : text(std::move(text)) {}
+  explicit TextOwner(std::string its_text) : text(std::move(its_text)), charge_(text.capacity()) {}
 
   std::string text;
+
+ private:
+  const MemoryCharge charge_;
 };
 
 }  // namespace

@@ -35,6 +35,7 @@ GrpcConnectionOptions ConnectionOptions(const GrpcServer::Options& options) {
   connections.ping_interval_ns = Nanoseconds(options.http2_min_recv_ping_interval_without_data_ms);
   connections.ping_strikes = options.http2_max_ping_strikes;
   connections.idle_ns = Nanoseconds(options.max_connection_idle_ms);
+  connections.message_ns = Nanoseconds(options.message_timeout_ms);
   connections.age_ns = Nanoseconds(options.max_connection_age_ms);
   connections.age_grace_ns = Nanoseconds(options.max_connection_age_grace_ms);
   return connections;
@@ -116,10 +117,13 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
   Http2Session::Limits http2;
   http2.streams = static_cast<uint32_t>(options.max_concurrent_streams);
   http2.head_bytes = static_cast<size_t>(options.max_metadata_bytes);
-  self->state_.reset(new GrpcServerState{
-      surroundings.catalog, surroundings.control, surroundings.log, GrpcAccess(surroundings.access), http2,
-      ConnectionOptions(options), options.max_input_bytes,
-      CompressionLevel(options.infer_response_compression), std::move(tls), std::move(protocols)});
+  std::shared_ptr<MemoryBudget> budget = surroundings.budget;
+  if (budget == nullptr) budget = std::make_shared<MemoryBudget>(SIZE_MAX);
+  self->state_.reset(new GrpcServerState{surroundings.catalog, surroundings.control, surroundings.log,
+                                         GrpcAccess(surroundings.access), http2, ConnectionOptions(options),
+                                         options.max_input_bytes,
+                                         CompressionLevel(options.infer_response_compression),
+                                         std::move(budget), std::move(tls), std::move(protocols)});
   std::vector<std::string>& names = self->state_->service_names;
   names = ReflectionServices();
   for (GrpcProtocol* protocol : self->state_->protocols) {

@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "protocols/net/access_policy.h"
 #include "protocols/net/connection_limits.h"
+#include "protocols/net/memory_budget.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 
@@ -44,6 +45,8 @@ class GrpcServer {
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
     int max_concurrent_streams = 1024;   // of one connection
     int max_metadata_bytes = 32 * 1024;  // of one call
+    // A message that is slower than 64 KiB in this time ends its call.
+    int message_timeout_ms = 60000;
 
     bool use_ssl = false;
     bool ssl_mutual = false;  // clients must show a certificate that root_cert_file signed
@@ -71,6 +74,7 @@ class GrpcServer {
     Logger& log;
     const AccessPolicy& access;
     std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with the other ports; null: its own
+    std::shared_ptr<MemoryBudget> budget = nullptr;           // the same; null: none
   };
 
   // Listens, and answers from when it returns. The protocols outlive the server.

@@ -13,6 +13,7 @@
 #include "protocols/grpc/protocol.h"
 #include "protocols/http2/session.h"
 #include "protocols/net/control_pool.h"
+#include "protocols/net/memory_budget.h"
 #include "protocols/net/tls.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
@@ -34,6 +35,7 @@ struct GrpcServerState {
   const GrpcConnectionOptions connections;
   const size_t max_input_bytes;                 // of one message
   const int compression_level;                  // of messages to clients that take it; 0: none
+  const std::shared_ptr<MemoryBudget> budget;   // shared with the other ports
   const std::shared_ptr<const TlsContext> tls;  // shared with the clients' streams; null: none
   const std::vector<GrpcProtocol*> protocols;
   std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken

@@ -79,10 +79,12 @@ void Connection::Close() {
   closed_ = true;
   boost::system::error_code ignored;
   stream_.close(ignored);
+  if (hold_timer_) hold_timer_->cancel();
   call_.reset();
   cancellation_.reset();
   outgoing_.Clear();
   destinations_.clear();
+  body_charge_.Set(0);
   io_->Forget(shared_from_this());
 }
 
@@ -104,6 +106,7 @@ void Connection::Abort() {
   stream_output_.Abandon();
   boost::system::error_code ignored;
   stream_.cancel(ignored);
+  if (hold_timer_) hold_timer_->cancel();
   auto self = shared_from_this();
   if (auto cancellation = cancellation_) cancellation->Cancel();
   io_->Forget(self);
@@ -337,6 +340,7 @@ Connection::Step Connection::AnswerEarly(HttpResponse response) {
   front_.reset();
   decoded_ = std::string();
   decompressor_.reset();
+  body_charge_.Set(0);
   if (chunked_ || expects_continue_ || body_left_ > kMaxDiscardBytes || io_->draining()) close_after_ = true;
   outgoing_.Set(std::move(response), close_after_, omit_body_);
   return Send();
@@ -363,12 +367,14 @@ void Connection::Pump() {
       ArmRead();
       return;
     }
+    if (HoldBack()) return;
     const ssize_t received = Receive();
     if (received > 0) {
       budget -= std::min(budget, static_cast<size_t>(received));
       progress_ += static_cast<uint64_t>(received);
-      const bool body = stage_ == Stage::kFront || stage_ == Stage::kRest || stage_ == Stage::kDecode;
-      if (body && progress_ >= kProgressBytes) SetStage(stage_);
+      if (!reads_body()) continue;
+      if (progress_ >= kProgressBytes) SetStage(stage_);
+      if (Status room = ChargeBody(); !room.ok() && AnswerEarly(ErrorResponse(room)) == Step::kStop) return;
     } else if (received < 0 && errno == EINTR) {
       continue;
     } else if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -378,6 +384,42 @@ void Connection::Pump() {
       Close();
     }
   }
+}
+
+bool Connection::HoldBack() {
+  const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
+  const bool large = stage_ == Stage::kDecode || (reads_body() && body_left_ > MemoryBudget::kLarge);
+  if (!large || budget == nullptr || !budget->tight()) {
+    held_since_ns_ = 0;
+    return false;
+  }
+  const int64_t now_ns = SteadyNowNs();
+  if (held_since_ns_ == 0) {
+    held_since_ns_ = now_ns;
+    budget->CountWait();
+  }
+  if (now_ns - held_since_ns_ >= MemoryBudget::kMostWaitNs) return false;
+  if (!hold_timer_) hold_timer_.emplace(io_->context());
+  hold_timer_->expires_after(std::chrono::nanoseconds(MemoryBudget::kLookNs));
+  hold_timer_->async_wait([self = shared_from_this()](boost::system::error_code error) {
+    if (!error && !self->closed_) self->DoGuarded([&] { self->Pump(); });
+  });
+  return true;
+}
+
+Status Connection::ChargeBody() {
+  auto bytes = static_cast<int64_t>(decoded_.capacity() + (front_ ? front_have_ : 0));
+  if (stage_ == Stage::kRest) bytes -= static_cast<int64_t>(body_left_);
+  body_charge_.Set(bytes);
+  const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
+  const bool large = front_ || decoded_.size() > kBufferBytes || body_left_ > kBufferBytes;
+  return large && budget != nullptr ? budget->Continue() : OkStatus();
+}
+
+void Connection::ReleaseIdleMemory() {
+  if (phase_.load(std::memory_order_acquire) != Phase::kOwned || !idle()) return;
+  buffer_.reset();
+  buffer_charge_.Set(0);
 }
 
 ssize_t Connection::Receive() {
@@ -394,7 +436,10 @@ ssize_t Connection::Receive() {
 }
 
 ssize_t Connection::ReceiveToBuffer() {
-  if (!buffer_) buffer_.reset(new char[kBufferBytes + HttpCall::kFrontPadding]);
+  if (!buffer_) {
+    buffer_.reset(new char[kBufferBytes + HttpCall::kFrontPadding]);
+    buffer_charge_.Set(kBufferBytes);
+  }
   if (buffer_end_ == kBufferBytes && buffer_begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + buffer_begin_, buffered());
     buffer_end_ = buffered();
@@ -592,6 +637,8 @@ Connection::Step Connection::ReadFront() {
   front_.reset();
   if (refused) return AnswerEarly(std::move(*refused));
   SetStage(Stage::kRest);
+  // What the call has got for the rest counts as it comes, not as it is announced.
+  if (Status room = ChargeBody(); !room.ok()) return AnswerEarly(ErrorResponse(room));
   return Step::kMore;
 }
 
@@ -617,14 +664,18 @@ Connection::Step Connection::ReadRest() {
 
 Status Connection::Decode(std::string_view bytes) {
   const size_t limit = io_->options().max_body_bytes;
-  if (decompressor_) return decompressor_->Append(bytes, decoded_, limit);
-  if (bytes.size() > limit - decoded_.size()) return InvalidArgumentError("");
-  decoded_.append(bytes);
-  return OkStatus();
+  if (decompressor_) {
+    BRAID_RETURN_IF_ERROR(decompressor_->Append(bytes, decoded_, limit));
+  } else {
+    if (bytes.size() > limit - decoded_.size()) return InvalidArgumentError("");
+    decoded_.append(bytes);
+  }
+  return ChargeBody();
 }
 
 Connection::Step Connection::ReadDecoded() {
   const auto refuse = [this](const Status& status) {
+    if (status.code() == StatusCode::kResourceExhausted) return AnswerEarly(ErrorResponse(status));
     if (!decompressor_ || decompressor_->too_large()) return RefuseSize(std::nullopt);
     return AnswerEarly(ErrorResponse(status));
   };
@@ -697,6 +748,7 @@ Connection::Step Connection::TakeDecoded() {
 
 Connection::Step Connection::RunCall() {
   destinations_.clear();
+  body_charge_.Set(0);
   SetStage(Stage::kHead);
   answered_.store(false, std::memory_order_relaxed);
   phase_.store(Phase::kRunning, std::memory_order_release);

@@ -23,6 +23,7 @@
 
 #include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <memory>
@@ -31,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_use.h"
 #include "protocols/http/exchange.h"
 #include "protocols/http/io_thread.h"
 #include "protocols/http/outgoing.h"
@@ -53,6 +55,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void Close();
   // Whether an answer in parts has waited for its client to read for too long.
   bool Stalled(int64_t now_ns) const;
+  // Lets go of what an idle connection need not have.
+  void ReleaseIdleMemory();
   // Closes, or cancels the call that runs and cuts the client off.
   void Abort();
 
@@ -117,6 +121,10 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   Step RefuseSize(std::optional<uint64_t> size);
   Step Send();
   Step AfterSend();
+  // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
+  bool HoldBack();
+  // Counts what there is of the body. Errors: it is not to be read further.
+  Status ChargeBody();
   ssize_t Receive();
   ssize_t ReceiveToBuffer();
   ssize_t ReceiveToDestinations();
@@ -140,6 +148,9 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   size_t buffered() const { return buffer_end_ - buffer_begin_; }
   // Whether the connection waits for a request, of which nothing has come.
   bool idle() const { return stage_ == Stage::kHead && buffered() == 0 && (!parser_ || head_done_); }
+  bool reads_body() const {
+    return stage_ == Stage::kFront || stage_ == Stage::kRest || stage_ == Stage::kDecode;
+  }
   size_t HeaderFields() const;
   std::string_view BufferedText() const { return {buffer_.get() + buffer_begin_, buffered()}; }
   void Consume(size_t bytes);
@@ -193,6 +204,10 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   std::string decoded_;
   std::unique_ptr<Decompressor> decompressor_;
   uint64_t progress_ = 0;  // bytes of the body since last_active_ns_ was set
+  MemoryCharge buffer_charge_;
+  MemoryCharge body_charge_;
+  std::optional<boost::asio::steady_timer> hold_timer_;  // made when it is first needed
+  int64_t held_since_ns_ = 0;                            // 0: memory was not short since
 };
 
 }  // namespace braid

@@ -101,6 +101,9 @@ void IoThread::Sweep() {
     if (connection->Stalled(now)) stalled.push_back(connection);
   }
   for (const auto& connection : stalled) connection->Abort();
+  if (options_.budget != nullptr && options_.budget->tight()) {
+    for (const auto& connection : connections_) connection->ReleaseIdleMemory();
+  }
 }
 
 }  // namespace braid

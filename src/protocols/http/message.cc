@@ -82,7 +82,9 @@ HttpResponse ErrorResponse(unsigned status, std::string_view text) {
 }
 
 HttpResponse ErrorResponse(const Status& status) {
-  return ErrorResponse(HttpStatusOf(status), status.message());
+  HttpResponse response = ErrorResponse(HttpStatusOf(status), status.message());
+  if (response.status == 429) response.headers.emplace_back("Retry-After", "1");
+  return response;
 }
 
 HttpResponse JsonResponse(std::string body) {

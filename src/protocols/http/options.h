@@ -8,6 +8,7 @@
 #include <string>
 
 #include "protocols/net/connection_limits.h"
+#include "protocols/net/memory_budget.h"
 
 namespace braid {
 
@@ -20,6 +21,7 @@ struct HttpListenerOptions {
   // Threads are "{thread_name}-0", ...
   std::string thread_name = "brd-http";
   std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with other ports; null: its own
+  std::shared_ptr<MemoryBudget> budget = nullptr;           // the same; null: none
 
   // Of a body, before and after decompression.
   size_t max_body_bytes = size_t{64} * 1024 * 1024;

@@ -84,7 +84,11 @@ Outgoing::Progress Outgoing::Send(int fd) {
     const ssize_t written = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (written < 0) {
       if (errno == EINTR) continue;
-      return errno == EAGAIN || errno == EWOULDBLOCK ? Progress::kBlocked : Progress::kFailed;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) return Progress::kFailed;
+      size_t waiting = 0;
+      for (size_t i = part_; i < parts; ++i) waiting += part(i).iov_len;
+      charge_.Set(static_cast<int64_t>(waiting));
+      return Progress::kBlocked;
     }
     auto left = static_cast<size_t>(written);
     while (part_ < parts) {
@@ -102,6 +106,7 @@ Outgoing::Progress Outgoing::Send(int fd) {
 void Outgoing::Clear() {
   body_ = std::string();
   tail_.clear();
+  charge_.Set(0);
 }
 
 }  // namespace braid

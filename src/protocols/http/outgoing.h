@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/memory_use.h"
 #include "protocols/http/message.h"
 
 namespace braid {
@@ -30,8 +31,9 @@ class Outgoing {
   std::string head_;
   std::string body_;
   std::vector<Buffer> tail_;
-  size_t sent_ = 0;  // of part_
-  size_t part_ = 0;  // 0: head_, 1: body_, from 2: tail_
+  MemoryCharge charge_;  // while it waits for the socket
+  size_t sent_ = 0;      // of part_
+  size_t part_ = 0;      // 0: head_, 1: body_, from 2: tail_
 };
 
 }  // namespace braid

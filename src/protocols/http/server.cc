@@ -26,6 +26,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
       : control_(control),
         protocols_(std::move(protocols)),
         io_threads_(static_cast<size_t>(std::max(1, options.threads))),
+        budget_(options.budget),
         gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
         control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls) {
     for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
@@ -38,7 +39,9 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.reuse_port = options.reuse_port;
     listener.threads = options.threads;
     listener.max_body_bytes = options.max_input_bytes;
+    listener.body_timeout = std::chrono::milliseconds(options.body_timeout_ms);
     listener.connections = options.connections;
+    listener.budget = options.budget;
     listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
     return OkStatus();
@@ -73,6 +76,9 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     if (api == Api::kHealth) return std::nullopt;
     if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
     if (!control_.serving()) return ErrorResponse(UnavailableError("Server not ready"));
+    if (api == Api::kInference && budget_ != nullptr) {
+      if (Status admitted = budget_->Admit(); !admitted.ok()) return ErrorResponse(admitted);
+    }
     return std::nullopt;
   }
 
@@ -83,6 +89,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   const ModelControl& control_;
   const std::vector<HttpProtocol*> protocols_;
   const size_t io_threads_;
+  const std::shared_ptr<MemoryBudget> budget_;  // shared with the other ports; null: none
   const HttpGate gate_;
   std::atomic<bool> exiting_{false};
   ControlPool control_pool_;

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "protocols/net/access_policy.h"
 #include "protocols/net/connection_limits.h"
+#include "protocols/net/memory_budget.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -33,7 +34,10 @@ class HttpServer {
     // See HttpGate.
     std::vector<std::string> allowed_origins;
     std::vector<std::string> allowed_hosts;
+    // A body that is slower than 64 KiB in this time ends its connection.
+    int body_timeout_ms = 60000;
     std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with the other ports; null: its own
+    std::shared_ptr<MemoryBudget> budget = nullptr;           // the same; null: none
     // Threads for calls that block, such as those of the model repository.
     int control_threads = 4;
   };

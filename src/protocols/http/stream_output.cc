@@ -89,6 +89,7 @@ StreamOutput::Added StreamOutput::Add(int fd, std::span<iovec> pieces) {
     return Added::kFailed;
   }
   head_.clear();
+  charge_.Set(static_cast<int64_t>(waiting_.size()));
   if (waiting_.empty()) return Added::kSent;
   return waited ? Added::kWaits : Added::kBlocked;
 }
@@ -115,6 +116,7 @@ Outgoing::Progress StreamOutput::Flush(int fd) {
     return Outgoing::Progress::kBlocked;
   }
   waiting_ = std::string();
+  charge_.Set(0);
   sent_ = 0;
   return Outgoing::Progress::kDone;
 }
@@ -128,6 +130,7 @@ void StreamOutput::Fail() {
   failed_ = true;
   head_ = std::string();
   waiting_ = std::string();
+  charge_.Set(0);
   sent_ = 0;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/memory_use.h"
 #include "base/mutex.h"
 #include "protocols/http/message.h"
 #include "protocols/http/outgoing.h"
@@ -54,6 +55,7 @@ class StreamOutput {
   bool failed_ BRAID_GUARDED_BY(mutex_) = false;
   std::string waiting_ BRAID_GUARDED_BY(mutex_);
   size_t sent_ BRAID_GUARDED_BY(mutex_) = 0;  // of waiting_
+  MemoryCharge charge_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

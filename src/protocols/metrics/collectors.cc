@@ -71,6 +71,14 @@ void AddGauge(MetricFamilies& families, std::string name, std::string help, doub
   families.push_back(std::move(family));
 }
 
+void AddCounter(MetricFamilies& families, std::string name, std::string help, uint64_t value) {
+  MetricFamily family = Family(std::move(name), std::move(help), MetricType::Counter);
+  ClientMetric metric;
+  metric.counter.value = static_cast<double>(value);
+  family.metric.push_back(std::move(metric));
+  families.push_back(std::move(family));
+}
+
 // Families of the models that have sequences, if there are any.
 void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
   for (const SequenceMetric& counted : kSequenceMetrics) {
@@ -381,6 +389,20 @@ MetricsCollector ConnectionMetrics(const ConnectionLimits& limits) {
       refused.metric.push_back(std::move(metric));
     }
     families.push_back(std::move(refused));
+  };
+}
+
+MetricsCollector MemoryMetrics(const MemoryBudget& budget) {
+  return [&budget](MetricFamilies& families) {
+    AddGauge(families, "braid_memory_used_bytes",
+             "Memory that is held for requests and answers of clients, in bytes",
+             static_cast<double>(MemoryUse()));
+    AddGauge(families, "braid_memory_max_bytes", "How much of it there may be (--memory-max-bytes), in bytes",
+             static_cast<double>(budget.most()));
+    AddCounter(families, "braid_overload_requests_refused_total",
+               "Requests that were refused because memory was used up", budget.refused());
+    AddCounter(families, "braid_overload_requests_held_back_total",
+               "Large requests that waited in their sockets because memory was short", budget.waited());
   };
 }
 

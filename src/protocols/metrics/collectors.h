@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "protocols/net/connection_limits.h"
+#include "protocols/net/memory_budget.h"
 #include "serving/catalog.h"
 #include "serving/custom_metrics.h"
 #include "serving/latency.h"
@@ -43,6 +44,11 @@ MetricsCollector UserMetrics(const CustomMetrics& metrics);
 // braid_connections: how many are open. braid_overload_connections_refused_total: those that a limit refused,
 // by `limit` (max-connections, max-connections-per-address). `limits` outlives the collector.
 MetricsCollector ConnectionMetrics(const ConnectionLimits& limits);
+
+// braid_memory_used_bytes, braid_memory_max_bytes: what is held for clients, and may be.
+// braid_overload_requests_refused_total, braid_overload_requests_held_back_total: requests that did not fit,
+// and large ones that waited in their sockets. `budget` outlives it.
+MetricsCollector MemoryMetrics(const MemoryBudget& budget);
 
 // A cumulative histogram, its counts by bucket.
 prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency);

@@ -1,0 +1,58 @@
+// MemoryBudget: what the process may hold for its clients (MemoryUse()), and what becomes of their requests
+// as that is used up.
+//
+//   below 80 %   all are taken
+//   from 80 %    a large request waits in its socket for a while, so that others end first
+//   from 95 %    new requests are refused, with 429 or RESOURCE_EXHAUSTED
+//   from 100 %   so are those of which a part was read
+//
+// A request that was read whole is never dropped. Health, metadata, metrics and control are answered
+// throughout. The log has a line when requests begin to be refused.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/episode.h"
+#include "base/log.h"
+#include "base/memory_use.h"
+#include "base/status.h"
+
+namespace braid {
+
+class MemoryBudget {
+ public:
+  // Requests with more than this left to read wait.
+  static constexpr size_t kLarge = size_t{256} << 10;
+  // For so long at most, and their sockets are looked at again so often.
+  static constexpr int64_t kMostWaitNs = 1'000'000'000;
+  static constexpr int64_t kLookNs = 10'000'000;
+  // What a refused client may wait before it asks again, in seconds.
+  static constexpr int kRetryAfterSeconds = 1;
+
+  // `log` may be null, and is not used once the server's ports are closed.
+  explicit MemoryBudget(size_t most, Logger* log = nullptr) : most_(most), log_(log) {}
+
+  size_t most() const { return most_; }
+  bool tight() const { return MemoryUse() >= most_ / 5 * 4; }
+  // Whether a new request is taken. Errors: RESOURCE_EXHAUSTED, which is counted.
+  Status Admit() { return MemoryUse() < most_ / 20 * 19 ? OkStatus() : Refused(); }
+  // Whether one of which a part was read is read further. Errors: as Admit().
+  Status Continue() { return MemoryUse() < most_ ? OkStatus() : Refused(); }
+
+  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+  uint64_t waited() const { return waited_.load(std::memory_order_relaxed); }
+  void CountWait() { waited_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  Status Refused();
+
+  const size_t most_;
+  Logger* const log_;
+  Episode refusals_;
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> waited_{0};
+};
+
+}  // namespace braid
