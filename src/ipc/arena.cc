@@ -73,6 +73,7 @@ class Arena::State : public std::enable_shared_from_this<State> {
     Slab* slab = nullptr;
     size_t offset = 0;
     Block* next_free = nullptr;
+    MemoryCharge charge;            // while in use
     std::shared_ptr<State> keeper;  // set while in use
 
     void Reuse() { ResetReferences(); }
@@ -87,8 +88,6 @@ class Arena::State : public std::enable_shared_from_this<State> {
     }
   };
   struct Slab {
-    size_t block_bytes() const { return segment->size() / count; }
-
     std::shared_ptr<Segment> segment;  // shared with blocks' users, who may map it to others
     size_t class_index = 0;
     std::unique_ptr<Block[]> blocks;
@@ -200,7 +199,7 @@ Buffer Arena::State::TakeBlock(const SizeClass& size_class, size_t size) {
     list.pop_back();
   }
   ++blocks_in_use_;
-  AddMemoryUse(static_cast<int64_t>(slab->block_bytes()));
+  block->charge.Set(static_cast<int64_t>(size));
   block->Reuse();
   block->keeper = shared_from_this();
   return Buffer(slab->segment->base() + block->offset, size, block);
@@ -250,7 +249,7 @@ void Arena::State::Free(Block* block) {
   Slabs dead;  // unmapped after the lock is given up
   MutexLock lock(mutex_);
   Slab* slab = block->slab;
-  AddMemoryUse(-static_cast<int64_t>(slab->block_bytes()));
+  block->charge.Set(0);
   block->next_free = slab->free;
   slab->free = block;
   if (!slab->listed) {

@@ -90,6 +90,11 @@ class Connection:
                 return payload
         raise AssertionError(f"closed without a frame of kind {kind} on stream {stream}")
 
+    def acknowledge(self):
+        """Takes the server's settings, such as its largest frame."""
+        self.wait_for(SETTINGS)
+        self.send(frame(SETTINGS, ACK, 0))
+
     def goaway(self):
         """The error code and text of the GOAWAY that ends the connection."""
         payload = self.wait_for(GOAWAY)

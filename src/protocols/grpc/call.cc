@@ -13,6 +13,8 @@ namespace {
 
 // Messages up to this size are copied together when they come in several pieces.
 constexpr size_t kGatheredBytes = size_t{64} << 10;
+// A compressed message up to this size is inflated on the I/O thread: it becomes 1 MiB at most.
+constexpr size_t kInflatedHere = 1024;
 // What a message must bring in the time that is given for it.
 constexpr size_t kLeastProgress = size_t{64} << 10;
 // Pieces of larger messages below this size are copied, so that they do not keep what lies around them.
@@ -326,6 +328,36 @@ void GrpcCall::SendAndFinish(EncodedMessage message) {
   connection_->Flush();
 }
 
+Status GrpcCall::DispatchMessage(GrpcMessage message) {
+  if (message.compressed && message.size() > kInflatedHere) {
+    InflateElsewhere(std::make_shared<GrpcMessage>(std::move(message)));
+    return OkStatus();
+  }
+  if (message.compressed) {
+    BRAID_ASSIGN_OR_RETURN(message, Unpack(message));
+  }
+  OnMessage(std::move(message));
+  return OkStatus();
+}
+
+void GrpcCall::InflateElsewhere(std::shared_ptr<GrpcMessage> message) {
+  const bool submitted = thread().state().inflating.Submit([self = shared_from_this(), message] {
+    const PatientAllocation patience;
+    const Status fault = Guarded([&]() -> Status {
+      BRAID_ASSIGN_OR_RETURN(*message, self->Unpack(*message));
+      return OkStatus();
+    });
+    if (!fault.ok()) {
+      self->Finish(fault);
+      return;
+    }
+    self->thread().loop().Post([self, message] {
+      if (!self->over_) self->Dispatch(EventKind::kMessage, std::move(*message));
+    });
+  });
+  if (!submitted) Finish(UnavailableError("too many compressed messages are waiting"));
+}
+
 // --- Events ----------------------------------------------------------------------------------------
 
 void GrpcCall::OnClosed(bool reset) {
@@ -343,11 +375,7 @@ void GrpcCall::Dispatch(EventKind kind, GrpcMessage message) {
   const Status fault = Guarded([&]() -> Status {
     switch (kind) {
       case EventKind::kMessage:
-        if (message.compressed) {
-          BRAID_ASSIGN_OR_RETURN(message, Unpack(message));
-        }
-        OnMessage(std::move(message));
-        return OkStatus();
+        return DispatchMessage(std::move(message));
       case EventKind::kHalfClose:
         OnHalfClose();
         return OkStatus();
@@ -358,6 +386,7 @@ void GrpcCall::Dispatch(EventKind kind, GrpcMessage message) {
         OnDrain();
         return OkStatus();
       case EventKind::kCancelled:
+        over_ = true;
         OnCancelled();
         return OkStatus();
     }

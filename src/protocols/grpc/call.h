@@ -116,6 +116,9 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   void StartLocked();
   // On the I/O thread, without the mutex.
   void Dispatch(EventKind kind, GrpcMessage message);
+  // The same for a message, which may have to be inflated first. On the I/O thread.
+  Status DispatchMessage(GrpcMessage message);
+  void InflateElsewhere(std::shared_ptr<GrpcMessage> message);
   // The message that the client has compressed. Errors end the call.
   Result<GrpcMessage> Unpack(const GrpcMessage& message);
 
@@ -123,6 +126,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   const int32_t stream_;
   const Http2Head head_;
   int64_t deadline_ns_ = 0;  // 0: none; set by the connection
+  bool over_ = false;        // OnCancelled() was called; the I/O thread's
   std::atomic<bool> open_{true};
   ContentCoding coding_ = ContentCoding::kIdentity;  // of our messages; constant once one is sent
 

@@ -102,7 +102,8 @@ void GrpcConnection::ReadAll() {
 bool GrpcConnection::HoldBack() {
   if (hold_timer_) return true;
   MemoryBudget& budget = *thread_.state().budget;
-  if (!large_reads_ || !budget.tight()) {
+  if (!large_reads_ || ended_by_client_) return false;
+  if (!budget.tight()) {
     held_since_ns_ = 0;
     return false;
   }
@@ -438,6 +439,8 @@ void GrpcConnection::OnPing() {
 }
 
 void GrpcConnection::OnFault(const Status& fault) {
+  mutex_.AssertHeld();
+  faulty_ = true;
   GrpcServerState& state = thread_.state();
   if (!state.faulty_connections.Goes()) return;
   BRAID_LOG_WARNING(state.log, "gRPC connections are ended for faults of their clients: {}",
@@ -475,6 +478,9 @@ void GrpcConnection::Close() {
     if (over_) return;
     over_ = broken_ = true;
     session_.CloseAll();
+    // A client that goes on sending is told at once; closed in the usual way, the socket would have it wait.
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    if (faulty_) ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }
   if (deadline_timer_) thread_.loop().Withdraw(*deadline_timer_);
   for (const auto& timer : {watch_timer_, message_timer_, hold_timer_}) {

@@ -72,6 +72,7 @@ class GrpcConnection final : public EventLoop::Watcher,
 
   void ReadAll();
   // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
+  // Once for each time that memory becomes short.
   bool HoldBack();
   // False when there is no more for now.
   bool ReadOnce();
@@ -119,6 +120,7 @@ class GrpcConnection final : public EventLoop::Watcher,
   bool blocked_ BRAID_GUARDED_BY(mutex_) = false;          // the socket takes no more for now
   bool broken_ BRAID_GUARDED_BY(mutex_) = false;           // nothing can be written any more
   bool over_ BRAID_GUARDED_BY(mutex_) = false;             // closed by the I/O thread
+  bool faulty_ BRAID_GUARDED_BY(mutex_) = false;           // ends for a fault of the client's
   OutgoingBytes outgoing_;                                 // of the thread that writes
 
   // Owned by the I/O thread.

@@ -149,6 +149,9 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
 GrpcServer::~GrpcServer() {
   if (acceptor_ != nullptr) Shutdown(SteadyNowNs());
   if (state_ == nullptr) return;
+  // Before the I/O threads go, which their calls use.
+  state_->inflating.Stop();
+  state_->tasks.Stop();
   for (GrpcProtocol* protocol : state_->protocols) protocol->Stop();
 }
 

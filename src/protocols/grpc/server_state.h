@@ -41,7 +41,9 @@ struct GrpcServerState {
   std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken
   std::atomic<bool> draining{false};
   Episode faulty_connections = {};
-  // For answers that take a while. Last, so that its thread ends before what it uses.
+  // Inflate messages.
+  ControlPool inflating{2, "brd-grpc-read", 4096};
+  // For answers that take a while.
   ControlPool tasks{1, "brd-grpc-ctl", 256};
 };
 

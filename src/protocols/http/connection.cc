@@ -27,6 +27,8 @@ constexpr uint64_t kMaxDiscardBytes = uint64_t{256} << 20;
 // A slow body gets its time anew with each of these.
 constexpr uint64_t kProgressBytes = uint64_t{64} * 1024;
 constexpr size_t kMaxVectors = 16;
+// Of a compressed body, decoded at a time: they can become a thousand times as many.
+constexpr size_t kInflatedPiece = 1024;
 
 HttpResponse TooManyFields(const HttpListenerOptions& options) {
   return ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields");
@@ -62,6 +64,9 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
     case Stage::kRest:
     case Stage::kDecode:
       limit = options.body_timeout;
+      break;
+    case Stage::kShown:
+      limit = options.idle_timeout;
       break;
     case Stage::kWriting:
       limit = options.write_timeout;
@@ -280,6 +285,11 @@ void Connection::EndStream() {
   if (!handed.ok()) CutOff();
 }
 
+void Connection::RunAside(std::function<void()> task) {
+  const std::shared_ptr<ControlPool>& pool = io_->options().large_pool;
+  if (pool == nullptr || !pool->Submit(task)) io_->Post(std::move(task));
+}
+
 void Connection::FlushStream() {
   switch (stream_output_.Flush(fd_)) {
     case Outgoing::Progress::kDone:
@@ -490,6 +500,7 @@ Connection::Step Connection::Advance() {
       return ReadRest();
     case Stage::kDecode:
       return ReadDecoded();
+    case Stage::kShown:
     case Stage::kWriting:
       return Step::kStop;
     case Stage::kDiscard:
@@ -629,7 +640,38 @@ Connection::Step Connection::ReadFront() {
     front = BufferedText().substr(0, front_size_);
   }
   const size_t rest = static_cast<size_t>(body_left_) - (front_ ? 0 : front_size_);
-  std::optional<HttpResponse> refused = call_->OnFront(front, rest, destinations_);
+  return ShowFront(front, rest, &Connection::AfterReadFront);
+}
+
+Connection::Step Connection::ShowFront(std::string_view front, size_t rest, AfterFront then) {
+  const std::shared_ptr<ControlPool>& pool = io_->options().large_pool;
+  if (front.size() <= HttpCall::kLargeFront || pool == nullptr)
+    return (this->*then)(call_->OnFront(front, rest, destinations_));
+  struct Shown {
+    std::optional<HttpResponse> refused;
+    std::vector<std::span<std::byte>> destinations;
+  };
+  const bool submitted = pool->Submit([self = shared_from_this(), call = call_, front, rest, then] {
+    const PatientAllocation patience;
+    // std::function must be copyable, so what comes of it travels in a shared pointer.
+    const auto shown = std::make_shared<Shown>();
+    const Status fault = Guarded([&] { shown->refused = call->OnFront(front, rest, shown->destinations); });
+    if (!fault.ok()) shown->refused = ErrorResponse(fault);
+    self->io_->Post([self, shown, then] {
+      if (self->closed_) return;
+      self->SetStage(Stage::kRest);  // in which a fault can be answered
+      self->DoGuarded([&] {
+        self->destinations_ = std::move(shown->destinations);
+        if (((*self).*then)(std::move(shown->refused)) == Step::kMore) self->Pump();
+      });
+    });
+  });
+  if (!submitted) return AnswerEarly(ErrorResponse(UnavailableError("too many large requests are waiting")));
+  SetStage(Stage::kShown);
+  return Step::kStop;
+}
+
+Connection::Step Connection::AfterReadFront(std::optional<HttpResponse> refused) {
   if (!front_) {
     if (front_size_ > 0) Consume(front_size_);
     body_left_ -= front_size_;
@@ -673,32 +715,44 @@ Status Connection::Decode(std::string_view bytes) {
   return ChargeBody();
 }
 
+Connection::Step Connection::Yield() {
+  io_->Post([self = shared_from_this()] {
+    if (!self->closed_) self->DoGuarded([&] { self->Pump(); });
+  });
+  return Step::kStop;
+}
+
 Connection::Step Connection::ReadDecoded() {
+  const size_t begin = decoded_.size();
   const auto refuse = [this](const Status& status) {
     if (status.code() == StatusCode::kResourceExhausted) return AnswerEarly(ErrorResponse(status));
     if (!decompressor_ || decompressor_->too_large()) return RefuseSize(std::nullopt);
     return AnswerEarly(ErrorResponse(status));
   };
   if (!chunked_) {
-    const auto bytes = static_cast<size_t>(std::min<uint64_t>(buffered(), body_left_));
-    const std::string_view text = BufferedText().substr(0, bytes);
-    const Status status = text.empty() ? OkStatus() : Decode(text);
-    Consume(bytes);
-    body_left_ -= bytes;
-    if (!status.ok()) return refuse(status);
+    while (body_left_ > 0 && buffered() > 0) {
+      if (decoded_.size() > begin + kTurnBytes) return Yield();
+      const auto bytes = static_cast<size_t>(std::min<uint64_t>({buffered(), body_left_, kInflatedPiece}));
+      const Status status = Decode(BufferedText().substr(0, bytes));
+      Consume(bytes);
+      body_left_ -= bytes;
+      if (!status.ok()) return refuse(status);
+    }
     return body_left_ > 0 ? Step::kInput : TakeDecoded();
   }
   while (!parser_->is_done()) {
+    if (decoded_.size() > begin + kTurnBytes) return Yield();
     char window[16 * 1024];
+    const size_t room = decompressor_ ? kInflatedPiece : sizeof(window);
     auto& body = parser_->get().body();
     body.data = window;
-    body.size = sizeof(window);
+    body.size = room;
     body.more = true;
     boost::system::error_code error;
     const std::string_view text = BufferedText();
     if (text.empty()) return Step::kInput;
     const size_t used = parser_->put(boost::asio::const_buffer(text.data(), text.size()), error);
-    const size_t made = sizeof(window) - body.size;
+    const size_t made = room - body.size;
     Consume(used);
     if (made > 0) {
       if (Status status = Decode({window, made}); !status.ok()) return refuse(status);
@@ -732,10 +786,14 @@ Connection::Step Connection::TakeDecoded() {
   decoded_.reserve(decoded_.size() + HttpCall::kFrontPadding);
   const std::string_view all = decoded_;
   const size_t front = std::min(call_->front_bytes(), all.size());
-  std::optional<HttpResponse> refused =
-      call_->OnFront(all.substr(0, front), all.size() - front, destinations_);
+  decoded_rest_ = all.size() - front;
+  return ShowFront(all.substr(0, front), decoded_rest_, &Connection::AfterDecodedFront);
+}
+
+Connection::Step Connection::AfterDecodedFront(std::optional<HttpResponse> refused) {
   if (refused) return AnswerEarly(std::move(*refused));
-  size_t at = front;
+  const std::string_view all = decoded_;
+  size_t at = all.size() - decoded_rest_;
   for (const auto& span : destinations_) {
     BRAID_CHECK(span.size() <= all.size() - at);
     if (!span.empty()) std::memcpy(span.data(), all.data() + at, span.size());

@@ -70,7 +70,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void BeginStream(HttpResponse head) override;
   PartResult SendPart(std::string_view part) override;
   void EndStream() override;
-  void RunOnIoThread(std::function<void()> task) override { io_->Post(std::move(task)); }
+  void RunAside(std::function<void()> task) override;
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
@@ -81,6 +81,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
     kFront,    // gathers the front of a plain body of known size
     kRest,     // reads the rest of it to its destinations
     kDecode,   // gathers a chunked or compressed body
+    kShown,    // the call is shown a large front, on another thread
     kWriting,  // writes an answer that the socket did not take at once; input waits
     kDiscard,  // throws away the body of a request that was answered early
     kLinger,   // has said its last word and waits for the client to hang up
@@ -114,6 +115,14 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   Step ReadDecoded();
   Step Discard();
   Step TakeDecoded();
+  // Shows the call the front, here or on another thread; then comes `then`, with the call's answer if it is
+  // refused.
+  using AfterFront = Step (Connection::*)(std::optional<HttpResponse> refused);
+  Step ShowFront(std::string_view front, size_t rest, AfterFront then);
+  Step AfterReadFront(std::optional<HttpResponse> refused);
+  Step AfterDecodedFront(std::optional<HttpResponse> refused);
+  // Lets others of its thread have their turn.
+  Step Yield();
   Step RunCall();
   Status Decode(std::string_view bytes);
   // Answers before the body was read; what is left of it is thrown away, or the connection ends.
@@ -122,6 +131,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   Step Send();
   Step AfterSend();
   // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
+  // Once for each request.
   bool HoldBack();
   // Counts what there is of the body. Errors: it is not to be read further.
   Status ChargeBody();
@@ -202,6 +212,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   size_t destination_ = 0;
   size_t destination_have_ = 0;
   std::string decoded_;
+  size_t decoded_rest_ = 0;  // behind the front
   std::unique_ptr<Decompressor> decompressor_;
   uint64_t progress_ = 0;  // bytes of the body since last_active_ns_ was set
   MemoryCharge buffer_charge_;

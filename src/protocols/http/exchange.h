@@ -58,15 +58,16 @@ class HttpExchange {
   virtual void EndStream() = 0;
   static constexpr size_t kMaxWaitingBytes = size_t{64} << 20;
 
-  // Runs `task` on the connection's io thread; drops it when the server has stopped. For work that takes
-  // long, so that it does not hold up the thread that brings results.
-  virtual void RunOnIoThread(std::function<void()> task) = 0;
+  // Runs `task` on another thread; drops it when the server has stopped. For work that takes long, so that it
+  // does not hold up the thread that brings results, or the io threads.
+  virtual void RunAside(std::function<void()> task) = 0;
 };
 
-// What becomes of one request whose body is read. All functions are called on the io thread, in the order
-// below.
+// What becomes of one request whose body is read. The functions are called in the order below, on the io
+// thread; OnFront() for a large front on another one, so that others' requests need not wait for it.
 class HttpCall {
  public:
+  static constexpr size_t kLargeFront = size_t{256} << 10;
   static constexpr size_t kWholeBody = std::numeric_limits<size_t>::max();
   // Readable bytes, of any value, behind the front.
   static constexpr size_t kFrontPadding = 64;

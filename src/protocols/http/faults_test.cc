@@ -51,7 +51,7 @@ class ThrowingService final : public HttpService {
         exchange->Respond(JsonResponse("{\"first\":1}"));
         Throw(what);
       }
-      exchange->RunOnIoThread([exchange, what] {
+      exchange->RunAside([exchange, what] {
         exchange->Respond(MakeResponse([&]() -> Result<HttpResponse> { Throw(what); }));
       });
     }

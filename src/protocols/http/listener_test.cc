@@ -498,7 +498,7 @@ TEST_F(Listener, ReadsTheNextRequestAfterAPartThatWaited) {
   auto held = service_.Take();
   held.exchange->BeginStream(StreamHead());
   std::promise<void> release;
-  held.exchange->RunOnIoThread([busy = release.get_future().share()] { busy.wait(); });
+  held.exchange->RunAside([busy = release.get_future().share()] { busy.wait(); });
   const std::string part(size_t{256} << 10, 'x');
   int parts = 0;
   const auto arrived = [&client] {
@@ -665,7 +665,7 @@ TEST_F(Listener, CutsOffWhatRunsPastTheDeadline) {
   EXPECT_TRUE(held.cancellation->cancelled());
   EXPECT_TRUE(busy.AtEnd());
   listener_.reset();
-  held.exchange->RunOnIoThread([] { FAIL(); });
+  held.exchange->RunAside([] { FAIL(); });
   held.exchange->Respond(TextResponse("too late"));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "protocols/net/connection_limits.h"
+#include "protocols/net/control_pool.h"
 #include "protocols/net/memory_budget.h"
 
 namespace braid {
@@ -22,6 +23,10 @@ struct HttpListenerOptions {
   std::string thread_name = "brd-http";
   std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with other ports; null: its own
   std::shared_ptr<MemoryBudget> budget = nullptr;           // the same; null: none
+
+  // Where calls are shown large fronts of bodies (HttpCall::kLargeFront), and large answers are written down.
+  // Shared with the connections; null: on the io threads.
+  std::shared_ptr<ControlPool> large_pool = nullptr;
 
   // Of a body, before and after decompression.
   size_t max_body_bytes = size_t{64} * 1024 * 1024;

@@ -16,6 +16,7 @@ namespace braid {
 namespace {
 
 constexpr size_t kMaxWaitingControlCalls = 256;
+constexpr size_t kMaxWaitingFronts = 4096;
 
 }  // namespace
 
@@ -28,7 +29,9 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
         io_threads_(static_cast<size_t>(std::max(1, options.threads))),
         budget_(options.budget),
         gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
-        control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls) {
+        control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls),
+        large_pool_(std::make_shared<ControlPool>(static_cast<int>(io_threads_), "brd-http-read",
+                                                  kMaxWaitingFronts)) {
     for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
   }
 
@@ -42,6 +45,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.body_timeout = std::chrono::milliseconds(options.body_timeout_ms);
     listener.connections = options.connections;
     listener.budget = options.budget;
+    listener.large_pool = large_pool_;
     listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
     return OkStatus();
@@ -53,6 +57,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     exiting_.store(true, std::memory_order_relaxed);
     if (listener_) listener_->Shutdown(deadline_ns);
     control_pool_.Stop();
+    large_pool_->Stop();
   }
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
@@ -93,6 +98,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   const HttpGate gate_;
   std::atomic<bool> exiting_{false};
   ControlPool control_pool_;
+  const std::shared_ptr<ControlPool> large_pool_;  // shared with the connections
   std::unique_ptr<HttpListener> listener_;
 };
 

@@ -13,7 +13,7 @@ std::optional<HttpResponse> HttpInference::OnFront(std::string_view front, size_
   request_ = std::make_unique<InferenceRequest>();
   request_->api = setup_.api;
   std::optional<simdjson::dom::parser> own;
-  if (front.size() > kMaxKeptParserBytes) own.emplace();
+  if (front.size() > kLargeFront) own.emplace();
   const Status read = Read(front, rest, destinations, own ? *own : *setup_.parser, *request_);
   if (!read.ok()) return Refuse(read);
   for (auto& parameter : setup_.header_parameters) request_->parameters.push_back(std::move(parameter));
@@ -66,7 +66,7 @@ void HttpInference::Answer(InferenceResponse response, bool last) {
   const Status posted = Guarded([&] {
     // std::function must be copyable, so what is moved travels in a shared pointer.
     auto late = std::make_shared<InferenceResponse>(std::move(response));
-    exchange->RunOnIoThread(
+    exchange->RunAside(
         [send, self, exchange, late, trace] { send(*self, *exchange, std::move(*late), trace); });
   });
   if (!posted.ok()) exchange->Respond(MakeResponse([&] { return Result<HttpResponse>(posted); }));

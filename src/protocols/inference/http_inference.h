@@ -28,7 +28,7 @@ class HttpInference : public HttpCall,
     int64_t model_version = -1;
     // Headers that the model wants to see.
     Parameters header_parameters;
-    // Of the exchange's io thread; used while the body is read.
+    // Of the exchange's io thread, for fronts that are read there.
     simdjson::dom::parser* parser = nullptr;
     // May be null; used before the request begins.
     Tracer* tracer = nullptr;
@@ -42,10 +42,7 @@ class HttpInference : public HttpCall,
   void OnBody() final;
 
  protected:
-  // Documents up to this size share the parser of their thread; larger ones get one of their own, so that the
-  // thread's does not grow for ever.
-  static constexpr size_t kMaxKeptParserBytes = size_t{1} << 20;
-  // Outputs above this size become JSON on the io thread, not on the thread that brings the response.
+  // Outputs above this size become JSON on another thread than the one that brings the response.
   static constexpr size_t kMaxInlineJsonBytes = size_t{64} * 1024;
 
   // Makes the request of the body's front; see HttpCall::OnFront(). Errors are the answer.
@@ -53,11 +50,11 @@ class HttpInference : public HttpCall,
                       simdjson::dom::parser& parser, InferenceRequest& request) = 0;
   // What is to be read once all of the body is there.
   virtual Status ReadRest(InferenceRequest&) { return OkStatus(); }
-  // Makes the answer of a good response. On the thread that brings the response, or on the io thread.
+  // Makes the answer of a good response. On the thread that brings the response, or another.
   virtual Result<HttpResponse> Write(InferenceResponse response) = 0;
   // What is done to a response on the thread that brings it. Errors become the answer.
   virtual Status Finish(InferenceResponse&) { return OkStatus(); }
-  // Whether writing takes so long that it is better done on the io thread.
+  // Whether writing takes so long that it is better done on another thread.
   virtual bool IsSlow(const InferenceResponse& response) const = 0;
 
   Servable& servable() { return setup_.servable->get(); }
