@@ -42,7 +42,7 @@ struct GrpcServerState {
   std::atomic<bool> draining{false};
   Episode faulty_connections = {};
   // Inflate messages.
-  ControlPool inflating{2, "brd-grpc-read", 4096};
+  ControlPool inflating{2, "brd-grpc-read", 4096, ControlPool::Priority::kLow};
   // For answers that take a while.
   ControlPool tasks{1, "brd-grpc-ctl", 256};
 };

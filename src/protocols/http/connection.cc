@@ -27,8 +27,8 @@ constexpr uint64_t kMaxDiscardBytes = uint64_t{256} << 20;
 // A slow body gets its time anew with each of these.
 constexpr uint64_t kProgressBytes = uint64_t{64} * 1024;
 constexpr size_t kMaxVectors = 16;
-// Of a compressed body, decoded at a time: they can become a thousand times as many.
-constexpr size_t kInflatedPiece = 1024;
+// A compressed body up to this size is inflated on the I/O thread: it becomes 1 MiB at most.
+constexpr size_t kInflatedHere = 1024;
 
 HttpResponse TooManyFields(const HttpListenerOptions& options) {
   return ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields");
@@ -62,7 +62,7 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
       break;
     case Stage::kFront:
     case Stage::kRest:
-    case Stage::kDecode:
+    case Stage::kWhole:
       limit = options.body_timeout;
       break;
     case Stage::kShown:
@@ -161,7 +161,7 @@ void Connection::DoGuarded(Work&& work) noexcept {
       return;
     }
     const bool can_answer = stage_ == Stage::kHead || stage_ == Stage::kFront || stage_ == Stage::kRest ||
-                            stage_ == Stage::kDecode;
+                            stage_ == Stage::kWhole;
     if (can_answer && head_done_) {
       close_after_ = true;
       const Status answered = Guarded([&] {
@@ -348,20 +348,19 @@ Connection::Step Connection::AnswerEarly(HttpResponse response) {
   call_.reset();
   destinations_.clear();
   front_.reset();
-  decoded_ = std::string();
-  decompressor_.reset();
+  whole_ = std::string();
   body_charge_.Set(0);
   if (chunked_ || expects_continue_ || body_left_ > kMaxDiscardBytes || io_->draining()) close_after_ = true;
   outgoing_.Set(std::move(response), close_after_, omit_body_);
   return Send();
 }
 
-Connection::Step Connection::RefuseSize(std::optional<uint64_t> size) {
+HttpResponse Connection::TooLarge(std::optional<uint64_t> size) const {
   std::string text = "request size ";
   if (size) text += "of " + std::to_string(*size) + " bytes ";
   text += "exceeds the maximum allowed input size of " + std::to_string(io_->options().max_body_bytes) +
           " bytes." + io_->options().body_limit_hint;
-  return AnswerEarly(ErrorResponse(413, text));
+  return ErrorResponse(413, text);
 }
 
 // ---- Input ----
@@ -398,7 +397,7 @@ void Connection::Pump() {
 
 bool Connection::HoldBack() {
   const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
-  const bool large = stage_ == Stage::kDecode || (reads_body() && body_left_ > MemoryBudget::kLarge);
+  const bool large = stage_ == Stage::kWhole || (reads_body() && body_left_ > MemoryBudget::kLarge);
   if (!large || budget == nullptr || !budget->tight()) {
     held_since_ns_ = 0;
     return false;
@@ -418,11 +417,11 @@ bool Connection::HoldBack() {
 }
 
 Status Connection::ChargeBody() {
-  auto bytes = static_cast<int64_t>(decoded_.capacity() + (front_ ? front_have_ : 0));
+  auto bytes = static_cast<int64_t>(whole_.capacity() + (front_ ? front_have_ : 0));
   if (stage_ == Stage::kRest) bytes -= static_cast<int64_t>(body_left_);
   body_charge_.Set(bytes);
   const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
-  const bool large = front_ || decoded_.size() > kBufferBytes || body_left_ > kBufferBytes;
+  const bool large = front_ || whole_.size() > kBufferBytes || body_left_ > kBufferBytes;
   return large && budget != nullptr ? budget->Continue() : OkStatus();
 }
 
@@ -498,8 +497,8 @@ Connection::Step Connection::Advance() {
       return ReadFront();
     case Stage::kRest:
       return ReadRest();
-    case Stage::kDecode:
-      return ReadDecoded();
+    case Stage::kWhole:
+      return ReadWhole();
     case Stage::kShown:
     case Stage::kWriting:
       return Step::kStop;
@@ -583,7 +582,7 @@ Connection::Step Connection::BeginRequest() {
     if (!SameText(*expect, "100-continue")) return AnswerEarly(ErrorResponse(417, "unsupported Expect"));
     expects_continue_ = head.version() >= 11 && (chunked_ || body_left_ > buffered());
   }
-  if (body_left_ > options.max_body_bytes) return RefuseSize(body_left_);
+  if (body_left_ > options.max_body_bytes) return AnswerEarly(TooLarge(body_left_));
   if (auto value = FindHeader(head, "Content-Encoding")) {
     auto coding = ParseContentCoding(*value);
     if (!coding) {
@@ -611,10 +610,9 @@ Connection::Step Connection::BeginRequest() {
   destination_ = 0;
   destination_have_ = 0;
   if (chunked_ || coding_ != ContentCoding::kIdentity) {
-    if (coding_ != ContentCoding::kIdentity) decompressor_ = std::make_unique<Decompressor>();
     parser_->eager(true);
     if (chunked_) parser_->on_chunk_header(chunk_counter_);
-    SetStage(Stage::kDecode);
+    SetStage(Stage::kWhole);
     return Step::kMore;
   }
   front_size_ = static_cast<size_t>(std::min<uint64_t>(call_->front_bytes(), body_left_));
@@ -640,22 +638,27 @@ Connection::Step Connection::ReadFront() {
     front = BufferedText().substr(0, front_size_);
   }
   const size_t rest = static_cast<size_t>(body_left_) - (front_ ? 0 : front_size_);
-  return ShowFront(front, rest, &Connection::AfterReadFront);
+  const auto show = [front, rest](HttpCall& call, Shown& shown) {
+    shown.refused = call.OnFront(front, rest, shown.destinations);
+  };
+  return Prepare(front_size_ > HttpCall::kLargeFront, show, &Connection::AfterReadFront);
 }
 
-Connection::Step Connection::ShowFront(std::string_view front, size_t rest, AfterFront then) {
+template <class Work>
+Connection::Step Connection::Prepare(bool large, Work work, AfterFront then) {
   const std::shared_ptr<ControlPool>& pool = io_->options().large_pool;
-  if (front.size() <= HttpCall::kLargeFront || pool == nullptr)
-    return (this->*then)(call_->OnFront(front, rest, destinations_));
-  struct Shown {
-    std::optional<HttpResponse> refused;
-    std::vector<std::span<std::byte>> destinations;
-  };
-  const bool submitted = pool->Submit([self = shared_from_this(), call = call_, front, rest, then] {
+  if (!large || pool == nullptr) {
+    Shown shown;
+    shown.destinations.swap(destinations_);  // its memory
+    work(*call_, shown);
+    shown.destinations.swap(destinations_);
+    return (this->*then)(std::move(shown.refused));
+  }
+  const bool submitted = pool->Submit([self = shared_from_this(), call = call_, work, then] {
     const PatientAllocation patience;
     // std::function must be copyable, so what comes of it travels in a shared pointer.
     const auto shown = std::make_shared<Shown>();
-    const Status fault = Guarded([&] { shown->refused = call->OnFront(front, rest, shown->destinations); });
+    const Status fault = Guarded([&] { work(*call, *shown); });
     if (!fault.ok()) shown->refused = ErrorResponse(fault);
     self->io_->Post([self, shown, then] {
       if (self->closed_) return;
@@ -704,58 +707,39 @@ Connection::Step Connection::ReadRest() {
   return RunCall();
 }
 
-Status Connection::Decode(std::string_view bytes) {
-  const size_t limit = io_->options().max_body_bytes;
-  if (decompressor_) {
-    BRAID_RETURN_IF_ERROR(decompressor_->Append(bytes, decoded_, limit));
-  } else {
-    if (bytes.size() > limit - decoded_.size()) return InvalidArgumentError("");
-    decoded_.append(bytes);
-  }
+Status Connection::Gather(std::string_view bytes) {
+  if (bytes.size() > io_->options().max_body_bytes - whole_.size()) return InvalidArgumentError("");
+  whole_.append(bytes);
   return ChargeBody();
 }
 
-Connection::Step Connection::Yield() {
-  io_->Post([self = shared_from_this()] {
-    if (!self->closed_) self->DoGuarded([&] { self->Pump(); });
-  });
-  return Step::kStop;
-}
-
-Connection::Step Connection::ReadDecoded() {
-  const size_t begin = decoded_.size();
+Connection::Step Connection::ReadWhole() {
   const auto refuse = [this](const Status& status) {
-    if (status.code() == StatusCode::kResourceExhausted) return AnswerEarly(ErrorResponse(status));
-    if (!decompressor_ || decompressor_->too_large()) return RefuseSize(std::nullopt);
-    return AnswerEarly(ErrorResponse(status));
+    return AnswerEarly(status.code() == StatusCode::kResourceExhausted ? ErrorResponse(status)
+                                                                       : TooLarge(std::nullopt));
   };
   if (!chunked_) {
-    while (body_left_ > 0 && buffered() > 0) {
-      if (decoded_.size() > begin + kTurnBytes) return Yield();
-      const auto bytes = static_cast<size_t>(std::min<uint64_t>({buffered(), body_left_, kInflatedPiece}));
-      const Status status = Decode(BufferedText().substr(0, bytes));
-      Consume(bytes);
-      body_left_ -= bytes;
-      if (!status.ok()) return refuse(status);
-    }
-    return body_left_ > 0 ? Step::kInput : TakeDecoded();
+    const auto bytes = static_cast<size_t>(std::min<uint64_t>(buffered(), body_left_));
+    const Status status = Gather(BufferedText().substr(0, bytes));
+    Consume(bytes);
+    body_left_ -= bytes;
+    if (!status.ok()) return refuse(status);
+    return body_left_ > 0 ? Step::kInput : TakeWhole();
   }
   while (!parser_->is_done()) {
-    if (decoded_.size() > begin + kTurnBytes) return Yield();
     char window[16 * 1024];
-    const size_t room = decompressor_ ? kInflatedPiece : sizeof(window);
     auto& body = parser_->get().body();
     body.data = window;
-    body.size = room;
+    body.size = sizeof(window);
     body.more = true;
     boost::system::error_code error;
     const std::string_view text = BufferedText();
     if (text.empty()) return Step::kInput;
     const size_t used = parser_->put(boost::asio::const_buffer(text.data(), text.size()), error);
-    const size_t made = room - body.size;
+    const size_t made = sizeof(window) - body.size;
     Consume(used);
     if (made > 0) {
-      if (Status status = Decode({window, made}); !status.ok()) return refuse(status);
+      if (Status status = Gather({window, made}); !status.ok()) return refuse(status);
     }
     if (error == http::error::need_buffer) continue;
     if (error == http::error::need_more) {
@@ -774,33 +758,54 @@ Connection::Step Connection::ReadDecoded() {
   }
   // What stands behind the last chunk has become header fields.
   if (HeaderFields() > io_->options().max_header_fields) return AnswerEarly(TooManyFields(io_->options()));
-  return TakeDecoded();
+  return TakeWhole();
 }
 
-Connection::Step Connection::TakeDecoded() {
+Connection::Step Connection::TakeWhole() {
   chunked_ = false;  // nothing of the body is left to read, should an error be answered now
-  if (decompressor_ && !decompressor_->finished()) {
-    return AnswerEarly(ErrorResponse(400, "the compressed request body ends early"));
-  }
-  decompressor_.reset();
-  decoded_.reserve(decoded_.size() + HttpCall::kFrontPadding);
-  const std::string_view all = decoded_;
-  const size_t front = std::min(call_->front_bytes(), all.size());
-  decoded_rest_ = all.size() - front;
-  return ShowFront(all.substr(0, front), decoded_rest_, &Connection::AfterDecodedFront);
+  const bool inflates = coding_ != ContentCoding::kIdentity;
+  const auto show = [this, inflates](HttpCall& call, Shown& shown) {
+    if (inflates) shown.refused = Inflate(shown);
+    if (shown.refused) return;
+    whole_.reserve(whole_.size() + HttpCall::kFrontPadding);
+    const std::string_view all = whole_;
+    const size_t front = std::min(call.front_bytes(), all.size());
+    whole_rest_ = all.size() - front;
+    shown.refused = call.OnFront(all.substr(0, front), whole_rest_, shown.destinations);
+  };
+  return Prepare(whole_.size() > (inflates ? kInflatedHere : HttpCall::kLargeFront), show,
+                 &Connection::AfterWhole);
 }
 
-Connection::Step Connection::AfterDecodedFront(std::optional<HttpResponse> refused) {
+std::optional<HttpResponse> Connection::Inflate(Shown& shown) {
+  const HttpListenerOptions& options = io_->options();
+  Decompressor decompressor;
+  std::string inflated;
+  for (std::string_view left = whole_; !left.empty();) {
+    const std::string_view piece = left.substr(0, kInflatedHere);
+    left.remove_prefix(piece.size());
+    const Status status = decompressor.Append(piece, inflated, options.max_body_bytes);
+    if (!status.ok()) return decompressor.too_large() ? TooLarge(std::nullopt) : ErrorResponse(status);
+    shown.charge.Set(static_cast<int64_t>(inflated.capacity()));
+    if (inflated.size() <= kBufferBytes || options.budget == nullptr) continue;
+    if (Status room = options.budget->Continue(); !room.ok()) return ErrorResponse(room);
+  }
+  if (!decompressor.finished()) return ErrorResponse(400, "the compressed request body ends early");
+  whole_ = std::move(inflated);
+  return std::nullopt;
+}
+
+Connection::Step Connection::AfterWhole(std::optional<HttpResponse> refused) {
   if (refused) return AnswerEarly(std::move(*refused));
-  const std::string_view all = decoded_;
-  size_t at = all.size() - decoded_rest_;
+  const std::string_view all = whole_;
+  size_t at = all.size() - whole_rest_;
   for (const auto& span : destinations_) {
     BRAID_CHECK(span.size() <= all.size() - at);
     if (!span.empty()) std::memcpy(span.data(), all.data() + at, span.size());
     at += span.size();
   }
   BRAID_CHECK(at == all.size());
-  decoded_ = std::string();
+  whole_ = std::string();
   return RunCall();
 }
 

@@ -80,7 +80,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
     kHead,     // reads headers, or waits for them
     kFront,    // gathers the front of a plain body of known size
     kRest,     // reads the rest of it to its destinations
-    kDecode,   // gathers a chunked or compressed body
+    kWhole,    // gathers a chunked or compressed body
     kShown,    // the call is shown a large front, on another thread
     kWriting,  // writes an answer that the socket did not take at once; input waits
     kDiscard,  // throws away the body of a request that was answered early
@@ -112,22 +112,28 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   Step BeginRequest();
   Step ReadFront();
   Step ReadRest();
-  Step ReadDecoded();
+  Step ReadWhole();
   Step Discard();
-  Step TakeDecoded();
-  // Shows the call the front, here or on another thread; then comes `then`, with the call's answer if it is
-  // refused.
+  Step TakeWhole();
+  // What comes of showing the call the front.
+  struct Shown {
+    std::optional<HttpResponse> refused;
+    std::vector<std::span<std::byte>> destinations;
+    MemoryCharge charge;
+  };
+  // Does work(call, shown), on another thread for a large body; then comes `then`.
   using AfterFront = Step (Connection::*)(std::optional<HttpResponse> refused);
-  Step ShowFront(std::string_view front, size_t rest, AfterFront then);
+  template <class Work>
+  Step Prepare(bool large, Work work, AfterFront then);
   Step AfterReadFront(std::optional<HttpResponse> refused);
-  Step AfterDecodedFront(std::optional<HttpResponse> refused);
-  // Lets others of its thread have their turn.
-  Step Yield();
+  Step AfterWhole(std::optional<HttpResponse> refused);
   Step RunCall();
-  Status Decode(std::string_view bytes);
+  Status Gather(std::string_view bytes);
+  // Why a compressed body is refused, if it is.
+  std::optional<HttpResponse> Inflate(Shown& shown);
   // Answers before the body was read; what is left of it is thrown away, or the connection ends.
   Step AnswerEarly(HttpResponse response);
-  Step RefuseSize(std::optional<uint64_t> size);
+  HttpResponse TooLarge(std::optional<uint64_t> size) const;
   Step Send();
   Step AfterSend();
   // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
@@ -159,7 +165,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   // Whether the connection waits for a request, of which nothing has come.
   bool idle() const { return stage_ == Stage::kHead && buffered() == 0 && (!parser_ || head_done_); }
   bool reads_body() const {
-    return stage_ == Stage::kFront || stage_ == Stage::kRest || stage_ == Stage::kDecode;
+    return stage_ == Stage::kFront || stage_ == Stage::kRest || stage_ == Stage::kWhole;
   }
   size_t HeaderFields() const;
   std::string_view BufferedText() const { return {buffer_.get() + buffer_begin_, buffered()}; }
@@ -211,9 +217,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   std::vector<std::span<std::byte>> destinations_;
   size_t destination_ = 0;
   size_t destination_have_ = 0;
-  std::string decoded_;
-  size_t decoded_rest_ = 0;  // behind the front
-  std::unique_ptr<Decompressor> decompressor_;
+  std::string whole_;
+  size_t whole_rest_ = 0;  // behind the front
   uint64_t progress_ = 0;  // bytes of the body since last_active_ns_ was set
   MemoryCharge buffer_charge_;
   MemoryCharge body_charge_;

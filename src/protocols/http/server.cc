@@ -31,7 +31,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
         gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
         control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls),
         large_pool_(std::make_shared<ControlPool>(static_cast<int>(io_threads_), "brd-http-read",
-                                                  kMaxWaitingFronts)) {
+                                                  kMaxWaitingFronts, ControlPool::Priority::kLow)) {
     for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
   }
 

@@ -1,14 +1,20 @@
 #include "protocols/net/control_pool.h"
 
+#include <sys/resource.h>
+
 #include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
 
-ControlPool::ControlPool(int threads, const std::string& thread_name, size_t max_waiting)
+ControlPool::ControlPool(int threads, const std::string& thread_name, size_t max_waiting, Priority priority)
     : max_waiting_(max_waiting) {
   for (int i = 0; i < threads; ++i) {
-    threads_.push_back(StartThread(thread_name + "-" + std::to_string(i), [this] { Run(); }));
+    threads_.push_back(StartThread(thread_name + "-" + std::to_string(i), [this, priority] {
+      // Of this thread alone: Linux keeps a nice value for each.
+      if (priority == Priority::kLow) ::setpriority(PRIO_PROCESS, 0, 10);
+      Run();
+    }));
   }
 }
 

@@ -1,4 +1,5 @@
-// A few threads for calls that block, such as loading a model, so that network threads never do.
+// A few threads for calls that block, such as loading a model, or take long, so that network threads never
+// do.
 #pragma once
 
 #include <deque>
@@ -13,8 +14,13 @@ namespace braid {
 
 class ControlPool {
  public:
+  enum class Priority : unsigned char {
+    kNormal,
+    kLow,  // others' small requests are worth more
+  };
   // Threads are "{thread_name}-0", ... At most `max_waiting` tasks wait for one.
-  ControlPool(int threads, const std::string& thread_name, size_t max_waiting);
+  ControlPool(int threads, const std::string& thread_name, size_t max_waiting,
+              Priority priority = Priority::kNormal);
   // Waits for the tasks that run; drops those that wait.
   ~ControlPool();
 
