@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 namespace braid {
@@ -36,5 +37,8 @@ class MemoryCharge {
  private:
   int64_t bytes_ = 0;
 };
+
+// Gives the memory of a text back, which assigning an empty one does not.
+inline void FreeText(std::string& text) noexcept { std::string().swap(text); }
 
 }  // namespace braid

@@ -31,5 +31,12 @@ TEST(MemoryUse, LosesNothingOfThreadsThatEnd) {
   EXPECT_LE(MemoryUse(), before + (64 << 10));
 }
 
+TEST(MemoryUse, FreesTexts) {
+  std::string text(1000, 'x');
+  FreeText(text);
+  EXPECT_LT(text.capacity(), 100u);
+  EXPECT_EQ(text, "");
+}
+
 }  // namespace
 }  // namespace braid

@@ -27,6 +27,8 @@ constexpr uint64_t kMaxDiscardBytes = uint64_t{256} << 20;
 // A slow body gets its time anew with each of these.
 constexpr uint64_t kProgressBytes = uint64_t{64} * 1024;
 constexpr size_t kMaxVectors = 16;
+// What simdjson may need to read a byte of JSON: 8 for its tape, 4 for its index, and the text of strings.
+constexpr size_t kParsedBytes = 13;
 // A compressed body up to this size is inflated on the I/O thread: it becomes 1 MiB at most.
 constexpr size_t kInflatedHere = 1024;
 
@@ -348,7 +350,7 @@ Connection::Step Connection::AnswerEarly(HttpResponse response) {
   call_.reset();
   destinations_.clear();
   front_.reset();
-  whole_ = std::string();
+  FreeText(whole_);
   body_charge_.Set(0);
   if (chunked_ || expects_continue_ || body_left_ > kMaxDiscardBytes || io_->draining()) close_after_ = true;
   outgoing_.Set(std::move(response), close_after_, omit_body_);
@@ -638,9 +640,7 @@ Connection::Step Connection::ReadFront() {
     front = BufferedText().substr(0, front_size_);
   }
   const size_t rest = static_cast<size_t>(body_left_) - (front_ ? 0 : front_size_);
-  const auto show = [front, rest](HttpCall& call, Shown& shown) {
-    shown.refused = call.OnFront(front, rest, shown.destinations);
-  };
+  const auto show = [this, front, rest](HttpCall& call, Shown& shown) { Show(call, front, rest, shown); };
   return Prepare(front_size_ > HttpCall::kLargeFront, show, &Connection::AfterReadFront);
 }
 
@@ -672,6 +672,19 @@ Connection::Step Connection::Prepare(bool large, Work work, AfterFront then) {
   if (!submitted) return AnswerEarly(ErrorResponse(UnavailableError("too many large requests are waiting")));
   SetStage(Stage::kShown);
   return Step::kStop;
+}
+
+void Connection::Show(HttpCall& call, std::string_view front, size_t rest, Shown& shown) const {
+  MemoryCharge parsed;
+  if (front.size() > HttpCall::kLargeFront) {
+    parsed.Set(static_cast<int64_t>(front.size() * kParsedBytes));
+    const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
+    if (const Status room = budget == nullptr ? OkStatus() : budget->Continue(); !room.ok()) {
+      shown.refused = ErrorResponse(room);
+      return;
+    }
+  }
+  shown.refused = call.OnFront(front, rest, shown.destinations);
 }
 
 Connection::Step Connection::AfterReadFront(std::optional<HttpResponse> refused) {
@@ -771,7 +784,7 @@ Connection::Step Connection::TakeWhole() {
     const std::string_view all = whole_;
     const size_t front = std::min(call.front_bytes(), all.size());
     whole_rest_ = all.size() - front;
-    shown.refused = call.OnFront(all.substr(0, front), whole_rest_, shown.destinations);
+    Show(call, all.substr(0, front), whole_rest_, shown);
   };
   return Prepare(whole_.size() > (inflates ? kInflatedHere : HttpCall::kLargeFront), show,
                  &Connection::AfterWhole);
@@ -786,7 +799,7 @@ std::optional<HttpResponse> Connection::Inflate(Shown& shown) {
     left.remove_prefix(piece.size());
     const Status status = decompressor.Append(piece, inflated, options.max_body_bytes);
     if (!status.ok()) return decompressor.too_large() ? TooLarge(std::nullopt) : ErrorResponse(status);
-    shown.charge.Set(static_cast<int64_t>(inflated.capacity()));
+    shown.whole.Set(static_cast<int64_t>(inflated.capacity()));
     if (inflated.size() <= kBufferBytes || options.budget == nullptr) continue;
     if (Status room = options.budget->Continue(); !room.ok()) return ErrorResponse(room);
   }
@@ -805,7 +818,7 @@ Connection::Step Connection::AfterWhole(std::optional<HttpResponse> refused) {
     at += span.size();
   }
   BRAID_CHECK(at == all.size());
-  whole_ = std::string();
+  FreeText(whole_);
   return RunCall();
 }
 

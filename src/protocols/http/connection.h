@@ -119,10 +119,11 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   struct Shown {
     std::optional<HttpResponse> refused;
     std::vector<std::span<std::byte>> destinations;
-    MemoryCharge charge;
+    MemoryCharge whole;
   };
   // Does work(call, shown), on another thread for a large body; then comes `then`.
   using AfterFront = Step (Connection::*)(std::optional<HttpResponse> refused);
+  void Show(HttpCall& call, std::string_view front, size_t rest, Shown& shown) const;
   template <class Work>
   Step Prepare(bool large, Work work, AfterFront then);
   Step AfterReadFront(std::optional<HttpResponse> refused);

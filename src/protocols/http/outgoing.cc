@@ -104,7 +104,7 @@ Outgoing::Progress Outgoing::Send(int fd) {
 }
 
 void Outgoing::Clear() {
-  body_ = std::string();
+  FreeText(body_);
   tail_.clear();
   charge_.Set(0);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <thread>
 #include <variant>
 
 #include "base/clock.h"
@@ -18,6 +19,9 @@ namespace {
 constexpr size_t kMaxWaitingControlCalls = 256;
 constexpr size_t kMaxWaitingFronts = 4096;
 
+// What they read takes much memory as well.
+int LargePoolThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency() / 2)); }
+
 }  // namespace
 
 class HttpServer::Service final : public HttpService, private HttpProtocolHost {
@@ -30,8 +34,8 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
         budget_(options.budget),
         gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
         control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls),
-        large_pool_(std::make_shared<ControlPool>(static_cast<int>(io_threads_), "brd-http-read",
-                                                  kMaxWaitingFronts, ControlPool::Priority::kLow)) {
+        large_pool_(std::make_shared<ControlPool>(LargePoolThreads(), "brd-http-read", kMaxWaitingFronts,
+                                                  ControlPool::Priority::kLow)) {
     for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
   }
 

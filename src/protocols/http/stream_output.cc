@@ -26,7 +26,7 @@ void StreamOutput::Begin(const HttpResponse& head, bool chunked, bool close) {
   AppendResponseHead(head_, head, chunked ? "Transfer-Encoding: chunked" : "", close);
   chunked_ = chunked;
   failed_ = false;
-  waiting_ = std::string();
+  FreeText(waiting_);
   sent_ = 0;
 }
 
@@ -115,7 +115,7 @@ Outgoing::Progress StreamOutput::Flush(int fd) {
     }
     return Outgoing::Progress::kBlocked;
   }
-  waiting_ = std::string();
+  FreeText(waiting_);
   charge_.Set(0);
   sent_ = 0;
   return Outgoing::Progress::kDone;
@@ -128,8 +128,8 @@ void StreamOutput::Abandon() {
 
 void StreamOutput::Fail() {
   failed_ = true;
-  head_ = std::string();
-  waiting_ = std::string();
+  FreeText(head_);
+  FreeText(waiting_);
   charge_.Set(0);
   sent_ = 0;
 }
