@@ -16,6 +16,8 @@ constexpr size_t kMostWaitingAnswers = 1000;
 // them.
 constexpr size_t kMoreContinuations = 8;
 constexpr size_t kSmallFrame = size_t{16} << 10;
+// A head of so many times its limit ends the connection: a few bytes of HPACK can name much.
+constexpr size_t kFarBeyond = 8;
 // As HTTP/2 counts a field (RFC 9113, 6.5.2).
 constexpr size_t kFieldOverhead = 32;
 
@@ -104,6 +106,11 @@ struct Http2Session::Callbacks {
     return Run([&] {
       const Limits& limits = Self(self).limits_;
       request->head_bytes += name_size + value_size + kFieldOverhead;
+      if (request->head_bytes > kFarBeyond * limits.head_bytes) {
+        Self(self).GoAway(NGHTTP2_ENHANCE_YOUR_CALM, "the metadata of a call is far beyond the limit");
+        return static_cast<int>(NGHTTP2_ERR_CALLBACK_FAILURE);
+      }
+      if (!request->fault.ok()) return 0;
       if (request->head_bytes > limits.head_bytes) {
         request->fault = ResourceExhaustedError("the metadata of the call has more than " +
                                                 std::to_string(limits.head_bytes) + " bytes");

@@ -294,6 +294,21 @@ TEST_F(Http2SessionTest, SaysWhichLimitAHeadIsBeyond) {
   EXPECT_EQ(streams[fields]->fault.message(), "the metadata of the call has more than 256 fields");
 }
 
+TEST_F(Http2SessionTest, EndsTheConnectionForAHeadFarBeyondItsLimit) {
+  Talk();
+  // A field of 3,000 bytes enters HPACK's table, and is named 200 times with one byte each.
+  const std::string head = "\x40\x01x\x7f\xb9\x16" + std::string(3000, 'y') + std::string(200, '\xbe');
+  const auto size = static_cast<unsigned>(head.size());
+  const std::string sent = std::string{'\0', static_cast<char>(size >> 8), static_cast<char>(size & 0xff)} +
+                           std::string("\1\4\0\0\0\1", 6) + head;
+  const Buffer block = CopyToHeap(std::as_bytes(std::span(sent)));
+  EXPECT_EQ(session.Receive(block, block.text()).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(streams.empty());
+  Talk();
+  EXPECT_EQ(client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
+  EXPECT_EQ(fault.message(), "ENHANCE_YOUR_CALM: the metadata of a call is far beyond the limit");
+}
+
 TEST_F(Http2SessionTest, RefusesWhatIsNoHttp2) {
   const std::string text = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
   const Buffer block = CopyToHeap(std::as_bytes(std::span(text)));
