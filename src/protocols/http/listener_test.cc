@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "protocols/http/testing/test_client.h"
 #include "protocols/net/compression.h"
+#include "protocols/net/control_pool.h"
+#include "protocols/net/memory_budget.h"
 
 namespace braid {
 namespace {
@@ -723,6 +725,105 @@ TEST_F(Listener, SurvivesClientsThatAreCutAtRandom) {
   ASSERT_TRUE(last.SendRequest("POST", "/hold", "last"));
   EXPECT_EQ(last.Read()->status, 200);
   responder.join();
+}
+
+// Bodies that take long to read are shown to their calls on other threads.
+class ListenerWithPool : public Listener {
+ protected:
+  ListenerWithPool() { options_.large_pool = std::make_shared<ControlPool>(2, "test-read", 1000); }
+  ~ListenerWithPool() override {
+    listener_.reset();
+    options_.large_pool->Stop();
+  }
+  // A request with one of four kinds of body, and what its answer is.
+  static std::pair<std::string, std::string> Request(unsigned kind, size_t size) {
+    std::string body(size, ' ');
+    for (size_t i = 0; i < size; ++i) body[i] = static_cast<char>('a' + i % 23);
+    const auto head = [](std::string_view target, std::string_view fields) {
+      return "POST " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(fields) +
+             "\r\n";
+    };
+    const auto length = [](const std::string& text) {
+      return "Content-Length: " + std::to_string(text.size()) + "\r\n";
+    };
+    const std::string_view parts[] = {body};
+    const std::string small = *Compress(ContentCoding::kGzip, parts);
+    char chunk[32];
+    std::snprintf(chunk, sizeof(chunk), "%zx\r\n", body.size());
+    switch (kind % 4) {
+      case 0:
+        return {head("/echo", length(body)) + body, body};
+      case 1:
+        return {head("/echo", length(small) + "Content-Encoding: gzip\r\n") + small, body};
+      case 2:
+        return {head("/echo", "Transfer-Encoding: chunked\r\n") + chunk + body + "\r\n0\r\n\r\n", body};
+      default:
+        return {head("/split", length(small) + "Content-Encoding: gzip\r\n") + small,
+                body.substr(0, 4) + "|" + body.substr(4)};
+    }
+  }
+};
+
+TEST_F(ListenerWithPool, AnswersInOrder) {
+  TestClient client = Connect();
+  std::string all;
+  std::vector<std::string> answers;
+  for (unsigned i = 0; i < 16; ++i) {
+    auto [request, answer] = Request(i, i % 3 == 0 ? 100 : 400'000 + i);
+    all += request;
+    answers.push_back(std::move(answer));
+  }
+  std::thread sender([&] { EXPECT_TRUE(client.Send(all)); });
+  for (const std::string& answer : answers) {
+    const auto response = client.Read();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->status, 200);
+    EXPECT_TRUE(response->body == answer);
+  }
+  sender.join();
+}
+
+TEST_F(ListenerWithPool, SaysWhatIsWrongWithBodies) {
+  options_.max_body_bytes = 500'000;
+  TestClient client = Connect();
+  const std::string gzip = "Content-Encoding: gzip\r\n";
+  const std::string bomb(50'000'000, 'z');
+  const std::string_view parts[] = {bomb};
+  EXPECT_EQ(client.Request("POST", "/echo", *Compress(ContentCoding::kGzip, parts), gzip)->status, 413);
+  EXPECT_EQ(client.Request("POST", "/echo", std::string(5000, 'x'), gzip)->status, 400);
+  EXPECT_EQ(client.Request("POST", "/echo", "still here")->body, "still here");
+}
+
+TEST_F(ListenerWithPool, RefusesWhatDoesNotFitIntoTheBudget) {
+  options_.budget = std::make_shared<MemoryBudget>(MemoryUse() + (size_t{4} << 20));
+  TestClient client = Connect();
+  const auto refused = client.Request("POST", "/echo", std::string(500'000, 'x'));
+  EXPECT_EQ(refused->status, 429);
+  EXPECT_EQ(refused->header("Retry-After"), "1");
+  EXPECT_EQ(client.Request("POST", "/echo", std::string(200'000, 'x'))->status, 200);
+}
+
+TEST_F(ListenerWithPool, SurvivesClientsThatAreCutAtRandom) {
+  Start();
+  std::vector<std::thread> clients;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    clients.emplace_back([this, seed] {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 40; ++i) {
+        TestClient client(listener_->port());
+        const auto [request, answer] = Request(static_cast<unsigned>(random()), 300'000);
+        client.Send(request);
+        if (random() % 2 == 0) continue;
+        const auto response = client.Read();
+        EXPECT_TRUE(response && response->body == answer);
+      }
+    });
+  }
+  for (auto& client : clients) client.join();
+  // Some are still being read.
+  std::deque<TestClient> last;
+  for (unsigned i = 0; i < 20; ++i) last.emplace_back(listener_->port()).Send(Request(i, 1'000'000).first);
+  listener_->Shutdown(SteadyNowNs());
 }
 
 }  // namespace
