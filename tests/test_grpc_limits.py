@@ -182,7 +182,7 @@ def test_streams_beyond_the_limit_wait_for_others_and_need_no_threads(server, st
 def test_connections_beyond_the_limit_are_closed_and_counted(repository, serve):
     repository.add_identity("echo")
     server = serve(repository, "--max-connections=20", "--max-connections-per-address=10")
-    log_before = server.log.count("connections are refused")
+    log_before = server.log.count("--max-connections-per-address")
     wait_until(lambda: server.metric_values()["braid_connections"] == 0, 10, "the end of the first connections")
     open_ones = [http2.Connection(server.grpc) for _ in range(10)]
     try:
@@ -194,9 +194,9 @@ def test_connections_beyond_the_limit_are_closed_and_counted(repository, serve):
         # The metrics have a port, and connections, of their own.
         values = server.metric_values()
         assert values["braid_connections"] == 10
-        assert values['braid_overload_connections_refused_total{limit="max-connections-per-address"}'] == 5
-        assert values['braid_overload_connections_refused_total{limit="max-connections"}'] == 0
-        assert server.log.count("connections are refused: one address has 10 open") == log_before + 1
+        assert values['braid_overload_refused_total{limit="max-connections-per-address"}'] == 5
+        assert values['braid_overload_refused_total{limit="max-connections"}'] == 0
+        assert server.log.count("--max-connections-per-address: one address has 10 connections open") == log_before + 1
     finally:
         for connection in open_ones:
             connection.socket.close()
@@ -246,3 +246,58 @@ def test_a_connection_without_calls_is_asked_to_close_and_others_are_not(reposit
         # Its call is still open, and is answered.
         busy.send(http2.frame(http2.DATA, http2.END_STREAM, 1))
         assert http2.STATUS + b"\x010" in busy.wait_for(http2.HEADERS, 1)
+
+
+def test_limits_are_set_and_counted_by_the_names_of_their_options(repository, serve):
+    repository.add_identity("echo")
+    server = serve(
+        repository,
+        "--max-header-fields=20",
+        "--http-max-header-size=2000",
+        "--http-max-input-size=1000",
+        "--grpc-max-input-size=1000",
+        "--grpc-max-metadata-size=2000",
+        "--grpc-max-concurrent-streams=3",
+        "--grpc-max-resets-per-second=4",
+        "--http-max-connection-idle=300",
+    )
+    assert server.request("GET", "/v2/health/live", headers={f"x-{i}": "y" for i in range(30)})[0] == 431
+    assert server.request("GET", "/v2/health/live", headers={"x": "y" * 2000})[0] == 431
+    assert server.request("POST", "/v2/models/echo/infer", b" " * 1001)[0] == 413
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for more in ([("x", "y")] * 30, [("x", "y" * 2000)]):
+            with pytest.raises(grpc.RpcError) as error:
+                stub.ServerLive(service_pb2.ServerLiveRequest(), metadata=more, timeout=10)
+            assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        with pytest.raises(grpc.RpcError) as error:
+            stub.ModelInfer(infer_request(300), timeout=10)
+        assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    head = http2.call_head(LIVE)
+    with http2.Connection(server.grpc) as connection:
+        for stream in (1, 3, 5, 7):
+            connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head))
+        assert struct.unpack(">I", connection.wait_for(http2.RST_STREAM, 7))[0] == REFUSED_STREAM
+    with http2.Connection(server.grpc) as connection:
+        for stream in range(1, 201, 2):
+            connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head))
+            connection.send(http2.frame(http2.RST_STREAM, 0, stream, struct.pack(">I", 8)))
+        list(connection.frames())
+    with http2.Connection(server.http, first=b"") as idle:
+        assert list(idle.frames()) == []
+    values = server.metric_values()
+    counted = {
+        name.split('"')[1]: value
+        for name, value in values.items()
+        if name.startswith("braid_overload_refused_total") and value
+    }
+    assert counted == {
+        "max-header-fields": 2,
+        "http-max-header-size": 1,
+        "http-max-input-size": 1,
+        "grpc-max-input-size": 1,
+        "grpc-max-metadata-size": 1,
+        "grpc-max-concurrent-streams": 1,
+        "grpc-max-resets-per-second": 1,
+    }
+    assert server.log.count("clients are refused what goes beyond the limit --") == len(counted)

@@ -187,8 +187,8 @@ template <auto kMember>
 inline constexpr FieldOfPart<&O::http, kMember> Http{};
 template <auto kMember>
 inline constexpr FieldOfPart<&O::grpc, kMember> Grpc{};
-template <auto kMember>
-inline constexpr FieldOfPart<&O::connections, kMember> Connections{};
+template <auto... kMembers>
+inline constexpr FieldOfPart<&O::limits, kMembers...> Limits{};
 template <auto kMember>
 inline constexpr FieldOfPart<&O::folders, kMember> Folders{};
 template <auto kMember>

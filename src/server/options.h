@@ -80,8 +80,7 @@ struct ServerOptions {
   bool metrics_enable = false;
   std::vector<std::string> metrics_list;
 
-  ConnectionLimits::Options connections;
-  uint64_t memory_max_bytes = 0;  // 0: half of MemorySize()
+  ClientLimits::Options limits{.connections = {}, .memory_bytes = 0};  // 0: half of MemorySize()
 
   // HTTP
   bool allow_http = true;

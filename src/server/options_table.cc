@@ -179,7 +179,13 @@ Status SetMemoryMaxBytes(ServerOptions& options, std::string_view text) {
   if (bytes != 0 && bytes < kLeast) {
     return InvalidArgumentError(fmt::format("{} is too little, it must be {} or more", bytes, kLeast));
   }
-  options.memory_max_bytes = bytes;
+  options.limits.memory_bytes = bytes;
+  return OkStatus();
+}
+
+Status SetHeaderFields(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(options.http.max_header_fields, ToNumber<size_t>(text, 16, size_t{1} << 20));
+  options.grpc.max_metadata_fields = options.http.max_header_fields;
   return OkStatus();
 }
 
@@ -338,6 +344,10 @@ const OptionSpec kOptionTable[] = {
           {SetMaxInputSize, Bytes<Http<&H::max_input_bytes>>().show},
           "The largest request body; with a config.json 1 GiB, or a quarter of the memory if that is less, "
           "unless it is given"),
+    Works("http-max-header-size", "BYTES", Group::kHttp, Int<Http<&H::max_header_bytes>, 1024, 1 << 24>(),
+          "The largest head of a request"),
+    Works("http-max-connection-idle", "MS", Group::kHttp, Int<Http<&H::max_connection_idle_ms>, 1>(),
+          "A connection without a request for so long is closed"),
 
     // gRPC
     Works("allow-grpc", "", Group::kGrpc, Bool<&O::allow_grpc>(), "Serve gRPC"),
@@ -370,6 +380,10 @@ const OptionSpec kOptionTable[] = {
         Int<Grpc<&G::max_input_bytes>, 1, kMostGrpcMessageBytes>(),
         "The largest message, inflated where it is compressed; with a config.json 1 GiB, or a quarter of the "
         "memory if that is less, unless it is given"),
+    Works("grpc-max-resets-per-second", "N", Group::kGrpc, Int<Grpc<&G::max_resets_per_second>, 1, 1000000>(),
+          "How many of its calls one connection may reset each second, and five times as many at once; "
+          "beyond that it "
+          "is ended"),
     Works("grpc-max-concurrent-streams", "N", Group::kGrpc, Int<Grpc<&G::max_concurrent_streams>, 1>(),
           "Calls that one connection may have open"),
     Works("grpc-max-metadata-size", "BYTES", Group::kGrpc, Int<Grpc<&G::max_metadata_bytes>, 1024>(),
@@ -462,15 +476,20 @@ const OptionSpec kOptionTable[] = {
               "needs the most"),
     Works("allow-client-shm", "", Group::kCache, Bool<&O::allow_client_shm>(),
           "Let clients name files in /dev/shm to pass tensors"),
-    Works("max-connections", "N", Group::kCache, Int<Connections<&ConnectionLimits::Options::most>, 1>(),
+    Works("max-connections", "N", Group::kCache,
+          Int<Limits<&ClientLimits::Options::connections, &ConnectionLimits::Options::most>, 1>(),
           "Connections that clients can have open, over HTTP and gRPC together; more are closed at once"),
     Works("max-connections-per-address", "N", Group::kCache,
-          Int<Connections<&ConnectionLimits::Options::most_per_address>, 1>(),
+          Int<Limits<&ClientLimits::Options::connections, &ConnectionLimits::Options::most_per_address>, 1>(),
           "How many of them can come from one address, or one /64 network of IPv6"),
-    Works("memory-max-bytes", "BYTES", Group::kCache, {SetMemoryMaxBytes, Bytes<&O::memory_max_bytes>().show},
+    Works("memory-max-bytes", "BYTES", Group::kCache,
+          {SetMemoryMaxBytes, Bytes<Limits<&ClientLimits::Options::memory_bytes>>().show},
           "How much the server may hold for clients: requests while they are read and run, and answers until "
           "they "
           "have left; more are refused. 0: half of the memory of the machine or the container"),
+    Works("max-header-fields", "N", Group::kCache,
+          {SetHeaderFields, Int<Http<&H::max_header_fields>, 16>().show},
+          "Header fields of a request, or of a gRPC call's metadata"),
     Works("request-body-timeout-ms", "MS", Group::kCache,
           {SetBodyTimeout, Int<Http<&H::body_timeout_ms>, 1>().show},
           "A body, or a message of gRPC, that is slower than 64 KiB in this time ends its connection, or its "

@@ -320,9 +320,9 @@ class Server::Parts {
     for (const std::string& flag : options_.grpc_restricted_protocols) {
       BRAID_RETURN_IF_ERROR(context_->grpc_access.AddRestriction(flag, "protocol"));
     }
-    connections_ = std::make_shared<ConnectionLimits>(options_.connections, &log_);
-    budget_ = std::make_shared<MemoryBudget>(
-        options_.memory_max_bytes == 0 ? MemorySize() / 2 : options_.memory_max_bytes, &log_);
+    ClientLimits::Options limits = options_.limits;
+    if (limits.memory_bytes == 0) limits.memory_bytes = MemorySize() / 2;
+    limits_ = std::make_shared<ClientLimits>(limits, &log_);
     if (options_.allow_http) {
       BRAID_ASSIGN_OR_RETURN(context_->http_headers,
                              HeaderForwarding::Create(options_.http_header_forward_pattern));
@@ -331,8 +331,7 @@ class Server::Parts {
       kserve_http_ = std::make_unique<KserveHttp>(
           *context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
       HttpServer::Options http = options_.http;
-      http.connections = connections_;
-      http.budget = budget_;
+      http.limits = limits_;
       BRAID_ASSIGN_OR_RETURN(
           http_, HttpServer::Start(context_->http_access, *control_,
                                    {&metrics_route_, tfs_routes_.get(), kserve_http_.get()}, http));
@@ -344,9 +343,9 @@ class Server::Parts {
       tfs_grpc_ = std::make_unique<TfsServices>(*context_);
       kserve_grpc_ = std::make_unique<KserveGrpc>(
           *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
-      BRAID_ASSIGN_OR_RETURN(
-          grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, connections_, budget_},
-                                   {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
+      BRAID_ASSIGN_OR_RETURN(grpc_,
+                             GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_},
+                                               {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
       addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     }
     return options_.allow_metrics ? ListenForMetrics() : OkStatus();
@@ -358,8 +357,7 @@ class Server::Parts {
     metrics.port = static_cast<uint16_t>(options_.metrics_port);
     metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
     metrics.collectors.push_back(UserMetrics(custom_metrics_));
-    metrics.collectors.push_back(ConnectionMetrics(*connections_));
-    metrics.collectors.push_back(MemoryMetrics(*budget_));
+    metrics.collectors.push_back(LimitMetrics(*limits_));
     if (options_.allow_cpu_metrics) {
       metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
     }
@@ -404,8 +402,7 @@ class Server::Parts {
   std::unique_ptr<ModelAsks> model_asks_;  // null without model repositories
   std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
-  std::shared_ptr<ConnectionLimits> connections_;  // shared with the connections
-  std::shared_ptr<MemoryBudget> budget_;           // the same
+  std::shared_ptr<ClientLimits> limits_;  // shared with the ports
   std::unique_ptr<ProtocolContext> context_;
   MetricsRoute metrics_route_;
   std::unique_ptr<TfsRoutes> tfs_routes_;

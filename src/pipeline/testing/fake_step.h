@@ -1,6 +1,7 @@
 // A servable for tests of ensembles: answers as the test says, at once or later.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -96,7 +97,7 @@ class FakeStep final : public Servable {
     }
     HeapAllocator heap;
     std::function<void()> on_allocate;
-    int allocations = 0;
+    std::atomic<int> allocations{0};
   } allocator;
 
  private:

@@ -34,6 +34,8 @@ GrpcCall::~GrpcCall() = default;
 
 GrpcThread& GrpcCall::thread() const { return connection_->thread(); }
 
+Refusals& GrpcCall::refusals() const { return thread().state().limits->refusals; }
+
 // --- What comes ------------------------------------------------------------------------------------
 
 void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
@@ -57,6 +59,7 @@ void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
 bool GrpcCall::CheckMessageLocked() {
   if (in_.prefix_have == 0) return false;
   if (in_.seen && in_.recent < kLeastProgress) {
+    refusals().Count(Limit::kBodyTime, "a message comes too slowly");
     CutLocked(kGrpcDeadlineExceeded, "the message of the call comes too slowly (--request-body-timeout-ms)");
     return false;
   }
@@ -75,9 +78,10 @@ void GrpcCall::TakePrefixLocked(std::string_view& bytes) {
              size_t{in_.prefix[4]};
   const size_t most = connection_->thread().state().max_input_bytes;
   if (in_.left > most) {
-    CutLocked(kGrpcResourceExhausted, "Received message larger than max (" + std::to_string(in_.left) +
-                                          " vs. " + std::to_string(most) +
-                                          "). Use --grpc-max-input-size to increase the limit.");
+    const std::string text = "Received message larger than max (" + std::to_string(in_.left) + " vs. " +
+                             std::to_string(most) + "). Use --grpc-max-input-size to increase the limit.";
+    refusals().Count(Limit::kGrpcMessage, text);
+    CutLocked(kGrpcResourceExhausted, text);
   } else if (in_.left == 0) {
     CompleteMessageLocked();
   }
@@ -101,7 +105,7 @@ void GrpcCall::TakeBodyLocked(const Buffer& block, std::string_view& bytes) {
   if (in_.left == 0) {
     CompleteMessageLocked();
   } else if (in_.gathered.empty()) {
-    const Status room = connection_->thread().state().budget->Continue();
+    const Status room = connection_->thread().state().limits->budget.Continue();
     if (!room.ok()) CutLocked(kGrpcResourceExhausted, room.message());
   }
 }
@@ -278,7 +282,10 @@ Result<GrpcMessage> GrpcCall::Unpack(const GrpcMessage& message) {
   if (*coding == ContentCoding::kIdentity) {
     return InternalError("a message is compressed, and the call has no grpc-encoding that says how");
   }
-  return Decompress(message, thread().state().max_input_bytes);
+  Result<GrpcMessage> inflated = Decompress(message, thread().state().max_input_bytes);
+  if (inflated.status().code() == StatusCode::kResourceExhausted)
+    refusals().Count(Limit::kGrpcMessage, inflated.status().message());
+  return inflated;
 }
 
 Status GrpcCall::Compress(EncodedMessage& message) const {

@@ -23,6 +23,7 @@
 #include "protocols/http2/session.h"
 #include "protocols/net/access_policy.h"
 #include "protocols/net/event_loop.h"
+#include "protocols/net/refusals.h"
 
 namespace braid {
 
@@ -99,6 +100,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
 
   // `bytes` more, or less, wait to leave.
   void AddOut(int64_t bytes);
+  Refusals& refusals() const;
   bool IsAtMost(const Waiting& most) const;
   void TakePrefixLocked(std::string_view& bytes);
   void TakeBodyLocked(const Buffer& block, std::string_view& bytes);

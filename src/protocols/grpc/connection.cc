@@ -101,7 +101,7 @@ void GrpcConnection::ReadAll() {
 
 bool GrpcConnection::HoldBack() {
   if (hold_timer_) return true;
-  MemoryBudget& budget = *thread_.state().budget;
+  MemoryBudget& budget = thread_.state().limits->budget;
   if (!large_reads_ || ended_by_client_) return false;
   if (!budget.tight()) {
     held_since_ns_ = 0;
@@ -199,7 +199,12 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
     session_.RespondAtOnce(id, fields);
     return std::shared_ptr<Http2Stream>();
   };
-  if (!fault.ok()) return refuse("200", fault);
+  if (!fault.ok()) {
+    const bool many = head.size() >= thread_.state().http2.head_fields;
+    thread_.state().limits->refusals.Count(many ? Limit::kHeaderFields : Limit::kGrpcMetadata,
+                                           fault.message());
+    return refuse("200", fault);
+  }
   if (head.Find(":method") != "POST") return refuse("405", InternalError("a call is a POST"));
   if (!IsGrpc(head.Find("content-type"))) {
     return refuse("415", InternalError("the content-type of a call is application/grpc"));
@@ -209,7 +214,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   if (route == nullptr) return refuse("200", UnsupportedError(""));
   if (Status allowed = state.access.Check(route->api, head); !allowed.ok()) return refuse("200", allowed);
   if (route->api == Api::kInference) {
-    if (Status admitted = state.budget->Admit(); !admitted.ok()) return refuse("200", admitted);
+    if (Status admitted = state.limits->budget.Admit(); !admitted.ok()) return refuse("200", admitted);
   }
   const std::string_view timeout = head.Find("grpc-timeout");
   const std::optional<int64_t> left_ns = ParseTimeout(timeout);
@@ -438,13 +443,17 @@ void GrpcConnection::OnPing() {
   }
 }
 
-void GrpcConnection::OnFault(const Status& fault) {
+void GrpcConnection::OnStreamRefused() {
+  thread_.state().limits->refusals.Count(Limit::kGrpcStreams, "a connection has too many calls open");
+}
+
+void GrpcConnection::OnFault(uint32_t error, std::string_view text) {
   mutex_.AssertHeld();
   faulty_ = true;
-  GrpcServerState& state = thread_.state();
-  if (!state.faulty_connections.Goes()) return;
-  BRAID_LOG_WARNING(state.log, "gRPC connections are ended for faults of their clients: {}",
-                    EscapeForLog(fault.message()));
+  // nghttp2 has no other reason for this one.
+  const bool resets = error == NGHTTP2_INTERNAL_ERROR;
+  thread_.state().limits->refusals.Count(resets ? Limit::kGrpcResets : Limit::kHttp2,
+                                         resets ? "a connection resets too many calls" : text);
 }
 
 // --- The end ---------------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class GrpcConnection final : public EventLoop::Watcher,
 
   void OnEvents(uint32_t events) override;
   void OnPing() override;
-  void OnFault(const Status& fault) override;
+  void OnStreamRefused() override;
+  void OnFault(uint32_t error, std::string_view text) override;
   std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head head, const Status& fault) override;
 
   // Runs `work` under the mutex. What it throws ends the connection: no call may be left without an end.

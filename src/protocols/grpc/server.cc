@@ -61,7 +61,7 @@ int CompressionLevel(GrpcServer::Compression compression) {
 // Takes connections in and deals them to the threads in turn. On the first thread.
 class GrpcServer::Acceptor final : public EventLoop::Watcher, public std::enable_shared_from_this<Acceptor> {
  public:
-  Acceptor(UniqueFd fd, std::shared_ptr<ConnectionLimits> limits,
+  Acceptor(UniqueFd fd, std::shared_ptr<ClientLimits> limits,
            const std::vector<std::unique_ptr<GrpcThread>>& threads)
       : fd_(std::move(fd)), limits_(std::move(limits)), threads_(threads) {}
 
@@ -77,7 +77,7 @@ class GrpcServer::Acceptor final : public EventLoop::Watcher, public std::enable
 
   void OnEvents(uint32_t) override {
     if (!fd_.valid()) return;
-    const bool all = AcceptAll(fd_.get(), *limits_, [this](AcceptedSocket client) {
+    const bool all = AcceptAll(fd_.get(), *limits_->connections, [this](AcceptedSocket client) {
       GrpcThread& thread = *threads_[next_++ % threads_.size()];
       if (&thread == threads_.front().get()) {
         thread.Adopt(std::move(client));
@@ -92,7 +92,7 @@ class GrpcServer::Acceptor final : public EventLoop::Watcher, public std::enable
   }
 
   UniqueFd fd_;
-  const std::shared_ptr<ConnectionLimits> limits_;
+  const std::shared_ptr<ClientLimits> limits_;
   const std::vector<std::unique_ptr<GrpcThread>>& threads_;
   size_t next_ = 0;
 };
@@ -117,13 +117,15 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
   Http2Session::Limits http2;
   http2.streams = static_cast<uint32_t>(options.max_concurrent_streams);
   http2.head_bytes = static_cast<size_t>(options.max_metadata_bytes);
-  std::shared_ptr<MemoryBudget> budget = surroundings.budget;
-  if (budget == nullptr) budget = std::make_shared<MemoryBudget>(SIZE_MAX);
-  self->state_.reset(new GrpcServerState{surroundings.catalog, surroundings.control, surroundings.log,
-                                         GrpcAccess(surroundings.access), http2, ConnectionOptions(options),
-                                         options.max_input_bytes,
-                                         CompressionLevel(options.infer_response_compression),
-                                         std::move(budget), std::move(tls), std::move(protocols)});
+  http2.head_fields = options.max_metadata_fields;
+  http2.resets_per_second = static_cast<uint64_t>(options.max_resets_per_second);
+  http2.reset_burst = 5 * http2.resets_per_second;
+  std::shared_ptr<ClientLimits> limits = surroundings.limits;
+  if (limits == nullptr) limits = std::make_shared<ClientLimits>(ClientLimits::Options(), &surroundings.log);
+  self->state_.reset(new GrpcServerState{
+      surroundings.catalog, surroundings.control, surroundings.log, GrpcAccess(surroundings.access), http2,
+      ConnectionOptions(options), options.max_input_bytes,
+      CompressionLevel(options.infer_response_compression), limits, std::move(tls), std::move(protocols)});
   std::vector<std::string>& names = self->state_->service_names;
   names = ReflectionServices();
   for (GrpcProtocol* protocol : self->state_->protocols) {
@@ -136,11 +138,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
     BRAID_ASSIGN_OR_RETURN(auto loop, EventLoop::Create("brd-grpc-" + std::to_string(i)));
     self->threads_.push_back(std::make_unique<GrpcThread>(*self->state_, std::move(loop)));
   }
-  std::shared_ptr<ConnectionLimits> connections = surroundings.connections;
-  if (connections == nullptr) {
-    connections = std::make_shared<ConnectionLimits>(ConnectionLimits::Options(), &surroundings.log);
-  }
-  self->acceptor_ = std::make_shared<Acceptor>(std::move(fd), std::move(connections), self->threads_);
+  self->acceptor_ = std::make_shared<Acceptor>(std::move(fd), std::move(limits), self->threads_);
   BRAID_RETURN_IF_ERROR(self->acceptor_->Start());
   for (auto& thread : self->threads_) thread->loop().Start();
   return self;

@@ -20,8 +20,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "protocols/net/access_policy.h"
-#include "protocols/net/connection_limits.h"
-#include "protocols/net/memory_budget.h"
+#include "protocols/net/client_limits.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 
@@ -45,6 +44,8 @@ class GrpcServer {
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
     int max_concurrent_streams = 1024;   // of one connection
     int max_metadata_bytes = 32 * 1024;  // of one call
+    size_t max_metadata_fields = 256;
+    int max_resets_per_second = 200;  // of calls of one connection; five times as many at once
     // A message that is slower than 64 KiB in this time ends its call.
     int message_timeout_ms = 60000;
 
@@ -73,8 +74,7 @@ class GrpcServer {
     const ModelControl& control;
     Logger& log;
     const AccessPolicy& access;
-    std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with the other ports; null: its own
-    std::shared_ptr<MemoryBudget> budget = nullptr;           // the same; null: none
+    std::shared_ptr<ClientLimits> limits = nullptr;  // shared with the other ports; null: its own
   };
 
   // Listens, and answers from when it returns. The protocols outlive the server.

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/episode.h"
 #include "base/log.h"
 #include "protocols/grpc/connection_options.h"
 #include "protocols/grpc/metadata.h"
 #include "protocols/grpc/protocol.h"
 #include "protocols/http2/session.h"
+#include "protocols/net/client_limits.h"
 #include "protocols/net/control_pool.h"
-#include "protocols/net/memory_budget.h"
 #include "protocols/net/tls.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
@@ -35,12 +34,11 @@ struct GrpcServerState {
   const GrpcConnectionOptions connections;
   const size_t max_input_bytes;                 // of one message
   const int compression_level;                  // of messages to clients that take it; 0: none
-  const std::shared_ptr<MemoryBudget> budget;   // shared with the other ports
+  const std::shared_ptr<ClientLimits> limits;   // shared with the other ports
   const std::shared_ptr<const TlsContext> tls;  // shared with the clients' streams; null: none
   const std::vector<GrpcProtocol*> protocols;
   std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken
   std::atomic<bool> draining{false};
-  Episode faulty_connections = {};
   // Inflate messages.
   ControlPool inflating{2, "brd-grpc-read", 4096, ControlPool::Priority::kLow};
   // For answers that take a while.

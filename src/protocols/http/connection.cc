@@ -32,10 +32,6 @@ constexpr size_t kParsedBytes = 13;
 // A compressed body up to this size is inflated on the I/O thread: it becomes 1 MiB at most.
 constexpr size_t kInflatedHere = 1024;
 
-HttpResponse TooManyFields(const HttpListenerOptions& options) {
-  return ErrorResponse(431, "more than " + std::to_string(options.max_header_fields) + " header fields");
-}
-
 }  // namespace
 
 Connection::Connection(std::shared_ptr<IoThread> io, AcceptedSocket socket)
@@ -78,7 +74,9 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
       limit = options.linger_timeout;
       break;
   }
-  return now_ns - last_active_ns_.load(std::memory_order_relaxed) > limit.count();
+  const bool expired = now_ns - last_active_ns_.load(std::memory_order_relaxed) > limit.count();
+  if (expired && reads_body()) limits().refusals.Count(Limit::kBodyTime, "a body comes too slowly");
+  return expired;
 }
 
 void Connection::Close() {
@@ -357,11 +355,18 @@ Connection::Step Connection::AnswerEarly(HttpResponse response) {
   return Send();
 }
 
+HttpResponse Connection::TooManyFields() const {
+  const std::string text = "more than " + std::to_string(io_->options().max_header_fields) + " header fields";
+  limits().refusals.Count(Limit::kHeaderFields, text);
+  return ErrorResponse(431, text);
+}
+
 HttpResponse Connection::TooLarge(std::optional<uint64_t> size) const {
   std::string text = "request size ";
   if (size) text += "of " + std::to_string(*size) + " bytes ";
   text += "exceeds the maximum allowed input size of " + std::to_string(io_->options().max_body_bytes) +
           " bytes." + io_->options().body_limit_hint;
+  limits().refusals.Count(Limit::kHttpBody, text);
   return ErrorResponse(413, text);
 }
 
@@ -398,16 +403,16 @@ void Connection::Pump() {
 }
 
 bool Connection::HoldBack() {
-  const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
+  MemoryBudget& budget = limits().budget;
   const bool large = stage_ == Stage::kWhole || (reads_body() && body_left_ > MemoryBudget::kLarge);
-  if (!large || budget == nullptr || !budget->tight()) {
+  if (!large || !budget.tight()) {
     held_since_ns_ = 0;
     return false;
   }
   const int64_t now_ns = SteadyNowNs();
   if (held_since_ns_ == 0) {
     held_since_ns_ = now_ns;
-    budget->CountWait();
+    budget.CountWait();
   }
   if (now_ns - held_since_ns_ >= MemoryBudget::kMostWaitNs) return false;
   if (!hold_timer_) hold_timer_.emplace(io_->context());
@@ -422,9 +427,8 @@ Status Connection::ChargeBody() {
   auto bytes = static_cast<int64_t>(whole_.capacity() + (front_ ? front_have_ : 0));
   if (stage_ == Stage::kRest) bytes -= static_cast<int64_t>(body_left_);
   body_charge_.Set(bytes);
-  const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
   const bool large = front_ || whole_.size() > kBufferBytes || body_left_ > kBufferBytes;
-  return large && budget != nullptr ? budget->Continue() : OkStatus();
+  return large ? limits().budget.Continue() : OkStatus();
 }
 
 void Connection::ReleaseIdleMemory() {
@@ -556,8 +560,12 @@ Connection::Step Connection::ReadHead() {
     body_left_ = 0;
     close_after_ = true;
     omit_body_ = false;
-    if (too_many) return AnswerEarly(TooManyFields(options));
+    if (too_many) return AnswerEarly(TooManyFields());
     const unsigned status = error == http::error::header_limit ? 431 : 400;
+    if (status == 431) {
+      limits().refusals.Count(Limit::kHttpHeader, "the headers have more than " +
+                                                      std::to_string(options.max_header_bytes) + " bytes");
+    }
     return AnswerEarly(ErrorResponse(status, "malformed HTTP request: " + error.message()));
   }
   if (!parser_->is_header_done()) return Step::kMore;
@@ -678,8 +686,7 @@ void Connection::Show(HttpCall& call, std::string_view front, size_t rest, Shown
   MemoryCharge parsed;
   if (front.size() > HttpCall::kLargeFront) {
     parsed.Set(static_cast<int64_t>(front.size() * kParsedBytes));
-    const std::shared_ptr<MemoryBudget>& budget = io_->options().budget;
-    if (const Status room = budget == nullptr ? OkStatus() : budget->Continue(); !room.ok()) {
+    if (const Status room = limits().budget.Continue(); !room.ok()) {
       shown.refused = ErrorResponse(room);
       return;
     }
@@ -770,7 +777,7 @@ Connection::Step Connection::ReadWhole() {
     if (error) return AnswerEarly(ErrorResponse(400, "malformed HTTP request: " + error.message()));
   }
   // What stands behind the last chunk has become header fields.
-  if (HeaderFields() > io_->options().max_header_fields) return AnswerEarly(TooManyFields(io_->options()));
+  if (HeaderFields() > io_->options().max_header_fields) return AnswerEarly(TooManyFields());
   return TakeWhole();
 }
 
@@ -800,8 +807,8 @@ std::optional<HttpResponse> Connection::Inflate(Shown& shown) {
     const Status status = decompressor.Append(piece, inflated, options.max_body_bytes);
     if (!status.ok()) return decompressor.too_large() ? TooLarge(std::nullopt) : ErrorResponse(status);
     shown.whole.Set(static_cast<int64_t>(inflated.capacity()));
-    if (inflated.size() <= kBufferBytes || options.budget == nullptr) continue;
-    if (Status room = options.budget->Continue(); !room.ok()) return ErrorResponse(room);
+    if (inflated.size() <= kBufferBytes) continue;
+    if (Status room = limits().budget.Continue(); !room.ok()) return ErrorResponse(room);
   }
   if (!decompressor.finished()) return ErrorResponse(400, "the compressed request body ends early");
   whole_ = std::move(inflated);

@@ -48,8 +48,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
 
   // By the io thread.
   void Start() { ArmRead(); }
-  // Whether the connection has been silent or slow for too long, or (`draining`) waits for a request that
-  // need not come.
+  // Whether the connection has been silent or slow for too long (the latter is counted), or (`draining`)
+  // waits for a request that need not come.
   bool Expired(int64_t now_ns, bool draining) const;
   // REQUIRES: no call runs.
   void Close();
@@ -135,6 +135,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   // Answers before the body was read; what is left of it is thrown away, or the connection ends.
   Step AnswerEarly(HttpResponse response);
   HttpResponse TooLarge(std::optional<uint64_t> size) const;
+  HttpResponse TooManyFields() const;
   Step Send();
   Step AfterSend();
   // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
@@ -168,6 +169,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   bool reads_body() const {
     return stage_ == Stage::kFront || stage_ == Stage::kRest || stage_ == Stage::kWhole;
   }
+  ClientLimits& limits() const { return *io_->options().limits; }
   size_t HeaderFields() const;
   std::string_view BufferedText() const { return {buffer_.get() + buffer_begin_, buffered()}; }
   void Consume(size_t bytes);

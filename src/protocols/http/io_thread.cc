@@ -101,7 +101,7 @@ void IoThread::Sweep() {
     if (connection->Stalled(now)) stalled.push_back(connection);
   }
   for (const auto& connection : stalled) connection->Abort();
-  if (options_.budget != nullptr && options_.budget->tight()) {
+  if (options_.limits->budget.tight()) {
     for (const auto& connection : connections_) connection->ReleaseIdleMemory();
   }
 }

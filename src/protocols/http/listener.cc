@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kShutdownPoll{5};
 // Lives on the first io thread.
 class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
-  Acceptor(UniqueFd fd, std::shared_ptr<ConnectionLimits> limits,
+  Acceptor(UniqueFd fd, std::shared_ptr<ClientLimits> limits,
            const std::vector<std::shared_ptr<IoThread>>& threads)
       : limits_(std::move(limits)),
         threads_(threads),
@@ -44,7 +44,7 @@ class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
  private:
   void Accept() {
     if (!stream_.is_open()) return;
-    const bool all = AcceptAll(fd_, *limits_, [this](AcceptedSocket client) {
+    const bool all = AcceptAll(fd_, *limits_->connections, [this](AcceptedSocket client) {
       IoThread& thread = *threads_[next_++ % threads_.size()];
       if (&thread == threads_.front().get()) {
         thread.Adopt(std::move(client));
@@ -65,7 +65,7 @@ class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     });
   }
 
-  const std::shared_ptr<ConnectionLimits> limits_;
+  const std::shared_ptr<ClientLimits> limits_;
   const std::vector<std::shared_ptr<IoThread>> threads_;
   const int fd_;
   boost::asio::posix::stream_descriptor stream_;
@@ -75,6 +75,11 @@ class HttpListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
 
 Result<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpListenerOptions& options,
                                                           HttpService& service) {
+  if (options.limits == nullptr) {
+    HttpListenerOptions with_limits = options;
+    with_limits.limits = std::make_shared<ClientLimits>();
+    return Start(with_limits, service);
+  }
   BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ListenOn(options.address, options.port, options.reuse_port));
   std::unique_ptr<HttpListener> listener(new HttpListener);
   listener->port_ = PortOf(fd.get());
@@ -82,9 +87,7 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpListenerOpti
     listener->threads_.push_back(
         std::make_shared<IoThread>(static_cast<size_t>(i), options, service, listener->connection_count_));
   }
-  auto limits = options.connections;
-  if (limits == nullptr) limits = std::make_shared<ConnectionLimits>(ConnectionLimits::Options(), nullptr);
-  listener->acceptor_ = std::make_shared<Acceptor>(std::move(fd), std::move(limits), listener->threads_);
+  listener->acceptor_ = std::make_shared<Acceptor>(std::move(fd), options.limits, listener->threads_);
   listener->acceptor_->Arm();
   for (const auto& thread : listener->threads_) thread->Start();
   return listener;

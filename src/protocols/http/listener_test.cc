@@ -15,7 +15,6 @@
 #include "protocols/http/testing/test_client.h"
 #include "protocols/net/compression.h"
 #include "protocols/net/control_pool.h"
-#include "protocols/net/memory_budget.h"
 
 namespace braid {
 namespace {
@@ -683,7 +682,8 @@ TEST_F(Listener, TellsWhenThePortIsTaken) {
 }
 
 TEST_F(Listener, LimitsConnections) {
-  options_.connections = std::make_shared<ConnectionLimits>(ConnectionLimits::Options{1, 1}, nullptr);
+  options_.limits =
+      std::make_shared<ClientLimits>(ClientLimits::Options{.connections = {1, 1}, .memory_bytes = SIZE_MAX});
   TestClient first = Connect();
   EXPECT_EQ(first.Request("POST", "/echo", "x")->status, 200);
   TestClient second = Connect();
@@ -795,12 +795,14 @@ TEST_F(ListenerWithPool, SaysWhatIsWrongWithBodies) {
 }
 
 TEST_F(ListenerWithPool, RefusesWhatDoesNotFitIntoTheBudget) {
-  options_.budget = std::make_shared<MemoryBudget>(MemoryUse() + (size_t{4} << 20));
+  options_.limits = std::make_shared<ClientLimits>(
+      ClientLimits::Options{.connections = {}, .memory_bytes = MemoryUse() + (size_t{4} << 20)});
   TestClient client = Connect();
   const auto refused = client.Request("POST", "/echo", std::string(500'000, 'x'));
   EXPECT_EQ(refused->status, 429);
   EXPECT_EQ(refused->header("Retry-After"), "1");
   EXPECT_EQ(client.Request("POST", "/echo", std::string(200'000, 'x'))->status, 200);
+  EXPECT_EQ(options_.limits->refusals.count(Limit::kMemory), 1u);
 }
 
 TEST_F(ListenerWithPool, SurvivesClientsThatAreCutAtRandom) {

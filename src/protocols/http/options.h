@@ -7,9 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "protocols/net/connection_limits.h"
+#include "protocols/net/client_limits.h"
 #include "protocols/net/control_pool.h"
-#include "protocols/net/memory_budget.h"
 
 namespace braid {
 
@@ -21,8 +20,7 @@ struct HttpListenerOptions {
   int threads = 2;
   // Threads are "{thread_name}-0", ...
   std::string thread_name = "brd-http";
-  std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with other ports; null: its own
-  std::shared_ptr<MemoryBudget> budget = nullptr;           // the same; null: none
+  std::shared_ptr<ClientLimits> limits = nullptr;  // shared with other ports; null: its own
 
   // Where calls are shown large fronts of bodies (HttpCall::kLargeFront), and large answers are written down.
   // Shared with the connections; null: on the io threads.

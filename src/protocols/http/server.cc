@@ -31,7 +31,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
       : control_(control),
         protocols_(std::move(protocols)),
         io_threads_(static_cast<size_t>(std::max(1, options.threads))),
-        budget_(options.budget),
+        limits_(options.limits != nullptr ? options.limits : std::make_shared<ClientLimits>()),
         gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
         control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls),
         large_pool_(std::make_shared<ControlPool>(LargePoolThreads(), "brd-http-read", kMaxWaitingFronts,
@@ -47,8 +47,10 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.threads = options.threads;
     listener.max_body_bytes = options.max_input_bytes;
     listener.body_timeout = std::chrono::milliseconds(options.body_timeout_ms);
-    listener.connections = options.connections;
-    listener.budget = options.budget;
+    listener.idle_timeout = std::chrono::milliseconds(options.max_connection_idle_ms);
+    listener.max_header_bytes = options.max_header_bytes;
+    listener.max_header_fields = options.max_header_fields;
+    listener.limits = limits_;
     listener.large_pool = large_pool_;
     listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
@@ -85,8 +87,8 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     if (api == Api::kHealth) return std::nullopt;
     if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
     if (!control_.serving()) return ErrorResponse(UnavailableError("Server not ready"));
-    if (api == Api::kInference && budget_ != nullptr) {
-      if (Status admitted = budget_->Admit(); !admitted.ok()) return ErrorResponse(admitted);
+    if (api == Api::kInference) {
+      if (Status admitted = limits_->budget.Admit(); !admitted.ok()) return ErrorResponse(admitted);
     }
     return std::nullopt;
   }
@@ -98,7 +100,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   const ModelControl& control_;
   const std::vector<HttpProtocol*> protocols_;
   const size_t io_threads_;
-  const std::shared_ptr<MemoryBudget> budget_;  // shared with the other ports; null: none
+  const std::shared_ptr<ClientLimits> limits_;  // shared with the other ports
   const HttpGate gate_;
   std::atomic<bool> exiting_{false};
   ControlPool control_pool_;

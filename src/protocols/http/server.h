@@ -14,8 +14,7 @@
 
 #include "base/status.h"
 #include "protocols/net/access_policy.h"
-#include "protocols/net/connection_limits.h"
-#include "protocols/net/memory_budget.h"
+#include "protocols/net/client_limits.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -36,8 +35,11 @@ class HttpServer {
     std::vector<std::string> allowed_hosts;
     // A body that is slower than 64 KiB in this time ends its connection.
     int body_timeout_ms = 60000;
-    std::shared_ptr<ConnectionLimits> connections = nullptr;  // shared with the other ports; null: its own
-    std::shared_ptr<MemoryBudget> budget = nullptr;           // the same; null: none
+    // Of the head of a request; the fields also of what stands behind a chunked body.
+    size_t max_header_bytes = size_t{32} << 10;
+    size_t max_header_fields = 256;
+    int max_connection_idle_ms = 600000;
+    std::shared_ptr<ClientLimits> limits = nullptr;  // shared with the other ports; null: its own
     // Threads for calls that block, such as those of the model repository.
     int control_threads = 4;
   };

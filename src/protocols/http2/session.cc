@@ -151,9 +151,15 @@ struct Http2Session::Callbacks {
       const nghttp2_goaway& away = frame->goaway;
       if (away.error_code == NGHTTP2_NO_ERROR) return 0;
       return Run([&] {
-        Self(self).owner_.OnFault(InvalidArgumentError(
-            std::string(nghttp2_http2_strerror(away.error_code)) + (away.opaque_data_len == 0 ? "" : ": ") +
-            std::string(Text(away.opaque_data, away.opaque_data_len))));
+        std::string text = nghttp2_http2_strerror(away.error_code);
+        if (away.opaque_data_len > 0) text.append(": ").append(Text(away.opaque_data, away.opaque_data_len));
+        Self(self).owner_.OnFault(away.error_code, text);
+        return 0;
+      });
+    }
+    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM) {
+      return Run([&] {
+        Self(self).owner_.OnStreamRefused();
         return 0;
       });
     }

@@ -108,8 +108,10 @@ class Http2Session {
     // OnClosed().
     virtual std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head head, const Status& fault) = 0;
     virtual void OnPing() {}
-    // The connection ends for this fault of the client's; it is told so.
-    virtual void OnFault(const Status&) {}
+    // The client has opened more streams than it may at a time; this one was refused.
+    virtual void OnStreamRefused() {}
+    // The connection ends for a fault of the client's: the error of HTTP/2 that it is told, and a text.
+    virtual void OnFault(uint32_t /*error*/, std::string_view /*text*/) {}
   };
 
   Http2Session(Owner& owner, const Limits& limits);

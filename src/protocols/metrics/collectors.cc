@@ -71,14 +71,6 @@ void AddGauge(MetricFamilies& families, std::string name, std::string help, doub
   families.push_back(std::move(family));
 }
 
-void AddCounter(MetricFamilies& families, std::string name, std::string help, uint64_t value) {
-  MetricFamily family = Family(std::move(name), std::move(help), MetricType::Counter);
-  ClientMetric metric;
-  metric.counter.value = static_cast<double>(value);
-  family.metric.push_back(std::move(metric));
-  families.push_back(std::move(family));
-}
-
 // Families of the models that have sequences, if there are any.
 void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
   for (const SequenceMetric& counted : kSequenceMetrics) {
@@ -373,36 +365,32 @@ MetricsCollector PinnedMemoryMetrics() {
   };
 }
 
-MetricsCollector ConnectionMetrics(const ConnectionLimits& limits) {
+MetricsCollector LimitMetrics(const ClientLimits& limits) {
   return [&limits](MetricFamilies& families) {
     AddGauge(families, "braid_connections", "Connections of clients that are open",
-             static_cast<double>(limits.open()));
-    MetricFamily refused =
-        Family("braid_overload_connections_refused_total",
-               "Connections that were closed at once, by the option that limits them", MetricType::Counter);
-    const std::pair<const char*, uint64_t> counted[] = {
-        {"max-connections", limits.refused()}, {"max-connections-per-address", limits.refused_of_address()}};
-    for (const auto& [limit, count] : counted) {
-      ClientMetric metric;
-      metric.label = {{"limit", limit}};
-      metric.counter.value = static_cast<double>(count);
-      refused.metric.push_back(std::move(metric));
-    }
-    families.push_back(std::move(refused));
-  };
-}
-
-MetricsCollector MemoryMetrics(const MemoryBudget& budget) {
-  return [&budget](MetricFamilies& families) {
+             static_cast<double>(limits.connections->open()));
     AddGauge(families, "braid_memory_used_bytes",
              "Memory that is held for requests and answers of clients, in bytes",
              static_cast<double>(MemoryUse()));
     AddGauge(families, "braid_memory_max_bytes", "How much of it there may be (--memory-max-bytes), in bytes",
-             static_cast<double>(budget.most()));
-    AddCounter(families, "braid_overload_requests_refused_total",
-               "Requests that were refused because memory was used up", budget.refused());
-    AddCounter(families, "braid_overload_requests_held_back_total",
-               "Large requests that waited in their sockets because memory was short", budget.waited());
+             static_cast<double>(limits.budget.most()));
+    MetricFamily refused =
+        Family("braid_overload_refused_total",
+               "Connections, requests and calls that were refused, by the option that limits them",
+               MetricType::Counter);
+    for (size_t i = 0; i < kLimitCount; ++i) {
+      const auto limit = static_cast<Limit>(i);
+      ClientMetric metric;
+      metric.label = {{"limit", std::string(LimitName(limit))}};
+      metric.counter.value = static_cast<double>(limits.refusals.count(limit));
+      refused.metric.push_back(std::move(metric));
+    }
+    families.push_back(std::move(refused));
+    MetricFamily held =
+        Family("braid_overload_held_back_total",
+               "Large requests that waited in their sockets because memory was short", MetricType::Counter);
+    held.metric.emplace_back().counter.value = static_cast<double>(limits.budget.waited());
+    families.push_back(std::move(held));
   };
 }
 

@@ -9,8 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "protocols/net/connection_limits.h"
-#include "protocols/net/memory_budget.h"
+#include "protocols/net/client_limits.h"
 #include "serving/catalog.h"
 #include "serving/custom_metrics.h"
 #include "serving/latency.h"
@@ -41,14 +40,11 @@ MetricsCollector PinnedMemoryMetrics();
 // What user code counts. `metrics` outlives the collector.
 MetricsCollector UserMetrics(const CustomMetrics& metrics);
 
-// braid_connections: how many are open. braid_overload_connections_refused_total: those that a limit refused,
-// by `limit` (max-connections, max-connections-per-address). `limits` outlives the collector.
-MetricsCollector ConnectionMetrics(const ConnectionLimits& limits);
-
-// braid_memory_used_bytes, braid_memory_max_bytes: what is held for clients, and may be.
-// braid_overload_requests_refused_total, braid_overload_requests_held_back_total: requests that did not fit,
-// and large ones that waited in their sockets. `budget` outlives it.
-MetricsCollector MemoryMetrics(const MemoryBudget& budget);
+// braid_connections: how many are open. braid_memory_used_bytes, braid_memory_max_bytes: what is held for
+// clients, and may be. braid_overload_refused_total: what a limit has refused, by `limit` (LimitName()).
+// braid_overload_held_back_total: large requests that waited in their sockets. `limits` outlives the
+// collector.
+MetricsCollector LimitMetrics(const ClientLimits& limits);
 
 // A cumulative histogram, its counts by bucket.
 prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency);

@@ -22,8 +22,8 @@ class MetricsServer::Service final : public HttpService {
     listener.threads = 1;
     listener.thread_name = "brd-metrics";
     listener.max_body_bytes = 1024;
-    listener.connections = std::make_shared<ConnectionLimits>(
-        ConnectionLimits::Options{kMostConnections, kMostConnections}, nullptr);
+    listener.limits = std::make_shared<ClientLimits>(
+        ClientLimits::Options{.connections = {kMostConnections, kMostConnections}, .memory_bytes = SIZE_MAX});
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
     return OkStatus();
   }

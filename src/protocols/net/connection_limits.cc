@@ -33,25 +33,19 @@ ConnectionLimits::Place ConnectionLimits::Take(const sockaddr_storage& peer) {
   place.address_ = KeyOf(peer);
   MutexLock lock(mutex_);
   if (open_.load(std::memory_order_relaxed) >= options_.most) {
-    refused_.fetch_add(1, std::memory_order_relaxed);
-    Refused(fmt::format("{} are open (--max-connections)", options_.most));
+    refusals_.Count(Limit::kConnections, fmt::format("{} connections are open", options_.most));
     return place;
   }
   size_t& of_address = by_address_[place.address_];
   if (of_address >= options_.most_per_address) {
-    refused_of_address_.fetch_add(1, std::memory_order_relaxed);
-    Refused(
-        fmt::format("one address has {} open (--max-connections-per-address)", options_.most_per_address));
+    refusals_.Count(Limit::kConnectionsPerAddress,
+                    fmt::format("one address has {} connections open", options_.most_per_address));
     return place;
   }
   ++of_address;
   open_.fetch_add(1, std::memory_order_relaxed);
   place.limits_ = shared_from_this();
   return place;
-}
-
-void ConnectionLimits::Refused(std::string_view what) {
-  if (refusals_.Goes() && log_ != nullptr) BRAID_LOG_WARNING(*log_, "connections are refused: {}", what);
 }
 
 void ConnectionLimits::Leave(const std::array<uint8_t, 8>& address) {

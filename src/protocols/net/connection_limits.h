@@ -15,11 +15,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string_view>
 
-#include "base/episode.h"
-#include "base/log.h"
 #include "base/mutex.h"
+#include "protocols/net/refusals.h"
 
 namespace braid {
 
@@ -46,27 +44,20 @@ class ConnectionLimits : public std::enable_shared_from_this<ConnectionLimits> {
     std::array<uint8_t, 8> address_ = {};
   };
 
-  // `log` may be null, and is not used once the server's ports are closed.
-  ConnectionLimits(const Options& options, Logger* log) : options_(options), log_(log) {}
+  // `refusals` outlives the calls of Take().
+  ConnectionLimits(const Options& options, Refusals& refusals) : options_(options), refusals_(refusals) {}
 
   // A place for a connection from `peer`; none when there are too many. Any thread.
   Place Take(const sockaddr_storage& peer);
 
   size_t open() const { return open_.load(std::memory_order_relaxed); }
-  // How many were refused: for all connections together, and for those of their address.
-  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
-  uint64_t refused_of_address() const { return refused_of_address_.load(std::memory_order_relaxed); }
 
  private:
-  void Refused(std::string_view what);
   void Leave(const std::array<uint8_t, 8>& address);
 
   const Options options_;
   std::atomic<size_t> open_{0};
-  std::atomic<uint64_t> refused_{0};
-  std::atomic<uint64_t> refused_of_address_{0};
-  Logger* const log_;
-  Episode refusals_;
+  Refusals& refusals_;
   Mutex mutex_;
   std::map<std::array<uint8_t, 8>, size_t> by_address_ BRAID_GUARDED_BY(mutex_);
 };

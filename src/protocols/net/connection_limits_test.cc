@@ -24,18 +24,19 @@ sockaddr_storage Address(const char* text) {
 }
 
 TEST(ConnectionLimits, CountsAllAndThoseOfAnAddress) {
-  const auto limits = std::make_shared<ConnectionLimits>(ConnectionLimits::Options{3, 2}, nullptr);
+  Refusals refusals(nullptr);
+  const auto limits = std::make_shared<ConnectionLimits>(ConnectionLimits::Options{3, 2}, refusals);
   std::vector<ConnectionLimits::Place> places;
   places.push_back(limits->Take(Address("10.0.0.1")));
   places.push_back(limits->Take(Address("::ffff:10.0.0.1")));
   EXPECT_TRUE(places[0]);
   EXPECT_TRUE(places[1]);
   EXPECT_FALSE(limits->Take(Address("10.0.0.1")));
-  EXPECT_EQ(limits->refused_of_address(), 1u);
+  EXPECT_EQ(refusals.count(Limit::kConnectionsPerAddress), 1u);
   places.push_back(limits->Take(Address("10.0.0.2")));
   EXPECT_TRUE(places[2]);
   EXPECT_FALSE(limits->Take(Address("10.0.0.3")));
-  EXPECT_EQ(limits->refused(), 1u);
+  EXPECT_EQ(refusals.count(Limit::kConnections), 1u);
   EXPECT_EQ(limits->open(), 3u);
   places.pop_back();
   EXPECT_TRUE(limits->Take(Address("10.0.0.3")));
@@ -43,7 +44,8 @@ TEST(ConnectionLimits, CountsAllAndThoseOfAnAddress) {
 }
 
 TEST(ConnectionLimits, AMachineIsItsFirst64BitsOfIpv6) {
-  const auto limits = std::make_shared<ConnectionLimits>(ConnectionLimits::Options{10, 1}, nullptr);
+  Refusals refusals(nullptr);
+  const auto limits = std::make_shared<ConnectionLimits>(ConnectionLimits::Options{10, 1}, refusals);
   const ConnectionLimits::Place place = limits->Take(Address("2001:db8:1:2::1"));
   EXPECT_TRUE(place);
   EXPECT_FALSE(limits->Take(Address("2001:db8:1:2:ffff::7")));

@@ -7,17 +7,16 @@
 //   from 100 %   so are those of which a part was read
 //
 // A request that was read whole is never dropped. Health, metadata, metrics and control are answered
-// throughout. The log has a line when requests begin to be refused.
+// throughout.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "base/episode.h"
-#include "base/log.h"
 #include "base/memory_use.h"
 #include "base/status.h"
+#include "protocols/net/refusals.h"
 
 namespace braid {
 
@@ -31,8 +30,8 @@ class MemoryBudget {
   // What a refused client may wait before it asks again, in seconds.
   static constexpr int kRetryAfterSeconds = 1;
 
-  // `log` may be null, and is not used once the server's ports are closed.
-  explicit MemoryBudget(size_t most, Logger* log = nullptr) : most_(most), log_(log) {}
+  // `refusals` outlives it.
+  MemoryBudget(size_t most, Refusals& refusals) : most_(most), refusals_(refusals) {}
 
   size_t most() const { return most_; }
   bool tight() const { return MemoryUse() >= most_ / 5 * 4; }
@@ -41,7 +40,6 @@ class MemoryBudget {
   // Whether one of which a part was read is read further. Errors: as Admit().
   Status Continue() { return MemoryUse() < most_ ? OkStatus() : Refused(); }
 
-  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
   uint64_t waited() const { return waited_.load(std::memory_order_relaxed); }
   void CountWait() { waited_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -49,9 +47,7 @@ class MemoryBudget {
   Status Refused();
 
   const size_t most_;
-  Logger* const log_;
-  Episode refusals_;
-  std::atomic<uint64_t> refused_{0};
+  Refusals& refusals_;
   std::atomic<uint64_t> waited_{0};
 };
 

@@ -8,7 +8,8 @@ namespace {
 constexpr size_t kMost = size_t{1000} << 20;
 
 TEST(MemoryBudget, RefusesNewRequestsFirstAndThenThoseUnderWay) {
-  MemoryBudget budget(kMost);
+  Refusals refusals(nullptr);
+  MemoryBudget budget(kMost, refusals);
   const size_t before = MemoryUse();
   ASSERT_LT(before, kMost / 100);
   EXPECT_FALSE(budget.tight());
@@ -23,7 +24,7 @@ TEST(MemoryBudget, RefusesNewRequestsFirstAndThenThoseUnderWay) {
   EXPECT_TRUE(budget.Continue().ok());
   charge.Set(kMost + 1);
   EXPECT_EQ(budget.Continue().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(budget.refused(), 3u);
+  EXPECT_EQ(refusals.count(Limit::kMemory), 3u);
   charge.Set(0);
   EXPECT_TRUE(budget.Admit().ok());
   EXPECT_FALSE(budget.tight());

@@ -170,7 +170,7 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
     return;
   }
   if (found) status = Build(segments, *request, *sink);
-  if (status.ok()) status = thread().state().budget->Admit();
+  if (status.ok()) status = thread().state().limits->budget.Admit();
   message = {};
   if (first && !found && needs_a_servable()) {
     EndWith(status);
