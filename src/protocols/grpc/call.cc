@@ -349,11 +349,11 @@ Status GrpcCall::DispatchMessage(GrpcMessage message) {
 
 void GrpcCall::InflateElsewhere(std::shared_ptr<GrpcMessage> message) {
   const bool submitted = thread().state().inflating.Submit([self = shared_from_this(), message] {
-    const PatientAllocation patience;
     const Status fault = Guarded([&]() -> Status {
       BRAID_ASSIGN_OR_RETURN(*message, self->Unpack(*message));
       return OkStatus();
     });
+    const PatientAllocation patience;  // the client waits for this
     if (!fault.ok()) {
       self->Finish(fault);
       return;

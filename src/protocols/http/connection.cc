@@ -662,11 +662,11 @@ Connection::Step Connection::Prepare(bool large, Work work, AfterFront then) {
     shown.destinations.swap(destinations_);
     return (this->*then)(std::move(shown.refused));
   }
-  const bool submitted = pool->Submit([self = shared_from_this(), call = call_, work, then] {
-    const PatientAllocation patience;
-    // std::function must be copyable, so what comes of it travels in a shared pointer.
-    const auto shown = std::make_shared<Shown>();
+  // std::function must be copyable, so what comes of it travels in a shared pointer.
+  const auto shown = std::make_shared<Shown>();
+  const bool submitted = pool->Submit([self = shared_from_this(), call = call_, shown, work, then] {
     const Status fault = Guarded([&] { work(*call, *shown); });
+    const PatientAllocation patience;  // the connection waits for this
     if (!fault.ok()) shown->refused = ErrorResponse(fault);
     self->io_->Post([self, shown, then] {
       if (self->closed_) return;
@@ -790,8 +790,15 @@ Connection::Step Connection::TakeWhole() {
     whole_.reserve(whole_.size() + HttpCall::kFrontPadding);
     const std::string_view all = whole_;
     const size_t front = std::min(call.front_bytes(), all.size());
-    whole_rest_ = all.size() - front;
-    Show(call, all.substr(0, front), whole_rest_, shown);
+    Show(call, all.substr(0, front), all.size() - front, shown);
+    if (shown.refused) return;
+    size_t at = front;
+    for (const auto& span : shown.destinations) {
+      BRAID_CHECK(span.size() <= all.size() - at);
+      if (!span.empty()) std::memcpy(span.data(), all.data() + at, span.size());
+      at += span.size();
+    }
+    BRAID_CHECK(at == all.size());
   };
   return Prepare(whole_.size() > (inflates ? kInflatedHere : HttpCall::kLargeFront), show,
                  &Connection::AfterWhole);
@@ -817,14 +824,6 @@ std::optional<HttpResponse> Connection::Inflate(Shown& shown) {
 
 Connection::Step Connection::AfterWhole(std::optional<HttpResponse> refused) {
   if (refused) return AnswerEarly(std::move(*refused));
-  const std::string_view all = whole_;
-  size_t at = all.size() - whole_rest_;
-  for (const auto& span : destinations_) {
-    BRAID_CHECK(span.size() <= all.size() - at);
-    if (!span.empty()) std::memcpy(span.data(), all.data() + at, span.size());
-    at += span.size();
-  }
-  BRAID_CHECK(at == all.size());
   FreeText(whole_);
   return RunCall();
 }

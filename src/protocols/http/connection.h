@@ -221,7 +221,6 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   size_t destination_ = 0;
   size_t destination_have_ = 0;
   std::string whole_;
-  size_t whole_rest_ = 0;  // behind the front
   uint64_t progress_ = 0;  // bytes of the body since last_active_ns_ was set
   MemoryCharge buffer_charge_;
   MemoryCharge body_charge_;
