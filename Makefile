@@ -16,7 +16,7 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build serve test test-asan test-tsan test-mediapipe bench format check docs clean
+.PHONY: help build serve test test-asan test-tsan fuzz test-mediapipe bench format check docs clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -46,6 +46,11 @@ test-asan test-tsan: test-%:
 	@scripts/install-system-packages build test
 	@scripts/python-env build test
 	@scripts/test-sanitizer $* $(ARGS)
+
+fuzz:  ## Try random inputs on all that reads what clients, workers and users write (FUZZ_SECONDS=60 for each)
+	@scripts/install-system-packages build fuzz
+	@scripts/python-env build
+	@scripts/fuzz $(ARGS)
 
 test-mediapipe:  ## Compare graphs with MediaPipe itself on random cases (ARGS="--cases 5000 --seed 1")
 	@scripts/install-system-packages build test
@@ -84,4 +89,4 @@ docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid
 
 clean:  ## Remove the build folder and the Python environment
-	rm -rf $(BUILD_FOLDER) build-check build-asan build-tsan .venv
+	rm -rf $(BUILD_FOLDER) build-check build-asan build-tsan build-fuzz .venv
