@@ -13,8 +13,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace braid;
-  static const auto* const place = new auto(*TemporaryFolder::Create("/dev/shm", "braid-fuzz-"));
-  const std::filesystem::path folder = std::filesystem::path((*place)->path()) / "into";
+  static const auto place = *TemporaryFolder::Create(std::filesystem::temp_directory_path(), "braid-fuzz-");
+  const std::filesystem::path folder = std::filesystem::path(place->path()) / "into";
   std::filesystem::create_directory(folder);
   const UniqueFd archive(::memfd_create("archive", MFD_CLOEXEC));
   BRAID_CHECK(::write(archive.get(), data, size) == static_cast<ssize_t>(size));
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                       {.max_bytes = 1 << 20, .max_bytes_option = {}, .max_entries = 100},
                       [](const UnpackProgress&) { return OkStatus(); });
   size_t entries = 0;
-  for (const auto& entry : std::filesystem::directory_iterator((*place)->path()))
+  for (const auto& entry : std::filesystem::directory_iterator(place->path()))
     entries += entry.exists() ? 1 : 0;
   BRAID_CHECK(entries == 1);
   // What it has made may not be readable.
