@@ -48,7 +48,7 @@ TEST_F(SegmentBudgetTest, BoundsTheirBytesPagesOrNot) {
   EXPECT_EQ(HandOver(2 * kMiB).status(),
             ResourceExhaustedError("it has handed over more than 4194304 bytes of shared memory (--b)"));
   // Takes address space alone, until that is gone.
-  EXPECT_EQ(HandOver(size_t{1} << 40).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(HandOver(size_t{1} << 36).status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(HandOver(kMiB).ok());
   half = nullptr;
   EXPECT_TRUE(HandOver(4 * kMiB).ok());
