@@ -101,19 +101,9 @@ void GrpcConnection::ReadAll() {
 
 bool GrpcConnection::HoldBack() {
   if (hold_timer_) return true;
-  MemoryBudget& budget = thread_.state().limits->budget;
   if (!large_reads_ || ended_by_client_) return false;
-  if (!budget.tight()) {
-    held_since_ns_ = 0;
-    return false;
-  }
-  const int64_t now_ns = SteadyNowNs();
-  if (held_since_ns_ == 0) {
-    held_since_ns_ = now_ns;
-    budget.CountWait();
-  }
-  if (now_ns - held_since_ns_ >= MemoryBudget::kMostWaitNs) return false;
-  hold_timer_ = thread_.loop().At(now_ns + MemoryBudget::kLookNs, [self = shared_from_this()] {
+  if (!thread_.state().limits->budget.HoldsBack(held_since_ns_)) return false;
+  hold_timer_ = thread_.loop().At(SteadyNowNs() + MemoryBudget::kLookNs, [self = shared_from_this()] {
     self->hold_timer_.reset();
     self->OnEvents(EPOLLIN);
   });

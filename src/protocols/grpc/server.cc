@@ -132,8 +132,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
     for (std::string& name : protocol->ServiceNames()) names.push_back(std::move(name));
   }
   std::sort(names.begin(), names.end());
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads = options.infer_threads > 0 ? options.infer_threads : std::max(1, cores / 2);
+  const int threads = options.infer_threads > 0 ? options.infer_threads : HalfOfCores();
   for (int i = 0; i < threads; ++i) {
     BRAID_ASSIGN_OR_RETURN(auto loop, EventLoop::Create("brd-grpc-" + std::to_string(i)));
     self->threads_.push_back(std::make_unique<GrpcThread>(*self->state_, std::move(loop)));

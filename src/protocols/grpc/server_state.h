@@ -39,8 +39,8 @@ struct GrpcServerState {
   const std::vector<GrpcProtocol*> protocols;
   std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken
   std::atomic<bool> draining{false};
-  // Inflate messages.
-  ControlPool inflating{2, "brd-grpc-read", 4096, ControlPool::Priority::kLow};
+  // For compressed messages.
+  ControlPool inflating{HalfOfCores(), "brd-grpc-read", 4096, ControlPool::Priority::kLow};
   // For answers that take a while.
   ControlPool tasks{1, "brd-grpc-ctl", 256};
 };

@@ -403,18 +403,12 @@ void Connection::Pump() {
 }
 
 bool Connection::HoldBack() {
-  MemoryBudget& budget = limits().budget;
-  const bool large = stage_ == Stage::kWhole || (reads_body() && body_left_ > MemoryBudget::kLarge);
-  if (!large || !budget.tight()) {
+  // Of a chunked body, only what has come says how large it is.
+  if (!reads_body() || (chunked_ ? whole_.size() : body_left_) <= MemoryBudget::kLarge) {
     held_since_ns_ = 0;
     return false;
   }
-  const int64_t now_ns = SteadyNowNs();
-  if (held_since_ns_ == 0) {
-    held_since_ns_ = now_ns;
-    budget.CountWait();
-  }
-  if (now_ns - held_since_ns_ >= MemoryBudget::kMostWaitNs) return false;
+  if (!limits().budget.HoldsBack(held_since_ns_)) return false;
   if (!hold_timer_) hold_timer_.emplace(io_->context());
   hold_timer_->expires_after(std::chrono::nanoseconds(MemoryBudget::kLookNs));
   hold_timer_->async_wait([self = shared_from_this()](boost::system::error_code error) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
-#include <thread>
 #include <variant>
 
 #include "base/clock.h"
@@ -19,9 +18,6 @@ namespace {
 constexpr size_t kMaxWaitingControlCalls = 256;
 constexpr size_t kMaxWaitingFronts = 4096;
 
-// What they read takes much memory as well.
-int LargePoolThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency() / 2)); }
-
 }  // namespace
 
 class HttpServer::Service final : public HttpService, private HttpProtocolHost {
@@ -34,7 +30,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
         limits_(options.limits != nullptr ? options.limits : std::make_shared<ClientLimits>()),
         gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
         control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls),
-        large_pool_(std::make_shared<ControlPool>(LargePoolThreads(), "brd-http-read", kMaxWaitingFronts,
+        large_pool_(std::make_shared<ControlPool>(HalfOfCores(), "brd-http-read", kMaxWaitingFronts,
                                                   ControlPool::Priority::kLow)) {
     for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
   }

@@ -2,10 +2,14 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+
 #include "base/guard.h"
 #include "base/thread.h"
 
 namespace braid {
+
+int HalfOfCores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency() / 2)); }
 
 ControlPool::ControlPool(int threads, const std::string& thread_name, size_t max_waiting, Priority priority)
     : max_waiting_(max_waiting) {

@@ -12,6 +12,9 @@
 
 namespace braid {
 
+// Half as many threads as there are cores, at least 1: for work of which little is to go on at a time.
+int HalfOfCores();
+
 class ControlPool {
  public:
   enum class Priority : unsigned char {

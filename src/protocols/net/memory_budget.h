@@ -6,8 +6,8 @@
 //   from 95 %    new requests are refused, with 429 or RESOURCE_EXHAUSTED
 //   from 100 %   so are those of which a part was read
 //
-// A request that was read whole is never dropped. Health, metadata, metrics and control are answered
-// throughout.
+// A request that was given to its model is never dropped. Health, metadata, metrics and control are answered
+// throughout, unless they have large bodies.
 #pragma once
 
 #include <atomic>
@@ -24,11 +24,8 @@ class MemoryBudget {
  public:
   // Requests with more than this left to read wait.
   static constexpr size_t kLarge = size_t{256} << 10;
-  // For so long at most, and their sockets are looked at again so often.
-  static constexpr int64_t kMostWaitNs = 1'000'000'000;
+  // Their sockets are looked at again so often.
   static constexpr int64_t kLookNs = 10'000'000;
-  // What a refused client may wait before it asks again, in seconds.
-  static constexpr int kRetryAfterSeconds = 1;
 
   // `refusals` outlives it.
   MemoryBudget(size_t most, Refusals& refusals) : most_(most), refusals_(refusals) {}
@@ -40,8 +37,11 @@ class MemoryBudget {
   // Whether one of which a part was read is read further. Errors: as Admit().
   Status Continue() { return MemoryUse() < most_ ? OkStatus() : Refused(); }
 
+  // Whether a client that sends a large request waits now; it asks again after kLookNs, and waits for a
+  // second at most. `since_ns` is the client's own: when it began to wait, 0 as long as memory is not short.
+  bool HoldsBack(int64_t& since_ns);
+  // How many have waited.
   uint64_t waited() const { return waited_.load(std::memory_order_relaxed); }
-  void CountWait() { waited_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   Status Refused();

@@ -30,5 +30,22 @@ TEST(MemoryBudget, RefusesNewRequestsFirstAndThenThoseUnderWay) {
   EXPECT_FALSE(budget.tight());
 }
 
+TEST(MemoryBudget, HoldsBackOnceUntilMemoryIsNoLongerShort) {
+  Refusals refusals(nullptr);
+  MemoryBudget budget(kMost, refusals);
+  int64_t since_ns = 0;
+  EXPECT_FALSE(budget.HoldsBack(since_ns));
+  MemoryCharge charge(kMost / 100 * 85);
+  EXPECT_TRUE(budget.HoldsBack(since_ns));
+  EXPECT_TRUE(budget.HoldsBack(since_ns));
+  EXPECT_EQ(budget.waited(), 1u);
+  since_ns -= 2'000'000'000;  // it has waited long enough
+  EXPECT_FALSE(budget.HoldsBack(since_ns));
+  EXPECT_FALSE(budget.HoldsBack(since_ns));
+  charge.Set(0);
+  EXPECT_FALSE(budget.HoldsBack(since_ns));
+  EXPECT_EQ(since_ns, 0);
+}
+
 }  // namespace
 }  // namespace braid

@@ -169,8 +169,8 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
     Converse(segments, std::move(request->servable));
     return;
   }
-  if (found) status = Build(segments, *request, *sink);
-  if (status.ok()) status = thread().state().limits->budget.Admit();
+  if (found) status = thread().state().limits->budget.Admit();
+  if (status.ok()) status = Build(segments, *request, *sink);
   message = {};
   if (first && !found && needs_a_servable()) {
     EndWith(status);
