@@ -30,6 +30,10 @@ std::string_view StatusCodeName(StatusCode code) {
       return "Aborted";
     case StatusCode::kResourceExhausted:
       return "Resource exhausted";
+    case StatusCode::kUnauthenticated:
+      return "Unauthenticated";
+    case StatusCode::kPermissionDenied:
+      return "Permission denied";
   }
   return "Unknown";
 }

@@ -31,6 +31,8 @@ enum class StatusCode : unsigned char {
   kFailedPrecondition = 9,
   kAborted = 10,
   kResourceExhausted = 11,
+  kUnauthenticated = 12,
+  kPermissionDenied = 13,
 };
 
 // "OK", "Internal", "Not found", "Invalid argument", ...: as it stands before a reason in logs and in the
@@ -95,6 +97,12 @@ inline Status FailedPreconditionError(std::string message) {
 inline Status CancelledError(std::string message) { return {StatusCode::kCancelled, std::move(message)}; }
 inline Status ResourceExhaustedError(std::string message) {
   return {StatusCode::kResourceExhausted, std::move(message)};
+}
+inline Status UnauthenticatedError(std::string message) {
+  return {StatusCode::kUnauthenticated, std::move(message)};
+}
+inline Status PermissionDeniedError(std::string message) {
+  return {StatusCode::kPermissionDenied, std::move(message)};
 }
 // Internal error from errno: "{what}: {strerror}".
 Status ErrnoError(std::string_view what, int error_number);

@@ -15,7 +15,7 @@ DataType GetDataType(WireReader& in) {
 
 // User code knows those that TritonError has; what only the server's own parts say is internal to it.
 void PutStatusCode(WireWriter& out, StatusCode code) {
-  const bool unknown = code > StatusCode::kCancelled && code <= StatusCode::kResourceExhausted;
+  const bool unknown = code > StatusCode::kCancelled && code <= StatusCode::kPermissionDenied;
   out.Put(unknown ? StatusCode::kInternal : code);
 }
 

@@ -219,7 +219,8 @@ TEST(Messages, HelloAndLoadedKeepEveryField) {
 
   // Codes that user code does not know.
   for (const StatusCode code :
-       {StatusCode::kFailedPrecondition, StatusCode::kAborted, StatusCode::kResourceExhausted}) {
+       {StatusCode::kFailedPrecondition, StatusCode::kAborted, StatusCode::kResourceExhausted,
+        StatusCode::kUnauthenticated, StatusCode::kPermissionDenied}) {
     ASSERT_TRUE(Decode(Encoding(LoadedMessage{code, "it failed", "{}", true}), loaded));
     EXPECT_EQ(loaded.code, StatusCode::kInternal);
   }
@@ -562,8 +563,8 @@ TEST(Messages, WrongNumbersAreRefused) {
     return !Decode(out, message);
   };
   EXPECT_TRUE(refused(LoadMessage{.mode = static_cast<LoadMode>(3)}));
-  EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(12)}));
-  EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(12)}));
+  EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(14)}));
+  EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(14)}));
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));
   EXPECT_TRUE(refused(ResponseMessage{
       .outputs = {{.type = static_cast<DataType>(static_cast<int>(DataType::kCustom) + 1)}}}));

@@ -178,6 +178,7 @@ using O = ServerOptions;
 using H = HttpServer::Options;
 using G = GrpcServer::Options;
 using F = FolderOptions;
+using A = AccessControl::Files;
 using C = ConfigOptions;
 using W = PythonBackend::Options;
 // The length of a message has 32 bits.
@@ -189,6 +190,8 @@ template <auto kMember>
 inline constexpr FieldOfPart<&O::grpc, kMember> Grpc{};
 template <auto... kMembers>
 inline constexpr FieldOfPart<&O::limits, kMembers...> Limits{};
+template <auto kMember>
+inline constexpr FieldOfPart<&O::access_files, kMember> AccessFiles{};
 template <auto kMember>
 inline constexpr FieldOfPart<&O::folders, kMember> Folders{};
 template <auto kMember>

@@ -134,6 +134,9 @@ Status CheckTogether(const ServerOptions& options) {
     return InvalidArgumentError(
         "tracing is on and has no file to write to; name one by --trace-config triton,file=FILE");
   }
+  if (options.admin_address.empty() && options.origin("admin-apis") != OptionOrigin::kDefault) {
+    return InvalidArgumentError("--admin-apis needs --admin-address");
+  }
   if (options.grpc.use_ssl &&
       (options.grpc.server_cert_file.empty() || options.grpc.server_key_file.empty())) {
     return InvalidArgumentError("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key");

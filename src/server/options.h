@@ -21,6 +21,8 @@
 #include "backends/python/python_backend.h"
 #include "base/log.h"
 #include "images/encoded_images.h"
+#include "protocols/access/access_control.h"
+#include "protocols/access/api.h"
 #include "protocols/grpc/server.h"
 #include "protocols/http/server.h"
 #include "repository/manager_options.h"
@@ -96,6 +98,14 @@ struct ServerOptions {
   std::string grpc_header_forward_pattern;
   std::vector<std::string> grpc_restricted_protocols;
 
+  // Users and rights
+  AccessControl::Files access_files;  // --token-file, --policy-file
+  std::string http_restricted_api_file;
+  std::string grpc_restricted_protocol_file;
+  std::string admin_address;  // of --admin-address ADDR:PORT; empty: no such listener
+  uint16_t admin_port = 0;
+  std::vector<Api> admin_apis = {Api::kModelRepository, Api::kTrace, Api::kLogging, Api::kMetrics};
+
   // Shared memory of clients
   bool allow_client_shm = true;
   uint64_t client_shm_max_bytes = 0;  // 0: as much as the machine has memory
@@ -135,6 +145,12 @@ struct ServerOptions {
 
   // By option name without dashes. Options that are not here have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;
+
+  // What --admin-address serves: what changes and shows the server. Not what clients of models send, and
+  // reflection is gRPC's.
+  static bool AdminServes(Api api) {
+    return api != Api::kInference && api != Api::kSharedMemory && api != Api::kReflection;
+  }
 
   // Whether there is a config.json, or one model in its place.
   bool serves_config() const { return !config.config_path.empty() || !model_settings.empty(); }

@@ -219,6 +219,49 @@ Status SetUseSslMutual(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
+Status SetAdminAddress(ServerOptions& options, std::string_view text) {
+  const size_t colon = text.rfind(':');
+  std::string_view address = text.substr(0, colon);
+  if (address.starts_with('[') && address.ends_with(']')) address = address.substr(1, address.size() - 2);
+  if (colon == std::string_view::npos || address.empty()) {
+    return InvalidArgumentError(fmt::format("'{}' has not the form ADDRESS:PORT", text));
+  }
+  auto port = ToNumber<uint16_t>(text.substr(colon + 1), 0, 65535);
+  if (!port.ok()) return port.status().WithPrefix("port: ");
+  options.admin_address = std::string(address);
+  options.admin_port = *port;
+  return OkStatus();
+}
+
+std::string ShowAdminAddress(const ServerOptions& options) {
+  if (options.admin_address.empty()) return "";
+  const bool brackets = options.admin_address.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", brackets ? "[" : "", options.admin_address, brackets ? "]" : "",
+                     options.admin_port);
+}
+
+Status SetAdminApis(ServerOptions& options, std::string_view text) {
+  std::vector<Api> apis;
+  while (!text.empty()) {
+    const std::string_view name = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(name.size() + 1, text.size()));
+    const auto api = ApiFromName(name);
+    if (!api) return InvalidArgumentError(fmt::format("there is no API '{}'", name));
+    if (!ServerOptions::AdminServes(*api)) {
+      return InvalidArgumentError(fmt::format("the API '{}' is not served there", name));
+    }
+    apis.push_back(*api);
+  }
+  options.admin_apis = std::move(apis);
+  return OkStatus();
+}
+
+std::string ShowAdminApis(const ServerOptions& options) {
+  std::string text;
+  for (const Api api : options.admin_apis) text += fmt::format("{}{}", text.empty() ? "" : ",", ApiName(api));
+  return text;
+}
+
 // --host: one address for all that listens, but where an option of its own says otherwise.
 Status SetHost(ServerOptions& options, std::string_view text) {
   if (text.empty()) return InvalidArgumentError("the address is empty");
@@ -415,6 +458,22 @@ const OptionSpec kOptionTable[] = {
     Ignored("grpc-max-response-pool-size", "N", Group::kGrpc, CheckInt, "", "Response objects kept for reuse",
             "responses are written in place, there are no message objects to keep"),
 
+    // Users and rights
+    Works("token-file", "FILE", Group::kAccess, Text<AccessFiles<&A::tokens>>(),
+          "Lines of an identity and its bearer token, or sha256: and the digest of one; read again when it "
+          "changes. With it, all but health is for these identities and for those of client certificates"),
+    Works("policy-file", "FILE", Group::kAccess, Text<AccessFiles<&A::policy>>(),
+          "JSON that says which identity may use which APIs of which models; read again when it changes"),
+    Works("http-restricted-api-file", "FILE", Group::kAccess, Text<&O::http_restricted_api_file>(),
+          "Lines as --http-restricted-api takes them, so that no secret stands on the command line"),
+    Works("grpc-restricted-protocol-file", "FILE", Group::kAccess, Text<&O::grpc_restricted_protocol_file>(),
+          "Lines as --grpc-restricted-protocol takes them"),
+    Works("admin-address", "ADDR:PORT", Group::kAccess, {SetAdminAddress, ShowAdminAddress},
+          "Listen there, over HTTP, for management: for all APIs but inference and shared memory; port 0 "
+          "takes a free one"),
+    Works("admin-apis", "APIS", Group::kAccess, {SetAdminApis, ShowAdminApis},
+          "The APIs that --admin-address has for itself, so that the other ports refuse them"),
+
     // Metrics
     Works("allow-metrics", "", Group::kMetrics, Bool<&O::allow_metrics>(), "Serve metrics"),
     Works("metrics-address", "ADDR", Group::kMetrics, Text<&O::metrics_address>(),
@@ -579,6 +638,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Addresses and HTTP";
     case OptionGroup::kGrpc:
       return "gRPC";
+    case OptionGroup::kAccess:
+      return "Users and rights";
     case OptionGroup::kMetrics:
       return "Metrics";
     case OptionGroup::kLog:

@@ -17,6 +17,7 @@ enum class OptionGroup : unsigned char {
   kPython,
   kHttp,
   kGrpc,
+  kAccess,
   kMetrics,
   kLog,
   kTrace,

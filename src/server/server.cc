@@ -12,6 +12,7 @@
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "base/elastic_threads.h"
+#include "base/file_watcher.h"
 #include "base/mutex.h"
 #include "config/config_json.h"
 #include "images/encoded_images.h"
@@ -20,17 +21,15 @@
 #include "mediapipe_graph/ovms_calculators.h"
 #include "pipeline/custom_node_threads.h"
 #include "pipeline/ensemble.h"
+#include "protocols/access/access_policy.h"
 #include "protocols/grpc/protobuf_log.h"
 #include "protocols/grpc/server.h"
-#include "protocols/http/gate.h"
-#include "protocols/http/listener.h"
 #include "protocols/http/server.h"
 #include "protocols/inference/context.h"
 #include "protocols/kserve/grpc/service.h"
 #include "protocols/kserve/http/service.h"
-#include "protocols/metrics/metrics_server.h"
+#include "protocols/metrics/metrics_route.h"
 #include "protocols/metrics/ovms_collectors.h"
-#include "protocols/net/listening_socket.h"
 #include "protocols/tfs/tfs_routes.h"
 #include "protocols/tfs/tfs_services.h"
 #include "repository/drains.h"
@@ -42,7 +41,6 @@
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
 #include "server/memory_size.h"
-#include "server/metrics_route.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
 #include "server/sequence_cleaner.h"
@@ -134,6 +132,7 @@ class Server::Parts {
     if (grpc_) grpc_->Shutdown(protocol_deadline);
     if (http_) http_->Shutdown(protocol_deadline);
     if (metrics_) metrics_->Shutdown(protocol_deadline);
+    if (admin_) admin_->Shutdown(protocol_deadline);
     return stopped;
   }
 
@@ -241,7 +240,7 @@ class Server::Parts {
     if (!metrics) return OkStatus();
     if (!options_.allow_http) return InvalidArgumentError("Missing rest_port parameter in server CLI");
     BRAID_ASSIGN_OR_RETURN(MetricsCollector collect, OvmsMetrics(catalog_, metrics->list));
-    metrics_route_.Enable(std::move(collect));
+    ovms_metrics_.Enable([collect = std::move(collect)] { return OvmsMetricsText(collect); });
     return OkStatus();
   }
 
@@ -307,70 +306,146 @@ class Server::Parts {
   // Opens the ports; what is asked before the loads have ended is answered as not ready.
   Status Listen() {
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
-    context_ = std::make_unique<ProtocolContext>(ProtocolContext{catalog_, *control_, log_, options_.id,
-                                                                 BRAID_VERSION, ExtensionNames(options_),
-                                                                 AccessPolicy(), AccessPolicy()});
+    context_ = std::make_unique<ProtocolContext>(
+        ProtocolContext{catalog_, *control_, log_, options_.id, BRAID_VERSION, ExtensionNames(options_)});
     context_->client_memory->set_allowed(options_.allow_client_shm);
     context_->client_memory->set_max_bytes(
         options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
     context_->tracer = tracer_.get();
-    for (const std::string& flag : options_.http_restricted_apis) {
-      BRAID_RETURN_IF_ERROR(context_->http_access.AddRestriction(flag, "api"));
-    }
-    for (const std::string& flag : options_.grpc_restricted_protocols) {
-      BRAID_RETURN_IF_ERROR(context_->grpc_access.AddRestriction(flag, "protocol"));
-    }
+    BRAID_ASSIGN_OR_RETURN(context_->http_headers,
+                           HeaderForwarding::Create(options_.http_header_forward_pattern));
+    BRAID_ASSIGN_OR_RETURN(context_->grpc_headers,
+                           HeaderForwarding::Create(options_.grpc_header_forward_pattern));
+    BRAID_RETURN_IF_ERROR(MakeAccess());
     ClientLimits::Options limits = options_.limits;
     if (limits.memory_bytes == 0) limits.memory_bytes = MemorySize() / 2;
     limits_ = std::make_shared<ClientLimits>(limits, &log_);
-    if (options_.allow_http) {
-      BRAID_ASSIGN_OR_RETURN(context_->http_headers,
-                             HeaderForwarding::Create(options_.http_header_forward_pattern));
-      tfs_routes_ =
-          std::make_unique<TfsRoutes>(*context_, options_.serves_config() ? manager_.get() : nullptr);
-      kserve_http_ = std::make_unique<KserveHttp>(
-          *context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
-      HttpServer::Options http = options_.http;
-      http.limits = limits_;
-      BRAID_ASSIGN_OR_RETURN(
-          http_, HttpServer::Start(context_->http_access, *control_,
-                                   {&metrics_route_, tfs_routes_.get(), kserve_http_.get()}, http));
-      addresses_.http = Endpoint(options_.http.address, http_->bound_port());
-    }
-    if (options_.allow_grpc) {
-      BRAID_ASSIGN_OR_RETURN(context_->grpc_headers,
-                             HeaderForwarding::Create(options_.grpc_header_forward_pattern));
-      tfs_grpc_ = std::make_unique<TfsServices>(*context_);
-      kserve_grpc_ = std::make_unique<KserveGrpc>(
-          *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
-      BRAID_ASSIGN_OR_RETURN(grpc_,
-                             GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_},
-                                               {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
-      addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
-    }
-    return options_.allow_metrics ? ListenForMetrics() : OkStatus();
+    CollectMetrics();
+    if (options_.allow_http) BRAID_RETURN_IF_ERROR(ListenForHttp());
+    if (options_.allow_grpc) BRAID_RETURN_IF_ERROR(ListenForGrpc());
+    if (options_.allow_metrics) BRAID_RETURN_IF_ERROR(ListenForMetrics());
+    return options_.admin_address.empty() ? OkStatus() : ListenForManagement();
   }
 
-  Status ListenForMetrics() {
-    MetricsServer::Options metrics;
-    metrics.address = options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
-    metrics.port = static_cast<uint16_t>(options_.metrics_port);
-    metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
-    metrics.collectors.push_back(UserMetrics(custom_metrics_));
-    metrics.collectors.push_back(LimitMetrics(*limits_));
-    if (options_.allow_cpu_metrics) {
-      metrics.collectors.push_back(CpuMetrics(options_.metrics_interval_ms));
+  // Who may do what, and at which port.
+  Status MakeAccess() {
+    if (!options_.access_files.tokens.empty() || !options_.access_files.policy.empty()) {
+      FileStamps before({options_.access_files.tokens, options_.access_files.policy});
+      BRAID_ASSIGN_OR_RETURN(access_control_, AccessControl::Create(options_.access_files, log_));
+      file_watcher_.Add(std::move(before), [this] { access_control_->Reload(); });
     }
-    const std::string address = metrics.address;
-    metrics_gate_ = std::make_unique<HttpGate>(
-        context_->http_access,
-        HttpGate::Options{options_.http.allowed_origins, options_.http.allowed_hosts, IsLoopback(address)});
-    metrics.refuse = [this](const HttpHead& head) {
-      auto refusal = metrics_gate_->RefuseSender(head);
-      return refusal ? refusal : metrics_gate_->RefuseApi(head, Api::kMetrics);
-    };
-    BRAID_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(std::move(metrics)));
+    AccessPolicy http(AccessPolicy::Wire::kHttp, access_control_.get());
+    AccessPolicy grpc(AccessPolicy::Wire::kGrpc, access_control_.get());
+    for (const std::string& flag : options_.http_restricted_apis)
+      BRAID_RETURN_IF_ERROR(http.AddRestriction(flag));
+    for (const std::string& flag : options_.grpc_restricted_protocols)
+      BRAID_RETURN_IF_ERROR(grpc.AddRestriction(flag));
+    if (const std::string& file = options_.http_restricted_api_file; !file.empty())
+      BRAID_RETURN_IF_ERROR(http.AddRestrictionsOf(file));
+    if (const std::string& file = options_.grpc_restricted_protocol_file; !file.empty())
+      BRAID_RETURN_IF_ERROR(grpc.AddRestrictionsOf(file));
+    admin_access_ = metrics_access_ = http;
+    ApiSet clients = ApiSet::All();
+    ApiSet metrics = ApiSet::Of({Api::kHealth, Api::kMetrics});
+    if (!options_.admin_address.empty()) {
+      ApiSet admin;
+      for (int api = 0; api < kApiCount; ++api) {
+        if (ServerOptions::AdminServes(static_cast<Api>(api))) admin.Add(static_cast<Api>(api));
+      }
+      admin_access_.ServeOnly(admin);
+      for (const Api api : options_.admin_apis) {
+        clients.Remove(api);
+        metrics.Remove(api);
+      }
+    }
+    http.ServeOnly(clients);
+    grpc.ServeOnly(clients);
+    metrics_access_.ServeOnly(metrics);
+    context_->http_access = std::move(http);
+    context_->grpc_access = std::move(grpc);
+    return OkStatus();
+  }
+
+  std::unique_ptr<KserveHttp> MakeKserveHttp() {
+    return std::make_unique<KserveHttp>(*context_,
+                                        KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
+  }
+  std::unique_ptr<TfsRoutes> MakeTfsRoutes() {
+    return std::make_unique<TfsRoutes>(*context_, options_.serves_config() ? manager_.get() : nullptr);
+  }
+
+  Status ListenForHttp() {
+    tfs_routes_ = MakeTfsRoutes();
+    kserve_http_ = MakeKserveHttp();
+    HttpServer::Options http = options_.http;
+    http.limits = limits_;
+    BRAID_ASSIGN_OR_RETURN(http_,
+                           HttpServer::Start(context_->http_access, *control_,
+                                             {&ovms_metrics_, tfs_routes_.get(), kserve_http_.get()}, http));
+    addresses_.http = Endpoint(options_.http.address, http_->bound_port());
+    return OkStatus();
+  }
+
+  Status ListenForGrpc() {
+    tfs_grpc_ = std::make_unique<TfsServices>(*context_);
+    kserve_grpc_ = std::make_unique<KserveGrpc>(
+        *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
+    BRAID_ASSIGN_OR_RETURN(grpc_,
+                           GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_},
+                                             {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
+    addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
+    return OkStatus();
+  }
+
+  void CollectMetrics() {
+    collectors_ = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics(),
+                   UserMetrics(custom_metrics_), LimitMetrics(*limits_)};
+    if (access_control_) collectors_.push_back(AccessMetrics(*access_control_));
+    if (options_.allow_cpu_metrics) collectors_.push_back(CpuMetrics(options_.metrics_interval_ms));
+    metrics_route_.Enable([this] {
+      MetricFamilies families;
+      for (const MetricsCollector& collect : collectors_) collect(families);
+      return MetricsText(families);
+    });
+  }
+
+  // What a listener has of its own, so that it has room when clients of models have taken all of theirs.
+  HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) const {
+    constexpr size_t kMostConnections = 256;
+    HttpServer::Options http = options_.http;
+    http.address = address;
+    http.port = static_cast<uint16_t>(port);
+    http.reuse_port = false;
+    http.threads = 1;
+    http.thread_name = std::move(thread_name);
+    http.limits = std::make_shared<ClientLimits>(
+        ClientLimits::Options{.connections = {kMostConnections, kMostConnections}, .memory_bytes = SIZE_MAX});
+    return http;
+  }
+
+  // Metrics, and health: on a thread that nothing else uses.
+  Status ListenForMetrics() {
+    const std::string& address =
+        options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
+    HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
+    http.max_input_bytes = 1024;
+    http.control_threads = 1;
+    http.large_threads = 0;
+    kserve_health_ = MakeKserveHttp();
+    BRAID_ASSIGN_OR_RETURN(metrics_, HttpServer::Start(metrics_access_, *control_,
+                                                       {&metrics_route_, kserve_health_.get()}, http));
     addresses_.metrics = Endpoint(address, metrics_->bound_port());
+    return OkStatus();
+  }
+
+  Status ListenForManagement() {
+    kserve_admin_ = MakeKserveHttp();
+    tfs_admin_ = MakeTfsRoutes();
+    BRAID_ASSIGN_OR_RETURN(
+        admin_,
+        HttpServer::Start(admin_access_, *control_, {&metrics_route_, tfs_admin_.get(), kserve_admin_.get()},
+                          Reserved(options_.admin_address, options_.admin_port, "brd-admin")));
+    addresses_.admin = Endpoint(options_.admin_address, admin_->bound_port());
     return OkStatus();
   }
 
@@ -404,15 +479,24 @@ class Server::Parts {
   std::unique_ptr<TraceManager> tracer_;
   std::shared_ptr<ClientLimits> limits_;  // shared with the ports
   std::unique_ptr<ProtocolContext> context_;
+  std::unique_ptr<AccessControl> access_control_;  // null where neither tokens nor a policy are given
+  AccessPolicy admin_access_{AccessPolicy::Wire::kHttp};
+  AccessPolicy metrics_access_{AccessPolicy::Wire::kHttp};
+  FileWatcher file_watcher_;
+  std::vector<MetricsCollector> collectors_;
   MetricsRoute metrics_route_;
+  MetricsRoute ovms_metrics_;  // at the REST port
   std::unique_ptr<TfsRoutes> tfs_routes_;
   std::unique_ptr<KserveHttp> kserve_http_;
+  std::unique_ptr<KserveHttp> kserve_health_;  // of the metrics port
+  std::unique_ptr<TfsRoutes> tfs_admin_;
+  std::unique_ptr<KserveHttp> kserve_admin_;
   std::unique_ptr<KserveGrpc> kserve_grpc_;
   std::unique_ptr<TfsServices> tfs_grpc_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
-  std::unique_ptr<HttpGate> metrics_gate_;
-  std::unique_ptr<MetricsServer> metrics_;
+  std::unique_ptr<HttpServer> metrics_;
+  std::unique_ptr<HttpServer> admin_;
   ServerAddresses addresses_;
 };
 

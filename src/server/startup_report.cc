@@ -108,6 +108,7 @@ std::string AddressesJson(const ServerAddresses& addresses) {
   if (!addresses.http.empty()) json["http"] = addresses.http;
   if (!addresses.grpc.empty()) json["grpc"] = addresses.grpc;
   if (!addresses.metrics.empty()) json["metrics"] = addresses.metrics;
+  if (!addresses.admin.empty()) json["admin"] = addresses.admin;
   return DumpJson(json);
 }
 

@@ -127,17 +127,7 @@ void Catalog::Rebuild() {
       if (version.servable) ready.emplace(number, version.servable);
     }
   }
-  std::shared_ptr<const Snapshot> next = std::move(rebuilt);
-  {
-    MutexLock lock(snapshot_mutex_);
-    next.swap(snapshot_);
-    generation_.fetch_add(1, std::memory_order_release);
-  }
-}
-
-std::shared_ptr<const Catalog::Snapshot> Catalog::snapshot() const {
-  MutexLock lock(snapshot_mutex_);
-  return snapshot_;
+  snapshot_.Set(std::move(rebuilt));
 }
 
 std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
@@ -182,7 +172,7 @@ std::vector<std::shared_ptr<Servable>> Catalog::All() const {
 
 Result<std::vector<std::shared_ptr<Servable>>> Catalog::Versions(const std::string& name,
                                                                  int64_t version) const {
-  auto now = snapshot();
+  auto now = snapshot_.Get();
   auto model = now->models.find(name);
   std::vector<std::shared_ptr<Servable>> found;
   if (model != now->models.end()) {
@@ -229,7 +219,7 @@ bool Catalog::Knows(std::string_view name, int64_t version) const {
 }
 
 Result<std::shared_ptr<Servable>> Catalog::Find(std::string_view name, int64_t version) const {
-  const auto now = snapshot();
+  const auto now = snapshot_.Get();
   const auto model = now->models.find(name);
   if (model != now->models.end()) {
     const auto entry = Choose(model->second, version);
@@ -257,19 +247,15 @@ bool Catalog::AllReady() const {
 
 Result<std::unique_ptr<ServableHandle>> CatalogReader::Find(std::string_view name, int64_t version) {
   for (;;) {
-    const uint64_t generation = catalog_.generation_.load(std::memory_order_acquire);
-    if (generation != generation_) {
-      snapshot_ = catalog_.snapshot();
-      generation_ = generation;
-    }
-    const auto model = snapshot_->models.find(name);
-    if (model == snapshot_->models.end()) return catalog_.WhyNotFound(name, version);
+    const Catalog::Snapshot& now = *snapshot_.Get();
+    const auto model = now.models.find(name);
+    if (model == now.models.end()) return catalog_.WhyNotFound(name, version);
     const auto entry = Choose(model->second, version);
     if (entry != model->second.end()) {
       if (auto handle = ServableHandle::Enter(entry->second)) return handle;
       // A gate closes after its servable has left the catalog, so that there is something newer to look at,
       // be it that reloads come faster than this thread runs.
-      if (catalog_.generation_.load(std::memory_order_acquire) != generation) continue;
+      if (catalog_.generation() != snapshot_.generation()) continue;
     }
     return catalog_.WhyNotFound(name, version);
   }

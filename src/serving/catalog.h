@@ -8,7 +8,6 @@
 //   Servable& servable = handle->get();       // not stopped while the handle lives
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/published.h"
 #include "base/status.h"
 #include "serving/error_texts.h"
 #include "serving/servable.h"
@@ -85,7 +85,7 @@ class Catalog {
   ErrorTexts& error_texts() { return error_texts_; }
   const ErrorTexts& error_texts() const { return error_texts_; }
   // Rises with every change of what Find() can find.
-  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+  uint64_t generation() const { return snapshot_.generation(); }
   // Whether every version is READY with a ready servable, or UNAVAILABLE because it was unloaded.
   bool AllReady() const;
 
@@ -111,24 +111,19 @@ class Catalog {
   };
 
   void Rebuild() BRAID_REQUIRES(mutex_);
-  std::shared_ptr<const Snapshot> snapshot() const;
 
   const Dialect dialect_;
   ErrorTexts error_texts_;
-  // Servables are asked without mutex_ whether they are ready, since one that refers to others looks those
-  // up. The snapshot has a lock of its own, which is taken last.
+  // Servables are asked without it whether they are ready, since one that refers to others looks those up.
   mutable Mutex mutex_;
   std::map<std::string, std::map<int64_t, Version>, std::less<>> models_ BRAID_GUARDED_BY(mutex_);
-  mutable Mutex snapshot_mutex_;
-  std::shared_ptr<const Snapshot> snapshot_ BRAID_GUARDED_BY(snapshot_mutex_);  // readers share it
-  // Of snapshot_.
-  std::atomic<uint64_t> generation_{0};
+  Published<Snapshot> snapshot_;
 };
 
 // One thread's view of the catalog. Not for use by two threads at once.
 class CatalogReader {
  public:
-  explicit CatalogReader(const Catalog& catalog) : catalog_(catalog) {}
+  explicit CatalogReader(const Catalog& catalog) : catalog_(catalog), snapshot_(catalog.snapshot_) {}
 
   // The servable of a version, or of the highest ready version when `version` is -1. Pipelines and graphs
   // have one version, which is found whatever version is asked for. Errors: as Catalog::WhyNotFound();
@@ -138,8 +133,7 @@ class CatalogReader {
 
  private:
   const Catalog& catalog_;
-  std::shared_ptr<const Catalog::Snapshot> snapshot_;
-  uint64_t generation_ = ~uint64_t{0};
+  Published<Catalog::Snapshot>::Reader snapshot_;
 };
 
 }  // namespace braid

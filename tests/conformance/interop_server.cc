@@ -149,7 +149,7 @@ Status Serve(int port) {
   BRAID_ASSIGN_OR_RETURN(const auto log, Logger::Create({}));
   Catalog catalog;
   FakeControl control;
-  AccessPolicy access;
+  const AccessPolicy access(AccessPolicy::Wire::kGrpc);
   TestProtocol protocol;
   GrpcServer::Options options;
   options.address = "127.0.0.1";

@@ -102,7 +102,7 @@ class Server:
             env={**os.environ, MARK: self.mark, "TMPDIR": str(self.tempdir), **(env or {})},
             cwd=self.workdir,
         )
-        self.http = self.grpc = self.metrics = None
+        self.http = self.grpc = self.metrics = self.admin = None
         self.stopped = False
         try:
             if listening:
@@ -165,6 +165,7 @@ class Server:
         self.http = addresses.get("http")
         self.grpc = addresses.get("grpc")
         self.metrics = addresses.get("metrics")
+        self.admin = addresses.get("admin")
 
     def wait_ready(self, seconds=60.0):
         def look():

@@ -28,7 +28,10 @@ Buffer Part(const Buffer& block, std::string_view bytes) {
 }  // namespace
 
 GrpcCall::GrpcCall(Setup setup)
-    : connection_(std::move(setup.connection)), stream_(setup.stream), head_(std::move(setup.head)) {}
+    : connection_(std::move(setup.connection)),
+      stream_(setup.stream),
+      head_(std::move(setup.head)),
+      permit_(std::move(setup.permit)) {}
 
 GrpcCall::~GrpcCall() = default;
 

@@ -19,9 +19,9 @@
 
 #include "base/memory_use.h"
 #include "base/status.h"
+#include "protocols/access/access_control.h"
 #include "protocols/grpc/message.h"
 #include "protocols/http2/session.h"
-#include "protocols/net/access_policy.h"
 #include "protocols/net/event_loop.h"
 #include "protocols/net/refusals.h"
 
@@ -37,6 +37,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
     std::shared_ptr<GrpcConnection> connection;  // shared with the other calls
     int32_t stream = 0;
     Http2Head head;
+    Permit permit;
   };
   // What was sent and is not on its way.
   struct Waiting {
@@ -50,6 +51,8 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
 
   // The metadata of the client. Constant.
   const Http2Head& head() const { return head_; }
+  // What the client may do with which models, beyond its API, which it may use. Constant.
+  const Permit& permit() const { return permit_; }
 
  protected:
   // Within one of these the call may be answered. What they throw ends it.
@@ -127,6 +130,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   const std::shared_ptr<GrpcConnection> connection_;
   const int32_t stream_;
   const Http2Head head_;
+  const Permit permit_;
   int64_t deadline_ns_ = 0;  // 0: none; set by the connection
   bool over_ = false;        // OnCancelled() was called; the I/O thread's
   std::atomic<bool> open_{true};

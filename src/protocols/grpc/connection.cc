@@ -45,6 +45,19 @@ std::optional<int64_t> ParseTimeout(std::string_view text) {
   return number > kLongestTimeoutNs / unit->second ? kLongestTimeoutNs : number * unit->second;
 }
 
+class GrpcSender final : public AccessPolicy::Sender {
+ public:
+  explicit GrpcSender(const Http2Head& head) : head_(head) {}
+
+  bool Shows(std::string_view header, std::string_view secret) const override {
+    return head_.Any(header, [&](std::string_view value) { return AccessPolicy::SameSecret(value, secret); });
+  }
+  Credentials credentials() const override { return {head_.Find("authorization"), ""}; }
+
+ private:
+  const Http2Head& head_;
+};
+
 // "application/grpc", alone or with what messages are encoded by or parameters.
 bool IsGrpc(std::string_view content_type) {
   constexpr std::string_view kGrpc = "application/grpc";
@@ -202,7 +215,8 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   GrpcServerState& state = thread_.state();
   const GrpcRoute* route = thread_.FindRoute(head.Find(":path"));
   if (route == nullptr) return refuse("200", UnsupportedError(""));
-  if (Status allowed = state.access.Check(route->api, head); !allowed.ok()) return refuse("200", allowed);
+  auto permit = state.access.Authorize(thread_.access(), GrpcSender(head), {route->api, std::nullopt});
+  if (!permit.ok()) return refuse("200", permit.status());
   if (route->api == Api::kInference) {
     if (Status admitted = state.limits->budget.Admit(); !admitted.ok()) return refuse("200", admitted);
   }
@@ -214,7 +228,8 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   }
   std::shared_ptr<GrpcCall> call;
   const Status made = Guarded([&] {
-    BRAID_ASSIGN_OR_RETURN(call, route->make(thread_, {shared_from_this(), id, std::move(head)}));
+    BRAID_ASSIGN_OR_RETURN(
+        call, route->make(thread_, {shared_from_this(), id, std::move(head), *std::move(permit)}));
     return OkStatus();
   });
   if (!made.ok()) return refuse("200", made);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "protocols/access/api.h"
 #include "protocols/grpc/call.h"
-#include "protocols/net/access_policy.h"
 
 namespace braid {
 

@@ -123,7 +123,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
   std::shared_ptr<ClientLimits> limits = surroundings.limits;
   if (limits == nullptr) limits = std::make_shared<ClientLimits>(ClientLimits::Options(), &surroundings.log);
   self->state_.reset(new GrpcServerState{
-      surroundings.catalog, surroundings.control, surroundings.log, GrpcAccess(surroundings.access), http2,
+      surroundings.catalog, surroundings.control, surroundings.log, surroundings.access, http2,
       ConnectionOptions(options), options.max_input_bytes,
       CompressionLevel(options.infer_response_compression), limits, std::move(tls), std::move(protocols)});
   std::vector<std::string>& names = self->state_->service_names;

@@ -19,7 +19,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "protocols/net/access_policy.h"
+#include "protocols/access/access_policy.h"
 #include "protocols/net/client_limits.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"

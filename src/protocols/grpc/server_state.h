@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/log.h"
+#include "protocols/access/access_policy.h"
 #include "protocols/grpc/connection_options.h"
-#include "protocols/grpc/metadata.h"
 #include "protocols/grpc/protocol.h"
 #include "protocols/http2/session.h"
 #include "protocols/net/client_limits.h"
@@ -29,7 +29,7 @@ struct GrpcServerState {
   const Catalog& catalog;
   const ModelControl& control;
   Logger& log;
-  const GrpcAccess access;
+  const AccessPolicy access;
   const Http2Session::Limits http2;
   const GrpcConnectionOptions connections;
   const size_t max_input_bytes;                 // of one message

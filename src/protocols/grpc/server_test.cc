@@ -186,7 +186,7 @@ class GrpcTransportTest : public ::testing::Test {
   GrpcServer::Options options;
   Catalog catalog;
   FakeControl control;
-  AccessPolicy access;
+  AccessPolicy access{AccessPolicy::Wire::kGrpc};
   TestProtocol protocol;
   std::unique_ptr<Logger> log_;
   std::unique_ptr<GrpcServer> server;
@@ -216,7 +216,7 @@ TEST_F(GrpcTransportTest, CarriesErrorsWhole) {
 }
 
 TEST_F(GrpcTransportTest, RefusesWhoMayNotCallBeforeTheBody) {
-  ASSERT_TRUE(access.AddRestriction("inference:secret=42", "protocol").ok());
+  ASSERT_TRUE(access.AddRestriction("inference:secret=42").ok());
   Start();
   const std::string large(64 << 20, 'x');
   EXPECT_EQ(Call(large).status.error_message(),

@@ -30,6 +30,10 @@ int GrpcCodeOf(const Status& status) {
       return kGrpcInternal;
     case StatusCode::kUnavailable:
       return 14;
+    case StatusCode::kUnauthenticated:
+      return 16;
+    case StatusCode::kPermissionDenied:
+      return 7;
   }
   return 2;
 }

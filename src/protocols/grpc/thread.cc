@@ -7,7 +7,7 @@
 namespace braid {
 
 GrpcThread::GrpcThread(GrpcServerState& state, std::unique_ptr<EventLoop> loop)
-    : state_(state), loop_(std::move(loop)), catalog_(state.catalog) {
+    : state_(state), loop_(std::move(loop)), catalog_(state.catalog), access_(state.access.Reader()) {
   for (GrpcRoute& route : ReflectionRoutes()) AddRoute(std::move(route));
   for (GrpcProtocol* protocol : state.protocols) {
     for (GrpcRoute& route : protocol->Routes(*this, protocols_.emplace_back())) AddRoute(std::move(route));

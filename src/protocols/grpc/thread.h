@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "protocols/access/access_control.h"
 #include "protocols/grpc/protocol.h"
 #include "protocols/grpc/read_block.h"
 #include "protocols/grpc/server_state.h"
@@ -33,6 +34,7 @@ class GrpcThread {
 
   // The rest: on the loop's thread.
   CatalogReader& catalog() { return catalog_; }
+  AccessReader& access() { return access_; }
   // What its connections read into; the large one for a client that has much to send.
   ReadBlock& block(bool large) { return large ? large_block_ : block_; }
   // Null when there is no such method.
@@ -53,6 +55,7 @@ class GrpcThread {
   GrpcServerState& state_;
   const std::unique_ptr<EventLoop> loop_;
   CatalogReader catalog_;
+  AccessReader access_;
   ReadBlock block_{size_t{64} << 10};
   ReadBlock large_block_{size_t{1} << 20};
   std::vector<std::unique_ptr<GrpcProtocol::ThreadState>> protocols_;

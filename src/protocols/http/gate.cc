@@ -49,7 +49,7 @@ bool Changes(verb method) { return method != verb::get && method != verb::head &
 
 }  // namespace
 
-std::optional<HttpResponse> HttpGate::RefuseSender(const HttpHead& head) const {
+std::optional<HttpResponse> HttpGate::Refuse(const HttpHead& head) const {
   if (options_.loopback) {
     const auto [begin, end] = head.equal_range(field::host);
     for (auto host = begin; host != end; ++host) {
@@ -70,14 +70,6 @@ std::optional<HttpResponse> HttpGate::RefuseSender(const HttpHead& head) const {
         403, "Requests from pages of '" + std::string(text) + "' are refused; --allow-origin allows them");
   }
   return std::nullopt;
-}
-
-std::optional<HttpResponse> HttpGate::RefuseApi(const HttpHead& head, Api api) const {
-  const auto* restriction = access_.restriction(api);
-  if (restriction == nullptr) return std::nullopt;
-  const auto value = FindHeader(head, restriction->header);
-  if (value && AccessPolicy::SameSecret(*value, restriction->value)) return std::nullopt;
-  return ErrorResponse(403, "This API is restricted, expecting header '" + restriction->header + "'");
 }
 
 bool IsOrigin(std::string_view text) {

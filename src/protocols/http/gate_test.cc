@@ -15,12 +15,11 @@ class HttpGateTest : public ::testing::Test {
     head.method(method);
     if (!host.empty()) head.insert("Host", boost::core::string_view(host.data(), host.size()));
     for (const std::string& origin : origins) head.insert("Origin", origin);
-    const auto refusal = HttpGate(access_, options_).RefuseSender(head);
+    const auto refusal = HttpGate(options_).Refuse(head);
     text_ = refusal ? refusal->body : "";
     return refusal ? refusal->status : 0;
   }
 
-  AccessPolicy access_;
   HttpGate::Options options_;
   std::string text_;
 };

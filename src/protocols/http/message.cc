@@ -84,6 +84,7 @@ HttpResponse ErrorResponse(unsigned status, std::string_view text) {
 HttpResponse ErrorResponse(const Status& status) {
   HttpResponse response = ErrorResponse(HttpStatusOf(status), status.message());
   if (response.status == 429) response.headers.emplace_back("Retry-After", "1");
+  if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }
 
@@ -117,6 +118,10 @@ unsigned HttpStatusOf(StatusCode code) {
       return 409;
     case StatusCode::kResourceExhausted:
       return 429;
+    case StatusCode::kUnauthenticated:
+      return 401;
+    case StatusCode::kPermissionDenied:
+      return 403;
   }
   return 500;
 }

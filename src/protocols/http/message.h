@@ -54,7 +54,7 @@ HttpResponse ErrorResponse(unsigned status, std::string_view text);
 HttpResponse ErrorResponse(const Status& status);
 HttpResponse JsonResponse(std::string body);
 
-// 400, 404, 409, 412, 500, 501 or 503.
+// 400, 401, 403, 404, 409, 412, 429, 500, 501 or 503.
 unsigned HttpStatusOf(StatusCode code);
 // The same, or the status's own.
 unsigned HttpStatusOf(const Status& status);

@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "base/status.h"
+#include "protocols/access/rights.h"
 #include "protocols/http/exchange.h"
-#include "protocols/net/access_policy.h"
 
 namespace braid {
 
@@ -27,10 +27,10 @@ class HttpProtocolHost {
   ~HttpProtocolHost() = default;
 };
 
-// A route that a request has found. The server checks the access policy of `api`, and whether it serves at
-// all, before it calls `answer` on the request's io thread.
+// A route that a request has found. The server asks the access policy about `subject`, and whether it serves
+// at all, before it calls `answer` on the request's io thread.
 struct HttpProtocolRoute {
-  Api api;
+  Rights::Subject subject;  // texts as long as what Find() has found: until the answer
   std::function<HttpService::Answer(const std::shared_ptr<HttpExchange>&)> answer;
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "base/clock.h"
 #include "protocols/http/gate.h"
@@ -18,6 +19,22 @@ namespace {
 constexpr size_t kMaxWaitingControlCalls = 256;
 constexpr size_t kMaxWaitingFronts = 4096;
 
+class HttpSender final : public AccessPolicy::Sender {
+ public:
+  explicit HttpSender(const HttpExchange& exchange) : exchange_(exchange) {}
+
+  bool Shows(std::string_view header, std::string_view secret) const override {
+    const auto value = FindHeader(exchange_.head(), header);
+    return value && AccessPolicy::SameSecret(*value, secret);
+  }
+  Credentials credentials() const override {
+    return {FindHeader(exchange_.head(), "Authorization").value_or(""), ""};
+  }
+
+ private:
+  const HttpExchange& exchange_;
+};
+
 }  // namespace
 
 class HttpServer::Service final : public HttpService, private HttpProtocolHost {
@@ -28,10 +45,14 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
         protocols_(std::move(protocols)),
         io_threads_(static_cast<size_t>(std::max(1, options.threads))),
         limits_(options.limits != nullptr ? options.limits : std::make_shared<ClientLimits>()),
-        gate_(access, {options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
-        control_pool_(options.control_threads, "brd-http-ctl", kMaxWaitingControlCalls),
-        large_pool_(std::make_shared<ControlPool>(HalfOfCores(), "brd-http-read", kMaxWaitingFronts,
-                                                  ControlPool::Priority::kLow)) {
+        access_(access),
+        readers_(io_threads_, access.Reader()),
+        gate_({options.allowed_origins, options.allowed_hosts, IsLoopback(options.address)}),
+        control_pool_(options.control_threads, options.thread_name + "-ctl", kMaxWaitingControlCalls) {
+    if (options.large_threads > 0) {
+      large_pool_ = std::make_shared<ControlPool>(options.large_threads, options.thread_name + "-read",
+                                                  kMaxWaitingFronts, ControlPool::Priority::kLow);
+    }
     for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
   }
 
@@ -41,6 +62,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.port = options.port;
     listener.reuse_port = options.reuse_port;
     listener.threads = options.threads;
+    listener.thread_name = options.thread_name;
     listener.max_body_bytes = options.max_input_bytes;
     listener.body_timeout = std::chrono::milliseconds(options.body_timeout_ms);
     listener.idle_timeout = std::chrono::milliseconds(options.max_connection_idle_ms);
@@ -59,18 +81,18 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     exiting_.store(true, std::memory_order_relaxed);
     if (listener_) listener_->Shutdown(deadline_ns);
     control_pool_.Stop();
-    large_pool_->Stop();
+    if (large_pool_) large_pool_->Stop();
   }
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
     const HttpHead& head = exchange->head();
-    if (auto refusal = gate_.RefuseSender(head)) return std::move(*refusal);
+    if (auto refusal = gate_.Refuse(head)) return std::move(*refusal);
     for (HttpProtocol* protocol : protocols_) {
       auto found = protocol->Find(*exchange);
       if (!found) continue;
       if (auto* response = std::get_if<HttpResponse>(&*found)) return std::move(*response);
       auto& route = std::get<HttpProtocolRoute>(*found);
-      if (auto refusal = Refuse(head, route.api)) return std::move(*refusal);
+      if (auto refusal = Refuse(*exchange, route.subject)) return std::move(*refusal);
       return route.answer(exchange);
     }
     return ErrorResponse(404, "Not Found");
@@ -78,12 +100,13 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
 
  private:
   // Why the request is not answered, if it is not.
-  std::optional<HttpResponse> Refuse(const HttpHead& head, Api api) const {
-    if (auto refusal = gate_.RefuseApi(head, api)) return refusal;
-    if (api == Api::kHealth) return std::nullopt;
+  std::optional<HttpResponse> Refuse(const HttpExchange& exchange, const Rights::Subject& subject) {
+    const Status allowed = access_.Check(readers_[exchange.io_thread()], HttpSender(exchange), subject);
+    if (!allowed.ok()) return ErrorResponse(allowed);
+    if (subject.api == Api::kHealth || subject.api == Api::kMetrics) return std::nullopt;
     if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
     if (!control_.serving()) return ErrorResponse(UnavailableError("Server not ready"));
-    if (api == Api::kInference) {
+    if (subject.api == Api::kInference) {
       if (Status admitted = limits_->budget.Admit(); !admitted.ok()) return ErrorResponse(admitted);
     }
     return std::nullopt;
@@ -97,10 +120,12 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   const std::vector<HttpProtocol*> protocols_;
   const size_t io_threads_;
   const std::shared_ptr<ClientLimits> limits_;  // shared with the other ports
+  const AccessPolicy& access_;
+  std::vector<AccessReader> readers_;  // each used by its io thread alone
   const HttpGate gate_;
   std::atomic<bool> exiting_{false};
   ControlPool control_pool_;
-  const std::shared_ptr<ControlPool> large_pool_;  // shared with the connections
+  std::shared_ptr<ControlPool> large_pool_;  // shared with the connections; null: none
   std::unique_ptr<HttpListener> listener_;
 };
 

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocols/net/access_policy.h"
+#include "protocols/access/access_policy.h"
 #include "protocols/net/client_limits.h"
+#include "protocols/net/control_pool.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -42,6 +43,9 @@ class HttpServer {
     std::shared_ptr<ClientLimits> limits = nullptr;  // shared with the other ports; null: its own
     // Threads for calls that block, such as those of the model repository.
     int control_threads = 4;
+    // Threads that read large bodies and write large answers down; 0: that is done on the I/O threads.
+    int large_threads = HalfOfCores();
+    std::string thread_name = "brd-http";
   };
 
   // Listens and serves. `access`, `control` and the protocols outlive the server; of the protocols the first

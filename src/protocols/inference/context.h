@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "protocols/access/access_policy.h"
 #include "protocols/inference/client_shared_memory.h"
 #include "protocols/inference/request_headers.h"
-#include "protocols/net/access_policy.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 #include "serving/tracer.h"
@@ -24,8 +24,8 @@ struct ProtocolContext {
   std::string server_version;
   std::vector<std::string> extensions;
   // --strict-readiness is ModelControl's; these are the restrictions of each protocol.
-  AccessPolicy http_access;
-  AccessPolicy grpc_access;
+  AccessPolicy http_access{AccessPolicy::Wire::kHttp};
+  AccessPolicy grpc_access{AccessPolicy::Wire::kGrpc};
   // Which headers become parameters of requests.
   HeaderForwarding http_headers = {};
   HeaderForwarding grpc_headers = {};

@@ -118,13 +118,8 @@ class GraphServers : public testing::Test {
   Catalog catalog_{Dialect::kOvms};
   FakeControl control_;
   Logger log_;
-  ProtocolContext context_{.catalog = catalog_,
-                           .control = control_,
-                           .log = log_,
-                           .server_version = "1",
-                           .extensions = {},
-                           .http_access = {},
-                           .grpc_access = {}};
+  ProtocolContext context_{
+      .catalog = catalog_, .control = control_, .log = log_, .server_version = "1", .extensions = {}};
   std::shared_ptr<FakeGraph> graph_ = std::make_shared<FakeGraph>("graph");
   // What the graph saw, and what it answers; its inputs when it is empty.
   std::vector<Tensor> inputs_;

@@ -102,13 +102,8 @@ class OvmsServers : public testing::Test {
   Catalog catalog_{Dialect::kOvms};
   FakeControl control_;
   Logger log_;
-  ProtocolContext context_{.catalog = catalog_,
-                           .control = control_,
-                           .log = log_,
-                           .server_version = "1",
-                           .extensions = {},
-                           .http_access = {},
-                           .grpc_access = {}};
+  ProtocolContext context_{
+      .catalog = catalog_, .control = control_, .log = log_, .server_version = "1", .extensions = {}};
   std::shared_ptr<FakeServable> dummy_;
   std::unique_ptr<KserveGrpcServer> grpc_;
   std::unique_ptr<KserveHttpServer> http_;

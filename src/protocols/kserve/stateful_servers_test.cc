@@ -241,13 +241,8 @@ class StatefulServers : public testing::Test {
   Catalog catalog_{Dialect::kOvms};
   FakeControl control_;
   Logger log_;
-  ProtocolContext context_{.catalog = catalog_,
-                           .control = control_,
-                           .log = log_,
-                           .server_version = "1",
-                           .extensions = {},
-                           .http_access = {},
-                           .grpc_access = {}};
+  ProtocolContext context_{
+      .catalog = catalog_, .control = control_, .log = log_, .server_version = "1", .extensions = {}};
   std::mutex mutex_;
   std::vector<std::string> seen_;  // guarded by mutex_
   Status fault_;                   // guarded by mutex_; what good requests are answered with

@@ -394,6 +394,22 @@ MetricsCollector LimitMetrics(const ClientLimits& limits) {
   };
 }
 
+MetricsCollector AccessMetrics(const AccessControl& access) {
+  return [&access](MetricFamilies& families) {
+    using Refusal = AccessControl::Refusal;
+    MetricFamily refused = Family("braid_access_refused_total",
+                                  "Requests of senders without the right to them", MetricType::Counter);
+    for (const auto& [reason, why] : {std::pair("unauthenticated", Refusal::kUnauthenticated),
+                                      std::pair("permission_denied", Refusal::kPermissionDenied)}) {
+      ClientMetric metric;
+      metric.label = {{"reason", reason}};
+      metric.counter.value = static_cast<double>(access.refused(why));
+      refused.metric.push_back(std::move(metric));
+    }
+    families.push_back(std::move(refused));
+  };
+}
+
 MetricsCollector UserMetrics(const CustomMetrics& metrics) {
   return [&metrics](MetricFamilies& families) {
     for (const CustomFamilySnapshot& family : metrics.Snapshot()) families.push_back(UserFamily(family));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "protocols/access/access_control.h"
 #include "protocols/net/client_limits.h"
 #include "serving/catalog.h"
 #include "serving/custom_metrics.h"
@@ -45,6 +46,10 @@ MetricsCollector UserMetrics(const CustomMetrics& metrics);
 // braid_overload_held_back_total: large requests that waited in their sockets. `limits` outlives the
 // collector.
 MetricsCollector LimitMetrics(const ClientLimits& limits);
+
+// braid_access_refused_total: requests of senders without the right to them, by `reason` (unauthenticated,
+// permission_denied). `access` outlives the collector.
+MetricsCollector AccessMetrics(const AccessControl& access);
 
 // A cumulative histogram, its counts by bucket.
 prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency);

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "protocols/net/access_policy.h"
+#include "protocols/access/api.h"
 
 namespace braid {
 

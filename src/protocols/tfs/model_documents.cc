@@ -55,7 +55,7 @@ void Describe(const IndexEntry& entry, bool published, ModelVersionStatus& statu
 }
 
 // The versions of a model that the catalog serves.
-std::set<int64_t> Published(const Catalog& catalog, const std::string& name) {
+std::set<int64_t> PublishedVersions(const Catalog& catalog, const std::string& name) {
   std::set<int64_t> versions;
   if (auto servables = catalog.Versions(name, -1); servables.ok()) {
     for (const auto& servable : *servables) versions.insert(servable->info().version);
@@ -78,7 +78,7 @@ void AddTensors(const std::vector<TensorSpec>& specs,
 
 Result<GetModelStatusResponse> ModelStatus(const Catalog& catalog, const std::string& name, int64_t version) {
   GetModelStatusResponse response;
-  const std::set<int64_t> published = Published(catalog, name);
+  const std::set<int64_t> published = PublishedVersions(catalog, name);
   for (const IndexEntry& entry : catalog.Index(false)) {
     if (entry.name != name || !entry.version) continue;
     if (version > 0 && *entry.version != version && HasVersions(entry.kind)) continue;
@@ -95,8 +95,8 @@ Result<std::string> AllModelStatusesJson(const Catalog& catalog) {
   for (const IndexEntry& entry : catalog.Index(false)) {
     GetModelStatusResponse& model = models[entry.name];
     if (!entry.version) continue;
-    const bool published =
-        entry.state == VersionState::kUnavailable && Published(catalog, entry.name).contains(*entry.version);
+    const bool published = entry.state == VersionState::kUnavailable &&
+                           PublishedVersions(catalog, entry.name).contains(*entry.version);
     Describe(entry, published, *model.add_model_version_status());
   }
   if (models.empty()) return std::string("{}\n");

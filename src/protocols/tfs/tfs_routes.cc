@@ -59,9 +59,10 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> TfsRoutes::Find(con
     case Kind::kBadVersion:
       return Found(ErrorResponse(FaultError(Fault::kRestCouldNotParseVersion)));
   }
-  return Found(HttpProtocolRoute{match.route->api, [this](const std::shared_ptr<HttpExchange>& exchange) {
-                                   return Dispatch(exchange);
-                                 }});
+  // Without a model it is about all of them: their states, or the configuration.
+  return Found(HttpProtocolRoute{
+      {match.route->api, match.model},
+      [this](const std::shared_ptr<HttpExchange>& exchange) { return Dispatch(exchange); }});
 }
 
 TfsRoutes::Answer TfsRoutes::Dispatch(const std::shared_ptr<HttpExchange>& exchange) {

@@ -35,7 +35,7 @@ class FakeConfig final : public ConfigControl {
 
 class TfsRest : public testing::Test {
  protected:
-  TfsRest() : catalog_(Dialect::kOvms), context_{catalog_, control_, log_, "braid", "1", {}, {}, {}} {}
+  TfsRest() : catalog_(Dialect::kOvms), context_{catalog_, control_, log_, "braid", "1", {}} {}
   ~TfsRest() override {
     if (server_) server_->Shutdown(SteadyNowNs());
   }
@@ -603,7 +603,7 @@ TEST_F(TfsRest, RefusesWhatIsNoRoute) {
 TEST_F(TfsRest, EveryRoutePassesTheAccessPolicy) {
   for (int api = 0; api < kApiCount; ++api) {
     const std::string name(ApiName(static_cast<Api>(api)));
-    ASSERT_TRUE(context_.http_access.AddRestriction(name + ":key-" + name + "=secret", "api").ok());
+    ASSERT_TRUE(context_.http_access.AddRestriction(name + ":key-" + name + "=secret").ok());
   }
   Add({{DataType::kFp32, {1}}});
   TestClient client = Connect();

@@ -46,7 +46,7 @@ std::string BytesOf(std::initializer_list<T> values) {
 class TfsGrpcTest : public ::testing::Test {
  protected:
   explicit TfsGrpcTest(Dialect dialect = Dialect::kTriton)
-      : catalog_(dialect), context_{catalog_, control_, log_, "braid", "1", {}, {}, {}} {}
+      : catalog_(dialect), context_{catalog_, control_, log_, "braid", "1", {}} {}
   ~TfsGrpcTest() override { ShutDown(); }
   void ShutDown() {
     if (server_) server_->Shutdown(SteadyNowNs());
@@ -154,8 +154,7 @@ TEST_F(TfsGrpcTest, EveryMethodOfThePortPassesTheAccessPolicy) {
   ASSERT_TRUE(
       context_.grpc_access
           .AddRestriction("health,metadata,inference,shared-memory,model-config,model-repository,statistics,"
-                          "trace,logging,reflection:x-key=secret",
-                          "protocol")
+                          "trace,logging,reflection:x-key=secret")
           .ok());
   StartServer();
   const auto& pool = *google::protobuf::DescriptorPool::generated_pool();

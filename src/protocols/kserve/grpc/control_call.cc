@@ -1,5 +1,8 @@
 #include "protocols/kserve/grpc/control_call.h"
 
+#include <optional>
+#include <string_view>
+
 #include "protocols/grpc/method_call.h"
 #include "protocols/kserve/grpc/service.h"
 
@@ -9,11 +12,31 @@ namespace {
 using Place = GrpcMethodPlace;
 using Method = GrpcMethod<KserveGrpc>;
 
+// Which model a request is about: "" for all of them, nothing for none.
+using Model = std::optional<std::string_view>;
+Model ModelOf(const google::protobuf::Message&) { return std::nullopt; }
+Model ModelOf(const inference::ModelReadyRequest& request) { return request.name(); }
+Model ModelOf(const inference::ModelMetadataRequest& request) { return request.name(); }
+Model ModelOf(const inference::ModelConfigRequest& request) { return request.name(); }
+Model ModelOf(const inference::ModelStatisticsRequest& request) { return request.name(); }
+Model ModelOf(const inference::RepositoryIndexRequest&) { return ""; }
+Model ModelOf(const inference::RepositoryModelLoadRequest& request) { return request.model_name(); }
+Model ModelOf(const inference::RepositoryModelUnloadRequest& request) { return request.model_name(); }
+Model ModelOf(const inference::TraceSettingRequest& request) { return request.model_name(); }
+
+// Reads the message, and whether the client may have it answered.
+template <class Request>
+Status ReadPermitted(const Permit& permit, const GrpcMessage& message, Request& request) {
+  BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
+  const Model model = ModelOf(request);
+  return model ? permit.Check(*model) : OkStatus();
+}
+
 template <class Request, class Response>
 Result<EncodedMessage> AnswerTyped(Status (GrpcControl::*method)(const Request&, Response&),
-                                   GrpcControl& control, const GrpcMessage& message) {
+                                   GrpcControl& control, const Permit& permit, const GrpcMessage& message) {
   Request request;
-  BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
+  BRAID_RETURN_IF_ERROR(ReadPermitted(permit, message, request));
   Response response;
   BRAID_RETURN_IF_ERROR((control.*method)(request, response));
   return WriteGrpcMessage(response);
@@ -21,9 +44,10 @@ Result<EncodedMessage> AnswerTyped(Status (GrpcControl::*method)(const Request&,
 
 template <class Request, class Response>
 void AnswerTypedLater(void (GrpcControl::*method)(const Request&, GrpcControl::Done<Response>),
-                      GrpcControl& control, const GrpcMessage& message, Method::Done done) {
+                      GrpcControl& control, const Permit& permit, const GrpcMessage& message,
+                      Method::Done done) {
   Request request;
-  if (Status read = ReadGrpcMessage(message, request); !read.ok()) {
+  if (Status read = ReadPermitted(permit, message, request); !read.ok()) {
     done(std::move(read));
     return;
   }
@@ -33,13 +57,13 @@ void AnswerTypedLater(void (GrpcControl::*method)(const Request&, GrpcControl::D
 }
 
 template <auto Function>
-Result<EncodedMessage> Answer(KserveGrpc& kserve, const GrpcMessage& message) {
-  return AnswerTyped(Function, kserve.control, message);
+Result<EncodedMessage> Answer(KserveGrpc& kserve, const Permit& permit, const GrpcMessage& message) {
+  return AnswerTyped(Function, kserve.control, permit, message);
 }
 
 template <auto Function>
-void AnswerLater(KserveGrpc& kserve, const GrpcMessage& message, Method::Done done) {
-  AnswerTypedLater(Function, kserve.control, message, std::move(done));
+void AnswerLater(KserveGrpc& kserve, const Permit& permit, const GrpcMessage& message, Method::Done done) {
+  AnswerTypedLater(Function, kserve.control, permit, message, std::move(done));
 }
 
 // What is refused while the server starts or exits is so by GrpcControl, method by method.

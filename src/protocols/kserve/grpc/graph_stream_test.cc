@@ -103,13 +103,8 @@ class GraphStreamTest : public testing::Test {
   Catalog catalog_;
   FakeControl control_;
   Logger log_;
-  ProtocolContext context_{.catalog = catalog_,
-                           .control = control_,
-                           .log = log_,
-                           .server_version = "1",
-                           .extensions = {},
-                           .http_access = {},
-                           .grpc_access = {}};
+  ProtocolContext context_{
+      .catalog = catalog_, .control = control_, .log = log_, .server_version = "1", .extensions = {}};
   std::shared_ptr<FakeGraph> graph_;
   std::unique_ptr<KserveGrpcServer> server_;
   std::unique_ptr<GRPCInferenceService::Stub> stub_;

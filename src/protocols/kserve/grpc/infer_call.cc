@@ -12,7 +12,7 @@ GrpcInferCall::GrpcInferCall(Setup setup, KserveThread& thread)
 Status GrpcInferCall::Read(WireSegments segments, InferenceRequest& request) {
   ParsedRequest& parsed = kserve_.parsed;
   BRAID_RETURN_IF_ERROR(ParseInferRequest(segments, parsed));
-  BRAID_RETURN_IF_ERROR(FindServable(kserve_, ApiMethod::kModelInfer, request));
+  BRAID_RETURN_IF_ERROR(FindServable(kserve_, permit(), ApiMethod::kModelInfer, request));
   Servable& servable = request.servable->get();
   if (servable.info().decoupled) {
     return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");

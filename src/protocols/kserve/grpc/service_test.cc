@@ -128,9 +128,7 @@ class GrpcServerTest : public ::testing::Test {
                            .control = control_,
                            .log = log_,
                            .server_version = "1",
-                           .extensions = {"statistics"},
-                           .http_access = {},
-                           .grpc_access = {}};
+                           .extensions = {"statistics"}};
   KserveGrpcServer::Options options_;
   std::unique_ptr<KserveGrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -1166,8 +1164,7 @@ TEST_F(GrpcServerTest, RestrictsEveryMethod) {
   ASSERT_TRUE(
       context_.grpc_access
           .AddRestriction("health,metadata,inference,shared-memory,model-config,model-repository,statistics,"
-                          "trace,logging:Key=secret",
-                          "protocol")
+                          "trace,logging:Key=secret")
           .ok());
   AddEcho("echo");
   StartServer();

@@ -236,7 +236,7 @@ Status GrpcStreamCall::FindServable(WireSegments segments, InferenceRequest& req
   sink.answer.request_id = kserve_.parsed.id;
   BRAID_RETURN_IF_ERROR(parsed);
   BRAID_RETURN_IF_ERROR(kserve_.thread.state().CheckServing());
-  return braid::FindServable(kserve_, ApiMethod::kModelInferStream, request);
+  return braid::FindServable(kserve_, permit(), ApiMethod::kModelInferStream, request);
 }
 
 Status GrpcStreamCall::Build(WireSegments segments, InferenceRequest& request, Sink& sink) {

@@ -182,7 +182,7 @@ TEST(GenerateResponse, WritesOneValueAsItIsAndOthersAsAList) {
 
 class Generate : public testing::Test {
  protected:
-  Generate() : context_{catalog_, control_, log_, "braid", "1.2", {}, {}, {}} {
+  Generate() : context_{catalog_, control_, log_, "braid", "1.2", {}} {
     ServableInfo info = FakeServable::EchoInfo("many");
     info.decoupled = true;
     many_ = std::make_shared<FakeServable>(info);

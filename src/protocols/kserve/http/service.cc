@@ -29,6 +29,20 @@ Answer WithBody(const Exchange& exchange, std::function<HttpResponse(std::string
       });
 }
 
+// What the policy is asked about. What may name a model and does not is about all of them.
+Rights::Subject SubjectOf(const HttpRouteMatch& match) {
+  switch (match.route->action) {
+    case HttpAction::kStatistics:
+    case HttpAction::kRepositoryIndex:
+    case HttpAction::kGetTrace:
+    case HttpAction::kSetTrace:
+      return {match.route->api, match.model};
+    default:
+      if (match.model.empty()) return {match.route->api, std::nullopt};
+      return {match.route->api, match.model};
+  }
+}
+
 }  // namespace
 
 // What an io thread has for itself.
@@ -73,7 +87,7 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> KserveHttp::Find(co
     case HttpRouteMatch::Kind::kBadEscape:
       return Found(ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8"));
   }
-  return Found(HttpProtocolRoute{match.route->api, [this](const Exchange& exchange) {
+  return Found(HttpProtocolRoute{SubjectOf(match), [this](const Exchange& exchange) {
                                    return Dispatch(exchange, state(*exchange).match);
                                  }});
 }

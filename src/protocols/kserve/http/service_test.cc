@@ -32,7 +32,7 @@ std::string Error(std::string_view text) { return ErrorResponse(400, text).body;
 
 class Rest : public testing::Test {
  protected:
-  Rest() : context_{catalog_, control_, log_, "braid", "1.2", {"a", "b"}, {}, {}} {
+  Rest() : context_{catalog_, control_, log_, "braid", "1.2", {"a", "b"}} {
     options_.address = "127.0.0.1";
     echo_ = std::make_shared<FakeServable>(FakeServable::EchoInfo("echo"));
     catalog_.Publish(echo_);
@@ -482,7 +482,7 @@ TEST_F(Rest, SaysWhatItDoesNotServe) {
 TEST_F(Rest, GuardsEveryRoute) {
   for (int api = 0; api < kApiCount; ++api) {
     const std::string name(ApiName(static_cast<Api>(api)));
-    ASSERT_TRUE(context_.http_access.AddRestriction(name + ":key-" + name + "=secret-" + name, "api").ok());
+    ASSERT_TRUE(context_.http_access.AddRestriction(name + ":key-" + name + "=secret-" + name).ok());
   }
   TestClient client = Connect();
   for (const HttpRoute& route : HttpRoutes()) {

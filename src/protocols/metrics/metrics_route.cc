@@ -1,14 +1,12 @@
-#include "server/metrics_route.h"
+#include "protocols/metrics/metrics_route.h"
 
 #include <string_view>
 
-#include "protocols/metrics/ovms_collectors.h"
-
 namespace braid {
 
-void MetricsRoute::Enable(MetricsCollector collect) {
+void MetricsRoute::Enable(std::function<std::string()> text) {
   MutexLock lock(mutex_);
-  collect_ = std::move(collect);
+  text_ = std::move(text);
 }
 
 std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(
@@ -18,18 +16,19 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(
   if (target.substr(0, target.find('?')) != "/metrics") return std::nullopt;
   {
     MutexLock lock(mutex_);
-    if (!collect_) return std::nullopt;
+    if (!text_) return std::nullopt;
   }
   if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
-  return HttpProtocolRoute{
-      Api::kMetrics, [this](const std::shared_ptr<HttpExchange>&) { return HttpService::Answer(Answer()); }};
+  return HttpProtocolRoute{{Api::kMetrics, std::nullopt}, [this](const std::shared_ptr<HttpExchange>&) {
+                             return HttpService::Answer(Answer());
+                           }};
 }
 
 HttpResponse MetricsRoute::Answer() {
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
   MutexLock lock(mutex_);
-  response.body = OvmsMetricsText(collect_);
+  response.body = text_();
   return response;
 }
 

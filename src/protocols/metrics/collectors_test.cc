@@ -1,8 +1,15 @@
-#include "protocols/metrics/metrics_server.h"
+#include "protocols/metrics/collectors.h"
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "base/temporary_folder.h"
+#include "protocols/http/server.h"
 #include "protocols/http/testing/test_client.h"
+#include "protocols/metrics/metrics_route.h"
+#include "serving/testing/fake_control.h"
 
 namespace braid {
 namespace {
@@ -165,21 +172,39 @@ TEST(CpuMetrics, AreWithinBounds) {
   EXPECT_NE(Text(CpuMetrics()).find("\nnv_cpu_memory_total_bytes "), std::string::npos);
 }
 
-TEST(MetricsServer, ServesOneResource) {
-  Catalog catalog;
-  catalog.Publish(std::make_shared<Counted>(Info("m")));
-  MetricsServer::Options options;
+TEST(AccessMetrics, CountRefusalsByReason) {
+  const auto log = Logger::Create({}).value();
+  const auto folder =
+      TemporaryFolder::Create(std::filesystem::temp_directory_path(), "braid-access-").value();
+  const std::string policy = folder->path() + "/policy.json";
+  std::ofstream(policy) << R"({"rules": []})";
+  const auto access = AccessControl::Create({"", policy}, *log).value();
+  AccessReader reader(access.get());
+  EXPECT_FALSE(reader.Check({"", ""}, {Api::kHealth, std::nullopt}).ok());
+  EXPECT_FALSE(reader.Check({"", "cn"}, {Api::kHealth, std::nullopt}).ok());
+  EXPECT_FALSE(reader.Check({"", "cn"}, {Api::kInference, "m"}).ok());
+  const std::string text = Text(AccessMetrics(*access));
+  EXPECT_NE(text.find("\nbraid_access_refused_total{reason=\"unauthenticated\"} 1\n"), std::string::npos);
+  EXPECT_NE(text.find("\nbraid_access_refused_total{reason=\"permission_denied\"} 2\n"), std::string::npos);
+}
+
+TEST(MetricsRoute, IsThereOnceItIsEnabled) {
+  const AccessPolicy access(AccessPolicy::Wire::kHttp);
+  FakeControl control;
+  MetricsRoute route;
+  HttpServer::Options options;
   options.address = "127.0.0.1";
-  options.collectors = {ModelMetrics(catalog), CpuMetrics(), PinnedMemoryMetrics()};
-  auto server = MetricsServer::Start(std::move(options));
-  ASSERT_TRUE(server.ok()) << server.status();
-  TestClient client((*server)->bound_port());
-  auto metrics = client.Request("GET", "/metrics");
+  options.port = 0;
+  options.large_threads = 0;
+  const auto server = HttpServer::Start(access, control, {&route}, options).value();
+  TestClient client(server->bound_port());
+  EXPECT_EQ(client.Request("GET", "/metrics")->status, 404);
+  route.Enable([] { return std::string("a 1\n"); });
+  const auto metrics = client.Request("GET", "/metrics");
   ASSERT_TRUE(metrics);
   EXPECT_EQ(metrics->status, 200);
   EXPECT_EQ(metrics->header("Content-Type"), "text/plain; charset=utf-8");
-  EXPECT_NE(metrics->body.find("\nnv_inference_count{"), std::string::npos);
-  EXPECT_NE(metrics->body.find("\nnv_pinned_memory_pool_total_bytes 0\n"), std::string::npos);
+  EXPECT_EQ(metrics->body, "a 1\n");
   EXPECT_EQ(client.Request("POST", "/metrics")->status, 405);
   EXPECT_EQ(client.Request("GET", "/v2")->status, 404);
   EXPECT_EQ(client.Request("GET", "/metrics?x=1")->status, 200);

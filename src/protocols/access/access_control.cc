@@ -1,0 +1,124 @@
+#include "protocols/access/access_control.h"
+
+#include <strings.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "protocols/access/access_files.h"
+
+namespace braid {
+namespace {
+
+// The token of "Bearer TOKEN"; nothing for another scheme.
+std::optional<std::string_view> BearerToken(std::string_view authorization) {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (authorization.size() < kScheme.size() ||
+      ::strncasecmp(authorization.data(), kScheme.data(), kScheme.size()) != 0) {
+    return std::nullopt;
+  }
+  const std::string_view token = authorization.substr(kScheme.size());
+  return token.substr(std::min(token.find_first_not_of(' '), token.size()));
+}
+
+std::string Told(const Rights::Subject& subject) {
+  std::string told = "the API '" + std::string(ApiName(subject.api)) + "'";
+  if (!subject.model) return told;
+  if (subject.model->empty()) return told + " of all models";
+  return told + " of model '" + std::string(*subject.model) + "'";
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const AccessTable>> AccessControl::Read(const Files& files) {
+  auto table = std::make_shared<AccessTable>(AccessTable{std::nullopt, Rights::ForAllKnown()});
+  if (!files.tokens.empty()) {
+    BRAID_ASSIGN_OR_RETURN(const std::string text, ReadAccessFile("token file", files.tokens));
+    auto tokens = Tokens::Parse(text);
+    if (!tokens.ok()) return tokens.status().WithPrefix("the token file '" + files.tokens + "': ");
+    table->tokens = *std::move(tokens);
+  }
+  if (!files.policy.empty()) {
+    BRAID_ASSIGN_OR_RETURN(const std::string text, ReadAccessFile("policy file", files.policy));
+    auto rights = Rights::Parse(text);
+    if (!rights.ok()) return rights.status().WithPrefix("the policy file '" + files.policy + "': ");
+    table->rights = *std::move(rights);
+  }
+  return std::shared_ptr<const AccessTable>(std::move(table));
+}
+
+Result<std::unique_ptr<AccessControl>> AccessControl::Create(Files files, Logger& log) {
+  BRAID_ASSIGN_OR_RETURN(auto table, Read(files));
+  struct stat status {};
+  if (::stat(files.tokens.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
+    BRAID_LOG_WARNING(log, "every user of this machine can read the token file '{}'", files.tokens);
+  }
+  return std::unique_ptr<AccessControl>(new AccessControl(std::move(files), std::move(table), log));
+}
+
+void AccessControl::Reload() {
+  auto table = Read(files_);
+  if (!table.ok()) {
+    BRAID_LOG_ERROR(log_, "rights stay as they were: {}", table.status().message());
+    return;
+  }
+  table_.Set(*std::move(table));
+  BRAID_LOG_INFO(log_, "tokens and rights were read again");
+}
+
+Status AccessControl::Refuse(Refusal why, Status status) {
+  Counted& counted = counts_[static_cast<size_t>(why)];
+  counted.count.fetch_add(1, std::memory_order_relaxed);
+  if (counted.episode.Goes()) {
+    BRAID_LOG_WARNING(log_, "clients are refused what they have no right to: {}",
+                      EscapeForLog(status.message()));
+  }
+  return status;
+}
+
+Status AccessControl::Check(const AccessTable& table, const Credentials& credentials,
+                            const Rights::Subject& subject) {
+  std::string_view identity = credentials.certificate.empty() ? kAnonymous : credentials.certificate;
+  if (table.tokens && !credentials.authorization.empty()) {
+    const auto token = BearerToken(credentials.authorization);
+    const std::string* known = token ? table.tokens->Find(*token) : nullptr;
+    if (known == nullptr) {
+      return Refuse(Refusal::kUnauthenticated,
+                    UnauthenticatedError(token ? "the bearer token in the header 'authorization' is not known"
+                                               : "expected 'Bearer' and a token in the header "
+                                                 "'authorization'"));
+    }
+    identity = *known;
+  }
+  if (table.rights.Allow(identity, subject)) return OkStatus();
+  if (identity == kAnonymous) {
+    const std::string_view what =
+        table.tokens ? "a bearer token in the header 'authorization'" : "a client certificate";
+    return Refuse(
+        Refusal::kUnauthenticated,
+        UnauthenticatedError(Told(subject) + " is not for everybody: expecting " + std::string(what)));
+  }
+  return Refuse(Refusal::kPermissionDenied,
+                PermissionDeniedError(std::string("'").append(identity) + "' may not use " + Told(subject)));
+}
+
+Status Permit::Check(std::string_view model) const {
+  if (of_ == nullptr) return OkStatus();
+  const Published<AccessTable>& published = of_->control.table();
+  const auto table = published.generation() == of_->generation ? of_->table : published.Get();
+  return of_->control.Check(*table, {of_->authorization, of_->certificate}, {of_->api, model});
+}
+
+Status AccessReader::Check(const Credentials& credentials, const Rights::Subject& subject) {
+  return control_ == nullptr ? OkStatus() : control_->Check(*table_->Get(), credentials, subject);
+}
+
+Result<Permit> AccessReader::Authorize(const Credentials& credentials, const Rights::Subject& subject) {
+  BRAID_RETURN_IF_ERROR(Check(credentials, subject));
+  if (control_ == nullptr) return Permit();
+  return Permit(std::make_shared<const Permit::Of>(
+      Permit::Of{*control_, table_->Get(), table_->generation(), subject.api,
+                 std::string(credentials.authorization), std::string(credentials.certificate)}));
+}
+
+}  // namespace braid
