@@ -31,6 +31,7 @@
 #include "protocols/metrics/metrics_server.h"
 #include "protocols/metrics/ovms_collectors.h"
 #include "protocols/net/listening_socket.h"
+#include "protocols/net/tls.h"
 #include "protocols/tfs/tfs_routes.h"
 #include "protocols/tfs/tfs_services.h"
 #include "repository/drains.h"
@@ -323,6 +324,7 @@ class Server::Parts {
     ClientLimits::Options limits = options_.limits;
     if (limits.memory_bytes == 0) limits.memory_bytes = MemorySize() / 2;
     limits_ = std::make_shared<ClientLimits>(limits, &log_);
+    BRAID_RETURN_IF_ERROR(ReadCertificates());
     if (options_.allow_http) {
       BRAID_ASSIGN_OR_RETURN(context_->http_headers,
                              HeaderForwarding::Create(options_.http_header_forward_pattern));
@@ -332,10 +334,12 @@ class Server::Parts {
           *context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
       HttpServer::Options http = options_.http;
       http.limits = limits_;
+      http.tls = http_tls_;
       BRAID_ASSIGN_OR_RETURN(
           http_, HttpServer::Start(context_->http_access, *control_,
                                    {&metrics_route_, tfs_routes_.get(), kserve_http_.get()}, http));
       addresses_.http = Endpoint(options_.http.address, http_->bound_port());
+      addresses_.https = options_.http_tls.use;
     }
     if (options_.allow_grpc) {
       BRAID_ASSIGN_OR_RETURN(context_->grpc_headers,
@@ -343,16 +347,30 @@ class Server::Parts {
       tfs_grpc_ = std::make_unique<TfsServices>(*context_);
       kserve_grpc_ = std::make_unique<KserveGrpc>(
           *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
+      GrpcServer::Options grpc = options_.grpc;
+      grpc.tls = grpc_tls_;
       BRAID_ASSIGN_OR_RETURN(grpc_,
                              GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_},
-                                               {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
+                                               {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
       addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     }
     return options_.allow_metrics ? ListenForMetrics() : OkStatus();
   }
 
+  // Of the ports that speak TLS.
+  Status ReadCertificates() {
+    if (options_.http_tls.use) {
+      BRAID_ASSIGN_OR_RETURN(http_tls_, TlsSource::Create(options_.http_tls, "http/1.1"));
+    }
+    if (options_.grpc_tls.use) {
+      BRAID_ASSIGN_OR_RETURN(grpc_tls_, TlsSource::Create(options_.grpc_tls, "h2"));
+    }
+    return OkStatus();
+  }
+
   Status ListenForMetrics() {
     MetricsServer::Options metrics;
+    metrics.tls = http_tls_;
     metrics.address = options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     metrics.port = static_cast<uint16_t>(options_.metrics_port);
     metrics.collectors = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics()};
@@ -403,6 +421,8 @@ class Server::Parts {
   std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
   std::shared_ptr<ClientLimits> limits_;  // shared with the ports
+  std::shared_ptr<TlsSource> http_tls_;   // shared with the ports; null: none
+  std::shared_ptr<TlsSource> grpc_tls_;   // likewise
   std::unique_ptr<ProtocolContext> context_;
   MetricsRoute metrics_route_;
   std::unique_ptr<TfsRoutes> tfs_routes_;

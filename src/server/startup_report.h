@@ -12,6 +12,7 @@ struct ServerAddresses {
   std::string http;  // "127.0.0.1:8000"; empty when off
   std::string grpc;
   std::string metrics;
+  bool https = false;  // `http` and `metrics` speak TLS
 };
 
 // A table of name, version, kind, instances and state, a line for each entry of the index.

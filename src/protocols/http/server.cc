@@ -47,6 +47,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.max_header_bytes = options.max_header_bytes;
     listener.max_header_fields = options.max_header_fields;
     listener.limits = limits_;
+    listener.tls = options.tls;
     listener.large_pool = large_pool_;
     listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));

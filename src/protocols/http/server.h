@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "protocols/net/access_policy.h"
 #include "protocols/net/client_limits.h"
+#include "protocols/net/tls.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -40,6 +41,7 @@ class HttpServer {
     size_t max_header_fields = 256;
     int max_connection_idle_ms = 600000;
     std::shared_ptr<ClientLimits> limits = nullptr;  // shared with the other ports; null: its own
+    std::shared_ptr<TlsSource> tls = nullptr;        // see HttpListenerOptions
     // Threads for calls that block, such as those of the model repository.
     int control_threads = 4;
   };

@@ -22,6 +22,7 @@ class MetricsServer::Service final : public HttpService {
     listener.threads = 1;
     listener.thread_name = "brd-metrics";
     listener.max_body_bytes = 1024;
+    listener.tls = options_.tls;
     listener.limits = std::make_shared<ClientLimits>(
         ClientLimits::Options{.connections = {kMostConnections, kMostConnections}, .memory_bytes = SIZE_MAX});
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "protocols/http/message.h"
 #include "protocols/metrics/collectors.h"
+#include "protocols/net/tls.h"
 
 namespace braid {
 
@@ -27,6 +28,7 @@ class MetricsServer {
     std::string address = "0.0.0.0";
     uint16_t port = 0;  // 0: the system chooses
     std::vector<MetricsCollector> collectors;
+    std::shared_ptr<TlsSource> tls = nullptr;  // see HttpListenerOptions
     // Why a request is not answered, if it is not; null: all are. On the server's thread.
     std::function<std::optional<HttpResponse>(const HttpHead&)> refuse;
   };
