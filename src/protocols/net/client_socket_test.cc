@@ -64,27 +64,12 @@ std::string ReceiveAll(TestEncryption& client, size_t size) {
 
 class ClientSocketTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    const auto folder =
-        std::filesystem::temp_directory_path() / ("client-socket-" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder);
-    WriteTestCertificates(folder);
-    folder_ = new std::filesystem::path(folder);
-  }
-  static void TearDownTestSuite() {
-    std::filesystem::remove_all(*folder_);
-    delete folder_;
-  }
-  static std::string File(const std::string& name) { return *folder_ / name; }
+  static void SetUpTestSuite() { certificates_ = std::make_unique<TestCertificates>(); }
+  static void TearDownTestSuite() { certificates_.reset(); }
+  static std::string File(const std::string& name) { return certificates_->File(name); }
 
-  // Without a root that signs clients' certificates, if `root` is empty.
   static std::shared_ptr<TlsSource> Source(const std::string& root = "", bool mutual = false) {
-    auto source = TlsSource::Create({.use = true,
-                                     .mutual = mutual,
-                                     .certificate_file = File("server.pem"),
-                                     .key_file = File("server.key"),
-                                     .root_file = root.empty() ? "" : File(root)},
-                                    "http/1.1");
+    auto source = TlsSource::Create(certificates_->Server(root, mutual), "http/1.1");
     EXPECT_TRUE(source.ok()) << source.status();
     return std::move(source).value();
   }
@@ -128,7 +113,7 @@ class ClientSocketTest : public testing::Test {
     ASSERT_TRUE(Greet(Options()));
   }
 
-  static inline std::filesystem::path* folder_ = nullptr;
+  static inline std::unique_ptr<const TestCertificates> certificates_;
   UniqueFd client_fd_;
   std::unique_ptr<ClientSocket> server_;
   std::unique_ptr<TlsClient> client_;
@@ -481,8 +466,7 @@ TEST_F(ClientSocketTest, ReadsItsFilesAgain) {
 }
 
 TEST_F(ClientSocketTest, SaysWhatIsWrongWithFiles) {
-  const TlsOptions good{
-      .use = true, .certificate_file = File("server.pem"), .key_file = File("server.key"), .root_file = ""};
+  const TlsOptions good = certificates_->Server();
   TlsOptions bad = good;
   bad.certificate_file = File("missing.pem");
   EXPECT_THAT(TlsSource::Create(bad, "h2").status().message(),

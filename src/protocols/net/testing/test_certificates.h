@@ -8,6 +8,8 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include <stdlib.h>
+
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "protocols/net/tls.h"
 
 namespace braid {
 
@@ -147,5 +150,28 @@ inline void WriteTestCertificates(const std::filesystem::path& folder) {
   write("plain", authority.Sign({.common_name = "plain client"}));
   write("stranger", other.Sign({.common_name = "stranger", .uris = {"spiffe://other/stranger"}}));
 }
+
+// Those files, in a folder that ends with this object.
+class TestCertificates {
+ public:
+  TestCertificates() {
+    std::string folder = std::filesystem::temp_directory_path() / "braid-certificates-XXXXXX";
+    BRAID_CHECK(::mkdtemp(folder.data()) != nullptr);
+    folder_ = folder;
+    WriteTestCertificates(folder_);
+  }
+  ~TestCertificates() { std::filesystem::remove_all(folder_); }
+  TestCertificates(const TestCertificates&) = delete;
+  TestCertificates& operator=(const TestCertificates&) = delete;
+
+  std::string File(const std::string& name) const { return folder_ / name; }
+  // Of the certificate "server". `root`: the file of who signs clients' certificates; empty: none.
+  TlsOptions Server(const std::string& root = "", bool mutual = false) const {
+    return {true, mutual, File("server.pem"), File("server.key"), root.empty() ? "" : File(root)};
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
 
 }  // namespace braid
