@@ -133,6 +133,7 @@ ssize_t TlsStream::Done(int result) {
   if (!handshake_done_ && SSL_is_init_finished(ssl_) == 1) {
     handshake_done_ = true;
     identity_ = Identity(ssl_);
+    ERR_clear_error();  // of a certificate that cannot be read; SSL_get_error() would take it for its own
   }
   if (result > 0) return result;
   const int error = SSL_get_error(ssl_, result);
@@ -243,6 +244,7 @@ Result<TlsSource::Context> TlsSource::Read() const {
     return InvalidArgumentError("mutual authentication needs a root certificate");
   }
   SSL_CTX_set_alpn_select_cb(context, ChooseProtocol, const_cast<std::string*>(&protocol_));
+  ERR_clear_error();
   return made;
 }
 
