@@ -188,6 +188,10 @@ template <auto kMember>
 inline constexpr FieldOfPart<&O::http, kMember> Http{};
 template <auto kMember>
 inline constexpr FieldOfPart<&O::grpc, kMember> Grpc{};
+template <auto kMember>
+inline constexpr FieldOfPart<&O::http_tls, kMember> HttpTls{};
+template <auto kMember>
+inline constexpr FieldOfPart<&O::grpc_tls, kMember> GrpcTls{};
 template <auto... kMembers>
 inline constexpr FieldOfPart<&O::limits, kMembers...> Limits{};
 template <auto kMember>

@@ -102,6 +102,18 @@ void NoteBackendSettings(CommandLine& line) {
   }
 }
 
+// `protocol`: what the options begin with.
+Status CheckTls(const TlsOptions& tls, std::string_view protocol) {
+  if (tls.use && (tls.certificate_file.empty() || tls.key_file.empty())) {
+    return InvalidArgumentError(
+        fmt::format("--{0}-use-ssl needs --{0}-server-cert and --{0}-server-key", protocol));
+  }
+  if (tls.mutual && tls.root_file.empty()) {
+    return InvalidArgumentError(fmt::format("--{0}-use-ssl-mutual needs --{0}-root-cert", protocol));
+  }
+  return OkStatus();
+}
+
 // What no single option can be blamed for.
 Status CheckTogether(const ServerOptions& options) {
   if (options.folders.model_repositories.empty() && !options.serves_config()) {
@@ -137,14 +149,8 @@ Status CheckTogether(const ServerOptions& options) {
   if (options.admin_address.empty() && options.origin("admin-apis") != OptionOrigin::kDefault) {
     return InvalidArgumentError("--admin-apis needs --admin-address");
   }
-  if (options.grpc.use_ssl &&
-      (options.grpc.server_cert_file.empty() || options.grpc.server_key_file.empty())) {
-    return InvalidArgumentError("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key");
-  }
-  if (options.grpc.ssl_mutual && options.grpc.root_cert_file.empty()) {
-    return InvalidArgumentError("--grpc-use-ssl-mutual needs --grpc-root-cert");
-  }
-  return OkStatus();
+  BRAID_RETURN_IF_ERROR(CheckTls(options.http_tls, "http"));
+  return CheckTls(options.grpc_tls, "grpc");
 }
 
 CommandLine Print(std::string text) {

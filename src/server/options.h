@@ -25,6 +25,7 @@
 #include "protocols/access/api.h"
 #include "protocols/grpc/server.h"
 #include "protocols/http/server.h"
+#include "protocols/net/tls.h"
 #include "repository/manager_options.h"
 #include "scheduling/rate_limiter.h"
 #include "server/environment.h"
@@ -87,13 +88,14 @@ struct ServerOptions {
   // HTTP
   bool allow_http = true;
   HttpServer::Options http;  // max_input_bytes with a config.json: DefaultConfigInputSize()
+  TlsOptions http_tls;       // of metrics too; --http-use-ssl, which --http-use-ssl-mutual sets as well
   std::string http_header_forward_pattern;
   std::vector<std::string> http_restricted_apis;
 
   // gRPC
   bool allow_grpc = true;
-  // use_ssl is also set by --grpc-use-ssl-mutual; max_input_bytes as over HTTP.
-  GrpcServer::Options grpc;
+  GrpcServer::Options grpc;            // max_input_bytes as over HTTP
+  TlsOptions grpc_tls;                 // --grpc-use-ssl, which --grpc-use-ssl-mutual sets as well
   std::string grpc_channel_arguments;  // as given; they are in `grpc`
   std::string grpc_header_forward_pattern;
   std::vector<std::string> grpc_restricted_protocols;

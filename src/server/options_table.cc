@@ -213,9 +213,11 @@ Status AddHost(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
-Status SetUseSslMutual(ServerOptions& options, std::string_view text) {
-  BRAID_ASSIGN_OR_RETURN(options.grpc.ssl_mutual, ToBool(text));
-  if (options.grpc.ssl_mutual) options.grpc.use_ssl = true;
+template <TlsOptions O::*kTls>
+Status SetMutualTls(ServerOptions& options, std::string_view text) {
+  TlsOptions& tls = options.*kTls;
+  BRAID_ASSIGN_OR_RETURN(tls.mutual, ToBool(text));
+  if (tls.mutual) tls.use = true;
   return OkStatus();
 }
 
@@ -389,6 +391,17 @@ const OptionSpec kOptionTable[] = {
           "unless it is given"),
     Works("http-max-header-size", "BYTES", Group::kHttp, Int<Http<&H::max_header_bytes>, 1024, 1 << 24>(),
           "The largest head of a request"),
+    Works("http-use-ssl", "", Group::kHttp, Bool<HttpTls<&TlsOptions::use>>(),
+          "Serve HTTP, and metrics, over TLS"),
+    Works("http-use-ssl-mutual", "", Group::kHttp,
+          {SetMutualTls<&O::http_tls>, Bool<HttpTls<&TlsOptions::mutual>>().show},
+          "Serve HTTP, and metrics, over TLS, to clients with a certificate"),
+    Works("http-server-cert", "FILE", Group::kHttp, Text<HttpTls<&TlsOptions::certificate_file>>(),
+          "The server's certificate (PEM)"),
+    Works("http-server-key", "FILE", Group::kHttp, Text<HttpTls<&TlsOptions::key_file>>(),
+          "The server's private key (PEM)"),
+    Works("http-root-cert", "FILE", Group::kHttp, Text<HttpTls<&TlsOptions::root_file>>(),
+          "The certificates that clients are checked against (PEM)"),
     Works("http-max-connection-idle", "MS", Group::kHttp, Int<Http<&H::max_connection_idle_ms>, 1>(),
           "A connection without a request for so long is closed"),
 
@@ -406,14 +419,15 @@ const OptionSpec kOptionTable[] = {
           "Request metadata that becomes request parameters"),
     WorksMany("grpc-restricted-protocol", "APIS:K=V", Group::kGrpc, List<&O::grpc_restricted_protocols>(),
               "APIs that need metadata triton-grpc-protocol-K with value V"),
-    Works("grpc-use-ssl", "", Group::kGrpc, Bool<Grpc<&G::use_ssl>>(), "Serve gRPC over TLS"),
-    Works("grpc-use-ssl-mutual", "", Group::kGrpc, {SetUseSslMutual, Bool<Grpc<&G::ssl_mutual>>().show},
+    Works("grpc-use-ssl", "", Group::kGrpc, Bool<GrpcTls<&TlsOptions::use>>(), "Serve gRPC over TLS"),
+    Works("grpc-use-ssl-mutual", "", Group::kGrpc,
+          {SetMutualTls<&O::grpc_tls>, Bool<GrpcTls<&TlsOptions::mutual>>().show},
           "Serve gRPC over TLS, to clients with a certificate"),
-    Works("grpc-server-cert", "FILE", Group::kGrpc, Text<Grpc<&G::server_cert_file>>(),
+    Works("grpc-server-cert", "FILE", Group::kGrpc, Text<GrpcTls<&TlsOptions::certificate_file>>(),
           "The server's certificate (PEM)"),
-    Works("grpc-server-key", "FILE", Group::kGrpc, Text<Grpc<&G::server_key_file>>(),
+    Works("grpc-server-key", "FILE", Group::kGrpc, Text<GrpcTls<&TlsOptions::key_file>>(),
           "The server's private key (PEM)"),
-    Works("grpc-root-cert", "FILE", Group::kGrpc, Text<Grpc<&G::root_cert_file>>(),
+    Works("grpc-root-cert", "FILE", Group::kGrpc, Text<GrpcTls<&TlsOptions::root_file>>(),
           "The certificates that clients are checked against (PEM)"),
     Works("grpc-infer-response-compression-level", "LEVEL", Group::kGrpc,
           OneOf<Grpc<&G::infer_response_compression>, kGrpcCompressions>(),

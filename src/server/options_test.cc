@@ -148,7 +148,11 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--load-model=a"}, "--load-model needs --model-control-mode=explicit"},
       {{"m", "--model-control-mode=explicit", "--load-model=*", "--load-model=a"},
        "Wildcard model name '*' must be the ONLY startup model if specified at all."},
-      {{"m", "--grpc-use-ssl"}, "needs --grpc-server-cert"},
+      {{"m", "--grpc-use-ssl"}, "--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key"},
+      {{"m", "--http-use-ssl", "--http-server-cert=c"},
+       "--http-use-ssl needs --http-server-cert and --http-server-key"},
+      {{"m", "--http-use-ssl-mutual", "--http-server-cert=c", "--http-server-key=k"},
+       "--http-use-ssl-mutual needs --http-root-cert"},
       {{"m", "--allow-http=0", "--allow-grpc=0"}, "at least one is needed"},
       {{"m", "--backend-config=python"}, "has not the form"},
       {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},
@@ -169,6 +173,25 @@ TEST(Options, SaysWhatIsWrong) {
     EXPECT_THAT(line.err, HasSubstr("usage: braid serve"));
     EXPECT_EQ(line.out, "");
   }
+}
+
+TEST(Options, EachProtocolHasItsOwnTls) {
+  const CommandLine line = Parse(
+      {"m", "--http-use-ssl-mutual", "--http-server-cert=c", "--http-server-key=k", "--http-root-cert=r"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  const TlsOptions& http = line.options.http_tls;
+  EXPECT_TRUE(http.use);
+  EXPECT_TRUE(http.mutual);
+  EXPECT_EQ(http.certificate_file, "c");
+  EXPECT_EQ(http.key_file, "k");
+  EXPECT_EQ(http.root_file, "r");
+  EXPECT_FALSE(line.options.grpc_tls.use);
+
+  const CommandLine other = Parse({"m", "--grpc-use-ssl", "--grpc-server-cert=c", "--grpc-server-key=k"});
+  ASSERT_FALSE(other.exit_code) << other.err;
+  EXPECT_TRUE(other.options.grpc_tls.use);
+  EXPECT_FALSE(other.options.grpc_tls.mutual);
+  EXPECT_FALSE(other.options.http_tls.use);
 }
 
 TEST(Options, MaxInputSizeHasTheTextOfTheContract) {

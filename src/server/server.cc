@@ -30,6 +30,7 @@
 #include "protocols/kserve/http/service.h"
 #include "protocols/metrics/metrics_route.h"
 #include "protocols/metrics/ovms_collectors.h"
+#include "protocols/net/tls.h"
 #include "protocols/tfs/tfs_routes.h"
 #include "protocols/tfs/tfs_services.h"
 #include "repository/drains.h"
@@ -320,6 +321,7 @@ class Server::Parts {
     ClientLimits::Options limits = options_.limits;
     if (limits.memory_bytes == 0) limits.memory_bytes = MemorySize() / 2;
     limits_ = std::make_shared<ClientLimits>(limits, &log_);
+    BRAID_RETURN_IF_ERROR(ReadCertificates());
     CollectMetrics();
     if (options_.allow_http) BRAID_RETURN_IF_ERROR(ListenForHttp());
     if (options_.allow_grpc) BRAID_RETURN_IF_ERROR(ListenForGrpc());
@@ -366,6 +368,28 @@ class Server::Parts {
     return OkStatus();
   }
 
+  // Of the ports that speak TLS. They are read again when they change.
+  Status ReadCertificates() {
+    BRAID_ASSIGN_OR_RETURN(http_tls_, ReadCertificates(options_.http_tls, "http/1.1"));
+    BRAID_ASSIGN_OR_RETURN(grpc_tls_, ReadCertificates(options_.grpc_tls, "h2"));
+    addresses_.https = http_tls_ != nullptr;
+    return OkStatus();
+  }
+  // Null where TLS is not used.
+  Result<std::shared_ptr<TlsSource>> ReadCertificates(const TlsOptions& options, std::string protocol) {
+    if (!options.use) return std::shared_ptr<TlsSource>();
+    FileStamps before({options.certificate_file, options.key_file, options.root_file});
+    BRAID_ASSIGN_OR_RETURN(auto source, TlsSource::Create(options, std::move(protocol)));
+    file_watcher_.Add(std::move(before), [this, source] {
+      if (Status read = source->Reload(); read.ok()) {
+        BRAID_LOG_INFO(log_, "certificates were read again");
+      } else {
+        BRAID_LOG_ERROR(log_, "certificates stay as they were: {}", read.message());
+      }
+    });
+    return source;
+  }
+
   std::unique_ptr<KserveHttp> MakeKserveHttp() {
     return std::make_unique<KserveHttp>(*context_,
                                         KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
@@ -379,6 +403,7 @@ class Server::Parts {
     kserve_http_ = MakeKserveHttp();
     HttpServer::Options http = options_.http;
     http.limits = limits_;
+    http.tls = http_tls_;
     BRAID_ASSIGN_OR_RETURN(http_,
                            HttpServer::Start(context_->http_access, *control_,
                                              {&ovms_metrics_, tfs_routes_.get(), kserve_http_.get()}, http));
@@ -390,9 +415,11 @@ class Server::Parts {
     tfs_grpc_ = std::make_unique<TfsServices>(*context_);
     kserve_grpc_ = std::make_unique<KserveGrpc>(
         *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
+    GrpcServer::Options grpc = options_.grpc;
+    grpc.tls = grpc_tls_;
     BRAID_ASSIGN_OR_RETURN(grpc_,
                            GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_},
-                                             {kserve_grpc_.get(), tfs_grpc_.get()}, options_.grpc));
+                                             {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
     addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     return OkStatus();
   }
@@ -416,6 +443,7 @@ class Server::Parts {
     http.address = address;
     http.port = static_cast<uint16_t>(port);
     http.reuse_port = false;
+    http.tls = http_tls_;
     http.threads = 1;
     http.thread_name = std::move(thread_name);
     http.limits = std::make_shared<ClientLimits>(
@@ -478,6 +506,8 @@ class Server::Parts {
   std::unique_ptr<ServerControl> control_;
   std::unique_ptr<TraceManager> tracer_;
   std::shared_ptr<ClientLimits> limits_;  // shared with the ports
+  std::shared_ptr<TlsSource> http_tls_;   // shared with the ports; null: none
+  std::shared_ptr<TlsSource> grpc_tls_;   // likewise
   std::unique_ptr<ProtocolContext> context_;
   std::unique_ptr<AccessControl> access_control_;  // null where neither tokens nor a policy are given
   AccessPolicy admin_access_{AccessPolicy::Wire::kHttp};

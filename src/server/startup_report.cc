@@ -97,8 +97,9 @@ std::string SampleRequest(const Catalog& catalog, const ServerAddresses& address
     nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
     for (const TensorSpec& input : info.inputs) inputs.push_back(SampleInput(input, possible));
     if (!possible) continue;
-    return "curl -s http://" + addresses.http + "/v2/models/" + info.name + "/infer -d '" +
-           DumpJson(nlohmann::ordered_json{{"inputs", inputs}}) + "'";
+    return std::string("curl -s ") + (addresses.https ? "https://" : "http://") + addresses.http +
+           "/v2/models/" + info.name + "/infer -d '" + DumpJson(nlohmann::ordered_json{{"inputs", inputs}}) +
+           "'";
   }
   return "";
 }

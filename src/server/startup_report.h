@@ -13,6 +13,7 @@ struct ServerAddresses {
   std::string grpc;
   std::string metrics;
   std::string admin;
+  bool https = false;  // all but `grpc` speak TLS
 };
 
 // A table of name, version, kind, instances and state, a line for each entry of the index.

@@ -81,7 +81,11 @@ def listening_ports(pid):
 class Server:
     """`braid serve` on free ports of the loopback interface. Use as a context manager, or call stop()."""
 
-    def __init__(self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0):
+    def __init__(
+        self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0, tls=None
+    ):
+        """`tls`: the SSLContext to ask HTTP and metrics with, where they speak TLS."""
+        self.tls = tls
         self.mark = uuid.uuid4().hex
         self.workdir = pathlib.Path(workdir)
         self.tempdir = self.workdir / f"tmp-{self.mark[:8]}"
@@ -226,6 +230,8 @@ class Server:
 
     def connection(self, address=None, timeout=60):
         host, _, port = (address or self.http).rpartition(":")
+        if self.tls is not None:
+            return http.client.HTTPSConnection(host, int(port), timeout=timeout, context=self.tls)
         return http.client.HTTPConnection(host, int(port), timeout=timeout)
 
     def request(self, method, path, body=None, headers=None, address=None, timeout=60):

@@ -47,15 +47,16 @@ std::optional<int64_t> ParseTimeout(std::string_view text) {
 
 class GrpcSender final : public AccessPolicy::Sender {
  public:
-  explicit GrpcSender(const Http2Head& head) : head_(head) {}
+  GrpcSender(const Http2Head& head, std::string_view certificate) : head_(head), certificate_(certificate) {}
 
   bool Shows(std::string_view header, std::string_view secret) const override {
     return head_.Any(header, [&](std::string_view value) { return AccessPolicy::SameSecret(value, secret); });
   }
-  Credentials credentials() const override { return {head_.Find("authorization"), ""}; }
+  Credentials credentials() const override { return {head_.Find("authorization"), certificate_}; }
 
  private:
   const Http2Head& head_;
+  const std::string_view certificate_;
 };
 
 // "application/grpc", alone or with what messages are encoded by or parameters.
@@ -68,11 +69,10 @@ bool IsGrpc(std::string_view content_type) {
 
 }  // namespace
 
-GrpcConnection::GrpcConnection(GrpcThread& thread, AcceptedSocket socket, std::unique_ptr<TlsStream> tls)
+GrpcConnection::GrpcConnection(GrpcThread& thread, ClientSocket socket, ConnectionLimits::Place place)
     : thread_(thread),
-      place_(std::move(socket.place)),
-      fd_(std::move(socket.fd)),
-      tls_(std::move(tls)),
+      place_(std::move(place)),
+      socket_(std::move(socket)),
       session_(*this, thread.state().http2),
       idle_since_ns_(SteadyNowNs()),
       born_ns_(SteadyNowNs()),
@@ -81,7 +81,8 @@ GrpcConnection::GrpcConnection(GrpcThread& thread, AcceptedSocket socket, std::u
 GrpcConnection::~GrpcConnection() = default;
 
 Status GrpcConnection::Start() {
-  BRAID_RETURN_IF_ERROR(thread_.loop().Watch(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, shared_from_this()));
+  BRAID_RETURN_IF_ERROR(
+      thread_.loop().Watch(socket_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, shared_from_this()));
   ArmWatch();
   Flush();
   return OkStatus();
@@ -89,7 +90,7 @@ Status GrpcConnection::Start() {
 
 void GrpcConnection::OnEvents(uint32_t events) {
   // What TLS has to write may wait for what there is to read.
-  if ((events & EPOLLOUT) != 0 || tls_ != nullptr) {
+  if ((events & EPOLLOUT) != 0 || socket_.encrypted()) {
     MutexLock lock(mutex_);
     retry_ = writing_;
     blocked_ = false;
@@ -126,7 +127,7 @@ bool GrpcConnection::HoldBack() {
 bool GrpcConnection::ReadOnce() {
   ReadBlock& block = thread_.block(large_reads_);
   const std::span<char> room = block.Room();
-  const ssize_t got = Receive(room);
+  const ssize_t got = socket_.Receive(room);
   if (got <= 0) {
     if (got < 0 && errno == EINTR) return true;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
@@ -154,13 +155,7 @@ bool GrpcConnection::ReadOnce() {
   }
   // Edge-triggered: what comes after a read that was not filled is told anew. Not so the end that was told
   // with these bytes, and what TLS has read ahead.
-  return size == room.size() || ended_by_client_ || tls_ != nullptr;
-}
-
-ssize_t GrpcConnection::Receive(std::span<char> to) {
-  if (tls_ == nullptr) return ::recv(fd_.get(), to.data(), to.size(), MSG_DONTWAIT);
-  MutexLock lock(tls_mutex_);
-  return tls_->Read(to);
+  return size == room.size() || ended_by_client_ || socket_.encrypted();
 }
 
 void GrpcConnection::DispatchEvents() {
@@ -215,7 +210,8 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   GrpcServerState& state = thread_.state();
   const GrpcRoute* route = thread_.FindRoute(head.Find(":path"));
   if (route == nullptr) return refuse("200", UnsupportedError(""));
-  auto permit = state.access.Authorize(thread_.access(), GrpcSender(head), {route->api, std::nullopt});
+  auto permit = state.access.Authorize(thread_.access(), GrpcSender(head, certificate_identity()),
+                                       {route->api, std::nullopt});
   if (!permit.ok()) return refuse("200", permit.status());
   if (route->api == Api::kInference) {
     if (Status admitted = state.limits->budget.Admit(); !admitted.ok()) return refuse("200", admitted);
@@ -296,7 +292,7 @@ void GrpcConnection::OnMessagesDue() {
 
 void GrpcConnection::BreakLocked() noexcept {
   broken_ = true;
-  ::shutdown(fd_.get(), SHUT_RDWR);
+  ::shutdown(socket_.fd(), SHUT_RDWR);
 }
 
 void GrpcConnection::Flush() {
@@ -346,16 +342,7 @@ bool GrpcConnection::Write(bool& failed) {
   while (!outgoing_.empty()) {
     std::array<iovec, kMostPieces> pieces;
     const size_t count = outgoing_.Gather(pieces);
-    ssize_t sent = 0;
-    if (tls_ == nullptr) {
-      msghdr message{};
-      message.msg_iov = pieces.data();
-      message.msg_iovlen = count;
-      sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } else {
-      MutexLock lock(tls_mutex_);
-      sent = tls_->Write({static_cast<const char*>(pieces[0].iov_base), pieces[0].iov_len});
-    }
+    const ssize_t sent = socket_.Send({pieces.data(), count});
     if (sent < 0) {
       if (errno == EINTR) continue;
       failed = errno != EAGAIN && errno != EWOULDBLOCK;
@@ -494,14 +481,14 @@ void GrpcConnection::Close() {
     session_.CloseAll();
     // A client that goes on sending is told at once; closed in the usual way, the socket would have it wait.
     const linger at_once{.l_onoff = 1, .l_linger = 0};
-    if (faulty_) ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    if (faulty_) ::setsockopt(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }
   if (deadline_timer_) thread_.loop().Withdraw(*deadline_timer_);
   for (const auto& timer : {watch_timer_, message_timer_, hold_timer_}) {
     if (timer) thread_.loop().Withdraw(*timer);
   }
-  thread_.loop().Unwatch(fd_.get());
-  ::shutdown(fd_.get(), SHUT_RDWR);
+  thread_.loop().Unwatch(socket_.fd());
+  ::shutdown(socket_.fd(), SHUT_RDWR);
   DispatchEvents();
   thread_.Forget(self);
 }

@@ -18,13 +18,12 @@
 #include "base/batch.h"
 #include "base/guard.h"
 #include "base/mutex.h"
-#include "base/unique_fd.h"
 #include "protocols/grpc/call.h"
 #include "protocols/http2/outgoing_bytes.h"
 #include "protocols/http2/session.h"
+#include "protocols/net/client_socket.h"
+#include "protocols/net/connection_limits.h"
 #include "protocols/net/event_loop.h"
-#include "protocols/net/listening_socket.h"
-#include "protocols/net/tls.h"
 
 namespace braid {
 
@@ -33,7 +32,7 @@ class GrpcConnection final : public EventLoop::Watcher,
                              private Http2Session::Owner,
                              public std::enable_shared_from_this<GrpcConnection> {
  public:
-  GrpcConnection(GrpcThread& thread, AcceptedSocket socket, std::unique_ptr<TlsStream> tls);
+  GrpcConnection(GrpcThread& thread, ClientSocket socket, ConnectionLimits::Place place);
   ~GrpcConnection() override;
 
   // --- On the I/O thread.
@@ -46,6 +45,8 @@ class GrpcConnection final : public EventLoop::Watcher,
   void Abort();
 
   GrpcThread& thread() const { return thread_; }
+  // As ClientSocket's. Any thread.
+  std::string_view certificate_identity() const { return socket_.certificate_identity(); }
 
  private:
   friend class GrpcCall;
@@ -85,8 +86,6 @@ class GrpcConnection final : public EventLoop::Watcher,
   void Flush() BRAID_EXCLUDES(mutex_);
   void AtEnd() noexcept override;
   void FlushNow() BRAID_EXCLUDES(mutex_);
-  // As recv().
-  ssize_t Receive(std::span<char> to);
   // What the socket takes now; false when it takes no more for now, or (`failed`) never.
   bool Write(bool& failed);
   void EndCallLocked(GrpcCall& call) BRAID_REQUIRES(mutex_);
@@ -103,9 +102,7 @@ class GrpcConnection final : public EventLoop::Watcher,
 
   GrpcThread& thread_;
   const ConnectionLimits::Place place_;
-  const UniqueFd fd_;
-  const std::unique_ptr<TlsStream> tls_;  // null: none
-  Mutex tls_mutex_;                       // guards it; taken last
+  ClientSocket socket_;
 
   Mutex mutex_;
   Http2Session session_ BRAID_GUARDED_BY(mutex_);

@@ -106,14 +106,6 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
                          ListenOn(options.address, static_cast<uint16_t>(options.port), options.reuse_port));
   std::unique_ptr<GrpcServer> self(new GrpcServer());
   self->port_ = PortOf(fd.get());
-  std::shared_ptr<const TlsContext> tls;
-  if (options.use_ssl || options.ssl_mutual) {
-    BRAID_ASSIGN_OR_RETURN(tls, TlsContext::Create({.certificate_file = options.server_cert_file,
-                                                    .key_file = options.server_key_file,
-                                                    .root_file = options.root_cert_file,
-                                                    .client_certificate = options.ssl_mutual},
-                                                   "h2"));
-  }
   Http2Session::Limits http2;
   http2.streams = static_cast<uint32_t>(options.max_concurrent_streams);
   http2.head_bytes = static_cast<size_t>(options.max_metadata_bytes);
@@ -125,7 +117,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
   self->state_.reset(new GrpcServerState{
       surroundings.catalog, surroundings.control, surroundings.log, surroundings.access, http2,
       ConnectionOptions(options), options.max_input_bytes,
-      CompressionLevel(options.infer_response_compression), limits, std::move(tls), std::move(protocols)});
+      CompressionLevel(options.infer_response_compression), limits, options.tls, std::move(protocols)});
   std::vector<std::string>& names = self->state_->service_names;
   names = ReflectionServices();
   for (GrpcProtocol* protocol : self->state_->protocols) {

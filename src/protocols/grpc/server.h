@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "protocols/access/access_policy.h"
 #include "protocols/net/client_limits.h"
+#include "protocols/net/tls.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
 
@@ -49,11 +50,8 @@ class GrpcServer {
     // A message that is slower than 64 KiB in this time ends its call.
     int message_timeout_ms = 60000;
 
-    bool use_ssl = false;
-    bool ssl_mutual = false;  // clients must show a certificate that root_cert_file signed
-    std::string server_cert_file;
-    std::string server_key_file;
-    std::string root_cert_file;
+    std::shared_ptr<TlsSource> tls =
+        nullptr;  // of protocol "h2", shared with who has it reloaded; null: none
 
     Compression infer_response_compression = Compression::kNone;
 
@@ -78,8 +76,8 @@ class GrpcServer {
   };
 
   // Listens, and answers from when it returns. The protocols outlive the server.
-  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for options that do not
-  // go together, and certificate files that cannot be read.
+  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is
+  // none.
   static Result<std::unique_ptr<GrpcServer>> Start(const Surroundings& surroundings,
                                                    std::vector<GrpcProtocol*> protocols,
                                                    const Options& options);

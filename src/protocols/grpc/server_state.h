@@ -32,10 +32,10 @@ struct GrpcServerState {
   const AccessPolicy access;
   const Http2Session::Limits http2;
   const GrpcConnectionOptions connections;
-  const size_t max_input_bytes;                 // of one message
-  const int compression_level;                  // of messages to clients that take it; 0: none
-  const std::shared_ptr<ClientLimits> limits;   // shared with the other ports
-  const std::shared_ptr<const TlsContext> tls;  // shared with the clients' streams; null: none
+  const size_t max_input_bytes;                // of one message
+  const int compression_level;                 // of messages to clients that take it; 0: none
+  const std::shared_ptr<ClientLimits> limits;  // shared with the other ports
+  const std::shared_ptr<TlsSource> tls;        // shared with the clients' streams; null: none
   const std::vector<GrpcProtocol*> protocols;
   std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken
   std::atomic<bool> draining{false};

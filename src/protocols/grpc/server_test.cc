@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <fstream>
 #include <mutex>
 
 #include "base/clock.h"
+#include "protocols/grpc/connection.h"
 #include "protocols/grpc/protocol.h"
 #include "protocols/grpc/thread.h"
 #include "protocols/grpc/unary_call.h"
+#include "protocols/net/testing/test_certificates.h"
 #include "serving/testing/fake_control.h"
 
 namespace braid {
@@ -33,8 +36,8 @@ std::string Text(const GrpcMessage& message) {
 // Answers with what it was sent. Of some texts, something else.
 class Echo final : public GrpcUnaryCall {
  public:
-  explicit Echo(Setup setup, std::function<void(std::shared_ptr<Echo>)> held)
-      : GrpcUnaryCall(std::move(setup)), held_(std::move(held)) {
+  explicit Echo(Setup setup, std::string identity, std::function<void(std::shared_ptr<Echo>)> held)
+      : GrpcUnaryCall(std::move(setup)), identity_(std::move(identity)), held_(std::move(held)) {
     EnableCompression();
   }
   void Answer(const std::string& text) { SendAndFinish(Message(text)); }
@@ -46,6 +49,8 @@ class Echo final : public GrpcUnaryCall {
     if (text == "throw") throw std::bad_alloc();
     if (text == "fail") {
       Finish(NotFoundError("no 100% \"such\" thing: \xc3\xa4\n"));
+    } else if (text == "identity") {
+      Answer(identity_);
     } else if (text == "hold") {
       held_(std::static_pointer_cast<Echo>(shared_from_this()));
     } else {
@@ -54,6 +59,7 @@ class Echo final : public GrpcUnaryCall {
   }
   void OnCancelled() override { cancelled = true; }
 
+  const std::string identity_;  // of its client's certificate
   const std::function<void(std::shared_ptr<Echo>)> held_;
 };
 
@@ -94,8 +100,9 @@ class TestProtocol final : public GrpcProtocol {
   std::vector<GrpcRoute> Routes(GrpcThread&, std::unique_ptr<ThreadState>&) override {
     std::vector<GrpcRoute> routes;
     routes.push_back({"/test.Test/Echo", Api::kInference, [this](GrpcThread&, GrpcCall::Setup setup) {
-                        return Result<std::shared_ptr<GrpcCall>>(
-                            std::make_shared<Echo>(std::move(setup), [this](std::shared_ptr<Echo> call) {
+                        std::string identity(setup.connection->certificate_identity());
+                        return Result<std::shared_ptr<GrpcCall>>(std::make_shared<Echo>(
+                            std::move(setup), std::move(identity), [this](std::shared_ptr<Echo> call) {
                               const std::lock_guard lock(mutex);
                               held.push_back(std::move(call));
                               changed.notify_all();
@@ -132,8 +139,11 @@ class TestProtocol final : public GrpcProtocol {
   std::shared_ptr<Slow> slow;
 };
 
-class GrpcTransportTest : public ::testing::Test {
+// With TLS, and without.
+class GrpcTransportTest : public ::testing::TestWithParam<bool> {
  protected:
+  static void SetUpTestSuite() { certificates = std::make_unique<TestCertificates>(); }
+  static void TearDownTestSuite() { certificates.reset(); }
   GrpcTransportTest() {
     options.address = "127.0.0.1";
     options.port = 0;
@@ -143,15 +153,38 @@ class GrpcTransportTest : public ::testing::Test {
     Logger::Options quiet;
     auto log = Logger::Create(quiet);
     log_ = *std::move(log);
+    if (GetParam()) {
+      auto tls = TlsSource::Create(certificates->Server("root.pem"), "h2");
+      ASSERT_TRUE(tls.ok()) << tls.status();
+      options.tls = *std::move(tls);
+    }
     auto started = GrpcServer::Start({catalog, control, *log_, access}, {&protocol}, options);
     ASSERT_TRUE(started.ok()) << started.status();
     server = *std::move(started);
+    Connect();
+  }
+  // `certificate`: which one the client shows; empty: none.
+  void Connect(const std::string& certificate = "") {
+    std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+    if (GetParam()) {
+      grpc::SslCredentialsOptions shown;
+      shown.pem_root_certs = Content("root.pem");
+      if (!certificate.empty()) {
+        shown.pem_cert_chain = Content(certificate + ".pem");
+        shown.pem_private_key = Content(certificate + ".key");
+      }
+      credentials = grpc::SslCredentials(shown);
+    }
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetMaxSendMessageSize(-1);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server->bound_port()),
-                                        grpc::InsecureChannelCredentials(), arguments);
+    channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server->bound_port()), credentials,
+                                        arguments);
+  }
+  static std::string Content(const std::string& name) {
+    std::ifstream file(certificates->File(name));
+    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   struct Answer {
@@ -183,6 +216,7 @@ class GrpcTransportTest : public ::testing::Test {
     return result;
   }
 
+  static inline std::unique_ptr<const TestCertificates> certificates;
   GrpcServer::Options options;
   Catalog catalog;
   FakeControl control;
@@ -193,7 +227,7 @@ class GrpcTransportTest : public ::testing::Test {
   std::shared_ptr<grpc::Channel> channel;
 };
 
-TEST_F(GrpcTransportTest, AnswersMessagesOfAnySize) {
+TEST_P(GrpcTransportTest, AnswersMessagesOfAnySize) {
   Start();
   for (const size_t size :
        {0, 1, 4, 5, 100, 16379, 16384, 65535, 65536, 65537, 1 << 20, (5 << 20) + 3, 40 << 20}) {
@@ -205,7 +239,17 @@ TEST_F(GrpcTransportTest, AnswersMessagesOfAnySize) {
   }
 }
 
-TEST_F(GrpcTransportTest, CarriesErrorsWhole) {
+TEST_P(GrpcTransportTest, KnowsWhomTheClientsCertificateNames) {
+  Start();
+  EXPECT_EQ(Call("identity").text, "");
+  Connect("client");
+  EXPECT_EQ(Call("identity").text, GetParam() ? "spiffe://test/client" : "");
+  Connect("stranger");
+  EXPECT_EQ(Call("identity").status.error_code(),
+            GetParam() ? grpc::StatusCode::UNAVAILABLE : grpc::StatusCode::OK);
+}
+
+TEST_P(GrpcTransportTest, CarriesErrorsWhole) {
   Start();
   const Answer failed = Call("fail");
   EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::NOT_FOUND);
@@ -215,7 +259,7 @@ TEST_F(GrpcTransportTest, CarriesErrorsWhole) {
   EXPECT_EQ(Call("still there").text, "still there");
 }
 
-TEST_F(GrpcTransportTest, RefusesWhoMayNotCallBeforeTheBody) {
+TEST_P(GrpcTransportTest, RefusesWhoMayNotCallBeforeTheBody) {
   ASSERT_TRUE(access.AddRestriction("inference:secret=42").ok());
   Start();
   const std::string large(64 << 20, 'x');
@@ -227,7 +271,7 @@ TEST_F(GrpcTransportTest, RefusesWhoMayNotCallBeforeTheBody) {
   EXPECT_EQ(Call("in", "/test.Test/Echo", with).text, "in");
 }
 
-TEST_F(GrpcTransportTest, RefusesMessagesBeyondTheLimitByTheirLength) {
+TEST_P(GrpcTransportTest, RefusesMessagesBeyondTheLimitByTheirLength) {
   options.max_input_bytes = 1000;
   Start();
   EXPECT_TRUE(Call(std::string(1000, 'x')).status.ok());
@@ -238,7 +282,7 @@ TEST_F(GrpcTransportTest, RefusesMessagesBeyondTheLimitByTheirLength) {
       "Received message larger than max (1001 vs. 1000). Use --grpc-max-input-size to increase the limit.");
 }
 
-TEST_F(GrpcTransportTest, TakesAndGivesCompressedMessages) {
+TEST_P(GrpcTransportTest, TakesAndGivesCompressedMessages) {
   options.infer_response_compression = GrpcServer::Compression::kLow;
   options.max_input_bytes = 2 << 20;
   Start();
@@ -257,7 +301,7 @@ TEST_F(GrpcTransportTest, TakesAndGivesCompressedMessages) {
   EXPECT_EQ(bomb.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
-TEST_F(GrpcTransportTest, TellsACallThatItsClientHasGone) {
+TEST_P(GrpcTransportTest, TellsACallThatItsClientHasGone) {
   Start();
   grpc::ClientContext context;
   std::thread client([&] {
@@ -272,7 +316,7 @@ TEST_F(GrpcTransportTest, TellsACallThatItsClientHasGone) {
   EXPECT_EQ(Call("next").text, "next");
 }
 
-TEST_F(GrpcTransportTest, EndsACallAtItsDeadlineByItself) {
+TEST_P(GrpcTransportTest, EndsACallAtItsDeadlineByItself) {
   Start();
   Answer answer;
   std::thread client([&] {
@@ -286,7 +330,7 @@ TEST_F(GrpcTransportTest, EndsACallAtItsDeadlineByItself) {
   while (!call->cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-TEST_F(GrpcTransportTest, RunsManyCallsOfManyThreadsOnOneConnection) {
+TEST_P(GrpcTransportTest, RunsManyCallsOfManyThreadsOnOneConnection) {
   Start();
   std::vector<std::thread> threads;
   std::atomic<int> right{0};
@@ -303,7 +347,7 @@ TEST_F(GrpcTransportTest, RunsManyCallsOfManyThreadsOnOneConnection) {
   EXPECT_EQ(right, 1600);
 }
 
-TEST_F(GrpcTransportTest, AnswersFromOtherThreadsInAnyOrder) {
+TEST_P(GrpcTransportTest, AnswersFromOtherThreadsInAnyOrder) {
   Start();
   constexpr size_t kCalls = 50;
   std::vector<std::thread> clients;
@@ -325,7 +369,7 @@ TEST_F(GrpcTransportTest, AnswersFromOtherThreadsInAnyOrder) {
   EXPECT_EQ(right, 50);
 }
 
-TEST_F(GrpcTransportTest, StreamsBothWays) {
+TEST_P(GrpcTransportTest, StreamsBothWays) {
   Start();
   grpc::ClientContext context;
   grpc::GenericStub stub(channel);
@@ -373,7 +417,7 @@ TEST_F(GrpcTransportTest, StreamsBothWays) {
   EXPECT_EQ(bytes, expected);
 }
 
-TEST_F(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
+TEST_P(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
   Start();
   grpc::ClientContext context;
   grpc::GenericStub stub(channel);
@@ -418,7 +462,7 @@ TEST_F(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
   EXPECT_EQ(slow->cancelled, 1);
 }
 
-TEST_F(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {
+TEST_P(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {
   Start();
   Answer first;
   Answer second;
@@ -436,6 +480,9 @@ TEST_F(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {
   EXPECT_TRUE(protocol.held[1]->cancelled);
   protocol.held[1]->Answer("after the end");
 }
+
+INSTANTIATE_TEST_SUITE_P(, GrpcTransportTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Tls" : "Plain"; });
 
 }  // namespace
 }  // namespace braid

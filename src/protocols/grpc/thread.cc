@@ -28,13 +28,10 @@ const GrpcRoute* GrpcThread::FindRoute(std::string_view path) const {
 
 void GrpcThread::Adopt(AcceptedSocket socket) {
   if (draining_) return;
-  std::unique_ptr<TlsStream> tls;
-  if (state_.tls != nullptr) {
-    auto accepted = state_.tls->Accept(socket.fd.get());
-    if (!accepted.ok()) return;
-    tls = *std::move(accepted);
-  }
-  auto connection = std::make_shared<GrpcConnection>(*this, std::move(socket), std::move(tls));
+  Result<ClientSocket> client = ClientSocket::Create(std::move(socket.fd), state_.tls);
+  if (!client.ok()) return;
+  auto connection =
+      std::make_shared<GrpcConnection>(*this, std::move(client).value(), std::move(socket.place));
   connections_.insert(connection);
   connection_count_.fetch_add(1, std::memory_order_relaxed);
   if (!Guarded([&] { return connection->Start(); }).ok()) connection->Abort();

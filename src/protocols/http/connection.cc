@@ -34,15 +34,16 @@ constexpr size_t kInflatedHere = 1024;
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<IoThread> io, AcceptedSocket socket)
+Connection::Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place)
     : io_(std::move(io)),
-      place_(std::move(socket.place)),
-      fd_(socket.fd.get()),
+      place_(std::move(place)),
+      socket_(std::move(socket)),
       last_active_ns_(SteadyNowNs()),
       stream_(io_->context()) {
-  stream_.assign(fd_);  // which throws when it gets no memory: only then is the descriptor the stream's
-  (void)socket.fd.Release();
+  stream_.assign(socket_.fd());
 }
+
+Connection::~Connection() { stream_.release(); }
 
 std::optional<uint64_t> Connection::body_size() const {
   if (chunked_ || coding_ != ContentCoding::kIdentity) return std::nullopt;
@@ -56,7 +57,7 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
   switch (stage_) {
     case Stage::kHead:
       if (idle() && draining) return true;
-      limit = idle() ? options.idle_timeout : options.header_timeout;
+      limit = idle() && socket_.handshake_done() ? options.idle_timeout : options.header_timeout;
       break;
     case Stage::kFront:
     case Stage::kRest:
@@ -82,8 +83,8 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
 void Connection::Close() {
   if (closed_) return;
   closed_ = true;
-  boost::system::error_code ignored;
-  stream_.close(ignored);
+  stream_.release();
+  socket_.Close();
   if (hold_timer_) hold_timer_->cancel();
   call_.reset();
   cancellation_.reset();
@@ -107,7 +108,7 @@ void Connection::Abort() {
   }
   // The descriptor stays open until the answer has come: another thread may be writing to it.
   closed_ = true;
-  ::shutdown(fd_, SHUT_RDWR);
+  ::shutdown(socket_.fd(), SHUT_RDWR);
   stream_output_.Abandon();
   boost::system::error_code ignored;
   stream_.cancel(ignored);
@@ -150,6 +151,14 @@ void Connection::ArmWrite() {
                      });
 }
 
+void Connection::ArmReceive() {
+  if (socket_.receive_needs_write()) {
+    ArmWrite();
+  } else {
+    ArmRead();
+  }
+}
+
 template <class Work>
 void Connection::DoGuarded(Work&& work) noexcept {
   const Status fault = Guarded(std::forward<Work>(work));
@@ -178,13 +187,12 @@ void Connection::OnReadable() {
     Pump();
     return;
   }
-  char byte = 0;
-  const ssize_t peeked = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (peeked < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+  const ClientSocket::Sight sight = socket_.Look();
+  if (sight == ClientSocket::Sight::kNothing) {
     ArmRead();
     return;
   }
-  if (peeked <= 0) {
+  if (sight == ClientSocket::Sight::kGone) {
     if (auto cancellation = cancellation_) cancellation->Cancel();
   }
   Phase expected = Phase::kRunning;
@@ -194,13 +202,23 @@ void Connection::OnReadable() {
   }
 }
 
+void Connection::LookForClient() {
+  if (phase_.load(std::memory_order_acquire) != Phase::kRunningInput) return;
+  const std::shared_ptr<Cancellation> cancellation = cancellation_;
+  if (cancellation == nullptr || cancellation->cancelled()) return;
+  if (socket_.Look() == ClientSocket::Sight::kGone) cancellation->Cancel();
+}
+
 void Connection::OnWritable() {
   if (phase_.load(std::memory_order_acquire) != Phase::kOwned) {
     FlushStream();
     return;
   }
-  // What waited may have left with the end of its answer, before this wait fired.
-  if (stage_ != Stage::kWriting) return;
+  if (stage_ != Stage::kWriting) {
+    // What waited may have left with the end of its answer, before this wait fired.
+    if (socket_.receive_needs_write()) Pump();
+    return;
+  }
   SetStage(stage_);
   if (Send() == Step::kMore) Pump();
 }
@@ -212,7 +230,7 @@ void Connection::Respond(HttpResponse response) {
   const bool close = close_after_ || io_->draining();
   const Status written = Guarded([&] {
     outgoing_.Set(std::move(response), close, omit_body_);
-    const Outgoing::Progress progress = outgoing_.Send(fd_);
+    const Outgoing::Progress progress = outgoing_.Send(socket_);
     const bool sent = progress == Outgoing::Progress::kDone;
     if (sent && !close) outgoing_.Clear();
     HandBack(sent, progress == Outgoing::Progress::kFailed, close);
@@ -222,7 +240,7 @@ void Connection::Respond(HttpResponse response) {
 
 void Connection::CutOff() noexcept {
   // The io thread closes when it hears of this: by the wait for input that it has, or by its sweep.
-  ::shutdown(fd_, SHUT_RDWR);
+  ::shutdown(socket_.fd(), SHUT_RDWR);
   outgoing_.Clear();
   phase_.store(Phase::kOwned, std::memory_order_release);
 }
@@ -254,7 +272,7 @@ void Connection::BeginStream(HttpResponse head) {
 HttpExchange::PartResult Connection::SendPart(std::string_view part) {
   PartResult result = PartResult::kGone;
   const Status posted = Guarded([&] {
-    switch (stream_output_.Append(fd_, part)) {
+    switch (stream_output_.Append(socket_, part)) {
       case StreamOutput::Added::kSent:
       case StreamOutput::Added::kWaits:
         result = PartResult::kTaken;
@@ -277,7 +295,7 @@ HttpExchange::PartResult Connection::SendPart(std::string_view part) {
 }
 
 void Connection::EndStream() {
-  const StreamOutput::Added added = stream_output_.End(fd_);
+  const StreamOutput::Added added = stream_output_.End(socket_);
   const bool sent = added == StreamOutput::Added::kSent;
   const bool close = stream_close_;
   if (sent) streaming_ = false;
@@ -291,7 +309,7 @@ void Connection::RunAside(std::function<void()> task) {
 }
 
 void Connection::FlushStream() {
-  switch (stream_output_.Flush(fd_)) {
+  switch (stream_output_.Flush(socket_)) {
     case Outgoing::Progress::kDone:
       return;
     case Outgoing::Progress::kBlocked:
@@ -315,7 +333,12 @@ void Connection::OnAnswered() {
 }
 
 Connection::Step Connection::Send() {
-  switch (streaming_ ? stream_output_.Flush(fd_) : outgoing_.Send(fd_)) {
+  Outgoing::Progress progress = streaming_ ? stream_output_.Flush(socket_) : outgoing_.Send(socket_);
+  // Only our side ends: closing both while the client still sends would destroy the answer on its way.
+  if (progress == Outgoing::Progress::kDone && close_after_ && !socket_.EndSending()) {
+    progress = Outgoing::Progress::kBlocked;
+  }
+  switch (progress) {
     case Outgoing::Progress::kDone:
       return AfterSend();
     case Outgoing::Progress::kBlocked:
@@ -335,8 +358,6 @@ Connection::Step Connection::AfterSend() {
   call_.reset();
   cancellation_.reset();
   if (close_after_) {
-    // Only our side ends: closing both while the client still sends would destroy the answer on its way.
-    ::shutdown(fd_, SHUT_WR);
     SetStage(Stage::kLinger);
   } else {
     SetStage(body_left_ > 0 ? Stage::kDiscard : Stage::kHead);
@@ -380,7 +401,7 @@ void Connection::Pump() {
     if (step == Step::kStop) return;
     if (step == Step::kMore) continue;
     if (budget == 0) {
-      ArmRead();
+      YieldTurn();
       return;
     }
     if (HoldBack()) return;
@@ -394,12 +415,23 @@ void Connection::Pump() {
     } else if (received < 0 && errno == EINTR) {
       continue;
     } else if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      ArmRead();
+      ArmReceive();
       return;
     } else {
       Close();
     }
   }
+}
+
+void Connection::YieldTurn() {
+  // No wait tells of what TLS has read already.
+  if (!socket_.has_pending()) {
+    ArmRead();
+    return;
+  }
+  io_->Post([self = shared_from_this()] {
+    if (!self->closed_) self->DoGuarded([&] { self->Pump(); });
+  });
 }
 
 bool Connection::HoldBack() {
@@ -434,7 +466,7 @@ void Connection::ReleaseIdleMemory() {
 ssize_t Connection::Receive() {
   if (stage_ == Stage::kRest) return ReceiveToDestinations();
   if (stage_ == Stage::kFront && front_) {
-    const ssize_t received = ::recv(fd_, front_.get() + front_have_, front_size_ - front_have_, MSG_DONTWAIT);
+    const ssize_t received = socket_.Receive({front_.get() + front_have_, front_size_ - front_have_});
     if (received > 0) {
       front_have_ += static_cast<size_t>(received);
       body_left_ -= static_cast<uint64_t>(received);
@@ -456,7 +488,7 @@ ssize_t Connection::ReceiveToBuffer() {
   }
   BRAID_CHECK(buffer_end_ < kBufferBytes);
   const bool first = idle();
-  const ssize_t received = ::recv(fd_, buffer_.get() + buffer_end_, kBufferBytes - buffer_end_, MSG_DONTWAIT);
+  const ssize_t received = socket_.Receive({buffer_.get() + buffer_end_, kBufferBytes - buffer_end_});
   if (received > 0) {
     buffer_end_ += static_cast<size_t>(received);
     if (first) last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
@@ -472,7 +504,7 @@ ssize_t Connection::ReceiveToDestinations() {
     if (i == destination_) span = span.subspan(destination_have_);
     if (!span.empty()) vectors[count++] = {span.data(), span.size()};
   }
-  const ssize_t received = ::readv(fd_, vectors, static_cast<int>(count));
+  const ssize_t received = socket_.Receive(std::span<const iovec>(vectors, count));
   if (received > 0) {
     body_left_ -= static_cast<uint64_t>(received);
     auto left = static_cast<size_t>(received);
@@ -602,10 +634,10 @@ Connection::Step Connection::BeginRequest() {
   call_ = std::move(std::get<std::shared_ptr<HttpCall>>(answer));
 
   if (expects_continue_) {
-    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     expects_continue_ = false;
-    if (::send(fd_, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
-        ssize_t{kContinue.size()}) {
+    const iovec piece = {const_cast<char*>(kContinue.data()), kContinue.size()};
+    if (socket_.Send({&piece, 1}) != ssize_t{kContinue.size()}) {
       Close();
       return Step::kStop;
     }
@@ -833,7 +865,7 @@ Connection::Step Connection::RunCall() {
     Respond(MakeResponse([&] { return Result<HttpResponse>(fault); }));
   }
   if (phase_.load(std::memory_order_acquire) == Phase::kOwned) return Step::kMore;
-  if (buffered() == 0) {
+  if (buffered() == 0 && !socket_.has_pending()) {
     ArmRead();
     return Step::kStop;
   }

@@ -2,12 +2,13 @@
 //
 // Who may touch what. A connection belongs to its io thread, with one exception: while a call runs (phase_ is
 // kRunning), Respond() may come on any thread, and that thread alone uses `outgoing_` and writes to the
-// descriptor. The io thread meanwhile only waits for input with a pending readiness wait and, when it fires,
-// looks (MSG_PEEK) whether the client has gone or sends its next request already; it neither reads nor writes
-// nor closes. So an answer that the socket takes whole costs no hand-over between threads: the responder sets
-// phase_ to kOwned, and the io thread notices with the next input. When there is something to do for the io
-// thread (the rest of a large answer, a close, input that has already come), the responder posts to it
-// instead:
+// socket. The io thread meanwhile only waits for input with a pending readiness wait and, when it fires,
+// looks whether the client has gone or sends its next request already; it neither reads nor writes nor closes.
+// What comes behind a request, or TLS's word that the client ends, hides its going: once there was input the
+// sweep looks again. So an answer that the socket takes whole costs no hand-over between threads: the
+// responder sets phase_ to kOwned, and the io thread notices with the next input. When there is something to
+// do for the io thread (the rest of a large answer, a close, input that has already come), the responder posts
+// to it instead:
 //
 //   kOwned --RunCall (io)--> kRunning --input seen (io)--> kRunningInput
 //   kRunning --answered (responder)--> kOwned
@@ -37,14 +38,16 @@
 #include "protocols/http/io_thread.h"
 #include "protocols/http/outgoing.h"
 #include "protocols/http/stream_output.h"
+#include "protocols/net/client_socket.h"
 #include "protocols/net/compression.h"
-#include "protocols/net/listening_socket.h"
+#include "protocols/net/connection_limits.h"
 
 namespace braid {
 
 class Connection final : public HttpExchange, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<IoThread> io, AcceptedSocket socket);
+  Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place);
+  ~Connection() override;
 
   // By the io thread.
   void Start() { ArmRead(); }
@@ -55,6 +58,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void Close();
   // Whether an answer in parts has waited for its client to read for too long.
   bool Stalled(int64_t now_ns) const;
+  // Cancels the call that runs when input was seen and the client has gone by now.
+  void LookForClient();
   // Lets go of what an idle connection need not have.
   void ReleaseIdleMemory();
   // Closes, or cancels the call that runs and cuts the client off.
@@ -62,6 +67,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
 
   const HttpHead& head() const override { return parser_->get().base(); }
   std::optional<uint64_t> body_size() const override;
+  std::string_view certificate_identity() const override { return socket_.certificate_identity(); }
   size_t io_thread() const override { return io_->index(); }
   void SetCancellation(std::shared_ptr<Cancellation> cancellation) override {
     cancellation_ = std::move(cancellation);
@@ -138,6 +144,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   HttpResponse TooManyFields() const;
   Step Send();
   Step AfterSend();
+  // Lets other connections of the thread have their turn, and goes on then.
+  void YieldTurn();
   // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
   // Once for each request.
   bool HoldBack();
@@ -148,6 +156,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   ssize_t ReceiveToDestinations();
 
   void ArmRead();
+  // Goes on when more can be received.
+  void ArmReceive();
   void ArmWrite();
   void OnReadable();
   void OnWritable();
@@ -178,7 +188,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   // Constant after construction. io_ outlives stream_, which uses its event loop.
   const std::shared_ptr<IoThread> io_;  // shared; see IoThread
   const ConnectionLimits::Place place_;
-  const int fd_;
+  ClientSocket socket_;
 
   std::atomic<Phase> phase_{Phase::kOwned};
   // Set with the first answer to the call that runs; what comes behind it is dropped.
@@ -195,7 +205,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   bool omit_body_ = false;     // the same
 
   // Owned by the io thread.
-  boost::asio::posix::stream_descriptor stream_;
+  boost::asio::posix::stream_descriptor stream_;  // waits for socket_, which has the descriptor
   bool closed_ = false;
   bool read_armed_ = false;
   bool write_armed_ = false;

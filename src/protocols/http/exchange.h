@@ -31,6 +31,8 @@ class HttpExchange {
   virtual const HttpHead& head() const = 0;
   // Size of the body when the headers tell it; nothing for chunked and for compressed bodies.
   virtual std::optional<uint64_t> body_size() const = 0;
+  // See ClientSocket; valid as long as this object.
+  virtual std::string_view certificate_identity() const = 0;
   // Which of the server's io threads this connection belongs to, from 0. All calls of the core come on that
   // thread.
   virtual size_t io_thread() const = 0;

@@ -53,7 +53,10 @@ bool IoThread::Post(std::function<void()> task) {
 
 void IoThread::Adopt(AcceptedSocket socket) {
   if (draining()) return;
-  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket));
+  Result<ClientSocket> client = ClientSocket::Create(std::move(socket.fd), options_.tls);
+  if (!client.ok()) return;
+  auto connection =
+      std::make_shared<Connection>(shared_from_this(), std::move(client).value(), std::move(socket.place));
   connections_.insert(connection);
   connection_count_.fetch_add(1, std::memory_order_relaxed);
   connection->Start();
@@ -101,6 +104,7 @@ void IoThread::Sweep() {
     if (connection->Stalled(now)) stalled.push_back(connection);
   }
   for (const auto& connection : stalled) connection->Abort();
+  for (const auto& connection : connections_) connection->LookForClient();
   if (options_.limits->budget.tight()) {
     for (const auto& connection : connections_) connection->ReleaseIdleMemory();
   }

@@ -15,6 +15,8 @@
 #include "protocols/http/testing/test_client.h"
 #include "protocols/net/compression.h"
 #include "protocols/net/control_pool.h"
+#include "protocols/net/testing/test_certificates.h"
+#include "protocols/net/testing/tls_client.h"
 
 namespace braid {
 namespace {
@@ -24,7 +26,8 @@ using namespace std::chrono_literals;
 constexpr int64_t kSecond = 1'000'000'000;
 
 // /echo answers with the body, /split reads its body behind the first 4 bytes into three buffers, /hold is
-// answered by the test, /large/{n} with n bytes, /refuse at once without its body; anything else is 404.
+// answered by the test, /large/{n} with n bytes, /identity with whom the client's certificate names, /refuse at
+// once without its body; anything else is 404.
 class EchoService final : public HttpService {
  public:
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
@@ -58,6 +61,11 @@ class EchoService final : public HttpService {
       Buffer buffer = *heap.Allocate(std::stoul(target.substr(7)));
       std::fill_n(buffer.mutable_data(), buffer.size(), std::byte{'x'});
       response.tail.push_back(std::move(buffer));
+      return response;
+    }
+    if (target == "/identity") {
+      HttpResponse response;
+      response.body = exchange->certificate_identity();
       return response;
     }
     if (target == "/refuse") return ErrorResponse(403, "no");
@@ -125,28 +133,47 @@ HttpResponse TextResponse(std::string text) {
   return response;
 }
 
-class Listener : public testing::Test {
+// With TLS, and without.
+class Listener : public testing::TestWithParam<bool> {
  protected:
   Listener() {
     options_.address = "127.0.0.1";
     options_.body_limit_hint = " Use --limit.";
+    if (!GetParam()) return;
+    auto source = TlsSource::Create(certificates_->Server("root.pem"), "http/1.1");
+    EXPECT_TRUE(source.ok()) << source.status();
+    options_.tls = std::move(source).value();
   }
+  static void SetUpTestSuite() { certificates_ = std::make_unique<TestCertificates>(); }
+  static void TearDownTestSuite() { certificates_.reset(); }
   void Start() {
     auto listener = HttpListener::Start(options_, service_);
     ASSERT_TRUE(listener.ok()) << listener.status();
     listener_ = std::move(listener).value();
   }
-  TestClient Connect() {
+  // `certificate`: which one the client shows; empty: none.
+  TestClient Connect(const std::string& certificate = "") {
     if (!listener_) Start();
-    return TestClient(listener_->port());
+    if (!GetParam()) return TestClient(listener_->port());
+    return TestClient(listener_->port(), [&](int fd) {
+      TlsClient::Options options{.root_file = certificates_->File("root.pem")};
+      if (!certificate.empty()) {
+        options.certificate_file = certificates_->File(certificate + ".pem");
+        options.key_file = certificates_->File(certificate + ".key");
+      }
+      auto client = std::make_unique<TlsClient>(fd, options);
+      client->Handshake();
+      return client;
+    });
   }
 
+  static inline std::unique_ptr<const TestCertificates> certificates_;
   HttpListenerOptions options_;
   EchoService service_;
   std::unique_ptr<HttpListener> listener_;
 };
 
-TEST_F(Listener, KeepsConnectionsAlive) {
+TEST_P(Listener, KeepsConnectionsAlive) {
   TestClient client = Connect();
   for (int i = 0; i < 100; ++i) {
     const std::string body(static_cast<size_t>(i) * 37, static_cast<char>('a' + i % 26));
@@ -158,7 +185,7 @@ TEST_F(Listener, KeepsConnectionsAlive) {
   EXPECT_EQ(listener_->connection_count(), 1u);
 }
 
-TEST_F(Listener, AnswersPipelinedRequestsInOrder) {
+TEST_P(Listener, AnswersPipelinedRequestsInOrder) {
   TestClient client = Connect();
   std::string all;
   for (int i = 0; i < 50; ++i) {
@@ -178,7 +205,7 @@ TEST_F(Listener, AnswersPipelinedRequestsInOrder) {
   }
 }
 
-TEST_F(Listener, ReadsBodiesToTheirDestinationsHoweverTheyArrive) {
+TEST_P(Listener, ReadsBodiesToTheirDestinationsHoweverTheyArrive) {
   TestClient client = Connect();
   std::mt19937 random(7);
   for (size_t size : {0u, 3u, 4u, 5u, 1000u, 70'000u, 3'000'000u}) {
@@ -199,7 +226,7 @@ TEST_F(Listener, ReadsBodiesToTheirDestinationsHoweverTheyArrive) {
   }
 }
 
-TEST_F(Listener, AnswersEarlyAndKeepsTheConnectionForTheNextRequest) {
+TEST_P(Listener, AnswersEarlyAndKeepsTheConnectionForTheNextRequest) {
   TestClient client = Connect();
   auto failed = client.Request("POST", "/split", "fail" + std::string(300'000, 'x'));
   ASSERT_TRUE(failed);
@@ -210,7 +237,7 @@ TEST_F(Listener, AnswersEarlyAndKeepsTheConnectionForTheNextRequest) {
   EXPECT_EQ(client.Request("POST", "/echo", "still here")->body, "still here");
 }
 
-TEST_F(Listener, TakesChunkedBodies) {
+TEST_P(Listener, TakesChunkedBodies) {
   TestClient client = Connect();
   std::string expected;
   std::string request = "POST /split HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -229,7 +256,7 @@ TEST_F(Listener, TakesChunkedBodies) {
   }
 }
 
-TEST_F(Listener, RefusesTooManyChunksAndBrokenOnes) {
+TEST_P(Listener, RefusesTooManyChunksAndBrokenOnes) {
   options_.max_chunks = 10;
   std::string many = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 20; ++i) many += "1\r\nx\r\n";
@@ -246,7 +273,7 @@ TEST_F(Listener, RefusesTooManyChunksAndBrokenOnes) {
   EXPECT_EQ(endless.Read()->status, 400);
 }
 
-TEST_F(Listener, SaysContinueOnlyWhenItWantsTheBody) {
+TEST_P(Listener, SaysContinueOnlyWhenItWantsTheBody) {
   TestClient client = Connect();
   ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
   EXPECT_EQ(client.Read()->status, 100);
@@ -257,7 +284,7 @@ TEST_F(Listener, SaysContinueOnlyWhenItWantsTheBody) {
   EXPECT_TRUE(client.AtEnd());
 }
 
-TEST_F(Listener, RefusesLargeBodiesWithTheLimit) {
+TEST_P(Listener, RefusesLargeBodiesWithTheLimit) {
   options_.max_body_bytes = 1000;
   TestClient client = Connect();
   EXPECT_EQ(client.Request("POST", "/echo", std::string(1000, 'x'))->status, 200);
@@ -274,7 +301,7 @@ TEST_F(Listener, RefusesLargeBodiesWithTheLimit) {
   EXPECT_NE(chunked->body.find("exceeds the maximum allowed input size of 1000 bytes"), std::string::npos);
 }
 
-TEST_F(Listener, DecodesCompressedBodiesUpToTheLimit) {
+TEST_P(Listener, DecodesCompressedBodiesUpToTheLimit) {
   options_.max_body_bytes = 100'000;
   TestClient client = Connect();
   for (auto coding : {ContentCoding::kGzip, ContentCoding::kDeflate}) {
@@ -298,7 +325,7 @@ TEST_F(Listener, DecodesCompressedBodiesUpToTheLimit) {
   EXPECT_EQ(unknown->header("Accept-Encoding"), "gzip, deflate");
 }
 
-TEST_F(Listener, RefusesMalformedRequests) {
+TEST_P(Listener, RefusesMalformedRequests) {
   for (std::string_view text :
        {"GARBAGE\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n",
         "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
@@ -333,7 +360,7 @@ std::optional<TestResponse> SendPieces(TestClient& client, const std::vector<std
   return client.Read();
 }
 
-TEST_F(Listener, CountsHeadersAcrossReads) {
+TEST_P(Listener, CountsHeadersAcrossReads) {
   // Each piece ends in the middle of a line; the whole is far beyond each limit, and has no end.
   std::vector<std::string> many = {"GET / HTTP/1.1\r\nA"};
   for (int i = 0; i < 400; ++i) many.push_back(": b\r\nA");
@@ -362,7 +389,7 @@ TEST_F(Listener, CountsHeadersAcrossReads) {
   }
 }
 
-TEST_F(Listener, CountsWhatStandsBesideChunks) {
+TEST_P(Listener, CountsWhatStandsBesideChunks) {
   const std::string start = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
   std::vector<std::string> extensions = {start};
   for (int i = 0; i < 40; ++i) extensions.push_back("1;x=" + std::string(2000, 'e') + "\r\na\r\n");
@@ -383,7 +410,7 @@ TEST_F(Listener, CountsWhatStandsBesideChunks) {
   EXPECT_EQ(good.Read()->body, "a");
 }
 
-TEST_F(Listener, WritesLargeAnswersToSlowReaders) {
+TEST_P(Listener, WritesLargeAnswersToSlowReaders) {
   TestClient client = Connect();
   for (size_t size : {size_t{0}, size_t{100}, size_t{30'000'000}}) {
     auto response = client.Request("GET", "/large/" + std::to_string(size));
@@ -405,7 +432,7 @@ TEST_F(Listener, WritesLargeAnswersToSlowReaders) {
   EXPECT_EQ(client.Request("POST", "/echo", "next")->body, "next");
 }
 
-TEST_F(Listener, CancelsWhenTheClientGoesAway) {
+TEST_P(Listener, CancelsWhenTheClientGoesAway) {
   TestClient client = Connect();
   ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
   auto held = service_.Take();
@@ -415,6 +442,43 @@ TEST_F(Listener, CancelsWhenTheClientGoesAway) {
   held.exchange->Respond(TextResponse("nobody hears"));
 }
 
+// What comes behind a request hides that its client goes.
+TEST_P(Listener, CancelsWhenAClientThatPipelinesGoesAway) {
+  options_.linger_timeout = 40ms;  // a quarter of which is between two looks
+  options_.threads = 1;
+  TestClient client = Connect();
+  ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
+  auto held = service_.Take();
+  ASSERT_TRUE(client.SendRequest("POST", "/echo", "next"));
+  ASSERT_TRUE(client.SendRequest("POST", "/echo", "the one after that"));
+  // The thread has seen the input before it answers the other client.
+  EXPECT_EQ(Connect().Request("POST", "/echo", "x")->status, 200);
+  EXPECT_FALSE(held.cancellation->cancelled());
+  client.Close();
+  service_.WaitForCancelled(1);
+  held.exchange->Respond(TextResponse("nobody hears"));
+}
+
+// The body is read to its own end, which leaves what follows with TLS.
+TEST_P(Listener, ReadsOnBehindABodyThatWasReadToItsPlace) {
+  TestClient client = Connect();
+  const std::string body(100'000, 'b');
+  std::thread sender([&] {
+    client.Send("POST /hold HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + body +
+                "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\nnext");
+  });
+  auto held = service_.Take();
+  sender.join();
+  held.exchange->Respond(TextResponse("first"));
+  EXPECT_EQ(client.Read()->body, "first");
+  EXPECT_EQ(client.Read()->body, "next");
+}
+
+TEST_P(Listener, KnowsWhomTheClientsCertificateNames) {
+  EXPECT_EQ(Connect().Request("GET", "/identity")->body, "");
+  EXPECT_EQ(Connect("client").Request("GET", "/identity")->body, GetParam() ? "spiffe://test/client" : "");
+}
+
 HttpResponse StreamHead(unsigned status = 200) {
   HttpResponse head;
   head.status = status;
@@ -422,7 +486,7 @@ HttpResponse StreamHead(unsigned status = 200) {
   return head;
 }
 
-TEST_F(Listener, SendsPartsAsTheyComeAndKeepsTheConnection) {
+TEST_P(Listener, SendsPartsAsTheyComeAndKeepsTheConnection) {
   Start();
   TestClient client = Connect();
   for (unsigned status : {200u, 404u}) {
@@ -445,7 +509,7 @@ TEST_F(Listener, SendsPartsAsTheyComeAndKeepsTheConnection) {
   EXPECT_EQ(client.Request("POST", "/echo", "after")->body, "after");
 }
 
-TEST_F(Listener, SendsAStreamWithoutParts) {
+TEST_P(Listener, SendsAStreamWithoutParts) {
   Start();
   TestClient client = Connect();
   client.SendRequest("POST", "/hold");
@@ -457,7 +521,7 @@ TEST_F(Listener, SendsAStreamWithoutParts) {
   EXPECT_EQ(client.Read()->body, "pipelined");
 }
 
-TEST_F(Listener, SendsPartsWithoutChunksToAnOldClient) {
+TEST_P(Listener, SendsPartsWithoutChunksToAnOldClient) {
   Start();
   TestClient client = Connect();
   client.Send("POST /hold HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
@@ -472,7 +536,7 @@ TEST_F(Listener, SendsPartsWithoutChunksToAnOldClient) {
   EXPECT_TRUE(all.ends_with("\r\n\r\none,two")) << all;
 }
 
-TEST_F(Listener, KeepsPartsForASlowReader) {
+TEST_P(Listener, KeepsPartsForASlowReader) {
   Start();
   TestClient client = Connect();
   std::string sent;
@@ -492,7 +556,7 @@ TEST_F(Listener, KeepsPartsForASlowReader) {
 
 // The io thread is kept busy while a part waits, the client makes room for it, and the stream ends: the wait
 // for the socket is then still to fire, in the middle of the next request.
-TEST_F(Listener, ReadsTheNextRequestAfterAPartThatWaited) {
+TEST_P(Listener, ReadsTheNextRequestAfterAPartThatWaited) {
   Start();
   TestClient client = Connect();
   client.SendRequest("POST", "/hold");
@@ -525,7 +589,7 @@ TEST_F(Listener, ReadsTheNextRequestAfterAPartThatWaited) {
   EXPECT_EQ(client.Read()->body, "abcde");
 }
 
-TEST_F(Listener, CutsOffAReaderForWhomTooMuchWaits) {
+TEST_P(Listener, CutsOffAReaderForWhomTooMuchWaits) {
   Start();
   TestClient client = Connect();
   client.SendRequest("POST", "/hold");
@@ -541,7 +605,7 @@ TEST_F(Listener, CutsOffAReaderForWhomTooMuchWaits) {
   EXPECT_LT(client.ReadToEnd().size(), static_cast<size_t>(taken) * part.size());
 }
 
-TEST_F(Listener, CutsOffAReaderThatStalls) {
+TEST_P(Listener, CutsOffAReaderThatStalls) {
   options_.write_timeout = 50ms;
   Start();
   TestClient client = Connect();
@@ -554,7 +618,7 @@ TEST_F(Listener, CutsOffAReaderThatStalls) {
   held.exchange->EndStream();
 }
 
-TEST_F(Listener, CancelsAStreamWhoseClientGoesAwayBetweenParts) {
+TEST_P(Listener, CancelsAStreamWhoseClientGoesAwayBetweenParts) {
   Start();
   TestClient client = Connect();
   client.SendRequest("POST", "/hold");
@@ -570,7 +634,7 @@ TEST_F(Listener, CancelsAStreamWhoseClientGoesAwayBetweenParts) {
   EXPECT_EQ(Connect().Request("POST", "/echo", "x")->body, "x");
 }
 
-TEST_F(Listener, ShutsDownWithStreamsThatEndAfterwards) {
+TEST_P(Listener, ShutsDownWithStreamsThatEndAfterwards) {
   Start();
   TestClient client = Connect();
   client.SendRequest("POST", "/hold");
@@ -583,7 +647,7 @@ TEST_F(Listener, ShutsDownWithStreamsThatEndAfterwards) {
   held.exchange->EndStream();
 }
 
-TEST_F(Listener, AnswersAClientThatHasEndedItsSide) {
+TEST_P(Listener, AnswersAClientThatHasEndedItsSide) {
   TestClient client = Connect();
   ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
   client.HalfClose();
@@ -594,7 +658,7 @@ TEST_F(Listener, AnswersAClientThatHasEndedItsSide) {
   EXPECT_TRUE(client.AtEnd());
 }
 
-TEST_F(Listener, ClosesWhenTheClientAsksForIt) {
+TEST_P(Listener, ClosesWhenTheClientAsksForIt) {
   TestClient client = Connect();
   auto response = client.Request("POST", "/echo", "bye", "Connection: close\r\n");
   EXPECT_EQ(response->body, "bye");
@@ -611,7 +675,7 @@ TEST_F(Listener, ClosesWhenTheClientAsksForIt) {
   EXPECT_FALSE(head.Read());  // announces 12 bytes and sends none
 }
 
-TEST_F(Listener, EndsSilentAndSlowConnections) {
+TEST_P(Listener, EndsSilentAndSlowConnections) {
   options_.idle_timeout = options_.header_timeout = options_.body_timeout = options_.linger_timeout = 40ms;
   TestClient idle = Connect();
   EXPECT_TRUE(idle.AtEnd());
@@ -635,7 +699,7 @@ TEST_F(Listener, EndsSilentAndSlowConnections) {
   EXPECT_EQ(running.Read()->body, "in time");
 }
 
-TEST_F(Listener, ShutsDownGracefully) {
+TEST_P(Listener, ShutsDownGracefully) {
   TestClient idle = Connect();
   EXPECT_EQ(idle.Request("POST", "/echo", "x")->status, 200);
   TestClient busy = Connect();
@@ -658,7 +722,7 @@ TEST_F(Listener, ShutsDownGracefully) {
   EXPECT_EQ(listener_->connection_count(), 0u);
 }
 
-TEST_F(Listener, CutsOffWhatRunsPastTheDeadline) {
+TEST_P(Listener, CutsOffWhatRunsPastTheDeadline) {
   TestClient busy = Connect();
   ASSERT_TRUE(busy.SendRequest("POST", "/hold", "x"));
   auto held = service_.Take();
@@ -670,7 +734,7 @@ TEST_F(Listener, CutsOffWhatRunsPastTheDeadline) {
   held.exchange->Respond(TextResponse("too late"));
 }
 
-TEST_F(Listener, TellsWhenThePortIsTaken) {
+TEST_P(Listener, TellsWhenThePortIsTaken) {
   Start();
   options_.port = listener_->port();
   auto second = HttpListener::Start(options_, service_);
@@ -681,7 +745,7 @@ TEST_F(Listener, TellsWhenThePortIsTaken) {
   EXPECT_EQ(HttpListener::Start(options_, service_).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(Listener, LimitsConnections) {
+TEST_P(Listener, LimitsConnections) {
   options_.limits =
       std::make_shared<ClientLimits>(ClientLimits::Options{.connections = {1, 1}, .memory_bytes = SIZE_MAX});
   TestClient first = Connect();
@@ -691,7 +755,7 @@ TEST_F(Listener, LimitsConnections) {
 }
 
 // Clients come and go at random while answers come from another thread; the sanitizers look on.
-TEST_F(Listener, SurvivesClientsThatAreCutAtRandom) {
+TEST_P(Listener, SurvivesClientsThatAreCutAtRandom) {
   Start();
   std::atomic<bool> done{false};
   std::thread responder([&] {
@@ -707,7 +771,7 @@ TEST_F(Listener, SurvivesClientsThatAreCutAtRandom) {
     clients.emplace_back([this, seed] {
       std::mt19937 random(seed);
       for (int i = 0; i < 60; ++i) {
-        TestClient client(listener_->port());
+        TestClient client = Connect();
         for (int j = 0; j < 4; ++j) {
           client.SendRequest("POST", random() % 3 ? "/hold" : "/echo", random() % 4 ? "small" : "large");
           if (random() % 2 == 0) client.Read();
@@ -764,7 +828,7 @@ class ListenerWithPool : public Listener {
   }
 };
 
-TEST_F(ListenerWithPool, AnswersInOrder) {
+TEST_P(ListenerWithPool, AnswersInOrder) {
   TestClient client = Connect();
   std::string all;
   std::vector<std::string> answers;
@@ -783,7 +847,7 @@ TEST_F(ListenerWithPool, AnswersInOrder) {
   sender.join();
 }
 
-TEST_F(ListenerWithPool, SaysWhatIsWrongWithBodies) {
+TEST_P(ListenerWithPool, SaysWhatIsWrongWithBodies) {
   options_.max_body_bytes = 500'000;
   TestClient client = Connect();
   const std::string gzip = "Content-Encoding: gzip\r\n";
@@ -794,7 +858,7 @@ TEST_F(ListenerWithPool, SaysWhatIsWrongWithBodies) {
   EXPECT_EQ(client.Request("POST", "/echo", "still here")->body, "still here");
 }
 
-TEST_F(ListenerWithPool, RefusesWhatDoesNotFitIntoTheBudget) {
+TEST_P(ListenerWithPool, RefusesWhatDoesNotFitIntoTheBudget) {
   options_.limits = std::make_shared<ClientLimits>(
       ClientLimits::Options{.connections = {}, .memory_bytes = MemoryUse() + (size_t{4} << 20)});
   TestClient client = Connect();
@@ -805,14 +869,14 @@ TEST_F(ListenerWithPool, RefusesWhatDoesNotFitIntoTheBudget) {
   EXPECT_EQ(options_.limits->refusals.count(Limit::kMemory), 1u);
 }
 
-TEST_F(ListenerWithPool, SurvivesClientsThatAreCutAtRandom) {
+TEST_P(ListenerWithPool, SurvivesClientsThatAreCutAtRandom) {
   Start();
   std::vector<std::thread> clients;
   for (unsigned seed = 0; seed < 4; ++seed) {
     clients.emplace_back([this, seed] {
       std::mt19937 random(seed);
       for (int i = 0; i < 40; ++i) {
-        TestClient client(listener_->port());
+        TestClient client = Connect();
         const auto [request, answer] = Request(static_cast<unsigned>(random()), 300'000);
         client.Send(request);
         if (random() % 2 == 0) continue;
@@ -824,8 +888,54 @@ TEST_F(ListenerWithPool, SurvivesClientsThatAreCutAtRandom) {
   for (auto& client : clients) client.join();
   // Some are still being read.
   std::deque<TestClient> last;
-  for (unsigned i = 0; i < 20; ++i) last.emplace_back(listener_->port()).Send(Request(i, 1'000'000).first);
+  for (unsigned i = 0; i < 20; ++i) last.emplace_back(Connect()).Send(Request(i, 1'000'000).first);
   listener_->Shutdown(SteadyNowNs());
+}
+
+std::string WithTls(const testing::TestParamInfo<bool>& info) { return info.param ? "Tls" : "Plain"; }
+INSTANTIATE_TEST_SUITE_P(, Listener, testing::Bool(), WithTls);
+INSTANTIATE_TEST_SUITE_P(, ListenerWithPool, testing::Bool(), WithTls);
+
+class ListenerWithTls : public Listener {};
+INSTANTIATE_TEST_SUITE_P(, ListenerWithTls, testing::Values(true), WithTls);
+
+TEST_P(ListenerWithTls, ClosesOnAClientWithoutIt) {
+  Start();
+  TestClient plain(listener_->port());
+  plain.SendRequest("GET", "/identity");
+  EXPECT_EQ(plain.ReadToEnd().find("HTTP/"), std::string::npos);
+  EXPECT_EQ(Connect().Request("POST", "/echo", "x")->body, "x");
+}
+
+TEST_P(ListenerWithTls, RefusesACertificateThatItDoesNotKnow) {
+  EXPECT_FALSE(Connect("stranger").Request("GET", "/identity"));
+  EXPECT_EQ(Connect("plain").Request("GET", "/identity")->body, "plain client");
+}
+
+TEST_P(ListenerWithTls, EndsHandshakesThatDoNotEnd) {
+  options_.header_timeout = 100ms;
+  TestClient whole = Connect();
+  EXPECT_EQ(whole.Request("POST", "/echo", "x")->body, "x");
+  TestClient silent(listener_->port());
+  EXPECT_TRUE(silent.AtEnd());
+  TestClient slow(listener_->port());
+  slow.Send("\x16\x03\x01");  // the start of a record
+  EXPECT_TRUE(slow.AtEnd());
+  // Between requests there is more time.
+  EXPECT_EQ(whole.Request("POST", "/echo", "y")->body, "y");
+}
+
+TEST_P(ListenerWithTls, SaysThatItEnds) {
+  TlsClient* tls = nullptr;
+  Start();
+  TestClient client(listener_->port(), [&](int fd) {
+    auto made = std::make_unique<TlsClient>(fd, TlsClient::Options{certificates_->File("root.pem")});
+    tls = made.get();
+    return made;
+  });
+  EXPECT_EQ(client.Request("POST", "/echo", "bye", "Connection: close\r\n")->body, "bye");
+  char byte = 0;
+  EXPECT_EQ(tls->Receive({&byte, 1}), 0);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "protocols/net/client_limits.h"
 #include "protocols/net/control_pool.h"
+#include "protocols/net/tls.h"
 
 namespace braid {
 
@@ -21,6 +22,9 @@ struct HttpListenerOptions {
   // Threads are "{thread_name}-0", ...
   std::string thread_name = "brd-http";
   std::shared_ptr<ClientLimits> limits = nullptr;  // shared with other ports; null: its own
+
+  // Of protocol "http/1.1", shared with who has it reloaded; null: none.
+  std::shared_ptr<TlsSource> tls = nullptr;
 
   // Where calls are shown large fronts of bodies (HttpCall::kLargeFront), and large answers are written down.
   // Shared with the connections; null: on the io threads.
@@ -36,7 +40,7 @@ struct HttpListenerOptions {
 
   // Between requests.
   std::chrono::milliseconds idle_timeout = std::chrono::minutes(10);
-  // From the first byte of a request to the end of its headers.
+  // From the first byte of a request to the end of its headers; and for a handshake of TLS.
   std::chrono::milliseconds header_timeout = std::chrono::seconds(30);
   // For each 64 KiB of a body.
   std::chrono::milliseconds body_timeout = std::chrono::seconds(60);

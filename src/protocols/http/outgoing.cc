@@ -1,6 +1,5 @@
 #include "protocols/http/outgoing.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cerrno>
@@ -59,7 +58,7 @@ void Outgoing::Set(HttpResponse response, bool close, bool omit_body) {
   part_ = 0;
 }
 
-Outgoing::Progress Outgoing::Send(int fd) {
+Outgoing::Progress Outgoing::Send(ClientSocket& socket) {
   const size_t parts = 2 + tail_.size();
   const auto part = [this](size_t i) -> iovec {
     if (i == 0) return {head_.data(), head_.size()};
@@ -78,10 +77,7 @@ Outgoing::Progress Outgoing::Send(int fd) {
       }
       if (v.iov_len != 0 || count == 0) vectors[count++] = v;
     }
-    msghdr message{};
-    message.msg_iov = vectors;
-    message.msg_iovlen = count;
-    const ssize_t written = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written = socket.Send({vectors, count});
     if (written < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return Progress::kFailed;

@@ -5,6 +5,7 @@
 
 #include "base/memory_use.h"
 #include "protocols/http/message.h"
+#include "protocols/net/client_socket.h"
 
 namespace braid {
 
@@ -22,7 +23,7 @@ class Outgoing {
 
   enum class Progress : unsigned char { kDone, kBlocked, kFailed };
   // Writes as much as the socket takes at once, gathered from where it lies. Never raises SIGPIPE.
-  Progress Send(int fd);
+  Progress Send(ClientSocket& socket);
 
   // Lets go of the response's memory.
   void Clear();

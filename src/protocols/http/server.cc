@@ -28,7 +28,7 @@ class HttpSender final : public AccessPolicy::Sender {
     return value && AccessPolicy::SameSecret(*value, secret);
   }
   Credentials credentials() const override {
-    return {FindHeader(exchange_.head(), "Authorization").value_or(""), ""};
+    return {FindHeader(exchange_.head(), "Authorization").value_or(""), exchange_.certificate_identity()};
   }
 
  private:
@@ -69,6 +69,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.max_header_bytes = options.max_header_bytes;
     listener.max_header_fields = options.max_header_fields;
     listener.limits = limits_;
+    listener.tls = options.tls;
     listener.large_pool = large_pool_;
     listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));

@@ -16,6 +16,7 @@
 #include "protocols/access/access_policy.h"
 #include "protocols/net/client_limits.h"
 #include "protocols/net/control_pool.h"
+#include "protocols/net/tls.h"
 #include "serving/model_control.h"
 
 namespace braid {
@@ -41,6 +42,7 @@ class HttpServer {
     size_t max_header_fields = 256;
     int max_connection_idle_ms = 600000;
     std::shared_ptr<ClientLimits> limits = nullptr;  // shared with the other ports; null: its own
+    std::shared_ptr<TlsSource> tls = nullptr;        // see HttpListenerOptions
     // Threads for calls that block, such as those of the model repository.
     int control_threads = 4;
     // Threads that read large bodies and write large answers down; 0: that is done on the I/O threads.

@@ -1,6 +1,5 @@
 #include "protocols/http/stream_output.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -30,7 +29,7 @@ void StreamOutput::Begin(const HttpResponse& head, bool chunked, bool close) {
   sent_ = 0;
 }
 
-StreamOutput::Added StreamOutput::Append(int fd, std::string_view part) {
+StreamOutput::Added StreamOutput::Append(ClientSocket& socket, std::string_view part) {
   MutexLock lock(mutex_);
   if (failed_) return Added::kFailed;
   if (waiting_.size() - sent_ > max_waiting_) {
@@ -48,26 +47,23 @@ StreamOutput::Added StreamOutput::Append(int fd, std::string_view part) {
                                  {size_line, static_cast<size_t>(end - size_line)},
                                  Piece(part),
                                  Piece(chunked_ ? "\r\n" : "")};
-  return Add(fd, pieces);
+  return Add(socket, pieces);
 }
 
-StreamOutput::Added StreamOutput::End(int fd) {
+StreamOutput::Added StreamOutput::End(ClientSocket& socket) {
   MutexLock lock(mutex_);
   if (failed_) return Added::kFailed;
   std::array<iovec, 2> pieces = {Piece(head_), Piece(chunked_ ? "0\r\n\r\n" : "")};
-  return Add(fd, pieces);
+  return Add(socket, pieces);
 }
 
-StreamOutput::Added StreamOutput::Add(int fd, std::span<iovec> pieces) {
+StreamOutput::Added StreamOutput::Add(ClientSocket& socket, std::span<const iovec> pieces) {
   const bool waited = !waiting_.empty();
   size_t written = 0;
   if (!waited) {
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = pieces.size();
     ssize_t result = 0;
     do {
-      result = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      result = socket.Send(pieces);
     } while (result < 0 && errno == EINTR);
     if (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
       Fail();
@@ -94,12 +90,12 @@ StreamOutput::Added StreamOutput::Add(int fd, std::span<iovec> pieces) {
   return waited ? Added::kWaits : Added::kBlocked;
 }
 
-Outgoing::Progress StreamOutput::Flush(int fd) {
+Outgoing::Progress StreamOutput::Flush(ClientSocket& socket) {
   MutexLock lock(mutex_);
   if (failed_) return Outgoing::Progress::kFailed;
   while (sent_ < waiting_.size()) {
-    const ssize_t written =
-        ::send(fd, waiting_.data() + sent_, waiting_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const iovec left = Piece(std::string_view(waiting_).substr(sent_));
+    const ssize_t written = socket.Send({&left, 1});
     if (written >= 0) {
       sent_ += static_cast<size_t>(written);
       continue;

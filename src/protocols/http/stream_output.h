@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "protocols/http/message.h"
 #include "protocols/http/outgoing.h"
+#include "protocols/net/client_socket.h"
 
 struct iovec;
 
@@ -34,16 +35,16 @@ class StreamOutput {
     kFailed,   // the client has gone
     kFull,     // too much waited; from now on everything fails
   };
-  Added Append(int fd, std::string_view part);
-  Added End(int fd);
+  Added Append(ClientSocket& socket, std::string_view part);
+  Added End(ClientSocket& socket);
 
-  Outgoing::Progress Flush(int fd);
+  Outgoing::Progress Flush(ClientSocket& socket);
 
   // Drops what waits; from now on everything fails. Any thread.
   void Abandon();
 
  private:
-  Added Add(int fd, std::span<iovec> pieces) BRAID_REQUIRES(mutex_);
+  Added Add(ClientSocket& socket, std::span<const iovec> pieces) BRAID_REQUIRES(mutex_);
   void Fail() BRAID_REQUIRES(mutex_);
 
   const size_t max_waiting_;

@@ -1,4 +1,5 @@
-// A bare HTTP/1.1 client for tests: it sends bytes as they are told and reads responses one by one.
+// A bare HTTP/1.1 client for tests: it sends bytes as they are told and reads responses one by one. With TLS, or
+// without.
 #pragma once
 
 #include <arpa/inet.h>
@@ -9,6 +10,7 @@
 
 #include <boost/beast/core/string.hpp>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/unique_fd.h"
+#include "protocols/net/testing/test_encryption.h"
 
 namespace braid {
 
@@ -32,7 +35,8 @@ struct TestResponse {
 
 class TestClient {
  public:
-  explicit TestClient(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit TestClient(uint16_t port, const MakeTestEncryption& encrypt = nullptr)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -43,10 +47,12 @@ class TestClient {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     const int on = 1;
     ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (encrypt) encryption_ = encrypt(fd_.get());
   }
 
   // False when the server has hung up.
   bool Send(std::string_view bytes) {
+    if (encryption_) return encryption_->Send(bytes);
     while (!bytes.empty()) {
       const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent <= 0) return false;
@@ -126,7 +132,10 @@ class TestClient {
   }
   // Whether the server has ended its side: blocks until it does, or until more bytes come.
   bool AtEnd() { return buffer_.empty() && !Fill(); }
-  void HalfClose() { ::shutdown(fd_.get(), SHUT_WR); }
+  void HalfClose() {
+    if (encryption_) encryption_->End();
+    ::shutdown(fd_.get(), SHUT_WR);
+  }
   void Close() { fd_.Reset(); }
   int fd() const { return fd_.get(); }
 
@@ -139,13 +148,15 @@ class TestClient {
   }
   bool Fill() {
     char bytes[65536];
-    const ssize_t got = ::recv(fd_.get(), bytes, sizeof(bytes), 0);
+    const ssize_t got =
+        encryption_ ? encryption_->Receive(bytes) : ::recv(fd_.get(), bytes, sizeof(bytes), 0);
     if (got <= 0) return false;
     buffer_.append(bytes, static_cast<size_t>(got));
     return true;
   }
 
   UniqueFd fd_;
+  std::unique_ptr<TestEncryption> encryption_;  // null: none
   std::string buffer_;
 };
 

@@ -1,0 +1,331 @@
+"""TLS on the ports of HTTP, metrics and gRPC, with the clients that people have."""
+
+import contextlib
+import http.client
+import json
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+
+import grpc
+import numpy as np
+import pytest
+import requests
+import tritonclient.grpc
+import tritonclient.http
+import urllib3
+from harness.repository import config, per_request
+from harness.server import BINARY, ROOT, Server
+from harness.waiting import wait_until
+from tritonclient.utils import InferenceServerException
+
+# Waits until it is cancelled, and leaves a file then.
+PATIENT = per_request(
+    """
+    open(os.path.join(self.args["model_repository"], "STARTED"), "w").close()
+    deadline = time.monotonic() + 20
+    while not request.is_cancelled() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    if request.is_cancelled():
+        open(os.path.join(self.args["model_repository"], "CANCELLED"), "w").close()
+    return respond(OUT=get(request, "IN"))
+    """
+)
+REPEAT = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for number in range(20):
+                text = np.array([b"%d " % number + b"x" * 5000], dtype=object)
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+BODY = {"inputs": [{"name": "IN", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}
+PATH = "/v2/models/echo/infer"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Certificates and keys: root.pem, and NAME.pem with NAME.key of server, client, plain and stranger."""
+    folder = tmp_path_factory.mktemp("certificates")
+    subprocess.run([BINARY.parent / "tests" / "native" / "make_certificates", folder], check=True)
+    return folder
+
+
+def options(folder, *, mutual=False, root=False):
+    """Those of the server, for both protocols."""
+    given = []
+    for protocol in ("http", "grpc"):
+        given += [f"--{protocol}-use-ssl-mutual" if mutual else f"--{protocol}-use-ssl"]
+        given += [f"--{protocol}-server-cert={folder}/server.pem", f"--{protocol}-server-key={folder}/server.key"]
+        if mutual or root:
+            given.append(f"--{protocol}-root-cert={folder}/root.pem")
+    return given
+
+
+def context(folder, client=None):
+    """What a client of Python's own trusts and shows."""
+    made = ssl.create_default_context(cafile=folder / "root.pem")
+    if client:
+        made.load_cert_chain(folder / f"{client}.pem", folder / f"{client}.key")
+    return made
+
+
+def grpc_client(server, folder, client=None):
+    shown = {}
+    if client:
+        shown = {"private_key": f"{folder}/{client}.key", "certificate_chain": f"{folder}/{client}.pem"}
+    return contextlib.closing(
+        tritonclient.grpc.InferenceServerClient(server.grpc, ssl=True, root_certificates=f"{folder}/root.pem", **shown)
+    )
+
+
+@pytest.fixture(scope="module")
+def server(module_repository, module_serve, folder):
+    module_repository.add_identity("echo")
+    module_repository.add("patient", PATIENT, config("patient", [("IN", "FP32", [2])], [("OUT", "FP32", [2])]))
+    module_repository.add(
+        "repeat",
+        REPEAT,
+        config(
+            "repeat",
+            [("IN", "FP32", [1])],
+            [("OUT", "STRING", [1])],
+            extra="model_transaction_policy { decoupled: true }",
+        ),
+    )
+    return module_serve(module_repository, *options(folder), tls=context(folder))
+
+
+def tensor(module, array):
+    given = module.InferInput("IN", list(array.shape), "FP32")
+    given.set_data_from_numpy(array)
+    return given
+
+
+# ---- clients --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3_000_000])
+def test_tritonclient_over_http(server, folder, count):
+    array = np.arange(count, dtype=np.float32)
+    client = tritonclient.http.InferenceServerClient(
+        server.http, ssl=True, ssl_context_factory=lambda: context(folder), concurrency=2
+    )
+    with contextlib.closing(client):
+        for _ in range(3):
+            answer = client.infer("echo", [tensor(tritonclient.http, array)])
+            assert np.array_equal(answer.as_numpy("OUT"), array)
+        asked = [client.async_infer("echo", [tensor(tritonclient.http, array)]) for _ in range(4)]
+        assert all(np.array_equal(each.get_result().as_numpy("OUT"), array) for each in asked)
+
+
+@pytest.mark.parametrize("count", [2, 3_000_000])
+def test_tritonclient_over_grpc(server, folder, count):
+    array = np.arange(count, dtype=np.float32)
+    with grpc_client(server, folder) as client:
+        for _ in range(3):
+            answer = client.infer("echo", [tensor(tritonclient.grpc, array)])
+            assert np.array_equal(answer.as_numpy("OUT"), array)
+
+
+def test_requests_and_urllib3(server, folder):
+    url = f"https://{server.http}"
+    with requests.Session() as session:
+        session.trust_env = False
+        session.verify = str(folder / "root.pem")
+        for _ in range(3):
+            answer = session.post(url + PATH, json=BODY, timeout=20)
+            assert answer.json()["outputs"][0]["data"] == [1, 2]
+        # In chunks, as requests sends what it cannot measure.
+        pieces = json.dumps(BODY).encode()
+        answer = session.post(url + PATH, data=iter([pieces[:10], pieces[10:]]), timeout=20)
+        assert answer.json()["outputs"][0]["data"] == [1, 2]
+    with urllib3.PoolManager(ca_certs=str(folder / "root.pem")) as pool:
+        answer = pool.request("GET", f"{url}/v2/health/ready", headers={"Connection": "close"}, timeout=20)
+        assert answer.status == 200
+
+
+def test_the_client_of_python(server):
+    assert server.json("POST", PATH, BODY)[1]["outputs"][0]["data"] == [1, 2]
+    assert server.json("GET", "/v2/nope")[0] == 404
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.parametrize("more", [[], ["--http2"], ["-H", "Expect: 100-continue"], ["-H", "Connection: close"]])
+def test_curl(server, folder, more):
+    command = ["curl", "-sS", "--max-time", "20", "--cacert", folder / "root.pem", *more]
+    done = subprocess.run(
+        [*command, f"https://{server.http}{PATH}", "-d", json.dumps(BODY)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"][0]["data"] == [1, 2]
+
+
+def test_metrics(server):
+    series = server.metric_values()
+    assert 'nv_inference_count{model="echo",version="1"}' in series
+
+
+def test_a_stream_of_events(server):
+    status, headers, body = server.request("POST", "/v2/models/repeat/generate_stream", json.dumps({"IN": [1.0]}))
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/event-stream")
+    events = [json.loads(line.removeprefix("data: ")) for line in body.decode().split("\n\n") if line]
+    assert [event["OUT"].split()[0] for event in events] == [str(number) for number in range(20)]
+
+
+def test_the_line_to_paste(server):
+    assert re.search(r"try: +curl -s https://127\.0\.0\.1:\d+/v2/models/", server.stdout)
+
+
+def status_over_http(server, made):
+    """Of a request with this SSLContext."""
+    host, _, port = server.http.rpartition(":")
+    with contextlib.closing(http.client.HTTPSConnection(host, int(port), timeout=20, context=made)) as client:
+        client.request("GET", "/v2/health/ready")
+        return client.getresponse().status
+
+
+# ---- what is not TLS, or not ours ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("port", ["http", "metrics", "grpc"])
+def test_a_client_without_tls_is_hung_up_on(server, port):
+    host, _, number = getattr(server, port).rpartition(":")
+    with socket.create_connection((host, int(number)), timeout=20) as client:
+        client.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        told = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := client.recv(4096):
+                told += piece
+        assert b"HTTP/" not in told
+    assert server.json("GET", "/v2/health/ready")[0] == 200
+
+
+def test_a_client_that_does_not_trust_the_root_leaves(server):
+    with pytest.raises(ssl.SSLCertVerificationError):
+        status_over_http(server, ssl.create_default_context())
+    assert server.json("GET", "/v2/health/ready")[0] == 200
+
+
+def test_http_2_is_not_spoken_on_the_port_of_http(server, folder):
+    made = context(folder)
+    made.set_alpn_protocols(["h2"])
+    with pytest.raises(ssl.SSLError):
+        status_over_http(server, made)
+    made.set_alpn_protocols(["h2", "http/1.1"])
+    assert status_over_http(server, made) == 200
+
+
+# ---- cancellation ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["in order", "cut off", "with more on its way"])
+def test_running_request_of_a_client_that_goes_away_is_cancelled(server, module_repository, way):
+    started, cancelled = (module_repository.path / "patient" / name for name in ("STARTED", "CANCELLED"))
+    started.unlink(missing_ok=True)
+    cancelled.unlink(missing_ok=True)
+    host, _, port = server.http.rpartition(":")
+    body = json.dumps(BODY).encode()
+    head = b"POST /v2/models/patient/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    plain = socket.create_connection((host, int(port)), timeout=20)
+    with server.tls.wrap_socket(plain, server_hostname="localhost") as client:
+        client.sendall(head + body)
+        wait_until(started.exists, 20, "the request to run")
+        assert not cancelled.exists()
+        if way == "with more on its way":
+            client.sendall(head + body)
+        if way != "cut off":
+            # Says that it ends; the server says nothing yet.
+            client.settimeout(0.01)
+            with contextlib.suppress(TimeoutError):
+                client.unwrap()
+    wait_until(cancelled.exists, 5, "the cancellation")
+
+
+# ---- certificates of clients -----------------------------------------------------------------------
+
+
+def refused_over_grpc(server, folder, client=None):
+    with grpc_client(server, folder, client) as asked, pytest.raises(InferenceServerException) as raised:
+        asked.is_server_live(client_timeout=5)
+    return raised.value.status()
+
+
+def test_mutual(repository, serve, folder):
+    repository.add_identity("echo")
+    server = serve(repository, *options(folder, mutual=True), tls=context(folder, "client"))
+    assert server.json("POST", PATH, BODY)[1]["outputs"][0]["data"] == [1, 2]
+    assert server.metric_values()
+    with grpc_client(server, folder, "client") as client:
+        assert client.is_server_live()
+    for shown in (None, "stranger"):
+        with pytest.raises(OSError):
+            status_over_http(server, context(folder, shown))
+        assert refused_over_grpc(server, folder, shown) in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED")
+    assert server.json("GET", "/v2/health/ready")[0] == 200
+
+
+def test_with_a_root_a_certificate_is_asked_for_and_need_not_be_shown(repository, serve, folder):
+    repository.add_identity("echo")
+    server = serve(repository, *options(folder, root=True), tls=context(folder))
+    for shown in (None, "client", "plain"):
+        assert status_over_http(server, context(folder, shown)) == 200
+        with grpc_client(server, folder, shown) as client:
+            assert client.is_server_live()
+    with pytest.raises(OSError):
+        status_over_http(server, context(folder, "stranger"))
+    assert refused_over_grpc(server, folder, "stranger") in (
+        "StatusCode.UNAVAILABLE",
+        "StatusCode.DEADLINE_EXCEEDED",
+    )
+
+
+# ---- starting --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_files_that_cannot_be_used(repository, folder, protocol):
+    repository.add_identity("echo")
+    command = [BINARY, "serve", repository.path, "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
+    command += [f"--{protocol}-use-ssl", f"--{protocol}-server-cert={folder}/server.pem"]
+    for key, reason in (("missing.key", "No such file or directory"), ("client.key", "key values mismatch")):
+        done = subprocess.run(
+            [*command, "--host=127.0.0.1", f"--{protocol}-server-key={folder / key}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 1
+        assert f"error: cannot use the server key '{folder / key}': {reason}" in done.stderr
+
+
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="there is no curl or no openssl")
+def test_what_the_page_starts_with(tmp_path):
+    """Its commands are run, and the server that it starts is asked as it says."""
+    text = (ROOT / "docs" / "tls.md").read_text()
+    make, serve, ask = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[:3]
+    subprocess.run(["bash", "-euc", make], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    given = serve.replace("\\\n", " ").split()[2:]
+    assert given[0] == "examples/models"
+    made = ssl.create_default_context(cafile=tmp_path / "server.pem")
+    with Server([ROOT / given[0]], *given[1:], workdir=tmp_path, tls=made) as server:
+        for port, address in ((8000, server.http), (8002, server.metrics)):
+            ask = ask.replace(f"localhost:{port}", "localhost:" + address.rpartition(":")[2])
+        for line in ask.splitlines():
+            done = subprocess.run(["bash", "-euc", line], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+            assert "outputs" in done.stdout or "nv_inference" in done.stdout
+        root = (tmp_path / "server.pem").read_bytes()
+        with grpc.secure_channel(
+            "localhost:" + server.grpc.rpartition(":")[2], grpc.ssl_channel_credentials(root)
+        ) as channel:
+            grpc.channel_ready_future(channel).result(timeout=20)
