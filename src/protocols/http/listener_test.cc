@@ -925,6 +925,29 @@ TEST_P(ListenerWithTls, EndsHandshakesThatDoNotEnd) {
   EXPECT_EQ(whole.Request("POST", "/echo", "y")->body, "y");
 }
 
+// The io thread is kept busy while a body comes in small records, of which its turn leaves the last one; that
+// is then with TLS, and nothing more comes to the socket.
+TEST_P(ListenerWithTls, ReadsOnAfterItsTurn) {
+  options_.threads = 1;
+  TestClient busy = Connect();
+  TestClient client = Connect();
+  EXPECT_EQ(client.Request("POST", "/echo", "x")->body, "x");
+  busy.SendRequest("POST", "/hold");
+  auto held = service_.Take();
+  std::promise<void> release;
+  held.exchange->RunAside([released = release.get_future().share()] { released.wait(); });
+  const std::string record(1000, 'r');
+  constexpr size_t kRecords = 1050;  // the turn is 1 MiB
+  auto sent = std::async(std::launch::async, [&] {
+    client.Send("POST /echo HTTP/1.1\r\nContent-Length: " + std::to_string(kRecords * 1000) + "\r\n\r\n");
+    for (size_t i = 0; i < kRecords; ++i) client.Send(record);
+  });
+  sent.wait_for(1s);  // as much as the socket takes
+  release.set_value();
+  EXPECT_EQ(client.Read()->body.size(), kRecords * 1000);
+  held.exchange->Respond(TextResponse("done"));
+}
+
 TEST_P(ListenerWithTls, SaysThatItEnds) {
   TlsClient* tls = nullptr;
   Start();
