@@ -308,6 +308,80 @@ def test_files_that_cannot_be_used(repository, folder, protocol):
         assert f"error: cannot use the server key '{folder / key}': {reason}" in done.stderr
 
 
+def test_a_certificate_is_an_identity_of_a_policy(repository, serve, folder, tmp_path):
+    repository.add_identity("echo")
+    policy = tmp_path / "policy.json"
+    rules = [
+        {"identities": ["spiffe://test/*"], "apis": ["inference"], "models": ["echo"]},
+        {"identities": ["anonymous"], "apis": ["health"]},
+    ]
+    policy.write_text(json.dumps({"rules": rules}))
+    server = serve(repository, *options(folder, root=True), f"--policy-file={policy}", tls=context(folder))
+    for client, status, code, text in [
+        ("client", 200, None, None),
+        ("plain", 403, "StatusCode.PERMISSION_DENIED", "'plain client' may not use the API 'inference'{}"),
+        (
+            None,
+            401,
+            "StatusCode.UNAUTHENTICATED",
+            "the API 'inference'{} is not for everybody: expecting a client certificate",
+        ),
+    ]:
+        shown = (folder / f"{client}.pem", folder / f"{client}.key") if client else None
+        url = f"https://{server.http}{PATH}"
+        answer = requests.post(url, json=BODY, verify=folder / "root.pem", cert=shown, timeout=30)
+        assert answer.status_code == status, answer.text
+        with grpc_client(server, folder, client) as over_grpc:
+            given = [tensor(tritonclient.grpc, np.array([1, 2], np.float32))]
+            if status == 200:
+                assert over_grpc.infer("echo", given).as_numpy("OUT").tolist() == [1, 2]
+                continue
+            assert answer.json()["error"] == text.format(" of model 'echo'")
+            with pytest.raises(InferenceServerException) as raised:
+                over_grpc.infer("echo", given)
+            assert (raised.value.status(), raised.value.message()) == (code, text.format(""))
+
+
+def test_certificates_are_read_again(repository, serve, folder, tmp_path):
+    repository.add_identity("echo")
+    own = tmp_path / "certificates"
+    shutil.copytree(folder, own)
+    server = serve(repository, *options(own), tls=context(folder))
+
+    def number_over(port):
+        host, _, number = getattr(server, port).rpartition(":")
+        with context(folder).wrap_socket(socket.create_connection((host, int(number))), server_hostname=host) as client:
+            return client.getpeercert()["serialNumber"]
+
+    before = number_over("http")
+    kept = server.connection()
+    kept.request("GET", "/v2/health/live")
+    kept.getresponse().read()
+    # A certificate without its key is no use: what was read before is used on.
+    shutil.copy(folder / "client.pem", own / "server.pem")
+    server.wait_for_log("certificates stay as they were: cannot use the server key")
+    assert number_over("http") == before
+    subprocess.run([BINARY.parent / "tests" / "native" / "make_certificates", tmp_path], check=True)
+    for name in ["server.pem", "server.key"]:
+        (tmp_path / name).rename(own / name)
+    trusted = ssl.create_default_context(cafile=tmp_path / "root.pem")
+    for address in [server.http, server.metrics]:
+        host, _, number = address.rpartition(":")
+
+        def trusted_now(host=host, number=number):
+            try:
+                with trusted.wrap_socket(socket.create_connection((host, int(number))), server_hostname=host):
+                    return True
+            except ssl.SSLError:
+                return False
+
+        wait_until(trusted_now, 30, "the new certificate")
+    # A connection that was there goes on.
+    kept.request("GET", "/v2/health/live")
+    assert kept.getresponse().status == 200
+    kept.close()
+
+
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="there is no curl or no openssl")
 def test_what_the_page_starts_with(tmp_path):
     """Its commands are run, and the server that it starts is asked as it says."""
