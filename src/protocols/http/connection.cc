@@ -415,6 +415,8 @@ void Connection::Pump() {
     } else if (received < 0 && errno == EINTR) {
       continue;
     } else if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      // A handshake needs no buffer, and a client may be silent behind it.
+      if (!parser_) ReleaseIdleMemory();
       ArmReceive();
       return;
     } else {

@@ -1,4 +1,4 @@
-// The client's side of TLS for tests, over a socket that blocks.
+// The client's side of TLS for tests, over a socket that blocks. One thread may receive while another sends.
 #pragma once
 
 #include <openssl/err.h>
@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -46,56 +47,73 @@ class TlsClient final : public TestEncryption {
 
   // The others do it too.
   bool Handshake() {
-    return Do([this] { return SSL_do_handshake(ssl_.get()); }) == 1;
+    return Do([this] { return SSL_do_handshake(ssl_.get()); }, true) == 1;
   }
   bool Send(std::string_view bytes) override {
-    return bytes.empty() || Do([&] {
-                              return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
-                            }) == static_cast<int>(bytes.size());
+    const int size = static_cast<int>(bytes.size());
+    return size == 0 || Do([&] { return SSL_write(ssl_.get(), bytes.data(), size); }, true) == size;
   }
   // Of one record.
   ssize_t Receive(std::span<char> to) override {
-    return Do([&] { return SSL_read(ssl_.get(), to.data(), static_cast<int>(to.size())); });
+    return Do([&] { return SSL_read(ssl_.get(), to.data(), static_cast<int>(to.size())); }, false);
   }
   void End() override {
-    SSL_shutdown(ssl_.get());
+    {
+      const std::lock_guard lock(mutex_);
+      SSL_shutdown(ssl_.get());
+    }
     Flush();
   }
 
   SSL* ssl() { return ssl_.get(); }
 
  private:
+  // `writes`: there is something to send. Otherwise there is during the handshake alone.
   template <class Work>
-  int Do(Work work) {
+  int Do(Work work, bool writes) {
     while (true) {
-      const int result = work();
-      const int error = SSL_get_error(ssl_.get(), result);
-      ERR_clear_error();
-      if (!Flush()) return -1;
+      int result = 0;
+      int error = 0;
+      {
+        const std::lock_guard lock(mutex_);
+        writes |= SSL_is_init_finished(ssl_.get()) == 0;
+        result = work();
+        error = SSL_get_error(ssl_.get(), result);
+        ERR_clear_error();
+      }
+      if (writes && !Flush()) return -1;
       if (result > 0) return result;
       if (error == SSL_ERROR_ZERO_RETURN) return 0;
       if (error != SSL_ERROR_WANT_READ) return -1;
       char bytes[1 << 16];
       const ssize_t got = ::recv(fd_, bytes, sizeof(bytes), 0);
       if (got <= 0) return -1;
+      const std::lock_guard lock(mutex_);
       BIO_write(SSL_get_rbio(ssl_.get()), bytes, static_cast<int>(got));
     }
   }
   // Sends what OpenSSL has written.
   bool Flush() {
-    char bytes[1 << 14];
-    int size = 0;
-    while ((size = BIO_read(SSL_get_wbio(ssl_.get()), bytes, sizeof(bytes))) > 0) {
+    const std::lock_guard order(flush_mutex_);
+    while (true) {
+      char bytes[1 << 14];
+      int size = 0;
+      {
+        const std::lock_guard lock(mutex_);
+        size = BIO_read(SSL_get_wbio(ssl_.get()), bytes, sizeof(bytes));
+      }
+      if (size <= 0) return true;
       for (int at = 0; at < size;) {
         const ssize_t sent = ::send(fd_, bytes + at, static_cast<size_t>(size - at), MSG_NOSIGNAL);
         if (sent <= 0) return false;
         at += static_cast<int>(sent);
       }
     }
-    return true;
   }
 
   const int fd_;
+  std::mutex mutex_;        // guards ssl_
+  std::mutex flush_mutex_;  // held while sending, which blocks; taken before the other
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
   std::unique_ptr<SSL, decltype(&SSL_free)> ssl_{nullptr, &SSL_free};
 };
