@@ -318,6 +318,7 @@ TEST_P(GrpcTransportTest, TellsACallThatItsClientHasGone) {
 
 TEST_P(GrpcTransportTest, EndsACallAtItsDeadlineByItself) {
   Start();
+  EXPECT_EQ(Call("connected").text, "connected");  // which the deadline leaves no time for
   Answer answer;
   std::thread client([&] {
     answer = Call("hold", "/test.Test/Echo", [](grpc::ClientContext& context) {
@@ -481,7 +482,13 @@ TEST_P(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {
   protocol.held[1]->Answer("after the end");
 }
 
-INSTANTIATE_TEST_SUITE_P(, GrpcTransportTest, testing::Bool(),
+// The thread sanitizer does not see what orders the TLS of gRPC's clients, whose libraries are built without it.
+#ifdef _GLIBCXX_TSAN
+const auto kWays = testing::Values(false);
+#else
+const auto kWays = testing::Bool();
+#endif
+INSTANTIATE_TEST_SUITE_P(, GrpcTransportTest, kWays,
                          [](const auto& info) { return info.param ? "Tls" : "Plain"; });
 
 }  // namespace
