@@ -13,6 +13,7 @@ import time
 import grpc
 import pytest
 from harness import http2
+from harness.repository import config, per_request
 from harness.waiting import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
@@ -296,3 +297,53 @@ def test_a_message_that_cannot_be_inflated_ends_its_call_alone(server, stub):
         connection.send(http2.frame(http2.DATA, http2.END_STREAM, 1, body))
         assert http2.STATUS + b"\x013" in connection.wait_for(http2.HEADERS, 1)
     assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=20).live
+
+
+SLEEPS = per_request(
+    """
+    time.sleep(1.5 if get(request, "IN").size > 4 else 0)
+    return respond(OUT=get(request, "IN"))
+    """
+)
+
+
+def test_a_slow_model_does_not_take_the_room_of_others(repository, serve):
+    repository.add("slow", SLEEPS, config("slow", [("IN", "FP32", [-1])], [("OUT", "FP32", [-1])]))
+    repository.add_identity("echo")
+    server = serve(repository, f"--model-max-queued-bytes={10 * MIB}")
+    text = f"requests that wait for 'slow' have too many bytes of inputs (--model-max-queued-bytes={10 * MIB})"
+    large = request(MIB)
+    large.model_name = "slow"
+    with grpc.insecure_channel(server.grpc, [("grpc.max_receive_message_length", -1)]) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        first = [stub.ModelInfer.future(large, timeout=60) for _ in range(2)]
+        wait_until(lambda: server.metric_values()['nv_inference_pending_request_count{model="slow",version="1"}'], 20)
+        with pytest.raises(grpc.RpcError) as raised:
+            stub.ModelInfer(large, timeout=60)
+        assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert raised.value.details().startswith(text)
+        body = b"\0" * (4 * MIB)
+        head = json.dumps(
+            {
+                "inputs": [
+                    {"name": "IN", "datatype": "FP32", "shape": [MIB], "parameters": {"binary_data_size": 4 * MIB}}
+                ]
+            }
+        )
+        status, headers, answer = server.request(
+            "POST",
+            "/v2/models/slow/infer",
+            head.encode() + body,
+            {"Inference-Header-Content-Length": str(len(head))},
+        )
+        assert (status, headers["Retry-After"]) == (429, "1")
+        assert json.loads(answer)["error"].startswith(text)
+        stream = stub.ModelStreamInfer(iter([large]), timeout=60)
+        assert next(stream).error_message.startswith(text)
+        # Others have room, and so have small ones.
+        assert len(stub.ModelInfer(request(MIB), timeout=60).raw_output_contents[0]) == 4 * MIB
+        assert refused_of(server, "model-max-queued-bytes") == 3
+        assert server.log.count("--model-max-queued-bytes: requests that wait for 'slow'") == 1
+        for one in first:
+            assert len(one.result().raw_output_contents[0]) == 4 * MIB
+        assert len(stub.ModelInfer(large, timeout=60).raw_output_contents[0]) == 4 * MIB

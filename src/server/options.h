@@ -83,6 +83,7 @@ struct ServerOptions {
   bool metrics_enable = false;
   std::vector<std::string> metrics_list;
 
+  uint64_t model_max_queued_bytes = 0;                                 // 0: half of memory_bytes
   ClientLimits::Options limits{.connections = {}, .memory_bytes = 0};  // 0: half of MemorySize()
 
   // HTTP

@@ -560,6 +560,10 @@ const OptionSpec kOptionTable[] = {
           "How much the server may hold for clients: requests while they are read and run, and answers until "
           "they "
           "have left; more are refused. 0: half of the memory of the machine or the container"),
+    Works("model-max-queued-bytes", "BYTES", Group::kCache, Bytes<&O::model_max_queued_bytes>(),
+          "Inputs that clients' requests to one model, pipeline or graph may have while they wait and run; "
+          "more "
+          "are refused, but a request that is alone never. 0: half of --memory-max-bytes"),
     Works("max-header-fields", "N", Group::kCache,
           {SetHeaderFields, Int<Http<&H::max_header_fields>, 16>().show},
           "Header fields of a request, or of a gRPC call's metadata"),

@@ -256,14 +256,19 @@ class Server::Parts {
     scheduling.cache = cache_.get();
     BRAID_ASSIGN_OR_RETURN(
         auto servable, StartModel(std::move(info), std::move(model), timers_, log_, progress, scheduling));
-    servable->statistics().Configure(latency);
+    Configure(*servable, latency);
     return std::shared_ptr<Servable>(std::move(servable));
+  }
+
+  void Configure(Servable& servable, const LatencyOptions& latency) const {
+    servable.statistics().Configure(latency);
+    servable.set_input_limit(&input_limit_);
   }
 
   Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info, const WhyMissing& why_missing) {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(info));
     BRAID_ASSIGN_OR_RETURN(auto servable, MakeEnsemble(std::move(info), dag_deps_, why_missing));
-    servable->statistics().Configure(latency);
+    Configure(*servable, latency);
     return servable;
   }
 
@@ -271,7 +276,7 @@ class Server::Parts {
                                                    const CustomNodeLibraries& libraries) {
     BRAID_ASSIGN_OR_RETURN(auto servable, MakePipeline(config, libraries, custom_node_threads_, dag_deps_));
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
-    servable->statistics().Configure(latency);
+    Configure(*servable, latency);
     return servable;
   }
 
@@ -300,7 +305,7 @@ class Server::Parts {
     deps.no_queue = !options_.environment.graph_queues;
     BRAID_ASSIGN_OR_RETURN(auto servable, GraphServable::Create(config, deps));
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
-    servable->statistics().Configure(latency);
+    Configure(*servable, latency);
     return std::shared_ptr<Servable>(std::move(servable));
   }
 
@@ -321,6 +326,11 @@ class Server::Parts {
     ClientLimits::Options limits = options_.limits;
     if (limits.memory_bytes == 0) limits.memory_bytes = MemorySize() / 2;
     limits_ = std::make_shared<ClientLimits>(limits, &log_);
+    const uint64_t queued = options_.model_max_queued_bytes;
+    input_limit_.most = static_cast<int64_t>(queued == 0 ? limits.memory_bytes / 2 : queued);
+    input_limit_.on_refusal = [this](std::string_view text) {
+      limits_->refusals.Count(Limit::kModelBytes, text);
+    };
     BRAID_RETURN_IF_ERROR(ReadCertificates());
     CollectMetrics();
     if (options_.allow_http) BRAID_RETURN_IF_ERROR(ListenForHttp());
@@ -482,6 +492,7 @@ class Server::Parts {
   const ProtobufLogRoute protobuf_log_{log_};
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
+  InputLimit input_limit_;
   // For what is not found, the server's own start decides how it is told.
   Catalog catalog_{options_.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
                    RootsOfErrors(options_), options_.verbose_errors};

@@ -44,6 +44,7 @@ void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool f
     });
     // The handle goes before the client can hear the end, so that a client which then unloads never waits for
     // us.
+    input_share.GiveBack();
     servable.reset();
   }
   to->Respond(std::move(response), final);

@@ -18,6 +18,7 @@
 #include "serving/api_counters.h"
 #include "serving/call_chain.h"
 #include "serving/cancellation.h"
+#include "serving/input_limit.h"
 #include "serving/parameters.h"
 #include "serving/request_trace.h"
 #include "tensor/tensor.h"
@@ -141,6 +142,8 @@ struct InferenceRequest {
   bool here = true;
   // Keeps the servable alive and not yet drained while the request runs.
   std::unique_ptr<ServableHandle> servable;
+  // In what that servable has of inputs of clients' requests.
+  InputShare input_share;
 
   SchedulerNotes scheduling;
 

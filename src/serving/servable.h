@@ -14,6 +14,7 @@
 #include "base/gate.h"
 #include "base/status.h"
 #include "serving/api_counters.h"
+#include "serving/input_limit.h"
 #include "serving/request.h"
 #include "serving/sequences.h"
 #include "serving/servable_stream.h"
@@ -137,6 +138,12 @@ class Servable {
   // Infer() within a guard, which is how a request is begun: what it throws ends the request with an error.
   void Begin(std::unique_ptr<InferenceRequest> request) noexcept;
 
+  // For all of its clients' requests together; outlives it. Null: none. Before the first request.
+  void set_input_limit(const InputLimit* limit) { input_limit_ = limit; }
+  // To be asked for a client's request before it is begun. Errors: RESOURCE_EXHAUSTED, where the requests of
+  // others have so many bytes of inputs that this one does not fit. REQUIRES: as for Infer().
+  Status Admit(InferenceRequest& request);
+
   // Whether a client's stream to it is one conversation (OpenStream()); else each of its messages is a
   // request of its own.
   virtual bool takes_streams() const { return false; }
@@ -178,6 +185,8 @@ class Servable {
 
  private:
   ApiCounters api_counters_;
+  const InputLimit* input_limit_ = nullptr;
+  std::atomic<int64_t> input_bytes_{0};
   Gate gate_;
 };
 

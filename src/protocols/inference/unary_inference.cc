@@ -33,6 +33,10 @@ void UnaryInference::Prepare(InferenceRequest& request, Tracer* tracer, const Tr
 void UnaryInference::Begin(std::unique_ptr<InferenceRequest> request) {
   Servable& servable = request->servable->get();
   request->sink = this;
+  if (Status admitted = servable.Admit(*request); !admitted.ok()) {
+    request->Refuse(std::move(admitted));
+    return;
+  }
   servable.Begin(std::move(request));
 }
 

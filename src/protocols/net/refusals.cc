@@ -6,6 +6,7 @@ std::string_view LimitName(Limit limit) {
   constexpr std::array<std::string_view, kLimitCount> kNames = {"max-connections",
                                                                 "max-connections-per-address",
                                                                 "memory-max-bytes",
+                                                                "model-max-queued-bytes",
                                                                 "request-body-timeout-ms",
                                                                 "max-header-fields",
                                                                 "http-max-input-size",

@@ -17,6 +17,7 @@ enum class Limit : unsigned char {
   kConnections,
   kConnectionsPerAddress,
   kMemory,
+  kModelBytes,
   kBodyTime,
   kHeaderFields,
   kHttpBody,
@@ -27,7 +28,7 @@ enum class Limit : unsigned char {
   kGrpcResets,
   kHttp2,  // what the protocol forbids, or floods
 };
-inline constexpr size_t kLimitCount = 12;
+inline constexpr size_t kLimitCount = 13;
 
 // The name of the option that sets it; "http2" for kHttp2, which has none.
 std::string_view LimitName(Limit limit);

@@ -198,6 +198,10 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
   }
   request->sink = sink.release();
   Servable& servable = request->servable->get();
+  if (Status admitted = servable.Admit(*request); !admitted.ok()) {
+    request->Refuse(std::move(admitted));
+    return;
+  }
   servable.Begin(std::move(request));
 }
 
