@@ -63,6 +63,7 @@ bench:  ## Measure (see bench/)
 	@scripts/install-system-packages build bench
 	@scripts/python-env build test
 	@bench/run $(ARGS)
+	@bench/run-latency
 	@.venv/bin/python bench/run-openvino
 	@bench/run-graphs
 	@.venv/bin/python bench/run-stateful

@@ -4,11 +4,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <thread>
 
+#include "arrivals.h"
 #include "base/clock.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "driver.h"
 #include "grpc_messages.h"
 #include "request_cycle.h"
@@ -109,7 +113,7 @@ class GrpcDriver : public Driver {
       RunStreams(slots, window, recording);
     } else {
       if (options_.shared && !RegisterRegion(recording)) return;
-      RunUnary(slots, window, recording);
+      options_.rate > 0 ? RunOpenLoad(slots, window, recording) : RunUnary(slots, window, recording);
     }
   }
 
@@ -154,14 +158,16 @@ class GrpcDriver : public Driver {
     return status;
   }
 
-  void StartUnary(grpc::GenericStub& stub, grpc::CompletionQueue& queue, UnarySlot& slot) const {
+  // `begin_ns`: since when the request has been waiting to be sent; 0: now.
+  void StartUnary(grpc::GenericStub& stub, grpc::CompletionQueue& queue, UnarySlot& slot,
+                  int64_t begin_ns = 0) const {
     slot.context = std::make_unique<grpc::ClientContext>();
     slot.context->set_deadline(After(options_.timeout_s));
     slot.response.Clear();
     slot.status = grpc::Status();
     if (options_.shared) options_.shared->SpoilOutputs();
     slot.request = &slot.requests.Next();
-    slot.begin_ns = SteadyNowNs();
+    slot.begin_ns = begin_ns != 0 ? begin_ns : SteadyNowNs();
     slot.call = stub.PrepareUnaryCall(slot.context.get(), kModelInferMethod, *slot.request, &queue);
     slot.call->StartCall();
     slot.call->Finish(&slot.response, &slot.status, &slot);
@@ -177,25 +183,8 @@ class GrpcDriver : public Driver {
     void* tag = nullptr;
     bool ok = false;
     while (live > 0 && queue.Next(&tag, &ok)) {
-      const int64_t now_ns = SteadyNowNs();
       UnarySlot& slot = *static_cast<UnarySlot*>(tag);
-      if (slot.status.ok()) {
-        message.Load(slot.response);
-        auto outputs = DecodeInferResponse(message.pieces());
-        if (outputs.ok() && options_.shared) options_.shared->FillIn(*outputs);
-        const Status status =
-            outputs.ok() ? options_.expectation.Check(*outputs, slot.count++) : outputs.status();
-        if (status.ok()) {
-          recording.Success(window, slot.begin_ns, now_ns, slot.request->Length(), slot.response.Length(), 1);
-        } else {
-          recording.Failure(status.message());
-        }
-      } else {
-        recording.Failure("gRPC " + std::to_string(slot.status.error_code()) + ": " +
-                          slot.status.error_message());
-        if (slot.status.error_code() == grpc::StatusCode::UNAVAILABLE)
-          std::this_thread::sleep_for(kPauseWhenUnavailable);
-      }
+      TakeAnswer(slot, message, window, recording);
       if (window.stop.load(std::memory_order_relaxed)) {
         --live;
       } else {
@@ -203,6 +192,95 @@ class GrpcDriver : public Driver {
       }
     }
     queue.Shutdown();
+    while (queue.Next(&tag, &ok)) {
+    }
+  }
+
+  void TakeAnswer(UnarySlot& slot, ReceivedMessage& message, const Window& window,
+                  Recording& recording) const {
+    const int64_t now_ns = SteadyNowNs();
+    if (!slot.status.ok()) {
+      recording.Failure("gRPC " + std::to_string(slot.status.error_code()) + ": " +
+                        slot.status.error_message());
+      if (slot.status.error_code() == grpc::StatusCode::UNAVAILABLE)
+        std::this_thread::sleep_for(kPauseWhenUnavailable);
+      return;
+    }
+    message.Load(slot.response);
+    auto outputs = DecodeInferResponse(message.pieces());
+    if (outputs.ok() && options_.shared) options_.shared->FillIn(*outputs);
+    const Status status =
+        outputs.ok() ? options_.expectation.Check(*outputs, slot.count++) : outputs.status();
+    if (status.ok()) {
+      recording.Success(window, slot.begin_ns, now_ns, slot.request->Length(), slot.response.Length(), 1);
+    } else {
+      recording.Failure(status.message());
+    }
+  }
+
+  // One thread sends when the time has come, another takes the answers. Requests for which no slot is free
+  // wait, and are sent by the thread that frees one.
+  void RunOpenLoad(int slot_count, const Window& window, Recording& recording) const {
+    grpc::GenericStub stub(MakeChannel());
+    grpc::CompletionQueue queue;
+    std::deque<UnarySlot> slots;
+    Mutex mutex;
+    std::vector<UnarySlot*> idle;
+    std::deque<int64_t> waiting;  // since when
+    for (int i = 0; i < slot_count; ++i) idle.push_back(&slots.emplace_back(requests_.Make()));
+    std::atomic<bool> sent_all{false};
+    std::thread sender = StartThread("brd-load-send", [&] {
+      Arrivals arrivals(options_.rate / options_.threads, NextSeed(), SteadyNowNs());
+      while (!window.stop.load(std::memory_order_relaxed)) {
+        const int64_t now_ns = SteadyNowNs();
+        if (now_ns < arrivals.next_ns()) {
+          std::this_thread::sleep_for(
+              std::chrono::nanoseconds(std::min<int64_t>(arrivals.next_ns() - now_ns, 100'000'000)));
+          continue;
+        }
+        UnarySlot* slot = nullptr;
+        {
+          MutexLock lock(mutex);
+          if (idle.empty()) {
+            waiting.push_back(arrivals.next_ns());
+          } else {
+            slot = idle.back();
+            idle.pop_back();
+          }
+        }
+        if (slot != nullptr) StartUnary(stub, queue, *slot, arrivals.next_ns());
+        arrivals.Advance();
+      }
+      sent_all = true;
+    });
+    ReceivedMessage message;
+    for (bool done = false; !done;) {
+      void* tag = nullptr;
+      bool ok = false;
+      const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(50);
+      if (queue.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
+        UnarySlot& slot = *static_cast<UnarySlot*>(tag);
+        TakeAnswer(slot, message, window, recording);
+        int64_t since_ns = 0;
+        {
+          MutexLock lock(mutex);
+          if (waiting.empty() || sent_all) {
+            idle.push_back(&slot);
+          } else {
+            since_ns = waiting.front();
+            waiting.pop_front();
+          }
+        }
+        if (since_ns != 0) StartUnary(stub, queue, slot, since_ns);
+      }
+      MutexLock lock(mutex);
+      done = sent_all && idle.size() == slots.size();
+    }
+    sender.join();
+    if (!waiting.empty()) recording.Failure("requests were not sent: the server is too slow for the rate");
+    queue.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
     while (queue.Next(&tag, &ok)) {
     }
   }

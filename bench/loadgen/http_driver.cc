@@ -5,6 +5,8 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -12,6 +14,7 @@
 #include <cstring>
 #include <thread>
 
+#include "arrivals.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
 #include "driver.h"
@@ -22,6 +25,7 @@ namespace braid::bench {
 namespace {
 
 constexpr std::chrono::milliseconds kPauseBeforeDialing{10};
+constexpr const char* kTooSlow = "requests were not sent: the server is too slow for the rate";
 constexpr size_t kFirstBufferBytes = size_t{64} * 1024;
 
 Result<UniqueFd> Dial(const Options& options) {
@@ -57,13 +61,14 @@ class Connection {
   bool open() const { return socket_.valid(); }
   int fd() const { return socket_.get(); }
 
-  // Forgets the exchange before; the next Send starts with the first byte of the request.
-  void Begin() {
+  // Forgets the exchange before; the next Send starts with the first byte of the request. `begin_ns`: since
+  // when it has been waiting to be sent; 0: now.
+  void Begin(int64_t begin_ns = 0) {
     request_ = &requests_.Next();
     sent_ = 0;
     received_ = 0;
     head_.reset();
-    begin_ns_ = SteadyNowNs();
+    begin_ns_ = begin_ns != 0 ? begin_ns : SteadyNowNs();
   }
 
   bool sent_all() const { return request_ == nullptr || sent_ == request_->size(); }
@@ -155,7 +160,9 @@ class HttpDriver : public Driver {
   }
 
   void Run(int slots, const Window& window, Recording& recording) override {
-    if (slots == 1) {
+    if (options_.rate > 0) {
+      RunOpenLoad(slots, window, recording);
+    } else if (slots == 1) {
       RunBlocking(window, recording);
     } else {
       RunPolling(slots, window, recording);
@@ -210,8 +217,8 @@ class HttpDriver : public Driver {
   }
 
   // Starts an exchange on an open connection that `poll` watches already, for reading alone.
-  static Status BeginWatched(int poll, Connection& connection) {
-    connection.Begin();
+  static Status BeginWatched(int poll, Connection& connection, int64_t begin_ns = 0) {
+    connection.Begin(begin_ns);
     BRAID_RETURN_IF_ERROR(connection.Send(MSG_DONTWAIT));
     if (!connection.sent_all()) Watch(poll, connection, EPOLL_CTL_MOD);
     return OkStatus();
@@ -234,20 +241,13 @@ class HttpDriver : public Driver {
   // One turn of a connection that is ready. False when it needs no further attention: the run has ended.
   bool Turn(int poll, Connection& connection, unsigned events, const Window& window,
             Recording& recording) const {
-    Status status;
-    if ((events & EPOLLOUT) != 0) {
-      status = connection.Send(MSG_DONTWAIT);
-      if (status.ok() && connection.sent_all()) Watch(poll, connection, EPOLL_CTL_MOD);
-    }
-    if (status.ok() && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
-      const auto whole = connection.Receive(MSG_DONTWAIT);
-      status = whole.status();
-      if (whole.ok() && *whole) {
-        connection.Record(options_, window, recording);
-        if (window.stop.load(std::memory_order_relaxed)) return false;
-        if (connection.must_close()) return Restart(poll, connection, window, recording);
-        status = BeginWatched(poll, connection);
-      }
+    const auto whole = GoOn(poll, connection, events);
+    Status status = whole.status();
+    if (whole.ok() && *whole) {
+      connection.Record(options_, window, recording);
+      if (window.stop.load(std::memory_order_relaxed)) return false;
+      if (connection.must_close()) return Restart(poll, connection, window, recording);
+      status = BeginWatched(poll, connection);
     }
     if (status.ok()) return true;
     recording.Failure(status.message());
@@ -278,6 +278,78 @@ class HttpDriver : public Driver {
       }
     }
     for (size_t i = 0; i < live; ++i) recording.Failure("a request was not answered in time");
+  }
+
+  // A connection on which something has come. True when its exchange has ended.
+  static Result<bool> GoOn(int poll, Connection& connection, unsigned events) {
+    if ((events & EPOLLOUT) != 0) {
+      BRAID_RETURN_IF_ERROR(connection.Send(MSG_DONTWAIT));
+      if (connection.sent_all()) Watch(poll, connection, EPOLL_CTL_MOD);
+    }
+    return (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 ? connection.Receive(MSG_DONTWAIT)
+                                                           : Result<bool>(false);
+  }
+
+  // Requests for which no connection is free wait for one.
+  void RunOpenLoad(int slots, const Window& window, Recording& recording) const {
+    const UniqueFd poll(epoll_create1(EPOLL_CLOEXEC));
+    const UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    epoll_event due{.events = EPOLLIN, .data = {.ptr = nullptr}};
+    epoll_ctl(poll.get(), EPOLL_CTL_ADD, timer.get(), &due);
+    std::vector<std::unique_ptr<Connection>> connections;
+    std::vector<Connection*> idle;
+    for (int i = 0; i < slots; ++i) {
+      auto connection = std::make_unique<Connection>(requests_.Make());
+      if (!Reopen(*connection, window, recording)) return;
+      Watch(poll.get(), *connection, EPOLL_CTL_ADD);
+      idle.push_back(connection.get());
+      connections.push_back(std::move(connection));
+    }
+    Arrivals arrivals(options_.rate / options_.threads, NextSeed(), SteadyNowNs());
+    std::vector<epoll_event> events(connections.size() + 1);
+    int64_t give_up_ns = std::numeric_limits<int64_t>::max();
+    while (SteadyNowNs() < give_up_ns) {
+      const bool stopped = window.stop.load(std::memory_order_relaxed);
+      if (stopped && idle.size() == connections.size()) break;
+      if (stopped && give_up_ns == std::numeric_limits<int64_t>::max()) {
+        give_up_ns = SteadyNowNs() + static_cast<int64_t>(options_.timeout_s * 1e9);
+      }
+      while (!stopped && !idle.empty() && arrivals.next_ns() <= SteadyNowNs()) {
+        Connection& connection = *idle.back();
+        if (const Status sent = BeginWatched(poll.get(), connection, arrivals.next_ns()); !sent.ok()) {
+          recording.Failure(sent.message());
+          return;
+        }
+        idle.pop_back();
+        arrivals.Advance();
+      }
+      // With no connection free, an answer is what is waited for.
+      if (!stopped && !idle.empty()) {
+        const int64_t ns = arrivals.next_ns();
+        const itimerspec at{{0, 0}, {ns / 1'000'000'000, ns % 1'000'000'000}};
+        timerfd_settime(timer.get(), TFD_TIMER_ABSTIME, &at, nullptr);
+      }
+      const int ready = epoll_wait(poll.get(), events.data(), static_cast<int>(events.size()), 100);
+      for (int i = 0; i < ready; ++i) {
+        const epoll_event& event = events[static_cast<size_t>(i)];
+        if (event.data.ptr == nullptr) {
+          uint64_t times = 0;
+          [[maybe_unused]] const ssize_t taken = ::read(timer.get(), &times, sizeof times);
+          continue;
+        }
+        Connection& connection = *static_cast<Connection*>(event.data.ptr);
+        const auto whole = GoOn(poll.get(), connection, event.events);
+        if (!whole.ok()) {
+          recording.Failure(whole.status().message());
+          return;
+        }
+        if (!*whole) continue;
+        connection.Record(options_, window, recording);
+        idle.push_back(&connection);
+      }
+    }
+    if (idle.size() != connections.size()) recording.Failure("a request was not answered in time");
+    if (arrivals.next_ns() < window.end_ns.load(std::memory_order_relaxed)) recording.Failure(kTooSlow);
   }
 
   const Options& options_;

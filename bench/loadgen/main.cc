@@ -95,6 +95,7 @@ int Main(int argc, char** argv) {
   }
 
   Window window;
+  window.open_load = options.rate > 0;
   std::vector<Recording> recordings(static_cast<size_t>(options.threads));
   std::vector<std::thread> threads;
   for (int i = 0; i < options.threads; ++i) {

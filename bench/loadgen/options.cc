@@ -69,14 +69,20 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   int validate_every = 0;
   bool shared = false;
 
-  CLI::App app("Closed-loop load generator for KServe v2 servers; prints one JSON object.", "braid_loadgen");
+  CLI::App app("Load generator for KServe v2 servers; prints one JSON object.", "braid_loadgen");
   app.add_option("--protocol", options->protocol_name,
                  "grpc, grpc-stream, http (binary tensors) or http-json")
       ->transform(CLI::IsMember({"grpc", "grpc-stream", "http", "http-json"}));
   app.add_option("--address", address, "HOST:PORT of the server");
   app.add_option("--model", options->model, "model to ask")->required();
-  app.add_option("--concurrency", options->concurrency, "requests kept in flight")
+  app.add_option("--concurrency", options->concurrency,
+                 "requests kept in flight; with --rate, how many there may be, others wait for one to end")
       ->check(CLI::Range(1, 4096));
+  app.add_option(
+         "--rate", options->rate,
+         "open load: requests a second on average, which come at random whatever becomes of others; a "
+         "latency begins when its request was to be sent; grpc and http")
+      ->check(CLI::Range(0.001, 1e7));
   app.add_option("--threads", options->threads, "threads of the generator")->check(CLI::Range(1, 64));
   app.add_option("--duration", options->duration_s, "seconds that count")->check(CLI::Range(0.01, 86400.0));
   app.add_option("--warmup", options->warmup_s, "seconds before them")->check(CLI::Range(0.0, 86400.0));
@@ -115,6 +121,9 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   if (status.ok() && shared) status = ShareMemory(options);
   if (status.ok() && options->sequence_steps > 0 && (shared || options->protocol == Protocol::kGrpcStream)) {
     status = InvalidArgumentError("--sequence-steps is not for streams and shared memory");
+  }
+  if (status.ok() && options->rate > 0 && (shared || options->protocol == Protocol::kGrpcStream)) {
+    status = InvalidArgumentError("--rate is not for streams and shared memory");
   }
   if (!status.ok()) {
     std::fprintf(stderr, "braid_loadgen: %s\n", status.message().c_str());

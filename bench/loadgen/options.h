@@ -21,6 +21,7 @@ struct Options {
   std::string port = "8001";
   std::string model;
   int concurrency = 1;
+  double rate = 0;  // requests that come in a second, whatever becomes of others; 0: `concurrency` at a time
   int threads = 1;
   double duration_s = 5;
   double warmup_s = 1;

@@ -13,7 +13,8 @@ constexpr double kUnitsPerUs = 10;
 void Recording::Success(const Window& window, int64_t begin_ns, int64_t end_ns, uint64_t bytes_sent,
                         uint64_t bytes_received, uint64_t responses) {
   if (begin_ns < window.begin_ns.load(std::memory_order_relaxed)) return;
-  if (end_ns > window.end_ns.load(std::memory_order_relaxed)) return;
+  const int64_t last_ns = window.open_load ? begin_ns : end_ns;
+  if (last_ns > window.end_ns.load(std::memory_order_relaxed)) return;
   const int64_t units =
       std::min<int64_t>((end_ns - begin_ns) / kNsPerUnit, std::numeric_limits<uint32_t>::max());
   latencies_.push_back(static_cast<uint32_t>(units));

@@ -10,8 +10,10 @@
 namespace braid::bench {
 
 // Set by the main thread, read by all; steady nanoseconds. Requests run before and after the window, but only
-// those that began and ended within it count.
+// those that began and ended within it count; of an open load those that began within it, or the slow ones
+// among them would be missing.
 struct Window {
+  bool open_load = false;
   std::atomic<int64_t> begin_ns{std::numeric_limits<int64_t>::max()};
   std::atomic<int64_t> end_ns{std::numeric_limits<int64_t>::max()};
   // Requests in flight are finished, no new one starts.

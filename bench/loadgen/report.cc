@@ -14,6 +14,7 @@ std::string MakeReport(const Options& options, const Recording& recording, const
   report["protocol"] = options.protocol_name;
   report["model"] = options.model;
   report["concurrency"] = options.concurrency;
+  if (options.rate > 0) report["rate"] = options.rate;
   report["seconds"] = usage.window_s;
   report["requests"] = recording.requests();
   report["throughput"] = static_cast<double>(recording.requests()) / usage.window_s;

@@ -1,0 +1,36 @@
+// Arrivals: when the requests of an open load come. They come at random, so many a second on average, whatever
+// becomes of those before them (a Poisson process): what a server shows to clients that do not wait for each
+// other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+
+namespace braid::bench {
+
+class Arrivals {
+ public:
+  // `begin_ns`: steady nanoseconds. The same seed gives the same arrivals.
+  Arrivals(double per_second, uint64_t seed, int64_t begin_ns)
+      : random_(seed), gap_s_(per_second), next_ns_(begin_ns) {
+    Advance();
+  }
+
+  // Of the next request, in steady nanoseconds.
+  int64_t next_ns() const { return next_ns_; }
+  void Advance() { next_ns_ += static_cast<int64_t>(gap_s_(random_) * 1e9); }
+
+ private:
+  std::mt19937_64 random_;
+  std::exponential_distribution<double> gap_s_;
+  int64_t next_ns_;
+};
+
+// A seed for each thread of a run, the same in every run.
+inline uint64_t NextSeed() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace braid::bench
