@@ -77,31 +77,34 @@ _ECHO_BYTES = tuple("--model echo_bytes --input INPUT0:BYTES:1000 --validate ide
 
 WORKLOADS = (
     LoadWorkload(
-        "W1", "add_sub 16 B, gRPC, c=1", ("add_sub",), "grpc", 1, _ADD_SUB, load_targets(1.8, 0.55, 0.45)
+        "W1", "add_sub 16 B, gRPC, c=1", ("add_sub",), "grpc", 1, _ADD_SUB, load_targets(2.4, 0.55, 0.25)
     ),
-    LoadWorkload("W1s", "add_sub 16 B, gRPC stream, c=1", ("add_sub",), "grpc-stream", 1, _ADD_SUB),
     LoadWorkload(
-        "W2", "add_sub 16 B, HTTP binary, c=1", ("add_sub",), "http", 1, _ADD_SUB, load_targets(1.4, 0.7, 0.5)
+        "W1s", "add_sub 16 B, gRPC stream, c=1", ("add_sub",), "grpc-stream", 1, _ADD_SUB,
+        load_targets(2.5, 0.55, 0.25),
+    ),
+    LoadWorkload(
+        "W2", "add_sub 16 B, HTTP binary, c=1", ("add_sub",), "http", 1, _ADD_SUB, load_targets(2.4, 0.7, 0.32)
     ),
     LoadWorkload("W2j", "add_sub 16 B, HTTP JSON, c=1", ("add_sub",), "http-json", 1, _ADD_SUB),
     LoadWorkload(
-        "W3", "add_sub 16 B, gRPC, c=16", ("add_sub",), "grpc", 16, _ADD_SUB, load_targets(3.0, 0.35, 0.3)
+        "W3", "add_sub 16 B, gRPC, c=16", ("add_sub",), "grpc", 16, _ADD_SUB, load_targets(9.0, 0.35, 0.08)
     ),
     LoadWorkload(
-        "W3h", "add_sub 16 B, HTTP binary, c=16", ("add_sub",), "http", 16, _ADD_SUB, load_targets(2.0, 0.5, 0.35)
+        "W3h", "add_sub 16 B, HTTP binary, c=16", ("add_sub",), "http", 16, _ADD_SUB, load_targets(7.0, 0.5, 0.13)
     ),
     LoadWorkload(
-        "W4", "identity 1 MiB, gRPC, c=4", ("identity",), "grpc", 4, _IDENTITY_1MIB, load_targets(1.8, 0.6, 0.55)
+        "W4", "identity 1 MiB, gRPC, c=4", ("identity",), "grpc", 4, _IDENTITY_1MIB, load_targets(2.8, 0.6, 0.28)
     ),
     LoadWorkload(
-        "W4h", "identity 1 MiB, HTTP binary, c=4", ("identity",), "http", 4, _IDENTITY_1MIB, load_targets(2.0, 0.5, 0.4)
+        "W4h", "identity 1 MiB, HTTP binary, c=4", ("identity",), "http", 4, _IDENTITY_1MIB, load_targets(4.0, 0.5, 0.2)
     ),
     LoadWorkload(
-        "W5g", "identity 16 MiB, gRPC, c=1", ("identity",), "grpc", 1, _IDENTITY_16MIB, load_targets(1.5, 0.65, 0.55)
+        "W5g", "identity 16 MiB, gRPC, c=1", ("identity",), "grpc", 1, _IDENTITY_16MIB, load_targets(2.8, 0.65, 0.3)
     ),
     LoadWorkload(
         "W5h", "identity 16 MiB, HTTP binary, c=1", ("identity",), "http", 1, _IDENTITY_16MIB,
-        load_targets(3.0, 0.35, 0.3),
+        load_targets(5.9, 0.35, 0.12),
     ),
     LoadWorkload(
         "W6", "1000 decoupled responses of 16 B, gRPC stream, c=1", ("repeat",), "grpc-stream", 1, _REPEAT,
@@ -109,7 +112,7 @@ WORKLOADS = (
     ),
     LoadWorkload(
         "W7", "BLS, 10 calls one after the other, 16 B, gRPC, c=1", ("bls_chain", "identity"), "grpc", 1, _BLS_CHAIN,
-        load_targets(2.5, 0.4, 0.4),
+        load_targets(4.0, 0.4, 0.22),
     ),
     LoadWorkload(
         "W7a", "BLS, 10 calls at once, 16 B, gRPC, c=1", ("bls_async", "identity"), "grpc", 1, _BLS_ASYNC,
@@ -117,7 +120,7 @@ WORKLOADS = (
     ),
     LoadWorkload(
         "W8", "ensemble of 3 identities, 1 MiB, gRPC, c=1", _STEPS + ("ensemble3",), "grpc", 1, _ENSEMBLE,
-        load_targets(1.8, 0.6, 0.5),
+        load_targets(3.0, 0.6, 0.28),
     ),
     LoadWorkload(
         "W9", "64 at once on an async model that waits 10 ms, gRPC stream", ("sleep_async",), "grpc-stream", 64, _SLEEP,
@@ -125,7 +128,7 @@ WORKLOADS = (
     ),
     LoadWorkload(
         "W10", "dynamic batching (1 ms a batch, at most 32), gRPC, c=32", ("batched",), "grpc", 32, _BATCHED,
-        load_targets(1.3, 0.8, 0.6),
+        load_targets(2.5, 0.8, 0.25),
     ),
     LoadWorkload(
         "W11", "echo of 1000 BYTES, gRPC, c=1", ("echo_bytes",), "grpc", 1, _ECHO_BYTES, load_targets(2.5, 0.4, 0.4)
@@ -136,7 +139,7 @@ WORKLOADS = (
     ),
     LoadWorkload(
         "W13", "identity 16 MiB through system shared memory, gRPC, c=1", ("identity",), "grpc", 1,
-        (*_IDENTITY_16MIB, "--shared-memory"), load_targets(2.5, 0.4, 0.4),
+        (*_IDENTITY_16MIB, "--shared-memory"), load_targets(4.0, 0.4, 0.22),
     ),
 )  # fmt: skip
 
