@@ -1,7 +1,5 @@
 #include "protocols/grpc/server.h"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <chrono>
 #include <semaphore>
@@ -14,14 +12,13 @@
 #include "protocols/grpc/reflection.h"
 #include "protocols/grpc/server_state.h"
 #include "protocols/grpc/thread.h"
+#include "protocols/net/acceptor.h"
 #include "protocols/net/event_loop.h"
 #include "protocols/net/listening_socket.h"
 
 namespace braid {
 namespace {
 
-// How long the acceptor rests when the process has no descriptors left.
-constexpr int64_t kAcceptPauseNs = 100'000'000;
 constexpr std::chrono::milliseconds kShutdownPoll{5};
 
 int64_t Nanoseconds(int milliseconds) { return int64_t{milliseconds} * 1'000'000; }
@@ -58,45 +55,6 @@ int CompressionLevel(GrpcServer::Compression compression) {
 
 }  // namespace
 
-// Takes connections in and deals them to the threads in turn. On the first thread.
-class GrpcServer::Acceptor final : public EventLoop::Watcher, public std::enable_shared_from_this<Acceptor> {
- public:
-  Acceptor(UniqueFd fd, std::shared_ptr<ClientLimits> limits,
-           const std::vector<std::unique_ptr<GrpcThread>>& threads)
-      : fd_(std::move(fd)), limits_(std::move(limits)), threads_(threads) {}
-
-  Status Start() { return loop().Watch(fd_.get(), EPOLLIN, shared_from_this()); }
-  void Stop() {
-    if (!fd_.valid()) return;
-    loop().Unwatch(fd_.get());
-    fd_.Reset();
-  }
-
- private:
-  EventLoop& loop() { return threads_.front()->loop(); }
-
-  void OnEvents(uint32_t) override {
-    if (!fd_.valid()) return;
-    const bool all = AcceptAll(fd_.get(), *limits_->connections, [this](AcceptedSocket client) {
-      GrpcThread& thread = *threads_[next_++ % threads_.size()];
-      if (&thread == threads_.front().get()) {
-        thread.Adopt(std::move(client));
-        return;
-      }
-      // std::function must be copyable, so the descriptor travels in a shared pointer.
-      thread.loop().Post([&thread, shared = std::make_shared<AcceptedSocket>(std::move(client))] {
-        thread.Adopt(std::move(*shared));
-      });
-    });
-    if (!all) loop().At(SteadyNowNs() + kAcceptPauseNs, [self = shared_from_this()] { self->OnEvents(0); });
-  }
-
-  UniqueFd fd_;
-  const std::shared_ptr<ClientLimits> limits_;
-  const std::vector<std::unique_ptr<GrpcThread>>& threads_;
-  size_t next_ = 0;
-};
-
 GrpcServer::GrpcServer() = default;
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surroundings,
@@ -129,8 +87,14 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
     BRAID_ASSIGN_OR_RETURN(auto loop, EventLoop::Create("brd-grpc-" + std::to_string(i)));
     self->threads_.push_back(std::make_unique<GrpcThread>(*self->state_, std::move(loop)));
   }
-  self->acceptor_ = std::make_shared<Acceptor>(std::move(fd), std::move(limits), self->threads_);
-  BRAID_RETURN_IF_ERROR(self->acceptor_->Start());
+  std::vector<Acceptor::Taker> takers;
+  for (const auto& thread : self->threads_) {
+    takers.push_back(
+        {&thread->loop(), [&thread = *thread](AcceptedSocket client) { thread.Adopt(std::move(client)); }});
+  }
+  const auto acceptor = std::make_shared<Acceptor>(std::move(fd), std::move(limits), std::move(takers));
+  BRAID_RETURN_IF_ERROR(acceptor->Start());
+  self->acceptor_ = acceptor;
   for (auto& thread : self->threads_) thread->loop().Start();
   return self;
 }

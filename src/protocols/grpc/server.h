@@ -27,6 +27,7 @@
 
 namespace braid {
 
+class Acceptor;
 struct GrpcServerState;
 class GrpcProtocol;
 class GrpcThread;
@@ -99,7 +100,6 @@ class GrpcServer {
   void Shutdown(int64_t deadline_ns);
 
  private:
-  class Acceptor;
   GrpcServer();
 
   std::unique_ptr<GrpcServerState> state_;

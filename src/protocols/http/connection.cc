@@ -1,5 +1,6 @@
 #include "protocols/http/connection.h"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -38,12 +39,11 @@ Connection::Connection(std::shared_ptr<IoThread> io, ClientSocket socket, Connec
     : io_(std::move(io)),
       place_(std::move(place)),
       socket_(std::move(socket)),
-      last_active_ns_(SteadyNowNs()),
-      stream_(io_->context()) {
-  stream_.assign(socket_.fd());
-}
+      last_active_ns_(SteadyNowNs()) {}
 
-Connection::~Connection() { stream_.release(); }
+Status Connection::Start() {
+  return io_->loop().Watch(socket_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, shared_from_this());
+}
 
 std::optional<uint64_t> Connection::body_size() const {
   if (chunked_ || coding_ != ContentCoding::kIdentity) return std::nullopt;
@@ -83,9 +83,9 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
 void Connection::Close() {
   if (closed_) return;
   closed_ = true;
-  stream_.release();
+  io_->loop().Unwatch(socket_.fd());
   socket_.Close();
-  if (hold_timer_) hold_timer_->cancel();
+  if (hold_timer_) io_->loop().Withdraw(*hold_timer_);
   call_.reset();
   cancellation_.reset();
   outgoing_.Clear();
@@ -95,7 +95,7 @@ void Connection::Close() {
 }
 
 bool Connection::Stalled(int64_t now_ns) const {
-  if (phase_.load(std::memory_order_acquire) == Phase::kOwned || !write_armed_) return false;
+  if (phase_.load(std::memory_order_acquire) == Phase::kOwned || !awaits_room_) return false;
   const std::chrono::nanoseconds limit = io_->options().write_timeout;
   return now_ns - last_active_ns_.load(std::memory_order_relaxed) > limit.count();
 }
@@ -110,9 +110,8 @@ void Connection::Abort() {
   closed_ = true;
   ::shutdown(socket_.fd(), SHUT_RDWR);
   stream_output_.Abandon();
-  boost::system::error_code ignored;
-  stream_.cancel(ignored);
-  if (hold_timer_) hold_timer_->cancel();
+  io_->loop().Unwatch(socket_.fd());
+  if (hold_timer_) io_->loop().Withdraw(*hold_timer_);
   auto self = shared_from_this();
   if (auto cancellation = cancellation_) cancellation->Cancel();
   io_->Forget(self);
@@ -129,34 +128,29 @@ void Connection::Consume(size_t bytes) {
   if (buffer_begin_ == buffer_end_) buffer_begin_ = buffer_end_ = 0;
 }
 
-// ---- The io thread's waits ----
+// ---- The io thread's events ----
 
-void Connection::ArmRead() {
-  if (read_armed_ || closed_) return;
-  read_armed_ = true;
-  stream_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                     [self = shared_from_this()](boost::system::error_code error) {
-                       self->read_armed_ = false;
-                       if (!error && !self->closed_) self->DoGuarded([&] { self->OnReadable(); });
-                     });
+void Connection::OnEvents(uint32_t events) {
+  constexpr uint32_t kEnded = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+  if (closed_) return;
+  if ((events & kEnded) != 0) client_ended_ = true;
+  if ((events & (EPOLLIN | kEnded)) != 0) drained_ = false;
+  DoGuarded([&] {
+    if ((events & EPOLLOUT) != 0 && std::exchange(awaits_room_, false)) OnWritable();
+    if (!closed_ && !drained_) OnReadable();
+  });
 }
 
-void Connection::ArmWrite() {
-  if (write_armed_ || closed_) return;
-  write_armed_ = true;
-  stream_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
-                     [self = shared_from_this()](boost::system::error_code error) {
-                       self->write_armed_ = false;
-                       if (!error && !self->closed_) self->DoGuarded([&] { self->OnWritable(); });
-                     });
+void Connection::GoOn() {
+  if (drained_ || closed_ || phase_.load(std::memory_order_acquire) != Phase::kOwned) return;
+  DoGuarded([&] { OnReadable(); });
 }
 
-void Connection::ArmReceive() {
-  if (socket_.receive_needs_write()) {
-    ArmWrite();
-  } else {
-    ArmRead();
+bool Connection::NothingMore() {
+  if (!drained_ && !client_ended_ && !socket_.has_pending()) {
+    drained_ = socket_.Look() == ClientSocket::Sight::kNothing;
   }
+  return drained_;
 }
 
 template <class Work>
@@ -165,10 +159,7 @@ void Connection::DoGuarded(Work&& work) noexcept {
   if (fault.ok() || closed_) return;
   GuardedOrReport("HTTP connection", [&] {
     // A call that runs answers by itself.
-    if (phase_.load(std::memory_order_acquire) != Phase::kOwned) {
-      ArmRead();
-      return;
-    }
+    if (phase_.load(std::memory_order_acquire) != Phase::kOwned) return;
     const bool can_answer = stage_ == Stage::kHead || stage_ == Stage::kFront || stage_ == Stage::kRest ||
                             stage_ == Stage::kWhole;
     if (can_answer && head_done_) {
@@ -187,26 +178,16 @@ void Connection::OnReadable() {
     Pump();
     return;
   }
-  const ClientSocket::Sight sight = socket_.Look();
-  if (sight == ClientSocket::Sight::kNothing) {
-    ArmRead();
-    return;
-  }
-  if (sight == ClientSocket::Sight::kGone) {
+  if (client_ended_) {
     if (auto cancellation = cancellation_) cancellation->Cancel();
   }
+  // The event may be of what was read with the request.
+  if (NothingMore()) return;
   Phase expected = Phase::kRunning;
   if (!phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel) &&
       expected == Phase::kOwned) {
     Pump();
   }
-}
-
-void Connection::LookForClient() {
-  if (phase_.load(std::memory_order_acquire) != Phase::kRunningInput) return;
-  const std::shared_ptr<Cancellation> cancellation = cancellation_;
-  if (cancellation == nullptr || cancellation->cancelled()) return;
-  if (socket_.Look() == ClientSocket::Sight::kGone) cancellation->Cancel();
 }
 
 void Connection::OnWritable() {
@@ -215,7 +196,7 @@ void Connection::OnWritable() {
     return;
   }
   if (stage_ != Stage::kWriting) {
-    // What waited may have left with the end of its answer, before this wait fired.
+    // What waited may have left with the end of its answer.
     if (socket_.receive_needs_write()) Pump();
     return;
   }
@@ -279,7 +260,7 @@ HttpExchange::PartResult Connection::SendPart(std::string_view part) {
         break;
       case StreamOutput::Added::kBlocked:
         last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
-        io_->Post([self = shared_from_this()] { self->ArmWrite(); });
+        io_->Post([self = shared_from_this()] { self->FlushStream(); });
         result = PartResult::kTaken;
         break;
       case StreamOutput::Added::kFailed:
@@ -314,7 +295,7 @@ void Connection::FlushStream() {
       return;
     case Outgoing::Progress::kBlocked:
       last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
-      ArmWrite();
+      awaits_room_ = true;
       return;
     case Outgoing::Progress::kFailed:
       if (auto cancellation = cancellation_) cancellation->Cancel();
@@ -343,7 +324,7 @@ Connection::Step Connection::Send() {
       return AfterSend();
     case Outgoing::Progress::kBlocked:
       SetStage(Stage::kWriting);
-      ArmWrite();
+      awaits_room_ = true;
       return Step::kStop;
     case Outgoing::Progress::kFailed:
       Close();
@@ -400,13 +381,20 @@ void Connection::Pump() {
     const Step step = Advance();
     if (step == Step::kStop) return;
     if (step == Step::kMore) continue;
+    if (drained_) return;
     if (budget == 0) {
-      YieldTurn();
+      // No event tells of what is there already.
+      io_->Post([self] {
+        if (!self->closed_) self->DoGuarded([&] { self->OnReadable(); });
+      });
       return;
     }
     if (HoldBack()) return;
     const ssize_t received = Receive();
     if (received > 0) {
+      // What comes behind a read that was not filled is told anew. Not so an end that was told already, and
+      // what TLS has read ahead.
+      drained_ = static_cast<size_t>(received) < asked_ && !client_ended_ && !socket_.encrypted();
       budget -= std::min(budget, static_cast<size_t>(received));
       progress_ += static_cast<uint64_t>(received);
       if (!reads_body()) continue;
@@ -417,7 +405,8 @@ void Connection::Pump() {
     } else if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       // A handshake needs no buffer, and a client may be silent behind it.
       if (!parser_) ReleaseIdleMemory();
-      ArmReceive();
+      drained_ = true;
+      awaits_room_ = socket_.receive_needs_write();
       return;
     } else {
       Close();
@@ -425,28 +414,17 @@ void Connection::Pump() {
   }
 }
 
-void Connection::YieldTurn() {
-  // No wait tells of what TLS has read already.
-  if (!socket_.has_pending()) {
-    ArmRead();
-    return;
-  }
-  io_->Post([self = shared_from_this()] {
-    if (!self->closed_) self->DoGuarded([&] { self->Pump(); });
-  });
-}
-
 bool Connection::HoldBack() {
+  if (hold_timer_) return true;
   // Of a chunked body, only what has come says how large it is.
   if (!reads_body() || (chunked_ ? whole_.size() : body_left_) <= MemoryBudget::kLarge) {
     held_since_ns_ = 0;
     return false;
   }
   if (!limits().budget.HoldsBack(held_since_ns_)) return false;
-  if (!hold_timer_) hold_timer_.emplace(io_->context());
-  hold_timer_->expires_after(std::chrono::nanoseconds(MemoryBudget::kLookNs));
-  hold_timer_->async_wait([self = shared_from_this()](boost::system::error_code error) {
-    if (!error && !self->closed_) self->DoGuarded([&] { self->Pump(); });
+  hold_timer_ = io_->loop().At(SteadyNowNs() + MemoryBudget::kLookNs, [self = shared_from_this()] {
+    self->hold_timer_.reset();
+    self->DoGuarded([&] { self->OnReadable(); });
   });
   return true;
 }
@@ -468,7 +446,8 @@ void Connection::ReleaseIdleMemory() {
 ssize_t Connection::Receive() {
   if (stage_ == Stage::kRest) return ReceiveToDestinations();
   if (stage_ == Stage::kFront && front_) {
-    const ssize_t received = socket_.Receive({front_.get() + front_have_, front_size_ - front_have_});
+    asked_ = front_size_ - front_have_;
+    const ssize_t received = socket_.Receive({front_.get() + front_have_, asked_});
     if (received > 0) {
       front_have_ += static_cast<size_t>(received);
       body_left_ -= static_cast<uint64_t>(received);
@@ -490,7 +469,8 @@ ssize_t Connection::ReceiveToBuffer() {
   }
   BRAID_CHECK(buffer_end_ < kBufferBytes);
   const bool first = idle();
-  const ssize_t received = socket_.Receive({buffer_.get() + buffer_end_, kBufferBytes - buffer_end_});
+  asked_ = kBufferBytes - buffer_end_;
+  const ssize_t received = socket_.Receive({buffer_.get() + buffer_end_, asked_});
   if (received > 0) {
     buffer_end_ += static_cast<size_t>(received);
     if (first) last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed);
@@ -501,9 +481,11 @@ ssize_t Connection::ReceiveToBuffer() {
 ssize_t Connection::ReceiveToDestinations() {
   iovec vectors[kMaxVectors];
   size_t count = 0;
+  asked_ = 0;
   for (size_t i = destination_; i < destinations_.size() && count < kMaxVectors; ++i) {
     auto span = destinations_[i];
     if (i == destination_) span = span.subspan(destination_have_);
+    asked_ += span.size();
     if (!span.empty()) vectors[count++] = {span.data(), span.size()};
   }
   const ssize_t received = socket_.Receive(std::span<const iovec>(vectors, count));
@@ -867,10 +849,10 @@ Connection::Step Connection::RunCall() {
     Respond(MakeResponse([&] { return Result<HttpResponse>(fault); }));
   }
   if (phase_.load(std::memory_order_acquire) == Phase::kOwned) return Step::kMore;
-  if (buffered() == 0 && !socket_.has_pending()) {
-    ArmRead();
-    return Step::kStop;
+  if (client_ended_) {
+    if (auto cancellation = cancellation_) cancellation->Cancel();
   }
+  if (buffered() == 0 && NothingMore()) return Step::kStop;
   // The next request is here already: whoever answers this one has to tell.
   Phase expected = Phase::kRunning;
   if (phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel))

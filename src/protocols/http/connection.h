@@ -2,17 +2,18 @@
 //
 // Who may touch what. A connection belongs to its io thread, with one exception: while a call runs (phase_ is
 // kRunning), Respond() may come on any thread, and that thread alone uses `outgoing_` and writes to the
-// socket. The io thread meanwhile only waits for input with a pending readiness wait and, when it fires,
-// looks whether the client has gone or sends its next request already; it neither reads nor writes nor closes.
-// What comes behind a request, or TLS's word that the client ends, hides its going: once there was input the
-// sweep looks again. So an answer that the socket takes whole costs no hand-over between threads: the
-// responder sets phase_ to kOwned, and the io thread notices with the next input. When there is something to
-// do for the io thread (the rest of a large answer, a close, input that has already come), the responder posts
-// to it instead:
+// socket. The io thread meanwhile only hears of events, which tell whether the client has gone or sends its
+// next request already; it neither reads nor writes nor closes. So an answer that the socket takes whole costs
+// no hand-over between threads: the responder sets phase_ to kOwned, and the io thread notices with the next
+// input. When there is something to do for the io thread (the rest of a large answer, a close, input that has
+// already come), the responder posts to it instead:
 //
 //   kOwned --RunCall (io)--> kRunning --input seen (io)--> kRunningInput
 //   kRunning --answered (responder)--> kOwned
 //   kRunning, kRunningInput --answered, io thread is needed (posted to io)--> kOwned
+//
+// Events are edges: each is told once (EventLoop). So the io thread remembers what it has heard and not worked
+// off: `drained_` is false from when there may be input until a read has found no more.
 //
 // An answer in parts keeps the phase of a running call until its end. What the socket does not take of it
 // waits in `stream_output_`, which both threads may use: the io thread writes it when the socket is ready.
@@ -20,11 +21,7 @@
 // The descriptor is closed by the io thread while it owns the connection, or with the last reference.
 #pragma once
 
-#include <utility>  // asio of Boost 1.81 uses std::exchange without including it
-
 #include <atomic>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <memory>
@@ -44,13 +41,14 @@
 
 namespace braid {
 
-class Connection final : public HttpExchange, public std::enable_shared_from_this<Connection> {
+class Connection final : public HttpExchange,
+                         public EventLoop::Watcher,
+                         public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place);
-  ~Connection() override;
 
   // By the io thread.
-  void Start() { ArmRead(); }
+  Status Start();
   // Whether the connection has been silent or slow for too long (the latter is counted), or (`draining`)
   // waits for a request that need not come.
   bool Expired(int64_t now_ns, bool draining) const;
@@ -58,8 +56,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void Close();
   // Whether an answer in parts has waited for its client to read for too long.
   bool Stalled(int64_t now_ns) const;
-  // Cancels the call that runs when input was seen and the client has gone by now.
-  void LookForClient();
+  // Works off input that was told of and is not: memory was short then, or its client was cut off.
+  void GoOn();
   // Lets go of what an idle connection need not have.
   void ReleaseIdleMemory();
   // Closes, or cancels the call that runs and cuts the client off.
@@ -155,10 +153,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   ssize_t ReceiveToBuffer();
   ssize_t ReceiveToDestinations();
 
-  void ArmRead();
-  // Goes on when more can be received.
-  void ArmReceive();
-  void ArmWrite();
+  void OnEvents(uint32_t events) override;
+  // There may be input.
   void OnReadable();
   void OnWritable();
   void OnAnswered();
@@ -172,6 +168,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void CutOff() noexcept;
   // Writes what waits of an answer in parts whose call still runs.
   void FlushStream();
+  // Whether all that has come is received, as far as can be seen.
+  bool NothingMore();
 
   size_t buffered() const { return buffer_end_ - buffer_begin_; }
   // Whether the connection waits for a request, of which nothing has come.
@@ -185,7 +183,7 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   void Consume(size_t bytes);
   void SetStage(Stage stage);
 
-  // Constant after construction. io_ outlives stream_, which uses its event loop.
+  // Constant after construction.
   const std::shared_ptr<IoThread> io_;  // shared; see IoThread
   const ConnectionLimits::Place place_;
   ClientSocket socket_;
@@ -205,10 +203,11 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   bool omit_body_ = false;     // the same
 
   // Owned by the io thread.
-  boost::asio::posix::stream_descriptor stream_;  // waits for socket_, which has the descriptor
   bool closed_ = false;
-  bool read_armed_ = false;
-  bool write_armed_ = false;
+  bool drained_ = true;
+  bool client_ended_ = false;  // its last bytes may be there, and the end is behind them
+  bool awaits_room_ = false;   // goes on when the socket is writable
+  size_t asked_ = 0;           // how many bytes the last read had room for
   bool send_failed_ = false;
   Stage stage_ = Stage::kHead;
   std::unique_ptr<char[]> buffer_;  // kBufferBytes and padding; made with the first input
@@ -234,8 +233,8 @@ class Connection final : public HttpExchange, public std::enable_shared_from_thi
   uint64_t progress_ = 0;  // bytes of the body since last_active_ns_ was set
   MemoryCharge buffer_charge_;
   MemoryCharge body_charge_;
-  std::optional<boost::asio::steady_timer> hold_timer_;  // made when it is first needed
-  int64_t held_since_ns_ = 0;                            // 0: memory was not short since
+  std::optional<EventLoop::TimerKey> hold_timer_;
+  int64_t held_since_ns_ = 0;  // 0: memory was not short since
 };
 
 }  // namespace braid

@@ -51,7 +51,7 @@ class Server {
   Server() {
     options_.limits = std::make_shared<ClientLimits>();
     options_.max_body_bytes = 1 << 20;
-    thread_ = std::make_shared<IoThread>(0, options_, service_, connections_);
+    thread_ = IoThread::Create(0, options_, service_, connections_).value();
     thread_->Start();
   }
   void Adopt(UniqueFd fd) {

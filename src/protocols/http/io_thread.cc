@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "base/thread.h"
 #include "protocols/http/connection.h"
 
 namespace braid {
@@ -17,38 +16,25 @@ constexpr std::chrono::milliseconds kDrainSweep{20};
 }  // namespace
 
 IoThread::IoThread(size_t index, const HttpListenerOptions& options, HttpService& service,
-                   std::atomic<size_t>& connection_count)
-    : index_(index), options_(options), service_(service), connection_count_(connection_count) {}
+                   std::atomic<size_t>& connection_count, std::unique_ptr<EventLoop> loop)
+    : index_(index),
+      options_(options),
+      service_(service),
+      connection_count_(connection_count),
+      loop_(std::move(loop)) {}
 
 IoThread::~IoThread() = default;
 
+Result<std::shared_ptr<IoThread>> IoThread::Create(size_t index, const HttpListenerOptions& options,
+                                                   HttpService& service,
+                                                   std::atomic<size_t>& connection_count) {
+  BRAID_ASSIGN_OR_RETURN(auto loop, EventLoop::Create(options.thread_name + "-" + std::to_string(index)));
+  return std::shared_ptr<IoThread>(new IoThread(index, options, service, connection_count, std::move(loop)));
+}
+
 void IoThread::Start() {
   ArmSweep();
-  thread_ = StartThread(options_.thread_name + "-" + std::to_string(index_), [this] {
-    auto work = boost::asio::make_work_guard(context_);
-    // A handler that throws leaves the loop, which then goes on with the next.
-    while (!context_.stopped()) GuardedOrReport(options_.thread_name, [this] { context_.run(); });
-  });
-}
-
-void IoThread::Stop() {
-  {
-    MutexLock lock(post_mutex_);
-    stopped_ = true;
-  }
-  context_.stop();
-  if (thread_.joinable()) thread_.join();
-  sweep_timer_.cancel();
-  // Handlers that were cancelled hold their connections, and those hold this object: they must run or go.
-  context_.restart();
-  context_.poll();
-}
-
-bool IoThread::Post(std::function<void()> task) {
-  MutexLock lock(post_mutex_);
-  if (stopped_) return false;
-  boost::asio::post(context_, std::move(task));
-  return true;
+  loop_->Start();
 }
 
 void IoThread::Adopt(AcceptedSocket socket) {
@@ -59,7 +45,7 @@ void IoThread::Adopt(AcceptedSocket socket) {
       std::make_shared<Connection>(shared_from_this(), std::move(client).value(), std::move(socket.place));
   connections_.insert(connection);
   connection_count_.fetch_add(1, std::memory_order_relaxed);
-  connection->Start();
+  if (!Guarded([&] { return connection->Start(); }).ok()) connection->Abort();
 }
 
 void IoThread::Drain() {
@@ -84,9 +70,10 @@ void IoThread::ArmSweep() {
                 options_.linger_timeout});
   const milliseconds interval =
       draining() ? kDrainSweep : std::clamp(shortest / 4, milliseconds(10), milliseconds(500));
-  sweep_timer_.expires_after(interval);
-  sweep_timer_.async_wait([this](boost::system::error_code error) {
-    if (error) return;
+  if (sweep_timer_) loop_->Withdraw(*sweep_timer_);
+  const PatientAllocation patience;
+  sweep_timer_ = loop_->At(SteadyNowNs() + std::chrono::nanoseconds(interval).count(), [this] {
+    sweep_timer_.reset();
     GuardedOrReport(options_.thread_name, [this] { Sweep(); });
     ArmSweep();
   });
@@ -104,7 +91,8 @@ void IoThread::Sweep() {
     if (connection->Stalled(now)) stalled.push_back(connection);
   }
   for (const auto& connection : stalled) connection->Abort();
-  for (const auto& connection : connections_) connection->LookForClient();
+  const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+  for (const auto& connection : all) connection->GoOn();
   if (options_.limits->budget.tight()) {
     for (const auto& connection : connections_) connection->ReleaseIdleMemory();
   }

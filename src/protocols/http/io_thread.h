@@ -2,21 +2,17 @@
 // core.
 #pragma once
 
-#include <utility>  // asio of Boost 1.81 uses std::exchange without including it
-
 #include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 #include <unordered_set>
 
-#include "base/mutex.h"
+#include "base/status.h"
 #include "protocols/http/exchange.h"
 #include "protocols/http/options.h"
+#include "protocols/net/event_loop.h"
 #include "protocols/net/listening_socket.h"
 
 namespace braid {
@@ -26,16 +22,18 @@ class Connection;
 // Shared with its connections, which requests that end late may keep longer than the listener lives.
 class IoThread : public std::enable_shared_from_this<IoThread> {
  public:
-  IoThread(size_t index, const HttpListenerOptions& options, HttpService& service,
-           std::atomic<size_t>& connection_count);
+  // Errors: those of the system, when it has no descriptors left.
+  static Result<std::shared_ptr<IoThread>> Create(size_t index, const HttpListenerOptions& options,
+                                                  HttpService& service,
+                                                  std::atomic<size_t>& connection_count);
   ~IoThread();
 
   void Start();
   // Ends the loop and waits for the thread. REQUIRES: no connections are left (AbortAll).
-  void Stop();
+  void Stop() { loop_->Stop(); }
 
   // Runs `task` on this thread; false, and no run, once Stop() was called. Any thread.
-  bool Post(std::function<void()> task);
+  bool Post(std::function<void()> task) { return loop_->Post(std::move(task)); }
 
   // The rest: on this thread only.
 
@@ -48,7 +46,7 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
   // Called by a connection that has closed.
   void Forget(const std::shared_ptr<Connection>& connection);
 
-  boost::asio::io_context& context() { return context_; }
+  EventLoop& loop() { return *loop_; }
   size_t index() const { return index_; }
   const HttpListenerOptions& options() const { return options_; }
   HttpService& service() { return service_; }
@@ -56,6 +54,8 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
  private:
+  IoThread(size_t index, const HttpListenerOptions& options, HttpService& service,
+           std::atomic<size_t>& connection_count, std::unique_ptr<EventLoop> loop);
   void ArmSweep();
   void Sweep();
 
@@ -64,14 +64,10 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
   HttpService& service_;
   std::atomic<size_t>& connection_count_;  // of the listener; not touched after Stop()
   std::atomic<bool> draining_{false};
-  Mutex post_mutex_;
-  bool stopped_ BRAID_GUARDED_BY(post_mutex_) = false;
-
-  boost::asio::io_context context_{1};
+  const std::unique_ptr<EventLoop> loop_;
   // Owned by this thread.
-  boost::asio::steady_timer sweep_timer_{context_};
+  std::optional<EventLoop::TimerKey> sweep_timer_;
   std::unordered_set<std::shared_ptr<Connection>> connections_;
-  std::thread thread_;
 };
 
 }  // namespace braid

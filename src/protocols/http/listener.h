@@ -4,9 +4,7 @@
 //   ... listener->port() ...
 //   listener->Shutdown(SteadyNowNs() + 5'000'000'000);
 //
-// One acceptor deals new connections round robin to the threads; from then on a connection stays on its
-// thread. (With a listening socket for each thread the kernel would deal by hash, and of two clients both
-// could land on one thread.) Keep-alive, pipelining (answers in order), 100-continue, chunked and compressed
+// New connections are dealt to the threads in turn (Acceptor). Keep-alive, pipelining (answers in order), 100-continue, chunked and compressed
 // requests; limits and timeouts of HttpListenerOptions. Errors that the core finds itself are answered as
 // {"error":"text"}.
 #pragma once
@@ -23,6 +21,7 @@
 
 namespace braid {
 
+class Acceptor;
 class IoThread;
 
 class HttpListener {
@@ -44,13 +43,12 @@ class HttpListener {
   void Shutdown(int64_t deadline_ns);
 
  private:
-  class Acceptor;
   HttpListener() = default;
 
   uint16_t port_ = 0;
   std::atomic<size_t> connection_count_{0};
   std::vector<std::shared_ptr<IoThread>> threads_;  // shared with connections; see IoThread
-  std::shared_ptr<Acceptor> acceptor_;              // shared with its handlers on threads_[0]
+  std::shared_ptr<Acceptor> acceptor_;              // shared with the first thread's loop
   bool down_ = false;
 };
 
