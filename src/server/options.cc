@@ -149,6 +149,13 @@ Status CheckTogether(const ServerOptions& options) {
   if (options.admin_address.empty() && options.origin("admin-apis") != OptionOrigin::kDefault) {
     return InvalidArgumentError("--admin-apis needs --admin-address");
   }
+  // Triton takes those of gRPC without --grpc-use-ssl, so they stay without effect.
+  if (const TlsOptions& http = options.http_tls; !http.use) {
+    if (!http.certificate_file.empty() || !http.key_file.empty() || !http.root_file.empty()) {
+      return InvalidArgumentError(
+          "--http-server-cert, --http-server-key and --http-root-cert need --http-use-ssl");
+    }
+  }
   BRAID_RETURN_IF_ERROR(CheckTls(options.http_tls, "http"));
   return CheckTls(options.grpc_tls, "grpc");
 }

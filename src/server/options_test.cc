@@ -153,6 +153,8 @@ TEST(Options, SaysWhatIsWrong) {
        "--http-use-ssl needs --http-server-cert and --http-server-key"},
       {{"m", "--http-use-ssl-mutual", "--http-server-cert=c", "--http-server-key=k"},
        "--http-use-ssl-mutual needs --http-root-cert"},
+      {{"m", "--http-server-cert=c", "--http-server-key=k"},
+       "--http-server-cert, --http-server-key and --http-root-cert need --http-use-ssl"},
       {{"m", "--allow-http=0", "--allow-grpc=0"}, "at least one is needed"},
       {{"m", "--backend-config=python"}, "has not the form"},
       {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},

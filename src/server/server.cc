@@ -327,7 +327,8 @@ class Server::Parts {
     if (limits.memory_bytes == 0) limits.memory_bytes = MemorySize() / 2;
     limits_ = std::make_shared<ClientLimits>(limits, &log_);
     const uint64_t queued = options_.model_max_queued_bytes;
-    input_limit_.most = static_cast<int64_t>(queued == 0 ? limits.memory_bytes / 2 : queued);
+    input_limit_.most =
+        static_cast<int64_t>(std::min<uint64_t>(queued == 0 ? limits.memory_bytes / 2 : queued, INT64_MAX));
     input_limit_.on_refusal = [this](std::string_view text) {
       limits_->refusals.Count(Limit::kModelBytes, text);
     };

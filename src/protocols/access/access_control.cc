@@ -76,20 +76,20 @@ Status AccessControl::Refuse(Refusal why, Status status) {
   return status;
 }
 
-Status AccessControl::Check(const AccessTable& table, const Credentials& credentials,
-                            const Rights::Subject& subject) {
-  std::string_view identity = credentials.certificate.empty() ? kAnonymous : credentials.certificate;
-  if (table.tokens && !credentials.authorization.empty()) {
-    const auto token = BearerToken(credentials.authorization);
-    const std::string* known = token ? table.tokens->Find(*token) : nullptr;
-    if (known == nullptr) {
-      return Refuse(Refusal::kUnauthenticated,
-                    UnauthenticatedError(token ? "the bearer token in the header 'authorization' is not known"
-                                               : "expected 'Bearer' and a token in the header "
-                                                 "'authorization'"));
-    }
-    identity = *known;
+Result<std::string_view> AccessControl::Identify(const AccessTable& table, const Credentials& credentials) {
+  if (!table.tokens || credentials.authorization.empty()) {
+    return credentials.certificate.empty() ? kAnonymous : credentials.certificate;
   }
+  const auto token = BearerToken(credentials.authorization);
+  const std::string* known = token ? table.tokens->Find(*token) : nullptr;
+  if (known != nullptr) return std::string_view(*known);
+  return Refuse(Refusal::kUnauthenticated,
+                UnauthenticatedError(token ? "the bearer token in the header 'authorization' is not known"
+                                           : "expected 'Bearer' and a token in the header 'authorization'"));
+}
+
+Status AccessControl::Check(const AccessTable& table, std::string_view identity,
+                            const Rights::Subject& subject) {
   if (table.rights.Allow(identity, subject)) return OkStatus();
   if (identity == kAnonymous) {
     const std::string_view what =
@@ -105,19 +105,32 @@ Status AccessControl::Check(const AccessTable& table, const Credentials& credent
 Status Permit::Check(std::string_view model) const {
   if (of_ == nullptr) return OkStatus();
   const Published<AccessTable>& published = of_->control.table();
-  const auto table = published.generation() == of_->generation ? of_->table : published.Get();
-  return of_->control.Check(*table, {of_->authorization, of_->certificate}, {of_->api, model});
+  if (published.generation() == of_->generation) {
+    return of_->control.Check(*of_->table, of_->identity, {of_->api, model});
+  }
+  const auto table = published.Get();
+  BRAID_ASSIGN_OR_RETURN(const std::string_view identity,
+                         of_->control.Identify(*table, {of_->authorization, of_->certificate}));
+  return of_->control.Check(*table, identity, {of_->api, model});
+}
+
+Result<std::string_view> AccessReader::Allowed(const Credentials& credentials,
+                                               const Rights::Subject& subject) {
+  const AccessTable& table = *table_->Get();
+  BRAID_ASSIGN_OR_RETURN(const std::string_view identity, control_->Identify(table, credentials));
+  BRAID_RETURN_IF_ERROR(control_->Check(table, identity, subject));
+  return identity;
 }
 
 Status AccessReader::Check(const Credentials& credentials, const Rights::Subject& subject) {
-  return control_ == nullptr ? OkStatus() : control_->Check(*table_->Get(), credentials, subject);
+  return control_ == nullptr ? OkStatus() : Allowed(credentials, subject).status();
 }
 
 Result<Permit> AccessReader::Authorize(const Credentials& credentials, const Rights::Subject& subject) {
-  BRAID_RETURN_IF_ERROR(Check(credentials, subject));
   if (control_ == nullptr) return Permit();
+  BRAID_ASSIGN_OR_RETURN(const std::string_view identity, Allowed(credentials, subject));
   return Permit(std::make_shared<const Permit::Of>(
-      Permit::Of{*control_, table_->Get(), table_->generation(), subject.api,
+      Permit::Of{*control_, table_->Get(), table_->generation(), std::string(identity), subject.api,
                  std::string(credentials.authorization), std::string(credentials.certificate)}));
 }
 

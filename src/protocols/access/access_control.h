@@ -1,7 +1,7 @@
 // AccessControl: who may do what, by the token file (Tokens) and the policy file (Rights), which are read
 // again when they change.
 //
-//   BRAID_ASSIGN_OR_RETURN(auto access, AccessControl::Create({.token_file = "tokens.txt"}, log));
+//   BRAID_ASSIGN_OR_RETURN(auto access, AccessControl::Create({.tokens = "tokens.txt", .policy = ""}, log));
 //   AccessReader reader(access.get());                                            // one a thread
 //   BRAID_ASSIGN_OR_RETURN(Permit permit, reader.Authorize(credentials, {Api::kInference, {}}));
 //   BRAID_RETURN_IF_ERROR(permit.Check("resnet"));                                // once the model is known
@@ -50,11 +50,13 @@ class AccessControl {
   // Reads the files again. Where they are not good, what they said before holds on, and the log says why.
   // Any thread.
   void Reload();
-  std::vector<std::string> files() const { return {files_.tokens, files_.policy}; }
 
-  // Why the sender may not do this: UNAUTHENTICATED where it is not known who it is and that would be needed,
-  // else PERMISSION_DENIED. Any thread.
-  Status Check(const AccessTable& table, const Credentials& credentials, const Rights::Subject& subject);
+  // Who the sender is; kAnonymous where it shows nothing. Errors: UNAUTHENTICATED for a token that is not
+  // known. The name lives as long as the table and the credentials. Any thread.
+  Result<std::string_view> Identify(const AccessTable& table, const Credentials& credentials);
+  // Why this identity may not do this: UNAUTHENTICATED where it is anonymous, else PERMISSION_DENIED. Any
+  // thread.
+  Status Check(const AccessTable& table, std::string_view identity, const Rights::Subject& subject);
   uint64_t refused(Refusal why) const { return counts_[static_cast<size_t>(why)].count; }
 
   const Published<AccessTable>& table() const { return table_; }
@@ -89,6 +91,7 @@ class Permit {
     AccessControl& control;
     std::shared_ptr<const AccessTable> table;  // shared with other permits
     uint64_t generation;                       // of the table
+    std::string identity;                      // by the table
     Api api;
     std::string authorization;
     std::string certificate;
@@ -106,11 +109,14 @@ class AccessReader {
     if (control != nullptr) table_.emplace(control->table());
   }
 
-  // Errors: as AccessControl::Check().
+  // Errors: as AccessControl's Identify() and Check().
   Status Check(const Credentials& credentials, const Rights::Subject& subject);
   Result<Permit> Authorize(const Credentials& credentials, const Rights::Subject& subject);
 
  private:
+  // Who may do it. REQUIRES: control_ is not null.
+  Result<std::string_view> Allowed(const Credentials& credentials, const Rights::Subject& subject);
+
   AccessControl* const control_;
   std::optional<Published<AccessTable>::Reader> table_;
 };

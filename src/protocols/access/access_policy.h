@@ -22,7 +22,7 @@ class AccessPolicy {
   // How a protocol carries the secrets of groups, and says no.
   enum class Wire : unsigned char { kHttp, kGrpc };
 
-  // `control` outlives it; null: whoever has the secrets may do everything.
+  // `control` outlives it; null: every sender with the secrets may do everything.
   explicit AccessPolicy(Wire wire, AccessControl* control = nullptr) : wire_(wire), control_(control) {}
 
   // Adds one flag value: "{api}[,{api}...]:{header}={value}". All protocols know all groups, so that one list

@@ -25,10 +25,9 @@ std::vector<std::string> ReadNames(JsonObject& rule, std::string_view key, const
 }
 
 // Whether one of the patterns stands for the name.
-bool Match(const std::vector<std::string>& patterns, std::string_view name) {
-  const std::string text(name);
+bool Match(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(
-      patterns, [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0; });
+      patterns, [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
 ApiSet ReadApis(JsonObject& rule, JsonFaults& faults) {
@@ -80,13 +79,16 @@ Rights Rights::ForAllKnown() {
 
 bool Rights::Allow(std::string_view identity, const Subject& subject) const {
   const bool anonymous = identity == kAnonymous;
+  // fnmatch() wants an end.
+  const std::string who(identity);
+  const std::string model(subject.model.value_or(""));
   return std::ranges::any_of(rules_, [&](const Rule& rule) {
     if (!rule.apis.Has(subject.api)) return false;
-    const bool is_for = anonymous ? std::ranges::find(rule.identities, identity) != rule.identities.end()
-                                  : Match(rule.identities, identity);
+    const bool is_for = anonymous ? std::ranges::find(rule.identities, who) != rule.identities.end()
+                                  : Match(rule.identities, who);
     if (!is_for) return false;
     if (!subject.model || rule.models.empty()) return true;
-    return !subject.model->empty() && Match(rule.models, *subject.model);
+    return !model.empty() && Match(rule.models, model);
   });
 }
 

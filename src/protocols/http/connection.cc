@@ -220,7 +220,7 @@ void Connection::Respond(HttpResponse response) {
 }
 
 void Connection::CutOff() noexcept {
-  // The io thread closes when it hears of this: by the wait for input that it has, or by its sweep.
+  // The io thread closes when it hears of this: by an event, or in its sweep.
   ::shutdown(socket_.fd(), SHUT_RDWR);
   outgoing_.Clear();
   phase_.store(Phase::kOwned, std::memory_order_release);
@@ -383,7 +383,7 @@ void Connection::Pump() {
     if (step == Step::kMore) continue;
     if (drained_) return;
     if (budget == 0) {
-      // No event tells of what is there already.
+      // The thread's other connections have their turn first; no event tells of what is there already.
       io_->Post([self] {
         if (!self->closed_) self->DoGuarded([&] { self->OnReadable(); });
       });

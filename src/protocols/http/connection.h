@@ -142,8 +142,6 @@ class Connection final : public HttpExchange,
   HttpResponse TooManyFields() const;
   Step Send();
   Step AfterSend();
-  // Lets other connections of the thread have their turn, and goes on then.
-  void YieldTurn();
   // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
   // Once for each request.
   bool HoldBack();

@@ -4,9 +4,9 @@
 //   ... listener->port() ...
 //   listener->Shutdown(SteadyNowNs() + 5'000'000'000);
 //
-// New connections are dealt to the threads in turn (Acceptor). Keep-alive, pipelining (answers in order), 100-continue, chunked and compressed
-// requests; limits and timeouts of HttpListenerOptions. Errors that the core finds itself are answered as
-// {"error":"text"}.
+// New connections are dealt to the threads in turn (Acceptor). Keep-alive, pipelining (answers in order),
+// 100-continue, chunked and compressed requests; limits and timeouts of HttpListenerOptions. Errors that the
+// core finds itself are answered as {"error":"text"}.
 #pragma once
 
 #include <atomic>

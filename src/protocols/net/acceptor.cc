@@ -17,18 +17,22 @@ Status Acceptor::Start() { return loop().Watch(fd_.get(), EPOLLIN, shared_from_t
 
 void Acceptor::Stop() {
   if (!fd_.valid()) return;
+  if (pause_) loop().Withdraw(*pause_);
   loop().Unwatch(fd_.get());
   fd_.Reset();
 }
 
 void Acceptor::OnEvents(uint32_t) {
-  if (!fd_.valid()) return;
+  if (!fd_.valid() || pause_) return;
   bool all = false;
   GuardedOrReport("accepting connections", [&] { all = TakeAll(); });
   if (all) return;
   // No event tells of those that wait already.
   const PatientAllocation patience;
-  loop().At(SteadyNowNs() + kPauseNs, [self = shared_from_this()] { self->OnEvents(0); });
+  pause_ = loop().At(SteadyNowNs() + kPauseNs, [self = shared_from_this()] {
+    self->pause_.reset();
+    self->OnEvents(0);
+  });
 }
 
 bool Acceptor::TakeAll() {

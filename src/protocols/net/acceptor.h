@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -33,6 +34,7 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
 
  private:
   void OnEvents(uint32_t) override;
+  // Whether all that waited are taken in; else there is no descriptor, or no memory, left.
   bool TakeAll();
   EventLoop& loop() { return *takers_.front().loop; }
 
@@ -40,6 +42,7 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
   const std::shared_ptr<ClientLimits> limits_;  // shared with the other ports
   const std::vector<Taker> takers_;
   size_t next_ = 0;
+  std::optional<EventLoop::TimerKey> pause_;  // while it rests
 };
 
 }  // namespace braid
