@@ -64,6 +64,7 @@ bench:  ## Measure (see bench/)
 	@scripts/python-env build test
 	@bench/run $(ARGS)
 	@bench/run-latency
+	@bench/run-curves
 	@.venv/bin/python bench/run-openvino
 	@bench/run-graphs
 	@.venv/bin/python bench/run-stateful

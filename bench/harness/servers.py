@@ -99,13 +99,18 @@ class CommandSide(Side):
 
 
 class Server:
-    """A running server; use as a context manager, which waits until it is ready and ends it on every way out."""
+    """A running server; use as a context manager, which waits until it is ready and ends it on every way out.
 
-    def __init__(self, side, repository, models, folder):
+    The limits are seconds for the start until all models are ready, and for the end.
+    """
+
+    def __init__(self, side, repository, models, folder, ready_limit_s=READY_LIMIT_S, stop_limit_s=STOP_LIMIT_S):
         self._side = side
         self._repository = repository
         self._models = [model.partition("=")[0] for model in models]
         self._folder = folder  # where the server runs
+        self._ready_limit_s = ready_limit_s
+        self._stop_limit_s = stop_limit_s
         self._process = None
         self._log = None
         self._tag = ""
@@ -164,8 +169,8 @@ class Server:
             if self._answers(paths[0]):
                 paths.pop(0)
                 continue
-            if time.monotonic() - self._started > READY_LIMIT_S:
-                raise ServerError(f"{self._side.name} is not ready in {READY_LIMIT_S} s: {self._log_end()}")
+            if time.monotonic() - self._started > self._ready_limit_s:
+                raise ServerError(f"{self._side.name} is not ready in {self._ready_limit_s} s: {self._log_end()}")
             time.sleep(0.005)
         self.ready_s = time.monotonic() - self._started
 
@@ -190,7 +195,7 @@ class Server:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
                 try:
-                    self._process.wait(STOP_LIMIT_S)
+                    self._process.wait(self._stop_limit_s)
                 except subprocess.TimeoutExpired:
                     self._process.kill()
                     self._process.wait()

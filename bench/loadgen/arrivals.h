@@ -27,6 +27,14 @@ class Arrivals {
   int64_t next_ns_;
 };
 
+// How long before the end of the window the next request may have come and still not been sent. It covers the
+// time from the window's end to the last look at the clock; more is a queue in front of the server.
+inline constexpr int64_t kUnsentAllowanceNs = 100'000'000;
+
+// Whether requests were sent when they came. `next_ns`: when the first request came that was not sent, `end_ns`:
+// the end of the window, both in steady nanoseconds.
+inline bool RateHeld(int64_t next_ns, int64_t end_ns) { return next_ns >= end_ns - kUnsentAllowanceNs; }
+
 // A seed for each thread of a run, the same in every run.
 inline uint64_t NextSeed() {
   static std::atomic<uint64_t> last{0};

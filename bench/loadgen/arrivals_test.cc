@@ -31,5 +31,14 @@ TEST(Arrivals, ComeAtTheRateAndAtRandom) {
   EXPECT_NEAR(std::sqrt(squares / kCount - mean_ns * mean_ns), 1e6, 3e4);
 }
 
+TEST(Arrivals, RateIsHeldUnlessTheNextOneCameWellBeforeTheEnd) {
+  constexpr int64_t kEndNs = 60'000'000'000;
+  EXPECT_TRUE(RateHeld(kEndNs + 1, kEndNs));
+  // The last arrival, too late to be sent, says nothing about the server.
+  EXPECT_TRUE(RateHeld(kEndNs - 1, kEndNs));
+  EXPECT_TRUE(RateHeld(kEndNs - kUnsentAllowanceNs, kEndNs));
+  EXPECT_FALSE(RateHeld(kEndNs - kUnsentAllowanceNs - 1, kEndNs));
+}
+
 }  // namespace
 }  // namespace braid::bench

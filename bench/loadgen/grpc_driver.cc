@@ -57,6 +57,7 @@ struct UnarySlot {
   explicit UnarySlot(GrpcCycle requests) : requests(std::move(requests)) {}
 
   GrpcCycle requests;
+  grpc::GenericStub* stub = nullptr;          // of its connection
   const grpc::ByteBuffer* request = nullptr;  // the one in flight
   std::unique_ptr<grpc::ClientContext> context;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> call;
@@ -105,7 +106,7 @@ class GrpcDriver : public Driver {
 
   bool Ready() override {
     return AskReady(kServerReadyMethod, "") &&
-           AskReady(kModelReadyMethod, EncodeModelReadyRequest(options_.model));
+           AskReady(kModelReadyMethod, EncodeModelReadyRequest(options_.model()));
   }
 
   void Run(int slots, const Window& window, Recording& recording) override {
@@ -174,10 +175,15 @@ class GrpcDriver : public Driver {
   }
 
   void RunUnary(int slot_count, const Window& window, Recording& recording) {
-    grpc::GenericStub stub(MakeChannel());
+    std::deque<grpc::GenericStub> stubs;
+    for (int i = 0; i < std::min(options_.connections, slot_count); ++i) stubs.emplace_back(MakeChannel());
     grpc::CompletionQueue queue;
     std::deque<UnarySlot> slots;
-    for (int i = 0; i < slot_count; ++i) StartUnary(stub, queue, slots.emplace_back(requests_.Make()));
+    for (int i = 0; i < slot_count; ++i) {
+      UnarySlot& slot = slots.emplace_back(requests_.Make());
+      slot.stub = &stubs[static_cast<size_t>(i) % stubs.size()];
+      StartUnary(*slot.stub, queue, slot);
+    }
     size_t live = slots.size();
     ReceivedMessage message;
     void* tag = nullptr;
@@ -188,7 +194,7 @@ class GrpcDriver : public Driver {
       if (window.stop.load(std::memory_order_relaxed)) {
         --live;
       } else {
-        StartUnary(stub, queue, slot);
+        StartUnary(*slot.stub, queue, slot);
       }
     }
     queue.Shutdown();
@@ -199,6 +205,10 @@ class GrpcDriver : public Driver {
   void TakeAnswer(UnarySlot& slot, ReceivedMessage& message, const Window& window,
                   Recording& recording) const {
     const int64_t now_ns = SteadyNowNs();
+    if (slot.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      recording.Unanswered();
+      return;
+    }
     if (!slot.status.ok()) {
       recording.Failure("gRPC " + std::to_string(slot.status.error_code()) + ": " +
                         slot.status.error_message());
@@ -229,6 +239,7 @@ class GrpcDriver : public Driver {
     std::deque<int64_t> waiting;  // since when
     for (int i = 0; i < slot_count; ++i) idle.push_back(&slots.emplace_back(requests_.Make()));
     std::atomic<bool> sent_all{false};
+    int64_t next_ns = 0;  // the sender's until it has ended
     std::thread sender = StartThread("brd-load-send", [&] {
       Arrivals arrivals(options_.rate / options_.threads, NextSeed(), SteadyNowNs());
       while (!window.stop.load(std::memory_order_relaxed)) {
@@ -251,6 +262,7 @@ class GrpcDriver : public Driver {
         if (slot != nullptr) StartUnary(stub, queue, *slot, arrivals.next_ns());
         arrivals.Advance();
       }
+      next_ns = arrivals.next_ns();
       sent_all = true;
     });
     ReceivedMessage message;
@@ -264,7 +276,7 @@ class GrpcDriver : public Driver {
         int64_t since_ns = 0;
         {
           MutexLock lock(mutex);
-          if (waiting.empty() || sent_all) {
+          if (waiting.empty() || window.stop.load(std::memory_order_relaxed)) {
             idle.push_back(&slot);
           } else {
             since_ns = waiting.front();
@@ -277,7 +289,8 @@ class GrpcDriver : public Driver {
       done = sent_all && idle.size() == slots.size();
     }
     sender.join();
-    if (!waiting.empty()) recording.Failure("requests were not sent: the server is too slow for the rate");
+    if (!waiting.empty()) next_ns = waiting.front();
+    if (!RateHeld(next_ns, window.end_ns.load(std::memory_order_relaxed))) recording.RateNotHeld();
     queue.Shutdown();
     void* tag = nullptr;
     bool ok = false;

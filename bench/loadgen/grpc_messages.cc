@@ -81,7 +81,7 @@ Result<std::vector<OutputView>> DecodeInfer(WireReader reader) {
 
 std::string EncodeInferRequest(const Options& options) {
   WireWriter message;
-  message.Bytes(1, options.model);
+  message.Bytes(1, options.model());
   for (const auto& [name, value] : options.parameters) message.Bytes(4, EncodeParameter(name, value));
   const SharedPayload* shared = options.shared.get();
   for (size_t i = 0; i < options.inputs.size(); ++i) {

@@ -80,7 +80,7 @@ std::string EncodeHttpInfer(const Options& options) {
   const bool binary = options.protocol == Protocol::kHttp;
   const std::string json = EncodeJson(options, binary);
   size_t body_bytes = json.size();
-  std::string message = "POST /v2/models/" + options.model + "/infer HTTP/1.1\r\nHost: " + options.host +
+  std::string message = "POST /v2/models/" + options.model() + "/infer HTTP/1.1\r\nHost: " + options.host +
                         ":" + options.port + "\r\n";
   if (binary) {
     for (const InputTensor& input : options.inputs) body_bytes += input.data.size();

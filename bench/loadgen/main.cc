@@ -1,7 +1,7 @@
 // The load generator's run: wait for the server, warm up, measure, stop, report.
 //
-// Exits with 0 when every request of the run was answered rightly and at least one counted, 2 when not, 1
-// when it could not run at all.
+// Exits with 0 when every request of the run was answered rightly and at least one counted, and a rate was held;
+// 2 when not, 1 when it could not run at all.
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -114,7 +114,7 @@ int Main(int argc, char** argv) {
   for (Recording& recording : recordings) all.Merge(std::move(recording));
   all.Sort();
   std::puts(MakeReport(options, all, usage).c_str());
-  return all.requests() == 0 || all.errors() > 0 ? 2 : 0;
+  return all.requests() == 0 || all.errors() > 0 || !all.rate_held() ? 2 : 0;
 }
 
 }  // namespace

@@ -74,9 +74,12 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
                  "grpc, grpc-stream, http (binary tensors) or http-json")
       ->transform(CLI::IsMember({"grpc", "grpc-stream", "http", "http-json"}));
   app.add_option("--address", address, "HOST:PORT of the server");
-  app.add_option("--model", options->model, "model to ask")->required();
+  app.add_option("--model", options->models, "model to ask; repeatable: in turn")->required();
   app.add_option("--concurrency", options->concurrency,
                  "requests kept in flight; with --rate, how many there may be, others wait for one to end")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--connections", options->connections,
+                 "grpc: connections of each thread, which its requests in flight share; of HTTP each has one")
       ->check(CLI::Range(1, 4096));
   app.add_option(
          "--rate", options->rate,
@@ -124,6 +127,14 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   }
   if (status.ok() && options->rate > 0 && (shared || options->protocol == Protocol::kGrpcStream)) {
     status = InvalidArgumentError("--rate is not for streams and shared memory");
+  }
+  if (status.ok() && options->models.size() > 1 &&
+      (options->protocol == Protocol::kGrpcStream || options->sequence_steps > 0)) {
+    status = InvalidArgumentError("several models are not for streams and sequences");
+  }
+  if (status.ok() && options->connections > 1 &&
+      (options->protocol != Protocol::kGrpc || options->rate > 0)) {
+    status = InvalidArgumentError("--connections is for grpc without a rate");
   }
   if (!status.ok()) {
     std::fprintf(stderr, "braid_loadgen: %s\n", status.message().c_str());

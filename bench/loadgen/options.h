@@ -19,8 +19,9 @@ struct Options {
   std::string protocol_name = "grpc";
   std::string host = "127.0.0.1";
   std::string port = "8001";
-  std::string model;
+  std::vector<std::string> models;  // at least one; asked in turn
   int concurrency = 1;
+  int connections = 1;  // of gRPC and of each thread, which the requests in flight share
   double rate = 0;  // requests that come in a second, whatever becomes of others; 0: `concurrency` at a time
   int threads = 1;
   double duration_s = 5;
@@ -36,6 +37,8 @@ struct Options {
   Expectation expectation;
   std::shared_ptr<SharedPayload> shared;  // shared with copies of the options; null: tensors in the messages
   std::string label;
+
+  const std::string& model() const { return models.front(); }
 };
 
 // How a request parameter is written on the wire.

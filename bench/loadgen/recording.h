@@ -28,6 +28,10 @@ class Recording {
                uint64_t bytes_received, uint64_t responses);
   // A request that failed, inside the window or not. The first reason is kept.
   void Failure(const std::string& reason);
+  // A request that got no answer in its time; a failure, too.
+  void Unanswered();
+  // Requests of an open load could not be sent when they came.
+  void RateNotHeld() { rate_held_ = false; }
   void Merge(Recording&& other);
   // Puts the latencies into order; Percentile needs it.
   void Sort();
@@ -37,16 +41,24 @@ class Recording {
   double MeanUs() const;
 
   uint64_t requests() const { return latencies_.size(); }
+  // Requests by the share of their time that lies within the window: what was done in it, also where a request
+  // takes so long that few or none begin and end within.
+  double parts() const { return parts_; }
   uint64_t responses() const { return responses_; }
   uint64_t errors() const { return errors_; }
+  uint64_t unanswered() const { return unanswered_; }
+  bool rate_held() const { return rate_held_; }
   uint64_t bytes_sent() const { return bytes_sent_; }
   uint64_t bytes_received() const { return bytes_received_; }
   const std::string& first_error() const { return first_error_; }
 
  private:
   std::vector<uint32_t> latencies_;  // in tenths of a microsecond
+  double parts_ = 0;
   uint64_t responses_ = 0;
   uint64_t errors_ = 0;
+  uint64_t unanswered_ = 0;
+  bool rate_held_ = true;
   uint64_t bytes_sent_ = 0;
   uint64_t bytes_received_ = 0;
   std::string first_error_;

@@ -12,12 +12,16 @@ std::string MakeReport(const Options& options, const Recording& recording, const
   nlohmann::ordered_json report;
   report["label"] = options.label;
   report["protocol"] = options.protocol_name;
-  report["model"] = options.model;
+  report["model"] = options.model();
   report["concurrency"] = options.concurrency;
-  if (options.rate > 0) report["rate"] = options.rate;
+  if (options.rate > 0) {
+    report["rate"] = options.rate;
+    report["rate_held"] = recording.rate_held();
+  }
   report["seconds"] = usage.window_s;
   report["requests"] = recording.requests();
   report["throughput"] = static_cast<double>(recording.requests()) / usage.window_s;
+  report["requests_in_parts"] = recording.parts();
   report["responses"] = recording.responses();
   report["responses_per_s"] = static_cast<double>(recording.responses()) / usage.window_s;
   auto& latency = report["latency_us"];
@@ -29,6 +33,7 @@ std::string MakeReport(const Options& options, const Recording& recording, const
   latency["p99_9"] = recording.PercentileUs(0.999);
   latency["max"] = recording.PercentileUs(1);
   report["errors"] = recording.errors();
+  report["unanswered"] = recording.unanswered();
   report["first_error"] = recording.first_error();
   report["bytes_sent"] = recording.bytes_sent();
   report["bytes_received"] = recording.bytes_received();

@@ -1,5 +1,5 @@
-// What one slot of the generator sends, request after request: always the same, or the steps of one sequence
-// after the other.
+// What one slot of the generator sends, request after request: always the same, one for each model in turn, or
+// the steps of one sequence after the other.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,28 @@ class RequestCycle {
   class Maker {
    public:
     Maker(const Options& options, Message (*encode)(const Options&)) : options_(options), encode_(encode) {
-      if (options_.sequence_steps == 0) same_ = std::make_shared<const Message>(encode_(options_));
+      if (options_.sequence_steps > 0) return;
+      if (options_.models.size() == 1) {  // without a copy of its tensors
+        same_.push_back(std::make_shared<const Message>(encode_(options_)));
+        return;
+      }
+      for (const std::string& model : options_.models) {
+        Options one = options_;
+        one.models = {model};
+        same_.push_back(std::make_shared<const Message>(encode_(one)));
+      }
     }
 
-    // For one more slot, whose sequences have an id of their own. Any thread.
+    // For one more slot, whose sequences have an id of their own, and which begins with another model. Any
+    // thread.
     RequestCycle Make() const {
-      if (same_ != nullptr) return RequestCycle(same_);
-      const std::string id = std::to_string(1 + slots_.fetch_add(1, std::memory_order_relaxed));
+      const uint64_t slot = slots_.fetch_add(1, std::memory_order_relaxed);
+      if (!same_.empty()) {
+        RequestCycle cycle(same_, static_cast<int>(same_.size()));
+        cycle.next_ = static_cast<int>(slot % same_.size());
+        return cycle;
+      }
+      const std::string id = std::to_string(1 + slot);
       std::vector<std::shared_ptr<const Message>> messages;
       for (const int step : {0, 1, options_.sequence_steps - 1}) {
         Options one = options_;
@@ -41,7 +56,7 @@ class RequestCycle {
    private:
     const Options& options_;
     Message (*const encode_)(const Options&);
-    std::shared_ptr<const Message> same_;  // shared by all slots; null with sequences
+    std::vector<std::shared_ptr<const Message>> same_;  // shared by all slots; empty with sequences
     mutable std::atomic<uint64_t> slots_{0};
   };
 
@@ -51,14 +66,15 @@ class RequestCycle {
   const Message& Next() {
     const int step = next_;
     next_ = (next_ + 1) % steps_;
-    return *messages_[messages_.size() == 1 || step == 0 ? 0 : step + 1 == steps_ ? 2 : 1];
+    if (messages_.size() == static_cast<size_t>(steps_)) return *messages_[static_cast<size_t>(step)];
+    return *messages_[step == 0 ? 0 : step + 1 == steps_ ? 2 : 1];
   }
 
  private:
   RequestCycle(std::vector<std::shared_ptr<const Message>> messages, int steps)
       : messages_(std::move(messages)), steps_(steps) {}
 
-  std::vector<std::shared_ptr<const Message>> messages_;  // the only one; or first, middle and last
+  std::vector<std::shared_ptr<const Message>> messages_;  // one for each step; or first, middle and last
   int steps_ = 1;
   int next_ = 0;
 };

@@ -6,7 +6,7 @@ namespace braid::bench {
 namespace {
 
 std::string Text(const Options& options) {
-  std::string text = options.model;
+  std::string text = options.model();
   for (const auto& [name, value] : options.parameters)
     text.append(" ").append(name).append("=").append(value);
   return text;
@@ -14,7 +14,7 @@ std::string Text(const Options& options) {
 
 TEST(RequestCycleTest, SendsTheSameWithoutSequences) {
   Options options;
-  options.model = "m";
+  options.models = {"m"};
   const RequestCycle<std::string>::Maker maker(options, Text);
   RequestCycle<std::string> one = maker.Make();
   RequestCycle<std::string> two = maker.Make();
@@ -24,9 +24,21 @@ TEST(RequestCycleTest, SendsTheSameWithoutSequences) {
   EXPECT_EQ(&two.Next(), &first);
 }
 
+TEST(RequestCycleTest, AsksModelsInTurn) {
+  Options options;
+  options.models = {"a", "b", "c"};
+  const RequestCycle<std::string>::Maker maker(options, Text);
+  RequestCycle<std::string> one = maker.Make();
+  RequestCycle<std::string> two = maker.Make();
+  for (int i = 0; i < 2; ++i) {
+    for (const char* model : {"a", "b", "c"}) EXPECT_EQ(one.Next(), model);
+    for (const char* model : {"b", "c", "a"}) EXPECT_EQ(two.Next(), model);
+  }
+}
+
 TEST(RequestCycleTest, GoesThroughOneSequenceAfterTheOther) {
   Options options;
-  options.model = "m";
+  options.models = {"m"};
   options.sequence_steps = 4;
   const RequestCycle<std::string>::Maker maker(options, Text);
   maker.Make();
@@ -41,6 +53,7 @@ TEST(RequestCycleTest, GoesThroughOneSequenceAfterTheOther) {
 
 TEST(RequestCycleTest, TwoStepsAreStartAndEnd) {
   Options options;
+  options.models = {""};
   options.sequence_steps = 2;
   const RequestCycle<std::string>::Maker maker(options, Text);
   RequestCycle<std::string> cycle = maker.Make();

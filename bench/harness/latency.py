@@ -1,0 +1,131 @@
+"""Latency under an open load: what is asked for, what a sample says, and the page. Pure functions.
+
+A *report* is the JSON object of the load generator. A round is {side: {"capacity": N, key: report}}: N is requests
+a second, None where they could not be measured; a key is (whose capacity a rate is a share of, the share), or CLOSED.
+"""
+
+import statistics
+
+SIDES = {"peer": "peer", "subject": "Braid"}
+SHARES = (0.3, 0.6, 0.8, 0.95)
+PROTOCOLS = {"grpc": "gRPC", "http": "HTTP, binary"}
+QUANTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9"}
+# Whose share a rate is.
+OWN = "own"
+PEERS = "the peer's"
+# The load before, with so many requests in flight at every moment, that shows how much a server can do.
+CLOSED = "closed"
+# The columns of the page.
+COLUMNS = (("peer", OWN), ("subject", PEERS), ("subject", OWN))
+
+
+def rates(whose, capacity):
+    """{key: requests a second}; nothing of an unknown capacity."""
+    return {(whose, share): share * capacity for share in SHARES} if capacity else {}
+
+
+def failed_report(text):
+    """What stands for a sample that gave no report."""
+    return {"requests": 0, "errors": 1, "unanswered": 0, "rate_held": True, "first_error": text}
+
+
+def usable(report):
+    """Whether its latencies count. A request left unanswered does not change those of the others."""
+    return report["requests"] > 0 and report["errors"] == report["unanswered"]
+
+
+def figures(report):
+    """Quantiles in microseconds."""
+    return ", ".join(f"{title} {report['latency_us'][key]:.0f} us" for key, title in QUANTILES.items())
+
+
+def cell(rounds, side, key):
+    """Quantiles in microseconds, medians over the rounds that have them, and what those rounds did not keep."""
+    reports = [found[side][key] for found in rounds if key in found.get(side, {})]
+    good = [report for report in reports if usable(report)]
+    text = "-"
+    if good:
+        text = " / ".join(
+            f"{statistics.median(report['latency_us'][quantile] for report in good):.0f}" for quantile in QUANTILES
+        )
+    counts = {
+        # Far above what a server can do, it may be that no request of the window was sent; then there are no figures.
+        "not held": sum(1 for report in reports if not report["rate_held"]),
+        "left a request unanswered": sum(1 for report in reports if report["unanswered"]),
+        "failed": sum(1 for report in reports if report["errors"] > report["unanswered"]),
+    }
+    notes = [f"{count} of {len(reports)} {what}" for what, count in counts.items() if count]
+    return text + (f" ({', '.join(notes)})" if notes else "")
+
+
+def capacity(rounds, side):
+    """Requests a second with a fixed number in flight, median over rounds; None where no round has it."""
+    found = [each[side]["capacity"] for each in rounds if each.get(side, {}).get("capacity")]
+    return statistics.median(found) if found else None
+
+
+def capacity_line(rounds):
+    peer, subject = capacity(rounds, "peer"), capacity(rounds, "subject")
+    ratios = [
+        each["subject"]["capacity"] / each["peer"]["capacity"]
+        for each in rounds
+        if each["subject"]["capacity"] and each["peer"]["capacity"]
+    ]
+    said = [f"{SIDES[side]} {value:.0f}/s" if value else f"{SIDES[side]} -" for side, value in
+            (("peer", peer), ("subject", subject))]  # fmt: skip
+    times = f" ({statistics.median(ratios):.1f} times)" if ratios else ""
+    return f"16 in flight: {', '.join(said)}{times}."
+
+
+def troubles(results):
+    """Lines on the samples that give no figure and on requests left unanswered. `results`: {protocol: rounds}."""
+    lines = []
+    for protocol, rounds in results.items():
+        for index, found in enumerate(rounds):
+            for side, samples in found.items():
+                for key, report in samples.items():
+                    if key == "capacity" or not report["errors"]:
+                        continue
+                    what = "16 in flight" if key == CLOSED else f"{key[1]:.0%} of {key[0]}"
+                    lines.append(
+                        f"- {PROTOCOLS[protocol]}, round {index + 1}, {SIDES[side]}, {what}: {report['errors']} errors, of "
+                        f"which {report['unanswered']} were left unanswered. {report['first_error']}"
+                    )
+    return lines
+
+
+def failed(results):
+    """Whether the run failed: the subject had an error in any sample, or a cell of the page says nothing."""
+    for rounds in results.values():
+        for found in rounds:
+            if any(report["errors"] for key, report in found["subject"].items() if key != "capacity"):
+                return True
+        for side, whose in COLUMNS:
+            for share in SHARES:
+                reports = [found[side][whose, share] for found in rounds if (whose, share) in found[side]]
+                if not any(usable(report) or not report["rate_held"] for report in reports):
+                    return True
+    return False
+
+
+def page(results, facts):
+    lines = ["# Latency under open load", "", "Written by `bench/run-latency`.", ""]
+    lines += [f"- {name}: {text}" for name, text in facts]
+    lines += [
+        "",
+        "Microseconds, p50 / p99 / p99.9, of the requests that were answered. A rate that is not held leaves requests",
+        "unsent at the end, which had come more than 100 ms before it.",
+    ]
+    for protocol, rounds in results.items():
+        lines += ["", f"## {PROTOCOLS[protocol]}", "", capacity_line(rounds), ""]
+        lines += [
+            "| load | peer | Braid, at the peer's rate | Braid, at that share of its own |",
+            "| --- | --- | --- | --- |",
+        ]
+        lines += [
+            f"| {share:.0%} | " + " | ".join(cell(rounds, side, (whose, share)) for side, whose in COLUMNS) + " |"
+            for share in SHARES
+        ]
+    if wrong := troubles(results):
+        lines += ["", "## What went wrong", "", *wrong]
+    return "\n".join(lines) + "\n"
