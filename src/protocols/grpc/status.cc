@@ -40,11 +40,14 @@ int GrpcCodeOf(const Status& status) {
 
 std::string PercentEncoded(std::string_view text) {
   constexpr char kHex[] = "0123456789ABCDEF";
+  const std::string plain = ToUtf8(text);
   std::string encoded;
-  for (const char c : ToUtf8(text)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte <= 0x7e && c != '%') {
-      encoded += c;
+  for (size_t at = 0; at < plain.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(plain[at]);
+    // HTTP/2 forbids blanks at the ends of a field's value: Node, for one, leaves out such a field.
+    const bool is_outer_blank = byte == ' ' && (at == 0 || at + 1 == plain.size());
+    if (byte >= 0x20 && byte <= 0x7e && byte != '%' && !is_outer_blank) {
+      encoded += plain[at];
     } else {
       encoded += {'%', kHex[byte >> 4], kHex[byte & 15]};
     }
