@@ -365,10 +365,12 @@ void GrpcConnection::ArmWatch() {
   } else if (options.age_ns > 0) {
     next_ns = std::min(next_ns, born_ns_ + options.age_ns);
   }
+  MutexLock lock(mutex_);
+  if (!session_.begun()) next_ns = std::min(next_ns, born_ns_ + options.handshake_ns);
   if (options.idle_ns > 0) {
-    MutexLock lock(mutex_);
     next_ns = std::min(next_ns, (idle_since_ns_ != 0 ? idle_since_ns_ : SteadyNowNs()) + options.idle_ns);
   }
+  lock.Unlock();
   watch_timer_ = thread_.loop().At(next_ns, [self = shared_from_this()] { self->Watch(); });
 }
 
@@ -376,9 +378,15 @@ void GrpcConnection::Watch() {
   const GrpcConnectionOptions& options = thread_.state().connections;
   watch_timer_.reset();
   const int64_t now_ns = SteadyNowNs();
+  bool begun = false;
+  {
+    MutexLock lock(mutex_);
+    begun = session_.begun();
+  }
+  const bool no_client = !begun && now_ns >= born_ns_ + options.handshake_ns;
   const bool silent = pinged_ns_ != 0 && now_ns >= pinged_ns_ + options.keepalive_timeout_ns;
   const bool too_old = aged_ns_ != 0 && options.age_grace_ns > 0 && now_ns >= aged_ns_ + options.age_grace_ns;
-  if (silent || too_old) {
+  if (no_client || silent || too_old) {
     Close();
     return;
   }

@@ -16,6 +16,8 @@ struct GrpcConnectionOptions {
   // many it is sent away ("too_many_pings").
   int64_t ping_interval_ns = 300'000'000'000;
   int ping_strikes = 2;
+  // A client that has not said that it speaks HTTP/2, behind a handshake where there is TLS, is ended.
+  int64_t handshake_ns = 30'000'000'000;
   // A message that is slower than 64 KiB in this time ends its call.
   int64_t message_ns = 60'000'000'000;
   // A connection without calls for so long is told to end. 0: no end.

@@ -32,6 +32,7 @@ GrpcConnectionOptions ConnectionOptions(const GrpcServer::Options& options) {
   connections.ping_interval_ns = Nanoseconds(options.http2_min_recv_ping_interval_without_data_ms);
   connections.ping_strikes = options.http2_max_ping_strikes;
   connections.idle_ns = Nanoseconds(options.max_connection_idle_ms);
+  connections.handshake_ns = Nanoseconds(options.handshake_timeout_ms);
   connections.message_ns = Nanoseconds(options.message_timeout_ms);
   connections.age_ns = Nanoseconds(options.max_connection_age_ms);
   connections.age_grace_ns = Nanoseconds(options.max_connection_age_grace_ms);

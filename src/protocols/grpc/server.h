@@ -48,6 +48,8 @@ class GrpcServer {
     int max_metadata_bytes = 32 * 1024;  // of one call
     size_t max_metadata_fields = 256;
     int max_resets_per_second = 200;  // of calls of one connection; five times as many at once
+    // From a connection to its first bytes of HTTP/2, behind a handshake where there is TLS.
+    int handshake_timeout_ms = 30000;
     // A message that is slower than 64 KiB in this time ends its call.
     int message_timeout_ms = 60000;
 

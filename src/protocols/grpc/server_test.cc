@@ -4,12 +4,16 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
 
 #include "base/clock.h"
+#include "base/unique_fd.h"
 #include "protocols/grpc/connection.h"
 #include "protocols/grpc/protocol.h"
 #include "protocols/grpc/thread.h"
@@ -461,6 +465,29 @@ TEST_P(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
   }
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_EQ(slow->cancelled, 1);
+}
+
+TEST_P(GrpcTransportTest, EndsConnectionsThatNeverSpeakHttp2) {
+  // Long enough for a client's handshake under a sanitizer.
+  options.handshake_timeout_ms = 1000;
+  Start();
+  EXPECT_EQ(Call("first").text, "first");
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(server->bound_port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(silent.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  // Half of a preface, or of a record of TLS.
+  ASSERT_EQ(::send(silent.get(), GetParam() ? "\x16\x03\x01" : "PRI", 3, MSG_NOSIGNAL), 3);
+  pollfd ended{silent.get(), POLLIN, 0};
+  char bytes[256];
+  ssize_t got = 1;
+  // Before the end the server may tell its settings.
+  while (got > 0 && ::poll(&ended, 1, 30'000) == 1) got = ::recv(silent.get(), bytes, sizeof(bytes), 0);
+  EXPECT_LE(got, 0) << "not ended";
+  EXPECT_EQ(Call("last").text, "last");
+  EXPECT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
 }
 
 TEST_P(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {

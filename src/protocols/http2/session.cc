@@ -132,6 +132,7 @@ struct Http2Session::Callbacks {
         return 0;
       });
     }
+    if (frame->hd.type == NGHTTP2_SETTINGS) Self(self).begun_ = true;
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) return 0;
     Request* request = RequestOf(session, frame->hd.stream_id);
     if (request == nullptr) return 0;

@@ -125,6 +125,8 @@ class Http2Session {
   // Appends what is to be written, until `most` bytes are there or there is no more.
   // Errors: not all of it is there, and the connection is to be closed.
   Status Stage(OutgoingBytes& to, size_t most);
+  // Whether the client has begun as one of HTTP/2 does: with its preface and settings.
+  bool begun() const { return begun_; }
   // Nothing is to be read or written any more: the connection can be closed.
   bool over() const;
 
@@ -170,6 +172,7 @@ class Http2Session {
   const Limits limits_;
   nghttp2_session* session_ = nullptr;
   IdleResetFilter filter_;
+  bool begun_ = false;
   const Buffer* block_ = nullptr;          // within Receive()
   OutgoingBytes* outgoing_ = nullptr;      // within Stage()
   size_t most_ = 0;                        // likewise
