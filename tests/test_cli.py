@@ -26,6 +26,14 @@ def test_version():
     assert re.fullmatch(r"braid \d+\.\d+\.\d+\n", done.stdout)
 
 
+def test_links_nothing_that_only_tests_install():
+    """`make build` and `make serve` install no packages of the tests, such as grpc++ and what comes with it."""
+    listed = subprocess.run(["readelf", "--dynamic", BINARY], capture_output=True, text=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[lib([^.\]]*)", listed)
+    assert "nghttp2" in needed
+    assert not [name for name in needed if re.match("absl|grpc|gpr|gtest|gmock|benchmark", name)]
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["serve", "-h"]])
 def test_help(arguments):
     done = braid(*arguments)

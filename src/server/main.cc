@@ -1,5 +1,4 @@
 // braid: the command line program.
-#include <absl/synchronization/mutex.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -65,9 +64,6 @@ int Serve(const CommandLine& line) {
   InstallAllocationHandler();
   KeepMemory();
   RaiseDescriptorLimit();
-  // Debian builds abseil, on which gRPC stands, with its search for lock cycles on: each lock in gRPC would
-  // pay for it.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 
   Status loaded;
   Result<std::unique_ptr<Server>> started = Server::Start(line.options, log, loaded);
