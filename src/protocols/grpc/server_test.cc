@@ -469,7 +469,7 @@ TEST_P(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
 
 TEST_P(GrpcTransportTest, EndsConnectionsThatNeverSpeakHttp2) {
   // Long enough for a client's handshake under a sanitizer.
-  options.handshake_timeout_ms = 1000;
+  options.handshake_timeout_ms = 2000;
   Start();
   EXPECT_EQ(Call("first").text, "first");
   const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
