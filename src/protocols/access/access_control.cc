@@ -114,23 +114,24 @@ Status Permit::Check(std::string_view model) const {
   return of_->control.Check(*table, identity, {of_->api, model});
 }
 
-Result<std::string_view> AccessReader::Allowed(const Credentials& credentials,
+Result<std::string_view> AccessReader::Allowed(const AccessTable& table, const Credentials& credentials,
                                                const Rights::Subject& subject) {
-  const AccessTable& table = *table_->Get();
   BRAID_ASSIGN_OR_RETURN(const std::string_view identity, control_->Identify(table, credentials));
   BRAID_RETURN_IF_ERROR(control_->Check(table, identity, subject));
   return identity;
 }
 
 Status AccessReader::Check(const Credentials& credentials, const Rights::Subject& subject) {
-  return control_ == nullptr ? OkStatus() : Allowed(credentials, subject).status();
+  return control_ == nullptr ? OkStatus() : Allowed(*table_->Get(), credentials, subject).status();
 }
 
 Result<Permit> AccessReader::Authorize(const Credentials& credentials, const Rights::Subject& subject) {
   if (control_ == nullptr) return Permit();
-  BRAID_ASSIGN_OR_RETURN(const std::string_view identity, Allowed(credentials, subject));
+  // The identity is a name in it, which the next look at the files may replace.
+  std::shared_ptr<const AccessTable> table = table_->Get();
+  BRAID_ASSIGN_OR_RETURN(const std::string_view identity, Allowed(*table, credentials, subject));
   return Permit(std::make_shared<const Permit::Of>(
-      Permit::Of{*control_, table_->Get(), table_->generation(), std::string(identity), subject.api,
+      Permit::Of{*control_, std::move(table), table_->generation(), std::string(identity), subject.api,
                  std::string(credentials.authorization), std::string(credentials.certificate)}));
 }
 

@@ -115,7 +115,8 @@ class AccessReader {
 
  private:
   // Who may do it. REQUIRES: control_ is not null.
-  Result<std::string_view> Allowed(const Credentials& credentials, const Rights::Subject& subject);
+  Result<std::string_view> Allowed(const AccessTable& table, const Credentials& credentials,
+                                   const Rights::Subject& subject);
 
   AccessControl* const control_;
   std::optional<Published<AccessTable>::Reader> table_;
