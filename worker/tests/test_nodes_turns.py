@@ -260,10 +260,13 @@ def test_generators_that_run_for_long_are_fair(graph):
         loopback=True,
     )
     calls = [running.execute(credit=1_000_000) for _ in range(10)]
-    seen = dict.fromkeys(calls, 0)
-    # The system deals out time by itself on a busy machine: some are far ahead then, and all go on.
-    while min(seen.values()) < 50 and max(seen.values()) < 5000:
-        seen[running.any_step()["call"]] += 1
+    for _ in range(3):
+        seen = dict.fromkeys(calls, 0)
+        while min(seen.values()) < 50 and max(seen.values()) < 500:
+            seen[running.any_step()["call"]] += 1
+        # A busy machine may keep one off the cores, but not each time.
+        if min(seen.values()) == 50:
+            break
     assert min(seen.values()) == 50, seen
     # One that comes later has its turn too.
     late = running.execute(credit=1)
