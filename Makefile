@@ -16,7 +16,7 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build serve test test-asan test-tsan fuzz test-mediapipe bench format check docs clean
+.PHONY: help build wheel serve test test-asan test-tsan fuzz test-mediapipe bench format check docs clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -28,6 +28,10 @@ build:  ## Build build/braid; installs missing system packages first
 	@scripts/python-env build
 	@test -f $(BUILD_FOLDER)/build.ninja || $(CONFIGURE) -DBRAID_TESTS=OFF
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS) --target braid
+
+wheel: build  ## Build the Python package dist/braid_server-*.whl, for pip install
+	@scripts/python-env build package
+	@scripts/build-wheel
 
 serve: build  ## Build, then serve the example models on this machine (MODELS=folder ARGS="more options")
 	@scripts/python-env serve
@@ -92,4 +96,4 @@ docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid
 
 clean:  ## Remove the build folder and the Python environment
-	rm -rf $(BUILD_FOLDER) build-check build-asan build-tsan build-fuzz .venv
+	rm -rf $(BUILD_FOLDER) dist build-check build-asan build-tsan build-fuzz .venv

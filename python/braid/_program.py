@@ -1,0 +1,23 @@
+"""The program `braid` of the package."""
+
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+PROGRAM = pathlib.Path(__file__).resolve().parent / "_files" / "bin" / "braid"
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """The command line of the server's program. Models run in this interpreter's environment, unless --python names another."""
+    arguments = list(arguments)
+    named = any(argument == "--python" or argument.startswith("--python=") for argument in arguments)
+    if arguments[:1] == ["serve"] and not named:
+        arguments[1:1] = ["--python", sys.executable]
+    return [str(PROGRAM), *arguments]
+
+
+def main() -> None:
+    """Becomes the server's program, with the arguments of this one."""
+    arguments = command(sys.argv[1:])
+    os.execv(arguments[0], arguments)

@@ -1,0 +1,147 @@
+"""A server as a child process."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import IO, Any, Self
+
+import numpy as np
+
+from braid import _client, _program
+
+
+class ServerError(RuntimeError):
+    """The server did not start; the text ends with the end of its log."""
+
+
+class Server:
+    """`braid serve` as a child process, on ports of the loopback interface that the system hands out.
+
+    It runs from the constructor on, with every model loaded, until stop() or the end of the `with` block. Models run in the
+    environment of this interpreter, unless `options` has `--python`.
+
+    Args:
+        repositories: folders of models, in Triton's layout; none with `--config_path` or the like among the options.
+        options: further options of `braid serve`, such as `["--model-control-mode", "explicit"]`.
+        start_timeout: seconds that loading may take.
+        stop_timeout: seconds until a server that does not end is killed; requests in flight have `--exit-timeout-secs`.
+
+    Attributes:
+        http, grpc, metrics: `host:port`; None when that protocol is off.
+        process: the child process.
+
+    Raises:
+        ServerError: it ended, or was not ready in time.
+    """
+
+    def __init__(
+        self,
+        *repositories: str | os.PathLike[str],
+        options: Iterable[str] = (),
+        start_timeout: float = 120,
+        stop_timeout: float = 60,
+    ) -> None:
+        self.stop_timeout = stop_timeout
+        self.http: str | None = None
+        self.grpc: str | None = None
+        self.metrics: str | None = None
+        # What is given last wins, so `options` can ask for ports of their own.
+        command = ["serve", *(os.fspath(repository) for repository in repositories), "--host", "127.0.0.1"]
+        command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", *options]
+        # Files and not pipes, which a server that says much would fill.
+        self._out: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            _program.command(command), stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._log
+        )
+        try:
+            addresses = self._wait(time.monotonic() + start_timeout)
+        except BaseException:
+            self.process.kill()
+            self.stop()
+            raise
+        self.http = addresses.get("http")
+        self.grpc = addresses.get("grpc")
+        self.metrics = addresses.get("metrics")
+
+    @property
+    def log(self) -> str:
+        """What the server has written to its log so far; also after stop()."""
+        return _read(self._log)
+
+    def infer(
+        self,
+        model: str,
+        inputs: Mapping[str, Any],
+        outputs: Iterable[str] | None = None,
+        *,
+        version: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        timeout: float = 60,
+    ) -> dict[str, np.ndarray]:
+        """One inference over HTTP.
+
+        Args:
+            model: name of a model, ensemble, pipeline or graph.
+            inputs: by name, whatever numpy makes an array of. Its dtype must be the input's: `np.float32([1, 2])` for FP32.
+                Texts and bytes are BYTES.
+            outputs: the outputs that are wanted; None: all.
+            version: "" for the model's default.
+            parameters: of the request, such as `{"sequence_id": 7, "sequence_start": True}`.
+            timeout: seconds that the answer may take.
+
+        Returns:
+            The outputs by name. BYTES are arrays of `bytes` (dtype object); numeric arrays are read-only.
+
+        Raises:
+            InferenceError: with the server's text and HTTP status.
+            TypeError: an array, or an output, has no type on the wire.
+            OSError: the server cannot be reached, or takes too long (TimeoutError).
+        """
+        if self.http is None:
+            raise RuntimeError("infer() needs HTTP, which is off")
+        return _client.infer(self.http, model, inputs, outputs, version, parameters, timeout)
+
+    def stop(self) -> int:
+        """Ends the server as SIGTERM does, requests in flight first. Returns its exit status; can be called again."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(self.stop_timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        return self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _wait(self, deadline: float) -> dict[str, str]:
+        """The addresses, which the server writes when all models are loaded."""
+        while True:
+            for line in _read(self._out).splitlines(keepends=True):
+                if line.startswith("listening: ") and line.endswith("\n"):
+                    addresses: dict[str, str] = json.loads(line.removeprefix("listening: "))
+                    return addresses
+            if self.process.poll() is not None:
+                raise ServerError(f"the server ended with status {self.process.returncode}:\n{self._end_of_log()}")
+            if time.monotonic() > deadline:
+                raise ServerError(f"the server was not ready in time:\n{self._end_of_log()}")
+            time.sleep(0.01)
+
+    def _end_of_log(self) -> str:
+        return "\n".join(self.log.splitlines()[-20:])
+
+
+def _read(file: IO[bytes]) -> str:
+    descriptor = file.fileno()
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
