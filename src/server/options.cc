@@ -167,16 +167,16 @@ CommandLine Print(std::string text) {
   return line;
 }
 
-CommandLine Fail(std::string_view program, std::string_view message, std::string_view more) {
+CommandLine FailToServe(std::string_view message) {
   CommandLine line;
   line.exit_code = 1;
   // The contract's own "Error: " texts stand at the start of their line.
-  line.err = fmt::format("{}{}{}\n{}", message.starts_with("Error: ") ? "" : program,
-                         message.starts_with("Error: ") ? "" : ": ", message, more);
+  line.err =
+      fmt::format("{}{}\n{}", message.starts_with("Error: ") ? "" : "braid serve: ", message, ServeUsage());
   return line;
 }
 
-CommandLine FailToServe(std::string_view message) { return Fail("braid serve", message, ServeUsage()); }
+}  // namespace
 
 CommandLine ParseServe(int argc, const char* const* argv) {
   CLI::App app;
@@ -235,22 +235,6 @@ CommandLine ParseServe(int argc, const char* const* argv) {
   NoteBackendSettings(line);
   if (print_config) return Print(ConfigText(line.options));
   return line;
-}
-
-}  // namespace
-
-CommandLine ParseCommandLine(int argc, const char* const* argv) {
-  std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "serve") return ParseServe(argc, argv);
-  if (command == "--version" || command == "-V") return Print(VersionText());
-  if (command == "--help" || command == "-h" || command == "help") return Print(ProgramHelp());
-  if (command.empty()) return Fail("braid", "no command is given", ProgramHelp());
-  if (command.starts_with("--") && FindOption(command.substr(2, command.find('=') - 2))) {
-    return Fail("braid",
-                fmt::format("{} is an option of a command; did you mean: braid serve {}", command, command),
-                ProgramHelp());
-  }
-  return Fail("braid", fmt::format("unknown command '{}'", command), ProgramHelp());
 }
 
 }  // namespace braid

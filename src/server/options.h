@@ -1,6 +1,6 @@
 // What the operator chose: every setting of `braid serve`, its value, and where the value comes from.
 //
-//   braid::CommandLine line = braid::ParseCommandLine(argc, argv);
+//   braid::CommandLine line = braid::ParseServe(argc, argv);
 //   if (line.exit_code) { print line.out and line.err; return *line.exit_code; }
 //   Serve(line.options);   // after the log is made: for (auto& note : line.notes) BRAID_LOG_INFO(log, "{}",
 //   note);
@@ -177,7 +177,8 @@ struct CommandLine {
   std::vector<std::string> notes;
 };
 
-// Reads a whole command line, argv[0] included. Never fails but through CommandLine::exit_code.
-CommandLine ParseCommandLine(int argc, const char* const* argv);
+// Reads the command line of `braid serve`, whose argv[1] is "serve". Never fails but through
+// CommandLine::exit_code.
+CommandLine ParseServe(int argc, const char* const* argv);
 
 }  // namespace braid

@@ -20,7 +20,7 @@ using ::testing::Pair;
 
 CommandLine Parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), {"braid", "serve"});
-  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+  return ParseServe(static_cast<int>(arguments.size()), arguments.data());
 }
 
 ServerOptions Options(std::vector<const char*> arguments) {

@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 CommandLine Parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), {"braid", "serve"});
-  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+  return ParseServe(static_cast<int>(arguments.size()), arguments.data());
 }
 
 TEST(Options, FolderAloneGivesTheDefaults) {
@@ -334,20 +334,6 @@ TEST(Options, DefaultsSurviveTheWayThroughText) {
       EXPECT_EQ(spec.show(options), text) << spec.name;
     }
   }
-}
-
-TEST(Options, ProgramAnswersVersionHelpAndNothing) {
-  auto run = [](std::vector<const char*> arguments) {
-    arguments.insert(arguments.begin(), "braid");
-    return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
-  };
-  EXPECT_THAT(run({"--version"}).out, StartsWith("braid "));
-  EXPECT_EQ(run({"--version"}).exit_code, 0);
-  EXPECT_THAT(run({"--help"}).out, HasSubstr("braid serve"));
-  EXPECT_EQ(run({}).exit_code, 1);
-  EXPECT_EQ(run({"frob"}).exit_code, 1);
-  EXPECT_THAT(run({"--model-repository=/m"}).err,
-              HasSubstr("did you mean: braid serve --model-repository=/m"));
 }
 
 class PythonChoiceTest : public ::testing::Test {

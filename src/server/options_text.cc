@@ -93,20 +93,6 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 std::string VersionText() { return "braid " BRAID_VERSION "\n"; }
 
-std::string ProgramHelp() {
-  return "Braid serves models with their own Python around them.\n"
-         "\n"
-         "usage:\n"
-         "  braid serve MODELS_DIR ...     serve the models of a folder over HTTP and gRPC\n"
-         "  braid serve --config_path F    serve the models and pipelines of a config.json\n"
-         "  braid serve --help             list the options of serve\n"
-         "  braid --version                print the version\n"
-         "  braid --help                   print this\n"
-         "\n"
-         "example:\n"
-         "  braid serve examples/models --host 127.0.0.1\n";
-}
-
 std::string ServeUsage() {
   return "usage: braid serve [OPTION...] MODELS_DIR...      (braid serve --help lists the options)\n";
 }

@@ -9,7 +9,6 @@
 namespace braid {
 
 std::string VersionText();  // "braid 0.1.0\n"
-std::string ProgramHelp();  // braid --help
 std::string ServeUsage();   // one line
 std::string ServeHelp();    // braid serve --help
 // Each option that works, and each other one that was given: name, value, default, origin.

@@ -1,4 +1,5 @@
-// braid: the command line program.
+#include "commands/serve.h"
+
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -102,15 +103,16 @@ int Serve(const CommandLine& line) {
 }
 
 }  // namespace
-}  // namespace braid
 
-int main(int argc, char** argv) {
-  braid::CommandLine line = braid::ParseCommandLine(argc, argv);
+int RunServe(int argc, const char* const* argv) {
+  CommandLine line = ParseServe(argc, argv);
   if (line.exit_code) {
     std::cout << line.out;
     std::cerr << line.err;
     return *line.exit_code;
   }
-  line.options.environment = braid::ReadEnvironment();
-  return braid::Serve(line);
+  line.options.environment = ReadEnvironment();
+  return Serve(line);
 }
+
+}  // namespace braid

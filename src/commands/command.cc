@@ -1,0 +1,68 @@
+#include "commands/command.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "commands/serve.h"
+#include "server/options_table.h"
+#include "server/options_text.h"
+
+namespace braid {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
+     RunServe},
+};
+
+int Refuse(std::string_view message) {
+  std::cerr << "braid: " << message << '\n' << ProgramHelp();
+  return 1;
+}
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+std::string ProgramHelp() {
+  std::string help =
+      "Braid serves models with their own Python around them.\n"
+      "\n"
+      "usage:\n";
+  for (const Command& command : Commands()) {
+    help += fmt::format("  {:<30} {}\n", fmt::format("braid {} {}", command.name, command.arguments),
+                        command.help);
+  }
+  help +=
+      "  braid COMMAND --help           list the options of a command\n"
+      "  braid --version                print the version\n"
+      "  braid --help                   print this\n"
+      "\n"
+      "examples:\n"
+      "  braid serve examples/models --host 127.0.0.1\n"
+      "  braid serve --config_path config.json --port 9000 --rest_port 8000\n";
+  return help;
+}
+
+int RunProgram(int argc, const char* const* argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  const auto command = std::ranges::find(Commands(), name, &Command::name);
+  if (command != Commands().end()) return command->run(argc, argv);
+  if (name == "--version" || name == "-V") {
+    std::cout << VersionText();
+    return 0;
+  }
+  if (name == "--help" || name == "-h" || name == "help") {
+    std::cout << ProgramHelp();
+    return 0;
+  }
+  if (name.empty()) return Refuse("no command is given");
+  if (name.starts_with("--") && FindOption(name.substr(2, name.find('=') - 2))) {
+    return Refuse(fmt::format("{} is an option of a command; did you mean: braid serve {}", name, name));
+  }
+  return Refuse(fmt::format("unknown command '{}'", name));
+}
+
+}  // namespace braid

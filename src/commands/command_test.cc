@@ -1,0 +1,49 @@
+#include "commands/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace braid {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+Outcome Run(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "braid");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int exit_code = RunProgram(static_cast<int>(arguments.size()), arguments.data());
+  return {exit_code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+TEST(Program, AnswersVersionAndHelp) {
+  EXPECT_THAT(Run({"--version"}).out, StartsWith("braid "));
+  EXPECT_EQ(Run({"--version"}).exit_code, 0);
+  const Outcome help = Run({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const Command& command : Commands()) {
+    EXPECT_THAT(help.out, HasSubstr("braid " + std::string(command.name)));
+    EXPECT_EQ(Run({command.name.data(), "--help"}).exit_code, 0) << command.name;
+  }
+}
+
+TEST(Program, RefusesWhatIsNoCommand) {
+  EXPECT_EQ(Run({}).exit_code, 1);
+  EXPECT_THAT(Run({}).err, StartsWith("braid: no command is given\n"));
+  EXPECT_EQ(Run({"frob"}).exit_code, 1);
+  EXPECT_THAT(Run({"frob"}).err, StartsWith("braid: unknown command 'frob'\n"));
+  EXPECT_THAT(Run({"--model-repository=/m"}).err,
+              HasSubstr("did you mean: braid serve --model-repository=/m"));
+}
+
+}  // namespace
+}  // namespace braid
