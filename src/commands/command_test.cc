@@ -17,7 +17,7 @@ struct Outcome {
   std::string err;
 };
 
-Outcome Run(std::vector<const char*> arguments) {
+Outcome RunBraid(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "braid");
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
@@ -26,22 +26,22 @@ Outcome Run(std::vector<const char*> arguments) {
 }
 
 TEST(Program, AnswersVersionAndHelp) {
-  EXPECT_THAT(Run({"--version"}).out, StartsWith("braid "));
-  EXPECT_EQ(Run({"--version"}).exit_code, 0);
-  const Outcome help = Run({"--help"});
+  EXPECT_THAT(RunBraid({"--version"}).out, StartsWith("braid "));
+  EXPECT_EQ(RunBraid({"--version"}).exit_code, 0);
+  const Outcome help = RunBraid({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const Command& command : Commands()) {
     EXPECT_THAT(help.out, HasSubstr("braid " + std::string(command.name)));
-    EXPECT_EQ(Run({command.name.data(), "--help"}).exit_code, 0) << command.name;
+    EXPECT_EQ(RunBraid({command.name.data(), "--help"}).exit_code, 0) << command.name;
   }
 }
 
 TEST(Program, RefusesWhatIsNoCommand) {
-  EXPECT_EQ(Run({}).exit_code, 1);
-  EXPECT_THAT(Run({}).err, StartsWith("braid: no command is given\n"));
-  EXPECT_EQ(Run({"frob"}).exit_code, 1);
-  EXPECT_THAT(Run({"frob"}).err, StartsWith("braid: unknown command 'frob'\n"));
-  EXPECT_THAT(Run({"--model-repository=/m"}).err,
+  EXPECT_EQ(RunBraid({}).exit_code, 1);
+  EXPECT_THAT(RunBraid({}).err, StartsWith("braid: no command is given\n"));
+  EXPECT_EQ(RunBraid({"frob"}).exit_code, 1);
+  EXPECT_THAT(RunBraid({"frob"}).err, StartsWith("braid: unknown command 'frob'\n"));
+  EXPECT_THAT(RunBraid({"--model-repository=/m"}).err,
               HasSubstr("did you mean: braid serve --model-repository=/m"));
 }
 
