@@ -39,7 +39,7 @@ serve: build  ## Build, then serve the example models on this machine (MODELS=fo
 
 test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@scripts/install-system-packages build test
-	@scripts/python-env build test
+	@scripts/python-env build test package
 	@scripts/public-clients
 	@$(TESTS_ARE_ON) || $(CONFIGURE_TESTS)
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS)

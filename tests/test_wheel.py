@@ -1,0 +1,157 @@
+"""The Python package: built by scripts/build-wheel, installed into a virtual environment of its own, and used as its page says."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+import venv
+
+import pytest
+from harness.server import BINARY
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    environment = {**os.environ, "BUILD_FOLDER": str(pathlib.Path(BINARY).parent)}
+    subprocess.run([ROOT / "scripts/build-wheel", folder], env=environment, check=True, timeout=100)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory):
+    """The interpreter of an environment that has the wheel, and of the project's environment its dependencies alone."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    interpreter = folder / "bin/python"
+    install = [interpreter, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
+    subprocess.run(install, check=True, timeout=100)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    ours = pathlib.Path(sys.prefix) / packages.relative_to(folder)
+    for pattern in ("numpy", "numpy.libs", "numpy-*.dist-info", "openvino", "openvino-*.dist-info"):
+        for found in ours.glob(pattern):
+            (packages / found.name).symlink_to(found)
+    return interpreter
+
+
+def run(python, code, tmp_path):
+    """What `code` prints, in a process that knows the environment by its interpreter alone."""
+    clean = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    ran = subprocess.run(
+        [python, "-c", textwrap.dedent(code)], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+@pytest.fixture
+def models(tmp_path):
+    folder = tmp_path / "models/where"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(
+        'backend: "python"\n'
+        'input { name: "TEXT" data_type: TYPE_STRING dims: [ -1 ] }\n'
+        'output { name: "PYTHON" data_type: TYPE_STRING dims: [ 1 ] }\n'
+        'output { name: "SIZES" data_type: TYPE_INT64 dims: [ -1 ] }\n'
+    )
+    (folder / "1/model.py").write_text(
+        textwrap.dedent("""\
+        import sys
+
+        import numpy as np
+        import triton_python_backend_utils as pb_utils
+
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                responses = []
+                for request in requests:
+                    texts = pb_utils.get_input_tensor_by_name(request, "TEXT").as_numpy()
+                    if texts.size == 0:
+                        raise pb_utils.TritonModelException("no texts")
+                    responses.append(pb_utils.InferenceResponse([
+                        pb_utils.Tensor("PYTHON", np.array([sys.prefix.encode()], dtype=object)),
+                        pb_utils.Tensor("SIZES", np.array([len(text) for text in texts], dtype=np.int64)),
+                    ]))
+                return responses
+        """)
+    )
+    return folder.parent
+
+
+def test_the_server_runs_models_in_the_environment_that_it_was_installed_into(python, models, tmp_path):
+    prefix, sizes, only, text, status, ended = run(
+        python,
+        f"""
+        import braid, numpy as np
+        with braid.Server({str(models)!r}, options=["--log-verbose", "0"]) as server:
+            outputs = server.infer("where", {{"TEXT": ["a", "ärger", b""]}})
+            print(outputs["PYTHON"][0].decode())
+            print(outputs["SIZES"].tolist())
+            print(sorted(server.infer("where", {{"TEXT": ["x"]}}, ["SIZES"])))
+            try:
+                server.infer("where", {{"TEXT": np.array([], dtype=object)}})
+            except braid.InferenceError as error:
+                print(repr(str(error)))
+                print(error.status)
+        print(server.process.returncode)
+        """,
+        tmp_path,
+    )
+    assert prefix == str(python.parent.parent)
+    assert sizes == "[1, 6, 0]"
+    assert only == "['SIZES']"
+    assert "no texts" in text
+    assert status == "500"
+    assert ended == "0"
+
+
+def test_a_server_that_cannot_start_says_why(python, tmp_path):
+    (text,) = run(
+        python,
+        """
+        import braid
+        try:
+            braid.Server(options=["--http-port", "none"])
+        except braid.ServerError as error:
+            print(str(error).replace(chr(10), " | "))
+        """,
+        tmp_path,
+    )
+    assert "ended with status 1" in text
+    assert "--http-port" in text
+
+
+def test_the_command_is_the_server(python, tmp_path):
+    command = python.parent / "braid"
+    clean = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    installed = subprocess.run(
+        [command, "--version"], env=clean, capture_output=True, text=True, check=True, timeout=60
+    )
+    built = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    assert installed.stdout == built.stdout
+
+
+def test_it_needs_no_library_that_is_neither_bundled_nor_of_every_system(python, tmp_path):
+    """What the server is linked with lies in the wheel or in OpenVINO's, but for the C library's own."""
+    packages = next(python.parent.parent.glob("lib/python3*/site-packages"))
+    listed = subprocess.run(["ldd", packages / "braid/_files/bin/braid"], capture_output=True, text=True, check=True)
+    assert "not found" not in listed.stdout
+    system = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "libdl.so.2", "libpthread.so.0"}
+    for line in listed.stdout.splitlines():
+        name, _, where = line.strip().partition(" => ")
+        if where and name not in system:
+            path = pathlib.Path(where.split(" (")[0])
+            assert packages in path.parents, line
+
+
+def test_two_builds_give_the_same_bytes(wheel, tmp_path):
+    environment = {**os.environ, "BUILD_FOLDER": str(pathlib.Path(BINARY).parent)}
+    subprocess.run([ROOT / "scripts/build-wheel", tmp_path], env=environment, check=True, timeout=100)
+    (again,) = tmp_path.glob("*.whl")
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
