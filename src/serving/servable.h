@@ -19,6 +19,7 @@
 #include "serving/sequences.h"
 #include "serving/servable_stream.h"
 #include "serving/statistics.h"
+#include "serving/structure.h"
 #include "serving/warmup.h"
 #include "tensor/buffer.h"
 #include "tensor/data_type.h"
@@ -170,6 +171,11 @@ class Servable {
   // Appends what takes back the next request of a sequence, in it and in what it asks, as far as that can be
   // done (SequenceKeeper::Mark()). Any thread, without locks; does not block.
   virtual void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks);
+
+  // What it is made of, with what each part has done; nothing for one that is a whole. Any thread; does not block.
+  virtual std::optional<ServableStructure> structure() const { return std::nullopt; }
+  // What runs it; empty where there is nothing to tell apart. Any thread; does not block.
+  virtual std::vector<InstanceReport> instances() const { return {}; }
 
   // Requests accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }
