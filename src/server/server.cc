@@ -44,6 +44,7 @@
 #include "server/memory_size.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
+#include "server/rest_description.h"
 #include "server/sequence_cleaner.h"
 #include "server/sequence_drain.h"
 #include "server/server_control.h"
@@ -242,7 +243,7 @@ class Server::Parts {
     if (!options_.allow_http) return InvalidArgumentError("Missing rest_port parameter in server CLI");
     BRAID_ASSIGN_OR_RETURN(MetricsCollector collect, OvmsMetrics(catalog_, metrics->list));
     ovms_metrics_.Enable([collect = std::move(collect)] { return OvmsMetricsText(collect); });
-    return OkStatus();
+    return Describe({.tensorflow_serving = true, .metrics = true}, context_->http_access, http_openapi_);
   }
 
   Result<std::shared_ptr<Servable>> CreateModel(ServableInfo info, std::unique_ptr<BackendModel> model,
@@ -409,15 +410,21 @@ class Server::Parts {
     return std::make_unique<TfsRoutes>(*context_, options_.serves_config() ? manager_.get() : nullptr);
   }
 
+  Status Describe(const RestProtocols& protocols, const AccessPolicy& access, OpenApiRoute& route) const {
+    return DescribeRest(protocols, access, access_control_ != nullptr, route);
+  }
+
   Status ListenForHttp() {
+    BRAID_RETURN_IF_ERROR(Describe({.tensorflow_serving = true}, context_->http_access, http_openapi_));
     tfs_routes_ = MakeTfsRoutes();
     kserve_http_ = MakeKserveHttp();
     HttpServer::Options http = options_.http;
     http.limits = limits_;
     http.tls = http_tls_;
-    BRAID_ASSIGN_OR_RETURN(http_,
-                           HttpServer::Start(context_->http_access, *control_,
-                                             {&ovms_metrics_, tfs_routes_.get(), kserve_http_.get()}, http));
+    BRAID_ASSIGN_OR_RETURN(
+        http_,
+        HttpServer::Start(context_->http_access, *control_,
+                          {&ovms_metrics_, &http_openapi_, tfs_routes_.get(), kserve_http_.get()}, http));
     addresses_.http = Endpoint(options_.http.address, http_->bound_port());
     return OkStatus();
   }
@@ -471,8 +478,10 @@ class Server::Parts {
     http.control_threads = 1;
     http.large_threads = 0;
     kserve_health_ = MakeKserveHttp();
-    BRAID_ASSIGN_OR_RETURN(metrics_, HttpServer::Start(metrics_access_, *control_,
-                                                       {&metrics_route_, kserve_health_.get()}, http));
+    BRAID_RETURN_IF_ERROR(Describe({.metrics = true}, metrics_access_, metrics_openapi_));
+    BRAID_ASSIGN_OR_RETURN(
+        metrics_, HttpServer::Start(metrics_access_, *control_,
+                                    {&metrics_route_, &metrics_openapi_, kserve_health_.get()}, http));
     addresses_.metrics = Endpoint(address, metrics_->bound_port());
     return OkStatus();
   }
@@ -480,10 +489,12 @@ class Server::Parts {
   Status ListenForManagement() {
     kserve_admin_ = MakeKserveHttp();
     tfs_admin_ = MakeTfsRoutes();
+    BRAID_RETURN_IF_ERROR(
+        Describe({.tensorflow_serving = true, .metrics = true}, admin_access_, admin_openapi_));
     BRAID_ASSIGN_OR_RETURN(
-        admin_,
-        HttpServer::Start(admin_access_, *control_, {&metrics_route_, tfs_admin_.get(), kserve_admin_.get()},
-                          Reserved(options_.admin_address, options_.admin_port, "brd-admin")));
+        admin_, HttpServer::Start(admin_access_, *control_,
+                                  {&metrics_route_, &admin_openapi_, tfs_admin_.get(), kserve_admin_.get()},
+                                  Reserved(options_.admin_address, options_.admin_port, "brd-admin")));
     addresses_.admin = Endpoint(options_.admin_address, admin_->bound_port());
     return OkStatus();
   }
@@ -528,6 +539,9 @@ class Server::Parts {
   std::vector<MetricsCollector> collectors_;
   MetricsRoute metrics_route_;
   MetricsRoute ovms_metrics_;  // at the REST port
+  OpenApiRoute http_openapi_;
+  OpenApiRoute metrics_openapi_;
+  OpenApiRoute admin_openapi_;
   std::unique_ptr<TfsRoutes> tfs_routes_;
   std::unique_ptr<KserveHttp> kserve_http_;
   std::unique_ptr<KserveHttp> kserve_health_;  // of the metrics port
