@@ -45,6 +45,7 @@
 #include "server/memory_size.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
+#include "server/rest_description.h"
 #include "server/sequence_cleaner.h"
 #include "server/sequence_drain.h"
 #include "server/server_control.h"
@@ -246,7 +247,7 @@ class Server::Parts {
     if (!options_.allow_http) return InvalidArgumentError("Missing rest_port parameter in server CLI");
     BRAID_ASSIGN_OR_RETURN(MetricsCollector collect, OvmsMetrics(catalog_, metrics->list));
     ovms_metrics_.Enable([collect = std::move(collect)] { return OvmsMetricsText(collect); });
-    return OkStatus();
+    return Describe({.tensorflow_serving = true, .metrics = true}, context_->http_access, http_openapi_);
   }
 
   Result<std::shared_ptr<Servable>> CreateModel(ServableInfo info, std::unique_ptr<BackendModel> model,
@@ -426,15 +427,21 @@ class Server::Parts {
     return std::make_unique<TfsRoutes>(*context_, options_.serves_config() ? manager_.get() : nullptr);
   }
 
+  Status Describe(const RestProtocols& protocols, const AccessPolicy& access, OpenApiRoute& route) const {
+    return DescribeRest(protocols, access, access_control_ != nullptr, route);
+  }
+
   Status ListenForHttp() {
+    BRAID_RETURN_IF_ERROR(Describe({.tensorflow_serving = true}, context_->http_access, http_openapi_));
     tfs_routes_ = MakeTfsRoutes();
     kserve_http_ = MakeKserveHttp();
     HttpServer::Options http = options_.http;
     http.limits = limits_;
     http.tls = http_tls_;
-    BRAID_ASSIGN_OR_RETURN(http_,
-                           HttpServer::Start(context_->http_access, *control_,
-                                             {&ovms_metrics_, tfs_routes_.get(), kserve_http_.get()}, http));
+    BRAID_ASSIGN_OR_RETURN(
+        http_,
+        HttpServer::Start(context_->http_access, *control_,
+                          {&ovms_metrics_, &http_openapi_, tfs_routes_.get(), kserve_http_.get()}, http));
     addresses_.http = Endpoint(options_.http.address, http_->bound_port());
     return OkStatus();
   }
@@ -483,8 +490,11 @@ class Server::Parts {
     const std::string& address =
         options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
-    std::vector<HttpProtocol*> protocols = {&metrics_route_};
-    if (options_.console_place() == ConsolePlace::kMetricsPort) {
+    std::vector<HttpProtocol*> protocols = {&metrics_route_, &metrics_openapi_};
+    const bool has_console = options_.console_place() == ConsolePlace::kMetricsPort;
+    BRAID_RETURN_IF_ERROR(
+        Describe({.tensorflow_serving = has_console, .metrics = true}, metrics_access_, metrics_openapi_));
+    if (has_console) {
       AddConsole(http, protocols);
       http.max_input_bytes = std::min(http.max_input_bytes, Console::kMostInputBytes);
     } else {
@@ -502,7 +512,9 @@ class Server::Parts {
 
   Status ListenForManagement() {
     HttpServer::Options http = Reserved(options_.admin_address, options_.admin_port, "brd-admin");
-    std::vector<HttpProtocol*> protocols = {&metrics_route_};
+    std::vector<HttpProtocol*> protocols = {&metrics_route_, &admin_openapi_};
+    BRAID_RETURN_IF_ERROR(
+        Describe({.tensorflow_serving = true, .metrics = true}, admin_access_, admin_openapi_));
     if (console_) {
       AddConsole(http, protocols);
     } else {
@@ -563,6 +575,9 @@ class Server::Parts {
   std::vector<MetricsCollector> collectors_;
   MetricsRoute metrics_route_;
   MetricsRoute ovms_metrics_;  // at the REST port
+  OpenApiRoute http_openapi_;
+  OpenApiRoute metrics_openapi_;
+  OpenApiRoute admin_openapi_;
   std::unique_ptr<TfsRoutes> tfs_routes_;
   std::unique_ptr<KserveHttp> kserve_http_;
   std::unique_ptr<KserveHttp> kserve_health_;  // of the metrics port
