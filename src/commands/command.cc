@@ -5,6 +5,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "commands/health.h"
 #include "commands/serve.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      RunServe},
+    {"health", "[URL]", "ask a running server whether it is ready", RunHealth},
 };
 
 int Refuse(std::string_view message) {
