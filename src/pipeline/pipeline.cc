@@ -185,7 +185,8 @@ std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config) {
 
 Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
                                                const CustomNodeLibraries& libraries,
-                                               CustomNodeThreads& threads, const DagDeps& deps) {
+                                               CustomNodeThreads& threads, const DagDeps& deps,
+                                               std::vector<PipelineFault>* found) {
   const std::string pipeline = "pipeline '" + config.name + "'";
   PipelineFaults faults(config.name);
   const auto named = deps.catalog.Find(config.name, -1);
@@ -195,6 +196,7 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   Nodes nodes(config, deps.catalog, libraries, threads);
   const PipelineDefinition& definition = nodes.definition;
   CheckDefinition(definition, faults);
+  if (found != nullptr) *found = faults.all();
   if (!faults.empty()) return faults.ToStatus();
 
   auto plan = std::make_shared<DagPlan>();  // shared by the servable and its sessions

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -39,24 +38,6 @@ bool HasFolder(const OvmsModelConfig& config, int64_t version) {
 
 bool Contains(const std::vector<int64_t>& list, int64_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-// Of `available`, which is ascending.
-std::vector<int64_t> Choose(const OvmsVersionPolicy& policy, const std::vector<int64_t>& available) {
-  std::vector<int64_t> chosen;
-  switch (policy.kind) {
-    case OvmsVersionPolicy::Kind::kAll:
-      return available;
-    case OvmsVersionPolicy::Kind::kSpecific:
-      std::copy_if(available.begin(), available.end(), std::back_inserter(chosen),
-                   [&policy](int64_t version) { return Contains(policy.specific, version); });
-      return chosen;
-    case OvmsVersionPolicy::Kind::kLatest:
-      break;
-  }
-  const size_t count = std::min(static_cast<size_t>(policy.latest), available.size());
-  chosen.assign(available.end() - static_cast<std::ptrdiff_t>(count), available.end());
-  return chosen;
 }
 
 }  // namespace
@@ -115,7 +96,7 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
   BRAID_RETURN_IF_ERROR(table_.Own(name, ServableKind::kModel));
   const auto available = ListVersionFolders(config.base_path);
   if (available.ok()) {
-    const auto chosen = Choose(config.version_policy, *available);
+    const auto chosen = ChooseVersionFolders(config.version_policy, *available);
     for (const int64_t number : config.version_policy.specific) {
       if (Contains(*available, number) || (*available == model.available && chosen == model.chosen)) continue;
       BRAID_LOG_WARNING(log_, "model '{}': version {} of its policy has no folder", name, number);
