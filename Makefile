@@ -16,7 +16,7 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build wheel deb image serve test test-asan test-tsan fuzz test-mediapipe bench format check docs clean
+.PHONY: help build wheel deb image serve test test-asan test-tsan fuzz test-mediapipe bench format check docs site clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -47,7 +47,7 @@ serve: build  ## Build, then serve the example models on this machine (MODELS=fo
 
 test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@scripts/install-system-packages build test package
-	@scripts/python-env build test package
+	@scripts/python-env build test package examples alone site
 	@scripts/public-clients
 	@$(TESTS_ARE_ON) || $(CONFIGURE_TESTS)
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
@@ -103,5 +103,9 @@ check:  ## Check formatting, lint Python and C++, includes, each file alone, and
 docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid
 
+site:  ## Build the documentation as a site of pages with search, in build-site/
+	@scripts/python-env site
+	@scripts/build-site $(ARGS)
+
 clean:  ## Remove the build folder and the Python environment
-	rm -rf $(BUILD_FOLDER) dist build-check build-asan build-tsan build-fuzz .venv
+	rm -rf $(BUILD_FOLDER) dist build-site build-check build-asan build-tsan build-fuzz .venv
