@@ -6,6 +6,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "commands/serve.h"
+#include "commands/try.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
 
@@ -15,6 +16,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      RunServe},
+    {"try", "MODEL", "send a request to a model of a running server", RunTry},
 };
 
 int Refuse(std::string_view message) {
