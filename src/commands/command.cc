@@ -7,6 +7,7 @@
 
 #include "commands/health.h"
 #include "commands/serve.h"
+#include "commands/try.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
 
@@ -17,6 +18,7 @@ constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      RunServe},
     {"health", "[URL]", "ask a running server whether it is ready", RunHealth},
+    {"try", "MODEL", "send a request to a model of a running server", RunTry},
 };
 
 int Refuse(std::string_view message) {

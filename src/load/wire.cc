@@ -1,8 +1,8 @@
-#include "wire.h"
+#include "load/wire.h"
 
 #include <algorithm>
 
-namespace braid::bench {
+namespace braid::load {
 
 void WireWriter::RawVarint(uint64_t value) {
   while (value >= 128) {
@@ -21,6 +21,11 @@ void WireWriter::Bytes(uint32_t field, std::string_view bytes) {
   RawVarint((uint64_t{field} << 3) | 2);
   RawVarint(bytes.size());
   message_ += bytes;
+}
+
+void WireWriter::Double(uint32_t field, double value) {
+  RawVarint((uint64_t{field} << 3) | 1);
+  message_.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 uint64_t WireReader::RawVarint() {
@@ -104,10 +109,14 @@ void WireReader::Skip() {
   }
 }
 
-std::string JoinPieces(const Pieces& pieces) {
-  std::string joined;
-  for (std::string_view piece : pieces) joined += piece;
-  return joined;
+void WireReader::TakeVarints(std::vector<int64_t>& numbers) {
+  if ((key_ & 7) == 0) {
+    numbers.push_back(static_cast<int64_t>(RawVarint()));
+    return;
+  }
+  WireReader packed = TakeMessage();
+  while (packed.ok_ && packed.left_ > 0) numbers.push_back(static_cast<int64_t>(packed.RawVarint()));
+  if (!packed.ok_) ok_ = false;
 }
 
-}  // namespace braid::bench
+}  // namespace braid::load

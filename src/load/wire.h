@@ -1,14 +1,16 @@
-// Protocol buffers' wire format, read and written by hand: the generator shares no message code with the
-// servers that it measures, and reads responses in place, whatever pieces they arrive in.
+// Protocol buffers' wire format, read and written by hand: this folder shares no message code with the
+// server, so that the two cannot agree on a mistake, and reads responses in place, whatever pieces they arrive in.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "expectation.h"
+#include "load/pieces.h"
 
-namespace braid::bench {
+namespace braid::load {
 
 // Appends fields to a message.
 class WireWriter {
@@ -16,6 +18,7 @@ class WireWriter {
   void Varint(uint32_t field, uint64_t value);
   // A string, bytes, or an embedded message.
   void Bytes(uint32_t field, std::string_view bytes);
+  void Double(uint32_t field, double value);
   std::string Take() { return std::move(message_); }
 
  private:
@@ -41,10 +44,17 @@ class WireReader {
   bool Next();
   // Whether the field has this number and a length.
   bool IsBytes(uint32_t field) const { return key_ == ((uint64_t{field} << 3) | 2); }
+  // Whether the field has this number and is a number (an integer, bool or enum).
+  bool IsVarint(uint32_t field) const { return key_ == (uint64_t{field} << 3); }
   Pieces TakeBytes();
+  std::string TakeString() { return JoinPieces(TakeBytes()); }
+  uint64_t TakeVarint() { return RawVarint(); }
+  // Appends the numbers of the field, repeated or packed.
+  void TakeVarints(std::vector<int64_t>& numbers);
   // A reader of the field's bytes as a message.
   WireReader TakeMessage();
   void Skip();
+  // False: the message is malformed.
   bool ok() const { return ok_; }
 
  private:
@@ -61,6 +71,4 @@ class WireReader {
   bool ok_ = true;
 };
 
-std::string JoinPieces(const Pieces& pieces);
-
-}  // namespace braid::bench
+}  // namespace braid::load

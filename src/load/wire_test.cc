@@ -1,10 +1,10 @@
-#include "wire.h"
+#include "load/wire.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace braid::bench {
+namespace braid::load {
 namespace {
 
 // Cuts a message into pieces of `size` bytes, with an empty one between each two.
@@ -91,4 +91,4 @@ TEST(WireReader, RefusesEndlessVarint) {
 }
 
 }  // namespace
-}  // namespace braid::bench
+}  // namespace braid::load
