@@ -105,7 +105,9 @@ export function Chart(properties: Properties) {
   return (
     <figure class="chart">
       <figcaption>
-        <h3>{title}</h3>
+        <h3>
+          {title} {under !== null && time !== undefined && <span class="muted">at {clock(time * 1000)}</span>}
+        </h3>
         <ul class="legend">
           {lines.map((line, index) => {
             const value = data[index + 1]?.[at];
@@ -126,7 +128,6 @@ export function Chart(properties: Properties) {
               </li>
             );
           })}
-          <li class="muted">{under !== null && time !== undefined ? clock(time * 1000) : "now"}</li>
         </ul>
       </figcaption>
       <div ref={place} class="plot" role="img" aria-label={summary} />

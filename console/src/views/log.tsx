@@ -143,7 +143,7 @@ export function LogView({ model = "" }: { model?: string }) {
                 {line.model}
               </a>
             )}
-            <span class="text">{line.text}</span>
+            <span class="text">{line.text.trimEnd()}</span>
           </div>
         ))}
       </div>

@@ -45,7 +45,7 @@ function Row({ model, first }: { model: LiveModel; first: boolean }) {
         <a href={modelHref(row.name, row.version)} data-row tabIndex={first ? 0 : -1}>
           {row.name}
         </a>
-        {row.version !== "" && <span class="muted"> {row.version}</span>}
+        {row.version !== "" && <span class="muted version"> {row.version}</span>}
       </th>
       <td>
         <StateBadge state={row.state} reason={row.reason} />

@@ -163,12 +163,12 @@ function NodeShape({ box, each, view }: { box: Box; each: NodeView; view: View }
       <rect class={`box heat-${heat}`} width={box.width} height={box.height} rx="7" />
       <rect class={`stripe ${node.kind}`} width="4" height={box.height - 14} x="0" y="7" rx="2" />
       <text x="14" y="20" class="name">
-        {fit(node.name, hottest ? inner - 62 : inner, BOLD)}
+        {fit(node.name, hottest ? inner - 68 : inner, BOLD)}
       </text>
       {hottest && (
-        <g transform={`translate(${box.width - 66},8)`} class="hot">
-          <rect width="58" height="16" rx="8" />
-          <text x="29" y="12" text-anchor="middle">
+        <g transform={`translate(${box.width - 76},7)`} class="hot">
+          <rect width="66" height="17" rx="8.5" />
+          <text x="33" y="12.5" text-anchor="middle">
             ▲ slowest
           </text>
         </g>

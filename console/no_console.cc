@@ -1,7 +1,0 @@
-#include "console_assets.h"
-
-namespace braid {
-
-std::span<const ConsoleAsset> ConsoleAssets() { return {}; }
-
-}  // namespace braid
