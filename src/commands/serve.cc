@@ -86,6 +86,7 @@ int Serve(const CommandLine& line) {
     if (std::string sample = SampleRequest(server.catalog(), server.addresses()); !sample.empty()) {
       std::cout << "try:       " << sample << '\n';
     }
+    if (const std::string url = server.console_url(); !url.empty()) std::cout << "console:   " << url << '\n';
     std::cout << std::endl;
     int signal = 0;
     sigwait(&signals, &signal);

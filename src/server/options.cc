@@ -237,4 +237,13 @@ CommandLine ParseServe(int argc, const char* const* argv) {
   return line;
 }
 
+ConsolePlace ServerOptions::console_place() const {
+  if (!allow_console) return ConsolePlace::kNone;
+  if (!admin_address.empty()) return ConsolePlace::kAdminPort;
+  if (!allow_metrics) return ConsolePlace::kNone;
+  const bool as_http = allow_http && (metrics_address.empty() || metrics_address == http.address);
+  return as_http || origin("allow-console") == OptionOrigin::kCommandLine ? ConsolePlace::kMetricsPort
+                                                                          : ConsolePlace::kNone;
+}
+
 }  // namespace braid

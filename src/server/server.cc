@@ -39,6 +39,7 @@
 #include "scheduling/call_graph.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/timer_service.h"
+#include "server/console.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
 #include "server/memory_size.h"
@@ -55,6 +56,8 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 // Of the exit timeout, what is kept for finalizing models after the requests in flight have had their time.
 constexpr int64_t kProtocolGraceNs = 2 * kSecond;
+// Of a port that has room when clients of models have taken all of theirs.
+constexpr size_t kReservedConnections = 256;
 
 // The worker's files lie beside the program in a build, and under lib/ in an installation.
 Result<std::string> FindWorkerDirectory() {
@@ -139,6 +142,7 @@ class Server::Parts {
 
   const ServerAddresses& addresses() const { return addresses_; }
   const Catalog& catalog() const { return catalog_; }
+  std::string console_url() const { return console_ ? console_->Url(addresses_) : ""; }
 
  private:
   // A balancer sends nothing new to a server that is not ready; what it has begun may end.
@@ -334,10 +338,21 @@ class Server::Parts {
     };
     BRAID_RETURN_IF_ERROR(ReadCertificates());
     CollectMetrics();
+    if (options_.console_place() != ConsolePlace::kNone) MakeConsole();
     if (options_.allow_http) BRAID_RETURN_IF_ERROR(ListenForHttp());
     if (options_.allow_grpc) BRAID_RETURN_IF_ERROR(ListenForGrpc());
     if (options_.allow_metrics) BRAID_RETURN_IF_ERROR(ListenForMetrics());
-    return options_.admin_address.empty() ? OkStatus() : ListenForManagement();
+    if (!options_.admin_address.empty()) BRAID_RETURN_IF_ERROR(ListenForManagement());
+    if (console_) console_->SetAddresses(addresses_);
+    return OkStatus();
+  }
+
+  void MakeConsole() {
+    console_ = std::make_unique<Console>(
+        options_, *context_, *limits_, [this] { return http_ ? http_->connection_count() : 0; },
+        [this] { return grpc_ ? grpc_->connection_count() : 0; });
+    kserve_console_ = MakeKserveHttp();
+    tfs_console_ = MakeTfsRoutes();
   }
 
   // Who may do what, and at which port.
@@ -360,11 +375,13 @@ class Server::Parts {
     admin_access_ = metrics_access_ = http;
     ApiSet clients = ApiSet::All();
     ApiSet metrics = ApiSet::Of({Api::kHealth, Api::kMetrics});
+    if (options_.console_place() == ConsolePlace::kMetricsPort) metrics = Console::Apis();
     if (!options_.admin_address.empty()) {
       ApiSet admin;
       for (int api = 0; api < kApiCount; ++api) {
         if (ServerOptions::AdminServes(static_cast<Api>(api))) admin.Add(static_cast<Api>(api));
       }
+      if (options_.console_place() == ConsolePlace::kAdminPort) admin.Add(Api::kInference);
       admin_access_.ServeOnly(admin);
       for (const Api api : options_.admin_apis) {
         clients.Remove(api);
@@ -449,7 +466,6 @@ class Server::Parts {
 
   // What a listener has of its own, so that it has room when clients of models have taken all of theirs.
   HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) const {
-    constexpr size_t kMostConnections = 256;
     HttpServer::Options http = options_.http;
     http.address = address;
     http.port = static_cast<uint16_t>(port);
@@ -457,35 +473,54 @@ class Server::Parts {
     http.tls = http_tls_;
     http.threads = 1;
     http.thread_name = std::move(thread_name);
-    http.limits = std::make_shared<ClientLimits>(
-        ClientLimits::Options{.connections = {kMostConnections, kMostConnections}, .memory_bytes = SIZE_MAX});
+    http.limits = std::make_shared<ClientLimits>(ClientLimits::Options{
+        .connections = {kReservedConnections, kReservedConnections}, .memory_bytes = SIZE_MAX});
     return http;
   }
 
-  // Metrics, and health: on a thread that nothing else uses.
+  // Metrics, health and perhaps the console: on a thread that nothing else uses.
   Status ListenForMetrics() {
     const std::string& address =
         options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
-    http.max_input_bytes = 1024;
-    http.control_threads = 1;
-    http.large_threads = 0;
-    kserve_health_ = MakeKserveHttp();
-    BRAID_ASSIGN_OR_RETURN(metrics_, HttpServer::Start(metrics_access_, *control_,
-                                                       {&metrics_route_, kserve_health_.get()}, http));
+    std::vector<HttpProtocol*> protocols = {&metrics_route_};
+    if (options_.console_place() == ConsolePlace::kMetricsPort) {
+      AddConsole(http, protocols);
+      http.max_input_bytes = std::min(http.max_input_bytes, Console::kMostInputBytes);
+    } else {
+      http.max_input_bytes = 1024;
+      http.control_threads = 1;
+      http.large_threads = 0;
+      kserve_health_ = MakeKserveHttp();
+      protocols.push_back(kserve_health_.get());
+    }
+    BRAID_ASSIGN_OR_RETURN(metrics_,
+                           HttpServer::Start(metrics_access_, *control_, std::move(protocols), http));
     addresses_.metrics = Endpoint(address, metrics_->bound_port());
     return OkStatus();
   }
 
   Status ListenForManagement() {
-    kserve_admin_ = MakeKserveHttp();
-    tfs_admin_ = MakeTfsRoutes();
-    BRAID_ASSIGN_OR_RETURN(
-        admin_,
-        HttpServer::Start(admin_access_, *control_, {&metrics_route_, tfs_admin_.get(), kserve_admin_.get()},
-                          Reserved(options_.admin_address, options_.admin_port, "brd-admin")));
+    HttpServer::Options http = Reserved(options_.admin_address, options_.admin_port, "brd-admin");
+    std::vector<HttpProtocol*> protocols = {&metrics_route_};
+    if (console_) {
+      AddConsole(http, protocols);
+    } else {
+      kserve_admin_ = MakeKserveHttp();
+      tfs_admin_ = MakeTfsRoutes();
+      protocols.insert(protocols.end(), {tfs_admin_.get(), kserve_admin_.get()});
+    }
+    BRAID_ASSIGN_OR_RETURN(admin_, HttpServer::Start(admin_access_, *control_, std::move(protocols), http));
     addresses_.admin = Endpoint(options_.admin_address, admin_->bound_port());
     return OkStatus();
+  }
+
+  // The page tries models, too: a request of it counts against the memory for clients as any.
+  void AddConsole(HttpServer::Options& http, std::vector<HttpProtocol*>& protocols) {
+    http.limits = std::make_shared<ClientLimits>(ClientLimits::Options{
+        .connections = {kReservedConnections, kReservedConnections}, .memory_bytes = limits_->budget.most()});
+    http.large_threads = 1;
+    protocols.insert(protocols.end(), {&console_->routes(), tfs_console_.get(), kserve_console_.get()});
   }
 
   const ServerOptions options_;
@@ -533,6 +568,9 @@ class Server::Parts {
   std::unique_ptr<KserveHttp> kserve_health_;  // of the metrics port
   std::unique_ptr<TfsRoutes> tfs_admin_;
   std::unique_ptr<KserveHttp> kserve_admin_;
+  std::unique_ptr<Console> console_;            // null without one
+  std::unique_ptr<TfsRoutes> tfs_console_;      // what else the page asks for, at its port
+  std::unique_ptr<KserveHttp> kserve_console_;  // likewise
   std::unique_ptr<KserveGrpc> kserve_grpc_;
   std::unique_ptr<TfsServices> tfs_grpc_;
   std::unique_ptr<HttpServer> http_;
@@ -554,6 +592,7 @@ Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logg
 
 const ServerAddresses& Server::addresses() const { return parts_->addresses(); }
 const Catalog& Server::catalog() const { return parts_->catalog(); }
+std::string Server::console_url() const { return parts_->console_url(); }
 Status Server::Stop() { return parts_->Stop(); }
 
 }  // namespace braid

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -25,6 +26,8 @@ class Server {
 
   const ServerAddresses& addresses() const;
   const Catalog& catalog() const;
+  // Where a browser finds the console; empty without one.
+  std::string console_url() const;
 
   // Stops to accept, lets requests in flight end, finalizes every model; all within the exit timeout. Errors:
   // user code could not be ended in time; the process is then to leave by _exit().

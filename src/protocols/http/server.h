@@ -59,6 +59,8 @@ class HttpServer {
   ~HttpServer();
 
   uint16_t bound_port() const;
+  // Open ones. Any thread.
+  size_t connection_count() const;
 
   // Answers what is under way until `deadline_ns` (SteadyNowNs() time), cancels the rest. Blocks; also until
   // a load that was asked for over HTTP has returned.
