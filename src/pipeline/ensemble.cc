@@ -47,6 +47,7 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
     return status.WithPrefix("in ensemble '" + name + "', ");
   };
   std::vector<std::shared_ptr<const ServableInfo>> models;
+  DagStructure::Words words;
   for (const auto& step : config->ensemble_scheduling().step()) {
     const std::string& name = step.model_name();
     const std::string depends = plan->needs + name + "' ";
@@ -66,11 +67,17 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
     info.decoupled = info.decoupled || (*model)->info().decoupled;
     if ((*model)->has_sequences()) AddSequences((*model)->info(), info);
     info.makes_calls = info.makes_calls || (*model)->info().makes_calls;
+    words.nodes.push_back({.kind = StructureNodeKind::kModel,
+                           .name = name,
+                           .runs = name,
+                           .version = StepVersion(step),
+                           .note = (*model)->info().decoupled ? "decoupled" : ""});
     models.emplace_back(*model, &(*model)->info());
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
   info.config = std::move(config);
   BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models));
+  plan->structure = std::make_unique<DagStructure>(*plan->dag, std::move(words));
   BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->dag, models));
   return DagServable::Create(std::move(info), std::move(plan), deps);
 }
