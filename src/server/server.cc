@@ -92,8 +92,11 @@ std::string Endpoint(const std::string& address, int port) {
 // In the order in which the parts depend on one another; they go in the reverse order.
 class Server::Parts {
  public:
-  Parts(const ServerOptions& options, Logger& log)
-      : options_(options), log_(log), heap_trimmer_(options.workers.memory_keep_bytes) {}
+  Parts(const ServerOptions& options, Logger& log, const RecentLog* recent_log)
+      : options_(options),
+        log_(log),
+        recent_log_(recent_log),
+        heap_trimmer_(options.workers.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
     worker_services_.catalog = &catalog_;
@@ -350,8 +353,14 @@ class Server::Parts {
 
   void MakeConsole() {
     console_ = std::make_unique<Console>(
-        options_, *context_, *limits_, [this] { return http_ ? http_->connection_count() : 0; },
-        [this] { return grpc_ ? grpc_->connection_count() : 0; });
+        Console::Surroundings{.options = options_,
+                              .context = *context_,
+                              .limits = *limits_,
+                              .timers = timers_,
+                              .log = recent_log_,
+                              .traces = nullptr,
+                              .http_connections = [this] { return http_ ? http_->connection_count() : 0; },
+                              .grpc_connections = [this] { return grpc_ ? grpc_->connection_count() : 0; }});
     kserve_console_ = MakeKserveHttp();
     tfs_console_ = MakeTfsRoutes();
   }
@@ -537,6 +546,7 @@ class Server::Parts {
 
   const ServerOptions options_;
   Logger& log_;
+  const RecentLog* const recent_log_;  // null: none is kept
   const ProtobufLogRoute protobuf_log_{log_};
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
@@ -599,8 +609,8 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log,
-                                              Status& load_status) {
-  auto parts = std::make_unique<Parts>(options, log);
+                                              const RecentLog* recent_log, Status& load_status) {
+  auto parts = std::make_unique<Parts>(options, log, recent_log);
   BRAID_RETURN_IF_ERROR(parts->Start(load_status));
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
