@@ -103,9 +103,9 @@ check:  ## Check formatting, lint Python and C++, includes, each file alone, and
 docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid
 
-site:  ## Build the documentation as a site of pages with search, in build-site/
+site:  ## Build the documentation as a site with search, in build-site/
 	@scripts/python-env site
-	@scripts/build-site $(ARGS)
+	@.venv/bin/python scripts/build-site $(ARGS)
 
 clean:  ## Remove the build folder and the Python environment
 	rm -rf $(BUILD_FOLDER) dist build-site build-check build-asan build-tsan build-fuzz .venv

@@ -117,6 +117,11 @@ class Reader:
         self._server = self._own = None  # the one that is asked, and, where it is the page's own, the one to stop
         self._addresses = {}
         self._printed = ""  # by the last command
+        self._files = {
+            self.folder / script.relative_to(ROOT): script.read_text(encoding="utf-8")
+            for script in (ROOT / "examples").rglob("*.py")
+            if script.stem == "client" or script.parent.name == "clients"
+        }
 
     def _lay_out(self):
         ignored = shutil.ignore_patterns("__pycache__", "lib", "env", "*.so")
@@ -154,7 +159,8 @@ class Reader:
 
     def run(self, block):
         if block.name is not None:
-            (self.folder / block.name).write_text(block.text, encoding="utf-8")
+            self._files[self.folder / block.name] = block.text
+            self._write_files()
         elif block.language == "sh":
             for command in commands(block.text):
                 self._run_command(command)
@@ -243,7 +249,7 @@ class Reader:
         for step in filter(None, steps):
             if step["folder"]:
                 (self.folder / step["folder"]).symlink_to(sys.prefix)
-            for package in (step["packages"] or "").split():
+            for package in re.findall(r"(?<!\S)\w\S*", step["packages"] or ""):  # what is no option
                 try:
                     importlib.metadata.version(package)
                 except importlib.metadata.PackageNotFoundError:
@@ -301,10 +307,12 @@ class Reader:
         self._addresses = {
             port: getattr(self._server, kind) for port, kind in usual.items() if getattr(self._server, kind)
         }
-        for client in (ROOT / "examples").rglob("*.py"):
-            if "client" in client.stem or client.parent.name == "clients":
-                copy = self.folder / client.relative_to(ROOT)
-                copy.write_text(self._with_addresses(client.read_text(encoding="utf-8")), encoding="utf-8")
+        self._write_files()
+
+    def _write_files(self):
+        """Writes the page's files, and the clients of the examples, with the addresses of the server."""
+        for path, text in self._files.items():
+            path.write_text(self._with_addresses(text), encoding="utf-8")
 
     def _tls(self, options):
         if "--http-use-ssl" not in options:
