@@ -6,7 +6,7 @@ import { useContext, useEffect, useState } from "preact/hooks";
 import { getJson, type ApiError } from "./api";
 import { poll } from "./poll";
 import { live, Window, type Live } from "./rates";
-import type { ModelRow, Models, Overview } from "./types";
+import { whole, type ModelRow, type Models, type Overview } from "./types";
 
 export const REFRESH_MS = 2000;
 
@@ -42,9 +42,10 @@ export function useStore(): Store {
 }
 
 function liveModels(answer: Models, looks: Window<Map<string, ModelRow>>): LiveModel[] {
-  looks.add(answer.now_ms, new Map(answer.models.map((row) => [modelKey(row), row])));
+  const rows = answer.models.map(whole);
+  looks.add(answer.now_ms, new Map(rows.map((row) => [modelKey(row), row])));
   const span = looks.span();
-  return answer.models.map((row) => {
+  return rows.map((row) => {
     const before = span?.first.get(modelKey(row));
     return { row, live: before === undefined || span === undefined ? undefined : live(before, row, span.seconds) };
   });

@@ -1,4 +1,5 @@
-// What the server answers at /console/api. Keys that are not named here are ignored.
+// What the server answers at /console/api. Keys that are not named here are ignored. Of a version that does not serve, the
+// server knows little: whole() and wholeDetail() give the rest.
 
 export type State = "READY" | "LOADING" | "UNLOADING" | "UNAVAILABLE";
 export type Kind = "model" | "ensemble" | "pipeline" | "graph";
@@ -67,9 +68,38 @@ export interface ModelRow {
   memory_bytes?: number;
 }
 
+const NOTHING: Omit<ModelRow, "name" | "version" | "state" | "kind"> = {
+  reason: "",
+  platform: "",
+  origin: "triton",
+  decoupled: false,
+  stateful: false,
+  last_inference_ms: 0,
+  requests: 0,
+  failures: 0,
+  rejected: 0,
+  canceled: 0,
+  rows: 0,
+  executions: 0,
+  pending: 0,
+  request_us: 0,
+  queue_us: 0,
+  compute_us: 0,
+  instances: 0,
+  instances_ready: 0,
+  restarts: 0,
+};
+
+type Sparse<T extends ModelRow> = Partial<T> & Pick<ModelRow, "name" | "version" | "state" | "kind">;
+export type SparseRow = Sparse<ModelRow>;
+
+export function whole(row: SparseRow): ModelRow {
+  return { ...NOTHING, ...row };
+}
+
 export interface Models {
   now_ms: number;
-  models: ModelRow[];
+  models: SparseRow[];
 }
 
 export interface TensorMetadata {
@@ -126,6 +156,21 @@ export interface ModelDetail extends ModelRow {
   config: unknown;
   workers: Worker[];
   structure: Structure | null;
+}
+
+export function wholeDetail(detail: Sparse<ModelDetail>): ModelDetail {
+  return {
+    ...NOTHING,
+    inputs: [],
+    outputs: [],
+    max_batch_size: 0,
+    uses: [],
+    used_by: [],
+    config: null,
+    workers: [],
+    structure: null,
+    ...detail,
+  };
 }
 
 export interface Sample {

@@ -9,7 +9,7 @@ import { Dialog, Empty, Figure, isFault, StateBadge } from "../parts";
 import { usePoll } from "../poll";
 import { modelHref, TABS, type Tab } from "../router";
 import { REFRESH_MS, useStore, type LiveModel } from "../store";
-import type { ModelDetail, ModelRow } from "../types";
+import { wholeDetail, type ModelDetail, type ModelRow } from "../types";
 import { ConfigurationTab } from "./configuration";
 import { LogView } from "./log";
 import { SequencesTab } from "./sequences";
@@ -34,8 +34,8 @@ type Action = "load" | "unload" | "reload";
 // What can be done, each with the reason why it cannot.
 function actionsOf(row: ModelRow, how: "load" | "reload" | "none", may: boolean): { action: Action; reason: string }[] {
   const denied = may ? "" : "Your rights at this port do not include management.";
-  if (row.origin === "ovms") {
-    return [{ action: "reload", reason: denied || (how === "none" ? "The server reads no config.json again." : "") }];
+  if (how === "reload") {
+    return [{ action: "reload", reason: denied }];
   }
   const mode = how === "load" ? "" : "Models are loaded and unloaded by hand with --model-control-mode=explicit only.";
   const loaded = row.state === "READY" || row.state === "LOADING";
@@ -245,7 +245,7 @@ function Model({ found, versions, tab }: { found: LiveModel; versions: LiveModel
       if (row.version === "") {
         throw new ApiError(404, "It was not loaded yet.");
       }
-      return { detail: await getJson<ModelDetail>(path, signal), at: Date.now() };
+      return { detail: wholeDetail(await getJson<ModelDetail>(path, signal)), at: Date.now() };
     },
     REFRESH_MS,
   );
