@@ -145,7 +145,7 @@ def test_metrics_of_the_nodes_of_an_ensemble(repository, serve, connect):
     client = connect("http", server)
     for _ in range(2):
         client.infer("good", {"X": np.zeros(2, dtype=np.float32)})
-        with client.fails("INTERNAL", "no"):
+        with client.fails("INTERNAL", "in ensemble 'bad', no"):
             client.infer("bad", {"X": np.zeros(2, dtype=np.float32)})
     values = {name: value for name, value in server.metric_values().items() if name.startswith("braid_node_")}
 
