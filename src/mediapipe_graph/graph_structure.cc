@@ -7,7 +7,7 @@
 #include "mediapipe/ovms_calculators.pb.h"
 #include "mediapipe_graph/python_node_resources.h"
 #include "mediapipe_graph/session_calculator.h"
-#include "serving/structure_names.h"
+#include "serving/structure_parts.h"
 
 namespace braid {
 namespace {
@@ -67,20 +67,13 @@ StructureNode Describe(const graph::Topology& topology, int number,
   return node;
 }
 
-StructureNode End(StructureNodeKind kind, const char* name) {
-  StructureNode node;
-  node.kind = kind;
-  node.name = name;
-  return node;
-}
-
 }  // namespace
 
 GraphStructure::GraphStructure(const graph::Topology& topology)
     : nodes_(static_cast<size_t>(topology.node_count())),
       counters_(std::make_shared<FlowCounters>(nodes_ + 2, CountEdges(topology))) {
   const std::map<std::string, int> sessions = SessionsOf(topology);
-  plain_.nodes.push_back(End(StructureNodeKind::kRequest, kRequestNodeName));
+  plain_.nodes.push_back(RequestNode());
   counted_.push_back(nodes_);
   std::vector<uint32_t> shown(nodes_);  // by node of the topology: its number in `plain_`
   std::vector<std::string> names;
@@ -93,7 +86,7 @@ GraphStructure::GraphStructure(const graph::Topology& topology)
   }
   MakeNodeNamesUnique(names);
   for (size_t i = 0; i < names.size(); ++i) plain_.nodes[i + 1].name = std::move(names[i]);
-  plain_.nodes.push_back(End(StructureNodeKind::kResponse, kResponseNodeName));
+  plain_.nodes.push_back(ResponseNode());
   counted_.push_back(nodes_ + 1);
 
   std::map<std::string, std::pair<uint32_t, std::string>> producers;  // by stream
@@ -119,12 +112,7 @@ GraphStructure::GraphStructure(const graph::Topology& topology)
 ServableStructure GraphStructure::Read() const {
   ServableStructure structure = plain_;
   for (size_t i = 0; i < structure.nodes.size(); ++i) {
-    const FlowCounters::NodeCounts counts = counters_->Read(counted_[i]);
-    StructureNode& node = structure.nodes[i];
-    node.started = counts.started;
-    node.ended = counts.ended;
-    node.failed = counts.failed;
-    node.total_ns = counts.total_ns;
+    ReadCounts(*counters_, counted_[i], structure.nodes[i]);
   }
   for (size_t i = 0; i < structure.edges.size(); ++i) structure.edges[i].passed = counters_->ReadPassed(i);
   return structure;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "serving/structure_names.h"
+#include "serving/structure_parts.h"
 
 namespace braid {
 namespace {
@@ -21,7 +21,7 @@ struct Source {
   uint32_t gathered = 0;
 };
 
-std::vector<Source> SourcesOf(const Dag& dag) {
+std::vector<Source> TensorSources(const Dag& dag) {
   std::vector<Source> sources(dag.tensors().size());
   for (const uint32_t tensor : dag.inputs()) sources[tensor].port = dag.tensors()[tensor].name;
   for (uint32_t node = 0; node < dag.nodes().size(); ++node) {
@@ -45,21 +45,14 @@ DagStructure::DagStructure(const Dag& dag, Words words) : counters_(dag.nodes().
   for (const StructureNode& node : words.nodes) names.push_back(node.name);
   MakeNodeNamesUnique(names);
 
-  StructureNode request;
-  request.kind = StructureNodeKind::kRequest;
-  request.name = kRequestNodeName;
-  request.note = std::move(words.request_note);
-  plain_.nodes.push_back(std::move(request));
+  plain_.nodes.push_back(RequestNode(std::move(words.request_note)));
   for (size_t i = 0; i < words.nodes.size(); ++i) {
     plain_.nodes.push_back(std::move(words.nodes[i]));
     plain_.nodes.back().name = std::move(names[i]);
   }
-  StructureNode response;
-  response.kind = StructureNodeKind::kResponse;
-  response.name = kResponseNodeName;
-  plain_.nodes.push_back(std::move(response));
+  plain_.nodes.push_back(ResponseNode());
 
-  const std::vector<Source> sources = SourcesOf(dag);
+  const std::vector<Source> sources = TensorSources(dag);
   const auto add = [&](uint32_t tensor, size_t to, const std::string& port) {
     const Source& source = sources[tensor];
     const size_t edge = plain_.edges.size();
@@ -81,14 +74,7 @@ DagStructure::DagStructure(const Dag& dag, Words words) : counters_(dag.nodes().
 
 ServableStructure DagStructure::Read() const {
   ServableStructure structure = plain_;
-  for (size_t i = 0; i < structure.nodes.size(); ++i) {
-    const FlowCounters::NodeCounts counts = counters_.Read(i);
-    StructureNode& node = structure.nodes[i];
-    node.started = counts.started;
-    node.ended = counts.ended;
-    node.failed = counts.failed;
-    node.total_ns = counts.total_ns;
-  }
+  for (size_t i = 0; i < structure.nodes.size(); ++i) ReadCounts(counters_, i, structure.nodes[i]);
   for (size_t i = 0; i < structure.edges.size(); ++i) structure.edges[i].passed = counters_.ReadPassed(i);
   return structure;
 }
