@@ -357,7 +357,7 @@ class Server::Parts {
                               .limits = *limits_,
                               .timers = timers_,
                               .log = recent_log_,
-                              .traces = nullptr,
+                              .traces = tracer_.get(),
                               .http_connections = [this] { return http_ ? http_->connection_count() : 0; },
                               .grpc_connections = [this] { return grpc_ ? grpc_->connection_count() : 0; }});
     kserve_console_ = MakeKserveHttp();
