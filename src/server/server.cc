@@ -492,6 +492,7 @@ class Server::Parts {
     const std::string& address =
         options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
+    http.body_limit_hint.clear();
     std::vector<HttpProtocol*> protocols = {&metrics_route_};
     if (options_.console_place() == ConsolePlace::kMetricsPort) {
       AddConsole(http, protocols);
