@@ -116,13 +116,11 @@ def test_the_overview(server):
     assert overview["machine"]["cores"] == os.cpu_count()
     # The share of the memory is looked for aside, and there soon.
     share = wait_until(lambda: get(server, "overview")["process"].get("proportional_bytes"), what="the memory")
-    assert 1 << 20 < share <= process["resident_bytes"] * 1.2
-    connections = overview["connections"]["http"]
-    held = server.connection()
-    held.request("GET", "/v2")
-    held.getresponse().read()
-    assert get(server, "overview")["connections"]["http"] == connections + 1
-    held.close()
+    assert share > 1 << 20
+    with contextlib.closing(server.connection()) as held:
+        held.request("GET", "/v2")
+        held.getresponse().read()
+        assert get(server, "overview")["connections"]["http"] >= 1
 
 
 def test_counters_rise_by_what_was_sent(server):
@@ -159,7 +157,7 @@ def test_one_model(server):
         assert int(stat.read().rpartition(")")[2].split()[1]) == server.process.pid
     assert worker["name"].startswith("talks")
     assert worker["ready"] is True
-    assert abs(worker["started_ms"] - model["last_inference_ms"]) < 600_000
+    assert 0 <= get(server, "overview")["server"]["now_ms"] - worker["started_ms"] < 600_000
     executions = worker["executions"]
     assert infer(server, "talks")[0] == 200
     assert detail(server, "talks")["workers"][0]["executions"] == executions + 1
@@ -290,8 +288,8 @@ def test_pages_of_others_change_nothing(server):
 def test_bodies_are_limited(server):
     body = b" " * ((8 << 20) + 1)
     status, _, answer = server.request("POST", "/v2/models/talks/infer", body, address=server.metrics)
-    assert status == 413 or b"exceeds the maximum allowed input size of 8388608 bytes" in answer, answer
-    assert b"8388608" in answer
+    assert status in (400, 413)
+    assert b'exceeds the maximum allowed input size of 8388608 bytes."' in answer
 
 
 def test_who_may_do_what(repository, serve, tmp_path):
@@ -383,12 +381,12 @@ def test_metrics_for_others_bring_no_console(repository, serve):
 
 def test_it_is_there_while_models_load(repository, tmp_path):
     gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    repository.add("slow", f"open({str(gate)!r}).read()\n" + TALKS, SIMPLE)
+    waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"
+    repository.add("slow", waits + TALKS, SIMPLE)
     with Server([repository.path], workdir=tmp_path, listening=False, ready=False) as server:
         server.metrics = wait_until(lambda: console_port(server), what="the port")
         assert get(server, "overview")["server"]["ready"] is False
-        assert wait_until(lambda: row(server, "slow")["state"] == "LOADING", what="the load")
+        wait_until(lambda: [r["state"] for r in get(server, "models")["models"]] == ["LOADING"], what="the load")
         gate.write_text("go")
         wait_until(lambda: get(server, "overview")["server"]["ready"], what="readiness")
         assert row(server, "slow")["state"] == "READY"
