@@ -78,6 +78,7 @@ void Console::SetAddresses(const ServerAddresses& addresses) {
 }
 
 std::string Console::Url(const ServerAddresses& addresses) const {
+  if (context_.assets.empty()) return "";
   const bool admin = surroundings_.options.console_place() == ConsolePlace::kAdminPort;
   return (addresses.https ? "https://" : "http://") + (admin ? addresses.admin : addresses.metrics) +
          "/console/";

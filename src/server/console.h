@@ -48,7 +48,7 @@ class Console {
   ConsoleRoutes& routes() { return routes_; }
   // Where the ports are, for the page to tell.
   void SetAddresses(const ServerAddresses& addresses);
-  // "http://127.0.0.1:8002/console/"
+  // "http://127.0.0.1:8002/console/"; empty where the program was built without the page.
   std::string Url(const ServerAddresses& addresses) const;
 
   // What is served at the port of metrics for the sake of the console: what the page asks for.

@@ -358,7 +358,7 @@ class Server::Parts {
                               .limits = *limits_,
                               .timers = timers_,
                               .log = recent_log_,
-                              .traces = nullptr,
+                              .traces = tracer_.get(),
                               .http_connections = [this] { return http_ ? http_->connection_count() : 0; },
                               .grpc_connections = [this] { return grpc_ ? grpc_->connection_count() : 0; }});
     kserve_console_ = MakeKserveHttp();
@@ -499,6 +499,7 @@ class Server::Parts {
     const std::string& address =
         options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
+    http.body_limit_hint.clear();
     std::vector<HttpProtocol*> protocols = {&metrics_route_, &metrics_openapi_};
     const bool has_console = options_.console_place() == ConsolePlace::kMetricsPort;
     BRAID_RETURN_IF_ERROR(
