@@ -425,7 +425,7 @@ function Tables({ structure, view }: { structure: Structure; view: View }) {
     <div class="columns">
       <section class="card" aria-labelledby="nodes">
         <h2 id="nodes">Nodes</h2>
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby="nodes">
+        <div class="scroll" tabIndex={0} role="group" aria-labelledby="nodes">
           <table class="nodes">
             <thead>
               <tr>
@@ -477,7 +477,7 @@ function Tables({ structure, view }: { structure: Structure; view: View }) {
       </section>
       <section class="card" aria-labelledby="edges">
         <h2 id="edges">Edges</h2>
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby="edges">
+        <div class="scroll" tabIndex={0} role="group" aria-labelledby="edges">
           <table>
             <thead>
               <tr>
