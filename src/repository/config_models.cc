@@ -67,6 +67,7 @@ void ConfigModels::Plan(const std::vector<OvmsModelConfig>& wanted, bool retry, 
   for (auto& [name, model] : models_) model.wanted = false;
   for (const OvmsModelConfig& config : wanted) models_[config.name].wanted = true;
   for (const OvmsModelConfig& config : wanted) {
+    const LogAbout about(config.name);
     Model& model = models_.at(config.name);
     Work work{&config, &model, {}, false};
     const Status fault = PlanModel(config, model, retry, work.builds);
@@ -167,6 +168,7 @@ void ConfigModels::RefuseVersions(const OvmsModelConfig& config, Model& model) {
 
 void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
   const std::string& name = config.name;
+  const LogAbout about(name);
   build.status = UnavailableError("Server exiting");
   if (table_.closed()) return;
   BRAID_LOG_INFO(log_, "loading '{}' version {}", name, build.number);

@@ -28,30 +28,58 @@ ManageHow ManageHowOf(const ServerOptions& options) {
 
 }  // namespace
 
-Console::Console(const ServerOptions& options, const ProtocolContext& context, const ClientLimits& limits,
-                 std::function<size_t()> http_connections, std::function<size_t()> grpc_connections)
-    : options_(options),
+Console::Console(Surroundings surroundings)
+    : surroundings_(std::move(surroundings)),
       addresses_(std::make_shared<const ServerAddresses>()),
-      context_{.server = context,
-               .limits = limits,
+      context_{.server = surroundings_.context,
+               .limits = surroundings_.limits,
                .assets = Assets(),
-               .manage_how = ManageHowOf(options),
+               .manage_how = ManageHowOf(surroundings_.options),
                .started_ms = WallNowMs(),
                .memory_bytes = MemorySize(),
                .ports =
-                   [this, http = std::move(http_connections), grpc = std::move(grpc_connections)] {
+                   [this] {
                      const auto now = addresses_.Get();
-                     return ConsolePorts{now->http, now->grpc, now->metrics, now->admin, http(), grpc()};
+                     return ConsolePorts{now->http,
+                                         now->grpc,
+                                         now->metrics,
+                                         now->admin,
+                                         surroundings_.http_connections(),
+                                         surroundings_.grpc_connections()};
                    },
+               .history = history_,
+               .log = surroundings_.log,
+               .traces = surroundings_.traces,
                .config_to_json = ConfigToJson},
-      routes_(context_) {}
+      routes_(context_) {
+  Sample();
+}
+
+Console::~Console() {
+  TimerId timer;
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    timer = timer_;
+  }
+  if (timer) surroundings_.timers.Cancel(timer);
+}
+
+void Console::Sample() {
+  Timers& timers = surroundings_.timers;
+  const int64_t next_ns = timers.NowNs() + ConsoleHistory::kStepMs * 1'000'000;
+  history_.Sample(surroundings_.context.catalog, WallNowMs());
+  MutexLock lock(mutex_);
+  if (!stopped_) timer_ = timers.At(next_ns, [this] { Sample(); });
+}
 
 void Console::SetAddresses(const ServerAddresses& addresses) {
   addresses_.Set(std::make_shared<const ServerAddresses>(addresses));
 }
 
 std::string Console::Url(const ServerAddresses& addresses) const {
-  const bool admin = options_.console_place() == ConsolePlace::kAdminPort;
+  if (context_.assets.empty()) return "";
+  const bool admin = surroundings_.options.console_place() == ConsolePlace::kAdminPort;
   return (addresses.https ? "https://" : "http://") + (admin ? addresses.admin : addresses.metrics) +
          "/console/";
 }

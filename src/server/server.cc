@@ -91,8 +91,11 @@ std::string Endpoint(const std::string& address, int port) {
 // In the order in which the parts depend on one another; they go in the reverse order.
 class Server::Parts {
  public:
-  Parts(const ServerOptions& options, Logger& log)
-      : options_(options), log_(log), heap_trimmer_(options.workers.memory_keep_bytes) {}
+  Parts(const ServerOptions& options, Logger& log, const RecentLog* recent_log)
+      : options_(options),
+        log_(log),
+        recent_log_(recent_log),
+        heap_trimmer_(options.workers.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
     worker_services_.catalog = &catalog_;
@@ -349,8 +352,14 @@ class Server::Parts {
 
   void MakeConsole() {
     console_ = std::make_unique<Console>(
-        options_, *context_, *limits_, [this] { return http_ ? http_->connection_count() : 0; },
-        [this] { return grpc_ ? grpc_->connection_count() : 0; });
+        Console::Surroundings{.options = options_,
+                              .context = *context_,
+                              .limits = *limits_,
+                              .timers = timers_,
+                              .log = recent_log_,
+                              .traces = tracer_.get(),
+                              .http_connections = [this] { return http_ ? http_->connection_count() : 0; },
+                              .grpc_connections = [this] { return grpc_ ? grpc_->connection_count() : 0; }});
     kserve_console_ = MakeKserveHttp();
     tfs_console_ = MakeTfsRoutes();
   }
@@ -483,6 +492,7 @@ class Server::Parts {
     const std::string& address =
         options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
+    http.body_limit_hint.clear();
     std::vector<HttpProtocol*> protocols = {&metrics_route_};
     if (options_.console_place() == ConsolePlace::kMetricsPort) {
       AddConsole(http, protocols);
@@ -525,6 +535,7 @@ class Server::Parts {
 
   const ServerOptions options_;
   Logger& log_;
+  const RecentLog* const recent_log_;  // null: none is kept
   const ProtobufLogRoute protobuf_log_{log_};
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
@@ -584,8 +595,8 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log,
-                                              Status& load_status) {
-  auto parts = std::make_unique<Parts>(options, log);
+                                              const RecentLog* recent_log, Status& load_status) {
+  auto parts = std::make_unique<Parts>(options, log, recent_log);
   BRAID_RETURN_IF_ERROR(parts->Start(load_status));
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }

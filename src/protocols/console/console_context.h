@@ -7,9 +7,12 @@
 #include <span>
 #include <string>
 
+#include "base/recent_log.h"
 #include "protocols/console/console_asset.h"
+#include "protocols/console/history.h"
 #include "protocols/inference/context.h"
 #include "protocols/net/client_limits.h"
+#include "serving/slow_traces.h"
 
 namespace inference {
 class ModelConfig;
@@ -43,6 +46,9 @@ struct ConsoleContext {
   uint64_t memory_bytes = 0;  // that there is for the server
   // Any thread.
   std::function<ConsolePorts()> ports;
+  const ConsoleHistory& history;
+  const RecentLog* log = nullptr;  // null: none is kept
+  SlowTraces* traces = nullptr;    // null: nothing is traced
   // JSON text of a configuration.
   std::function<std::string(const inference::ModelConfig&)> config_to_json;
 };

@@ -16,7 +16,16 @@ constexpr ConsoleRoute kRoutes[] = {
     {"GET", "/console/api/overview", Api::kStatistics, A::kOverview},
     {"GET", "/console/api/models", Api::kStatistics, A::kModels},
     {"GET", "/console/api/models/{m}/versions/{v}", Api::kStatistics, A::kModel},
+    {"GET", "/console/api/history", Api::kStatistics, A::kHistory},
+    {"GET", "/console/api/sequences", Api::kStatistics, A::kSequences},
+    {"GET", "/console/api/log", Api::kLogging, A::kLog},
+    {"GET", "/console/api/traces", Api::kTrace, A::kTraces},
+    {"POST", "/console/api/traces", Api::kTrace, A::kWatch},
 };
+
+bool NeedsModel(ConsoleAction action) {
+  return action == A::kSequences || action == A::kTraces || action == A::kWatch;
+}
 
 template <class Number>
 bool ReadNumber(std::string_view digits, std::optional<Number>& number) {
@@ -73,6 +82,7 @@ ConsoleRouteMatch MatchConsoleRoute(std::string_view method, std::string_view ta
     if (!variables.model.empty() && !ReadText(variables.model, match.model)) match.kind = Kind::kBadEscape;
     if (!variables.version.empty() && !ReadNumber(variables.version, match.version))
       match.kind = Kind::kBadNumber;
+    if (match.kind == Kind::kFound && NeedsModel(route.action) && !match.model) match.kind = Kind::kNoModel;
     return match;
   }
   return match;

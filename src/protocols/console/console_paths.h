@@ -13,7 +13,16 @@
 
 namespace braid {
 
-enum class ConsoleAction : unsigned char { kOverview, kModels, kModel };
+enum class ConsoleAction : unsigned char {
+  kOverview,
+  kModels,
+  kModel,
+  kHistory,
+  kSequences,
+  kLog,
+  kTraces,
+  kWatch
+};
 
 struct ConsoleRoute {
   std::string_view method;
@@ -29,7 +38,8 @@ struct ConsoleRouteMatch {
     kNoSuchPath,
     kWrongMethod,
     kBadEscape,
-    kBadNumber
+    kBadNumber,
+    kNoModel
   } kind = Kind::kNoSuchPath;
   const ConsoleRoute* route = nullptr;
   // Of the path or of the query, decoded; nothing where neither has one.
@@ -41,7 +51,7 @@ struct ConsoleRouteMatch {
   std::optional<uint64_t> seconds;
 };
 
-// Looks a request up.
+// Looks a request up. A route that is about one model is found only with its name.
 ConsoleRouteMatch MatchConsoleRoute(std::string_view method, std::string_view target);
 
 }  // namespace braid

@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 
+#include "protocols/console/activity_documents.h"
 #include "protocols/console/model_documents.h"
 #include "protocols/console/overview.h"
 #include "protocols/console/static_files.h"
@@ -15,6 +19,12 @@ namespace {
 using Found = std::variant<HttpResponse, HttpProtocolRoute>;
 
 constexpr std::string_view kPage = "/console";
+
+// Of the log, in one answer.
+constexpr uint64_t kLogLines = 500;
+constexpr uint64_t kMostLogLines = 5000;
+constexpr uint64_t kWatchSeconds = 60;
+constexpr std::string_view kNoTraces = "this server does not record slow requests";
 
 // A document that changes all the time.
 HttpResponse Fresh(std::string body) {
@@ -60,6 +70,8 @@ std::optional<Found> ConsoleRoutes::Find(const HttpExchange& exchange) {
       return Found(ErrorResponse(405, "Method Not Allowed"));
     case ConsoleRouteMatch::Kind::kBadEscape:
       return Found(ErrorResponse(400, "invalid percent-encoding of the model's name, which must be UTF-8"));
+    case ConsoleRouteMatch::Kind::kNoModel:
+      return Found(ErrorResponse(400, "expected the name of a model: ?model=NAME"));
     case ConsoleRouteMatch::Kind::kBadNumber:
       return Found(
           ErrorResponse(400, "expected a whole number for the version and for each number of the query"));
@@ -82,6 +94,16 @@ HttpResponse ConsoleRoutes::Answer(const HttpExchange& exchange, const ConsoleRo
       return Models(exchange);
     case ConsoleAction::kModel:
       return Model(exchange, match);
+    case ConsoleAction::kHistory:
+      return History(match);
+    case ConsoleAction::kSequences:
+      return Sequences(match);
+    case ConsoleAction::kLog:
+      return Log(exchange, match);
+    case ConsoleAction::kTraces:
+      return Traces(match);
+    case ConsoleAction::kWatch:
+      return Watch(match);
   }
   return ErrorResponse(404, "Not Found");
 }
@@ -108,6 +130,49 @@ HttpResponse ConsoleRoutes::Model(const HttpExchange& exchange, const ConsoleRou
   auto model = ModelJson(context_, memory_, *match.model, *match.version,
                          {may(Api::kMetadata), may(Api::kModelConfig)});
   return model.ok() ? Fresh(*std::move(model)) : ErrorResponse(model.status());
+}
+
+HttpResponse ConsoleRoutes::History(const ConsoleRouteMatch& match) {
+  if (!match.model) return Fresh(HistoryJson(context_.history.OfServer()));
+  if (!match.version) return ErrorResponse(400, "expected the version of the model: ?model=NAME&version=N");
+  return Fresh(HistoryJson(context_.history.Of(*match.model, *match.version)));
+}
+
+HttpResponse ConsoleRoutes::Sequences(const ConsoleRouteMatch& match) {
+  auto sequences = SequencesJson(context_.server.catalog, *match.model, match.version.value_or(-1));
+  return sequences.ok() ? Fresh(*std::move(sequences)) : ErrorResponse(sequences.status());
+}
+
+HttpResponse ConsoleRoutes::Log(const HttpExchange& exchange, const ConsoleRouteMatch& match) {
+  if (context_.log == nullptr) return ErrorResponse(404, "the lines of the log are not kept");
+  const auto limit = static_cast<size_t>(std::min(match.limit.value_or(kLogLines), kMostLogLines));
+  // A line of no model is for those who may see all of them.
+  std::map<std::string, bool, std::less<>> shown;
+  const auto wanted = [&](const RecentLog::Line& line) {
+    if (match.model) return line.model == *match.model;
+    const auto known = shown.find(line.model);
+    if (known != shown.end()) return known->second;
+    return shown.emplace(line.model, host_->Allows(exchange, {Api::kLogging, line.model})).first->second;
+  };
+  return Fresh(LogJson(match.after ? context_.log->After(*match.after, limit, wanted)
+                                   : context_.log->Newest(limit, wanted)));
+}
+
+HttpResponse ConsoleRoutes::Traces(const ConsoleRouteMatch& match) {
+  if (context_.traces == nullptr) return ErrorResponse(UnsupportedError(std::string(kNoTraces)));
+  return Fresh(TracesJson(*context_.traces, *match.model));
+}
+
+HttpResponse ConsoleRoutes::Watch(const ConsoleRouteMatch& match) {
+  if (context_.traces == nullptr) return ErrorResponse(UnsupportedError(std::string(kNoTraces)));
+  if (!context_.server.catalog.Knows(*match.model, -1)) {
+    return ErrorResponse(404, "there is no model '" + *match.model + "'");
+  }
+  const auto seconds =
+      static_cast<int64_t>(std::min<uint64_t>(match.seconds.value_or(kWatchSeconds), INT32_MAX));
+  const Status watched = context_.traces->Watch(*match.model, seconds);
+  if (!watched.ok()) return ErrorResponse(watched);
+  return Fresh("{\"watched_s\":" + std::to_string(seconds) + "}");
 }
 
 void ConsoleRoutes::LookAtMemory() {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/json_dump.h"
+#include "protocols/inference/dialect.h"
 
 namespace braid {
 namespace {
@@ -26,8 +27,6 @@ std::string_view KindText(ServableKind kind) {
   }
   return "model";
 }
-
-std::string_view OriginText(Dialect dialect) { return dialect == Dialect::kTriton ? "triton" : "ovms"; }
 
 uint64_t Microseconds(const DurationStatistic& duration) { return duration.ns / 1000; }
 
@@ -69,10 +68,10 @@ Json RowJson(const IndexEntry& entry, Servable* servable, const Instances& insta
               {"kind", KindText(servable != nullptr ? servable->info().kind : entry.kind)}};
   if (servable == nullptr) return row;
   const ServableInfo& info = servable->info();
-  const StatisticsSnapshot done = servable->statistics().Snapshot();
+  const StatisticsTotals done = servable->statistics().Totals();
   const auto failures = [&done](FailureReason reason) { return done.failures[static_cast<size_t>(reason)]; };
   row["platform"] = info.platform;
-  row["origin"] = OriginText(info.dialect);
+  row["origin"] = RulesOf(info).Choose<std::string_view>("triton", "ovms");
   row["decoupled"] = info.decoupled;
   row["stateful"] = servable->has_sequences();
   row["last_inference_ms"] = done.last_inference_ms;
@@ -87,8 +86,10 @@ Json RowJson(const IndexEntry& entry, Servable* servable, const Instances& insta
   row["queue_us"] = Microseconds(done.queue);
   row["compute_us"] =
       Microseconds(done.compute_input) + Microseconds(done.compute_infer) + Microseconds(done.compute_output);
-  if (const auto first = done.responses.find(0); first != done.responses.end()) {
-    row["first_response_us"] = Microseconds(first->second.compute_infer);
+  if (info.decoupled) {
+    const auto responses = servable->statistics().Snapshot().responses;
+    const auto first = responses.find(0);
+    row["first_response_us"] = first == responses.end() ? 0 : Microseconds(first->second.compute_infer);
   }
   row["instances"] = instances.count;
   row["instances_ready"] = instances.ready;

@@ -71,7 +71,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.limits = limits_;
     listener.tls = options.tls;
     listener.large_pool = large_pool_;
-    listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
+    listener.body_limit_hint = options.body_limit_hint;
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
     return OkStatus();
   }
