@@ -48,8 +48,8 @@ class Run {
     // The graph's input side packets, and those provided.
     std::map<std::string, Packet, std::less<>> side_packets;
     // Where the calls of nodes and the packets on streams are counted, for all runs of the topology; null:
-    // nowhere. Nodes by their numbers; edges are the inputs of all nodes one after the other, then the outputs
-    // of the graph.
+    // nowhere. Nodes by their numbers; edges are the inputs of all nodes one after the other, then the
+    // outputs of the graph.
     std::shared_ptr<FlowCounters> counters;
   };
 

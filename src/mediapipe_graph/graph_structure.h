@@ -1,5 +1,5 @@
-// GraphStructure: the structure of a graph (Servable::structure()), and what its runs have counted on its nodes
-// and streams since it was loaded.
+// GraphStructure: the structure of a graph (Servable::structure()), and what its runs have counted on its
+// nodes and streams since it was loaded.
 //
 // A node is an execution for each call of its Process(), until its deferral is finished; one whose Open() or
 // Close() fails counts as an execution that failed. Nodes without streams (sessions) are left out, as side

@@ -1,7 +1,7 @@
 // SlowTraceBook: which models are watched, and the slowest traces of each.
 //
-// Any thread. Who asks whether a model is watched pays one load while none is; traces that end take a lock for
-// as long as it takes to put one in its place.
+// Any thread. Who asks whether a model is watched pays one load while none is; traces that end take a lock
+// for as long as it takes to put one in its place.
 #pragma once
 
 #include <atomic>
@@ -56,8 +56,8 @@ class SlowTraceBook final : public SlowTraces {
 };
 
 // The trace with its spans: the request's own (its name is the model's), in it "receive", "queue",
-// "compute_input", "compute_infer", "compute_output" and "send" as far as they are known, and the requests that
-// were made for it. A request of user code stands in the "compute_infer" in which it began.
+// "compute_input", "compute_infer", "compute_output" and "send" as far as they are known, and the requests
+// that were made for it. A request of user code stands in the "compute_infer" in which it began.
 SlowTrace MakeSlowTrace(const FinishedTrace& trace);
 
 }  // namespace braid

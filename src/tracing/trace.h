@@ -1,6 +1,6 @@
 // Trace: the RequestTrace of a traced request or of a child of it. All of one traced request form a tree,
-// which goes as a whole when the last of them has ended: to the queue if it was sampled, and to the book of slow
-// traces if its model is watched.
+// which goes as a whole when the last of them has ended: to the queue if it was sampled, and to the book of
+// slow traces if its model is watched.
 #pragma once
 
 #include <atomic>
