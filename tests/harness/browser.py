@@ -6,6 +6,9 @@ import shutil
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
+# The machine may be busy with other tests.
+expect.set_options(timeout=20_000)
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "there is no chromium; install it: scripts/install-system-packages test"
 DESKTOP = {"width": 1280, "height": 800}
@@ -30,7 +33,7 @@ class Tab:
         self.context = browser.new_context(
             base_url=f"http://{address}", color_scheme=scheme, viewport=size, reduced_motion=motion
         )
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(20_000)
         self.page = self.context.new_page()
         self.errors = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
