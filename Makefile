@@ -95,6 +95,8 @@ check:  ## Check formatting, lint Python and C++, includes, each file alone, and
 	@.venv/bin/ruff format --check --quiet
 	@.venv/bin/ruff check
 	@scripts/check-includes
+	@npm ci --prefix console --ignore-scripts --silent
+	@npm run check --prefix console --silent
 	@cmake --preset check -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python >/dev/null
 	@cmake --build build-check --target braid_proto_files
 	@scripts/check-alone --jobs $(JOBS)

@@ -28,22 +28,23 @@ export interface Drawing {
   links: Link[];
 }
 
-export const NODE = { width: 208, height: 92 };
-export const END = { width: 120, height: 40 };
-const LABEL = { width: 96, height: 34 };
+const NODE = { width: 192, height: 92 };
+const NARROW_NODE = { width: 176, height: 92 };
+const END = { width: 110, height: 40 };
+export const LABEL = { width: 84, height: 34 };
 
 export function draw(structure: Structure, downwards: boolean): Drawing {
   const graph = new Graph({ multigraph: false });
   graph.setGraph({
     rankdir: downwards ? "TB" : "LR",
     nodesep: downwards ? 28 : 24,
-    ranksep: downwards ? 26 : 20,
+    ranksep: downwards ? 26 : 12,
     marginx: 12,
     marginy: 12,
   });
   graph.setDefaultEdgeLabel(() => ({}));
   structure.nodes.forEach((node, id) => {
-    const size = node.kind === "request" || node.kind === "response" ? END : NODE;
+    const size = node.kind === "request" || node.kind === "response" ? END : downwards ? NARROW_NODE : NODE;
     graph.setNode(String(id), { ...size });
   });
   const links = new Map<string, Link>();

@@ -28,7 +28,7 @@ export interface Overview {
   process: {
     pid: number;
     resident_bytes: number;
-    proportional_bytes: number;
+    proportional_bytes?: number;
     threads: number;
     descriptors: number;
     cpu_us: number;

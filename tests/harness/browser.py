@@ -4,7 +4,10 @@ import contextlib
 import shutil
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
+
+# The machine may be busy with other tests.
+expect.set_options(timeout=20_000)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "there is no chromium; install it: scripts/install-system-packages test"
@@ -30,7 +33,7 @@ class Tab:
         self.context = browser.new_context(
             base_url=f"http://{address}", color_scheme=scheme, viewport=size, reduced_motion=motion
         )
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(20_000)
         self.page = self.context.new_page()
         self.errors = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -45,8 +48,8 @@ class Tab:
     def open(self, view=""):
         """Opens a view by its address behind the "#/", and waits until what it shows has come."""
         self.page.goto(f"/console/#/{view}")
-        self.page.wait_for_function("!document.querySelector('main')?.innerText.includes('Loading')")
-        self.page.locator(".badge").first.wait_for()
+        expect(self.page.locator("header .badge")).to_contain_text("ready")
+        expect(self.page.locator("main")).not_to_contain_text("Loading")
         return self.page
 
     def violations(self):

@@ -13,7 +13,7 @@ function Tensors({ title, tensors }: { title: string; tensors: TensorMetadata[] 
       {tensors.length === 0 ? (
         <Empty>None.</Empty>
       ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby={id}>
+        <div class="scroll" tabIndex={0} role="group" aria-labelledby={id}>
           <table>
             <thead>
               <tr>
@@ -109,7 +109,7 @@ export function ConfigurationTab({ model }: { model: ModelDetail }) {
             <p>
               <CopyButton text={text}>Copy</CopyButton>
             </p>
-            <pre class="code" tabIndex={0} role="region" aria-label="Configuration as JSON">
+            <pre class="code" tabIndex={0} role="group" aria-label="Configuration as JSON">
               {text}
             </pre>
           </>

@@ -165,7 +165,7 @@ export function ModelsView() {
           </select>
         </div>
       </div>
-      <div class="card scroll" tabIndex={0} role="region" aria-label="Table of models">
+      <div class="card scroll" tabIndex={0} role="group" aria-label="Table of models">
         <table class="models">
           <thead>
             <tr>

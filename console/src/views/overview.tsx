@@ -88,7 +88,7 @@ function Busiest({ models }: { models: LiveModel[] }) {
       {busy.length === 0 ? (
         <Empty>No requests in the last seconds.</Empty>
       ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby="busiest">
+        <div class="scroll" tabIndex={0} role="group" aria-labelledby="busiest">
           <table>
             <thead>
               <tr>

@@ -23,7 +23,7 @@ export function SequencesTab({ name, version }: { name: string; version: string 
         {count(value.total)} alive{value.total > value.sequences.length && `, the first ${value.sequences.length} shown`}
       </p>
       {value.sequences.length > 0 && (
-        <div class="card scroll" tabIndex={0} role="region" aria-label="Table of sequences">
+        <div class="card scroll" tabIndex={0} role="group" aria-label="Table of sequences">
           <table>
             <thead>
               <tr>

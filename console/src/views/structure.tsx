@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { count, microseconds, percent, rate } from "../format";
-import { draw, pathThrough, type Box, type Drawing, type Link } from "../layout";
+import { draw, LABEL, pathThrough, type Box, type Drawing, type Link } from "../layout";
 import { Empty } from "../parts";
 import { Window } from "../rates";
 import { modelHref } from "../router";
@@ -231,7 +231,7 @@ function LinkShape({ link, structure, view, most }: { link: Link; structure: Str
       <title>{tensors}</title>
       <path d={pathThrough(link.points)} stroke-width={1.25 + (most > 0 ? 2.25 * (passed / most) : 0)} marker-end="url(#arrow)" />
       <text x={link.label.x} y={link.label.y - 3} text-anchor="middle" class="port">
-        {fit(portNames(structure, link), 92, PLAIN)}
+        {fit(portNames(structure, link), LABEL.width, PLAIN)}
       </text>
       <text x={link.label.x} y={link.label.y + 11} text-anchor="middle" class="passed">
         {passed > 0 ? amount(view, passed) : ""}
@@ -247,7 +247,7 @@ interface Camera {
 }
 
 const LEAST_SCALE = 0.15;
-const LEGIBLE_SCALE = 0.72; // no smaller at first: the rest is moved into view
+const LEGIBLE_SCALE = 0.68; // no smaller at first: the rest is moved into view
 
 function fitted(drawing: Drawing, width: number, height: number, legible: boolean): Camera {
   const whole = Math.min(width / drawing.width, height / drawing.height, 1.15);
@@ -425,7 +425,7 @@ function Tables({ structure, view }: { structure: Structure; view: View }) {
     <div class="columns">
       <section class="card" aria-labelledby="nodes">
         <h2 id="nodes">Nodes</h2>
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby="nodes">
+        <div class="scroll" tabIndex={0} role="group" aria-labelledby="nodes">
           <table class="nodes">
             <thead>
               <tr>
@@ -477,7 +477,7 @@ function Tables({ structure, view }: { structure: Structure; view: View }) {
       </section>
       <section class="card" aria-labelledby="edges">
         <h2 id="edges">Edges</h2>
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby="edges">
+        <div class="scroll" tabIndex={0} role="group" aria-labelledby="edges">
           <table>
             <thead>
               <tr>

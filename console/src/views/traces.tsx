@@ -167,7 +167,7 @@ export function TracesTab({ name }: { name: string }) {
                   {trace.request_id !== "" && `, request ${trace.request_id}`}, version {trace.version}
                 </span>
               </h2>
-              <div class="scroll" tabIndex={0} role="region" aria-labelledby="waterfall">
+              <div class="scroll" tabIndex={0} role="group" aria-labelledby="waterfall">
                 <Waterfall trace={trace} />
               </div>
             </section>

@@ -317,7 +317,7 @@ function OutputTable({ output }: { output: Output }) {
       : 0;
   return (
     <>
-      <div class="scroll" tabIndex={0} role="region" aria-label={`Values of ${output.name}`}>
+      <div class="scroll" tabIndex={0} role="group" aria-label={`Values of ${output.name}`}>
         <table class="values">
           <tbody>
             {Array.from({ length: Math.min(rows, SHOWN_ROWS) }, (_row, row) => (
@@ -698,7 +698,7 @@ export function TryTab({ model }: { model: ModelDetail }) {
             <p class="muted">When the form is complete.</p>
           ) : (
             <>
-              <pre class="code wrap" tabIndex={0} role="region" aria-label="Command">
+              <pre class="code wrap" tabIndex={0} role="group" aria-label="Command">
                 {command}
               </pre>
               <CopyButton text={command}>Copy</CopyButton>

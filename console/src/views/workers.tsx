@@ -13,7 +13,7 @@ export function WorkersTab({ model, nowMs }: { model: ModelDetail; nowMs: number
     );
   }
   return (
-    <div class="card scroll" tabIndex={0} role="region" aria-label="Table of instances">
+    <div class="card scroll" tabIndex={0} role="group" aria-label="Table of instances">
       <table>
         <thead>
           <tr>
