@@ -45,6 +45,22 @@ def test_what_is_not_run_is_there(page):
         assert any(block.begins(beginning) for block in blocks(page)), f"{page}: no block begins with {beginning!r}"
 
 
+def test_ratios_of_the_readme():
+    """The figures are those of the benchmark's last run: (load, throughput, p50, CPU)."""
+    measured = re.findall(
+        r"^\| (W\d+\w* [^|]+) \| ([\d.]+) [^|]*\|[^|]*\| ([\d.]+) [^|]*\|[^|]*\| ([\d.]+) ",
+        (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    shown = re.findall(
+        r"^\| (W\d+\w* [^|]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(shown) == 18
+    assert shown == measured[: len(shown)]
+
+
 @pytest.mark.parametrize("page", pages())
 def test_links_of_a_page_lead_somewhere(page):
     for target in LINK.findall((ROOT / page).read_text(encoding="utf-8")):
