@@ -5,6 +5,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "commands/bench.h"
 #include "commands/health.h"
 #include "commands/serve.h"
 #include "commands/try.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      RunServe},
+    {"bench", "-m MODEL", "measure a model of a running server", RunBench},
     {"health", "[URL]", "ask a running server whether it is ready", RunHealth},
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
 };

@@ -1,17 +1,17 @@
-#include "arrivals.h"
+#include "load/arrivals.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-namespace braid::bench {
+namespace braid::load {
 namespace {
 
 TEST(Arrivals, ComeAtTheRateAndAtRandom) {
   constexpr int kCount = 100000;
-  Arrivals arrivals(1000, 7, 5'000'000'000);
-  Arrivals same(1000, 7, 5'000'000'000);
+  Arrivals arrivals(Distribution::kPoisson, 1000, 7, 5'000'000'000);
+  Arrivals same(Distribution::kPoisson, 1000, 7, 5'000'000'000);
   int64_t before_ns = 5'000'000'000;
   double sum = 0;
   double squares = 0;
@@ -31,6 +31,13 @@ TEST(Arrivals, ComeAtTheRateAndAtRandom) {
   EXPECT_NEAR(std::sqrt(squares / kCount - mean_ns * mean_ns), 1e6, 3e4);
 }
 
+TEST(Arrivals, ComeEvenlyWhereTheyAreToldTo) {
+  Arrivals arrivals(Distribution::kConstant, 200, 7, 1'000);
+  EXPECT_EQ(arrivals.next_ns(), 5'001'000);
+  arrivals.Advance();
+  EXPECT_EQ(arrivals.next_ns(), 10'001'000);
+}
+
 TEST(Arrivals, RateIsHeldUnlessTheNextOneCameWellBeforeTheEnd) {
   constexpr int64_t kEndNs = 60'000'000'000;
   EXPECT_TRUE(RateHeld(kEndNs + 1, kEndNs));
@@ -41,4 +48,4 @@ TEST(Arrivals, RateIsHeldUnlessTheNextOneCameWellBeforeTheEnd) {
 }
 
 }  // namespace
-}  // namespace braid::bench
+}  // namespace braid::load

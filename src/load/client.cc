@@ -241,6 +241,12 @@ std::string NameAndVersion(const std::string& name, const std::string& version) 
 
 }  // namespace
 
+ServerStatistics ServerStatistics::operator+(const ServerStatistics& other) const {
+  return {requests + other.requests,     failures + other.failures,     inferences + other.inferences,
+          executions + other.executions, request_ns + other.request_ns, queue_ns + other.queue_ns,
+          input_ns + other.input_ns,     infer_ns + other.infer_ns,     output_ns + other.output_ns};
+}
+
 ServerStatistics ServerStatistics::operator-(const ServerStatistics& before) const {
   return {requests - before.requests,     failures - before.failures,   inferences - before.inferences,
           executions - before.executions, request_ns - before.request_ns, queue_ns - before.queue_ns,

@@ -48,6 +48,7 @@ struct ServerStatistics {
   uint64_t infer_ns = 0;
   uint64_t output_ns = 0;
 
+  ServerStatistics operator+(const ServerStatistics& other) const;
   ServerStatistics operator-(const ServerStatistics& before) const;
 };
 

@@ -88,7 +88,7 @@ std::vector<int64_t> NestedShape(const Json& value) {
 }
 
 // A sample of data: its shape without the batch.
-Result<Tensor> Sample(const ModelInfo& model, const TensorInfo& info, const DataOptions& options, const Json& value) {
+Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const DataOptions& options, const Json& value) {
   Tensor tensor{info.name, info.datatype, SampleShape(model, info, options), {}};
   const Json* content = &value;
   bool shaped = false;
@@ -147,31 +147,31 @@ std::string Names(const std::vector<TensorInfo>& tensors) {
 }
 
 // Which of inputs and outputs a list of a data file is about.
-struct Side {
+struct DataList {
   const char* key;
   const char* kind;
   const std::vector<TensorInfo> ModelInfo::*tensors;
 };
-constexpr Side kInputs = {"data", "input", &ModelInfo::inputs};
-constexpr Side kOutputs = {"validation_data", "output", &ModelInfo::outputs};
+constexpr DataList kInputs = {"data", "input", &ModelInfo::inputs};
+constexpr DataList kOutputs = {"validation_data", "output", &ModelInfo::outputs};
 
-Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& options, const Side& side,
+Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& options, const DataList& list_kind,
                                      const Json& step) {
   if (!step.is_object()) {
-    return InvalidArgumentError(std::string("an entry is an object with a value for each ") + side.kind);
+    return InvalidArgumentError(std::string("an entry is an object with a value for each ") + list_kind.kind);
   }
-  const std::vector<TensorInfo>& infos = model.*side.tensors;
+  const std::vector<TensorInfo>& infos = model.*list_kind.tensors;
   std::vector<Tensor> tensors;
   for (const auto& [name, value] : step.items()) {
     const TensorInfo* info = Find(infos, name);
     if (info == nullptr) {
-      return InvalidArgumentError("model " + model.name + " has no " + side.kind + " " + name + "; it has " +
+      return InvalidArgumentError("model " + model.name + " has no " + list_kind.kind + " " + name + "; it has " +
                                   Names(infos));
     }
-    BRAID_ASSIGN_OR_RETURN(Tensor tensor, Sample(model, *info, options, value));
+    BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadSample(model, *info, options, value));
     tensors.push_back(std::move(tensor));
   }
-  if (side.tensors == kInputs.tensors) {
+  if (list_kind.tensors == kInputs.tensors) {
     for (const TensorInfo& info : infos) {
       if (!info.optional && !step.contains(info.name)) {
         return InvalidArgumentError("input " + info.name + " is missing");
@@ -184,9 +184,9 @@ Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& 
 // Streams of samples' tensors.
 using Streams = std::vector<std::vector<std::vector<Tensor>>>;
 
-Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, const Side& side, const Json& list) {
+Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, const DataList& list_kind, const Json& list) {
   if (!list.is_array() || list.empty()) {
-    return InvalidArgumentError(std::string("\"") + side.key + "\" is a list with at least one entry");
+    return InvalidArgumentError(std::string("\"") + list_kind.key + "\" is a list with at least one entry");
   }
   const bool nested = list.front().is_array();
   const Json whole = nested ? list : Json::array({list});
@@ -194,12 +194,12 @@ Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, 
   for (size_t i = 0; i < whole.size(); ++i) {
     std::vector<std::vector<Tensor>>& stream = streams.emplace_back();
     if (!whole[i].is_array() || whole[i].empty()) {
-      return InvalidArgumentError(std::string("\"") + side.key + "\"[" + std::to_string(i) + "] is no list of steps");
+      return InvalidArgumentError(std::string("\"") + list_kind.key + "\"[" + std::to_string(i) + "] is no list of steps");
     }
     for (size_t j = 0; j < whole[i].size(); ++j) {
-      Result<std::vector<Tensor>> step = ReadStep(model, options, side, whole[i][j]);
+      Result<std::vector<Tensor>> step = ReadStep(model, options, list_kind, whole[i][j]);
       if (!step.ok()) {
-        return step.status().WithPrefix(std::string(side.key) + (nested ? "[" + std::to_string(i) + "]" : "") + "[" +
+        return step.status().WithPrefix(std::string(list_kind.key) + (nested ? "[" + std::to_string(i) + "]" : "") + "[" +
                                         std::to_string(j) + "]: ");
       }
       stream.push_back(std::move(*step));
@@ -275,7 +275,7 @@ Result<DataStep> MakeStep(const ModelInfo& model, const DataOptions& options, st
 
 Result<Tensor> TensorFromJson(const ModelInfo& model, const TensorInfo& info, const DataOptions& options,
                               const Json& value) {
-  BRAID_ASSIGN_OR_RETURN(Tensor tensor, Sample(model, info, options, value));
+  BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadSample(model, info, options, value));
   tensor.shape = WithBatch(model, std::move(tensor.shape), 1);
   return tensor;
 }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kCheckEveryNs = 20'000'000;     // time-outs, and connections that broke
 constexpr int64_t kRedialPauseNs = 10'000'000;
+constexpr int64_t kStreamEndNs = 1'000'000'000;  // a server may take to end streams that have no requests left
 constexpr int kWaitMs = 20;
 constexpr double kDialTimeoutS = 5;
 constexpr int64_t kFarNs = std::numeric_limits<int64_t>::max();
@@ -71,9 +72,9 @@ class Generator {
 
   int64_t Run() {
     std::optional<Arrivals> arrivals;
-    const int64_t start_ns = SteadyNowNs();
-    // Threads that send evenly take turns.
-    if (plan_.rate > 0) arrivals.emplace(plan_.distribution, plan_.rate, plan_.seed, start_ns);
+    if (plan_.rate > 0) {
+      arrivals.emplace(plan_.distribution, plan_.rate, plan_.seed, SteadyNowNs() + plan_.delay_ns);
+    }
     const UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     epoll_event due{.events = EPOLLIN, .data = {.ptr = nullptr}};
     epoll_ctl(poll_.get(), EPOLL_CTL_ADD, timer.get(), &due);
@@ -86,8 +87,10 @@ class Generator {
       int64_t now_ns = SteadyNowNs();
       if (stopping_) {
         if (give_up_ns == kFarNs) give_up_ns = now_ns + static_cast<int64_t>(plan_.timeout_s * 1e9);
-        CloseStreams();
-        if (in_flight_ == 0 || now_ns > give_up_ns) break;
+        EndWhatWasBegun(now_ns);
+        if (in_flight_ == 0) give_up_ns = std::min(give_up_ns, now_ns + kStreamEndNs);
+        const bool quiet = std::ranges::all_of(lines_, [](const Line& line) { return line.busy == 0; });
+        if (quiet || now_ns > give_up_ns) break;
       }
       if (now_ns >= check_ns) {
         CheckTimeouts(now_ns);
@@ -161,8 +164,7 @@ class Generator {
       idle_.push_back(&slot);
       return;
     }
-    Begin(slot, SteadyNowNs());
-    slot.line_->connection->Send(slot, slot.request_->message);
+    Send(slot, *slot.line_, slot.source_.Next(), SteadyNowNs());
   }
 
   void Ended(Slot& slot, const Status& status) {
@@ -181,13 +183,21 @@ class Generator {
   }
 
  private:
-  void Begin(Slot& slot, int64_t begin_ns) {
-    slot.request_ = &slot.source_.Next();
+  void Send(Slot& slot, Line& line, const LoadRequest& request, int64_t begin_ns) {
+    slot.request_ = &request;
     slot.begin_ns_ = begin_ns;
     slot.response_ns_.clear();
     slot.bytes_ = 0;
     slot.fault_ = Status();
     ++in_flight_;
+    if (slot.open_) {
+      line.connection->Send(slot, request.message);
+      return;
+    }
+    ++line.busy;
+    slot.line_ = &line;
+    slot.open_ = plan_.encoding.stream;
+    line.connection->Start(slot, request.message, plan_.encoding.stream);
   }
 
   // Tells of the request in flight, which has ended.
@@ -214,15 +224,7 @@ class Generator {
       return false;
     }
     idle_.pop_back();
-    Begin(slot, begin_ns);
-    if (slot.open_) {
-      line->connection->Send(slot, slot.request_->message);
-      return true;
-    }
-    ++line->busy;
-    slot.line_ = line;
-    slot.open_ = plan_.encoding.stream;
-    line->connection->Start(slot, slot.request_->message, plan_.encoding.stream);
+    Send(slot, *line, slot.source_.Next(), begin_ns);
     return true;
   }
 
@@ -268,9 +270,18 @@ class Generator {
     }
   }
 
-  void CloseStreams() {
+  // Sends the last request of each idle slot that has one, and closes its stream when there is none.
+  void EndWhatWasBegun(int64_t now_ns) {
     for (Slot& slot : slots_) {
-      if (!slot.open_ || slot.request_ != nullptr) continue;
+      if (slot.request_ != nullptr) continue;
+      if (const LoadRequest* last = slot.source_.Last()) {
+        if (Line* line = slot.open_ ? slot.line_ : FreeLine(now_ns)) {
+          std::erase(idle_, &slot);
+          Send(slot, *line, *last, now_ns);
+          continue;
+        }
+      }
+      if (!slot.open_) continue;
       slot.open_ = false;
       slot.line_->connection->EndSending(slot);
     }

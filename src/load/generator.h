@@ -9,6 +9,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "load/arrivals.h"
@@ -21,6 +24,8 @@ namespace braid::load {
 struct LoadRequest {
   OutgoingMessage message;
   size_t step = 0;  // for the observer, which knows what the answer has to be
+  // Outputs that the server puts into shared memory, by name; not in the response.
+  std::vector<std::pair<std::string, std::string_view>> placed = {};
 };
 
 // What one slot sends, request after request. A slot has one request in flight at a time.
@@ -29,6 +34,8 @@ class RequestSource {
   virtual ~RequestSource() = default;
   // The next request, which may be written anew when the one before has ended.
   virtual const LoadRequest& Next() = 0;
+  // At the end of the load: one more request, if what was begun (a sequence) is to be ended; null: nothing is.
+  virtual const LoadRequest* Last() { return nullptr; }
 };
 
 // A request that has ended.
@@ -72,6 +79,7 @@ struct LoadPlan {
   double rate = 0;
   Distribution distribution = Distribution::kConstant;
   uint64_t seed = 1;
+  int64_t delay_ns = 0;  // before the first request comes, so that threads that send evenly take turns
   double timeout_s = 60;
   // Of streams: responses to one request; 0: up to the one that is marked final.
   uint64_t responses = 1;
