@@ -5,6 +5,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "commands/check.h"
 #include "commands/serve.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      RunServe},
+    {"check", "PATH...", "say whether models would load and what in their files is to be changed", RunCheck},
 };
 
 int Refuse(std::string_view message) {
