@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <thread>
 
 #include "backends/openvino/openvino_backend.h"
@@ -49,6 +48,7 @@
 #include "server/sequence_cleaner.h"
 #include "server/sequence_drain.h"
 #include "server/server_control.h"
+#include "server/worker_directory.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -59,21 +59,6 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kProtocolGraceNs = 2 * kSecond;
 // Of a port that has room when clients of models have taken all of theirs.
 constexpr size_t kReservedConnections = 256;
-
-// The worker's files lie beside the program in a build, and under lib/ in an installation.
-Result<std::string> FindWorkerDirectory() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return InternalError("cannot find the program's own path: " + error.message());
-  for (const char* place : {"worker", "../lib/braid/worker"}) {
-    const std::filesystem::path candidate = program.parent_path() / place;
-    if (std::filesystem::exists(candidate / "triton_python_backend_utils.py", error)) {
-      return std::filesystem::weakly_canonical(candidate, error).string();
-    }
-  }
-  return NotFoundError("the worker's files are missing: there is no 'worker' folder beside '" +
-                       program.string() + "'");
-}
 
 // More segments than a quarter of the descriptors would leave too few for clients.
 void BoundSegments(SegmentBudget::Limits& limits) {
