@@ -58,7 +58,7 @@ DagStructure::DagStructure(const Dag& dag, Words words) : counters_(dag.nodes().
     const size_t edge = plain_.edges.size();
     plain_.edges.push_back({.from = source.node,
                             .to = static_cast<uint32_t>(to),
-                            .from_port = words.aliases.empty() ? source.port : std::move(words.aliases[edge]),
+                            .from_port = words.aliases.empty() ? source.port : words.aliases[edge],
                             .to_port = port});
     gathered_.push_back(source.gathered);
   };

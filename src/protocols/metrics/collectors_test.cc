@@ -128,7 +128,6 @@ TEST(ModelMetrics, OfNodesAreThereForServablesWithAStructure) {
     EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
   }
   EXPECT_EQ(text.find("node=\"request\""), std::string::npos);
-  EXPECT_EQ(text.find("node=\"cannot override\""), std::string::npos);
 }
 
 TEST(ModelMetrics, HistogramsAndSummariesAreThereWhenAsked) {
