@@ -96,6 +96,7 @@ def server(module_repository, module_serve):
         "--load-model=broken",
         "--exit-on-error=false",
         "--id=a-name",
+        ready=False,  # one of its models cannot be loaded
     )
 
 
