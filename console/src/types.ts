@@ -93,8 +93,13 @@ const NOTHING: Omit<ModelRow, "name" | "version" | "state" | "kind"> = {
 type Sparse<T extends ModelRow> = Partial<T> & Pick<ModelRow, "name" | "version" | "state" | "kind">;
 export type SparseRow = Sparse<ModelRow>;
 
+// A model that keeps sequences counts them, also where none of its own state is known.
+function hasSequences(row: Partial<ModelRow>): boolean {
+  return row.stateful === true || row.sequences !== undefined;
+}
+
 export function whole(row: SparseRow): ModelRow {
-  return { ...NOTHING, ...row };
+  return { ...NOTHING, ...row, stateful: hasSequences(row) };
 }
 
 export interface Models {
@@ -170,6 +175,7 @@ export function wholeDetail(detail: Sparse<ModelDetail>): ModelDetail {
     workers: [],
     structure: null,
     ...detail,
+    stateful: hasSequences(detail),
   };
 }
 

@@ -184,7 +184,7 @@ function tabsOf(row: ModelRow, detail: ModelDetail | undefined): Tab[] {
       case "workers":
         return row.kind === "model" || (detail?.workers.length ?? 0) > 0;
       case "sequences":
-        return row.stateful || (row.sequences ?? 0) > 0;
+        return row.stateful;
       default:
         return true;
     }
