@@ -69,7 +69,9 @@ class Bare:
         command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={self._include}", self._release, made]
         if self._release in UBUNTU:
             if not pathlib.Path(UBUNTU_KEYS).exists():
-                raise SystemExit(f"{self._release} needs the keys of Ubuntu's archive at {UBUNTU_KEYS}, or UBUNTU_KEYRING to name them")
+                raise SystemExit(
+                    f"{self._release} needs the keys of Ubuntu's archive at {UBUNTU_KEYS}, or UBUNTU_KEYRING to name them"
+                )
             sources = f"deb [signed-by={UBUNTU_KEYS}] http://archive.ubuntu.com/ubuntu {self._release} main universe"
             command.append(sources)
         subprocess.run(command, check=True)
