@@ -1,4 +1,4 @@
-"""A bare Debian in a folder: made once by mmdebstrap, copied for each use, entered in namespaces of its own.
+"""A bare Debian or Ubuntu in a folder: made once by mmdebstrap, copied for each use, entered in namespaces of its own.
 
 Nothing is in it but what is named, and this machine's certificates and package sources. What was started in it ends with the process
 that entered it. Needs root.
@@ -11,12 +11,15 @@ import subprocess
 import tempfile
 
 CACHE = pathlib.Path(os.environ.get("BRAID_INSTALL_CACHE", pathlib.Path.home() / ".cache/braid-install"))
+# Ubuntu's releases, which have a mirror and keys of their own; Debian's package ubuntu-keyring has these, where there is one.
+UBUNTU = {"noble"}
+UBUNTU_KEYS = os.environ.get("UBUNTU_KEYRING", "/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 # Where the packages of this machine come from, and whom it believes. Other variables stay outside.
 KEPT = ["SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL"]
 
 
 class Bare:
-    """With `with`: a fresh copy of Debian `release` with the packages `include`."""
+    """With `with`: a fresh copy of Debian's or Ubuntu's `release` with the packages `include`."""
 
     def __init__(self, release: str, include: str):
         self._base = CACHE / f"{release}-{include.replace(',', '-')}"
@@ -64,6 +67,13 @@ class Bare:
         made = self._base.with_suffix(".new")
         shutil.rmtree(made, ignore_errors=True)
         command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={self._include}", self._release, made]
+        if self._release in UBUNTU:
+            if not pathlib.Path(UBUNTU_KEYS).exists():
+                raise SystemExit(
+                    f"{self._release} needs the keys of Ubuntu's archive at {UBUNTU_KEYS}, or UBUNTU_KEYRING to name them"
+                )
+            sources = f"deb [signed-by={UBUNTU_KEYS}] http://archive.ubuntu.com/ubuntu {self._release} main universe"
+            command.append(sources)
         subprocess.run(command, check=True)
         subprocess.run(["cp", "-a", "/etc/ssl/certs/.", made / "etc/ssl/certs"], check=True)
         files = ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", *pathlib.Path("/etc/apt/apt.conf.d").glob("99*")]
