@@ -5,30 +5,26 @@ import signal
 import subprocess
 
 import pytest
+import yaml
 from harness.public_clients import environment, need
 from harness.repository import config, per_request
-from harness.server import listening_ports
+from harness.server import ROOT, listening_ports
 from harness.waiting import wait_until
 
-CONFIG = """
-receivers:
-  otlp:
-    protocols:
-      http:
-        endpoint: 127.0.0.1:0
-exporters:
-  file:
-    path: {file}
-    flush_interval: 100ms
-service:
-  telemetry:
-    metrics:
-      level: none
-  pipelines:
-    traces:
-      receivers: [otlp]
-      exporters: [file]
-"""
+CONFIG = ROOT / "deploy" / "otel" / "collector.yaml"
+
+
+def config_for(file):
+    """The traces of deploy/otel, on a port that the system hands out, into a file."""
+    settings = yaml.safe_load(CONFIG.read_text())
+    settings["receivers"] = {"otlp": settings["receivers"]["otlp"]}
+    settings["receivers"]["otlp"]["protocols"]["http"]["endpoint"] = "127.0.0.1:0"
+    settings["exporters"] = {"file": {"path": str(file), "flush_interval": "100ms"}}
+    settings["service"]["pipelines"] = {"traces": {**settings["service"]["pipelines"]["traces"], "exporters": ["file"]}}
+    settings["service"]["telemetry"] = {"metrics": {"level": "none"}}
+    return yaml.safe_dump(settings)
+
+
 ASKS = per_request(
     """
     tensor = pb_utils.Tensor("IN", get(request, "IN"))
@@ -45,7 +41,7 @@ class Collector:
 
     def __init__(self, program, folder):
         self._spans = folder / "spans.json"
-        (folder / "config.yaml").write_text(CONFIG.format(file=self._spans))
+        (folder / "config.yaml").write_text(config_for(self._spans))
         self._log = (folder / "log").open("w+")
         self.process = subprocess.Popen(
             [program, f"--config={folder / 'config.yaml'}"],
