@@ -39,6 +39,8 @@ ADMIN_OPTION = re.compile(r"--admin-address[ =]127\.0\.0\.1:(\d+)")
 SHOWN = ("text", "proto")
 # What a worker alone can import, or what stands in the middle of a class.
 MODEL_CODE = re.compile(r"\bpb_utils\b|\bOvmsPythonModel\b|\bargs\[|\brequest\.|^\s*def \w+\(self|^ ", re.MULTILINE)
+# What make has made in folders of examples: {folder: {path: library}}.
+MADE = {}
 
 
 def pages():
@@ -144,6 +146,8 @@ class Reader:
             **os.environ,
             "PATH": f"{tools}:{os.environ['PATH']}",
             "PYTHONDONTWRITEBYTECODE": "1",
+            # Of numbers that are small, on a machine that has other work.
+            "OPENBLAS_NUM_THREADS": "1",
         }
 
     def __enter__(self):
@@ -226,6 +230,9 @@ class Reader:
         bare = COMMENT.sub("", command)
         if self._is_preparation(bare):
             return
+        if folder := re.fullmatch(r"make -C (examples/\w+)", bare):
+            self._make(folder[1])
+            return
         if SERVE.match(bare) and "--print-config" not in bare:
             self._serve(bare)
             return
@@ -237,6 +244,17 @@ class Reader:
         for status in re.findall(r"^status (\d+)$", errors, re.MULTILINE):
             good = status == expected[1] if expected else status.startswith("2")
             assert good, f"{command}\nhas status {status}: {self._printed}"
+
+    def _make(self, folder):
+        """Runs make in a folder of examples, for the first page that does; the others get the libraries of that one."""
+        if folder not in MADE:
+            self._execute(["make", "-C", folder], folder)
+            MADE[folder] = {
+                path.relative_to(self.folder): path.read_bytes() for path in (self.folder / folder).rglob("*.so")
+            }
+        for path, library in MADE[folder].items():
+            (self.folder / path).parent.mkdir(exist_ok=True)
+            (self.folder / path).write_bytes(library)
 
     def _is_preparation(self, command):
         if command == "make build":
