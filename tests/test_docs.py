@@ -4,7 +4,7 @@ import functools
 import re
 
 import pytest
-from harness.pages import Reader, blocks, pages
+from harness.pages import Reader, blocks, blocks_of, pages
 from harness.server import ROOT
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -43,6 +43,16 @@ def test_blocks_of_a_page(page, tmp_path, examples_server):
 def test_what_is_not_run_is_there(page):
     for beginning in NOT_RUN[page]:
         assert any(block.begins(beginning) for block in blocks(page)), f"{page}: no block begins with {beginning!r}"
+
+
+# Pages that are written by programs, and the one that is about the source. README.md says first what Braid is.
+TO_READ = ("docs/architecture.md", "docs/benchmarks")
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page != "README.md" and not page.startswith(TO_READ)])
+def test_a_page_begins_with_something_to_paste(page):
+    beginning, _, _ = (ROOT / page).read_text(encoding="utf-8").partition("\n## ")
+    assert any(block.language == "sh" or block.name for block in blocks_of(beginning)), page
 
 
 def test_ratios_of_the_readme():

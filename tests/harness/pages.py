@@ -63,7 +63,10 @@ class Block:
 
 
 def blocks(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
+    return blocks_of((ROOT / page).read_text(encoding="utf-8"))
+
+
+def blocks_of(text):
     found, end = [], 0
     for match in BLOCK.finditer(text):
         follows = bool(found) and not text[end : match.start()].strip()
