@@ -35,8 +35,11 @@ USUAL = {"8000": "http", "8001": "grpc", "8002": "metrics"}
 ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>[\w\s-]+)")
 PORT_OPTION = re.compile(rf"--({'|'.join(PORTS)})[ =](\d+)")
 ADMIN_OPTION = re.compile(r"--admin-address[ =]127\.0\.0\.1:(\d+)")
-# Languages of blocks that are there to be read: messages, listings and diagrams, and parts of graphs, which are whole in examples/graphs.
-SHOWN = ("text", "proto")
+# Languages of blocks that are there to be read: messages, listings and diagrams; parts of graphs, which are whole in examples/graphs;
+# configurations of other programs.
+SHOWN = ("text", "proto", "yaml")
+# Commands that ask a server at its usual address, unless it is named.
+ASKING = re.compile(r"(build/)?braid (bench|try)\b(?!.* -u )")
 # What a worker alone can import, or what stands in the middle of a class.
 MODEL_CODE = re.compile(r"\bpb_utils\b|\bOvmsPythonModel\b|\bargs\[|\brequest\.|^\s*def \w+\(self|^ ", re.MULTILINE)
 # What make has made in folders of examples: {folder: {path: library}}.
@@ -137,6 +140,7 @@ class Reader:
         (self.folder / "build").symlink_to(BINARY.parent)
         tools = self.folder.parent / "bin"
         tools.mkdir()
+        (tools / "braid").symlink_to(BINARY)
         curl = shutil.which("curl")
         if curl is None:
             pytest.skip("curl is missing; scripts/install-system-packages test")
@@ -239,7 +243,9 @@ class Reader:
         if SERVE.match(bare) and "--print-config" not in bare:
             self._serve(bare)
             return
-        if re.search(r"\b(localhost|127\.0\.0\.1):\d", bare) or "client" in bare:
+        if ASKING.match(bare):
+            command = f"{bare} -u localhost:{8001 if ' grpc' in bare else 8000}"
+        if re.search(r"\b(localhost|127\.0\.0\.1):\d", command) or "client" in bare:
             self._server or self._serve("make serve")
         errors = self._execute(["bash", "-eu", "-o", "pipefail", "-c", self._with_addresses(command)], command)
         # What is not to succeed says so: # 401: ...
