@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/nearest_name.h"
+#include "base/nearest_name.h"
 #include "graph/port_names.h"
 #include "graph/topology_checks.h"
 
