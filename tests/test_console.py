@@ -230,7 +230,9 @@ def test_charts(server, tab):
     with repeatedly(lambda: add_sub(server)):
         chart = page.get_by_role("img", name="Requests over the last ten minutes")
         expect(chart.locator("canvas")).to_be_visible()
-        wait_until(lambda: re.search(r"now [1-9][\d.]*/s", chart.get_attribute("aria-label")), 15, "a rate in the chart")
+        wait_until(
+            lambda: re.search(r"now [1-9][\d.]*/s", chart.get_attribute("aria-label")), 15, "a rate in the chart"
+        )
         latency = page.get_by_role("img", name="Mean latency over the last ten minutes")
         assert re.search(r"now [\d.]+ (µs|ms)", latency.get_attribute("aria-label"))
 
@@ -263,7 +265,9 @@ def test_nodes_of_a_pipeline(pipelines, tab):
     assert [label.split(",")[0] for label in drawn] == ["detect", "split", "age", "emotion"]
     with repeatedly(ask):
         node = page.locator('.frame a[aria-label^="detect,"]')
-        wait_until(lambda: re.search(r", [1-9][\d.]*/s, takes [\d.]+ (µs|ms)", node.get_attribute("aria-label")), 15, "a rate")
+        wait_until(
+            lambda: re.search(r", [1-9][\d.]*/s, takes [\d.]+ (µs|ms)", node.get_attribute("aria-label")), 15, "a rate"
+        )
         # The same in the table, and passing along the edges.
         row = page.locator("table.nodes tr").filter(has_text="detect")
         assert number(row.get_by_role("cell").nth(1).inner_text()) > 0
@@ -271,7 +275,9 @@ def test_nodes_of_a_pipeline(pipelines, tab):
         assert number(edge.get_by_role("cell").nth(2).inner_text()) > 0
         expect(page.locator(".node.hottest")).to_have_count(1)
         expect(page.locator(".node.hottest")).to_contain_text("slowest")
-        shares = [number(text) for text in page.locator("table.nodes td:last-child").all_inner_texts() if "▲" not in text]
+        shares = [
+            number(text) for text in page.locator("table.nodes td:last-child").all_inner_texts() if "▲" not in text
+        ]
         slowest = page.locator("table.nodes td:last-child").filter(has_text="▲").inner_text()
         assert number(slowest.removeprefix("▲").strip()) >= max(shares)
     node.click()
@@ -400,7 +406,12 @@ def test_try_numbers(server, tab):
 @pytest.mark.parametrize(
     ("model", "shape", "data", "shown"),
     [
-        ("longs", "3", "9223372036854775807, -9223372036854775808, 7", ["9223372036854775807", "-9223372036854775808", "7"]),
+        (
+            "longs",
+            "3",
+            "9223372036854775807, -9223372036854775808, 7",
+            ["9223372036854775807", "-9223372036854775808", "7"],
+        ),
         ("halves", "3", "1.5, -65504, 0.000061", ["1.5", "-65504", "0.00006097555"]),
         ("truths", "2", "true 0", ["true", "false"]),
         ("shout", "2", "ab\nnaïve", ["AB", "NAÏVE"]),

@@ -11,10 +11,29 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 # The blocks that are not run, by their beginnings, and why. A block that is new is run, or fails, until it stands here.
 WHEEL = "tests/test_wheel.py does it, with the wheel"
+PACKAGE = "tests/install/run does it, in a bare system"
+PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
+GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
-    "docs/install.md": {"python3 -m venv env": WHEEL, "import braid": WHEEL, "with braid.Server(": WHEEL},
+    "docs/check.md": {"build/braid check --report": "files of the reader's own"},
+    "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
+    "docs/install.md": {
+        "python3 -m venv env": WHEEL,
+        "import braid": WHEEL,
+        "with braid.Server(": WHEEL,
+        "apt-get install": PACKAGE,
+        "BRAID_OPTIONS=": "a file's content",
+        "systemctl restart braid": PACKAGE,
+        "docker load": PACKAGE,
+        "braid health": PACKAGE,
+    },
     "docs/metrics-and-tracing.md": {
         "context = request.trace()": "a part of a model, with a package that is not installed"
+    },
+    "docs/openapi.md": {
+        "python3 -m venv": GENERATED,
+        "from braid_client": GENERATED,
+        "/tmp/generator/bin/python": GENERATED,
     },
     "docs/performance.md": {"make bench": "takes an hour, and a tritonserver"},
     "docs/protocols.md": {

@@ -32,7 +32,7 @@ COMMENT = re.compile(r"\s+# .*$")
 # Options that say where a server listens, and what of the harness' server that is; with the ports when nothing is said.
 PORTS = {"port": "grpc", "grpc-port": "grpc", "rest_port": "http", "http-port": "http", "metrics-port": "metrics"}
 USUAL = {"8000": "http", "8001": "grpc", "8002": "metrics"}
-ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>[\w\s-]+)")
+ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>.+)")
 PORT_OPTION = re.compile(rf"--({'|'.join(PORTS)})[ =](\d+)")
 ADMIN_OPTION = re.compile(r"--admin-address[ =]127\.0\.0\.1:(\d+)")
 # Languages of blocks that are there to be read: messages, listings and diagrams; parts of graphs, which are whole in examples/graphs;
@@ -110,6 +110,11 @@ def same(shown, told):
     if isinstance(shown, float) and isinstance(told, float):
         return math.isclose(shown, told, rel_tol=1e-3)
     return shown == told
+
+
+def plain(printed):
+    """What is printed, with one blank for several, and without how long things took."""
+    return re.sub(r"\d+(\.\d+)? (ms|us|s)\b", r"1 \2", re.sub(" +", " ", printed.rstrip("\n")))
 
 
 class Reader:
@@ -200,13 +205,15 @@ class Reader:
             self._execute([sys.executable, "-c", text], block.text)
 
     def _compare(self, shown):
-        """Lines as printed; `...` for lines that are left out."""
+        """Lines as printed, but for blanks, addresses and times; `...` for lines that are left out."""
+        printed = self._printed
+        for port, address in self._addresses.items():
+            printed = printed.replace(f":{address.rpartition(':')[2]}", f":{port}")
         pattern = "".join(
-            r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n"
-            for line in shown.rstrip("\n").split("\n")
+            r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n" for line in plain(shown).split("\n")
         )
-        assert re.search("^" + pattern, self._printed + "\n", re.MULTILINE), (
-            f"the page shows\n{shown}\nprinted was\n{self._printed}"
+        assert re.search("^" + pattern, plain(printed) + "\n", re.MULTILINE), (
+            f"the page shows\n{shown}\nprinted was\n{printed}"
         )
 
     def _parse_config(self, text):
@@ -272,11 +279,11 @@ class Reader:
             for name in sets[1].split():
                 assert (ROOT / "requirements" / f"{name}.txt").exists(), command
             return True
-        steps = [ENVIRONMENT.fullmatch(step) for step in command.split(" && ")]
+        steps = [ENVIRONMENT.fullmatch(step) for step in self._with_addresses(command).split(" && ")]
         for step in filter(None, steps):
             if step["folder"]:
                 (self.folder / step["folder"]).symlink_to(sys.prefix)
-            for package in re.findall(r"(?<!\S)\w\S*", step["packages"] or ""):  # what is no option
+            for package in re.findall(r"(?<!\S)\w[\w.-]*", step["packages"] or ""):  # what is no option
                 try:
                     importlib.metadata.version(package)
                 except importlib.metadata.PackageNotFoundError:
