@@ -250,8 +250,8 @@ class Reader:
         if SERVE.match(bare) and "--print-config" not in bare:
             self._serve(bare)
             return
-        if ASKING.match(bare):
-            command = f"{bare} -u localhost:{8001 if ' grpc' in bare else 8000}"
+        if asking := ASKING.match(bare):
+            command = f"{asking[0]} -u localhost:{8001 if ' grpc' in bare else 8000}{bare[asking.end() :]}"
         if re.search(r"\b(localhost|127\.0\.0\.1):\d", command) or "client" in bare:
             self._server or self._serve("make serve")
         errors = self._execute(["bash", "-eu", "-o", "pipefail", "-c", self._with_addresses(command)], command)
