@@ -4,17 +4,36 @@ import functools
 import re
 
 import pytest
-from harness.pages import Reader, blocks, pages
+from harness.pages import Reader, blocks, blocks_of, pages
 from harness.server import ROOT
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 # The blocks that are not run, by their beginnings, and why. A block that is new is run, or fails, until it stands here.
 WHEEL = "tests/test_wheel.py does it, with the wheel"
+PACKAGE = "tests/install/run does it, in a bare system"
+PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
+GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
-    "docs/install.md": {"python3 -m venv env": WHEEL, "import braid": WHEEL, "with braid.Server(": WHEEL},
+    "docs/check.md": {"build/braid check --report": "files of the reader's own"},
+    "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
+    "docs/install.md": {
+        "python3 -m venv env": WHEEL,
+        "import braid": WHEEL,
+        "with braid.Server(": WHEEL,
+        "apt-get install": PACKAGE,
+        "BRAID_OPTIONS=": "a file's content",
+        "systemctl restart braid": PACKAGE,
+        "docker load": PACKAGE,
+        "braid health": PACKAGE,
+    },
     "docs/metrics-and-tracing.md": {
         "context = request.trace()": "a part of a model, with a package that is not installed"
+    },
+    "docs/openapi.md": {
+        "python3 -m venv": GENERATED,
+        "from braid_client": GENERATED,
+        "/tmp/generator/bin/python": GENERATED,
     },
     "docs/performance.md": {"make bench": "takes an hour, and a tritonserver"},
     "docs/protocols.md": {
@@ -43,6 +62,16 @@ def test_blocks_of_a_page(page, tmp_path, examples_server):
 def test_what_is_not_run_is_there(page):
     for beginning in NOT_RUN[page]:
         assert any(block.begins(beginning) for block in blocks(page)), f"{page}: no block begins with {beginning!r}"
+
+
+# Pages that are written by programs, and the one that is about the source. README.md says first what Braid is.
+TO_READ = ("docs/architecture.md", "docs/benchmarks")
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page != "README.md" and not page.startswith(TO_READ)])
+def test_a_page_begins_with_something_to_paste(page):
+    beginning, _, _ = (ROOT / page).read_text(encoding="utf-8").partition("\n## ")
+    assert any(block.language == "sh" or block.name for block in blocks_of(beginning)), page
 
 
 def test_ratios_of_the_readme():

@@ -32,13 +32,18 @@ COMMENT = re.compile(r"\s+# .*$")
 # Options that say where a server listens, and what of the harness' server that is; with the ports when nothing is said.
 PORTS = {"port": "grpc", "grpc-port": "grpc", "rest_port": "http", "http-port": "http", "metrics-port": "metrics"}
 USUAL = {"8000": "http", "8001": "grpc", "8002": "metrics"}
-ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>[\w\s-]+)")
+ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>.+)")
 PORT_OPTION = re.compile(rf"--({'|'.join(PORTS)})[ =](\d+)")
 ADMIN_OPTION = re.compile(r"--admin-address[ =]127\.0\.0\.1:(\d+)")
-# Languages of blocks that are there to be read: messages, listings and diagrams, and parts of graphs, which are whole in examples/graphs.
-SHOWN = ("text", "proto")
+# Languages of blocks that are there to be read: messages, listings and diagrams; parts of graphs, which are whole in examples/graphs;
+# configurations of other programs.
+SHOWN = ("text", "proto", "yaml")
+# Commands that ask a server at its usual address, unless it is named.
+ASKING = re.compile(r"(build/)?braid (bench|try)\b(?!.* -u )")
 # What a worker alone can import, or what stands in the middle of a class.
 MODEL_CODE = re.compile(r"\bpb_utils\b|\bOvmsPythonModel\b|\bargs\[|\brequest\.|^\s*def \w+\(self|^ ", re.MULTILINE)
+# What make has made in folders of examples: {folder: {path: library}}.
+MADE = {}
 
 
 def pages():
@@ -61,7 +66,10 @@ class Block:
 
 
 def blocks(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
+    return blocks_of((ROOT / page).read_text(encoding="utf-8"))
+
+
+def blocks_of(text):
     found, end = [], 0
     for match in BLOCK.finditer(text):
         follows = bool(found) and not text[end : match.start()].strip()
@@ -104,6 +112,11 @@ def same(shown, told):
     return shown == told
 
 
+def plain(printed):
+    """What is printed, with one blank for several, and without how long things took."""
+    return re.sub(r"\d+(\.\d+)? (ms|us|s)\b", r"1 \2", re.sub(" +", " ", printed.rstrip("\n")))
+
+
 class Reader:
     """Runs the blocks of one page. Use as a context manager."""
 
@@ -132,6 +145,7 @@ class Reader:
         (self.folder / "build").symlink_to(BINARY.parent)
         tools = self.folder.parent / "bin"
         tools.mkdir()
+        (tools / "braid").symlink_to(BINARY)
         curl = shutil.which("curl")
         if curl is None:
             pytest.skip("curl is missing; scripts/install-system-packages test")
@@ -144,6 +158,8 @@ class Reader:
             **os.environ,
             "PATH": f"{tools}:{os.environ['PATH']}",
             "PYTHONDONTWRITEBYTECODE": "1",
+            # Of numbers that are small, on a machine that has other work.
+            "OPENBLAS_NUM_THREADS": "1",
         }
 
     def __enter__(self):
@@ -189,13 +205,15 @@ class Reader:
             self._execute([sys.executable, "-c", text], block.text)
 
     def _compare(self, shown):
-        """Lines as printed; `...` for lines that are left out."""
+        """Lines as printed, but for blanks, addresses and times; `...` for lines that are left out."""
+        printed = self._printed
+        for port, address in self._addresses.items():
+            printed = printed.replace(f":{address.rpartition(':')[2]}", f":{port}")
         pattern = "".join(
-            r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n"
-            for line in shown.rstrip("\n").split("\n")
+            r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n" for line in plain(shown).split("\n")
         )
-        assert re.search("^" + pattern, self._printed + "\n", re.MULTILINE), (
-            f"the page shows\n{shown}\nprinted was\n{self._printed}"
+        assert re.search("^" + pattern, plain(printed) + "\n", re.MULTILINE), (
+            f"the page shows\n{shown}\nprinted was\n{printed}"
         )
 
     def _parse_config(self, text):
@@ -226,10 +244,15 @@ class Reader:
         bare = COMMENT.sub("", command)
         if self._is_preparation(bare):
             return
+        if folder := re.fullmatch(r"make -C (examples/\w+)", bare):
+            self._make(folder[1])
+            return
         if SERVE.match(bare) and "--print-config" not in bare:
             self._serve(bare)
             return
-        if re.search(r"\b(localhost|127\.0\.0\.1):\d", bare) or "client" in bare:
+        if asking := ASKING.match(bare):
+            command = f"{asking[0]} -u localhost:{8001 if ' grpc' in bare else 8000}{bare[asking.end() :]}"
+        if re.search(r"\b(localhost|127\.0\.0\.1):\d", command) or "client" in bare:
             self._server or self._serve("make serve")
         errors = self._execute(["bash", "-eu", "-o", "pipefail", "-c", self._with_addresses(command)], command)
         # What is not to succeed says so: # 401: ...
@@ -238,6 +261,17 @@ class Reader:
             good = status == expected[1] if expected else status.startswith("2")
             assert good, f"{command}\nhas status {status}: {self._printed}"
 
+    def _make(self, folder):
+        """Runs make in a folder of examples, for the first page that does; the others get the libraries of that one."""
+        if folder not in MADE:
+            self._execute(["make", "-C", folder], folder)
+            MADE[folder] = {
+                path.relative_to(self.folder): path.read_bytes() for path in (self.folder / folder).rglob("*.so")
+            }
+        for path, library in MADE[folder].items():
+            (self.folder / path).parent.mkdir(exist_ok=True)
+            (self.folder / path).write_bytes(library)
+
     def _is_preparation(self, command):
         if command == "make build":
             return True
@@ -245,11 +279,11 @@ class Reader:
             for name in sets[1].split():
                 assert (ROOT / "requirements" / f"{name}.txt").exists(), command
             return True
-        steps = [ENVIRONMENT.fullmatch(step) for step in command.split(" && ")]
+        steps = [ENVIRONMENT.fullmatch(step) for step in self._with_addresses(command).split(" && ")]
         for step in filter(None, steps):
             if step["folder"]:
                 (self.folder / step["folder"]).symlink_to(sys.prefix)
-            for package in re.findall(r"(?<!\S)\w\S*", step["packages"] or ""):  # what is no option
+            for package in re.findall(r"(?<!\S)\w[\w.-]*", step["packages"] or ""):  # what is no option
                 try:
                     importlib.metadata.version(package)
                 except importlib.metadata.PackageNotFoundError:
