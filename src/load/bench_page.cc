@@ -77,6 +77,7 @@ std::string Short(double value) {
 }
 
 std::string TimeText(double us) {
+  if (us == 0) return "0";
   if (us >= 1e6) return fmt::format("{:.3g} s", us / 1e6);
   if (us >= 1e3) return fmt::format("{:.3g} ms", us / 1e3);
   return fmt::format("{:.3g} us", us);
@@ -155,11 +156,15 @@ std::string LinePlot(const std::string& title, const std::string& below, const s
     return right > left ? kLeft + 10 + (width - 20) * (x - left) / (right - left) : kLeft + width / 2;
   };
   const auto at_y = [&](double y) { return kTop + plot * (1 - y / ticks.back()); };
-  // Where there are few points each has its number, else some round ones.
+  // Points that have room for it have their numbers below, else there are some round ones.
+  constexpr double kLeastGap = 36;
   std::vector<double> marks;
-  if (dots && lines.front().points.size() <= 12) {
+  if (dots) {
     for (const auto& [x, y] : lines.front().points) marks.push_back(x);
-  } else {
+  }
+  const auto crowded = [&](double one, double next) { return at_x(next) - at_x(one) < kLeastGap; };
+  if (marks.empty() || std::ranges::adjacent_find(marks, crowded) != marks.end()) {
+    marks.clear();
     for (const double tick : Ticks(right)) {
       if (tick >= left && tick <= right) marks.push_back(tick);
     }
