@@ -298,7 +298,7 @@ def test_comparison(server, tmp_path):
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-@pytest.mark.parametrize("load", [["--request-count", "100000000"], ["-p", "60000"]])
+@pytest.mark.parametrize("load", [["--request-count", "100000000"], ["-p", "100", "-s", "0.1", "-r", "10000", "-v"]])
 def test_an_interrupt_ends_with_what_was_measured(server, protocol, load):
     command = [
         BINARY,
@@ -317,6 +317,8 @@ def test_an_interrupt_ends_with_what_was_measured(server, protocol, load):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: counted(server, "echo")[0] > before + 500, 20, "requests")
+        if "-v" in load:
+            assert "measurement 1: " in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     finally:
