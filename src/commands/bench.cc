@@ -62,9 +62,13 @@ int RunBench(int argc, const char* const* argv) {
     std::cerr << "braid bench: " << ToUtf8(result.status().message()) << '\n';
     return result.status().code() == StatusCode::kInvalidArgument ? kBadUse : kErrors;
   }
-  std::cout << (options.json ? load::JsonReport(options, *result) : load::TextReport(options, *result)) << std::flush;
-  bool written = WriteFile(options.csv_file, options.csv_file.empty() ? "" : load::CsvReport(options, *result));
-  written = WriteFile(options.report_file, options.report_file.empty() ? "" : load::HtmlReport(options, *result)) && written;
+  std::cout << (options.json ? load::JsonReport(options, *result) : load::TextReport(options, *result))
+            << std::flush;
+  bool written =
+      WriteFile(options.csv_file, options.csv_file.empty() ? "" : load::CsvReport(options, *result));
+  written =
+      WriteFile(options.report_file, options.report_file.empty() ? "" : load::HtmlReport(options, *result)) &&
+      written;
   const bool measured = !result->levels.empty() || !result->comparisons.empty();
   return measured && written && !result->errors() ? 0 : kErrors;
 }

@@ -36,7 +36,7 @@ constexpr char kFooter[] =
     "  braid try add_sub\n"
     "  braid try add_sub -d INPUT0=[1,2,3,4] -d INPUT1=10 -u localhost:8001 -i grpc\n"
     "  braid try classifier -d IMAGE=@cat.png --raw > scores.bin\n"
-    "  braid try countdown --stream -i grpc -d COUNT=3\n"
+    "  braid try repeat -i grpc -u localhost:8001\n"
     "  braid try add_sub --curl\n";
 
 struct TryOptions {
@@ -68,7 +68,8 @@ int Refuse(const Status& status, int exit_code) {
 // ---- data ---------------------------------------------------------------------------------------------------
 
 // A tensor with one element of BYTES: the bytes of a file.
-load::Tensor FileTensor(const load::ModelInfo& model, const load::TensorInfo& info, const std::string& bytes) {
+load::Tensor FileTensor(const load::ModelInfo& model, const load::TensorInfo& info,
+                        const std::string& bytes) {
   load::Tensor tensor{info.name, "BYTES", {1}, {}};
   if (info.datatype == "BYTES") {
     tensor.shape.assign(std::max<size_t>(1, info.shape.size()), 1);
@@ -101,8 +102,8 @@ Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorI
       Result<load::Tensor> tensor = load::ReadNpy(bytes);
       if (!tensor.ok()) return tensor.status().WithPrefix(path + ": ");
       if (tensor->datatype != info.datatype) {
-        return InvalidArgumentError(path + " has elements of " + tensor->datatype + ", and input " + info.name + " of " +
-                                    info.datatype);
+        return InvalidArgumentError(path + " has elements of " + tensor->datatype + ", and input " +
+                                    info.name + " of " + info.datatype);
       }
       tensor->name = info.name;
       if (load::HasBatches(model) && tensor->shape.size() + 1 == info.shape.size()) {
@@ -118,7 +119,8 @@ Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorI
   nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
   if (value.is_discarded() || (info.datatype == "BYTES" && !value.is_array() && !value.is_object())) {
     if (info.datatype != "BYTES") {
-      return InvalidArgumentError("'" + text + "' is no value for input " + info.name + " of " + info.datatype);
+      return InvalidArgumentError("'" + text + "' is no value for input " + info.name + " of " +
+                                  info.datatype);
     }
     value = value.is_string() ? value : nlohmann::json(text);
   }
@@ -139,7 +141,8 @@ Result<std::vector<load::DataStep>> ReadSteps(const TryOptions& options, const l
   std::map<std::string, load::Tensor> given;
   for (const std::string& text : options.data) {
     if (text.starts_with('@')) {
-      if (options.data.size() > 1) return InvalidArgumentError("-d @FILE gives all inputs; leave other -d out");
+      if (options.data.size() > 1)
+        return InvalidArgumentError("-d @FILE gives all inputs; leave other -d out");
       BRAID_ASSIGN_OR_RETURN(const std::string file, load::ReadFile(text.substr(1)));
       BRAID_ASSIGN_OR_RETURN(load::DataSet set, load::ReadDataFile(model, made, file, text.substr(1)));
       return std::move(set.streams.front());
@@ -198,10 +201,24 @@ std::string Elements(const std::string& datatype, std::string_view data, size_t 
   return text;
 }
 
-void PrintTensor(std::string_view mark, const std::string& name, const std::string& datatype,
-                 const std::vector<int64_t>& shape, std::string_view data, bool all) {
-  std::cout << fmt::format("  {} {:<16} {}\n", mark, ToUtf8(name) + " " + datatype + load::ShapeText(shape),
-                           Elements(datatype, data, all ? std::numeric_limits<size_t>::max() - 1 : kShownElements));
+// A line of a table: its first column, and the elements.
+struct ShownTensor {
+  std::string head;
+  std::string elements;
+};
+
+ShownTensor Show(const std::string& name, const std::string& datatype, const std::vector<int64_t>& shape,
+                 std::string_view data, bool all) {
+  return {fmt::format("{} {}{}", ToUtf8(name), datatype, load::ShapeText(shape)),
+          Elements(datatype, data, all ? std::numeric_limits<size_t>::max() - 1 : kShownElements)};
+}
+
+void PrintTensors(std::string_view mark, const std::vector<ShownTensor>& tensors) {
+  size_t width = 0;
+  for (const ShownTensor& tensor : tensors) width = std::max(width, tensor.head.size());
+  for (const ShownTensor& tensor : tensors) {
+    std::cout << fmt::format("  {} {:<{}}  {}\n", mark, tensor.head, width, tensor.elements);
+  }
 }
 
 std::string Milliseconds(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
@@ -226,7 +243,8 @@ std::string Quoted(const std::string& text) {
 }
 
 void PrintCurl(const TryOptions& options, const load::Dialer& dialer, const load::InferRequest& request) {
-  const load::HttpBody body = load::EncodeHttpBody(request, {.binary_inputs = false, .binary_outputs = false});
+  const load::HttpBody body =
+      load::EncodeHttpBody(request, {.binary_inputs = false, .binary_outputs = false});
   std::string command = "curl -s";
   if (dialer.tls()) {
     if (!options.connect.tls.verify_peer) command += " --insecure";
@@ -235,10 +253,11 @@ void PrintCurl(const TryOptions& options, const load::Dialer& dialer, const load
     if (!options.connect.tls.key_file.empty()) command += " --key " + Quoted(options.connect.tls.key_file);
   }
   for (const std::string& header : options.connect.headers) command += " -H " + Quoted(header);
-  command += fmt::format(" {} -H 'Content-Type: application/json' -d {}",
-                         Quoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http",
-                                            dialer.address().authority(), load::ModelPath(request.model, request.version))),
-                         Quoted(body.json));
+  command += fmt::format(
+      " {} -H 'Content-Type: application/json' -d {}",
+      Quoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http", dialer.address().authority(),
+                         load::ModelPath(request.model, request.version))),
+      Quoted(body.json));
   std::cout << command << '\n';
 }
 
@@ -274,7 +293,8 @@ int Try(const TryOptions& options) {
   if (!headers.ok()) return Refuse(headers.status(), kWrongUse);
   const load::Protocol protocol = options.connect.protocol_kind();
   if (protocol == load::Protocol::kHttp && options.stream) {
-    return Refuse(InvalidArgumentError("--stream goes over gRPC: add -i grpc, and its port to -u"), kWrongUse);
+    return Refuse(InvalidArgumentError("--stream goes over gRPC: add -i grpc, and its port to -u"),
+                  kWrongUse);
   }
   if (protocol == load::Protocol::kGrpc && options.curl) {
     return Refuse(InvalidArgumentError("--curl is for HTTP: leave -i grpc out"), kWrongUse);
@@ -284,8 +304,9 @@ int Try(const TryOptions& options) {
   if (!model.ok()) return Refuse(model.status(), kFailed);
   const bool stream = options.stream || (model->decoupled && protocol == load::Protocol::kGrpc);
   if (model->decoupled && protocol == load::Protocol::kHttp && !options.curl) {
-    return Refuse(InvalidArgumentError("model " + model->name +
-                                       " is decoupled: it answers any number of times, which goes over gRPC: add -i grpc"),
+    return Refuse(InvalidArgumentError(
+                      "model " + model->name +
+                      " is decoupled: it answers any number of times, which goes over gRPC: add -i grpc"),
                   kFailed);
   }
   Result<std::vector<load::DataStep>> steps = ReadSteps(options, *model);
@@ -311,8 +332,8 @@ int Try(const TryOptions& options) {
 
   const bool text = !options.json && !options.raw;
   if (text) {
-    std::cout << fmt::format("{} at {}, {}{}\n", model->name, (*dialer)->address().authority(), options.connect.protocol,
-                             model->platform.empty() ? "" : ", " + model->platform);
+    std::cout << fmt::format("{} at {}, {}{}\n", model->name, (*dialer)->address().authority(),
+                             options.connect.protocol, model->platform.empty() ? "" : ", " + model->platform);
   }
   for (int step = 0; step <= last; ++step) {
     request.inputs = (*steps)[static_cast<size_t>(step) % steps->size()].inputs;
@@ -321,36 +342,47 @@ int Try(const TryOptions& options) {
       if (text) std::cout << "step " << step + 1 << '\n';
     }
     if (text) {
+      std::vector<ShownTensor> shown;
       for (const load::Tensor& input : request.inputs) {
-        PrintTensor(">", input.name, input.datatype, input.shape, input.data, options.all);
+        shown.push_back(Show(input.name, input.datatype, input.shape, input.data, options.all));
       }
+      PrintTensors(">", shown);
     }
     size_t responses = 0;
     const int64_t begin_ns = SteadyNowNs();
-    const Status status = client.Infer(request, encoding, stream, !model->decoupled, [&](const load::InferResponse& response) {
-      const int64_t ns = SteadyNowNs() - begin_ns;
-      ++responses;
-      if (options.raw) {
-        for (const load::OutputView& output : response.outputs) std::cout << load::JoinPieces(output.data);
-      } else if (options.json) {
-        Json json = {{"model_name", response.model}, {"model_version", response.version}, {"ms", static_cast<double>(ns) / 1e6}};
-        if (!response.id.empty()) json["id"] = response.id;
-        json["outputs"] = Json::array();
-        for (const load::OutputView& output : response.outputs) json["outputs"].push_back(TensorJson(output));
-        std::cout << DumpJson(json) << '\n';
-      } else {
-        if (stream) std::cout << fmt::format("  response {} after {}\n", responses, Milliseconds(ns));
-        for (const load::OutputView& output : response.outputs) {
-          PrintTensor("<", output.name, output.datatype, output.shape, load::JoinPieces(output.data), options.all);
-        }
-      }
-      std::cout.flush();
-      return true;
-    });
+    const Status status =
+        client.Infer(request, encoding, stream, !model->decoupled, [&](const load::InferResponse& response) {
+          const int64_t ns = SteadyNowNs() - begin_ns;
+          ++responses;
+          if (options.raw) {
+            for (const load::OutputView& output : response.outputs)
+              std::cout << load::JoinPieces(output.data);
+          } else if (options.json) {
+            Json json = {{"model_name", response.model},
+                         {"model_version", response.version},
+                         {"ms", static_cast<double>(ns) / 1e6}};
+            if (!response.id.empty()) json["id"] = response.id;
+            json["outputs"] = Json::array();
+            for (const load::OutputView& output : response.outputs)
+              json["outputs"].push_back(TensorJson(output));
+            std::cout << DumpJson(json) << '\n';
+          } else {
+            if (stream) std::cout << fmt::format("  response {} after {}\n", responses, Milliseconds(ns));
+            std::vector<ShownTensor> shown;
+            for (const load::OutputView& output : response.outputs) {
+              shown.push_back(Show(output.name, output.datatype, output.shape, load::JoinPieces(output.data),
+                                   options.all));
+            }
+            PrintTensors("<", shown);
+          }
+          std::cout.flush();
+          return true;
+        });
     const int64_t ns = SteadyNowNs() - begin_ns;
     if (!status.ok()) return Refuse(status, kFailed);
     if (text) {
-      std::cout << (stream ? fmt::format("  {} response{} in {}\n", responses, responses == 1 ? "" : "s", Milliseconds(ns))
+      std::cout << (stream ? fmt::format("  {} response{} in {}\n", responses, responses == 1 ? "" : "s",
+                                         Milliseconds(ns))
                            : fmt::format("  in {}\n", Milliseconds(ns)));
     }
   }
@@ -365,11 +397,14 @@ int RunTry(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.add_option("MODEL", options.model, "name of the model")->required();
   options.connect.AddTo(app);
-  app.add_option("-x,--model-version", options.version, "version of the model; without it the server chooses");
+  app.add_option("-x,--model-version", options.version,
+                 "version of the model; without it the server chooses");
   app.add_option("-d,--data", options.data,
-                 "NAME=VALUE: JSON, or text for BYTES; NAME=@FILE: .json, .npy, or any file as one element; @FILE.json: a data "
+                 "NAME=VALUE: JSON, or text for BYTES; NAME=@FILE: .json, .npy, or any file as one element; "
+                 "@FILE.json: a data "
                  "file of `braid bench`. Without it values are made at random; repeatable");
-  app.add_option("--shape", options.shapes, "NAME:1,2: the shape of an input that the metadata leaves open, without the batch");
+  app.add_option("--shape", options.shapes,
+                 "NAME:1,2: the shape of an input that the metadata leaves open, without the batch");
   app.add_option("-b,--batch", options.batch, "samples in the request")->check(CLI::Range(1, 1 << 20));
   app.add_flag("--zero", options.zero, "zeros in place of values at random");
   app.add_option("--seed", options.seed, "another seed gives other values");
@@ -377,13 +412,16 @@ int RunTry(int argc, const char* const* argv) {
   app.add_option("-p,--request-parameter", options.parameters, "NAME=VALUE of the request; repeatable");
   app.add_option("--id", options.id, "id of the request");
   app.add_option("--sequence-id", options.sequence_id, "the request is one of a sequence")->default_str("1");
-  app.add_option("--steps,--sequence-length", options.steps, "so many requests, as one sequence from its start to its end")
+  app.add_option("--steps,--sequence-length", options.steps,
+                 "so many requests, as one sequence from its start to its end")
       ->check(CLI::Range(1, 1 << 20));
-  app.add_flag("--stream", options.stream, "over gRPC's ModelStreamInfer; decoupled models are asked so by themselves");
+  app.add_flag("--stream", options.stream,
+               "over gRPC's ModelStreamInfer; decoupled models are asked so by themselves");
   app.add_flag("--json", options.json, "print each response as one line of JSON");
   app.add_flag("--raw", options.raw, "print the bytes of the outputs and nothing else");
   app.add_flag("--all", options.all, "print all elements");
-  app.add_flag("--curl", options.curl, "print the same request for curl, and send nothing")->excludes("--json", "--raw");
+  app.add_flag("--curl", options.curl, "print the same request for curl, and send nothing")
+      ->excludes("--json", "--raw");
   app.get_option("--json")->excludes("--raw");
   try {
     app.parse(argc - 1, argv + 1);

@@ -13,15 +13,19 @@ class Arrivals {
  public:
   // `begin_ns`: steady nanoseconds. The same seed gives the same arrivals.
   Arrivals(Distribution distribution, double per_second, uint64_t seed, int64_t begin_ns)
-      : distribution_(distribution), per_second_(per_second), random_(seed), gap_s_(per_second), next_ns_(begin_ns) {
+      : distribution_(distribution),
+        per_second_(per_second),
+        random_(seed),
+        gap_s_(per_second),
+        next_ns_(begin_ns) {
     Advance();
   }
 
   // Of the next request, in steady nanoseconds.
   int64_t next_ns() const { return next_ns_; }
   void Advance() {
-    next_ns_ +=
-        static_cast<int64_t>((distribution_ == Distribution::kPoisson ? gap_s_(random_) : 1 / per_second_) * 1e9);
+    next_ns_ += static_cast<int64_t>(
+        (distribution_ == Distribution::kPoisson ? gap_s_(random_) : 1 / per_second_) * 1e9);
   }
 
  private:

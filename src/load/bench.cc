@@ -2,12 +2,12 @@
 
 #include <sys/utsname.h>
 
+#include <spdlog/fmt/fmt.h>
 #include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <fstream>
 #include <iostream>
-#include <spdlog/fmt/fmt.h>
 #include <thread>
 
 #include "base/clock.h"
@@ -27,8 +27,9 @@ int64_t ToNs(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
 class RunningLoad {
  public:
   // `requests`: after so many it ends by itself; 0: at Stop().
-  RunningLoad(const BenchOptions& options, const std::shared_ptr<const Dialer>& dialer, const Encoding& encoding,
-              const Workload& workload, uint64_t responses, double load, int slots, uint64_t requests)
+  RunningLoad(const BenchOptions& options, const std::shared_ptr<const Dialer>& dialer,
+              const Encoding& encoding, const Workload& workload, uint64_t responses, double load, int slots,
+              uint64_t requests)
       : budget_(requests) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int threads =
@@ -116,10 +117,12 @@ class Side {
   // The load at work. Errors: the server does not take our shared memory.
   Result<std::unique_ptr<RunningLoad>> Start(double load, uint64_t requests) {
     int slots = static_cast<int>(load);
-    if (options_.open_load()) slots = options_.sequences.enabled ? options_.sequence_count : options_.max_in_flight;
+    if (options_.open_load())
+      slots = options_.sequences.enabled ? options_.sequence_count : options_.max_in_flight;
     BRAID_RETURN_IF_ERROR(workload_->MakeRegions(slots));
     BRAID_RETURN_IF_ERROR(TellOfMemory(true));
-    return std::make_unique<RunningLoad>(options_, dialer_, encoding_, *workload_, responses_, load, slots, requests);
+    return std::make_unique<RunningLoad>(options_, dialer_, encoding_, *workload_, responses_, load, slots,
+                                         requests);
   }
 
   std::optional<ServerStatistics> Statistics() {
@@ -136,20 +139,22 @@ class Side {
     WorkloadOptions made;
     const bool grpc = options_.connect.protocol == "grpc";
     if (model_.decoupled && !options_.streaming) {
-      return InvalidArgumentError("model " + model_.name + " is decoupled: it answers any number of times, which goes over " +
+      return InvalidArgumentError("model " + model_.name +
+                                  " is decoupled: it answers any number of times, which goes over " +
                                   "streams: add -i grpc --streaming");
     }
     if (model_.sequences && !options_.sequences.enabled) {
       sequences_by_model_ = true;
     }
-    encoding_ = {grpc ? Protocol::kGrpc : Protocol::kHttp, options_.streaming, dialer_->address().authority(), headers,
-                 options_.http};
+    encoding_ = {grpc ? Protocol::kGrpc : Protocol::kHttp, options_.streaming, dialer_->address().authority(),
+                 headers, options_.http};
     made.encoding = encoding_;
     made.request.model = options_.model;
     made.request.version = options_.version;
     made.request.parameters = options_.parameters;
     responses_ = options_.responses > 0 ? options_.responses : model_.decoupled ? 0 : 1;
-    if (options_.streaming && responses_ == 0) made.request.parameters["triton_enable_empty_final_response"] = true;
+    if (options_.streaming && responses_ == 0)
+      made.request.parameters["triton_enable_empty_final_response"] = true;
     made.sequences = options_.sequences;
     made.sequences.enabled = options_.sequences.enabled || sequences_by_model_;
     if (made.sequences.enabled && options_.shared_memory) {
@@ -166,7 +171,8 @@ class Side {
     for (const std::string& from : options_.input_data) {
       DataSet one;
       if (from == "random" || from == "zero") {
-        if (options_.input_data.size() > 1) return InvalidArgumentError("--input-data " + from + " goes with no other");
+        if (options_.input_data.size() > 1)
+          return InvalidArgumentError("--input-data " + from + " goes with no other");
         DataOptions data = options_.data;
         data.fill.fill = from == "zero" ? Fill::kZero : Fill::kRandom;
         std::mt19937_64 random(options_.seed);
@@ -188,7 +194,8 @@ class Side {
       return std::ranges::any_of(stream, [](const DataStep& step) { return !step.expected.empty(); });
     });
     if (options_.validate && !compared) {
-      return InvalidArgumentError("--validate: --input-data has no outputs to compare; a data file has them as \"validation_data\"");
+      return InvalidArgumentError(
+          "--validate: --input-data has no outputs to compare; a data file has them as \"validation_data\"");
     }
     return all;
   }
@@ -201,11 +208,14 @@ class Side {
       const auto known = std::ranges::find(told_, region->name());
       if (register_it && known == told_.end()) {
         const Status status = client_->RegisterMemory(region->name(), region->key(), region->bytes());
-        if (!status.ok()) return Status(StatusCode::kUnavailable, status.message()).WithPrefix("shared memory: ");
+        if (!status.ok())
+          return Status(StatusCode::kUnavailable, status.message()).WithPrefix("shared memory: ");
         told_.push_back(region->name());
       } else if (!register_it && known != told_.end()) {
         // The server may have gone.
-        if (const Status status = client_->UnregisterMemory(region->name()); status.code() == StatusCode::kUnavailable) break;
+        if (const Status status = client_->UnregisterMemory(region->name());
+            status.code() == StatusCode::kUnavailable)
+          break;
       }
     }
     if (!register_it) told_.clear();
@@ -225,7 +235,8 @@ class Side {
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, const std::atomic<bool>& interrupted) : options_(options), interrupted_(interrupted) {}
+  Bench(const BenchOptions& options, const std::atomic<bool>& interrupted)
+      : options_(options), interrupted_(interrupted) {}
 
   Result<BenchResult> Run() {
     BenchResult result;
@@ -251,8 +262,10 @@ class Bench {
         result.levels.push_back(std::move(level));
         shown = &result.levels.back();
       }
-      if (options_.latency_threshold_ms > 0 && Watched(shown->figures) > options_.latency_threshold_ms * 1000) {
-        std::cerr << fmt::format("the latency is beyond {} ms: the sweep ends here\n", options_.latency_threshold_ms);
+      if (options_.latency_threshold_ms > 0 &&
+          Watched(shown->figures) > options_.latency_threshold_ms * 1000) {
+        std::cerr << fmt::format("the latency is beyond {} ms: the sweep ends here\n",
+                                 options_.latency_threshold_ms);
         break;
       }
     }
@@ -296,9 +309,9 @@ class Bench {
   }
 
   void Show(const std::string& what, const Figures& figures) const {
-    std::string line = fmt::format("{}: {:.1f} infer/s, mean {:.0f} us, p50 {:.0f}, p95 {:.0f}, p99 {:.0f}", what,
-                                   figures.inferences_per_s, figures.latency.mean_us, figures.latency.at(50),
-                                   figures.latency.at(95), figures.latency.at(99));
+    std::string line = fmt::format("{}: {:.1f} infer/s, mean {:.0f} us, p50 {:.0f}, p95 {:.0f}, p99 {:.0f}",
+                                   what, figures.inferences_per_s, figures.latency.mean_us,
+                                   figures.latency.at(50), figures.latency.at(95), figures.latency.at(99));
     if (figures.failed > 0) line += fmt::format(", {} failed", figures.failed);
     std::cerr << line << '\n';
   }
@@ -339,12 +352,14 @@ class Bench {
       Wait(load, window.begin_ns + ToNs(seconds));
       window.end_ns = SteadyNowNs();
       window.samples.Append(load.Take());
-      const bool counted = !options_.count_windows || window.samples.answered.size() >= options_.window_requests ||
+      const bool counted = !options_.count_windows ||
+                           window.samples.answered.size() >= options_.window_requests ||
                            window.samples.failed > 0;
       if (counted || interrupted_ || !load.running()) break;
       seconds += kFirstCountWindowS;
     }
-    if (const std::optional<ServerStatistics> after = side.Statistics(); before && after) window.server = *after - *before;
+    if (const std::optional<ServerStatistics> after = side.Statistics(); before && after)
+      window.server = *after - *before;
     if (interrupted_ && window.samples.answered.empty() && window.samples.failed == 0) return std::nullopt;
     return window;
   }
@@ -361,7 +376,8 @@ class Bench {
       *server = *server + *window.server;
     }
     // Measurements follow each other.
-    Figures figures = MakeFigures(std::move(all), windows.front().begin_ns, windows.back().end_ns, figure_options());
+    Figures figures =
+        MakeFigures(std::move(all), windows.front().begin_ns, windows.back().end_ns, figure_options());
     figures.server = server;
     return figures;
   }
@@ -373,14 +389,17 @@ class Bench {
     Window window;
     const std::optional<ServerStatistics> before = side.Statistics();
     const int64_t begin_ns = SteadyNowNs();
-    BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<RunningLoad> running, side.Start(load, options_.request_count));
+    BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<RunningLoad> running,
+                           side.Start(load, options_.request_count));
     Wait(*running, std::numeric_limits<int64_t>::max());
     running->Stop();
     window.samples = running->Take();
     window.begin_ns = begin_ns;
     window.end_ns = begin_ns + 1;
-    for (const Sample& sample : window.samples.answered) window.end_ns = std::max(window.end_ns, sample.end_ns);
-    if (const std::optional<ServerStatistics> after = side.Statistics(); before && after) window.server = *after - *before;
+    for (const Sample& sample : window.samples.answered)
+      window.end_ns = std::max(window.end_ns, sample.end_ns);
+    if (const std::optional<ServerStatistics> after = side.Statistics(); before && after)
+      window.server = *after - *before;
     if (window.samples.answered.empty() && window.samples.failed == 0) return level;
     level.trials = 1;
     std::vector<Window> windows;
@@ -392,7 +411,8 @@ class Bench {
 
   Status WarmUp(Side& side, double load) {
     if (options_.warmup_requests == 0) return OkStatus();
-    BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<RunningLoad> running, side.Start(load, options_.warmup_requests));
+    BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<RunningLoad> running,
+                           side.Start(load, options_.warmup_requests));
     Wait(*running, std::numeric_limits<int64_t>::max());
     return OkStatus();
   }
@@ -492,9 +512,10 @@ class Bench {
     comparison.p99 = MakeRatios(p99);
     comparison.first = Middle(std::move(rounds[0]));
     comparison.second = Middle(std::move(rounds[1]));
-    std::cerr << fmt::format("{}: throughput x{:.3f} ({:.3f} to {:.3f}), p50 x{:.3f} ({:.3f} to {:.3f})\n", LoadText(load),
-                             comparison.throughput.median, comparison.throughput.least, comparison.throughput.greatest,
-                             comparison.p50.median, comparison.p50.least, comparison.p50.greatest);
+    std::cerr << fmt::format("{}: throughput x{:.3f} ({:.3f} to {:.3f}), p50 x{:.3f} ({:.3f} to {:.3f})\n",
+                             LoadText(load), comparison.throughput.median, comparison.throughput.least,
+                             comparison.throughput.greatest, comparison.p50.median, comparison.p50.least,
+                             comparison.p50.greatest);
     return comparison;
   }
 
@@ -525,8 +546,11 @@ class Bench {
 }  // namespace
 
 bool BenchResult::errors() const {
-  const auto failed = [](const Level& level) { return level.figures.failed > 0 || level.figures.requests == 0; };
-  return std::ranges::any_of(levels, failed) || std::ranges::any_of(comparisons, [&](const Comparison& comparison) {
+  const auto failed = [](const Level& level) {
+    return level.figures.failed > 0 || level.figures.requests == 0;
+  };
+  return std::ranges::any_of(levels, failed) ||
+         std::ranges::any_of(comparisons, [&](const Comparison& comparison) {
            return failed(comparison.first) || failed(comparison.second);
          });
 }

@@ -21,7 +21,8 @@ constexpr NotHere kNotHere[] = {
     {"--async", "requests are always sent without waiting for each other; leave it out"},
     {"-a", "requests are always sent without waiting for each other; leave it out"},
     {"--sync", "requests are always sent without waiting for each other; leave it out"},
-    {"--service-kind", "servers of KServe v2 are measured, such as Braid, Triton and OpenVINO Model Server; leave it out"},
+    {"--service-kind",
+     "servers of KServe v2 are measured, such as Braid, Triton and OpenVINO Model Server; leave it out"},
     {"--endpoint", "servers of KServe v2 are measured, whose paths are known; leave it out"},
     {"--model-signature-name", "it belongs to TensorFlow Serving, which is not measured; leave it out"},
     {"--binary-search", "sweep with --concurrency-range START:END:STEP, which ends at --latency-threshold"},
@@ -105,7 +106,8 @@ Result<Range> ParseRange(const std::string& text) {
   range.end = numbers.size() > 1 ? numbers[1] : range.start;
   range.step = numbers.size() > 2 ? numbers[2] : 1;
   if (range.end < range.start) return refuse("its end is below its start");
-  if ((range.end - range.start) / range.step >= static_cast<double>(kMostValues)) return refuse("it has too many steps");
+  if ((range.end - range.start) / range.step >= static_cast<double>(kMostValues))
+    return refuse("it has too many steps");
   return range;
 }
 
@@ -125,13 +127,16 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   std::vector<std::string> parameters;
   bool sequence_asked = false;
 
-  CLI::App app("Measures a model of a running server: how many requests it answers, and how fast.", "braid bench");
+  CLI::App app("Measures a model of a running server: how many requests it answers, and how fast.",
+               "braid bench");
   app.footer(kFooter);
   app.add_option("-m,--model", options.model, "name of the model")->required();
-  app.add_option("-x,--model-version", options.version, "version of the model; without it the server chooses");
+  app.add_option("-x,--model-version", options.version,
+                 "version of the model; without it the server chooses");
   app.add_option("-b,--batch-size", options.batch, "samples in each request")->check(CLI::Range(1, 1 << 20));
   options.connect.AddTo(app);
-  app.add_option("--compare", options.compare_url, "HOST:PORT of a second server: both are measured in turn, and compared")
+  app.add_option("--compare", options.compare_url,
+                 "HOST:PORT of a second server: both are measured in turn, and compared")
       ->group("Server");
   app.add_option("--rounds", options.rounds, "of a comparison: measurements of each server")
       ->check(CLI::Range(1, 1000))
@@ -139,23 +144,28 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
       ->group("Server");
 
   const std::string load = "Load";
-  app.add_option("--concurrency-range", concurrency, "START:END:STEP requests in flight, the next one when one is answered (1)")
+  app.add_option("--concurrency-range", concurrency,
+                 "START:END:STEP requests in flight, the next one when one is answered (1)")
       ->group(load);
-  app.add_option("--request-rate-range", rates, "START:END:STEP requests a second, whatever becomes of those before")
+  app.add_option("--request-rate-range", rates,
+                 "START:END:STEP requests a second, whatever becomes of those before")
       ->group(load)
       ->excludes("--concurrency-range");
   app.add_option("--request-distribution", distribution, "when they come: constant or poisson (at random)")
       ->check(CLI::IsMember({"constant", "poisson"}))
       ->group(load);
-  app.add_option("--max-in-flight", options.max_in_flight,
-                 "with a rate: requests in flight at most; others wait, and their latency counts from when they came")
+  app.add_option(
+         "--max-in-flight", options.max_in_flight,
+         "with a rate: requests in flight at most; others wait, and their latency counts from when they came")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str()
       ->group(load);
-  app.add_option("--max-threads", options.max_threads, "threads that send; without it half as many as there are cores")
+  app.add_option("--max-threads", options.max_threads,
+                 "threads that send; without it half as many as there are cores")
       ->check(CLI::Range(1, 256))
       ->group(load);
-  app.add_option("--connections", options.connections, "with -i grpc: connections of each thread, which requests share")
+  app.add_option("--connections", options.connections,
+                 "with -i grpc: connections of each thread, which requests share")
       ->check(CLI::Range(1, 4096))
       ->group(load);
 
@@ -168,7 +178,8 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
                  "time_windows, or count_windows: a measurement ends with --measurement-request-count")
       ->check(CLI::IsMember({"time_windows", "count_windows"}))
       ->group(measurement);
-  app.add_option("--measurement-request-count", options.window_requests, "requests of a measurement of count_windows")
+  app.add_option("--measurement-request-count", options.window_requests,
+                 "requests of a measurement of count_windows")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str()
       ->group(measurement);
@@ -181,61 +192,78 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
       ->check(CLI::Range(1, 10000))
       ->capture_default_str()
       ->group(measurement);
-  app.add_option("--percentile", options.percentile, "stability and the threshold look at this percentile, not at the mean")
+  app.add_option("--percentile", options.percentile,
+                 "stability and the threshold look at this percentile, not at the mean")
       ->check(CLI::Range(1, 99))
       ->group(measurement);
-  app.add_option("-l,--latency-threshold", options.latency_threshold_ms, "milliseconds: a sweep ends at a load that takes longer")
+  app.add_option("-l,--latency-threshold", options.latency_threshold_ms,
+                 "milliseconds: a sweep ends at a load that takes longer")
       ->check(CLI::PositiveNumber)
       ->group(measurement);
-  app.add_option("--request-count", options.request_count, "send so many requests for each load in place of measuring by time")
+  app.add_option("--request-count", options.request_count,
+                 "send so many requests for each load in place of measuring by time")
       ->check(CLI::Range(1, 1 << 30))
       ->group(measurement);
-  app.add_option("--warmup-request-count", options.warmup_requests, "requests before the measurements of each load")
+  app.add_option("--warmup-request-count", options.warmup_requests,
+                 "requests before the measurements of each load")
       ->check(CLI::Range(1, 1 << 30))
       ->group(measurement);
 
   const std::string data = "Data";
-  app.add_option("--input-data", options.input_data,
-                 "random, zero, a data file FILE.json, or a folder with a file for each input; files are repeatable")
+  app.add_option(
+         "--input-data", options.input_data,
+         "random, zero, a data file FILE.json, or a folder with a file for each input; files are repeatable")
       ->group(data);
-  app.add_option("--shape", shapes, "NAME:1,2: the shape of an input that the metadata leaves open, without the batch; repeatable")
+  app.add_option(
+         "--shape", shapes,
+         "NAME:1,2: the shape of an input that the metadata leaves open, without the batch; repeatable")
       ->group(data);
   app.add_option("--string-length", options.data.fill.string_length, "length of texts at random")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str()
       ->group(data);
-  app.add_option("--string-data", options.data.fill.string_data, "this text in place of one at random")->group(data);
+  app.add_option("--string-data", options.data.fill.string_data, "this text in place of one at random")
+      ->group(data);
   app.add_option("--random-seed", options.seed, "another seed gives other values and arrivals")->group(data);
-  app.add_flag("--validate", options.validate, "fail where the data has no outputs to compare (\"validation_data\")")->group(data);
-  app.add_option("--request-parameter", parameters, "NAME:VALUE:TYPE or NAME=VALUE of each request; repeatable")->group(data);
+  app.add_flag("--validate", options.validate,
+               "fail where the data has no outputs to compare (\"validation_data\")")
+      ->group(data);
+  app.add_option("--request-parameter", parameters,
+                 "NAME:VALUE:TYPE or NAME=VALUE of each request; repeatable")
+      ->group(data);
   app.add_option("--input-tensor-format", input_format, "with -i http: binary or json")
       ->check(CLI::IsMember({"binary", "json"}))
       ->group(data);
   app.add_option("--output-tensor-format", output_format, "with -i http: binary or json")
       ->check(CLI::IsMember({"binary", "json"}))
       ->group(data);
-  app.add_option("--shared-memory", shared, "none or system: tensors in shared memory, of a server on this machine")
+  app.add_option("--shared-memory", shared,
+                 "none or system: tensors in shared memory, of a server on this machine")
       ->check(CLI::IsMember({"none", "system"}))
       ->group(data);
-  app.add_option("--output-shared-memory-size", options.output_bytes, "room for an output whose size the metadata leaves open")
+  app.add_option("--output-shared-memory-size", options.output_bytes,
+                 "room for an output whose size the metadata leaves open")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str()
       ->group(data);
 
   const std::string sequences = "Sequences and streams";
   const auto sequence = [&](const std::string&) { sequence_asked = true; };
-  app.add_option("--sequence-length", options.sequences.length,
-                 "requests of a sequence; streams of a data file have lengths of their own, unless it is given")
+  app.add_option(
+         "--sequence-length", options.sequences.length,
+         "requests of a sequence; streams of a data file have lengths of their own, unless it is given")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->each(sequence)
       ->group(sequences);
-  app.add_option("--sequence-length-variation", options.sequences.variation, "percent by which lengths differ, at random")
+  app.add_option("--sequence-length-variation", options.sequences.variation,
+                 "percent by which lengths differ, at random")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str()
       ->each(sequence)
       ->group(sequences);
-  app.add_option("--num-of-sequences", options.sequence_count, "with a rate: sequences at a time; else as many as the concurrency")
+  app.add_option("--num-of-sequences", options.sequence_count,
+                 "with a rate: sequences at a time; else as many as the concurrency")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str()
       ->each(sequence)
@@ -249,10 +277,12 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
       ->each(sequence)
       ->group(sequences)
       ->excludes("--start-sequence-id");
-  app.add_flag("--streaming", options.streaming, "with -i grpc: each request in flight has a stream (ModelStreamInfer)")
+  app.add_flag("--streaming", options.streaming,
+               "with -i grpc: each request in flight has a stream (ModelStreamInfer)")
       ->group(sequences);
   app.add_option("--responses", options.responses,
-                 "responses of a stream to one request; without it one, or of decoupled models those up to the final one")
+                 "responses of a stream to one request; without it one, or of decoupled models those up to "
+                 "the final one")
       ->check(CLI::Range(1, 1 << 20))
       ->group(sequences);
 
@@ -260,7 +290,8 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   app.add_option("-f,--csv", options.csv_file, "write a table of all measurements (CSV)")->group(output);
   app.add_option("--report", options.report_file, "write a page with plots (HTML)")->group(output);
   app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->group(output);
-  app.add_flag("-v,--verbose", options.verbose, "a line for each measurement, not only for each load")->group(output);
+  app.add_flag("-v,--verbose", options.verbose, "a line for each measurement, not only for each load")
+      ->group(output);
   try {
     app.parse(argc - 1, argv + 1);
   } catch (const CLI::ParseError& error) {
@@ -277,13 +308,15 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   options.shared_memory = shared == "system";
   options.http = {input_format == "binary", output_format == "binary"};
   options.json = format == "json";
-  for (int i = 0; i < argc; ++i) options.command_line += (i == 0 ? "" : " ") + std::string(i == 0 ? "braid" : argv[i]);
+  for (int i = 0; i < argc; ++i)
+    options.command_line += (i == 0 ? "" : " ") + std::string(i == 0 ? "braid" : argv[i]);
   if (!concurrency.empty()) {
     const Result<Range> range = ParseRange(concurrency);
     if (!range.ok()) return refuse("--concurrency-range: " + range.status().message());
     options.concurrency = range->Values();
     for (const double value : options.concurrency) {
-      if (value != std::floor(value) || value > 65536) return refuse("--concurrency-range: whole numbers up to 65536");
+      if (value != std::floor(value) || value > 65536)
+        return refuse("--concurrency-range: whole numbers up to 65536");
     }
   }
   if (!rates.empty()) {
@@ -291,9 +324,12 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
     if (!range.ok()) return refuse("--request-rate-range: " + range.status().message());
     options.rates = range->Values();
   } else {
-    if (app.count("--request-distribution") > 0) return refuse("--request-distribution needs --request-rate-range");
-    if (app.count("--max-in-flight") > 0) return refuse("--max-in-flight needs --request-rate-range; use --concurrency-range");
-    if (app.count("--num-of-sequences") > 0) return refuse("--num-of-sequences needs --request-rate-range; use --concurrency-range");
+    if (app.count("--request-distribution") > 0)
+      return refuse("--request-distribution needs --request-rate-range");
+    if (app.count("--max-in-flight") > 0)
+      return refuse("--max-in-flight needs --request-rate-range; use --concurrency-range");
+    if (app.count("--num-of-sequences") > 0)
+      return refuse("--num-of-sequences needs --request-rate-range; use --concurrency-range");
   }
   for (const std::string& text : shapes) {
     auto shape = ParseShape(text);
@@ -307,13 +343,16 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   }
   options.data.batch = options.batch;
   const bool grpc = options.connect.protocol == "grpc";
-  if (options.streaming && !grpc) return refuse("--streaming goes over gRPC: add -i grpc, and its port to -u");
+  if (options.streaming && !grpc)
+    return refuse("--streaming goes over gRPC: add -i grpc, and its port to -u");
   if (options.responses > 0 && !options.streaming) return refuse("--responses needs --streaming");
-  if (options.connections > 1 && !grpc) return refuse("--connections is for -i grpc; over HTTP each request in flight has one");
+  if (options.connections > 1 && !grpc)
+    return refuse("--connections is for -i grpc; over HTTP each request in flight has one");
   if (grpc && (app.count("--input-tensor-format") > 0 || app.count("--output-tensor-format") > 0)) {
     return refuse("--input-tensor-format and --output-tensor-format are for -i http; gRPC has bytes");
   }
-  if (options.sequences.length > 0 && app.count("--sequence-length") > 0) options.sequences.length_given = true;
+  if (options.sequences.length > 0 && app.count("--sequence-length") > 0)
+    options.sequences.length_given = true;
   options.sequences.enabled = sequence_asked;
   if (!ids.empty()) {
     const Result<Range> range = ParseRange(ids);
@@ -325,7 +364,9 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
     return refuse("--shared-memory is not for sequences");
   }
   if (options.count_windows && app.count("--request-count") > 0) {
-    return refuse("--request-count sends its requests once; --measurement-mode count_windows has --measurement-request-count");
+    return refuse(
+        "--request-count sends its requests once; --measurement-mode count_windows has "
+        "--measurement-request-count");
   }
   return std::nullopt;
 }

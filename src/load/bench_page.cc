@@ -77,6 +77,7 @@ std::string Short(double value) {
 }
 
 std::string TimeText(double us) {
+  if (us == 0) return "0";
   if (us >= 1e6) return fmt::format("{:.3g} s", us / 1e6);
   if (us >= 1e3) return fmt::format("{:.3g} ms", us / 1e3);
   return fmt::format("{:.3g} us", us);
@@ -108,7 +109,8 @@ std::vector<double> Ticks(double most) {
 std::string Figure(const std::string& title, const std::vector<Curve>& lines, const std::string& body) {
   std::string key;
   if (lines.size() > 1) {
-    for (const Curve& line : lines) key += fmt::format(R"svg(<i style="background:var(--{})"></i>{})svg", line.color, Escaped(line.name));
+    for (const Curve& line : lines)
+      key += fmt::format(R"svg(<i style="background:var(--{})"></i>{})svg", line.color, Escaped(line.name));
   }
   return fmt::format(
       "<figure><figcaption><span>{}</span><span class=\"key\">{}</span></figcaption>\n"
@@ -116,21 +118,24 @@ std::string Figure(const std::string& title, const std::vector<Curve>& lines, co
       Escaped(title), key, kWidth, kHeight, Escaped(title), body);
 }
 
-std::string Axis(const std::vector<double>& ticks, const std::function<std::string(double)>& name, const std::string& below) {
+std::string Axis(const std::vector<double>& ticks, const std::function<std::string(double)>& name,
+                 const std::string& below) {
   std::string body;
   const double plot = kHeight - kTop - kBottom;
   for (const double tick : ticks) {
     const double y = kTop + plot * (1 - tick / ticks.back());
-    body += fmt::format(R"svg(<line x1="{:g}" x2="{:g}" y1="{:.1f}" y2="{:.1f}" stroke="var(--line)"/>)svg", kLeft, kWidth - kRight, y, y);
-    body += fmt::format(R"svg(<text x="{:g}" y="{:.1f}" text-anchor="end">{}</text>)svg", kLeft - 7, y + 4, name(tick));
+    body += fmt::format(R"svg(<line x1="{:g}" x2="{:g}" y1="{:.1f}" y2="{:.1f}" stroke="var(--line)"/>)svg",
+                        kLeft, kWidth - kRight, y, y);
+    body += fmt::format(R"svg(<text x="{:g}" y="{:.1f}" text-anchor="end">{}</text>)svg", kLeft - 7, y + 4,
+                        name(tick));
   }
-  body += fmt::format(R"svg(<text x="{:g}" y="{:g}" text-anchor="middle">{}</text>)svg", (kLeft + kWidth - kRight) / 2, kHeight - 6,
-                      Escaped(below));
+  body += fmt::format(R"svg(<text x="{:g}" y="{:g}" text-anchor="middle">{}</text>)svg",
+                      (kLeft + kWidth - kRight) / 2, kHeight - 6, Escaped(below));
   return body;
 }
 
-std::string LinePlot(const std::string& title, const std::string& below, const std::vector<Curve>& lines, bool dots,
-                     const std::function<std::string(double)>& name) {
+std::string LinePlot(const std::string& title, const std::string& below, const std::vector<Curve>& lines,
+                     bool dots, const std::function<std::string(double)>& name) {
   double most = 0;
   double left = 1e300;
   double right = 0;
@@ -147,28 +152,39 @@ std::string LinePlot(const std::string& title, const std::string& below, const s
   std::string body = Axis(ticks, name, below);
   const double width = kWidth - kLeft - kRight;
   const double plot = kHeight - kTop - kBottom;
-  const auto at_x = [&](double x) { return right > left ? kLeft + 10 + (width - 20) * (x - left) / (right - left) : kLeft + width / 2; };
+  const auto at_x = [&](double x) {
+    return right > left ? kLeft + 10 + (width - 20) * (x - left) / (right - left) : kLeft + width / 2;
+  };
   const auto at_y = [&](double y) { return kTop + plot * (1 - y / ticks.back()); };
-  // Where there are few points each has its number, else some round ones.
+  // Points that have room for it have their numbers below, else there are some round ones.
+  constexpr double kLeastGap = 36;
   std::vector<double> marks;
-  if (dots && lines.front().points.size() <= 12) {
+  if (dots) {
     for (const auto& [x, y] : lines.front().points) marks.push_back(x);
-  } else {
+  }
+  const auto crowded = [&](double one, double next) { return at_x(next) - at_x(one) < kLeastGap; };
+  if (marks.empty() || std::ranges::adjacent_find(marks, crowded) != marks.end()) {
+    marks.clear();
     for (const double tick : Ticks(right)) {
       if (tick >= left && tick <= right) marks.push_back(tick);
     }
   }
   for (const double mark : marks) {
-    body += fmt::format(R"svg(<text x="{:.1f}" y="{:g}" text-anchor="middle">{}</text>)svg", at_x(mark), kHeight - kBottom + 16, Short(mark));
+    body += fmt::format(R"svg(<text x="{:.1f}" y="{:g}" text-anchor="middle">{}</text>)svg", at_x(mark),
+                        kHeight - kBottom + 16, Short(mark));
   }
   for (const Curve& line : lines) {
     std::string path;
-    for (const auto& [x, y] : line.points) path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", at_x(x), at_y(y));
-    body += fmt::format(R"svg(<path d="{}" fill="none" stroke="var(--{})" stroke-width="2" stroke-linejoin="round"/>)svg", path, line.color);
+    for (const auto& [x, y] : line.points)
+      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", at_x(x), at_y(y));
+    body += fmt::format(
+        R"svg(<path d="{}" fill="none" stroke="var(--{})" stroke-width="2" stroke-linejoin="round"/>)svg",
+        path, line.color);
     if (!dots) continue;
     for (const auto& [x, y] : line.points) {
-      body += fmt::format(R"svg(<circle cx="{:.1f}" cy="{:.1f}" r="3.5" fill="var(--{})"><title>{} at {:g}: {}</title></circle>)svg", at_x(x),
-                          at_y(y), line.color, Escaped(line.name), x, name(y));
+      body += fmt::format(
+          R"svg(<circle cx="{:.1f}" cy="{:.1f}" r="3.5" fill="var(--{})"><title>{} at {:g}: {}</title></circle>)svg",
+          at_x(x), at_y(y), line.color, Escaped(line.name), x, name(y));
     }
   }
   return Figure(title, lines, body);
@@ -184,28 +200,34 @@ std::string BarPlot(const std::string& title, const std::vector<Bar>& bars, cons
   const double plot = kHeight - kTop - kBottom;
   const double low = std::log(bars.front().from_us);
   const double high = std::log(bars.back().to_us);
-  const auto at_x = [&](double us) { return kLeft + width * std::clamp((std::log(us) - low) / (high - low), 0.0, 1.0); };
+  const auto at_x = [&](double us) {
+    return kLeft + width * std::clamp((std::log(us) - low) / (high - low), 0.0, 1.0);
+  };
   for (const Bar& bar : bars) {
     if (bar.count == 0) continue;
     const double tall = std::max(1.0, plot * static_cast<double>(bar.count) / ticks.back());
     body += fmt::format(
         R"svg(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="var(--one)" opacity=".75"><title>{} to {}: {}</title></rect>)svg",
-        at_x(bar.from_us), kTop + plot - tall, std::max(1.0, at_x(bar.to_us) - at_x(bar.from_us) - 1), tall, TimeText(bar.from_us),
-        TimeText(bar.to_us), bar.count);
+        at_x(bar.from_us), kTop + plot - tall, std::max(1.0, at_x(bar.to_us) - at_x(bar.from_us) - 1), tall,
+        TimeText(bar.from_us), TimeText(bar.to_us), bar.count);
   }
   constexpr double kLeastGap = 54;
   double last = -kLeastGap;
-  for (const double us : {bars.front().from_us, std::exp((low * 2 + high) / 3), std::exp((low + high * 2) / 3), bars.back().to_us}) {
+  for (const double us : {bars.front().from_us, std::exp((low * 2 + high) / 3),
+                          std::exp((low + high * 2) / 3), bars.back().to_us}) {
     const char* anchor = us == bars.front().from_us ? "start" : us == bars.back().to_us ? "end" : "middle";
-    body += fmt::format(R"svg(<text x="{:.1f}" y="{:g}" text-anchor="{}">{}</text>)svg", at_x(us), kHeight - kBottom + 16, anchor, TimeText(us));
+    body += fmt::format(R"svg(<text x="{:.1f}" y="{:g}" text-anchor="{}">{}</text>)svg", at_x(us),
+                        kHeight - kBottom + 16, anchor, TimeText(us));
   }
   for (const int percentile : {50, 99}) {
     const double x = at_x(std::max(bars.front().from_us, latency.at(percentile)));
-    body += fmt::format(R"svg(<line x1="{:.1f}" x2="{:.1f}" y1="{:g}" y2="{:g}" stroke="var(--two)" stroke-dasharray="4 3"/>)svg", x, x, kTop,
-                        kHeight - kBottom);
+    body += fmt::format(
+        R"svg(<line x1="{:.1f}" x2="{:.1f}" y1="{:g}" y2="{:g}" stroke="var(--two)" stroke-dasharray="4 3"/>)svg",
+        x, x, kTop, kHeight - kBottom);
     const bool beside = x - last >= kLeastGap;
-    body += fmt::format(R"svg(<text x="{:.1f}" y="{:g}" text-anchor="{}">p{}</text>)svg", x > kWidth - 60 ? x - 4 : x + 4,
-                        kTop + (beside ? 10 : 24), x > kWidth - 60 ? "end" : "start", percentile);
+    body += fmt::format(R"svg(<text x="{:.1f}" y="{:g}" text-anchor="{}">p{}</text>)svg",
+                        x > kWidth - 60 ? x - 4 : x + 4, kTop + (beside ? 10 : 24),
+                        x > kWidth - 60 ? "end" : "start", percentile);
     last = x;
   }
   return Figure(title, {}, body);
@@ -227,14 +249,22 @@ struct Series {
   std::vector<const Level*> levels;
 };
 
-std::vector<std::pair<double, double>> Points(const Series& series, const std::function<double(const Figures&)>& value) {
+std::vector<std::pair<double, double>> Points(const Series& series,
+                                              const std::function<double(const Figures&)>& value) {
   std::vector<std::pair<double, double>> points;
   for (const Level* level : series.levels) points.emplace_back(level->load, value(level->figures));
   return points;
 }
 
 std::string Table(const BenchOptions& options, const std::vector<Series>& all) {
-  std::vector<std::string> head = {options.open_load() ? "Rate" : "Concurrency", "infer/s", "Requests", "Mean", "p50", "p90", "p95", "p99"};
+  std::vector<std::string> head = {options.open_load() ? "Rate" : "Concurrency",
+                                   "infer/s",
+                                   "Requests",
+                                   "Mean",
+                                   "p50",
+                                   "p90",
+                                   "p95",
+                                   "p99"};
   bool server = false;
   bool stream = false;
   for (const Series& series : all) {
@@ -251,7 +281,8 @@ std::string Table(const BenchOptions& options, const std::vector<Series>& all) {
   for (const Series& series : all) {
     for (const Level* level : series.levels) {
       const Figures& figures = level->figures;
-      std::vector<std::string> cells = {fmt::format("{:g}", level->load), fmt::format("{:.1f}", figures.inferences_per_s),
+      std::vector<std::string> cells = {fmt::format("{:g}", level->load),
+                                        fmt::format("{:.1f}", figures.inferences_per_s),
                                         std::to_string(figures.requests), TimeText(figures.latency.mean_us)};
       if (all.size() > 1) cells.insert(cells.begin(), Escaped(series.name));
       for (const int percentile : {50, 90, 95, 99}) cells.push_back(TimeText(figures.latency.at(percentile)));
@@ -263,9 +294,11 @@ std::string Table(const BenchOptions& options, const std::vector<Series>& all) {
         const ServerStatistics own = figures.server.value_or(ServerStatistics());
         const double requests = std::max(1.0, static_cast<double>(own.requests));
         cells.push_back(TimeText(static_cast<double>(own.queue_ns) / 1000 / requests));
-        cells.push_back(TimeText(static_cast<double>(own.input_ns + own.infer_ns + own.output_ns) / 1000 / requests));
+        cells.push_back(
+            TimeText(static_cast<double>(own.input_ns + own.infer_ns + own.output_ns) / 1000 / requests));
       }
-      cells.push_back(figures.failed > 0 ? fmt::format("<span class=\"bad\">{}</span>", figures.failed) : "0");
+      cells.push_back(figures.failed > 0 ? fmt::format("<span class=\"bad\">{}</span>", figures.failed)
+                                         : "0");
       if (!level->stable) cells.front() += " <span class=\"bad\">not stable</span>";
       if (!level->rate_held) cells.front() += " <span class=\"bad\">rate not held</span>";
       rows += Row(cells, "td");
@@ -280,10 +313,13 @@ std::string RatioTable(const BenchOptions& options, const BenchResult& result) {
     return fmt::format("x{:.3f} ({:.3f} to {:.3f})", ratios.median, ratios.least, ratios.greatest);
   };
   for (const Comparison& comparison : result.comparisons) {
-    rows += Row({fmt::format("{:g}", comparison.load), show(comparison.throughput), show(comparison.p50), show(comparison.p99)}, "td");
+    rows += Row({fmt::format("{:g}", comparison.load), show(comparison.throughput), show(comparison.p50),
+                 show(comparison.p99)},
+                "td");
   }
-  return fmt::format("<h2>Second by first: median of {} rounds</h2>\n<div class=\"scroll\"><table>\n{}</table></div>\n",
-                     result.comparisons.front().first.trials, rows);
+  return fmt::format(
+      "<h2>Second by first: median of {} rounds</h2>\n<div class=\"scroll\"><table>\n{}</table></div>\n",
+      result.comparisons.front().first.trials, rows);
 }
 
 }  // namespace
@@ -303,9 +339,12 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   const Environment& environment = result.environment;
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-      "content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n"
-      "<title>{0}: braid bench</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n<p class=\"sub\">{2}{3} at {4}, {5}</p>\n",
-      Escaped(environment.model), kStyle, Escaped(environment.server.empty() ? "a server" : environment.server),
+      "content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
+      "dark\">\n"
+      "<title>{0}: braid bench</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n<p "
+      "class=\"sub\">{2}{3} at {4}, {5}</p>\n",
+      Escaped(environment.model), kStyle,
+      Escaped(environment.server.empty() ? "a server" : environment.server),
       environment.platform.empty() ? "" : ", " + Escaped(environment.platform),
       Escaped(options.connect.url.empty() ? "localhost" : options.connect.url), Escaped(environment.date));
 
@@ -321,11 +360,14 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   }
   if (best != nullptr) {
     const std::string where = fmt::format(fmt::runtime(at), best->load);
-    page += "<div class=\"tiles\">\n" + Tile(Short(best->figures.inferences_per_s) + "/s", "most inferences, " + where) +
-            Tile(TimeText(best->figures.latency.at(50)), "p50 there") + Tile(TimeText(best->figures.latency.at(99)), "p99 there") +
+    page += "<div class=\"tiles\">\n" +
+            Tile(Short(best->figures.inferences_per_s) + "/s", "most inferences, " + where) +
+            Tile(TimeText(best->figures.latency.at(50)), "p50 there") +
+            Tile(TimeText(best->figures.latency.at(99)), "p99 there") +
             Tile(std::to_string(failed), failed == 1 ? "error" : "errors");
     if (!result.comparisons.empty()) {
-      page += Tile(fmt::format("x{:.3f}", result.comparisons.back().throughput.median), "throughput, second by first");
+      page += Tile(fmt::format("x{:.3f}", result.comparisons.back().throughput.median),
+                   "throughput, second by first");
     }
     page += "</div>\n";
   }
@@ -334,14 +376,19 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   std::vector<Curve> throughput;
   std::vector<Curve> latency;
   for (size_t i = 0; i < all.size(); ++i) {
-    throughput.push_back({all[i].name, colors[i], Points(all[i], [](const Figures& f) { return f.inferences_per_s; })});
+    throughput.push_back(
+        {all[i].name, colors[i], Points(all[i], [](const Figures& f) { return f.inferences_per_s; })});
     if (all.size() == 1) {
-      for (const auto& [percentile, color] : {std::pair(50, "one"), std::pair(95, "three"), std::pair(99, "two")}) {
+      for (const auto& [percentile, color] :
+           {std::pair(50, "one"), std::pair(95, "three"), std::pair(99, "two")}) {
         latency.push_back({fmt::format("p{}", percentile), color,
-                           Points(all[i], [percentile = percentile](const Figures& f) { return f.latency.at(percentile); })});
+                           Points(all[i], [percentile = percentile](const Figures& f) {
+                             return f.latency.at(percentile);
+                           })});
       }
     } else {
-      latency.push_back({all[i].name, colors[i], Points(all[i], [](const Figures& f) { return f.latency.at(50); })});
+      latency.push_back(
+          {all[i].name, colors[i], Points(all[i], [](const Figures& f) { return f.latency.at(50); })});
     }
   }
   page += "<h2>Over the load</h2>\n<div class=\"plots\">\n";
@@ -350,12 +397,15 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   if (all[0].levels.size() > 1 && all.size() == 1) {
     // What a rate costs in time: the levels in their order.
     std::vector<std::pair<double, double>> points;
-    for (const Level* level : all[0].levels) points.emplace_back(level->figures.inferences_per_s, level->figures.latency.at(99));
-    page += LinePlot("Latency p99 over throughput", "inferences a second", {{"p99", "four", points}}, true, TimeText);
+    for (const Level* level : all[0].levels)
+      points.emplace_back(level->figures.inferences_per_s, level->figures.latency.at(99));
+    page += LinePlot("Latency p99 over throughput", "inferences a second", {{"p99", "four", points}}, true,
+                     TimeText);
   }
   std::vector<Curve> streams;
-  for (const auto& [name, color, member] : {std::tuple("first response, p50", "one", &Figures::first_response),
-                                            std::tuple("between responses, p50", "three", &Figures::between_responses)}) {
+  for (const auto& [name, color, member] :
+       {std::tuple("first response, p50", "one", &Figures::first_response),
+        std::tuple("between responses, p50", "three", &Figures::between_responses)}) {
     Curve line{name, color, {}};
     for (const Level* level : all[0].levels) {
       if (level->figures.*member) line.points.emplace_back(level->load, (level->figures.*member)->at(50));
@@ -366,11 +416,14 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   page += "</div>\n";
   for (const Series& series : all) {
     for (const Level* level : series.levels) {
-      const std::string what = (series.name.empty() ? "" : series.name + ", ") + fmt::format(fmt::runtime(at), level->load);
+      const std::string what =
+          (series.name.empty() ? "" : series.name + ", ") + fmt::format(fmt::runtime(at), level->load);
       if (level->figures.histogram.empty()) continue;
-      page += fmt::format("<h2>{}</h2>\n<div class=\"plots\">\n", Escaped(series.name.empty() ? "At " + what.substr(3) : what));
+      page += fmt::format("<h2>{}</h2>\n<div class=\"plots\">\n",
+                          Escaped(series.name.empty() ? "At " + what.substr(3) : what));
       page += BarPlot("Requests by latency", level->figures.histogram, level->figures.latency);
-      page += LinePlot("Median latency over time", "seconds", {{"p50", "one", level->figures.over_time}}, false, TimeText);
+      page += LinePlot("Median latency over time", "seconds", {{"p50", "one", level->figures.over_time}},
+                       false, TimeText);
       page += "</div>\n";
     }
   }
@@ -384,11 +437,12 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   }
   if (!errors.empty()) {
     page += "<h2>Errors</h2>\n<table>\n";
-    for (const auto& [text, count] : errors) page += fmt::format("<tr><td class=\"text\">{}</td><td>{}</td></tr>\n", Escaped(text), count);
+    for (const auto& [text, count] : errors)
+      page += fmt::format("<tr><td class=\"text\">{}</td><td>{}</td></tr>\n", Escaped(text), count);
     page += "</table>\n";
   }
-  page += fmt::format("<h2>How it was measured</h2>\n<p>{}</p>\n<p><code>{}</code></p>\n", Escaped(environment.machine),
-                      Escaped(options.command_line));
+  page += fmt::format("<h2>How it was measured</h2>\n<p>{}</p>\n<p><code>{}</code></p>\n",
+                      Escaped(environment.machine), Escaped(options.command_line));
   if (result.interrupted) page += "<p class=\"bad\">Interrupted: this is what was measured until then.</p>\n";
   return page + "</body>\n</html>\n";
 }

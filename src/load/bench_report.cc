@@ -28,7 +28,10 @@ std::vector<std::pair<std::string, const Level*>> AllLevels(const BenchResult& r
 }
 
 OrderedJson LatencyJson(const Latency& latency) {
-  OrderedJson json = {{"mean", latency.mean_us}, {"deviation", latency.deviation_us}, {"min", latency.min_us}, {"max", latency.max_us}};
+  OrderedJson json = {{"mean", latency.mean_us},
+                      {"deviation", latency.deviation_us},
+                      {"min", latency.min_us},
+                      {"max", latency.max_us}};
   for (const auto& [percentile, us] : latency.percentiles_us) json["p" + std::to_string(percentile)] = us;
   return json;
 }
@@ -82,8 +85,8 @@ std::string Cell(const std::string& text) {
 }
 
 std::string LatencyRow(const std::string& name, const Latency& latency) {
-  return fmt::format("{:>12}  {:>37.0f} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f}\n", name, latency.mean_us, latency.at(50),
-                     latency.at(90), latency.at(95), latency.at(99));
+  return fmt::format("{:>12}  {:>37.0f} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f}\n", name, latency.mean_us,
+                     latency.at(50), latency.at(90), latency.at(95), latency.at(99));
 }
 
 }  // namespace
@@ -94,14 +97,16 @@ std::string TextReport(const BenchOptions& options, const BenchResult& result) {
                                  environment.platform.empty() ? "" : " (" + environment.platform + ")",
                                  options.connect.url.empty() ? "localhost" : options.connect.url,
                                  options.connect.protocol, options.streaming ? ", streams" : "");
-  text += fmt::format("{:>12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", LoadName(options), "infer/s", "requests",
-                      "mean us", "p50", "p90", "p95", "p99", options.percentile > 0 ? fmt::format("p{}", options.percentile) : "max");
+  text += fmt::format("{:>12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", LoadName(options),
+                      "infer/s", "requests", "mean us", "p50", "p90", "p95", "p99",
+                      options.percentile > 0 ? fmt::format("p{}", options.percentile) : "max");
   for (const auto& [name, level] : AllLevels(result)) {
     const Latency& latency = level->figures.latency;
     text += fmt::format("{:>12} {:>12.1f} {:>10} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f}{}{}\n",
-                        fmt::format("{}{:g}", name.empty() ? "" : name + " ", level->load), level->figures.inferences_per_s,
-                        level->figures.requests, latency.mean_us, latency.at(50), latency.at(90), latency.at(95),
-                        latency.at(99), options.percentile > 0 ? latency.at(options.percentile) : latency.max_us,
+                        fmt::format("{}{:g}", name.empty() ? "" : name + " ", level->load),
+                        level->figures.inferences_per_s, level->figures.requests, latency.mean_us,
+                        latency.at(50), latency.at(90), latency.at(95), latency.at(99),
+                        options.percentile > 0 ? latency.at(options.percentile) : latency.max_us,
                         level->stable ? "" : "  not stable", level->rate_held ? "" : "  rate not held");
     if (level->figures.first_response) text += LatencyRow("first resp.", *level->figures.first_response);
     if (level->figures.between_responses) text += LatencyRow("between", *level->figures.between_responses);
@@ -109,21 +114,24 @@ std::string TextReport(const BenchOptions& options, const BenchResult& result) {
   bool server = false;
   for (const auto& [name, level] : AllLevels(result)) server = server || level->figures.server;
   if (server) {
-    text += fmt::format("\nserver, us a request:\n{:>12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", LoadName(options),
-                        "requests", "executions", "total", "queue", "input", "infer", "output");
+    text += fmt::format("\nserver, us a request:\n{:>12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+                        LoadName(options), "requests", "executions", "total", "queue", "input", "infer",
+                        "output");
     for (const auto& [name, level] : AllLevels(result)) {
       if (!level->figures.server) continue;
       const ServerStatistics& own = *level->figures.server;
-      text += fmt::format("{:>12} {:>12} {:>10} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f}\n",
-                          fmt::format("{}{:g}", name.empty() ? "" : name + " ", level->load), own.requests, own.executions,
-                          PerRequestUs(own.request_ns, own.requests), PerRequestUs(own.queue_ns, own.requests),
-                          PerRequestUs(own.input_ns, own.requests), PerRequestUs(own.infer_ns, own.requests),
-                          PerRequestUs(own.output_ns, own.requests));
+      text +=
+          fmt::format("{:>12} {:>12} {:>10} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f} {:>9.0f}\n",
+                      fmt::format("{}{:g}", name.empty() ? "" : name + " ", level->load), own.requests,
+                      own.executions, PerRequestUs(own.request_ns, own.requests),
+                      PerRequestUs(own.queue_ns, own.requests), PerRequestUs(own.input_ns, own.requests),
+                      PerRequestUs(own.infer_ns, own.requests), PerRequestUs(own.output_ns, own.requests));
     }
   }
   if (!result.comparisons.empty()) {
-    text += fmt::format("\nsecond by first, median of {} rounds (least to greatest):\n{:>12} {:>24} {:>24} {:>24}\n",
-                        result.comparisons.front().first.trials, LoadName(options), "throughput", "p50", "p99");
+    text += fmt::format(
+        "\nsecond by first, median of {} rounds (least to greatest):\n{:>12} {:>24} {:>24} {:>24}\n",
+        result.comparisons.front().first.trials, LoadName(options), "throughput", "p50", "p99");
     const auto show = [](const Ratios& ratios) {
       return fmt::format("x{:.3f} ({:.3f} to {:.3f})", ratios.median, ratios.least, ratios.greatest);
     };
@@ -143,14 +151,10 @@ std::string TextReport(const BenchOptions& options, const BenchResult& result) {
 }
 
 std::string JsonReport(const BenchOptions& options, const BenchResult& result) {
-  OrderedJson json = {{"model", result.environment.model},
-                      {"url", options.connect.url},
-                      {"protocol", options.connect.protocol},
-                      {"batch_size", options.batch},
-                      {"server", result.environment.server},
-                      {"date", result.environment.date},
-                      {"machine", result.environment.machine},
-                      {"interrupted", result.interrupted}};
+  OrderedJson json = {{"model", result.environment.model},     {"url", options.connect.url},
+                      {"protocol", options.connect.protocol},  {"batch_size", options.batch},
+                      {"server", result.environment.server},   {"date", result.environment.date},
+                      {"machine", result.environment.machine}, {"interrupted", result.interrupted}};
   if (result.comparisons.empty()) {
     json["measurements"] = OrderedJson::array();
     for (const Level& level : result.levels) json["measurements"].push_back(LevelJson(options, level));
@@ -174,13 +178,15 @@ std::string CsvReport(const BenchOptions& options, const BenchResult& result) {
   std::string text = result.comparisons.empty() ? "" : "Server,";
   text += options.open_load() ? "Request Rate" : "Concurrency";
   text +=
-      ",Inferences/Second,Requests,Errors,Server Queue,Server Compute Input,Server Compute Infer,Server Compute Output,"
+      ",Inferences/Second,Requests,Errors,Server Queue,Server Compute Input,Server Compute Infer,Server "
+      "Compute Output,"
       "Avg latency,p50 latency,p90 latency,p95 latency,p99 latency,Avg first response,p99 first response,"
       "Avg inter-response,p99 inter-response\n";
   for (const auto& [name, level] : AllLevels(result)) {
     const Figures& figures = level->figures;
     if (!name.empty()) text += Cell(name == "first" ? options.connect.url : options.compare_url) + ",";
-    text += fmt::format("{:g},{:.2f},{},{},", level->load, figures.inferences_per_s, figures.requests, figures.failed);
+    text += fmt::format("{:g},{:.2f},{},{},", level->load, figures.inferences_per_s, figures.requests,
+                        figures.failed);
     if (figures.server) {
       const ServerStatistics& own = *figures.server;
       text += fmt::format("{:.1f},{:.1f},{:.1f},{:.1f},", PerRequestUs(own.queue_ns, own.requests),
@@ -189,8 +195,9 @@ std::string CsvReport(const BenchOptions& options, const BenchResult& result) {
     } else {
       text += ",,,,";
     }
-    text += fmt::format("{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},", figures.latency.mean_us, figures.latency.at(50),
-                        figures.latency.at(90), figures.latency.at(95), figures.latency.at(99));
+    text +=
+        fmt::format("{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},", figures.latency.mean_us, figures.latency.at(50),
+                    figures.latency.at(90), figures.latency.at(95), figures.latency.at(99));
     for (const auto* times : {&figures.first_response, &figures.between_responses}) {
       const bool last = times == &figures.between_responses;
       text += *times ? fmt::format("{:.1f},{:.1f}", (*times)->mean_us, (*times)->at(99)) : ",";

@@ -65,7 +65,8 @@ class Answers : public Exchange {
 
 Result<Json> ParseAnswer(const std::string& text) {
   Json parsed = Json::parse(text, nullptr, false);
-  if (parsed.is_discarded()) return InternalError("what answers does not speak KServe v2: it answers no JSON");
+  if (parsed.is_discarded())
+    return InternalError("what answers does not speak KServe v2: it answers no JSON");
   return parsed;
 }
 
@@ -248,12 +249,13 @@ ServerStatistics ServerStatistics::operator+(const ServerStatistics& other) cons
 }
 
 ServerStatistics ServerStatistics::operator-(const ServerStatistics& before) const {
-  return {requests - before.requests,     failures - before.failures,   inferences - before.inferences,
+  return {requests - before.requests,     failures - before.failures,     inferences - before.inferences,
           executions - before.executions, request_ns - before.request_ns, queue_ns - before.queue_ns,
-          input_ns - before.input_ns,     infer_ns - before.infer_ns,   output_ns - before.output_ns};
+          input_ns - before.input_ns,     infer_ns - before.infer_ns,     output_ns - before.output_ns};
 }
 
-Client::Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers, double timeout_s)
+Client::Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers,
+               double timeout_s)
     : protocol_(protocol), dialer_(std::move(dialer)), headers_(std::move(headers)), timeout_s_(timeout_s) {}
 
 Client::~Client() = default;
@@ -274,7 +276,8 @@ Status Client::WaitUntil(const bool& done, Exchange& exchange) {
     connection_->Receive(true);
     if (!done && SteadyNowNs() > deadline_ns) {
       connection_->Cancel(exchange);
-      return UnavailableError("the server did not answer in " + std::to_string(static_cast<int64_t>(timeout_s_)) + " s");
+      return UnavailableError("the server did not answer in " +
+                              std::to_string(static_cast<int64_t>(timeout_s_)) + " s");
     }
   }
   return OkStatus();
@@ -298,18 +301,34 @@ Result<std::string> Client::AskGrpc(std::string_view method, std::string message
   return Ask({"/inference.GRPCInferenceService/" + std::string(method), std::move(message)});
 }
 
+bool Client::Ready(const std::string& model) {
+  if (protocol_ == Protocol::kHttp) {
+    return AskHttp("GET", "/v2/health/ready").ok() && AskHttp("GET", ModelPath(model, "") + "/ready").ok();
+  }
+  // A field that is false is not sent; { 1: true } is these two bytes.
+  const auto yes = [](const Result<std::string>& answer) { return answer.ok() && *answer == "\x08\x01"; };
+  return yes(AskGrpc("ServerReady", "")) && yes(AskGrpc("ModelReady", NameAndVersion(model, "")));
+}
+
 Result<ModelInfo> Client::Model(const std::string& name, const std::string& version) {
-  Result<std::string> answer = protocol_ == Protocol::kHttp ? AskHttp("GET", ModelPath(name, version))
-                                                            : AskGrpc("ModelMetadata", NameAndVersion(name, version));
+  Result<std::string> answer = protocol_ == Protocol::kHttp
+                                   ? AskHttp("GET", ModelPath(name, version))
+                                   : AskGrpc("ModelMetadata", NameAndVersion(name, version));
   if (!answer.ok()) {
     const StatusCode code = answer.status().code();
     const bool there = code != StatusCode::kUnavailable || answer.status().message().starts_with("HTTP") ||
                        answer.status().message().starts_with("gRPC");
-    if (!there) return answer.status();
+    if (!there) {
+      if (answer.status().message().find("cannot") == 0) return answer.status();
+      return answer.status().WithMessage(
+          answer.status().message() + "\nis it the port of " +
+          (protocol_ == Protocol::kHttp ? "gRPC? ask it with -i grpc" : "HTTP? ask it with -i http"));
+    }
     std::string text = answer.status().message();
     if (const Result<std::vector<std::string>> names = Models(); names.ok()) {
       text += names->empty() ? "\nthe server has no model that is ready" : "\nthe models that are ready:";
-      for (size_t i = 0; i < std::min(names->size(), kMostNames); ++i) text += (i == 0 ? " " : ", ") + (*names)[i];
+      for (size_t i = 0; i < std::min(names->size(), kMostNames); ++i)
+        text += (i == 0 ? " " : ", ") + (*names)[i];
       if (names->size() > kMostNames) text += ", and " + std::to_string(names->size() - kMostNames) + " more";
     }
     return answer.status().WithMessage(text);
@@ -351,10 +370,12 @@ Result<ModelInfo> Client::Model(const std::string& name, const std::string& vers
 Result<std::vector<std::string>> Client::Models() {
   std::set<std::string> names;
   if (protocol_ == Protocol::kHttp) {
-    BRAID_ASSIGN_OR_RETURN(const std::string answer, AskHttp("POST", "/v2/repository/index", R"({"ready":true})"));
+    BRAID_ASSIGN_OR_RETURN(const std::string answer,
+                           AskHttp("POST", "/v2/repository/index", R"({"ready":true})"));
     BRAID_ASSIGN_OR_RETURN(const Json index, ParseAnswer(answer));
     for (const Json& model : index) {
-      if (model.is_object() && model.value("state", "READY") == "READY") names.insert(model.value("name", ""));
+      if (model.is_object() && model.value("state", "READY") == "READY")
+        names.insert(model.value("name", ""));
     }
   } else {
     WireWriter message;
@@ -364,7 +385,8 @@ Result<std::vector<std::string>> Client::Models() {
     WireReader reader(pieces);
     while (reader.Next()) {
       if (reader.IsBytes(1)) {
-        names.insert(ReadTensor(reader.TakeMessage()).name);  // its first field is the name, as that of a tensor
+        names.insert(
+            ReadTensor(reader.TakeMessage()).name);  // its first field is the name, as that of a tensor
       } else {
         reader.Skip();
       }
@@ -385,7 +407,8 @@ Result<ServerStatistics> Client::Statistics(const std::string& model, const std:
     }
     return sum;
   }
-  BRAID_ASSIGN_OR_RETURN(const std::string answer, AskGrpc("ModelStatistics", NameAndVersion(model, version)));
+  BRAID_ASSIGN_OR_RETURN(const std::string answer,
+                         AskGrpc("ModelStatistics", NameAndVersion(model, version)));
   const Pieces pieces{answer};
   WireReader reader(pieces);
   while (reader.Next()) {
@@ -404,7 +427,8 @@ std::string Client::ServerName() {
     const Json parsed = answer.ok() ? Json::parse(*answer, nullptr, false) : Json();
     if (!parsed.is_object() || !parsed.contains("name") || !parsed["name"].is_string()) return "";
     return parsed["name"].get<std::string>() + " " +
-           (parsed.contains("version") && parsed["version"].is_string() ? parsed["version"].get<std::string>() : "");
+           (parsed.contains("version") && parsed["version"].is_string() ? parsed["version"].get<std::string>()
+                                                                        : "");
   }
   const Result<std::string> answer = AskGrpc("ServerMetadata", "");
   if (!answer.ok()) return "";

@@ -55,9 +55,12 @@ struct ServerStatistics {
 class Client {
  public:
   // `headers`: names in lower case, for each request.
-  Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers, double timeout_s);
+  Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers,
+         double timeout_s);
   ~Client();
 
+  // Whether the server and the model are ready.
+  bool Ready(const std::string& model);
   // Metadata, and the configuration where there is one. Errors say which models there are instead.
   Result<ModelInfo> Model(const std::string& name, const std::string& version);
   // Names of models that are ready, in order. Errors: the server does not list them.

@@ -17,23 +17,27 @@ bool ParseWhole(const std::string& text, T* value) {
 }  // namespace
 
 void ConnectOptions::AddTo(CLI::App& app) {
-  app.add_option("-u,--url", url, "HOST:PORT of the server; without it localhost:8000, with -i grpc localhost:8001")
+  app.add_option("-u,--url", url,
+                 "HOST:PORT of the server; without it localhost:8000, with -i grpc localhost:8001")
       ->group("Server");
   app.add_option("-i,--protocol", protocol, "http or grpc")
       ->transform(CLI::IsMember({"http", "grpc"}, CLI::ignore_case))
       ->group("Server");
-  app.add_option("-H,--header", headers, "'NAME: VALUE' to send with each request, as 'Authorization: Bearer ...'; repeatable")
+  app.add_option("-H,--header", headers,
+                 "'NAME: VALUE' to send with each request, as 'Authorization: Bearer ...'; repeatable")
       ->group("Server");
   app.add_option("--timeout", timeout_s, "seconds that a request may take")
       ->check(CLI::Range(0.01, 86400.0))
       ->capture_default_str()
       ->group("Server");
-  app.add_flag("--ssl-grpc-use-ssl,--ssl", tls.enabled, "speak TLS; a URL that begins with https:// does, too")->group("TLS");
+  app.add_flag("--ssl-grpc-use-ssl,--ssl", tls.enabled,
+               "speak TLS; a URL that begins with https:// does, too")
+      ->group("TLS");
   app.add_option("--ssl-grpc-root-certifications-file,--ssl-https-ca-certificates-file,--ssl-ca", tls.ca_file,
                  "certificates (PEM) to trust in place of the system's")
       ->group("TLS");
-  app.add_option("--ssl-grpc-certificate-chain-file,--ssl-https-client-certificate-file,--ssl-cert", tls.cert_file,
-                 "certificate of the client (PEM)")
+  app.add_option("--ssl-grpc-certificate-chain-file,--ssl-https-client-certificate-file,--ssl-cert",
+                 tls.cert_file, "certificate of the client (PEM)")
       ->group("TLS");
   app.add_option("--ssl-grpc-private-key-file,--ssl-https-private-key-file,--ssl-key", tls.key_file,
                  "its private key (PEM)")
@@ -57,7 +61,8 @@ Result<std::shared_ptr<const Dialer>> ConnectOptions::MakeDialer(const std::stri
   TlsOptions used = tls;
   used.enabled = tls.enabled || text.starts_with("https://");
   if (!used.enabled && !(tls.ca_file + tls.cert_file + tls.key_file).empty()) {
-    return InvalidArgumentError("certificates are given without TLS: add --ssl, or begin the URL with https://");
+    return InvalidArgumentError(
+        "certificates are given without TLS: add --ssl, or begin the URL with https://");
   }
   return Dialer::Make(std::move(address), used);
 }
@@ -83,7 +88,8 @@ Result<std::pair<std::string, std::variant<bool, int64_t, double, std::string>>>
     const std::string& text) {
   using Value = std::variant<bool, int64_t, double, std::string>;
   const auto refuse = [&] {
-    return InvalidArgumentError("'" + text + "' is no parameter: it looks like NAME=VALUE or NAME:VALUE:TYPE");
+    return InvalidArgumentError("'" + text +
+                                "' is no parameter: it looks like NAME=VALUE or NAME:VALUE:TYPE");
   };
   std::string type;
   std::string name;

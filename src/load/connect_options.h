@@ -18,10 +18,10 @@ class App;
 namespace braid::load {
 
 struct ConnectOptions {
-  std::string url;              // -u; "": the protocol's usual port on this machine
-  std::string protocol = "http";  // -i, in lower case
+  std::string url;                   // -u; "": the protocol's usual port on this machine
+  std::string protocol = "http";     // -i, in lower case
   std::vector<std::string> headers;  // "Name: value"
-  double timeout_s = 60;        // of one request
+  double timeout_s = 60;             // of one request
   TlsOptions tls;
 
   // Adds them to a command.
@@ -35,6 +35,7 @@ struct ConnectOptions {
 };
 
 // Reads NAME=VALUE with a whole number, a fraction, true, false, or text; NAME:VALUE:TYPE, as perf_analyzer has it, too.
-Result<std::pair<std::string, std::variant<bool, int64_t, double, std::string>>> ParseParameter(const std::string& text);
+Result<std::pair<std::string, std::variant<bool, int64_t, double, std::string>>> ParseParameter(
+    const std::string& text);
 
 }  // namespace braid::load

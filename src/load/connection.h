@@ -19,7 +19,7 @@ enum class Protocol { kHttp, kGrpc };
 
 // What is sent, ready-made: it may be sent any number of times, by any thread.
 struct OutgoingMessage {
-  std::string path;  // of gRPC: "/package.Service/Method"
+  std::string path;   // of gRPC: "/package.Service/Method"
   std::string bytes;  // of HTTP: head and body; of gRPC: the message behind its five bytes of prefix
 };
 

@@ -34,7 +34,8 @@ Status CheckBatch(const ModelInfo& model, const DataOptions& options) {
   }
   if (model.max_batch_size > 0 && options.batch > model.max_batch_size) {
     return InvalidArgumentError("model " + model.name + " takes batches of at most " +
-                                std::to_string(model.max_batch_size) + ", not " + std::to_string(options.batch));
+                                std::to_string(model.max_batch_size) + ", not " +
+                                std::to_string(options.batch));
   }
   return OkStatus();
 }
@@ -88,18 +89,21 @@ std::vector<int64_t> NestedShape(const Json& value) {
 }
 
 // A sample of data: its shape without the batch.
-Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const DataOptions& options, const Json& value) {
+Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const DataOptions& options,
+                          const Json& value) {
   Tensor tensor{info.name, info.datatype, SampleShape(model, info, options), {}};
   const Json* content = &value;
   bool shaped = false;
   if (value.is_object()) {
     for (const auto& [key, ignored] : value.items()) {
       if (key != "content" && key != "shape" && key != "b64") {
-        return InvalidArgumentError(info.name + ": \"" + key + "\" is none of \"content\", \"b64\" and \"shape\"");
+        return InvalidArgumentError(info.name + ": \"" + key +
+                                    "\" is none of \"content\", \"b64\" and \"shape\"");
       }
     }
     if (const auto shape = value.find("shape"); shape != value.end()) {
-      if (!shape->is_array() || !std::ranges::all_of(*shape, [](const Json& d) { return d.is_number_integer(); })) {
+      if (!shape->is_array() ||
+          !std::ranges::all_of(*shape, [](const Json& d) { return d.is_number_integer(); })) {
         return InvalidArgumentError(info.name + ": \"shape\" is a list of whole numbers");
       }
       tensor.shape = shape->get<std::vector<int64_t>>();
@@ -130,8 +134,8 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
     const bool open = std::ranges::any_of(tensor.shape, [](int64_t d) { return d < 0; });
     if (!shaped && open && nested.size() == tensor.shape.size()) tensor.shape = nested;
   }
-  BRAID_ASSIGN_OR_RETURN(tensor.shape,
-                         Settle(std::move(tensor.shape), CountElements(info.datatype, tensor.data), info.name));
+  BRAID_ASSIGN_OR_RETURN(
+      tensor.shape, Settle(std::move(tensor.shape), CountElements(info.datatype, tensor.data), info.name));
   return tensor;
 }
 
@@ -155,8 +159,8 @@ struct DataList {
 constexpr DataList kInputs = {"data", "input", &ModelInfo::inputs};
 constexpr DataList kOutputs = {"validation_data", "output", &ModelInfo::outputs};
 
-Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& options, const DataList& list_kind,
-                                     const Json& step) {
+Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& options,
+                                     const DataList& list_kind, const Json& step) {
   if (!step.is_object()) {
     return InvalidArgumentError(std::string("an entry is an object with a value for each ") + list_kind.kind);
   }
@@ -165,8 +169,8 @@ Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& 
   for (const auto& [name, value] : step.items()) {
     const TensorInfo* info = Find(infos, name);
     if (info == nullptr) {
-      return InvalidArgumentError("model " + model.name + " has no " + list_kind.kind + " " + name + "; it has " +
-                                  Names(infos));
+      return InvalidArgumentError("model " + model.name + " has no " + list_kind.kind + " " + name +
+                                  "; it has " + Names(infos));
     }
     BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadSample(model, *info, options, value));
     tensors.push_back(std::move(tensor));
@@ -184,7 +188,8 @@ Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& 
 // Streams of samples' tensors.
 using Streams = std::vector<std::vector<std::vector<Tensor>>>;
 
-Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, const DataList& list_kind, const Json& list) {
+Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, const DataList& list_kind,
+                            const Json& list) {
   if (!list.is_array() || list.empty()) {
     return InvalidArgumentError(std::string("\"") + list_kind.key + "\" is a list with at least one entry");
   }
@@ -194,12 +199,14 @@ Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, 
   for (size_t i = 0; i < whole.size(); ++i) {
     std::vector<std::vector<Tensor>>& stream = streams.emplace_back();
     if (!whole[i].is_array() || whole[i].empty()) {
-      return InvalidArgumentError(std::string("\"") + list_kind.key + "\"[" + std::to_string(i) + "] is no list of steps");
+      return InvalidArgumentError(std::string("\"") + list_kind.key + "\"[" + std::to_string(i) +
+                                  "] is no list of steps");
     }
     for (size_t j = 0; j < whole[i].size(); ++j) {
       Result<std::vector<Tensor>> step = ReadStep(model, options, list_kind, whole[i][j]);
       if (!step.ok()) {
-        return step.status().WithPrefix(std::string(list_kind.key) + (nested ? "[" + std::to_string(i) + "]" : "") + "[" +
+        return step.status().WithPrefix(std::string(list_kind.key) +
+                                        (nested ? "[" + std::to_string(i) + "]" : "") + "[" +
                                         std::to_string(j) + "]: ");
       }
       stream.push_back(std::move(*step));
@@ -216,8 +223,8 @@ Result<std::vector<Tensor>> Batch(const ModelInfo& model, const DataOptions& opt
     const std::vector<Tensor>& sample = samples[(first + static_cast<size_t>(i)) % samples.size()];
     for (size_t j = 0; j < batch.size(); ++j) {
       if (j >= sample.size() || sample[j].name != batch[j].name || sample[j].shape != batch[j].shape) {
-        return InvalidArgumentError("samples of one batch have the same tensors and shapes; " + batch[j].name +
-                                    " differs");
+        return InvalidArgumentError("samples of one batch have the same tensors and shapes; " +
+                                    batch[j].name + " differs");
       }
       batch[j].data += sample[j].data;
     }
@@ -246,7 +253,8 @@ Result<std::pair<std::string, std::vector<int64_t>>> ParseShape(std::string_view
     shape.push_back(dimension);
     at = next == end ? end : next + 1;
   }
-  if (!good) return InvalidArgumentError("'" + std::string(text) + "' is no shape: it looks like INPUT0:3,224,224");
+  if (!good)
+    return InvalidArgumentError("'" + std::string(text) + "' is no shape: it looks like INPUT0:3,224,224");
   return std::pair(std::string(text.substr(0, colon)), std::move(shape));
 }
 
@@ -307,7 +315,8 @@ Result<DataSet> ReadDataFile(const ModelInfo& model, const DataOptions& options,
     expected = std::move(*outputs);
     bool alike = expected.size() == inputs->size();
     for (size_t i = 0; alike && i < expected.size(); ++i) alike = expected[i].size() == (*inputs)[i].size();
-    if (!alike) return InvalidArgumentError(name + ": \"validation_data\" has not the steps that \"data\" has");
+    if (!alike)
+      return InvalidArgumentError(name + ": \"validation_data\" has not the steps that \"data\" has");
   }
   DataSet set;
   for (size_t i = 0; i < inputs->size(); ++i) {
@@ -326,7 +335,8 @@ Result<DataSet> ReadDataFile(const ModelInfo& model, const DataOptions& options,
   return set;
 }
 
-Result<DataSet> ReadDataFolder(const ModelInfo& model, const DataOptions& options, const std::string& folder) {
+Result<DataSet> ReadDataFolder(const ModelInfo& model, const DataOptions& options,
+                               const std::string& folder) {
   BRAID_RETURN_IF_ERROR(CheckBatch(model, options));
   const auto read = [&](const TensorInfo& info) -> Result<Tensor> {
     const std::string path = folder + "/" + info.name;

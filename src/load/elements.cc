@@ -186,7 +186,8 @@ Result<size_t> ElementBytes(std::string_view datatype) {
 Result<size_t> ElementCount(const std::vector<int64_t>& shape) {
   size_t count = 1;
   for (const int64_t dimension : shape) {
-    if (dimension < 0) return InvalidArgumentError("the shape " + ShapeText(shape) + " has a dimension of any size");
+    if (dimension < 0)
+      return InvalidArgumentError("the shape " + ShapeText(shape) + " has a dimension of any size");
     if (dimension != 0 && count > kMaxElements / static_cast<size_t>(dimension)) {
       return InvalidArgumentError("the shape " + ShapeText(shape) + " is too large");
     }
@@ -210,7 +211,8 @@ Result<std::string> MakeElements(std::string_view datatype, const std::vector<in
       if (!options.string_data.empty()) {
         AppendBytesElement(options.string_data, data);
       } else {
-        AppendBytesElement(options.fill == Fill::kZero ? "" : RandomText(options.string_length, random), data);
+        AppendBytesElement(options.fill == Fill::kZero ? "" : RandomText(options.string_length, random),
+                           data);
       }
     }
   } else if (options.fill == Fill::kZero) {

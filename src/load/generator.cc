@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,9 +15,11 @@
 namespace braid::load {
 namespace {
 
-constexpr int64_t kCheckEveryNs = 20'000'000;     // time-outs, and connections that broke
+constexpr int64_t kCheckEveryNs = 20'000'000;  // time-outs, and connections that broke
 constexpr int64_t kRedialPauseNs = 10'000'000;
-constexpr int64_t kStreamEndNs = 1'000'000'000;  // a server may take to end streams that have no requests left
+constexpr int64_t kPauseNs = 1'000'000;
+constexpr int64_t kStreamEndNs =
+    1'000'000'000;  // a server may take to end streams that have no requests left
 constexpr int kWaitMs = 20;
 constexpr double kDialTimeoutS = 5;
 constexpr int64_t kFarNs = std::numeric_limits<int64_t>::max();
@@ -40,9 +41,9 @@ class Slot : public Exchange {
   Generator& generator_;
   RequestSource& source_;
   ResponseDecoder decoder_;
-  struct Line* line_ = nullptr;  // where it is under way
+  struct Line* line_ = nullptr;           // where it is under way
   const LoadRequest* request_ = nullptr;  // in flight; null: idle
-  bool open_ = false;            // its stream stays open between requests
+  bool open_ = false;                     // its stream stays open between requests
   int64_t begin_ns_ = 0;
   std::vector<int64_t> response_ns_;
   uint64_t bytes_ = 0;
@@ -67,7 +68,8 @@ class Generator {
       idle_.push_back(&slots_.emplace_back(*this, *source, plan.encoding));
     }
     const bool grpc = plan.encoding.protocol == Protocol::kGrpc;
-    lines_.resize(grpc ? static_cast<size_t>(std::clamp(plan.connections, 1, std::max(1, plan.slots))) : slots_.size());
+    lines_.resize(grpc ? static_cast<size_t>(std::clamp(plan.connections, 1, std::max(1, plan.slots)))
+                       : slots_.size());
   }
 
   int64_t Run() {
@@ -96,8 +98,8 @@ class Generator {
         CheckTimeouts(now_ns);
         check_ns = now_ns + kCheckEveryNs;
       }
-      held_up = false;
-      while (!stopping_ && !idle_.empty() && (!arrivals || arrivals->next_ns() <= now_ns)) {
+      held_up = now_ns < pause_until_ns_;
+      while (!stopping_ && !held_up && !idle_.empty() && (!arrivals || arrivals->next_ns() <= now_ns)) {
         if (!StartOne(arrivals ? arrivals->next_ns() : now_ns, now_ns)) {
           held_up = true;
           break;
@@ -115,7 +117,8 @@ class Generator {
         const itimerspec at{{0, 0}, {ns / 1'000'000'000, ns % 1'000'000'000}};
         timerfd_settime(timer.get(), TFD_TIMER_ABSTIME, &at, nullptr);
       }
-      const int ready = epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), kWaitMs);
+      const int ready =
+          epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), held_up ? 1 : kWaitMs);
       for (int i = 0; i < ready; ++i) {
         Line* line = static_cast<Line*>(events[static_cast<size_t>(i)].data.ptr);
         if (line == nullptr) {
@@ -128,7 +131,7 @@ class Generator {
     }
     // What has not ended by now is not going to.
     for (Slot& slot : slots_) {
-      if (slot.request_ != nullptr) GiveUp(slot, SteadyNowNs());
+      if (slot.request_ != nullptr) GiveUp(slot);
     }
     ending_ = true;
     for (Line& line : lines_) line.connection.reset();
@@ -210,7 +213,8 @@ class Generator {
       observer_.OnAnswered({request, slot.begin_ns_, end_ns, slot.response_ns_, slot.bytes_});
     } else {
       observer_.OnFailed(slot.begin_ns_, end_ns, why, timed_out);
-      failed_ = true;
+      // A server that is not there is not asked as fast as it can refuse.
+      if (why.code() == StatusCode::kUnavailable) pause_until_ns_ = end_ns + kPauseNs;
     }
   }
 
@@ -243,10 +247,13 @@ class Generator {
     if (best == nullptr) return nullptr;
     if (best->connection == nullptr || !best->connection->alive()) {
       best->connection.reset();
-      Result<std::unique_ptr<Connection>> made = Connection::Open(
-          plan_.encoding.protocol, *plan_.dialer, std::min(kDialTimeoutS, plan_.timeout_s), plan_.encoding.headers);
+      Result<std::unique_ptr<Connection>> made =
+          Connection::Open(plan_.encoding.protocol, *plan_.dialer, std::min(kDialTimeoutS, plan_.timeout_s),
+                           plan_.encoding.headers);
       if (!made.ok()) {
         best->dial_at_ns = SteadyNowNs() + kRedialPauseNs;
+        // A request that was to be sent: a load of so many ends without a server, too.
+        if (!budget_.Take()) return nullptr;
         observer_.OnFailed(now_ns, SteadyNowNs(), made.status(), false);
         return nullptr;
       }
@@ -291,7 +298,7 @@ class Generator {
     const auto limit_ns = static_cast<int64_t>(plan_.timeout_s * 1e9);
     for (Slot& slot : slots_) {
       if (slot.request_ != nullptr && now_ns - slot.begin_ns_ > limit_ns) {
-        GiveUp(slot, now_ns);
+        GiveUp(slot);
         idle_.push_back(&slot);
       }
     }
@@ -299,13 +306,9 @@ class Generator {
     for (Line& line : lines_) {
       if (line.connection != nullptr && !line.connection->alive() && line.busy == 0) line.connection.reset();
     }
-    if (std::exchange(failed_, false) && !stopping_) {
-      // A server that refuses everything at once is not asked as fast as it can refuse.
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
   }
 
-  void GiveUp(Slot& slot, int64_t) {
+  void GiveUp(Slot& slot) {
     slot.line_->connection->Cancel(slot);
     --slot.line_->busy;
     slot.line_ = nullptr;
@@ -326,7 +329,7 @@ class Generator {
   size_t next_line_ = 0;
   bool stopping_ = false;
   bool ending_ = false;
-  bool failed_ = false;
+  int64_t pause_until_ns_ = 0;  // no request is sent before
 };
 
 void Slot::OnMessage(const ReceivedMessage& message) { generator_.Answered(*this, message); }
@@ -334,8 +337,8 @@ void Slot::OnEnd(const Status& status) { generator_.Ended(*this, status); }
 
 }  // namespace
 
-int64_t GenerateLoad(const LoadPlan& plan, std::span<const std::unique_ptr<RequestSource>> sources, Budget& budget,
-                     const std::atomic<bool>& stop, LoadObserver& observer) {
+int64_t GenerateLoad(const LoadPlan& plan, std::span<const std::unique_ptr<RequestSource>> sources,
+                     Budget& budget, const std::atomic<bool>& stop, LoadObserver& observer) {
   return Generator(plan, sources, budget, stop, observer).Run();
 }
 

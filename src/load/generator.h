@@ -41,7 +41,7 @@ class RequestSource {
 // A request that has ended.
 struct Answer {
   const LoadRequest& request;
-  int64_t begin_ns;                      // when it was to be sent
+  int64_t begin_ns;  // when it was to be sent
   int64_t end_ns;
   std::span<const int64_t> response_ns;  // when each response came
   uint64_t bytes_received;
@@ -73,8 +73,8 @@ class Budget {
 struct LoadPlan {
   std::shared_ptr<const Dialer> dialer;
   Encoding encoding;
-  int slots = 1;         // requests in flight at most
-  int connections = 1;   // of gRPC, that they share; over HTTP each has one
+  int slots = 1;        // requests in flight at most
+  int connections = 1;  // of gRPC, that they share; over HTTP each has one
   // Requests come at this rate; 0: the next one comes when one has ended.
   double rate = 0;
   Distribution distribution = Distribution::kConstant;
@@ -87,7 +87,7 @@ struct LoadPlan {
 
 // Runs until `stop`, and then until all that is in flight has ended, for the time-out at most. Returns when, of an open load, the first
 // request came that was not sent.
-int64_t GenerateLoad(const LoadPlan& plan, std::span<const std::unique_ptr<RequestSource>> sources, Budget& budget,
-                     const std::atomic<bool>& stop, LoadObserver& observer);
+int64_t GenerateLoad(const LoadPlan& plan, std::span<const std::unique_ptr<RequestSource>> sources,
+                     Budget& budget, const std::atomic<bool>& stop, LoadObserver& observer);
 
 }  // namespace braid::load

@@ -107,8 +107,8 @@ struct GrpcConnection::Callbacks {
   }
 
   // How much of a call's data goes into its next frame.
-  static ssize_t Source(nghttp2_session*, int32_t, uint8_t*, size_t length, uint32_t* flags, nghttp2_data_source* source,
-                        void*) {
+  static ssize_t Source(nghttp2_session*, int32_t, uint8_t*, size_t length, uint32_t* flags,
+                        nghttp2_data_source* source, void*) {
     Call& call = *static_cast<Call*>(source->ptr);
     const size_t size = std::min(length, call.to_send());
     if (size == 0 && call.stays_open) {
@@ -143,13 +143,13 @@ struct GrpcConnection::Callbacks {
     return 0;
   }
 
-  static ssize_t FrameBytes(nghttp2_session*, uint8_t, int32_t, int32_t connection_window, int32_t stream_window,
-                            uint32_t most, void*) {
+  static ssize_t FrameBytes(nghttp2_session*, uint8_t, int32_t, int32_t connection_window,
+                            int32_t stream_window, uint32_t most, void*) {
     return std::min<ssize_t>({connection_window, stream_window, static_cast<ssize_t>(most)});
   }
 
-  static int OnHeader(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name, size_t name_size,
-                      const uint8_t* value, size_t value_size, uint8_t, void*) {
+  static int OnHeader(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name,
+                      size_t name_size, const uint8_t* value, size_t value_size, uint8_t, void*) {
     Call* call = Find(session, frame->hd.stream_id);
     if (call == nullptr) return 0;
     const std::string_view key(reinterpret_cast<const char*>(name), name_size);
@@ -164,7 +164,8 @@ struct GrpcConnection::Callbacks {
     return 0;
   }
 
-  static int OnData(nghttp2_session* session, uint8_t, int32_t stream, const uint8_t* bytes, size_t size, void* data) {
+  static int OnData(nghttp2_session* session, uint8_t, int32_t stream, const uint8_t* bytes, size_t size,
+                    void* data) {
     if (Call* call = Find(session, stream)) {
       Self(data).TakeData(*call, {reinterpret_cast<const char*>(bytes), size});
     }
@@ -176,10 +177,12 @@ struct GrpcConnection::Callbacks {
     if (call == nullptr) return 0;
     Status status = call->fault;
     if (status.ok() && call->grpc_status > 0) {
-      status = Status(CodeOfGrpc(call->grpc_status), "gRPC " + std::to_string(call->grpc_status) + ": " + call->text);
+      status = Status(CodeOfGrpc(call->grpc_status),
+                      "gRPC " + std::to_string(call->grpc_status) + ": " + call->text);
     } else if (status.ok() && call->grpc_status < 0) {
       if (call->http_status != 0 && call->http_status != 200) {
-        status = InternalError("what answers does not speak gRPC: HTTP status " + std::to_string(call->http_status));
+        status = InternalError("what answers does not speak gRPC: HTTP status " +
+                               std::to_string(call->http_status));
       } else {
         status = UnavailableError("the stream was cut: HTTP/2 error " + std::to_string(error));
       }
@@ -189,8 +192,12 @@ struct GrpcConnection::Callbacks {
   }
 };
 
-GrpcConnection::GrpcConnection(std::unique_ptr<Socket> socket, std::string authority, bool tls, const Headers& headers)
-    : socket_(std::move(socket)), authority_(std::move(authority)), scheme_(tls ? "https" : "http"), headers_(headers) {
+GrpcConnection::GrpcConnection(std::unique_ptr<Socket> socket, std::string authority, bool tls,
+                               const Headers& headers)
+    : socket_(std::move(socket)),
+      authority_(std::move(authority)),
+      scheme_(tls ? "https" : "http"),
+      headers_(headers) {
   nghttp2_session_callbacks* callbacks = nullptr;
   BRAID_CHECK(nghttp2_session_callbacks_new(&callbacks) == 0);
   nghttp2_session_callbacks_set_send_data_callback(callbacks, Callbacks::SendData);
@@ -229,8 +236,8 @@ GrpcConnection::Call& GrpcConnection::NewCall() {
 
 void GrpcConnection::QueueMessage(Call& call, const OutgoingMessage& message) {
   const auto size = static_cast<uint32_t>(message.bytes.size());
-  call.prefix = {0, static_cast<char>(size >> 24), static_cast<char>(size >> 16), static_cast<char>(size >> 8),
-                 static_cast<char>(size)};
+  call.prefix = {0, static_cast<char>(size >> 24), static_cast<char>(size >> 16),
+                 static_cast<char>(size >> 8), static_cast<char>(size)};
   call.message = message.bytes;
   call.sent = 0;
 }
@@ -250,8 +257,8 @@ void GrpcConnection::Start(Exchange& exchange, const OutgoingMessage& message, b
   QueueMessage(call, message);
   exchange.call_ = &call;
   std::vector<nghttp2_nv> fields = {
-      Field(":method", "POST"),       Field(":scheme", scheme_), Field(":path", message.path),
-      Field(":authority", authority_), Field("te", "trailers"),   Field("content-type", "application/grpc"),
+      Field(":method", "POST"),         Field(":scheme", scheme_), Field(":path", message.path),
+      Field(":authority", authority_),  Field("te", "trailers"),   Field("content-type", "application/grpc"),
       Field("user-agent", "braid-load")};
   for (const auto& [name, value] : headers_) fields.push_back(Field(name, value));
   nghttp2_data_provider provider{};
@@ -290,7 +297,8 @@ void GrpcConnection::TakeData(Call& call, std::string_view bytes) {
       bytes.remove_prefix(size);
       if (call.head_bytes < kPrefixBytes) return;
       if (call.head[0] != 0) call.fault = UnsupportedError("the server sent a compressed message");
-      for (size_t i = 1; i < kPrefixBytes; ++i) call.left = call.left << 8 | static_cast<uint8_t>(call.head[i]);
+      for (size_t i = 1; i < kPrefixBytes; ++i)
+        call.left = call.left << 8 | static_cast<uint8_t>(call.head[i]);
     }
     const size_t size = std::min(bytes.size(), call.left);
     if (size > 0) {
@@ -319,7 +327,8 @@ void GrpcConnection::End(Call& call, const Status& status) {
 }
 
 bool GrpcConnection::wants_to_write() const {
-  return alive_ && (staged_.size() > staged_sent_ || !payload_.empty() || nghttp2_session_want_write(session_) != 0);
+  return alive_ &&
+         (staged_.size() > staged_sent_ || !payload_.empty() || nghttp2_session_want_write(session_) != 0);
 }
 
 Result<bool> GrpcConnection::WriteStaged() {
@@ -354,9 +363,11 @@ void GrpcConnection::Flush() {
     while (staged_.size() < kStagedBytes && payload_.empty()) {
       const uint8_t* bytes = nullptr;
       const ssize_t size = nghttp2_session_mem_send(session_, &bytes);
-      if (size < 0) return Break(InternalError(std::string("HTTP/2: ") + nghttp2_strerror(static_cast<int>(size))));
+      if (size < 0)
+        return Break(InternalError(std::string("HTTP/2: ") + nghttp2_strerror(static_cast<int>(size))));
       if (size == 0) break;
-      (payload_.empty() ? staged_ : behind_).append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
+      (payload_.empty() ? staged_ : behind_)
+          .append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
     }
     if (staged_.empty() && payload_.empty()) return;
   }
@@ -393,8 +404,8 @@ void GrpcConnection::Receive(bool wait) {
     block_->used += *read;
     const ssize_t taken = nghttp2_session_mem_recv(session_, reinterpret_cast<uint8_t*>(to), *read);
     if (taken < 0) {
-      return Break(
-          UnavailableError(std::string("what answers does not speak gRPC: ") + nghttp2_strerror(static_cast<int>(taken))));
+      return Break(UnavailableError(std::string("what answers does not speak gRPC: ") +
+                                    nghttp2_strerror(static_cast<int>(taken))));
     }
     if (nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0) {
       return Break(UnavailableError("the server closed the connection"));

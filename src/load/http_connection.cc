@@ -65,7 +65,8 @@ Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
   const std::string_view lines = bytes.substr(0, end + 2);
   HttpHead head;
   head.head_bytes = end + 4;
-  if (!lines.starts_with("HTTP/1.") || lines.size() < 14) return InternalError("what answers does not speak HTTP/1.1");
+  if (!lines.starts_with("HTTP/1.") || lines.size() < 14)
+    return InternalError("what answers does not speak HTTP/1.1");
   std::from_chars(lines.data() + 9, lines.data() + 12, head.status);
   bool has_length = false;
   for (size_t at = lines.find("\r\n") + 2; at < lines.size();) {
@@ -83,7 +84,8 @@ Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
     } else if (EqualsIgnoringCase(name, "Transfer-Encoding")) {
       head.chunked = EqualsIgnoringCase(value, "chunked");
     } else if (EqualsIgnoringCase(name, "Inference-Header-Content-Length")) {
-      if (!ParseSize(value, 10, &head.json_bytes)) return InternalError("malformed Inference-Header-Content-Length");
+      if (!ParseSize(value, 10, &head.json_bytes))
+        return InternalError("malformed Inference-Header-Content-Length");
     } else if (EqualsIgnoringCase(name, "Connection")) {
       head.close = EqualsIgnoringCase(value, "close");
     }
@@ -107,7 +109,8 @@ Result<std::optional<std::string>> JoinChunks(std::string_view bytes) {
     bytes.remove_prefix(line_end + 2);
     if (size == 0) {
       // Trailers, up to an empty line.
-      if (bytes.starts_with("\r\n") || bytes.find("\r\n\r\n") != std::string_view::npos) return std::optional(body);
+      if (bytes.starts_with("\r\n") || bytes.find("\r\n\r\n") != std::string_view::npos)
+        return std::optional(body);
       return std::optional<std::string>();
     }
     if (bytes.size() < size + 2) return std::optional<std::string>();

@@ -16,7 +16,8 @@ constexpr size_t kBars = 40;
 constexpr size_t kPoints = 60;
 
 std::string_view DataOf(const OutputView& output,
-                        const std::vector<std::pair<std::string, std::string_view>>& placed, std::string& joined) {
+                        const std::vector<std::pair<std::string, std::string_view>>& placed,
+                        std::string& joined) {
   if (!output.data.empty()) {
     if (output.data.size() == 1) return output.data.front();
     joined = JoinPieces(output.data);
@@ -51,15 +52,17 @@ std::vector<Bar> Histogram(const std::vector<int64_t>& sorted_ns) {
   for (size_t i = 0; i < kBars; ++i) {
     const double from = low * std::pow(step, static_cast<double>(i));
     const double to = i + 1 == kBars ? high : from * step;
-    const auto end = i + 1 == kBars ? sorted_ns.end()
-                                    : std::lower_bound(at, sorted_ns.end(), static_cast<int64_t>(std::ceil(to)));
+    const auto end = i + 1 == kBars
+                         ? sorted_ns.end()
+                         : std::lower_bound(at, sorted_ns.end(), static_cast<int64_t>(std::ceil(to)));
     bars.push_back({from / kNsPerUs, to / kNsPerUs, static_cast<uint64_t>(end - at)});
     at = end;
   }
   return bars;
 }
 
-std::vector<std::pair<double, double>> OverTime(const std::vector<Sample>& samples, int64_t begin_ns, int64_t end_ns) {
+std::vector<std::pair<double, double>> OverTime(const std::vector<Sample>& samples, int64_t begin_ns,
+                                                int64_t end_ns) {
   std::vector<std::vector<int64_t>> parts(kPoints);
   const double width = std::max(1.0, static_cast<double>(end_ns - begin_ns) / kPoints);
   for (const Sample& sample : samples) {
@@ -92,13 +95,15 @@ Status CompareOutputs(const std::vector<Tensor>& expected, const InferResponse& 
                       const std::vector<std::pair<std::string, std::string_view>>& placed) {
   for (const Tensor& wanted : expected) {
     const auto output = std::ranges::find(response.outputs, wanted.name, &OutputView::name);
-    if (output == response.outputs.end()) return InternalError("validation: the response lacks output " + wanted.name);
+    if (output == response.outputs.end())
+      return InternalError("validation: the response lacks output " + wanted.name);
     const std::string name = "validation: output " + wanted.name;
     if (output->datatype != wanted.datatype) {
       return InternalError(name + " is of " + output->datatype + ", and not of " + wanted.datatype);
     }
     if (output->shape != wanted.shape) {
-      return InternalError(name + " has the shape " + ShapeText(output->shape) + ", and not " + ShapeText(wanted.shape));
+      return InternalError(name + " has the shape " + ShapeText(output->shape) + ", and not " +
+                           ShapeText(wanted.shape));
     }
     std::string joined;
     std::string_view data = DataOf(*output, placed, joined);
@@ -163,7 +168,8 @@ Latency Describe(std::vector<int64_t>& times_ns, int percentile) {
   const auto count = static_cast<double>(times_ns.size());
   const double mean = std::accumulate(times_ns.begin(), times_ns.end(), 0.0) / count;
   double squares = 0;
-  for (const int64_t time : times_ns) squares += (static_cast<double>(time) - mean) * (static_cast<double>(time) - mean);
+  for (const int64_t time : times_ns)
+    squares += (static_cast<double>(time) - mean) * (static_cast<double>(time) - mean);
   latency.mean_us = mean / kNsPerUs;
   latency.deviation_us = std::sqrt(squares / count) / kNsPerUs;
   latency.min_us = static_cast<double>(times_ns.front()) / kNsPerUs;
@@ -199,7 +205,8 @@ Figures MakeFigures(Samples samples, int64_t begin_ns, int64_t end_ns, const Fig
   figures.histogram = Histogram(times);
   if (options.stream) {
     figures.first_response = Describe(firsts, options.percentile);
-    if (!samples.between_ns.empty()) figures.between_responses = Describe(samples.between_ns, options.percentile);
+    if (!samples.between_ns.empty())
+      figures.between_responses = Describe(samples.between_ns, options.percentile);
   }
   return figures;
 }
@@ -215,7 +222,8 @@ bool IsStable(const std::vector<std::pair<double, double>>& rates_and_latencies,
              return std::fabs(value(one) - mean) <= mean * percent / 100;
            });
   };
-  return agree([](const auto& one) { return one.first; }) && agree([](const auto& one) { return one.second; });
+  return agree([](const auto& one) { return one.first; }) &&
+         agree([](const auto& one) { return one.second; });
 }
 
 }  // namespace braid::load

@@ -23,7 +23,7 @@ struct Sample {
 
 struct Samples {
   std::vector<Sample> answered;
-  std::vector<int64_t> between_ns;  // from a response of a stream to the next one
+  std::vector<int64_t> between_ns;         // from a response of a stream to the next one
   std::map<std::string, uint64_t> errors;  // by text
   uint64_t failed = 0;
   uint64_t timed_out = 0;

@@ -111,7 +111,8 @@ void ReadContents(WireReader contents, std::string_view datatype, std::string& d
   while (contents.Next()) {
     if (contents.IsBytes(8)) {  // bytes_contents
       AppendBytesElement(contents.TakeString(), data);
-    } else if (contents.IsBytes(6) || contents.IsBytes(7)) {  // fp32_contents, fp64_contents: packed, as in memory
+    } else if (contents.IsBytes(6) ||
+               contents.IsBytes(7)) {  // fp32_contents, fp64_contents: packed, as in memory
       data += contents.TakeString();
     } else {
       contents.TakeVarints(numbers);
@@ -158,9 +159,10 @@ HttpBody EncodeHttpBody(const InferRequest& request, const HttpFormat& format) {
   if (!request.outputs.empty()) {
     Json outputs = Json::array();
     for (const RequestedOutput& output : request.outputs) {
-      outputs.push_back({{"name", output.name},
-                         {"parameters", output.place.region.empty() ? Json{{"binary_data", format.binary_outputs}}
-                                                                    : PlaceJson(output.place)}});
+      outputs.push_back(
+          {{"name", output.name},
+           {"parameters", output.place.region.empty() ? Json{{"binary_data", format.binary_outputs}}
+                                                      : PlaceJson(output.place)}});
     }
     json += ",\"outputs\":" + DumpJson(outputs);
   }
@@ -168,8 +170,8 @@ HttpBody EncodeHttpBody(const InferRequest& request, const HttpFormat& format) {
   return body;
 }
 
-OutgoingMessage EncodeHttp(const Encoding& encoding, std::string_view method, std::string_view path, std::string_view body,
-                           size_t json_bytes) {
+OutgoingMessage EncodeHttp(const Encoding& encoding, std::string_view method, std::string_view path,
+                           std::string_view body, size_t json_bytes) {
   OutgoingMessage message;
   message.path = path;
   std::string& bytes = message.bytes;
@@ -199,8 +201,8 @@ OutgoingMessage EncodeInfer(const Encoding& encoding, const InferRequest& reques
   }
   HttpBody body = EncodeHttpBody(request, encoding.http);
   const size_t json_bytes = body.binary.empty() ? 0 : body.json.size();
-  return EncodeHttp(encoding, "POST", ModelPath(request.model, request.version) + "/infer", body.json + body.binary,
-                    json_bytes);
+  return EncodeHttp(encoding, "POST", ModelPath(request.model, request.version) + "/infer",
+                    body.json + body.binary, json_bytes);
 }
 
 Result<const InferResponse*> ResponseDecoder::Decode(const ReceivedMessage& message) {
@@ -311,7 +313,8 @@ Status ResponseDecoder::ParseJson(std::string_view json) {
       output.shape = each.value("shape", std::vector<int64_t>());
       if (const auto data = each.find("data"); data != each.end()) {
         BRAID_RETURN_IF_ERROR(AppendJsonElements(*data, output.datatype, place.data));
-      } else if (const auto size = each.value("parameters", Json::object()); size.contains("binary_data_size")) {
+      } else if (const auto size = each.value("parameters", Json::object());
+                 size.contains("binary_data_size")) {
         place.binary = true;
         place.offset = offset;
         place.size = size.at("binary_data_size").get<size_t>();

@@ -20,8 +20,8 @@ struct HttpFormat {
 // What a request is encoded for.
 struct Encoding {
   Protocol protocol = Protocol::kHttp;
-  bool stream = false;              // gRPC: ModelStreamInfer in place of ModelInfer
-  std::string authority;            // of the server
+  bool stream = false;               // gRPC: ModelStreamInfer in place of ModelInfer
+  std::string authority;             // of the server
   Connection::Headers headers = {};  // of HTTP requests
   HttpFormat http = {};
 };
@@ -39,8 +39,8 @@ HttpBody EncodeHttpBody(const InferRequest& request, const HttpFormat& format);
 std::string ModelPath(std::string_view model, std::string_view version);
 
 // A whole HTTP request. `json_bytes`: of a body with binary tensors; 0: JSON alone.
-OutgoingMessage EncodeHttp(const Encoding& encoding, std::string_view method, std::string_view path, std::string_view body,
-                           size_t json_bytes);
+OutgoingMessage EncodeHttp(const Encoding& encoding, std::string_view method, std::string_view path,
+                           std::string_view body, size_t json_bytes);
 
 // Reads responses. One for each thread; a response is good until the next one is decoded, and as long as its message.
 class ResponseDecoder {

@@ -72,7 +72,8 @@ Result<Address> ParseAddress(std::string_view text, std::string_view protocol_po
   std::string_view port;
   if (text.starts_with('[')) {
     const size_t end = text.find(']');
-    if (end == std::string_view::npos) return InvalidArgumentError("'" + std::string(whole) + "' is no HOST:PORT");
+    if (end == std::string_view::npos)
+      return InvalidArgumentError("'" + std::string(whole) + "' is no HOST:PORT");
     address.host = text.substr(1, end - 1);
     port = text.substr(end + 1);
     if (port.starts_with(':')) port.remove_prefix(1);
@@ -109,7 +110,8 @@ Result<std::shared_ptr<const Dialer>> Dialer::Make(Address address, const TlsOpt
   if (!tls.cert_file.empty() && SSL_CTX_use_certificate_chain_file(context, tls.cert_file.c_str()) != 1) {
     return refuse(tls.cert_file);
   }
-  if (!tls.key_file.empty() && SSL_CTX_use_PrivateKey_file(context, tls.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
+  if (!tls.key_file.empty() &&
+      SSL_CTX_use_PrivateKey_file(context, tls.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
     return refuse(tls.key_file);
   }
   SSL_CTX_set_verify(context, tls.verify_peer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
@@ -124,7 +126,8 @@ Result<std::unique_ptr<Socket>> Socket::Dial(const Dialer& dialer, bool http2, d
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(dialer.address().host.c_str(), dialer.address().port.c_str(), &hints, &found);
+  if (const int error =
+          getaddrinfo(dialer.address().host.c_str(), dialer.address().port.c_str(), &hints, &found);
       error != 0) {
     return UnavailableError("cannot resolve " + where + ": " + gai_strerror(error));
   }
@@ -167,7 +170,8 @@ Status Socket::ShakeHands(const Dialer& dialer, bool http2, int64_t deadline_ns)
     const bool reads = error == SSL_ERROR_WANT_READ;
     if (!reads && error != SSL_ERROR_WANT_WRITE) {
       const long verified = SSL_get_verify_result(tls_);
-      const std::string reason = verified == X509_V_OK ? TlsReason() : X509_verify_cert_error_string(verified);
+      const std::string reason =
+          verified == X509_V_OK ? TlsReason() : X509_verify_cert_error_string(verified);
       return UnavailableError("TLS with " + dialer.address_.authority() + ": " + reason);
     }
     if (!WaitFor(fd_.get(), reads ? POLLIN : POLLOUT, deadline_ns)) {

@@ -28,7 +28,9 @@ class CycleSource : public RequestSource {
  public:
   // `own`: requests of this slot alone; empty: those of the workload.
   CycleSource(const Workload& workload, size_t first, std::vector<LoadRequest> own)
-      : own_(std::move(own)), requests_(own_.empty() ? workload.ready_ : own_), next_(first % requests_.size()) {}
+      : own_(std::move(own)),
+        requests_(own_.empty() ? workload.ready_ : own_),
+        next_(first % requests_.size()) {}
 
   const LoadRequest& Next() override {
     const LoadRequest& request = requests_[next_];
@@ -98,8 +100,8 @@ class SequenceSource : public RequestSource {
   LoadRequest request_;
 };
 
-Result<std::unique_ptr<Workload>> Workload::Make(const WorkloadOptions& options, const ModelInfo& model, DataSet data,
-                                                 int64_t batch) {
+Result<std::unique_ptr<Workload>> Workload::Make(const WorkloadOptions& options, const ModelInfo& model,
+                                                 DataSet data, int64_t batch) {
   std::unique_ptr<Workload> workload(new Workload(options));
   if (options.shared_memory) {
     size_t bytes = 0;
@@ -112,7 +114,8 @@ Result<std::unique_ptr<Workload>> Workload::Make(const WorkloadOptions& options,
     for (const TensorInfo& output : model.outputs) {
       const auto asked = [&](const RequestedOutput& one) { return one.name == output.name; };
       if (!options.request.outputs.empty() && std::ranges::none_of(options.request.outputs, asked)) continue;
-      workload->output_sizes_.emplace_back(output.name, OutputBytes(model, output, batch, options.output_bytes));
+      workload->output_sizes_.emplace_back(output.name,
+                                           OutputBytes(model, output, batch, options.output_bytes));
     }
   }
   size_t offset = 0;
@@ -149,7 +152,8 @@ Status Workload::MakeRegions(int slots) {
   size_t bytes = 0;
   for (const auto& [name, size] : output_sizes_) bytes += Aligned(size);
   while (output_regions_.size() < static_cast<size_t>(slots)) {
-    BRAID_ASSIGN_OR_RETURN(std::unique_ptr<SharedRegion> region, SharedRegion::Make(std::max<size_t>(1, bytes)));
+    BRAID_ASSIGN_OR_RETURN(std::unique_ptr<SharedRegion> region,
+                           SharedRegion::Make(std::max<size_t>(1, bytes)));
     output_regions_.push_back(std::move(region));
   }
   next_slot_ = 0;

@@ -36,8 +36,8 @@ struct WorkloadOptions {
 class Workload {
  public:
   // Errors: shared memory cannot be had.
-  static Result<std::unique_ptr<Workload>> Make(const WorkloadOptions& options, const ModelInfo& model, DataSet data,
-                                                int64_t batch);
+  static Result<std::unique_ptr<Workload>> Make(const WorkloadOptions& options, const ModelInfo& model,
+                                                DataSet data, int64_t batch);
 
   // What one more slot sends. Outlived by the workload.
   std::unique_ptr<RequestSource> NewSource() const;
