@@ -290,7 +290,7 @@ std::string RepositoryCheck::FieldOf(const Status& status, const inference::Mode
   inference::ModelConfig whole = config;
   for (const bool normalised : {false, true}) {
     if (normalised) NormalizeConfig(whole);
-    for (FieldFault fault : {FindUnsupportedFeature(whole), FindConfigFault(whole)}) {
+    for (const FieldFault& fault : {FindUnsupportedFeature(whole), FindConfigFault(whole)}) {
       if (!fault.ok() && fault.status == status) return fault.field;
     }
   }
