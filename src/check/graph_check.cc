@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check/text_file.h"
+#include "graph/node_names.h"
 #include "graph/topology.h"
 #include "mediapipe/calculator.pb.h"
 #include "repository/config_plan.h"
@@ -43,21 +44,31 @@ std::optional<std::string> NextQuoted(const std::string& text, size_t& from) {
   return text.substr(begin + 1, end - begin - 1);
 }
 
-// Where the first word that a fault quotes stands in the graph: a stream, a node, a calculator. The checks of a graph name
-// what they are about, and no field.
-Position PlaceOfFault(const TextFields& fields, const std::string& fault) {
+// Whether a field's value is a word, or a stream ("TAG:index:name") of that name.
+bool IsValue(const TextField& field, const std::string& word) {
+  const std::string_view value = field.value;
+  if (value.empty() || word.empty()) return false;
+  return value == word || (value.size() > word.size() && value.ends_with(word) &&
+                           value[value.size() - word.size() - 1] == ':');
+}
+
+// Where what a fault speaks of stands. The checks of a graph name nodes, streams and calculators, and no fields: a fault
+// of a node begins with "node 'NAME'", and the words that follow in quotes are values of its fields.
+Position PlaceOfFault(const TextFields& fields, const std::vector<std::string>& nodes,
+                      const std::string& fault) {
   size_t from = 0;
+  std::string inside;
+  if (fault.starts_with("node '")) {
+    const auto name = NextQuoted(fault, from);
+    const auto node = name ? std::ranges::find(nodes, *name) : nodes.end();
+    if (node != nodes.end()) inside = "node[" + std::to_string(node - nodes.begin()) + "]";
+  }
   while (const auto word = NextQuoted(fault, from)) {
     for (const TextField& field : fields.all()) {
-      if (field.value.empty()) continue;
-      // Streams stand as "TAG:index:name".
-      const std::string_view value = field.value;
-      const bool is = value == *word || (value.size() > word->size() && value.ends_with(*word) &&
-                                         value[value.size() - word->size() - 1] == ':');
-      if (is) return field.at;
+      if ((inside.empty() || field.path.starts_with(inside + ".")) && IsValue(field, *word)) return field.at;
     }
   }
-  return {1, 1};
+  return inside.empty() ? Position{1, 1} : fields.PlaceOf(inside);
 }
 
 std::vector<std::string> LinesOf(std::string_view text) {
@@ -102,7 +113,8 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
     return;
   }
   // Types of options are linked by what parses them.
-  static_cast<void>(graph::ParseGraphConfig(*text));
+  const auto parsed = graph::ParseGraphConfig(*text);
+  const std::vector<std::string> nodes = parsed.ok() ? graph::NodeNames(*parsed) : std::vector<std::string>();
   const TextFile file(graph.graph_path, *text, ::mediapipe::CalculatorGraphConfig::default_instance());
   const bool wrong = file.ReportFaults(graph.name, findings);
   trial.TakeBlame();
@@ -136,7 +148,8 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
     // "...: graph 'NAME': ..." names the graph first.
     const std::string head = "graph '" + graph.name + "': ";
     const size_t at = line.find(head);
-    finding.at = PlaceOfFault(file.fields(), at == std::string::npos ? line : line.substr(at + head.size()));
+    finding.at =
+        PlaceOfFault(file.fields(), nodes, at == std::string::npos ? line : line.substr(at + head.size()));
     if (blame.code) {
       finding.rule = "import";
       finding.path = blame.code->file;

@@ -258,6 +258,8 @@ Imported Judge(const Run& run, const ImportRequest& request, const ImportOptions
       if (const std::string file = answer.value("file", ""); !file.empty()) {
         imported.place = CodePlace{file, answer.value("line", 0)};
       }
+    } else if (answer.contains("asks_server")) {
+      imported.asks_server = true;
     } else if (answer.contains("completed") && answer["completed"].is_object()) {
       imported.completed_config = DumpJson(answer["completed"]);
     }
@@ -310,7 +312,9 @@ Result<Imported> Import(const ImportOptions& options, const ImportRequest& reque
 Imported ImportModel(const ImportOptions& options, const ImportRequest& request) {
   auto imported = Import(options, request);
   if (imported.ok()) return *std::move(imported);
-  return {imported.status(), std::nullopt, ""};
+  Imported failed;
+  failed.status = imported.status();
+  return failed;
 }
 
 }  // namespace braid::check

@@ -45,6 +45,8 @@ struct Imported {
   // OK: the class is there, with `execute`. Else why not; the traceback's innermost line of the user's own files.
   Status status;
   std::optional<CodePlace> place;
+  // Its code asks the server while it is imported (for a metric, say), so that it was not looked at further.
+  bool asks_server = false;
   // As JSON, where the model has completed it.
   std::string completed_config;
 };

@@ -117,7 +117,7 @@ const OvmsCheck::File* OvmsCheck::ReadFile(const std::string& path, std::string&
     return nullptr;
   }
   text = *std::move(read);
-  files_.push_back(std::make_unique<const File>(path, JsonFields(text)));
+  files_.push_back(std::make_unique<const File>(File{path, JsonFields(text)}));
   return files_.back().get();
 }
 

@@ -72,7 +72,7 @@ TEST(TextFields, GoesOnBehindWhatIsWrong) {
 TEST(TextFields, ReadsAnything) {
   for (const char* text :
        {"", "{", "}", "[", "]", ":", "input {", "input [ {", "input { name: ", "[a/b] {", "a: [1,", "\"",
-        "a: \"x", "parameters { key }", "name: -", "<><>", "a { b < c [ } > }"}) {
+        "a: \"x", "parameters { key }", "name: -", "<><>", "a [ x ]", "a: [ : ]", "a { b < c [ } > }"}) {
     const TextFields fields = Read(text);
     EXPECT_LE(fields.all().size(), 8U) << text;
   }

@@ -168,11 +168,14 @@ void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
   // As the server: all versions, or none.
   if (failed_.contains(model.name)) return;
   for (auto& servable : loaded) trial_.catalog().Publish(std::move(servable));
-  if (trial_.IsOpen(model.name) && IsEnsemble(plan.source.config)) {
+  if (!trial_.IsOpen(model.name)) return;
+  if (IsEnsemble(plan.source.config)) {
     Add(model, Level::kNote, "not-checked", "ensemble_scheduling",
-        "the tensors of the steps were not compared: models among them say which they have in "
-        "auto_complete_config",
-        "check with --import");
+        "the tensors of the steps were not compared: code of models among them says which they have",
+        trial_.imports() ? "" : "check with --import");
+  } else if (trial_.imports()) {
+    Add(model, Level::kNote, "not-checked", "",
+        "the model asks the server while it is imported, so its code was not checked to its end");
   }
 }
 
@@ -287,7 +290,7 @@ std::string RepositoryCheck::FieldOf(const Status& status, const inference::Mode
   inference::ModelConfig whole = config;
   for (const bool normalised : {false, true}) {
     if (normalised) NormalizeConfig(whole);
-    for (FieldFault fault : {FindUnsupportedFeature(whole), FindConfigFault(whole)}) {
+    for (const FieldFault& fault : {FindUnsupportedFeature(whole), FindConfigFault(whole)}) {
       if (!fault.ok() && fault.status == status) return fault.field;
     }
   }

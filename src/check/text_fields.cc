@@ -122,25 +122,25 @@ class TextFields::Reader {
           out_.unknown_.push_back({name_at, name, NamesOf(*type), type->name(), true});
         }
       }
-      std::string here = path.empty() ? name : path + "." + name;
+      const std::string here = path.empty() ? name : path + "." + name;
       const bool colon = Take(":");
-      const auto read_one = [&] {
+      const auto read_one = [&](bool has_value) {
         const bool many = field != nullptr && field->is_repeated();
-        ReadValue(field,
-                  any != nullptr     ? any
-                  : field != nullptr ? field->message_type()
-                                     : nullptr,
-                  name_at, many ? here + "[" + std::to_string(counts[name]++) + "]" : here, colon, depth);
+        const Descriptor* inside = any != nullptr ? any : field != nullptr ? field->message_type() : nullptr;
+        ReadValue(field, inside, name_at, many ? here + "[" + std::to_string(counts[name]++) + "]" : here,
+                  has_value, depth);
       };
       if (!At("[")) {
-        read_one();
+        read_one(colon);
         continue;
       }
       tokens_.Next();
       while (!AtEnd() && !At("]")) {
         if (Take(",")) continue;
         if (At("}") || At(">")) break;
-        read_one();
+        const Position before = Here();
+        read_one(true);
+        if (Here() == before) tokens_.Next();  // no value begins with this
       }
       Take("]");
     }

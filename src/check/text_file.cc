@@ -5,6 +5,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,14 @@ namespace {
 // As the server's parsers have it.
 constexpr int kDeepestParsed = 64;
 constexpr size_t kMostNamed = 12;
+
+// What numpy, OpenVINO and KServe call Triton's types.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"FLOAT", "TYPE_FP32"},    {"FLOAT16", "TYPE_FP16"}, {"FLOAT32", "TYPE_FP32"},  {"FLOAT64", "TYPE_FP64"},
+    {"HALF", "TYPE_FP16"},     {"DOUBLE", "TYPE_FP64"},  {"BFLOAT16", "TYPE_BF16"}, {"BYTES", "TYPE_STRING"},
+    {"OBJECT", "TYPE_STRING"}, {"STR", "TYPE_STRING"},   {"BOOLEAN", "TYPE_BOOL"},  {"INT", "TYPE_INT32"},
+    {"LONG", "TYPE_INT64"},
+};
 
 struct SyntaxFault {
   Position at;
@@ -64,13 +73,25 @@ std::string DidYouMean(std::string_view word, const std::vector<std::string>& kn
 }
 
 Explained Explain(const UnknownWord& word) {
+  const auto is_known = [&word](const std::string& name) {
+    return std::ranges::find(word.known, name) != word.known.end();
+  };
   Explained explained;
   if (word.is_field) {
     explained.message = "there is no field '" + word.word + "' in " + word.type;
   } else {
     explained.message = "'" + word.word + "' is no " + word.type;
   }
-  explained.advice = DidYouMean(word.word, word.known);
+  std::string upper = word.word;
+  std::ranges::transform(upper, upper.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const std::string plain = upper.substr(upper.starts_with("TYPE_") ? 5 : 0);
+  for (const auto& [name, meant] : kOtherNames) {
+    if (name == plain && is_known(std::string(meant))) upper = meant;
+  }
+  if (is_known("TYPE_" + upper)) upper = "TYPE_" + upper;
+  if (is_known("KIND_" + upper)) upper = "KIND_" + upper;
+  explained.advice = DidYouMean(is_known(upper) ? upper : word.word, word.known);
   if (!explained.advice.empty()) return explained;
   if (word.is_field && word.known.size() > kMostNamed) {
     explained.advice = "leave it out";

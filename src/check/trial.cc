@@ -135,23 +135,25 @@ class Trial::PythonFiles final : public Backend {
       if (!knows) trial_.NoteOpen(config.name());
       return OkStatus();
     }
-    BRAID_ASSIGN_OR_RETURN(const std::string completed, Import(location, ConfigToJson(config)));
+    BRAID_ASSIGN_OR_RETURN(const std::string completed,
+                           Import(config.name(), location, ConfigToJson(config)));
     if (completed.empty()) return OkStatus();
     BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(completed));
     return OkStatus();
   }
 
-  Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
-                                               std::shared_ptr<const inference::ModelConfig>) override {
+  Result<std::unique_ptr<BackendModel>> Create(
+      const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) override {
     BRAID_RETURN_IF_ERROR(CheckFile(location.model_file));
     if (trial_.imports() && !trial_.options_.folders.auto_complete) {
-      BRAID_ASSIGN_OR_RETURN(const std::string none, Import(location, ""));
+      BRAID_ASSIGN_OR_RETURN(const std::string none, Import(config->name(), location, ""));
     }
     return std::unique_ptr<BackendModel>(std::make_unique<UnstartedModel>());
   }
 
  private:
-  Result<std::string> Import(const ModelLocation& location, std::string config_json) const {
+  Result<std::string> Import(const std::string& name, const ModelLocation& location,
+                             std::string config_json) const {
     ImportRequest request;
     request.class_name = "TritonPythonModel";
     request.file = location.model_file;
@@ -160,6 +162,7 @@ class Trial::PythonFiles final : public Backend {
     request.config_json = std::move(config_json);
     request.environment = environment_;
     Imported imported = ImportModel(trial_.import_, request);
+    if (imported.asks_server) trial_.NoteOpen(name);
     if (imported.status.ok()) return std::move(imported.completed_config);
     trial_.blame_.code = imported.place.value_or(CodePlace{location.model_file, 0});
     return imported.status;
