@@ -27,14 +27,14 @@
 namespace braid {
 namespace {
 
-constexpr int kWrongUse = 2;
-constexpr int64_t kLongestTimeout = 86400;
+constexpr int kCheckMisused = 2;
+constexpr int64_t kLongestImport = 86400;
 
-constexpr std::string_view kUsage =
+constexpr std::string_view kCheckUsage =
     "usage: braid check PATH... [OPTIONS] [OPTIONS OF braid serve]\n"
     "       braid check --help\n";
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kCheckHelp =
     "\n"
     "Says whether models would load, what in their files is wrong and what to write instead, what would be\n"
     "refused, what has no effect, and what differs from Triton or OpenVINO Model Server. Serves nothing.\n"
@@ -70,7 +70,7 @@ constexpr std::string_view kHelp =
     "  braid check --report --format=markdown /opt/ovms > report.md\n";
 
 // What the command line says.
-struct Line {
+struct CheckLine {
   std::string format = "text";
   bool report = false;
   bool strict = false;
@@ -81,12 +81,12 @@ struct Line {
 };
 
 int Misuse(std::string_view message) {
-  std::cerr << "braid check: " << message << '\n' << kUsage;
-  return kWrongUse;
+  std::cerr << "braid check: " << message << '\n' << kCheckUsage;
+  return kCheckMisused;
 }
 
 // Takes the options that are not those of `braid serve`. Errors: INVALID_ARGUMENT.
-Status Take(int argc, const char* const* argv, Line& line) {
+Status TakeCheckOptions(int argc, const char* const* argv, CheckLine& line) {
   line.rest = {argv[0], "serve"};
   bool options_end = false;
   for (int i = 2; i < argc; ++i) {
@@ -122,10 +122,10 @@ Status Take(int argc, const char* const* argv, Line& line) {
       int64_t& seconds = line.import.timeout_seconds;
       const auto [stop, fault] = std::from_chars(text.data(), text.data() + text.size(), seconds);
       if (fault != std::errc() || stop != text.data() + text.size() || seconds < 1 ||
-          seconds > kLongestTimeout) {
+          seconds > kLongestImport) {
         return InvalidArgumentError(
             fmt::format("--import-timeout-seconds: expected a whole number from 1 to {}, not '{}'",
-                        kLongestTimeout, text));
+                        kLongestImport, text));
       }
     } else {
       options_end = options_end || word == "--";
@@ -161,7 +161,7 @@ int MisuseOptions(const CommandLine& options) {
   return Misuse(message + meant);
 }
 
-int CheckFiles(const Line& line, const ServerOptions& options) {
+int CheckFiles(const CheckLine& line, const ServerOptions& options) {
   check::CheckRequest request;
   request.paths = options.folders.model_repositories;
   request.server = options;
@@ -195,10 +195,10 @@ int CheckFiles(const Line& line, const ServerOptions& options) {
 }  // namespace
 
 int RunCheck(int argc, const char* const* argv) {
-  Line line;
-  if (Status taken = Take(argc, argv, line); !taken.ok()) return Misuse(taken.message());
+  CheckLine line;
+  if (Status taken = TakeCheckOptions(argc, argv, line); !taken.ok()) return Misuse(taken.message());
   if (line.help) {
-    std::cout << kUsage << kHelp;
+    std::cout << kCheckUsage << kCheckHelp;
     return 0;
   }
   if (line.rest.size() == 2) return Misuse("no path is given");
