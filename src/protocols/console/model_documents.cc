@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "base/clock.h"
@@ -208,17 +209,22 @@ Result<std::string> ModelJson(const ConsoleContext& context, const ProcessMemory
   model["inputs"] = rights.metadata ? TensorsJson(info.inputs) : Json::array();
   model["outputs"] = rights.metadata ? TensorsJson(info.outputs) : Json::array();
   model["max_batch_size"] = info.max_batch_size;
+  const auto uses_of = [](const Servable& one) {
+    const auto uses = one.uses();
+    return std::set<ServableUse>(uses.begin(), uses.end());
+  };
   Json uses = Json::array();
-  for (const ServableUse& use : servable->uses())
+  for (const ServableUse& use : uses_of(*servable)) {
     uses.push_back({{"name", use.name}, {"version", use.version}});
-  model["uses"] = std::move(uses);
-  Json used_by = Json::array();
-  for (const auto& other : serving.all()) {
-    const auto others = other->uses();
-    if (std::ranges::find(others, name, &ServableUse::name) != others.end())
-      used_by.push_back(other->info().name);
   }
-  model["used_by"] = std::move(used_by);
+  model["uses"] = std::move(uses);
+  std::set<std::string> used_by;
+  for (const auto& other : serving.all()) {
+    for (const ServableUse& use : uses_of(*other)) {
+      if (use.name == name) used_by.insert(other->info().name);
+    }
+  }
+  model["used_by"] = used_by;
   model["config"] = rights.config && info.config != nullptr && context.config_to_json
                         ? Json::parse(context.config_to_json(*info.config), nullptr, false)
                         : Json();
