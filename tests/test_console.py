@@ -490,6 +490,9 @@ def test_try_a_stream(server, tab):
 
 def test_try_a_sequence(server, tab):
     page = tab(server).open("models/running_sum/1/try")
+    fields = page.locator("details").filter(has_text="Sequence and parameters")
+    if fields.get_attribute("open") is None:
+        fields.locator("summary").click()
     page.get_by_label("sequence id").fill("77")
     page.get_by_label("Data of VALUE").fill("5")
     send(page)
