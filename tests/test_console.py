@@ -311,7 +311,7 @@ def test_drawing_is_moved_and_zoomed(pipelines, tab):
     wait_until(lambda: box()[2] > fitted[2], 5, "a look from afar")
 
 
-def test_graph_and_its_stream_of_tokens(graphs, tab):
+def test_graphs(graphs, tab):
     page = tab(graphs).open("models/generate/1/structure")
     expect(page.locator(".node").filter(has_text="writer")).to_contain_text("Python node")
     page.goto("/console/#/models/increment/1/try")
@@ -320,6 +320,12 @@ def test_graph_and_its_stream_of_tokens(graphs, tab):
     page.get_by_label("Data of number").fill("1, 2.5")
     send(page)
     expect(page.get_by_role("group", name="Values of incremented")).to_contain_text("5.5")
+    expect(page.get_by_label("a stream")).to_be_disabled()
+    # What a Python node sends as bytes is shown as the text that it is.
+    page.goto("/console/#/models/generate/1/try")
+    page.get_by_label("Data of prompt").fill("the")
+    send(page)
+    expect(page.locator(".output").filter(has_text="token").locator(".answer").first).to_have_text(re.compile(r"^\w+$"))
 
 
 def test_log_of_a_model(server, tab):
@@ -490,6 +496,9 @@ def test_try_a_stream(server, tab):
 
 def test_try_a_sequence(server, tab):
     page = tab(server).open("models/running_sum/1/try")
+    fields = page.locator("details").filter(has_text="Sequence and parameters")
+    if fields.get_attribute("open") is None:
+        fields.locator("summary").click()
     page.get_by_label("sequence id").fill("77")
     page.get_by_label("Data of VALUE").fill("5")
     send(page)

@@ -355,8 +355,22 @@ function OutputTable({ output }: { output: Output }) {
   );
 }
 
+// Bytes that are text, as Python nodes of graphs send it; undefined where they are none.
+function bytesAsText({ datatype, shape, data }: Output): string | undefined {
+  if (datatype !== "UINT8" || shape.length !== 1 || data.length === 0) {
+    return undefined;
+  }
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(data.map(Number)));
+    return /[\0-\x08\x0e-\x1f]/.test(text) ? undefined : text;
+  } catch {
+    return undefined;
+  }
+}
+
 function OutputView({ output }: { output: Output }) {
   const picture = useMemo(() => pictureOf(output), [output]);
+  const text = bytesAsText(output);
   const single = output.data.length === 1 ? output.data[0] : undefined;
   const plain = single !== undefined && !(single instanceof Uint8Array && isImageFile(single));
   return (
@@ -368,6 +382,12 @@ function OutputView({ output }: { output: Output }) {
         </span>
       </h3>
       {picture !== undefined && <Canvas pixels={picture} label={`${output.name} as an image`} />}
+      {text !== undefined && (
+        <>
+          <p class="muted">as text</p>
+          <pre class="answer">{text}</pre>
+        </>
+      )}
       {output.data.length === 0 ? (
         <p class="muted">no elements</p>
       ) : plain ? (
@@ -495,7 +515,7 @@ function parametersOf(text: string, sequence: SequenceFields): Parameters {
 export function TryTab({ model }: { model: ModelDetail }) {
   const { overview } = useStore();
   const [inputs, setInputs] = useState(() => model.inputs.map(inputOf));
-  const [stream, setStream] = useState(model.decoupled);
+  const [stream, setStream] = useState(model.decoupled && model.kind !== "graph");
   const [parameters, setParameters] = useState("");
   const [sequence, setSequence] = useState<SequenceFields>({ id: "", start: true, end: false });
   const [failures, setFailures] = useState<Record<string, string>>({});
@@ -606,6 +626,7 @@ export function TryTab({ model }: { model: ModelDetail }) {
 
   const may = overview?.may.infer ?? false;
   const ready = model.state === "READY";
+  const graph = model.kind === "graph"; // its inputs have no schema, which flat JSON needs
   return (
     <div class="columns try">
       <form
@@ -675,10 +696,17 @@ export function TryTab({ model }: { model: ModelDetail }) {
             <span>one answer</span>
           </label>
           <label>
-            <input type="radio" name="stream" checked={stream} onChange={() => setStream(true)} />
+            <input
+              type="radio"
+              name="stream"
+              checked={stream}
+              disabled={graph}
+              onChange={() => setStream(true)}
+            />
             <span>a stream</span>
           </label>
         </fieldset>
+        {graph && <p class="muted">A graph answers with a stream over gRPC only; here with what one run gives.</p>}
         {failures[""] !== undefined && <p class="warn">{failures[""]}</p>}
         <div class="row">
           <button type="submit" class="primary" disabled={!may || !ready || running !== undefined}>
