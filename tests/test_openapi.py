@@ -140,6 +140,7 @@ def test_ids_are_unique_and_tags_are_told(document):
 def test_the_version_is_the_servers(server, document):
     assert document["info"]["version"] == server.json("GET", "/v2")[1]["version"]
     assert document["servers"][0]["url"] == "/"
+    assert document["security"] == []
     assert "securitySchemes" not in document["components"]
 
 
