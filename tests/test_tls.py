@@ -403,3 +403,45 @@ def test_what_the_page_starts_with(tmp_path):
             "localhost:" + server.grpc.rpartition(":")[2], grpc.ssl_channel_credentials(root)
         ) as channel:
             grpc.channel_ready_future(channel).result(timeout=20)
+
+
+# ---- braid bench and braid try ------------------------------------------------------------------
+
+
+def command(server, protocol, name, *arguments):
+    return subprocess.run(
+        [BINARY, name, "-u", getattr(server, protocol), "-i", protocol, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_braid_bench_and_braid_try(server, folder, protocol):
+    tls = ["--ssl", "--ssl-ca", f"{folder}/root.pem"]
+    done = command(server, protocol, "try", "echo", "-d", "IN=[1, 2]", "--json", *tls)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"][0]["data"] == [1, 2]
+    arguments = [
+        "-m",
+        "echo",
+        "--shape",
+        "IN:300000",
+        "--request-count",
+        20,
+        "--concurrency-range",
+        3,
+        "--format",
+        "json",
+    ]
+    done = command(server, protocol, "bench", *arguments, *tls)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["measurements"][0]["requests"] == 20
+    refused = command(server, protocol, "try", "echo", "--shape", "IN:2", "--ssl")
+    assert refused.returncode == 1
+    assert "TLS with" in refused.stderr
+    assert "certificate" in refused.stderr
+    unverified = command(server, protocol, "try", "echo", "--shape", "IN:2", "--ssl", "--ssl-https-verify-peer", 0)
+    assert unverified.returncode == 0, unverified.stderr

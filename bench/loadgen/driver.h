@@ -1,27 +1,36 @@
-// The side of the generator that speaks a protocol.
+// The load of one thread: the folder load/ drives it, by what the options say.
 #pragma once
 
 #include <memory>
 
+#include "load/connection.h"
+#include "load/generator.h"
 #include "options.h"
 #include "recording.h"
+#include "request_cycle.h"
 
 namespace braid::bench {
 
 class Driver {
  public:
-  virtual ~Driver() = default;
+  // `options` outlives the driver. Errors: an address that cannot be used.
+  static Result<std::unique_ptr<Driver>> Make(const Options& options);
+
   // Asks once whether server and model are ready.
-  virtual bool Ready() = 0;
-  // Keeps `slots` requests in flight until window.stop, then finishes them. Runs on a thread of its own,
+  bool Ready() const;
+  // Tells the server of the shared memory, where there is some.
+  Status RegisterMemory() const;
+  // Keeps `slots` requests in flight, or sends them when they come, until window.stop, then finishes them. Runs on a thread of its own,
   // several at once; what fails goes to the recording.
-  virtual void Run(int slots, const Window& window, Recording& recording) = 0;
+  void Run(int slots, const Window& window, Recording& recording) const;
+
+ private:
+  Driver(const Options& options, std::shared_ptr<const load::Dialer> dialer);
+
+  const Options& options_;
+  const std::shared_ptr<const load::Dialer> dialer_;
+  const load::Encoding encoding_;
+  const RequestCycle<load::LoadRequest>::Maker requests_;
 };
-
-// gRPC, unary or one bidirectional stream a slot. `options` outlives the driver.
-std::unique_ptr<Driver> MakeGrpcDriver(const Options& options);
-
-// HTTP/1.1 with binary tensors or JSON, one kept-alive connection a slot. `options` outlives the driver.
-std::unique_ptr<Driver> MakeHttpDriver(const Options& options);
 
 }  // namespace braid::bench

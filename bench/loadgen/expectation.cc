@@ -42,12 +42,6 @@ Status CheckBytes(const OutputView& output, const std::string& expected) {
 
 }  // namespace
 
-size_t PiecesSize(const Pieces& pieces) {
-  size_t size = 0;
-  for (std::string_view piece : pieces) size += piece.size();
-  return size;
-}
-
 Result<Expectation> Expectation::Make(Validation validation, const std::vector<InputTensor>& inputs,
                                       int every) {
   Expectation expectation;
@@ -95,7 +89,7 @@ Status Expectation::Check(const std::vector<OutputView>& outputs, uint64_t nth) 
       if (candidate.name == name || candidate.name == graph_name) output = &candidate;
     }
     if (output == nullptr) return InternalError("the response lacks output " + name);
-    if (const size_t size = PiecesSize(output->data); size != data_[i].size()) {
+    if (const size_t size = load::PiecesSize(output->data); size != data_[i].size()) {
       return InternalError("output " + name + " has " + std::to_string(size) + " bytes instead of " +
                            std::to_string(data_[i].size()));
     }

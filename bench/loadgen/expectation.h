@@ -9,19 +9,12 @@
 #include <vector>
 
 #include "base/status.h"
+#include "load/tensor.h"
 #include "payload.h"
 
 namespace braid::bench {
 
-// Consecutive pieces of one byte string; views into a response, which outlives them.
-using Pieces = std::vector<std::string_view>;
-
-size_t PiecesSize(const Pieces& pieces);
-
-struct OutputView {
-  std::string name;
-  Pieces data;
-};
+using load::OutputView;
 
 enum class Validation { kNone, kIdentity, kAddSub };
 

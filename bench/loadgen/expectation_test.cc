@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "load/elements.h"
+
 #include <cstring>
 
 namespace braid::bench {
@@ -24,11 +26,11 @@ TEST(Payload, HasShapeAndWireSize) {
   ASSERT_TRUE(floats.ok());
   EXPECT_EQ(floats->shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(floats->data.size(), 24U);
-  EXPECT_EQ(JsonElements(*floats), "0,7,14,21,28,35");
+  EXPECT_EQ(load::JsonElements("FP32", floats->data), "[0,7,14,21,28,35]");
   const auto strings = MakeInput("X:BYTES:2", 0, 8);
   ASSERT_TRUE(strings.ok());
   EXPECT_EQ(strings->data.size(), 24U);
-  EXPECT_EQ(JsonElements(*strings), "\"item-0..\",\"item-1..\"");
+  EXPECT_EQ(load::JsonElements("BYTES", strings->data), R"(["item-0..","item-1.."])");
 }
 
 TEST(Payload, RefusesWhatItCannotMake) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <thread>
 
 #include "base/clock.h"
@@ -40,7 +41,7 @@ void KeepFreedMemory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-bool WaitReady(Driver& driver, double limit_s) {
+bool WaitReady(const Driver& driver, double limit_s) {
   const int64_t until_ns = SteadyNowNs() + static_cast<int64_t>(limit_s * 1e9);
   while (!driver.Ready()) {
     if (SteadyNowNs() > until_ns) return false;
@@ -87,10 +88,19 @@ int Main(int argc, char** argv) {
   Options options;
   int exit_code = 0;
   if (!ParseOptions(argc, argv, &options, &exit_code)) return exit_code;
-  const bool http = options.protocol == Protocol::kHttp || options.protocol == Protocol::kHttpJson;
-  const std::unique_ptr<Driver> driver = http ? MakeHttpDriver(options) : MakeGrpcDriver(options);
-  if (options.wait_ready_s > 0 && !WaitReady(*driver, options.wait_ready_s)) {
+  const Result<std::unique_ptr<Driver>> made = Driver::Make(options);
+  if (!made.ok()) {
+    std::fprintf(stderr, "braid_loadgen: %s\n", made.status().message().c_str());
+    return 1;
+  }
+  const Driver& driver = **made;
+  if (options.wait_ready_s > 0 && !WaitReady(driver, options.wait_ready_s)) {
     std::fprintf(stderr, "braid_loadgen: server or model was not ready in time\n");
+    return 1;
+  }
+
+  if (const Status status = driver.RegisterMemory(); !status.ok()) {
+    std::fprintf(stderr, "braid_loadgen: cannot register shared memory: %s\n", status.message().c_str());
     return 1;
   }
 
@@ -102,7 +112,7 @@ int Main(int argc, char** argv) {
     const int slots =
         options.concurrency / options.threads + (i < options.concurrency % options.threads ? 1 : 0);
     threads.push_back(StartThread("brd-load-" + std::to_string(i), [&driver, &window, &recordings, slots, i] {
-      driver->Run(slots, window, recordings[static_cast<size_t>(i)]);
+      driver.Run(slots, window, recordings[static_cast<size_t>(i)]);
     }));
   }
   SleepFor(options.warmup_s);

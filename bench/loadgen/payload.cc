@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cstring>
-#include <type_traits>
 
 namespace braid::bench {
 namespace {
@@ -52,35 +51,6 @@ std::string Strings(size_t elements, size_t bytes_length) {
   return data;
 }
 
-template <class T>
-std::string NumberElements(const std::string& data) {
-  std::string text;
-  char digits[32];
-  for (size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, data.data() + at, sizeof(T));
-    const auto result = std::to_chars(digits, digits + sizeof digits, value);
-    if (at != 0) text += ',';
-    text.append(digits, result.ptr);
-  }
-  return text;
-}
-
-std::string StringElements(const std::string& data) {
-  std::string text;
-  for (size_t at = 0; at + 4 <= data.size();) {
-    uint32_t length;
-    std::memcpy(&length, data.data() + at, sizeof length);
-    if (at != 0) text += ',';
-    // What Strings() makes needs no escapes.
-    text += '"';
-    text.append(data, at + 4, length);
-    text += '"';
-    at += 4 + size_t{length};
-  }
-  return text;
-}
-
 }  // namespace
 
 Result<InputTensor> MakeInput(std::string_view specification, int index, size_t bytes_length) {
@@ -114,15 +84,6 @@ Result<InputTensor> MakeInput(std::string_view specification, int index, size_t 
                                 " is none of FP32, FP64, INT32, INT64, UINT8, BYTES");
   }
   return tensor;
-}
-
-std::string JsonElements(const InputTensor& tensor) {
-  if (tensor.datatype == "FP32") return NumberElements<float>(tensor.data);
-  if (tensor.datatype == "FP64") return NumberElements<double>(tensor.data);
-  if (tensor.datatype == "INT32") return NumberElements<int32_t>(tensor.data);
-  if (tensor.datatype == "INT64") return NumberElements<int64_t>(tensor.data);
-  if (tensor.datatype == "UINT8") return NumberElements<uint8_t>(tensor.data);
-  return StringElements(tensor.data);
 }
 
 }  // namespace braid::bench

@@ -1,0 +1,51 @@
+// NearestName: among the names that are known, the one that a user may have meant.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace braid {
+
+class NearestName {
+ public:
+  explicit NearestName(std::string_view wanted) : wanted_(wanted), distance_(1 + (wanted.size() + 1) / 3) {}
+
+  void Offer(std::string_view known) {
+    const size_t distance = Distance(known);
+    if (distance < distance_) {
+      distance_ = distance;
+      name_ = known;
+    }
+  }
+  // "" when none is near: when more than a third of the letters would have to be changed.
+  const std::string& name() const { return name_; }
+
+ private:
+  // Levenshtein's, without regard to upper and lower case.
+  size_t Distance(std::string_view known) const {
+    std::vector<size_t> row(known.size() + 1);
+    for (size_t j = 0; j <= known.size(); ++j) row[j] = j;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i + 1;
+      for (size_t j = 0; j < known.size(); ++j) {
+        const bool same = std::tolower(static_cast<unsigned char>(wanted_[i])) ==
+                          std::tolower(static_cast<unsigned char>(known[j]));
+        const size_t changed = diagonal + (same ? 0 : 1);
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+      }
+    }
+    return row[known.size()];
+  }
+
+  std::string_view wanted_;
+  size_t distance_;
+  std::string name_;
+};
+
+}  // namespace braid

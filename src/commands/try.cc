@@ -1,0 +1,436 @@
+#include "commands/try.h"
+
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <random>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "base/clock.h"
+#include "base/json_dump.h"
+#include "base/utf8.h"
+#include "load/client.h"
+#include "load/connect_options.h"
+#include "load/data.h"
+#include "load/elements.h"
+#include "load/npy.h"
+
+namespace braid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kFailed = 1;
+constexpr int kWrongUse = 2;
+
+constexpr size_t kShownElements = 8;
+constexpr size_t kShownText = 200;  // bytes of an element of text
+constexpr char kFooter[] =
+    "examples:\n"
+    "  braid try add_sub\n"
+    "  braid try add_sub -d INPUT0=[1,2,3,4] -d INPUT1=10 -u localhost:8001 -i grpc\n"
+    "  braid try classifier -d IMAGE=@cat.png --raw > scores.bin\n"
+    "  braid try repeat -i grpc -u localhost:8001\n"
+    "  braid try add_sub --curl\n";
+
+struct TryOptions {
+  load::ConnectOptions connect;
+  std::string model;
+  std::string version;
+  std::vector<std::string> data;
+  std::vector<std::string> shapes;
+  std::vector<std::string> outputs;
+  std::vector<std::string> parameters;
+  std::string id;
+  std::string sequence_id;
+  int steps = 0;  // of a sequence; 0: no sequence
+  int64_t batch = 1;
+  uint64_t seed = 0;
+  bool zero = false;
+  bool stream = false;
+  bool json = false;
+  bool raw = false;
+  bool curl = false;
+  bool all = false;
+};
+
+int Refuse(const Status& status, int exit_code) {
+  std::cerr << "braid try: " << ToUtf8(status.message()) << '\n';
+  return exit_code;
+}
+
+// ---- data ---------------------------------------------------------------------------------------------------
+
+// A tensor with one element of BYTES: the bytes of a file.
+load::Tensor FileTensor(const load::ModelInfo& model, const load::TensorInfo& info,
+                        const std::string& bytes) {
+  load::Tensor tensor{info.name, "BYTES", {1}, {}};
+  if (info.datatype == "BYTES") {
+    tensor.shape.assign(std::max<size_t>(1, info.shape.size()), 1);
+  } else if (load::HasBatches(model)) {
+    tensor.shape = {1};
+  }
+  load::AppendBytesElement(bytes, tensor.data);
+  return tensor;
+}
+
+// A number alone stands for all elements of an input whose shape is known.
+Result<nlohmann::json> Spread(const load::ModelInfo& model, const load::TensorInfo& info,
+                              const load::DataOptions& options, nlohmann::json value) {
+  if (value.is_array() || value.is_object()) return value;
+  std::vector<int64_t> shape = info.shape;
+  if (load::HasBatches(model) && !shape.empty()) shape.erase(shape.begin());
+  if (const auto given = options.shapes.find(info.name); given != options.shapes.end()) shape = given->second;
+  if (std::ranges::any_of(shape, [](int64_t dimension) { return dimension < 0; })) return value;
+  BRAID_ASSIGN_OR_RETURN(const size_t count, load::ElementCount(shape));
+  return nlohmann::json(std::vector<nlohmann::json>(count, std::move(value)));
+}
+
+// Reads what stands behind NAME=: a value of JSON, text, or @FILE.
+Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorInfo& info,
+                               const load::DataOptions& options, const std::string& text) {
+  if (text.starts_with('@')) {
+    const std::string path = text.substr(1);
+    BRAID_ASSIGN_OR_RETURN(const std::string bytes, load::ReadFile(path));
+    if (path.ends_with(".npy")) {
+      Result<load::Tensor> tensor = load::ReadNpy(bytes);
+      if (!tensor.ok()) return tensor.status().WithPrefix(path + ": ");
+      if (tensor->datatype != info.datatype) {
+        return InvalidArgumentError(path + " has elements of " + tensor->datatype + ", and input " +
+                                    info.name + " of " + info.datatype);
+      }
+      tensor->name = info.name;
+      if (load::HasBatches(model) && tensor->shape.size() + 1 == info.shape.size()) {
+        tensor->shape.insert(tensor->shape.begin(), 1);
+      }
+      return tensor;
+    }
+    if (!path.ends_with(".json")) return FileTensor(model, info, bytes);
+    const nlohmann::json value = nlohmann::json::parse(bytes, nullptr, false);
+    if (value.is_discarded()) return InvalidArgumentError(path + " holds no JSON");
+    return load::TensorFromJson(model, info, options, value);
+  }
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  if (value.is_discarded() || (info.datatype == "BYTES" && !value.is_array() && !value.is_object())) {
+    if (info.datatype != "BYTES") {
+      return InvalidArgumentError("'" + text + "' is no value for input " + info.name + " of " +
+                                  info.datatype);
+    }
+    value = value.is_string() ? value : nlohmann::json(text);
+  }
+  BRAID_ASSIGN_OR_RETURN(value, Spread(model, info, options, std::move(value)));
+  return load::TensorFromJson(model, info, options, value);
+}
+
+// Steps of data: one, or those of a data file.
+Result<std::vector<load::DataStep>> ReadSteps(const TryOptions& options, const load::ModelInfo& model) {
+  load::DataOptions made;
+  made.batch = options.batch;
+  made.fill.fill = options.zero ? load::Fill::kZero : load::Fill::kRandom;
+  made.fill.string_length = 16;
+  for (const std::string& text : options.shapes) {
+    BRAID_ASSIGN_OR_RETURN(auto shape, load::ParseShape(text));
+    made.shapes.insert(std::move(shape));
+  }
+  std::map<std::string, load::Tensor> given;
+  for (const std::string& text : options.data) {
+    if (text.starts_with('@')) {
+      if (options.data.size() > 1)
+        return InvalidArgumentError("-d @FILE gives all inputs; leave other -d out");
+      BRAID_ASSIGN_OR_RETURN(const std::string file, load::ReadFile(text.substr(1)));
+      BRAID_ASSIGN_OR_RETURN(load::DataSet set, load::ReadDataFile(model, made, file, text.substr(1)));
+      return std::move(set.streams.front());
+    }
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return InvalidArgumentError("-d '" + text + "': it looks like NAME=VALUE, NAME=@FILE or @FILE.json");
+    }
+    const std::string name = text.substr(0, equals);
+    const auto info = std::ranges::find(model.inputs, name, &load::TensorInfo::name);
+    if (info == model.inputs.end()) {
+      std::string names;
+      for (const load::TensorInfo& input : model.inputs) names += (names.empty() ? "" : ", ") + input.name;
+      return InvalidArgumentError("model " + model.name + " has no input " + name + "; it has " + names);
+    }
+    Result<load::Tensor> tensor = ReadValue(model, *info, made, text.substr(equals + 1));
+    if (!tensor.ok()) return tensor.status().WithPrefix("-d " + name + ": ");
+    given[name] = std::move(*tensor);
+  }
+  // Only what is not given is made.
+  load::ModelInfo rest = model;
+  std::erase_if(rest.inputs, [&](const load::TensorInfo& info) { return given.contains(info.name); });
+  for (const auto& [name, tensor] : given) made.shapes.erase(name);
+  std::mt19937_64 random(options.seed);
+  BRAID_ASSIGN_OR_RETURN(load::DataStep step, load::MakeStep(rest, made, random));
+  std::vector<load::Tensor> inputs;
+  for (const load::TensorInfo& info : model.inputs) {
+    if (const auto found = given.find(info.name); found != given.end()) {
+      inputs.push_back(std::move(found->second));
+    } else if (const auto other = std::ranges::find(step.inputs, info.name, &load::Tensor::name);
+               other != step.inputs.end()) {
+      inputs.push_back(std::move(*other));
+    }
+  }
+  step.inputs = std::move(inputs);
+  return std::vector<load::DataStep>{std::move(step)};
+}
+
+// ---- what is shown -------------------------------------------------------------------------------------------
+
+std::string Elements(const std::string& datatype, std::string_view data, size_t most) {
+  std::string text;
+  size_t shown = 0;
+  load::VisitElements(datatype, data, most + 1, [&](size_t i, std::string element) {
+    if (i != 0) text += ", ";
+    if (i == most) {
+      text += "...";
+      return;
+    }
+    if (most == kShownElements && element.size() > kShownText) {
+      element = ToUtf8(std::string_view(element).substr(0, kShownText)) + "...\"";
+    }
+    text += element;
+    ++shown;
+  });
+  return text;
+}
+
+// A line of a table: its first column, and the elements.
+struct ShownTensor {
+  std::string head;
+  std::string elements;
+};
+
+ShownTensor Show(const std::string& name, const std::string& datatype, const std::vector<int64_t>& shape,
+                 std::string_view data, bool all) {
+  return {fmt::format("{} {}{}", ToUtf8(name), datatype, load::ShapeText(shape)),
+          Elements(datatype, data, all ? std::numeric_limits<size_t>::max() - 1 : kShownElements)};
+}
+
+void PrintTensors(std::string_view mark, const std::vector<ShownTensor>& tensors) {
+  size_t width = 0;
+  for (const ShownTensor& tensor : tensors) width = std::max(width, tensor.head.size());
+  for (const ShownTensor& tensor : tensors) {
+    std::cout << fmt::format("  {} {:<{}}  {}\n", mark, tensor.head, width, tensor.elements);
+  }
+}
+
+std::string Milliseconds(int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); }
+
+Json TensorJson(const load::OutputView& output) {
+  const std::string data = load::JoinPieces(output.data);
+  Json json = {{"name", output.name}, {"datatype", output.datatype}, {"shape", output.shape}};
+  json["data"] = Json::parse(load::JsonElements(output.datatype, data), nullptr, false);
+  // Numbers that JSON does not have are given as text.
+  if (json["data"].is_discarded()) {
+    json["data"] = Json::array();
+    load::VisitElements(output.datatype, data, std::numeric_limits<size_t>::max(),
+                        [&](size_t, const std::string& text) { json["data"].push_back(text); });
+  }
+  return json;
+}
+
+std::string Quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+void PrintCurl(const TryOptions& options, const load::Dialer& dialer, const load::InferRequest& request) {
+  const load::HttpBody body =
+      load::EncodeHttpBody(request, {.binary_inputs = false, .binary_outputs = false});
+  std::string command = "curl -s";
+  if (dialer.tls()) {
+    if (!options.connect.tls.verify_peer) command += " --insecure";
+    if (!options.connect.tls.ca_file.empty()) command += " --cacert " + Quoted(options.connect.tls.ca_file);
+    if (!options.connect.tls.cert_file.empty()) command += " --cert " + Quoted(options.connect.tls.cert_file);
+    if (!options.connect.tls.key_file.empty()) command += " --key " + Quoted(options.connect.tls.key_file);
+  }
+  for (const std::string& header : options.connect.headers) command += " -H " + Quoted(header);
+  command += fmt::format(
+      " {} -H 'Content-Type: application/json' -d {}",
+      Quoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http", dialer.address().authority(),
+                         load::ModelPath(request.model, request.version))),
+      Quoted(body.json));
+  std::cout << command << '\n';
+}
+
+// ---- the command --------------------------------------------------------------------------------------------------
+
+Status AddParameters(const TryOptions& options, load::InferRequest& request) {
+  for (const std::string& text : options.parameters) {
+    BRAID_ASSIGN_OR_RETURN(auto parameter, load::ParseParameter(text));
+    request.parameters[parameter.first] = std::move(parameter.second);
+  }
+  return OkStatus();
+}
+
+// The parameters of step `step` of a sequence.
+void MarkStep(const TryOptions& options, int step, int last, load::InferRequest& request) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(options.sequence_id.data(),
+                                            options.sequence_id.data() + options.sequence_id.size(), number);
+  const bool whole = error == std::errc() && end == options.sequence_id.data() + options.sequence_id.size();
+  if (whole) {
+    request.parameters["sequence_id"] = number;
+  } else {
+    request.parameters["sequence_id"] = options.sequence_id;
+  }
+  request.parameters["sequence_start"] = step == 0;
+  request.parameters["sequence_end"] = step == last;
+}
+
+int Try(const TryOptions& options) {
+  const Result<std::shared_ptr<const load::Dialer>> dialer = options.connect.MakeDialer();
+  if (!dialer.ok()) return Refuse(dialer.status(), kWrongUse);
+  const Result<load::Connection::Headers> headers = options.connect.ParseHeaders();
+  if (!headers.ok()) return Refuse(headers.status(), kWrongUse);
+  const load::Protocol protocol = options.connect.protocol_kind();
+  if (protocol == load::Protocol::kHttp && options.stream) {
+    return Refuse(InvalidArgumentError("--stream goes over gRPC: add -i grpc, and its port to -u"),
+                  kWrongUse);
+  }
+  if (protocol == load::Protocol::kGrpc && options.curl) {
+    return Refuse(InvalidArgumentError("--curl is for HTTP: leave -i grpc out"), kWrongUse);
+  }
+  load::Client client(protocol, *dialer, *headers, options.connect.timeout_s);
+  const Result<load::ModelInfo> model = client.Model(options.model, options.version);
+  if (!model.ok()) return Refuse(model.status(), kFailed);
+  const bool stream = options.stream || (model->decoupled && protocol == load::Protocol::kGrpc);
+  if (model->decoupled && protocol == load::Protocol::kHttp && !options.curl) {
+    return Refuse(InvalidArgumentError(
+                      "model " + model->name +
+                      " is decoupled: it answers any number of times, which goes over gRPC: add -i grpc"),
+                  kFailed);
+  }
+  Result<std::vector<load::DataStep>> steps = ReadSteps(options, *model);
+  if (!steps.ok()) return Refuse(steps.status(), kWrongUse);
+
+  load::InferRequest request;
+  request.model = options.model;
+  request.version = options.version;
+  request.id = options.id;
+  if (const Status status = AddParameters(options, request); !status.ok()) return Refuse(status, kWrongUse);
+  for (const std::string& output : options.outputs) request.outputs.push_back({output, {}});
+  if (stream && model->decoupled) request.parameters["triton_enable_empty_final_response"] = true;
+  const load::Encoding encoding{protocol, stream, (*dialer)->address().authority(), *headers};
+  const int last = options.steps > 0 ? options.steps - 1 : 0;
+  if (options.curl) {
+    for (int step = 0; step <= last; ++step) {
+      request.inputs = (*steps)[static_cast<size_t>(step) % steps->size()].inputs;
+      if (options.steps > 0) MarkStep(options, step, last, request);
+      PrintCurl(options, **dialer, request);
+    }
+    return 0;
+  }
+
+  const bool text = !options.json && !options.raw;
+  if (text) {
+    std::cout << fmt::format("{} at {}, {}{}\n", model->name, (*dialer)->address().authority(),
+                             options.connect.protocol, model->platform.empty() ? "" : ", " + model->platform);
+  }
+  for (int step = 0; step <= last; ++step) {
+    request.inputs = (*steps)[static_cast<size_t>(step) % steps->size()].inputs;
+    if (options.steps > 0) {
+      MarkStep(options, step, last, request);
+      if (text) std::cout << "step " << step + 1 << '\n';
+    }
+    if (text) {
+      std::vector<ShownTensor> shown;
+      for (const load::Tensor& input : request.inputs) {
+        shown.push_back(Show(input.name, input.datatype, input.shape, input.data, options.all));
+      }
+      PrintTensors(">", shown);
+    }
+    size_t responses = 0;
+    const int64_t begin_ns = SteadyNowNs();
+    const Status status =
+        client.Infer(request, encoding, stream, !model->decoupled, [&](const load::InferResponse& response) {
+          const int64_t ns = SteadyNowNs() - begin_ns;
+          ++responses;
+          if (options.raw) {
+            for (const load::OutputView& output : response.outputs)
+              std::cout << load::JoinPieces(output.data);
+          } else if (options.json) {
+            Json json = {{"model_name", response.model},
+                         {"model_version", response.version},
+                         {"ms", static_cast<double>(ns) / 1e6}};
+            if (!response.id.empty()) json["id"] = response.id;
+            json["outputs"] = Json::array();
+            for (const load::OutputView& output : response.outputs)
+              json["outputs"].push_back(TensorJson(output));
+            std::cout << DumpJson(json) << '\n';
+          } else {
+            if (stream) std::cout << fmt::format("  response {} after {}\n", responses, Milliseconds(ns));
+            std::vector<ShownTensor> shown;
+            for (const load::OutputView& output : response.outputs) {
+              shown.push_back(Show(output.name, output.datatype, output.shape, load::JoinPieces(output.data),
+                                   options.all));
+            }
+            PrintTensors("<", shown);
+          }
+          std::cout.flush();
+          return true;
+        });
+    const int64_t ns = SteadyNowNs() - begin_ns;
+    if (!status.ok()) return Refuse(status, kFailed);
+    if (text) {
+      std::cout << (stream ? fmt::format("  {} response{} in {}\n", responses, responses == 1 ? "" : "s",
+                                         Milliseconds(ns))
+                           : fmt::format("  in {}\n", Milliseconds(ns)));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int RunTry(int argc, const char* const* argv) {
+  TryOptions options;
+  CLI::App app("Sends a request to a model of a running server, and shows what it answers.", "braid try");
+  app.footer(kFooter);
+  app.add_option("MODEL", options.model, "name of the model")->required();
+  options.connect.AddTo(app);
+  app.add_option("-x,--model-version", options.version,
+                 "version of the model; without it the server chooses");
+  app.add_option("-d,--data", options.data,
+                 "NAME=VALUE: JSON, or text for BYTES; NAME=@FILE: .json, .npy, or any file as one element; "
+                 "@FILE.json: a data "
+                 "file of `braid bench`. Without it values are made at random; repeatable");
+  app.add_option("--shape", options.shapes,
+                 "NAME:1,2: the shape of an input that the metadata leaves open, without the batch");
+  app.add_option("-b,--batch", options.batch, "samples in the request")->check(CLI::Range(1, 1 << 20));
+  app.add_flag("--zero", options.zero, "zeros in place of values at random");
+  app.add_option("--seed", options.seed, "another seed gives other values");
+  app.add_option("-o,--output", options.outputs, "an output to ask for; without it all; repeatable");
+  app.add_option("-p,--request-parameter", options.parameters, "NAME=VALUE of the request; repeatable");
+  app.add_option("--id", options.id, "id of the request");
+  app.add_option("--sequence-id", options.sequence_id, "the request is one of a sequence")->default_str("1");
+  app.add_option("--steps,--sequence-length", options.steps,
+                 "so many requests, as one sequence from its start to its end")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_flag("--stream", options.stream,
+               "over gRPC's ModelStreamInfer; decoupled models are asked so by themselves");
+  app.add_flag("--json", options.json, "print each response as one line of JSON");
+  app.add_flag("--raw", options.raw, "print the bytes of the outputs and nothing else");
+  app.add_flag("--all", options.all, "print all elements");
+  app.add_flag("--curl", options.curl, "print the same request for curl, and send nothing")
+      ->excludes("--json", "--raw");
+  app.get_option("--json")->excludes("--raw");
+  try {
+    app.parse(argc - 1, argv + 1);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongUse;
+  }
+  if (!options.sequence_id.empty() && options.steps == 0) options.steps = 1;
+  if (options.sequence_id.empty()) options.sequence_id = "1";
+  return Try(options);
+}
+
+}  // namespace braid

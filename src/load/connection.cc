@@ -1,0 +1,19 @@
+#include "load/connection.h"
+
+#include "load/grpc_connection.h"
+#include "load/http_connection.h"
+
+namespace braid::load {
+
+Result<std::unique_ptr<Connection>> Connection::Open(Protocol protocol, const Dialer& dialer,
+                                                     double timeout_s, const Headers& headers) {
+  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Socket> socket,
+                         Socket::Dial(dialer, protocol == Protocol::kGrpc, timeout_s));
+  if (protocol == Protocol::kHttp) {
+    return std::unique_ptr<Connection>(std::make_unique<HttpConnection>(std::move(socket)));
+  }
+  return std::unique_ptr<Connection>(std::make_unique<GrpcConnection>(
+      std::move(socket), dialer.address().authority(), dialer.tls(), headers));
+}
+
+}  // namespace braid::load

@@ -1,0 +1,229 @@
+#include "load/http_connection.h"
+
+#include <strings.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+
+namespace braid::load {
+namespace {
+
+constexpr size_t kFirstBufferBytes = size_t{64} * 1024;
+constexpr size_t kMaxHeadBytes = size_t{64} * 1024;
+constexpr size_t kMaxBodyBytes = size_t{1} << 32;
+constexpr size_t kMaxErrorText = 400;
+
+bool EqualsIgnoringCase(std::string_view left, std::string_view right) {
+  return left.size() == right.size() && strncasecmp(left.data(), right.data(), left.size()) == 0;
+}
+
+bool ParseSize(std::string_view text, int base, size_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, base);
+  return error == std::errc() && end == text.data() + text.size() && *value <= kMaxBodyBytes;
+}
+
+StatusCode CodeOfHttp(int http_status) {
+  switch (http_status) {
+    case 400:
+      return StatusCode::kInvalidArgument;
+    case 401:
+      return StatusCode::kUnauthenticated;
+    case 403:
+      return StatusCode::kPermissionDenied;
+    case 404:
+      return StatusCode::kNotFound;
+    case 501:
+      return StatusCode::kUnsupported;
+    case 503:
+      return StatusCode::kUnavailable;
+    default:
+      return StatusCode::kInternal;
+  }
+}
+
+// The text of {"error": "..."}, or the body as it is.
+std::string ErrorText(std::string_view body) {
+  const nlohmann::json parsed = nlohmann::json::parse(body, nullptr, false);
+  if (parsed.is_object()) {
+    if (const auto error = parsed.find("error"); error != parsed.end() && error->is_string()) {
+      return error->get<std::string>();
+    }
+  }
+  return std::string(body.substr(0, kMaxErrorText));
+}
+
+}  // namespace
+
+Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
+  const size_t end = bytes.find("\r\n\r\n");
+  if (end == std::string_view::npos) {
+    if (bytes.size() > kMaxHeadBytes) return InternalError("the head of the HTTP response is too long");
+    return std::optional<HttpHead>();
+  }
+  const std::string_view lines = bytes.substr(0, end + 2);
+  HttpHead head;
+  head.head_bytes = end + 4;
+  if (!lines.starts_with("HTTP/1.") || lines.size() < 14)
+    return InternalError("what answers does not speak HTTP/1.1");
+  std::from_chars(lines.data() + 9, lines.data() + 12, head.status);
+  bool has_length = false;
+  for (size_t at = lines.find("\r\n") + 2; at < lines.size();) {
+    const size_t line_end = lines.find("\r\n", at);
+    const std::string_view line = lines.substr(at, line_end - at);
+    at = line_end + 2;
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return InternalError("malformed HTTP header");
+    const std::string_view name = line.substr(0, colon);
+    std::string_view value = line.substr(colon + 1);
+    while (value.starts_with(' ')) value.remove_prefix(1);
+    if (EqualsIgnoringCase(name, "Content-Length")) {
+      has_length = ParseSize(value, 10, &head.body_bytes);
+      if (!has_length) return InternalError("malformed Content-Length");
+    } else if (EqualsIgnoringCase(name, "Transfer-Encoding")) {
+      head.chunked = EqualsIgnoringCase(value, "chunked");
+    } else if (EqualsIgnoringCase(name, "Inference-Header-Content-Length")) {
+      if (!ParseSize(value, 10, &head.json_bytes))
+        return InternalError("malformed Inference-Header-Content-Length");
+    } else if (EqualsIgnoringCase(name, "Connection")) {
+      head.close = EqualsIgnoringCase(value, "close");
+    }
+  }
+  head.to_the_end = !has_length && !head.chunked && head.status != 204 && head.status != 304;
+  if (has_length && head.json_bytes > head.body_bytes) {
+    return InternalError("Inference-Header-Content-Length exceeds the body");
+  }
+  return std::optional<HttpHead>(head);
+}
+
+Result<std::optional<std::string>> JoinChunks(std::string_view bytes) {
+  std::string body;
+  while (true) {
+    const size_t line_end = bytes.find("\r\n");
+    if (line_end == std::string_view::npos) return std::optional<std::string>();
+    size_t size = 0;
+    if (!ParseSize(bytes.substr(0, std::min(line_end, bytes.find(';'))), 16, &size)) {
+      return InternalError("malformed chunk in the HTTP response");
+    }
+    bytes.remove_prefix(line_end + 2);
+    if (size == 0) {
+      // Trailers, up to an empty line.
+      if (bytes.starts_with("\r\n") || bytes.find("\r\n\r\n") != std::string_view::npos)
+        return std::optional(body);
+      return std::optional<std::string>();
+    }
+    if (bytes.size() < size + 2) return std::optional<std::string>();
+    body += bytes.substr(0, size);
+    bytes.remove_prefix(size + 2);
+  }
+}
+
+HttpConnection::HttpConnection(std::unique_ptr<Socket> socket)
+    : socket_(std::move(socket)), buffer_(kFirstBufferBytes) {}
+
+HttpConnection::~HttpConnection() {
+  if (exchange_ != nullptr) Break(CancelledError("the connection was closed"));
+}
+
+void HttpConnection::Start(Exchange& exchange, const OutgoingMessage& message, bool stays_open) {
+  BRAID_CHECK(alive_ && exchange_ == nullptr && !stays_open);
+  exchange_ = &exchange;
+  outgoing_ = message.bytes;
+  sent_ = 0;
+  received_ = 0;
+  head_.reset();
+}
+
+void HttpConnection::Send(Exchange&, const OutgoingMessage&) { BRAID_CHECK(false); }
+void HttpConnection::EndSending(Exchange&) { BRAID_CHECK(false); }
+
+void HttpConnection::Cancel(Exchange& exchange) {
+  BRAID_CHECK(exchange_ == &exchange);
+  exchange_ = nullptr;
+  outgoing_ = {};
+  sent_ = 0;
+  alive_ = false;
+}
+
+void HttpConnection::Flush() {
+  while (alive_ && wants_to_write()) {
+    const iovec rest{const_cast<char*>(outgoing_.data() + sent_), outgoing_.size() - sent_};
+    const Result<size_t> written = socket_->Write({&rest, 1});
+    if (!written.ok()) {
+      // The server may have answered before it closed.
+      outgoing_ = {};
+      sent_ = 0;
+      return;
+    }
+    if (*written == 0) return;
+    sent_ += *written;
+  }
+}
+
+void HttpConnection::Receive(bool wait) {
+  do {
+    if (!alive_) return;
+    if (received_ == buffer_.size()) buffer_.resize(buffer_.size() * 2);
+    const Result<size_t> read = socket_->Read(buffer_.data() + received_, buffer_.size() - received_, wait);
+    if (!read.ok()) {
+      if (exchange_ != nullptr && head_ && head_->to_the_end) {
+        alive_ = false;
+        Answer(std::string_view(buffer_.data() + head_->head_bytes, received_ - head_->head_bytes));
+        return;
+      }
+      return Break(read.status());
+    }
+    if (*read == 0) return;
+    wait = false;
+    if (exchange_ == nullptr) return Break(InternalError("the server sent more than it was asked for"));
+    received_ += *read;
+    const Result<bool> whole = TakeResponse();
+    if (!whole.ok()) return Break(whole.status());
+    if (*whole) return;
+  } while (socket_->buffered() || (head_ && !head_->chunked && !head_->to_the_end));
+}
+
+Result<bool> HttpConnection::TakeResponse() {
+  if (!head_) {
+    BRAID_ASSIGN_OR_RETURN(head_, DecodeHttpHead(std::string_view(buffer_.data(), received_)));
+    if (!head_) return false;
+    if (!head_->chunked && !head_->to_the_end) {
+      const size_t whole = head_->head_bytes + head_->body_bytes;
+      if (buffer_.size() < whole) buffer_.resize(whole);
+    }
+  }
+  const std::string_view body(buffer_.data() + head_->head_bytes, received_ - head_->head_bytes);
+  if (head_->to_the_end) return false;
+  if (head_->chunked) {
+    BRAID_ASSIGN_OR_RETURN(const std::optional<std::string> joined, JoinChunks(body));
+    if (!joined) return false;
+    Answer(*joined);
+    return true;
+  }
+  if (body.size() < head_->body_bytes) return false;
+  Answer(body.substr(0, head_->body_bytes));
+  return true;
+}
+
+void HttpConnection::Answer(std::string_view body) {
+  Exchange& exchange = *std::exchange(exchange_, nullptr);
+  if (head_->close || wants_to_write()) alive_ = false;
+  if (head_->status == 200) {
+    const Pieces pieces{body};
+    exchange.OnMessage({pieces, head_->json_bytes});
+    exchange.OnEnd(OkStatus());
+  } else {
+    exchange.OnEnd(
+        Status(CodeOfHttp(head_->status), "HTTP " + std::to_string(head_->status) + ": " + ErrorText(body)));
+  }
+}
+
+void HttpConnection::Break(const Status& why) {
+  alive_ = false;
+  outgoing_ = {};
+  sent_ = 0;
+  if (exchange_ != nullptr) std::exchange(exchange_, nullptr)->OnEnd(why);
+}
+
+}  // namespace braid::load

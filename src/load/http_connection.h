@@ -1,0 +1,60 @@
+// A connection of HTTP/1.1, kept alive: one exchange after the other.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "load/connection.h"
+
+namespace braid::load {
+
+struct HttpHead {
+  int status = 0;
+  size_t head_bytes = 0;  // up to and with the empty line
+  size_t body_bytes = 0;
+  size_t json_bytes = 0;  // Inference-Header-Content-Length; 0: the body is JSON alone
+  bool chunked = false;
+  bool to_the_end = false;  // the body ends with the connection
+  bool close = false;
+};
+
+// Reads the head of a response, of which `bytes` is a beginning. nullopt: more is needed. Errors: it is malformed, or longer than
+// 64 KiB.
+Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes);
+
+// Puts the chunks of a body, of which `bytes` is a beginning, together. nullopt: more is needed.
+Result<std::optional<std::string>> JoinChunks(std::string_view bytes);
+
+class HttpConnection : public Connection {
+ public:
+  explicit HttpConnection(std::unique_ptr<Socket> socket);
+  ~HttpConnection() override;
+
+  int fd() const override { return socket_->fd(); }
+  bool alive() const override { return alive_; }
+  size_t capacity() const override { return 1; }
+  void Start(Exchange& exchange, const OutgoingMessage& message, bool stays_open) override;
+  void Send(Exchange& exchange, const OutgoingMessage& message) override;
+  void EndSending(Exchange& exchange) override;
+  void Cancel(Exchange& exchange) override;
+  void Flush() override;
+  bool wants_to_write() const override { return sent_ < outgoing_.size(); }
+  void Receive(bool wait) override;
+
+ private:
+  // Judges what has come; true when the exchange has ended.
+  Result<bool> TakeResponse();
+  void Answer(std::string_view body);
+  void Break(const Status& why);
+
+  const std::unique_ptr<Socket> socket_;
+  bool alive_ = true;
+  Exchange* exchange_ = nullptr;
+  std::string_view outgoing_;
+  size_t sent_ = 0;
+  std::vector<char> buffer_;
+  size_t received_ = 0;
+  std::optional<HttpHead> head_;
+};
+
+}  // namespace braid::load

@@ -1,0 +1,74 @@
+// Protocol buffers' wire format, read and written by hand: this folder shares no message code with the
+// server, so that the two cannot agree on a mistake, and reads responses in place, whatever pieces they arrive in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "load/pieces.h"
+
+namespace braid::load {
+
+// Appends fields to a message.
+class WireWriter {
+ public:
+  void Varint(uint32_t field, uint64_t value);
+  // A string, bytes, or an embedded message.
+  void Bytes(uint32_t field, std::string_view bytes);
+  void Double(uint32_t field, double value);
+  std::string Take() { return std::move(message_); }
+
+ private:
+  void RawVarint(uint64_t value);
+  std::string message_;
+};
+
+// Walks over the fields of a message. Never reads past its end; malformed input makes it stop with ok()
+// false.
+//
+//   while (reader.Next()) {
+//     if (reader.IsBytes(1)) name = JoinPieces(reader.TakeBytes());
+//     else reader.Skip();
+//   }
+//
+// Exactly one of the Take functions or Skip follows each successful Next.
+class WireReader {
+ public:
+  // `pieces` outlives the reader.
+  explicit WireReader(const Pieces& pieces) : pieces_(&pieces), left_(PiecesSize(pieces)) {}
+
+  // Moves to the next field; false at the end of the message or when it is malformed.
+  bool Next();
+  // Whether the field has this number and a length.
+  bool IsBytes(uint32_t field) const { return key_ == ((uint64_t{field} << 3) | 2); }
+  // Whether the field has this number and is a number (an integer, bool or enum).
+  bool IsVarint(uint32_t field) const { return key_ == (uint64_t{field} << 3); }
+  Pieces TakeBytes();
+  std::string TakeString() { return JoinPieces(TakeBytes()); }
+  uint64_t TakeVarint() { return RawVarint(); }
+  // Appends the numbers of the field, repeated or packed.
+  void TakeVarints(std::vector<int64_t>& numbers);
+  // A reader of the field's bytes as a message.
+  WireReader TakeMessage();
+  void Skip();
+  // False: the message is malformed.
+  bool ok() const { return ok_; }
+
+ private:
+  uint64_t RawVarint();
+  size_t TakeLength();
+  // Moves `size` bytes on, adding them to `out` where given.
+  void Advance(size_t size, Pieces* out);
+
+  const Pieces* pieces_;
+  size_t piece_ = 0;
+  size_t offset_ = 0;
+  size_t left_;
+  uint64_t key_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace braid::load

@@ -1,0 +1,175 @@
+"""`braid try` against a real server: what it sends, what it shows, and what it says when something is not there."""
+
+import json
+import struct
+import subprocess
+
+import numpy as np
+import pytest
+from harness.repository import config, per_request
+from harness.server import BINARY
+
+SUM = per_request(
+    """
+    start, end = (get(request, name).reshape(-1)[0] for name in ("START", "END"))
+    self.sum = (0 if start else self.sum) + get(request, "IN")
+    return respond(OUT=self.sum)
+    """
+)
+CONTROLS = """
+sequence_batching {
+  control_input [
+    { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
+    { name: "END" control [ { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] } ] }
+  ]
+}
+"""
+COUNT = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for number in range(int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([number], np.int32))]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(module_repository, module_serve):
+    module_repository.add_identity("echo", "FP32", dims=(3,))
+    module_repository.add_identity("any", "INT64", dims=(-1, 2), max_batch_size=4)
+    module_repository.add_identity("text", "STRING", dims=(-1,))
+    module_repository.add(
+        "sum", SUM, config("sum", [("IN", "INT32", [1])], [("OUT", "INT32", [1])], max_batch_size=1, extra=CONTROLS)
+    )
+    module_repository.add(
+        "count",
+        COUNT,
+        config("count", [("IN", "INT32", [1])], [("OUT", "INT32", [1])])
+        + "model_transaction_policy { decoupled: true }",
+    )
+    return module_serve(module_repository)
+
+
+def attempt(server, protocol, *arguments, text=True):
+    return subprocess.run(
+        [BINARY, "try", *map(str, arguments), "-u", getattr(server, protocol), "-i", protocol],
+        capture_output=True,
+        text=text,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+
+
+def outputs(done):
+    """The outputs of each response of --json."""
+    assert done.returncode == 0, done.stderr
+    return [{each["name"]: each for each in json.loads(line)["outputs"]} for line in done.stdout.splitlines()]
+
+
+protocols = pytest.mark.parametrize("protocol", ["http", "grpc"])
+
+
+@protocols
+def test_shows_what_was_sent_and_answered(server, protocol):
+    done = attempt(server, protocol, "echo", "-d", "IN=[1, 2.5, -3]")
+    assert done.returncode == 0, done.stderr
+    assert "> IN FP32[3]  1, 2.5, -3\n" in done.stdout
+    assert "< OUT FP32[3]  1, 2.5, -3\n" in done.stdout
+
+
+@protocols
+def test_values_at_random_are_the_same_for_one_seed(server, protocol):
+    one, two, other = (
+        outputs(attempt(server, protocol, "echo", "--json", "--seed", seed))[0]["OUT"] for seed in (1, 1, 2)
+    )
+    assert one == two != other
+    assert all(0 <= value < 1 for value in one["data"])
+
+
+@protocols
+def test_shapes_and_batches(server, protocol):
+    done = attempt(server, protocol, "any")
+    assert done.returncode == 2
+    assert "input IN has the shape [1,-1,2]: say which by --shape IN:..." in done.stderr
+    output = outputs(attempt(server, protocol, "any", "--shape", "IN:3,2", "-b", 2, "--json"))[0]["OUT"]
+    assert output["shape"] == [2, 3, 2]
+    output = outputs(attempt(server, protocol, "any", "-d", "IN=[[1,2],[3,4],[5,6]]", "--json"))[0]["OUT"]
+    assert (output["shape"], output["data"]) == ([1, 3, 2], [1, 2, 3, 4, 5, 6])
+
+
+@protocols
+def test_text_and_files(server, tmp_path, protocol):
+    assert outputs(attempt(server, protocol, "text", "-d", "IN=héllo", "--json"))[0]["OUT"]["data"] == ["héllo"]
+    assert outputs(attempt(server, protocol, "text", "-d", 'IN=["a", "b"]', "--json"))[0]["OUT"]["data"] == ["a", "b"]
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\xff")
+    raw = attempt(server, protocol, "text", "-d", f"IN=@{tmp_path}/picture.png", "--raw", text=False)
+    assert raw.stdout == struct.pack("<I", 6) + b"\x89PNG\0\xff"
+    array = np.array([[[1, 2], [3, 4]]], dtype=np.int64)
+    np.save(tmp_path / "array.npy", array)
+    raw = attempt(server, protocol, "any", "-d", f"IN=@{tmp_path}/array.npy", "--raw", text=False)
+    assert raw.stdout == array.tobytes()
+    np.save(tmp_path / "float.npy", array.astype(np.float64))
+    refused = attempt(server, protocol, "any", "-d", f"IN=@{tmp_path}/float.npy")
+    assert refused.returncode == 2
+    assert "elements of FP64, and input IN of INT64" in refused.stderr
+    (tmp_path / "values.json").write_text("[[7, 8]]")
+    assert outputs(attempt(server, protocol, "any", "-d", f"IN=@{tmp_path}/values.json", "--json"))[0]["OUT"][
+        "data"
+    ] == [7, 8]
+
+
+@protocols
+def test_sequences(server, protocol):
+    done = attempt(server, protocol, "sum", "-d", "IN=5", "--steps", 3, "--sequence-id", 77, "--json")
+    assert [each["OUT"]["data"] for each in outputs(done)] == [[5], [10], [15]]
+
+
+def test_decoupled_models_answer_as_often_as_they_do(server):
+    done = attempt(server, "grpc", "count", "-d", "IN=3", "--json")
+    assert [each["OUT"]["data"] for each in outputs(done)] == [[0], [1], [2]]
+    assert "3 responses in" in attempt(server, "grpc", "count", "-d", "IN=3").stdout
+    assert "0 responses in" in attempt(server, "grpc", "count", "-d", "IN=0").stdout
+    refused = attempt(server, "http", "count")
+    assert refused.returncode == 1
+    assert "add -i grpc" in refused.stderr
+
+
+def test_curl_asks_the_same(server):
+    command = attempt(server, "http", "text", "-d", "IN=it's", "--curl").stdout
+    answer = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(answer.stdout)["outputs"][0]["data"] == ["it's"]
+
+
+@protocols
+def test_what_is_not_there(server, protocol):
+    done = attempt(server, protocol, "nope")
+    assert done.returncode == 1
+    assert "the models that are ready: any, count, echo, sum, text" in done.stderr
+    done = attempt(server, protocol, "echo", "-d", "NO=1")
+    assert done.returncode == 2
+    assert "model echo has no input NO; it has IN" in done.stderr
+    done = attempt(server, protocol, "echo", "-d", "IN=[1]")
+    assert done.returncode == 2
+    assert "IN of shape [3] has 3 elements, and not 1" in done.stderr
+    done = attempt(server, protocol, "echo", "-x", "9")
+    assert done.returncode == 1
+
+
+def test_the_other_protocols_port_and_none(server):
+    done = subprocess.run(
+        [BINARY, "try", "echo", "-u", server.grpc], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert "-i grpc" in done.stderr
+    done = subprocess.run(
+        [BINARY, "try", "echo", "-u", "127.0.0.1:9"], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert "cannot connect to 127.0.0.1:9" in done.stderr
