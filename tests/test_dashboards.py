@@ -52,6 +52,17 @@ def programs():
     return need("prometheus") / "usr" / "bin"
 
 
+STEPS = """
+platform: "ensemble"
+ensemble_scheduling {
+  step [{
+    model_name: "cached" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" }
+  }]
+}
+"""
+
+
 def panels(dashboard):
     """All panels that ask something."""
     for panel in dashboard["panels"]:
@@ -135,7 +146,10 @@ def triton_traffic(server):
         )
         assert (status, answer.count(b"data: ")) == (200, 2), answer
 
-    return Traffic(add, sequence, decoupled, lambda: infer("cached", tensor("IN", [1], "FP32", [1])))
+    def one(model):
+        infer(model, tensor("IN", [1], "FP32", [1]))
+
+    return Traffic(add, sequence, decoupled, lambda: one("cached"), lambda: one("stepped"))
 
 
 def ovms_traffic(server):
@@ -161,6 +175,8 @@ def servers(tmp_path_factory):
     (folder / "policy.json").write_text(json.dumps({"rules": [{"identities": ["anonymous"], "apis": ["*"]}]}))
     cached = Repository(folder / "cached")
     cached.add_identity("cached", dims=[1], extra="response_cache { enable: true }")
+    text = config("stepped", [("IN", "FP32", [1])], [("OUT", "FP32", [1])], backend=None)
+    cached.add("stepped", None, text + STEPS)
     options = ["--metrics-config", "summary_latencies=true", "--metrics-config", "histogram_latencies=true"]
     options += ["--cache-config", "local,size=1048576", "--metrics-interval-ms", "200"]
     options += ["--token-file", folder / "tokens", "--policy-file", folder / "policy.json"]

@@ -310,7 +310,8 @@ def test_the_program_of_the_page(server, client, tmp_path):
 
 def test_each_port_describes_what_it_serves(serve, tmp_path):
     (tmp_path / "tokens").write_text("alice a-token\n")
-    server = serve(ROOT / "examples" / "models", "--token-file", tmp_path / "tokens", "--admin-address", "127.0.0.1:0")
+    options = ["--token-file", tmp_path / "tokens", "--admin-address", "127.0.0.1:0", "--allow-console=false"]
+    server = serve(ROOT / "examples" / "models", *options)
     token = {"authorization": "Bearer a-token"}
     paths = {}
     for port in ("http", "metrics", "admin"):
@@ -350,6 +351,17 @@ def test_each_port_describes_what_it_serves(serve, tmp_path):
 def test_metrics_are_described_where_they_are(server):
     assert "/metrics" in described(server, "metrics")["paths"]
     assert "/metrics" not in described(server)["paths"]
+
+
+def test_the_port_of_the_console_describes_what_its_page_asks_for(server):
+    document = described(server, "metrics")
+    assert {"/v2/models/{model}/infer", "/v2/models/stats", "/v2/repository/index"} <= set(document["paths"])
+    for method, path, operation in operations(document):
+        if method == "GET" and "/region/" not in path:
+            place = target(document, path, operation)
+            status, headers, answer = server.request("GET", place, address=server.metrics)
+            check_answer(document, operation, status, headers, answer)
+            assert status == 200, place
 
 
 def test_what_a_config_json_serves(tmp_path):
