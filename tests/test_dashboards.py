@@ -20,7 +20,7 @@ from harness import openvino_models as models
 from harness.ovms import OvmsServer
 from harness.programs import Program
 from harness.public_clients import need
-from harness.repository import Repository
+from harness.repository import Repository, config
 from harness.server import ROOT, Server
 from harness.waiting import wait_until
 
