@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import re
-import signal
 import subprocess
 import threading
 import urllib.error
@@ -19,9 +18,10 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from harness import openvino_models as models
 from harness.ovms import OvmsServer
+from harness.programs import Program
 from harness.public_clients import need
-from harness.repository import Repository
-from harness.server import ROOT, Server, listening_ports
+from harness.repository import Repository, config
+from harness.server import ROOT, Server
 from harness.waiting import wait_until
 
 GRAFANA = ROOT / "deploy" / "grafana"
@@ -50,6 +50,17 @@ OVMS_METRICS = [
 def programs():
     """The folder of prometheus and promtool."""
     return need("prometheus") / "usr" / "bin"
+
+
+STEPS = """
+platform: "ensemble"
+ensemble_scheduling {
+  step [{
+    model_name: "cached" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" }
+  }]
+}
+"""
 
 
 def panels(dashboard):
@@ -135,7 +146,10 @@ def triton_traffic(server):
         )
         assert (status, answer.count(b"data: ")) == (200, 2), answer
 
-    return Traffic(add, sequence, decoupled, lambda: infer("cached", tensor("IN", [1], "FP32", [1])))
+    def one(model):
+        infer(model, tensor("IN", [1], "FP32", [1]))
+
+    return Traffic(add, sequence, decoupled, lambda: one("cached"), lambda: one("stepped"))
 
 
 def ovms_traffic(server):
@@ -161,6 +175,8 @@ def servers(tmp_path_factory):
     (folder / "policy.json").write_text(json.dumps({"rules": [{"identities": ["anonymous"], "apis": ["*"]}]}))
     cached = Repository(folder / "cached")
     cached.add_identity("cached", dims=[1], extra="response_cache { enable: true }")
+    text = config("stepped", [("IN", "FP32", [1])], [("OUT", "FP32", [1])], backend=None)
+    cached.add("stepped", None, text + STEPS)
     options = ["--metrics-config", "summary_latencies=true", "--metrics-config", "histogram_latencies=true"]
     options += ["--cache-config", "local,size=1048576", "--metrics-interval-ms", "200"]
     options += ["--token-file", folder / "tokens", "--policy-file", folder / "policy.json"]
@@ -294,8 +310,8 @@ def test_every_alert_has_a_test():
 # ---- a real Prometheus ----
 
 
-class Prometheus:
-    """Prometheus on a port that the system hands out, with deploy/prometheus and a clock that is fast enough for a test."""
+class Prometheus(Program):
+    """Prometheus with deploy/prometheus, and a clock that is fast enough for a test."""
 
     def __init__(self, program, folder, targets):
         settings = yaml.safe_load((RULES / "prometheus.yml").read_text())
@@ -303,47 +319,15 @@ class Prometheus:
         for job in settings["scrape_configs"]:
             job["static_configs"] = [{"targets": [targets[job["job_name"]]]}]
         for name in settings["rule_files"]:
-            # The windows of rules are those of years; here they are seconds.
+            # Windows of minutes become some of seconds.
             (folder / name).write_text((RULES / name).read_text().replace("[5m]", "[3s]"))
         (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
-        self._log = (folder / "log").open("w+")
-        self.process = subprocess.Popen(
-            [
-                program,
-                f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                "--web.listen-address=127.0.0.1:0",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-        )
+        options = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
+        super().__init__([program, *options, "--web.listen-address=127.0.0.1:0"], folder)
 
-    def __enter__(self):
-        def port():
-            assert self.process.poll() is None, (self._log.seek(0), self._log.read())
-            return next(iter(listening_ports(self.process.pid)), None)
-
-        def ready():
-            with contextlib.suppress(urllib.error.HTTPError):
-                return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=10).close() is None
-
-        try:
-            self.port = wait_until(port, 30.0, "Prometheus's port")
-            wait_until(ready, 30.0, "Prometheus")
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._log.close()
+    def is_ready(self):
+        with contextlib.suppress(urllib.error.HTTPError):
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=10).close() is None
 
     def get(self, path, **query):
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"

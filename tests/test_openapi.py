@@ -140,6 +140,7 @@ def test_ids_are_unique_and_tags_are_told(document):
 def test_the_version_is_the_servers(server, document):
     assert document["info"]["version"] == server.json("GET", "/v2")[1]["version"]
     assert document["servers"][0]["url"] == "/"
+    assert document["security"] == []
     assert "securitySchemes" not in document["components"]
 
 
@@ -309,7 +310,8 @@ def test_the_program_of_the_page(server, client, tmp_path):
 
 def test_each_port_describes_what_it_serves(serve, tmp_path):
     (tmp_path / "tokens").write_text("alice a-token\n")
-    server = serve(ROOT / "examples" / "models", "--token-file", tmp_path / "tokens", "--admin-address", "127.0.0.1:0")
+    options = ["--token-file", tmp_path / "tokens", "--admin-address", "127.0.0.1:0", "--allow-console=false"]
+    server = serve(ROOT / "examples" / "models", *options)
     token = {"authorization": "Bearer a-token"}
     paths = {}
     for port in ("http", "metrics", "admin"):
@@ -349,6 +351,17 @@ def test_each_port_describes_what_it_serves(serve, tmp_path):
 def test_metrics_are_described_where_they_are(server):
     assert "/metrics" in described(server, "metrics")["paths"]
     assert "/metrics" not in described(server)["paths"]
+
+
+def test_the_port_of_the_console_describes_what_its_page_asks_for(server):
+    document = described(server, "metrics")
+    assert {"/v2/models/{model}/infer", "/v2/models/stats", "/v2/repository/index"} <= set(document["paths"])
+    for method, path, operation in operations(document):
+        if method == "GET" and "/region/" not in path:
+            place = target(document, path, operation)
+            status, headers, answer = server.request("GET", place, address=server.metrics)
+            check_answer(document, operation, status, headers, answer)
+            assert status == 200, place
 
 
 def test_what_a_config_json_serves(tmp_path):

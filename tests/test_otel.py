@@ -1,14 +1,13 @@
 """A real OpenTelemetry collector takes Braid's traces: what is asserted here is what it has parsed and written again."""
 
 import json
-import signal
-import subprocess
 
 import pytest
 import yaml
-from harness.public_clients import environment, need
+from harness.programs import Program
+from harness.public_clients import need
 from harness.repository import config, per_request
-from harness.server import ROOT, listening_ports
+from harness.server import ROOT
 from harness.waiting import wait_until
 
 CONFIG = ROOT / "deploy" / "otel" / "collector.yaml"
@@ -36,41 +35,13 @@ ASKS = per_request(
 )
 
 
-class Collector:
+class Collector(Program):
     """The collector as a process, and the spans that it has written."""
 
     def __init__(self, program, folder):
         self._spans = folder / "spans.json"
         (folder / "config.yaml").write_text(config_for(self._spans))
-        self._log = (folder / "log").open("w+")
-        self.process = subprocess.Popen(
-            [program, f"--config={folder / 'config.yaml'}"],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            env=environment(),
-        )
-
-    def __enter__(self):
-        def port():
-            assert self.process.poll() is None, (self._log.seek(0), self._log.read())
-            return next(iter(listening_ports(self.process.pid)), None)
-
-        try:
-            self.port = wait_until(port, 30.0, "the collector's port")
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._log.close()
+        super().__init__([program, f"--config={folder / 'config.yaml'}"], folder)
 
     def spans(self):
         """[(attributes of the resource, span)] of all that is there."""

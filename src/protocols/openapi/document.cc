@@ -180,7 +180,8 @@ class Maker {
   std::string Document() const {
     Json document = Json::parse(OpenApiServerPart());
     document["info"]["version"] = options_.version;
-    if (options_.has_tokens) document["security"] = Json::array({ByToken()});
+    document["security"] = Json::array();
+    if (options_.has_tokens) document["security"].push_back(ByToken());
     document["tags"] = Json::array();
     for (const Json& tag : all_tags_) {
       if (tags_.contains(tag.at("name").get<std::string>())) document["tags"].push_back(tag);

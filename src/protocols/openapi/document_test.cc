@@ -105,6 +105,7 @@ TEST(OpenApiDocumentTest, TellsOfTokensWhereThereAreAny) {
   EXPECT_EQ(document["components"]["securitySchemes"]["token"]["scheme"], "bearer");
   EXPECT_TRUE(document["paths"]["/things/{model}"]["get"]["responses"].contains("401"));
   EXPECT_EQ(document["paths"]["/others"]["post"]["security"], Json::parse(R"([{}, {"token": []}])"));
+  EXPECT_EQ(Made()["security"], Json::array());
   EXPECT_FALSE(Made()["components"].contains("securitySchemes"));
 }
 
