@@ -16,7 +16,7 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build wheel serve test test-asan test-tsan fuzz test-mediapipe bench format check docs clean
+.PHONY: help build wheel deb image serve test test-asan test-tsan fuzz test-mediapipe bench format check docs site clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -33,13 +33,21 @@ wheel: build  ## Build the Python package dist/braid_server-*.whl, for pip insta
 	@scripts/python-env build package
 	@scripts/build-wheel
 
+deb: build  ## Build the Debian packages dist/braid_*.deb and dist/braid-openvino_*.deb
+	@scripts/install-system-packages package
+	@scripts/python-env build package
+	@scripts/build-deb
+
+image: deb  ## Build the container image dist/braid-oci.tar of the Debian packages, without a daemon
+	@scripts/build-image
+
 serve: build  ## Build, then serve the example models on this machine (MODELS=folder ARGS="more options")
 	@scripts/python-env serve
 	@exec $(BUILD_FOLDER)/braid serve $(MODELS) --host 127.0.0.1 --python .venv/bin/python $(ARGS)
 
 test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
-	@scripts/install-system-packages build test
-	@scripts/python-env build test package
+	@scripts/install-system-packages build test package
+	@scripts/python-env build test package examples alone site
 	@scripts/public-clients
 	@$(TESTS_ARE_ON) || $(CONFIGURE_TESTS)
 	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
@@ -87,6 +95,8 @@ check:  ## Check formatting, lint Python and C++, includes, each file alone, and
 	@.venv/bin/ruff format --check --quiet
 	@.venv/bin/ruff check
 	@scripts/check-includes
+	@npm ci --prefix console --ignore-scripts --silent
+	@npm run check --prefix console --silent
 	@cmake --preset check -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python >/dev/null
 	@cmake --build build-check --target braid_proto_files
 	@scripts/check-alone --jobs $(JOBS)
@@ -95,5 +105,9 @@ check:  ## Check formatting, lint Python and C++, includes, each file alone, and
 docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid
 
+site:  ## Build the documentation as a site with search, in build-site/
+	@scripts/python-env site
+	@.venv/bin/python scripts/build-site $(ARGS)
+
 clean:  ## Remove the build folder and the Python environment
-	rm -rf $(BUILD_FOLDER) dist build-check build-asan build-tsan build-fuzz .venv
+	rm -rf $(BUILD_FOLDER) dist build-site build-check build-asan build-tsan build-fuzz .venv

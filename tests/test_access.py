@@ -274,6 +274,7 @@ def test_management_can_have_a_port_of_its_own(repository, serve, files):
         "--model-control-mode=explicit",
         "--load-model=add",
         "--admin-address=127.0.0.1:0",
+        "--allow-console=false",
         f"--token-file={files / 'tokens'}",
     )
     moved = [("POST", "/v2/repository/models/add/load"), ("POST", "/v2/repository/index"), ("GET", "/v2/logging")]

@@ -1,101 +1,96 @@
-"""What the documentation says to paste works."""
+"""Every code block of the documentation is run, as a reader does who pastes one after the other; links lead somewhere."""
 
-import json
+import functools
 import re
-import subprocess
-import sys
 
 import pytest
-from harness.server import ROOT, Server
+from harness.pages import Reader, blocks, blocks_of, pages
+from harness.server import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-CURL = re.compile(r"curl -s localhost:8000(\S+)(?: -d '([^']*)')?")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+# The blocks that are not run, by their beginnings, and why. A block that is new is run, or fails, until it stands here.
+WHEEL = "tests/test_wheel.py does it, with the wheel"
+PACKAGE = "tests/install/run does it, in a bare system"
+PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
+GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
+NOT_RUN = {
+    "docs/check.md": {"build/braid check --report": "files of the reader's own"},
+    "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
+    "docs/install.md": {
+        "python3 -m venv env": WHEEL,
+        "import braid": WHEEL,
+        "with braid.Server(": WHEEL,
+        "apt-get install": PACKAGE,
+        "BRAID_OPTIONS=": "a file's content",
+        "systemctl restart braid": PACKAGE,
+        "docker load": PACKAGE,
+        "braid health": PACKAGE,
+    },
+    "docs/metrics-and-tracing.md": {
+        "context = request.trace()": "a part of a model, with a package that is not installed"
+    },
+    "docs/openapi.md": {
+        "python3 -m venv": GENERATED,
+        "from braid_client": GENERATED,
+        "/tmp/generator/bin/python": GENERATED,
+    },
+    "docs/performance.md": {"make bench": "takes an hour, and a tritonserver"},
+    "docs/protocols.md": {
+        "grpcurl ": "tests/test_public_clients_grpcurl.py does it",
+        "tests/conformance/run": "needs Go and minutes",
+    },
+    "docs/security.md": {"make fuzz": "takes minutes", "tests/attacks/run": "takes minutes"},
+}
 
 
 @pytest.fixture(scope="module")
-def server(module_serve):
-    return module_serve(ROOT / "examples" / "models")
+def examples_server(module_serve):
+    return functools.cache(lambda: module_serve(ROOT / "examples" / "models"))
 
 
-def requests_of(page):
-    return [m.groups() for m in CURL.finditer(page.read_text()) if not re.search("/(hello|triple)/", m.group(1))]
+@pytest.mark.parametrize("page", [page for page in pages() if blocks(page)])
+def test_blocks_of_a_page(page, tmp_path, examples_server):
+    left_out = NOT_RUN.get(page, {})
+    with Reader(tmp_path, examples_server) as reader:
+        for block in blocks(page):
+            if not any(block.begins(beginning) for beginning in left_out):
+                reader.run(block)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if requests_of(p)], ids=lambda p: str(p.relative_to(ROOT)))
-def test_requests_of_a_page(server, page):
-    for path, body in requests_of(page):
-        status, _, answer = server.request("POST" if body else "GET", path, body)
-        assert status == 200, answer
+@pytest.mark.parametrize("page", NOT_RUN)
+def test_what_is_not_run_is_there(page):
+    for beginning in NOT_RUN[page]:
+        assert any(block.begins(beginning) for block in blocks(page)), f"{page}: no block begins with {beginning!r}"
 
 
-def test_answer_of_the_quickstart(server):
-    text = (ROOT / "docs" / "quickstart.md").read_text()
-    path, body = CURL.search(text).groups()
-    shown = re.search(r"```json\n(.*)\n```", text).group(1)
-    _, _, answer = server.request("POST", path, body)
-    assert json.loads(answer) == json.loads(shown)
+# Pages that are written by programs, and the one that is about the source. README.md says first what Braid is.
+TO_READ = ("docs/architecture.md", "docs/benchmarks")
 
 
-def test_events_of_the_page_on_decoupled_models(server):
-    text = (ROOT / "docs" / "decoupled.md").read_text()
-    path, body = CURL.search(text).groups()
-    shown = re.search(r"```\n(data: .*?)```", text, re.DOTALL).group(1)
-    _, _, answer = server.request("POST", path, body)
-    assert answer.decode() == shown
+@pytest.mark.parametrize("page", [page for page in pages() if page != "README.md" and not page.startswith(TO_READ)])
+def test_a_page_begins_with_something_to_paste(page):
+    beginning, _, _ = (ROOT / page).read_text(encoding="utf-8").partition("\n## ")
+    assert any(block.language == "sh" or block.name for block in blocks_of(beginning)), page
 
 
-def test_model_of_the_quickstart(repository, serve):
-    text = (ROOT / "docs" / "quickstart.md").read_text()
-    source = re.search(r"<<'MODEL'\n(.*?)\nMODEL\n", text, re.DOTALL).group(1)
-    repository.add("hello", source, None)
-    path, body = next(m.groups() for m in CURL.finditer(text) if "/hello/" in m.group(1))
-    status, _, answer = serve(repository).request("POST", path, body)
-    assert status == 200, answer
-    assert json.loads(answer)["outputs"][0]["data"] == ["Hello, world!"]
+def test_ratios_of_the_readme():
+    """The figures are those of the benchmark's last run: (load, throughput, p50, CPU)."""
+    measured = re.findall(
+        r"^\| (W\d+\w* [^|]+) \| ([\d.]+) [^|]*\|[^|]*\| ([\d.]+) [^|]*\|[^|]*\| ([\d.]+) ",
+        (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    shown = re.findall(
+        r"^\| (W\d+\w* [^|]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(shown) == 18
+    assert shown == measured[: len(shown)]
 
 
-FILE = re.compile(r"^`([^`\n/]+)`:\n\n```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-ASK = re.compile(r"curl -s localhost:(\d+)(\S+)(?: -d '([^']*)')?(?:\n```\n\n```json\n(.*?)\n```)?", re.DOTALL)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "pipelines",
-        "config-json",
-        "openvino-models",
-        "custom-nodes",
-        "graphs",
-        "python-nodes",
-        "stateful-models",
-        "writing-a-calculator",
-    ],
-)
-def test_what_a_page_on_config_json_starts_with(page, tmp_path):
-    """Files are made as the page shows them, its commands are run, and the server that it starts is asked."""
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    start = text[: text.index("```", ASK.search(text).end()) + 3]
-    for name, content in FILE.findall(start):
-        (tmp_path / name).write_text(content)
-    commands = "".join(SHELL.findall(start)).replace("/tmp/", f"{tmp_path}/")
-    commands = commands.replace(".venv/bin/python", sys.executable).replace("examples/", f"{ROOT}/examples/")
-    commands = commands.replace("-I include", f"-I {ROOT}/include")
-    before, _, serve = commands.partition("build/braid serve ")
-    subprocess.run(["bash", "-euc", before], cwd=tmp_path, check=True, timeout=120)
-    options = re.sub(r"--((rest_)?port|python) \S+", "", serve.splitlines()[0]).split()
-    _, path, body, shown = ASK.search(text).groups()
-    with Server([], *options, workdir=tmp_path) as server:
-        status, _, answer = server.request("POST" if body else "GET", path, body)
-        assert status == 200, answer
-        if shown:
-            assert json.loads(answer) == json.loads(shown)
-        if page == "custom-nodes":
-            assert json.loads(answer)["outputs"][0]["data"] == [3, 6, 9]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", pages())
 def test_links_of_a_page_lead_somewhere(page):
-    for target in LINK.findall(page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target in LINK.findall((ROOT / page).read_text(encoding="utf-8")):
+        assert ((ROOT / page).parent / target).exists(), target

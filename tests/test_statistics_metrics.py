@@ -6,6 +6,7 @@ import queue
 import numpy as np
 import pytest
 from harness.clients import strings
+from harness.ensembles import ensemble, step
 from harness.repository import config, per_request
 
 ROWS = [("IN", "FP32", [2])]
@@ -131,6 +132,32 @@ def test_metrics_follow_requests(server, client):
     assert values['nv_inference_exec_count{model="rows",version="1"}'] == 1
     assert values['nv_inference_compute_infer_duration_us{model="rows",version="1"}'] > 0
     assert values['nv_inference_request_failure{model="failing",reason="BACKEND",team="blue",version="1"}'] == 1
+
+
+def test_metrics_of_the_nodes_of_an_ensemble(repository, serve, connect):
+    repository.add_identity("first", dims=[2])
+    repository.add("failing", FAILING, config("failing", ROWS, OUT))
+    good = [step("first", {"IN": "X"}, {"OUT": "t"}), step("first", {"IN": "t"}, {"OUT": "Y"})]
+    ensemble(repository, "good", good, [("X", "FP32", [2])], [("Y", "FP32", [2])])
+    bad = [step("failing", {"IN": "X"}, {"OUT": "t"}), step("first", {"IN": "t"}, {"OUT": "Y"})]
+    ensemble(repository, "bad", bad, [("X", "FP32", [2])], [("Y", "FP32", [2])])
+    server = serve(repository)
+    client = connect("http", server)
+    for _ in range(2):
+        client.infer("good", {"X": np.zeros(2, dtype=np.float32)})
+        with client.fails("INTERNAL", "in ensemble 'bad', no"):
+            client.infer("bad", {"X": np.zeros(2, dtype=np.float32)})
+    values = {name: value for name, value in server.metric_values().items() if name.startswith("braid_node_")}
+
+    def counts(model, node):
+        labels = f'{{model="{model}",node="{node}",version="1"}}'
+        return [values[f"braid_node_{name}{labels}"] for name in ("started", "ended", "failed")]
+
+    assert counts("good", "first_1") == counts("good", "first_2") == [2, 2, 0]
+    assert counts("bad", "failing") == [2, 2, 2]
+    assert counts("bad", "first") == [0, 0, 0]
+    assert values['braid_node_duration_us{model="good",node="first_1",version="1"}'] > 0
+    assert len(values) == 4 * 4
 
 
 def test_metrics_are_in_the_text_format(server):

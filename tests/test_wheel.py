@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -155,3 +156,20 @@ def test_two_builds_give_the_same_bytes(wheel, tmp_path):
     (again,) = tmp_path.glob("*.whl")
     assert again.name == wheel.name
     assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_types_are_strict(tmp_path):
+    """The package, and what its page shows, under mypy."""
+    page = (ROOT / "docs/install.md").read_text()
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(re.search(r"```python\n(import braid\n.*?)```", page, re.S).group(1) + "reveal_type(outputs)\n")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={tmp_path}/cache", snippet, ROOT / "python/braid"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "MYPYPATH": str(ROOT / "python")},
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    # No Any has got in between.
+    assert 'Revealed type is "dict[str, numpy.ndarray[' in checked.stdout.replace("builtins.", ""), checked.stdout

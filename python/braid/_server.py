@@ -88,7 +88,7 @@ class Server:
 
         Args:
             model: name of a model, ensemble, pipeline or graph.
-            inputs: by name, whatever numpy makes an array of. Its dtype must be the input's: `np.float32([1, 2])` for FP32.
+            inputs: by name, whatever numpy makes an array of. Its dtype must be the input's: float32 for FP32.
                 Texts and bytes are BYTES.
             outputs: the outputs that are wanted; None: all.
             version: "" for the model's default.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "base/clock.h"
 #include "base/utf8.h"
 
 namespace braid {
@@ -32,6 +33,8 @@ std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int 
 }
 
 }  // namespace
+
+thread_local std::string_view LogAbout::current_;
 
 std::string EscapeForLog(std::string_view text) {
   std::string out;
@@ -75,6 +78,7 @@ Logger::Logger() : Logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), Opt
 Logger::Logger(std::shared_ptr<spdlog::sinks::sink> sink, const Options& options)
     : sink_(std::move(sink)),
       file_(options.file),
+      observer_(options.observer),
       enabled_{options.info, options.warning, options.error},
       verbose_level_(options.verbose_level),
       format_(options.format) {
@@ -86,13 +90,16 @@ Logger::~Logger() { sink_->flush(); }
 void Logger::Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose) {
   if (!enabled(level, verbose)) return;
   if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  std::string text = Prefix(format_, level, EscapeForLog(file), line) + EscapeForLog(message);
+  const std::string escaped = EscapeForLog(message);
+  std::string text = Prefix(format_, level, EscapeForLog(file), line) + escaped;
+  if (observer_ != nullptr) observer_->OnLine({WallNowMs(), level, LogAbout::Model(), escaped});
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
   if (level == LogLevel::kError) sink_->flush();
 }
 
-void Logger::WriteOutput(std::string_view source, std::string_view line) {
+void Logger::WriteOutput(std::string_view source, std::string_view line, std::string_view model) {
   std::string text = EscapeForLog(fmt::format("[{}] {}", source, line));
+  if (observer_ != nullptr) observer_->OnLine({WallNowMs(), std::nullopt, model, text});
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
   sink_->flush();
 }

@@ -11,9 +11,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 
@@ -25,6 +28,39 @@ namespace braid {
 
 enum class LogLevel : unsigned char { kInfo = 0, kWarning = 1, kError = 2, kVerbose = 3 };
 
+// One line, as it is being written.
+struct LogLine {
+  int64_t at_ms = 0;              // since 1970
+  std::optional<LogLevel> level;  // nothing: user code has printed it
+  std::string_view model;         // that it is about; empty: none
+  std::string_view text;          // escaped; without what stands in front of it in the log
+};
+
+// Hears of each line that is written.
+class LogObserver {
+ public:
+  virtual ~LogObserver() = default;
+  // Any thread, several at once. Takes little time, and does not log.
+  virtual void OnLine(const LogLine& line) = 0;
+};
+
+// As long as it exists, what this thread logs is about a model; the inner one of two holds. "" is for the server itself.
+class LogAbout {
+ public:
+  // The name outlives it.
+  explicit LogAbout(std::string_view model) : before_(std::exchange(current_, model)) {}
+  ~LogAbout() { current_ = before_; }
+  LogAbout(const LogAbout&) = delete;
+  LogAbout& operator=(const LogAbout&) = delete;
+
+  // Of the calling thread; empty: none.
+  static std::string_view Model() { return current_; }
+
+ private:
+  static thread_local std::string_view current_;
+  const std::string_view before_;
+};
+
 enum class LogFormat : unsigned char { kDefault, kIso8601 };
 
 class Logger {
@@ -35,7 +71,8 @@ class Logger {
     bool error = true;
     int verbose_level = 0;  // 0 is off
     LogFormat format = LogFormat::kDefault;
-    std::string file;  // empty: standard error
+    std::string file;                 // empty: standard error
+    LogObserver* observer = nullptr;  // outlives the logger; null: none
   };
 
   static Result<std::unique_ptr<Logger>> Create(const Options& options);
@@ -51,8 +88,9 @@ class Logger {
   // Writes one line when the level is enabled. `file` is shown without its folders.
   void Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose = 1);
 
-  // Writes a line that user code has printed, whatever levels are on: `source` names who printed it.
-  void WriteOutput(std::string_view source, std::string_view line);
+  // Writes a line that user code has printed, whatever levels are on: `source` names who printed it, `model` whose code
+  // that runs; empty: of none.
+  void WriteOutput(std::string_view source, std::string_view line, std::string_view model = {});
 
   // Run-time switches (the logging extension of the protocols).
   void set_enabled(LogLevel level, bool on) { enabled_[static_cast<int>(level)] = on; }
@@ -69,6 +107,7 @@ class Logger {
 
   std::shared_ptr<spdlog::sinks::sink> sink_;  // spdlog's sinks are shared by its own interface
   std::string file_;
+  LogObserver* const observer_;  // null: none
   std::atomic<bool> enabled_[3];
   std::atomic<int> verbose_level_;
   std::atomic<LogFormat> format_;

@@ -6,6 +6,8 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "commands/bench.h"
+#include "commands/check.h"
+#include "commands/health.h"
 #include "commands/serve.h"
 #include "commands/try.h"
 #include "server/options_table.h"
@@ -17,8 +19,10 @@ namespace {
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      RunServe},
-    {"bench", "-m MODEL", "measure a model of a running server", RunBench},
+    {"check", "PATH...", "say whether models would load and what in their files is to be changed", RunCheck},
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
+    {"bench", "-m MODEL", "measure a model of a running server", RunBench},
+    {"health", "[URL]", "ask a running server whether it is ready", RunHealth},
 };
 
 int Refuse(std::string_view message) {

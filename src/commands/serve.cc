@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "base/guard.h"
+#include "base/recent_log.h"
 #include "server/environment.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -47,6 +49,8 @@ int Serve(const CommandLine& line) {
   log_options.verbose_level = static_cast<int>(line.options.log_verbose);
   log_options.format = line.options.log_format;
   log_options.file = line.options.log_file;
+  std::optional<RecentLog> recent_log;
+  if (line.options.console_place() != ConsolePlace::kNone) log_options.observer = &recent_log.emplace();
   Result<std::unique_ptr<Logger>> made = Logger::Create(log_options);
   if (!made.ok()) {
     std::cerr << "braid: " << EscapeForLog(made.status().message()) << '\n';
@@ -67,7 +71,8 @@ int Serve(const CommandLine& line) {
   RaiseDescriptorLimit();
 
   Status loaded;
-  Result<std::unique_ptr<Server>> started = Server::Start(line.options, log, loaded);
+  Result<std::unique_ptr<Server>> started =
+      Server::Start(line.options, log, recent_log ? &*recent_log : nullptr, loaded);
   if (!started.ok()) {
     BRAID_LOG_ERROR(log, "{}", started.status().message());
     std::cerr << "error: " << EscapeForLog(started.status().message()) << '\n';
@@ -86,6 +91,7 @@ int Serve(const CommandLine& line) {
     if (std::string sample = SampleRequest(server.catalog(), server.addresses()); !sample.empty()) {
       std::cout << "try:       " << sample << '\n';
     }
+    if (const std::string url = server.console_url(); !url.empty()) std::cout << "console:   " << url << '\n';
     std::cout << std::endl;
     int signal = 0;
     sigwait(&signals, &signal);

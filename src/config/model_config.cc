@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "config/field_fault.h"
 #include "config/folder.h"
 #include "config/guess_backend.h"
 #include "config/sequence_config.h"
@@ -47,56 +48,65 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   int count_ = 0;
 };
 
-Status Invalid(std::string text) { return InvalidArgumentError(std::move(text)); }
+FieldFault Invalid(std::string text, std::string field) {
+  return {InvalidArgumentError(std::move(text)), std::move(field)};
+}
 
-Status CheckDynamicBatching(const ModelConfig& config) {
+FieldFault CheckDynamicBatching(const ModelConfig& config) {
   const auto& batching = config.dynamic_batching();
   const std::string& name = config.name();
-  for (int32_t size : batching.preferred_batch_size()) {
-    if (size <= 0) return Invalid("dynamic batching preferred size must be positive for " + name);
+  for (int i = 0; i < batching.preferred_batch_size_size(); ++i) {
+    const int32_t size = batching.preferred_batch_size(i);
+    const std::string field = FieldAt("dynamic_batching.preferred_batch_size", i);
+    if (size <= 0) return Invalid("dynamic batching preferred size must be positive for " + name, field);
     if (size > config.max_batch_size()) {
-      return Invalid("dynamic batching preferred size must be <= max batch size for " + name);
+      return Invalid("dynamic batching preferred size must be <= max batch size for " + name, field);
     }
   }
   const uint64_t levels = batching.priority_levels();
-  if (levels == 0) return OkStatus();
+  if (levels == 0) return {};
   if (levels > kMaxPriorityLevels) {
-    return Invalid("priority levels must be at most " + std::to_string(kMaxPriorityLevels) + " for " + name);
+    return Invalid("priority levels must be at most " + std::to_string(kMaxPriorityLevels) + " for " + name,
+                   "dynamic_batching.priority_levels");
   }
   const std::string range = " in range [1, " + std::to_string(levels) + "] for " + name;
   if (batching.default_priority_level() == 0 || batching.default_priority_level() > levels) {
-    return Invalid("default priority level must be" + range);
+    return Invalid("default priority level must be" + range, "dynamic_batching.default_priority_level");
   }
   for (const auto& [level, policy] : batching.priority_queue_policy()) {
-    if (level == 0 || level > levels)
-      return Invalid("priority queue policy must have priority level" + range);
+    if (level == 0 || level > levels) {
+      return Invalid("priority queue policy must have priority level" + range,
+                     "dynamic_batching.priority_queue_policy[" + std::to_string(level) + "]");
+    }
   }
-  return OkStatus();
+  return {};
 }
 
-Status CheckResponseCache(const ModelConfig& config) {
-  if (!config.response_cache().enable()) return OkStatus();
+FieldFault CheckResponseCache(const ModelConfig& config) {
+  if (!config.response_cache().enable()) return {};
   std::string what;
   if (config.model_transaction_policy().decoupled()) {
     what = "'decoupled' transaction policy";
   } else if (config.has_sequence_batching()) {
     what = "sequence batching scheduler";
   } else {
-    return OkStatus();
+    return {};
   }
   return Invalid("Response Cache does not currently support model " + config.name() + " with " + what +
-                 ". Please disable the response cache.");
+                     ". Please disable the response cache.",
+                 "response_cache.enable");
 }
 
-Status CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const std::string& who,
-                 const std::string& model) {
-  for (int64_t dim : dims) {
-    if (dim < 1 && dim != -1) {
+FieldFault CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const std::string& who,
+                     const std::string& model, const std::string& field) {
+  for (int i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 1 && dims[i] != -1) {
       return Invalid(
-          who + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension for " + model);
+          who + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension for " + model,
+          FieldAt(field, i));
     }
   }
-  return OkStatus();
+  return {};
 }
 
 // How many dimensions are variable, and the product of the others; nothing when the product leaves int64.
@@ -119,79 +129,95 @@ std::optional<Extent> ExtentOf(const google::protobuf::RepeatedField<int64_t>& d
 
 // Inputs and outputs have these fields in common.
 template <class Tensor>
-Status CheckTensor(const Tensor& tensor, const std::string& side, const std::string& model) {
-  if (tensor.name().empty()) return Invalid("model " + side + " must specify 'name' for " + model);
+FieldFault CheckTensor(const Tensor& tensor, const std::string& side, const std::string& model,
+                       const std::string& field) {
+  if (tensor.name().empty())
+    return Invalid("model " + side + " must specify 'name' for " + model, field + ".name");
   const std::string who = "model " + side + " '" + tensor.name() + "'";
   if (tensor.data_type() == inference::TYPE_INVALID || !inference::DataType_IsValid(tensor.data_type())) {
-    return Invalid(who + " must specify 'data_type' for " + model);
+    return Invalid(who + " must specify 'data_type' for " + model, field + ".data_type");
   }
   if (tensor.dims().empty() && !tensor.has_reshape())
-    return Invalid(who + " must specify 'dims' for " + model);
-  BRAID_RETURN_IF_ERROR(CheckDims(tensor.dims(), who, model));
+    return Invalid(who + " must specify 'dims' for " + model, field + ".dims");
+  BRAID_RETURN_IF_FAULT(CheckDims(tensor.dims(), who, model, field + ".dims"));
   auto extent = ExtentOf(tensor.dims());
-  if (!extent) return Invalid(who + " has more elements than can be counted for " + model);
+  if (!extent) return Invalid(who + " has more elements than can be counted for " + model, field + ".dims");
   if (tensor.has_reshape()) {
-    BRAID_RETURN_IF_ERROR(CheckDims(tensor.reshape().shape(), who + " reshape", model));
+    const std::string shape = field + ".reshape.shape";
+    BRAID_RETURN_IF_FAULT(CheckDims(tensor.reshape().shape(), who + " reshape", model, shape));
     if (extent != ExtentOf(tensor.reshape().shape())) {
-      return Invalid(who + " has different size for dims and reshape for " + model);
+      return Invalid(who + " has different size for dims and reshape for " + model, shape);
     }
   }
-  if (tensor.is_shape_tensor())
-    return Invalid("shape tensors are only supported for TensorRT platform for " + model);
-  return OkStatus();
+  if (tensor.is_shape_tensor()) {
+    return Invalid("shape tensors are only supported for TensorRT platform for " + model,
+                   field + ".is_shape_tensor");
+  }
+  return {};
 }
 
-Status CheckTensors(const ModelConfig& config) {
+FieldFault CheckTensors(const ModelConfig& config) {
   std::set<std::string_view> names;
-  for (const auto& input : config.input()) {
-    BRAID_RETURN_IF_ERROR(CheckTensor(input, "input", config.name()));
+  for (int i = 0; i < config.input_size(); ++i) {
+    const auto& input = config.input(i);
+    const std::string field = FieldAt("input", i);
+    BRAID_RETURN_IF_FAULT(CheckTensor(input, "input", config.name(), field));
     if (!inference::ModelInput_Format_IsValid(input.format())) {
-      return Invalid("model input '" + input.name() + "' has an unknown 'format' for " + config.name());
+      return Invalid("model input '" + input.name() + "' has an unknown 'format' for " + config.name(),
+                     field + ".format");
     }
     if (input.format() != inference::ModelInput::FORMAT_NONE && input.dims_size() != 3) {
-      return Invalid("model input NHWC/NCHW require 3 dims for " + config.name());
+      return Invalid("model input NHWC/NCHW require 3 dims for " + config.name(), field + ".dims");
     }
     if (!names.insert(input.name()).second) {
-      return Invalid("model input '" + input.name() + "' is specified more than once for " + config.name());
+      return Invalid("model input '" + input.name() + "' is specified more than once for " + config.name(),
+                     field + ".name");
     }
   }
   names.clear();
-  for (const auto& output : config.output()) {
-    BRAID_RETURN_IF_ERROR(CheckTensor(output, "output", config.name()));
+  for (int i = 0; i < config.output_size(); ++i) {
+    const auto& output = config.output(i);
+    const std::string field = FieldAt("output", i);
+    BRAID_RETURN_IF_FAULT(CheckTensor(output, "output", config.name(), field));
     if (!names.insert(output.name()).second) {
-      return Invalid("model output '" + output.name() + "' is specified more than once for " + config.name());
+      return Invalid("model output '" + output.name() + "' is specified more than once for " + config.name(),
+                     field + ".name");
     }
   }
-  return OkStatus();
+  return {};
 }
 
-Status CheckInstanceGroups(const ModelConfig& config) {
+FieldFault CheckInstanceGroups(const ModelConfig& config) {
   int64_t count = 0;
-  for (const auto& group : config.instance_group()) {
+  for (int i = 0; i < config.instance_group_size(); ++i) {
+    const auto& group = config.instance_group(i);
+    const std::string field = FieldAt("instance_group", i);
     const std::string who = "instance group " + group.name() + " of model " + config.name();
     if (!inference::ModelInstanceGroup_Kind_IsValid(group.kind()))
-      return Invalid(who + " has an unknown kind");
+      return Invalid(who + " has an unknown kind", field + ".kind");
     if (group.kind() == ModelInstanceGroup::KIND_GPU) {
-      return Invalid(who + " has kind KIND_GPU but no GPUs are available");
+      return Invalid(who + " has kind KIND_GPU but no GPUs are available", field + ".kind");
     }
     if (group.kind() == ModelInstanceGroup::KIND_CPU && group.gpus_size() > 0) {
-      return Invalid(who + " has kind KIND_CPU but specifies one or more GPUs");
+      return Invalid(who + " has kind KIND_CPU but specifies one or more GPUs", field + ".gpus");
     }
     count += group.count();
   }
   if (count > kMaxInstances) {
     return Invalid("model " + config.name() + " asks for " + std::to_string(count) + " instances, at most " +
-                   std::to_string(kMaxInstances) + " are allowed");
+                       std::to_string(kMaxInstances) + " are allowed",
+                   "instance_group");
   }
-  return OkStatus();
+  return {};
 }
 
-Status CheckParameters(const ModelConfig& config) {
+FieldFault CheckParameters(const ModelConfig& config) {
   auto it = config.parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
-  if (it == config.parameters().end()) return OkStatus();
+  if (it == config.parameters().end()) return {};
   const std::string& value = it->second.string_value();
-  if (value == "yes" || value == "no") return OkStatus();
-  return Invalid("Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: " + value + "'");
+  if (value == "yes" || value == "no") return {};
+  return Invalid("Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: " + value + "'",
+                 "parameters[FORCE_CPU_ONLY_INPUT_TENSORS].value.string_value");
 }
 
 std::string_view KindName(ModelInstanceGroup::Kind kind) {
@@ -212,14 +238,14 @@ std::string_view KindName(ModelInstanceGroup::Kind kind) {
 Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file_name) {
   ErrorCollector errors(file_name);
   if (text.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
-    return Invalid(std::string(file_name) + ": the text is too long");
+    return InvalidArgumentError(std::string(file_name) + ": the text is too long");
   }
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   parser.SetRecursionLimit(kMaxNesting);
   google::protobuf::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
   ModelConfig config;
-  if (!parser.Parse(&input, &config)) return Invalid(errors.text());
+  if (!parser.Parse(&input, &config)) return InvalidArgumentError(errors.text());
   return config;
 }
 
@@ -231,8 +257,8 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
   if (config.name().empty()) {
     config.set_name(std::string(folder_name));
   } else if (config.name() != folder_name) {
-    return Invalid("unexpected directory name '" + std::string(folder_name) + "' for model '" +
-                   config.name() + "', directory name must equal model name");
+    return InvalidArgumentError("unexpected directory name '" + std::string(folder_name) + "' for model '" +
+                                config.name() + "', directory name must equal model name");
   }
   auto& policy = *config.mutable_version_policy();
   if (policy.policy_choice_case() == inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
@@ -244,21 +270,23 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
   return OkStatus();
 }
 
-Status CheckConfigFile(const ModelConfig& config) {
-  if (config.name().empty()) return Invalid("model configuration must specify 'name'");
+FieldFault FindFileFault(const ModelConfig& config) {
+  if (config.name().empty()) return Invalid("model configuration must specify 'name'", "name");
   if (!IsEnsemble(config) && config.backend().empty()) {
     if (config.platform().empty()) {
-      return Invalid("must specify 'platform' or 'backend' for '" + config.name() + "'");
+      return Invalid("must specify 'platform' or 'backend' for '" + config.name() + "'", "backend");
     }
-    return Invalid("unexpected platform type '" + config.platform() + "' for " + config.name());
+    return Invalid("unexpected platform type '" + config.platform() + "' for " + config.name(), "platform");
   }
   if (config.max_batch_size() < 0) {
-    return Invalid("'max_batch_size' must be non-negative value for " + config.name());
+    return Invalid("'max_batch_size' must be non-negative value for " + config.name(), "max_batch_size");
   }
-  if (config.has_dynamic_batching()) BRAID_RETURN_IF_ERROR(CheckDynamicBatching(config));
-  if (config.has_sequence_batching()) BRAID_RETURN_IF_ERROR(CheckSequenceBatching(config));
+  if (config.has_dynamic_batching()) BRAID_RETURN_IF_FAULT(CheckDynamicBatching(config));
+  if (config.has_sequence_batching()) BRAID_RETURN_IF_FAULT(CheckSequenceBatching(config));
   return CheckResponseCache(config);
 }
+
+Status CheckConfigFile(const ModelConfig& config) { return FindFileFault(config).status; }
 
 void NormalizeConfig(ModelConfig& config) {
   if (config.has_dynamic_batching() && config.dynamic_batching().preferred_batch_size().empty() &&
@@ -288,8 +316,9 @@ Status ValidateModelFile(const ModelConfig& config) {
   const std::string& file = config.default_model_filename();
   if (file.empty()) return OkStatus();
   if (!IsPlainRelativePath(file)) {
-    return Invalid("'default_model_filename' must name a file in the version folder, without '..', for " +
-                   config.name());
+    return InvalidArgumentError(
+        "'default_model_filename' must name a file in the version folder, without '..', for " +
+        config.name());
   }
   if (config.backend() == "python" && !file.ends_with(".py")) {
     return InternalError("Model name must end with '.py'. Model name is \"" + file + "\".");
@@ -297,14 +326,16 @@ Status ValidateModelFile(const ModelConfig& config) {
   return OkStatus();
 }
 
-Status ValidateConfig(const ModelConfig& config) {
-  BRAID_RETURN_IF_ERROR(CheckConfigFile(config));
-  BRAID_RETURN_IF_ERROR(CheckInstanceGroups(config));
-  BRAID_RETURN_IF_ERROR(ValidateModelFile(config));
-  BRAID_RETURN_IF_ERROR(CheckParameters(config));
-  BRAID_RETURN_IF_ERROR(CheckTensors(config));
+FieldFault FindConfigFault(const ModelConfig& config) {
+  BRAID_RETURN_IF_FAULT(FindFileFault(config));
+  BRAID_RETURN_IF_FAULT(CheckInstanceGroups(config));
+  BRAID_RETURN_IF_FAULT(FieldFault(ValidateModelFile(config), "default_model_filename"));
+  BRAID_RETURN_IF_FAULT(CheckParameters(config));
+  BRAID_RETURN_IF_FAULT(CheckTensors(config));
   return CheckSequenceTensors(config);
 }
+
+Status ValidateConfig(const ModelConfig& config) { return FindConfigFault(config).status; }
 
 std::vector<InstanceSpec> ListInstances(const ModelConfig& config) {
   std::vector<InstanceSpec> instances;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "config/field_fault.h"
 #include "model_config.pb.h"
 
 namespace braid {
@@ -35,6 +36,8 @@ Status CompleteNames(inference::ModelConfig& config, std::string_view folder_nam
 // What can be judged before the model completes its own configuration: everything but tensors and instances.
 // Errors: INVALID_ARGUMENT with the first fault found.
 Status CheckConfigFile(const inference::ModelConfig& config);
+// The same, and which field it is.
+FieldFault FindFileFault(const inference::ModelConfig& config);
 
 // Writes the defaults into the configuration, so that nobody after this has to know them: instance groups
 // with their names, kinds and counts, preferred batch sizes, the file that runs, pinned memory flags.
@@ -47,6 +50,8 @@ Status ValidateModelFile(const inference::ModelConfig& config);
 // Whether a normalised configuration can be served at all; includes the checks above. Errors:
 // INVALID_ARGUMENT or INTERNAL with the first fault found.
 Status ValidateConfig(const inference::ModelConfig& config);
+// The same, and which field it is.
+FieldFault FindConfigFault(const inference::ModelConfig& config);
 
 // One instance that a configuration asks for.
 struct InstanceSpec {

@@ -34,8 +34,8 @@ OvmsGraphConfig MakeGraph(std::string name, const std::string& base_path, const 
 
 class FileReader {
  public:
-  FileReader(const std::string& folder, std::vector<std::string>& warnings)
-      : folder_(folder), warnings_(warnings) {}
+  FileReader(const std::string& folder, std::vector<std::string>& warnings, std::vector<OvmsFault>& faults)
+      : folder_(folder), warnings_(warnings), faults_(faults) {}
 
   Result<OvmsConfig> Read(std::string_view text, bool models_alone) {
     auto json = ParseJsonText(text, findings_.faults);
@@ -51,16 +51,26 @@ class FileReader {
       ReadCustomLoaders(root);
     }
     root.Finish();
+    Tell(findings_.faults, false);
+    Tell(findings_.unsupported, true);
     if (!findings_.faults.empty()) return FaultError(Fault::kJsonInvalid, findings_.faults.Text());
     if (!findings_.unsupported.empty()) {
       return FaultError(Fault::kNotImplemented, findings_.unsupported.Text());
     }
-    if (config.metrics) BRAID_RETURN_IF_ERROR(CheckOvmsMetricNames(config.metrics->list));
+    if (config.metrics) {
+      Status names = CheckOvmsMetricNames(config.metrics->list);
+      if (!names.ok()) faults_.push_back({"/monitoring/metrics/metrics_list", names.message()});
+      BRAID_RETURN_IF_ERROR(names);
+    }
     warnings_.insert(warnings_.end(), findings_.warnings.begin(), findings_.warnings.end());
     return config;
   }
 
  private:
+  void Tell(const JsonFaults& faults, bool unsupported) {
+    for (const auto& [path, what] : faults.all()) faults_.push_back({path, what, unsupported});
+  }
+
   // Adds `entry` unless there is one of its name.
   template <class Entry>
   void AddFirst(std::vector<Entry>& entries, Entry entry, const std::string& place) {
@@ -81,6 +91,7 @@ class FileReader {
       if (const Json* inside = entry.Require("config")) {
         JsonFaults own;
         OvmsModelConfig model = ReadOvmsModel(*inside, entry.PathOf("config"), folder_, findings_, own);
+        Tell(own, false);
         if (!own.empty()) model.fault = InvalidArgumentError(own.Text());
         AddFirst(config.models, std::move(model), place);
       }
@@ -96,8 +107,9 @@ class FileReader {
       library.name = entry.RequiredText("name").value_or("");
       const std::string path = entry.RequiredText("base_path").value_or("");
       if (HasParentPart(path)) {
-        library.fault = FaultError(Fault::kPathInvalid,
-                                   entry.PathOf("base_path") + ": '" + path + "' must not contain '..'");
+        const std::string what = "'" + path + "' must not contain '..'";
+        faults_.push_back({entry.PathOf("base_path"), what});
+        library.fault = FaultError(Fault::kPathInvalid, entry.PathOf("base_path") + ": " + what);
       }
       library.base_path = OvmsAbsolutePath(path, folder_);
       entry.Finish();
@@ -157,6 +169,7 @@ class FileReader {
 
   const std::string& folder_;
   std::vector<std::string>& warnings_;
+  std::vector<OvmsFault>& faults_;
   OvmsFindings findings_;
 };
 
@@ -177,15 +190,28 @@ std::string OvmsAbsolutePath(const std::string& path, const std::string& folder)
 }
 
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder) {
+  std::vector<OvmsFault> faults;
+  return ParseOvmsConfig(text, folder, faults);
+}
+
+Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder,
+                                   std::vector<OvmsFault>& faults) {
   std::vector<std::string> warnings;
-  BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings).Read(text, false));
+  BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings, faults).Read(text, false));
   config.warnings = std::move(warnings);
   return config;
 }
 
 Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
                                                         std::vector<std::string>& warnings) {
-  BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings).Read(text, true));
+  std::vector<OvmsFault> faults;
+  return ParseOvmsSubconfig(text, folder, warnings, faults);
+}
+
+Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
+                                                        std::vector<std::string>& warnings,
+                                                        std::vector<OvmsFault>& faults) {
+  BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings, faults).Read(text, true));
   return std::move(config.models);
 }
 

@@ -175,9 +175,22 @@ struct OvmsConfig {
 // server does not have.
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder);
 
+// One fault of a file, with its place.
+struct OvmsFault {
+  std::string path;  // "/model_config_list/0/config/nireq"
+  std::string what;
+  bool unsupported = false;  // a feature that this server does not have
+};
+// The same; `faults` gets those of the file, and those of entries that keep these alone from being served.
+Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder,
+                                   std::vector<OvmsFault>& faults);
+
 // Reads {"model_config_list": [...]} alone: a graph's subconfig. Texts for the log go to `warnings`.
 Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
                                                         std::vector<std::string>& warnings);
+Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
+                                                        std::vector<std::string>& warnings,
+                                                        std::vector<OvmsFault>& faults);
 
 // The graph that a model entry is, should its folder hold a graph.pbtxt.
 OvmsGraphConfig GraphOfModelEntry(const OvmsModelConfig& entry);

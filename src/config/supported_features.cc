@@ -1,28 +1,37 @@
 #include "config/supported_features.h"
 
 #include <string>
+#include <utility>
 
 namespace braid {
 
-Status CheckSupportedFeatures(const inference::ModelConfig& config) {
-  auto refuse = [&config](const std::string& what) {
-    return UnsupportedError("model '" + config.name() + "': " + what);
+FieldFault FindUnsupportedFeature(const inference::ModelConfig& config) {
+  auto refuse = [&config](const std::string& what, std::string field) {
+    return FieldFault(UnsupportedError("model '" + config.name() + "': " + what), std::move(field));
   };
-  for (const auto& state : config.sequence_batching().state()) {
+  for (int i = 0; i < config.sequence_batching().state_size(); ++i) {
+    const auto& state = config.sequence_batching().state(i);
+    const std::string field = FieldAt("sequence_batching.state", i);
     const std::string who = " of state '" + state.input_name() + "' is not supported; ";
     if (state.use_same_buffer_for_input_output()) {
       return refuse("'use_same_buffer_for_input_output'" + who +
-                    "a model gives its new state back as output '" + state.output_name() + "'");
+                        "a model gives its new state back as output '" + state.output_name() + "'",
+                    field + ".use_same_buffer_for_input_output");
     }
     if (state.use_growable_memory()) {
-      return refuse("'use_growable_memory'" + who + "a state may have another size each time without it");
+      return refuse("'use_growable_memory'" + who + "a state may have another size each time without it",
+                    field + ".use_growable_memory");
     }
   }
   if (config.model_repository_agents().agents_size() > 0) {
-    return refuse("'model_repository_agents' is not supported");
+    return refuse("'model_repository_agents' is not supported", "model_repository_agents");
   }
-  if (!config.runtime().empty()) return refuse("'runtime' is not supported; leave it empty");
-  return OkStatus();
+  if (!config.runtime().empty()) return refuse("'runtime' is not supported; leave it empty", "runtime");
+  return {};
+}
+
+Status CheckSupportedFeatures(const inference::ModelConfig& config) {
+  return FindUnsupportedFeature(config).status;
 }
 
 }  // namespace braid

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "config/field_fault.h"
 #include "model_config.pb.h"
 
 namespace braid {
@@ -10,5 +11,7 @@ namespace braid {
 // Errors: UNSUPPORTED, with a message that names the model, the field, and what is possible instead. Backends
 // are not looked at here: the repository knows which it has.
 Status CheckSupportedFeatures(const inference::ModelConfig& config);
+// The same, and which field it is.
+FieldFault FindUnsupportedFeature(const inference::ModelConfig& config);
 
 }  // namespace braid

@@ -2,6 +2,7 @@
 // node stands.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -51,6 +52,8 @@ class NodeState final : public Context, public Deferral::Target, public NodeInpu
   bool cancelled = false;
   bool cancelling = false;  // Cancel() is being called
   Status finish_status;
+  int64_t start_ns = 0;  // of the call
+  bool erred = false;    // Process() has failed though its deferral is out
 
   // The caller's, while the node runs.
   bool deferred = false;

@@ -1,6 +1,6 @@
 #include "graph/registry.h"
 
-#include "graph/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace braid::graph {
 

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "base/flow_counters.h"
 #include "base/status.h"
 #include "graph/packet.h"
 #include "graph/topology.h"
@@ -46,6 +47,10 @@ class Run {
     std::map<std::string, Packet, std::less<>> services;
     // The graph's input side packets, and those provided.
     std::map<std::string, Packet, std::less<>> side_packets;
+    // Where the calls of nodes and the packets on streams are counted, for all runs of the topology; null:
+    // nowhere. Nodes by their numbers; edges are the inputs of all nodes one after the other, then the
+    // outputs of the graph.
+    std::shared_ptr<FlowCounters> counters;
   };
 
   static std::shared_ptr<Run> Create(std::shared_ptr<const Topology> topology, Options options,

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/clock.h"
 #include "graph/run_impl.h"
 
 namespace braid::graph {
@@ -174,7 +175,9 @@ void Run::Impl::Begin(NodeState& node) {
   node.finished = false;
   node.cancelled = false;
   node.deferred = false;
+  node.erred = false;
   ++running_;
+  if (!node.closing) CountStart(node);
   if (node.node->contract.quick() || !executor_) {
     CallNode(node);
     return;
@@ -202,6 +205,7 @@ void Run::Impl::CallNode(NodeState& node) {
   } else if (node.finished) {
     EndCall(node, status.ok() ? std::move(node.finish_status) : std::move(status));
   } else {
+    node.erred = !status.ok();
     if (!status.ok()) Fail(NodeError(node, "Process", status));
     if (failed_) cancels_.push_back(node.number);
   }
@@ -224,6 +228,11 @@ void Run::Impl::EndCall(NodeState& node, Status status) {
   for (NodeState::Given& given : node.given) {
     if (!status.ok() || failed_) break;
     status = Give(node, given);
+  }
+  if (!closing) {
+    CountEnd(node, node.erred || (!status.ok() && !node.cancelled));
+  } else if (!status.ok()) {
+    CountFailure(node);
   }
   if (!status.ok()) Fail(NodeError(node, closing ? "Close" : "Process", status));
   for (NodeState::Given& given : node.given) {
@@ -304,6 +313,23 @@ void Run::Impl::Fail(Status error) {
   if (failed_) return;
   failed_ = true;
   if (started_) CloseAll();
+}
+
+void Run::Impl::CountStart(NodeState& node) {
+  if (counters_ == nullptr) return;
+  node.start_ns = SteadyNowNs();
+  counters_->Started(static_cast<size_t>(node.number));
+}
+
+void Run::Impl::CountEnd(NodeState& node, bool failed) {
+  if (counters_ == nullptr) return;
+  counters_->Ended(static_cast<size_t>(node.number), failed, SteadyNowNs() - node.start_ns);
+}
+
+void Run::Impl::CountFailure(const NodeState& node) {
+  if (counters_ == nullptr) return;
+  counters_->Started(static_cast<size_t>(node.number));
+  counters_->Ended(static_cast<size_t>(node.number), true, 0);
 }
 
 void Run::Impl::CloseAll() {

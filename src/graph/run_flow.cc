@@ -78,11 +78,13 @@ void Run::Impl::Send(int number, Packet packet) {
     if (node.phase == NodeState::Phase::kClosed || node.closing) continue;
     PacketQueue& queue = QueueOf(reader);
     queue.Push(packet);
+    if (counters_) counters_->Passed(static_cast<size_t>(node.node->first_input + reader.input), 1);
     if (static_cast<int>(queue.size()) == parts_.max_queue_size) ++full_;
     if (node.node->handler->wants_arrivals()) node.handler->OnArrival(node, reader.input);
     MarkDirty(reader.node);
   }
   if (of.graph_output >= 0) {
+    if (counters_) counters_->Passed(static_cast<size_t>(parts_.input_count + of.graph_output), 1);
     events_.push_back({Event::Kind::kPacket, of.graph_output, std::move(packet), OkStatus()});
   } else {
     garbage_.packets.push_back(std::move(packet));
@@ -146,6 +148,7 @@ void Run::Impl::Evaluate(NodeState& node) {
       MakeReady(node, true);
       break;
     case HandlerStep::Kind::kFail:
+      CountFailure(node);
       Fail(NodeError(node, "Process", step.error));
       break;
   }

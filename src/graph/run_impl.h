@@ -86,6 +86,10 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   bool CloseWhatIsLeft() BRAID_REQUIRES(mutex_);
   void StopInputs() BRAID_REQUIRES(mutex_);
   void Fail(Status error) BRAID_REQUIRES(mutex_);
+  void CountStart(NodeState& node) BRAID_REQUIRES(mutex_);
+  void CountEnd(NodeState& node, bool failed) BRAID_REQUIRES(mutex_);
+  // Of what is no call of Process().
+  void CountFailure(const NodeState& node) BRAID_REQUIRES(mutex_);
   void CloseAll() BRAID_REQUIRES(mutex_);
   bool NoteWants() BRAID_REQUIRES(mutex_);
   bool idle() const BRAID_REQUIRES(mutex_) {
@@ -99,6 +103,7 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   const Topology::Parts& parts_;
   const Executor executor_;
   const std::map<std::string, Packet, std::less<>> services_;
+  const std::shared_ptr<FlowCounters> counters_;  // shared by all runs of the graph; may be null
 
   mutable Mutex mutex_;
   // The nodes, their packets and bounds are guarded by mutex_, but for what NodeState says otherwise of.

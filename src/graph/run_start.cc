@@ -50,7 +50,10 @@ Status Run::Impl::Start() {
       ++open_nodes_;
       opened = TakeOpened(node);
     }
-    if (!opened.ok()) Fail(NodeError(node, "Open", opened));
+    if (!opened.ok()) {
+      CountFailure(node);
+      Fail(NodeError(node, "Open", opened));
+    }
   }
   if (failed_ || !status.ok()) {
     ended_ = true;
@@ -109,7 +112,10 @@ void Run::Impl::CloseOpened() {
       status = CallClose(node);
       node.given.clear();
     }
-    if (!status.ok()) errors_.push_back(NodeError(node, "Close", status));
+    if (!status.ok()) {
+      CountFailure(node);
+      errors_.push_back(NodeError(node, "Close", status));
+    }
     node.phase = NodeState::Phase::kClosed;
   }
 }

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "graph/nearest_name.h"
+#include "base/nearest_name.h"
+#include "graph/node_names.h"
 #include "graph/port_names.h"
 #include "graph/topology_checks.h"
 
@@ -25,9 +26,6 @@ std::string PortText(std::string_view kind, const Port& port) {
   return text.append(port.name).append("'");
 }
 
-namespace {
-
-// A node that is named as another one gets a number; both do, so that neither seems to be the only one.
 std::vector<std::string> NodeNames(const ::mediapipe::CalculatorGraphConfig& config) {
   std::map<std::string, int> uses;
   std::vector<std::string> names;
@@ -42,6 +40,8 @@ std::vector<std::string> NodeNames(const ::mediapipe::CalculatorGraphConfig& con
   }
   return names;
 }
+
+namespace {
 
 class Builder {
  public:

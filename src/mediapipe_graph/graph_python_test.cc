@@ -113,6 +113,20 @@ TEST_F(GraphPythonTest, FaultsOfTheCodeAreTheNodes) {
   EXPECT_EQ(log_.events.back(), "end 41");
 }
 
+TEST_F(GraphPythonTest, TheStructureNamesTheFileOfANode) {
+  const auto graph = Serve(kPython);
+  ASSERT_TRUE(Ask(graph, {Int32Tensor("in", {1})}).status.ok());
+  log_.fault = InternalError("ValueError: no");
+  EXPECT_FALSE(AskStatus(graph, {Int32Tensor("in", {1})}).ok());
+  const StructureNode node = graph->structure()->nodes.at(1);
+  EXPECT_EQ(node.kind, StructureNodeKind::kPython);
+  EXPECT_EQ(node.name, "n");
+  EXPECT_EQ(node.runs, "n.py");
+  EXPECT_EQ(node.started, 2u);
+  EXPECT_EQ(node.ended, 2u);
+  EXPECT_EQ(node.failed, 1u);
+}
+
 TEST_F(GraphPythonTest, InputsAreReadToTheWorkersMemory) {
   const auto graph = Serve(kPython);
   EXPECT_EQ(&graph->input_allocator(), &graph->input_allocator());

@@ -16,6 +16,7 @@ GraphHost::GraphHost(GraphDefinition graph, std::shared_ptr<PythonNodes> nodes,
       servables(std::move(asked)),
       timers(clock),
       slots(definition.queue_size, executor),
+      structure(*definition.topology),
       services_{{std::string(kGraphServablesService), graph::Packet::Of(servables)}},
       python_resources_(std::move(python_resources)) {}
 
@@ -23,6 +24,7 @@ graph::Run::Options GraphHost::RunOptions(const GraphCall& call, SidePackets sid
                                           uint64_t session) const {
   graph::Run::Options options;
   options.executor = executor;
+  options.counters = structure.counters();
   options.services = services_;
   options.services.emplace(kGraphCallService, graph::Packet::Of(call));
   options.side_packets = std::move(side_packets);
@@ -62,6 +64,8 @@ size_t GraphHost::runs() const {
 void GraphRun::Begin(SidePackets side_packets, Parameters parameters) {
   side_packets_ = std::move(side_packets);
   parameters_ = std::move(parameters);
+  entered_ns_ = SteadyNowNs();
+  host_->structure.RequestBegan();
   host_->Add(shared_from_this());
   if (host_->slots.Take(shared_from_this())) {
     OnSlot();
@@ -144,22 +148,24 @@ void GraphRun::Over(Status status, bool had_slot) {
   }
   if (in_session_) host_->python->EndSession(session_);
   host_->Remove(*this);
-  if (had_slot) {
-    CountEnd(status);
-    host_->slots.Give();
-  }
+  CountEnd(status, had_slot);
+  if (had_slot) host_->slots.Give();
   OnOver(std::move(status));
 }
 
 // What others have ended is no fault of the graph.
-void GraphRun::CountEnd(const Status& status) {
+void GraphRun::CountEnd(const Status& status, bool had_slot) {
   bool stopped = false;
   {
     MutexLock lock(mutex_);
     stopped = !stop_.ok();
   }
+  const int64_t now_ns = SteadyNowNs();
+  host_->structure.RequestEnded(!status.ok() && status.code() != StatusCode::kCancelled,
+                                now_ns - entered_ns_);
+  if (!had_slot) return;
   servable_.api_counters().GraphEnded(status.ok() || stopped);
-  servable_.statistics().RecordGraphRun(method_, SteadyNowNs() - begun_ns_);
+  servable_.statistics().RecordGraphRun(method_, now_ns - begun_ns_);
 }
 
 std::shared_ptr<graph::Run> GraphRun::run() const {

@@ -16,6 +16,7 @@
 #include "mediapipe_graph/graph_message.h"
 #include "mediapipe_graph/graph_servables.h"
 #include "mediapipe_graph/graph_slots.h"
+#include "mediapipe_graph/graph_structure.h"
 #include "mediapipe_graph/python_node_resources.h"
 #include "scheduling/timer_service.h"
 #include "serving/servable.h"
@@ -39,6 +40,7 @@ class GraphHost {
   const std::shared_ptr<const GraphServables> servables;  // shared with the runs
   Timers& timers;
   GraphSlots slots;
+  GraphStructure structure;
 
   // What a run gets for a call with these side packets of the client; `session` is the Python nodes' one.
   graph::Run::Options RunOptions(const GraphCall& call, SidePackets side_packets, uint64_t session) const;
@@ -93,7 +95,7 @@ class GraphRun : public graph::RunObserver,
   void OnSlot() final;
   void OnEnd(Status status) final;
   void Over(Status status, bool had_slot);
-  void CountEnd(const Status& status);
+  void CountEnd(const Status& status, bool had_slot);
 
   const std::shared_ptr<GraphHost> host_;  // shared with the servable and other runs
   const GraphCall call_;
@@ -101,6 +103,7 @@ class GraphRun : public graph::RunObserver,
   const ApiMethod method_;
   SidePackets side_packets_;  // until it begins
   Parameters parameters_;     // until it begins
+  int64_t entered_ns_ = 0;    // when Begin() was called
   int64_t begun_ns_ = 0;      // written by the thread that begins it, before the graph is open
   uint64_t session_ = 0;      // likewise; of the Python nodes
   bool in_session_ = false;   // likewise

@@ -167,6 +167,10 @@ Result<std::shared_ptr<ServableStream>> GraphServable::OpenStream(InferenceReque
   return GraphStream::Open(host_, first, sink);
 }
 
+std::vector<InstanceReport> GraphServable::instances() const {
+  return host_->python != nullptr ? host_->python->instances() : std::vector<InstanceReport>();
+}
+
 Readiness GraphServable::readiness() const {
   return host_->python != nullptr ? host_->python->readiness() : Readiness();
 }

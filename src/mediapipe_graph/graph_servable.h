@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,9 @@ class GraphServable final : public Servable {
   void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks) override {
     host_->servables->MarkSequence(id, marks);
   }
+  std::optional<ServableStructure> structure() const override { return host_->structure.Read(); }
+  // The worker of its Python nodes.
+  std::vector<InstanceReport> instances() const override;
   int64_t pending_requests() const override { return static_cast<int64_t>(host_->slots.waiting()); }
   void Stop(int64_t deadline_ns) override;
 

@@ -222,6 +222,7 @@ void GraphStream::OnPacket(int output, graph::Packet packet) {
       next_ = std::max(next_, packet.timestamp().NextAllowedInStream());
     }
   }
+  host().structure.Responded();
   deliveries_.Respond(std::move(response), std::move(id));
 }
 

@@ -161,6 +161,7 @@ void UnaryGraphCall::Succeed(InferenceResponse response) {
   const ExecutionTimes times{begun_ns(), begun_ns(), now_ns, now_ns};
   servable().statistics().RecordExecution(1, times);
   servable().statistics().RecordSuccess(1, request_->start_ns, request_->queue_start_ns, times);
+  host().structure.Responded();
   request_->Respond(std::move(response), true);
 }
 

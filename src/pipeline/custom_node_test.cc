@@ -21,6 +21,9 @@ class CustomNodeTest : public EnsembleFixture {
     plan->dag =
         Dag::Build({"x"}, {"y"}, {{.name = "n", .inputs = {{"in", "x"}}, .outputs = {{"out", "y"}}}}).value();
     plan->steps.push_back({.servable = nullptr, .code = std::move(code)});
+    DagStructure::Words words;
+    words.nodes.emplace_back().name = "n";
+    plan->structure = std::make_unique<DagStructure>(*plan->dag, std::move(words));
     plan->threads = &threads_;
     plan->fault = [](const Status& status, uint32_t) { return status; };
     ServableInfo info;
@@ -62,6 +65,10 @@ TEST_F(CustomNodeTest, AnswersWithTheErrorOfTheCode) {
   Send(servable);
   sink_.Wait();
   EXPECT_EQ(sink_.status(), InternalError("no"));
+  const StructureNode node = servable->structure()->nodes[1];
+  EXPECT_EQ(node.started, 1u);
+  EXPECT_EQ(node.ended, 1u);
+  EXPECT_EQ(node.failed, 1u);
 }
 
 TEST_F(CustomNodeTest, DoesNotRunForARequestThatIsCancelled) {

@@ -14,6 +14,7 @@
 #include "pipeline/convert_precision.h"
 #include "pipeline/custom_node_threads.h"
 #include "pipeline/dag.h"
+#include "pipeline/dag_structure.h"
 #include "serving/servable_reference.h"
 #include "tensor/tensor.h"
 
@@ -34,6 +35,7 @@ struct DagStep {
 struct DagPlan {
   std::unique_ptr<const Dag> dag;
   std::vector<DagStep> steps;  // by node
+  std::unique_ptr<DagStructure> structure;
   // Runs of one node at the same time, 0 for any number. Further ones wait in order.
   uint32_t max_runs_per_node = 0;
   CustomNodeThreads* threads = nullptr;  // of steps that are code; outlives the plan

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -59,6 +60,7 @@ class DagServable final : public Servable, private SequenceQueue::Runner {
   void CheckReadiness(std::function<void(Readiness)> done) override;
   // How many requests wait for others of their sequence.
   int64_t pending_requests() const override;
+  std::optional<ServableStructure> structure() const override { return plan_->structure->Read(); }
   // The servables behind the nodes, in order.
   std::vector<ServableUse> uses() const override;
   void DropSequence(const CorrelationId& id) override;

@@ -27,11 +27,17 @@ void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
 }  // namespace
 
 Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps& deps,
-                                               const WhyMissing& why_missing) {
+                                               const WhyMissing& why_missing, std::string* field) {
   BRAID_CHECK(info.config != nullptr);
+  const auto blame = [field](std::string name) {
+    if (field != nullptr) *field = std::move(name);
+  };
   const Catalog& catalog = deps.catalog;
   auto config = std::make_shared<inference::ModelConfig>(*info.config);
-  BRAID_RETURN_IF_ERROR(CheckEnsembleConfig(*config));
+  if (FieldFault fault = CheckEnsembleConfig(*config); !fault.ok()) {
+    blame(std::move(fault.field));
+    return fault.status;
+  }
   info.kind = ServableKind::kEnsemble;
   info.platform = "ensemble";
   info.instance_count = 0;
@@ -47,7 +53,10 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
     return status.WithPrefix("in ensemble '" + name + "', ");
   };
   std::vector<std::shared_ptr<const ServableInfo>> models;
-  for (const auto& step : config->ensemble_scheduling().step()) {
+  DagStructure::Words words;
+  for (int i = 0; i < config->ensemble_scheduling().step_size(); ++i) {
+    const auto& step = config->ensemble_scheduling().step(i);
+    const std::string place = FieldAt("ensemble_scheduling.step", i);
     const std::string& name = step.model_name();
     const std::string depends = plan->needs + name + "' ";
     DagStep& made = plan->steps.emplace_back();
@@ -56,21 +65,33 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
     std::sort(made.outputs.begin(), made.outputs.end());
     auto model = made.servable->Get();
     if (!model.ok()) {
+      blame(place + ".model_name");
       std::string tail = why_missing ? why_missing(name) : std::string(kNoVersion);
       if (StepVersion(step) > 0 && catalog.Find(name, -1).ok()) {
+        blame(place + ".model_version");
         tail = "whose required version " + std::to_string(StepVersion(step)) + " is not loaded.";
       }
       return InvalidArgumentError(depends + tail);
     }
-    if (LeadsTo(catalog, name, info.name)) return InvalidArgumentError(depends + "which leads back to it.");
+    if (LeadsTo(catalog, name, info.name)) {
+      blame(place + ".model_name");
+      return InvalidArgumentError(depends + "which leads back to it.");
+    }
     info.decoupled = info.decoupled || (*model)->info().decoupled;
     if ((*model)->has_sequences()) AddSequences((*model)->info(), info);
     info.makes_calls = info.makes_calls || (*model)->info().makes_calls;
+    words.nodes.push_back({.kind = StructureNodeKind::kModel,
+                           .name = name,
+                           .runs = name,
+                           .version = StepVersion(step),
+                           .note = (*model)->info().decoupled ? "decoupled" : ""});
     models.emplace_back(*model, &(*model)->info());
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
   info.config = std::move(config);
-  BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models));
+  BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models, field));
+  plan->structure = std::make_unique<DagStructure>(*plan->dag, std::move(words));
+  blame("ensemble_scheduling");
   BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->dag, models));
   return DagServable::Create(std::move(info), std::move(plan), deps);
 }

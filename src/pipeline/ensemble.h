@@ -22,8 +22,9 @@ using WhyMissing = std::function<std::string(const std::string& model)>;
 
 // A DagServable. `info.config` is set and describes an ensemble; its models are ready. Fills in what follows
 // from the models: whether the ensemble is decoupled. Errors: INVALID_ARGUMENT, for a configuration that is
-// wrong in itself or does not fit the models.
+// wrong in itself or does not fit the models; `field`, unless null, is set to the field that is at fault then.
 Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps& deps,
-                                               const WhyMissing& why_missing = {});
+                                               const WhyMissing& why_missing = {},
+                                               std::string* field = nullptr);
 
 }  // namespace braid

@@ -76,14 +76,21 @@ std::map<std::string, std::string> Sorted(const google::protobuf::Map<std::strin
 // The ports of one step, checked against its model.
 class StepReader {
  public:
-  StepReader(const Step& step, size_t index, const ServableInfo& model, TensorTable& tensors)
-      : step_(step), name_(StepName(step, index)), model_(model), tensors_(tensors) {}
+  StepReader(const Step& step, size_t index, const ServableInfo& model, TensorTable& tensors,
+             std::string& field)
+      : step_(step),
+        name_(StepName(step, index)),
+        place_(FieldAt("ensemble_scheduling.step", static_cast<int>(index))),
+        model_(model),
+        tensors_(tensors),
+        field_(field) {}
 
   Result<NodeSpec> Read() {
     NodeSpec node;
     node.name = name_;
     node.many = model_.decoupled;
     for (const auto& [input, tensor] : Sorted(step_.input_map())) {
+      field_ = place_ + ".input_map[" + input + "]";
       const TensorSpec* spec = model_.FindInput(input);
       if (spec == nullptr) return Unknown("input_map", "input", input);
       BRAID_RETURN_IF_ERROR(
@@ -92,10 +99,12 @@ class StepReader {
     }
     for (const TensorSpec& spec : model_.inputs) {
       if (spec.optional || step_.input_map().contains(spec.name)) continue;
+      field_ = place_ + ".input_map";
       return InvalidArgumentError("the 'input_map' of step " + name_ + " lacks input '" + spec.name +
                                   "', which model '" + model_.name + "' needs");
     }
     for (const auto& [output, tensor] : Sorted(step_.output_map())) {
+      field_ = place_ + ".output_map[" + output + "]";
       const TensorSpec* spec = model_.FindOutput(output);
       if (spec == nullptr) return Unknown("output_map", "output", output);
       BRAID_RETURN_IF_ERROR(
@@ -113,20 +122,25 @@ class StepReader {
 
   const Step& step_;
   const std::string name_;
+  const std::string place_;
   const ServableInfo& model_;
   TensorTable& tensors_;
+  std::string& field_;  // what is looked at
 };
 
 Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
-                                           const std::vector<std::shared_ptr<const ServableInfo>>& models) {
+                                           const std::vector<std::shared_ptr<const ServableInfo>>& models,
+                                           std::string& field) {
   TensorTable tensors;
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   for (const TensorSpec& spec : ensemble.inputs) {
+    field = FieldAt("input", static_cast<int>(inputs.size()));
     BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "input of the ensemble", spec, Inside(spec)));
     inputs.push_back(spec.name);
   }
   for (const TensorSpec& spec : ensemble.outputs) {
+    field = FieldAt("output", static_cast<int>(outputs.size()));
     BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "output of the ensemble", spec, Inside(spec)));
     outputs.push_back(spec.name);
   }
@@ -134,55 +148,70 @@ Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
   const auto& steps = ensemble.config->ensemble_scheduling().step();
   for (size_t i = 0; i < models.size(); ++i) {
     BRAID_ASSIGN_OR_RETURN(NodeSpec node,
-                           StepReader(steps[static_cast<int>(i)], i, *models[i], tensors).Read());
+                           StepReader(steps[static_cast<int>(i)], i, *models[i], tensors, field).Read());
     nodes.push_back(std::move(node));
   }
+  field = "ensemble_scheduling";
   return Dag::Build(inputs, outputs, nodes);
 }
 
 }  // namespace
 
-Status CheckEnsembleConfig(const ModelConfig& config) {
+FieldFault CheckEnsembleConfig(const ModelConfig& config) {
   const std::string& name = config.name();
+  const auto wrong = [&name](std::string field, const std::string& text) {
+    return FieldFault(Invalid(name, text), std::move(field));
+  };
   if (!config.has_ensemble_scheduling()) {
-    return InvalidArgumentError("ensemble scheduling must be set for ensemble '" + name +
-                                "' whose platform is 'ensemble'");
+    return {InvalidArgumentError("ensemble scheduling must be set for ensemble '" + name +
+                                 "' whose platform is 'ensemble'"),
+            "platform"};
   }
   if (!config.backend().empty() || (!config.platform().empty() && config.platform() != kPlatform)) {
-    return InvalidArgumentError("ensemble scheduling cannot be set for model '" + name +
-                                "' whose platform is not 'ensemble'");
+    return {InvalidArgumentError("ensemble scheduling cannot be set for model '" + name +
+                                 "' whose platform is not 'ensemble'"),
+            config.backend().empty() ? "platform" : "backend"};
   }
   if (config.instance_group_size() > 0) {
-    return InvalidArgumentError("'instance_group' cannot be specified for ensemble '" + name + "'");
+    return {InvalidArgumentError("'instance_group' cannot be specified for ensemble '" + name + "'"),
+            "instance_group"};
   }
   if (config.model_warmup_size() > 0) {
-    return InvalidArgumentError("'model_warmup' cannot be specified for ensemble '" + name +
-                                "'; specify it for its models");
+    return {InvalidArgumentError("'model_warmup' cannot be specified for ensemble '" + name +
+                                 "'; specify it for its models"),
+            "model_warmup"};
   }
   if (config.response_cache().enable()) {
-    return InvalidArgumentError("'response_cache' cannot be enabled for ensemble '" + name +
-                                "'; enable it for its models");
+    return {InvalidArgumentError("'response_cache' cannot be enabled for ensemble '" + name +
+                                 "'; enable it for its models"),
+            "response_cache.enable"};
   }
-  if (config.output().empty()) return Invalid(name, "at least one output must be specified");
+  if (config.output().empty()) return wrong("output", "at least one output must be specified");
   const auto& steps = config.ensemble_scheduling().step();
-  if (steps.empty()) return Invalid(name, "at least one step must be specified");
+  if (steps.empty()) return wrong("ensemble_scheduling.step", "at least one step must be specified");
   if (steps.size() > kMostSteps) {
-    return Invalid(name, "there are " + std::to_string(steps.size()) + " steps, at most " +
-                             std::to_string(kMostSteps) + " are possible");
+    return wrong("ensemble_scheduling.step", "there are " + std::to_string(steps.size()) +
+                                                 " steps, at most " + std::to_string(kMostSteps) +
+                                                 " are possible");
   }
   for (int i = 0; i < steps.size(); ++i) {
     const std::string who = "step " + StepName(steps[i], static_cast<size_t>(i));
-    if (steps[i].model_name().empty()) return Invalid(name, who + " must specify 'model_name'");
+    const std::string field = FieldAt("ensemble_scheduling.step", i);
+    if (steps[i].model_name().empty()) {
+      return wrong(field + ".model_name", who + " must specify 'model_name'");
+    }
     if (!steps[i].model_namespace().empty()) {
-      return Invalid(name, "'model_namespace' of " + who + " is not supported; leave it empty");
+      return wrong(field + ".model_namespace",
+                   "'model_namespace' of " + who + " is not supported; leave it empty");
     }
     for (const auto* map : {&steps[i].input_map(), &steps[i].output_map()}) {
+      const std::string place = field + (map == &steps[i].input_map() ? ".input_map[" : ".output_map[");
       for (const auto& [port, tensor] : *map) {
-        if (port.empty() || tensor.empty()) return Invalid(name, who + " maps an empty name");
+        if (port.empty() || tensor.empty()) return wrong(place + port + "]", who + " maps an empty name");
       }
     }
   }
-  return OkStatus();
+  return {};
 }
 
 Status CheckEnsembleSequences(const ServableInfo& ensemble, const Dag& dag,
@@ -229,8 +258,10 @@ std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config) {
 }
 
 Result<std::unique_ptr<const Dag>> MakeEnsembleDag(
-    const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models) {
-  auto dag = MakeDag(ensemble, models);
+    const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models,
+    std::string* field) {
+  std::string looked_at;
+  auto dag = MakeDag(ensemble, models, field != nullptr ? *field : looked_at);
   if (!dag.ok()) return dag.status().WithPrefix("in ensemble '" + ensemble.name + "', ");
   return dag;
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 #include "pipeline/custom_node_library.h"
 #include "serving/faults.h"
@@ -10,6 +12,7 @@
 namespace braid {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::HasSubstr;
@@ -182,6 +185,116 @@ TEST_F(Splitter, NeedsTheSizeOfThePieces) {
   EXPECT_THAT(node->Outputs()->at(0).shape, ElementsAre(-1, 1, 3, 4, -1));
   EXPECT_THAT(node->Execute({Picture()}).status().message(),
               StartsWith(FaultError(Fault::kNodeLibraryExecutionFailed).message()));
+}
+
+TEST(ExampleNodes, TextPagePadsToMultiplesOf32) {
+  const auto outputs = Node("text_page")->Execute({Floats("image", {1, 1, 2, 3}, {1, 2, 3, 4, 5, 6})});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_THAT(outputs->at(0).shape, ElementsAre(1, 32, 32, 3));
+  const std::vector<float> page = Values<float>(outputs->at(0));
+  EXPECT_THAT(std::vector(page.begin(), page.begin() + 9), ElementsAre(1, 2, 3, 4, 5, 6, 4, 5, 6));
+  EXPECT_THAT(std::vector(page.end() - 3, page.end()), ElementsAre(4, 5, 6));
+}
+
+TEST(ExampleNodes, TextPageScalesDownWhatIsTooLarge) {
+  const auto outputs = Node("text_page", {{"longest", "64"}})
+                           ->Execute({Floats("image", {1, 64, 128, 3}, std::vector<float>(64 * 128 * 3, 7))});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_THAT(outputs->at(0).shape, ElementsAre(1, 32, 64, 3));
+  EXPECT_THAT(Values<float>(outputs->at(0)), Each(FloatEq(7)));
+  ExpectRefused("text_page", {{"longest", "31"}});
+  EXPECT_FALSE(Node("text_page")->Execute({Floats("image", {1, 0, 4, 3}, {})}).ok());
+}
+
+// A page of 64 by 32 with marks on its map, each of them sure by so much.
+class TextLines : public ::testing::Test {
+ protected:
+  void Mark(int left, int top, int width, int height, float sure) {
+    for (int y = top; y < top + height; ++y) {
+      for (int x = left; x < left + width; ++x) map_[static_cast<size_t>(y * kWidth + x)] = sure;
+    }
+  }
+  std::vector<Tensor> Cut(Params params = {}) const {
+    std::vector<float> page(static_cast<size_t>(kHeight * kWidth * 3), 9);
+    auto outputs = Node("text_lines", std::move(params))
+                       ->Execute({Floats("page", {1, kHeight, kWidth, 3}, page),
+                                  Floats("map", {1, 1, kHeight, kWidth}, map_)});
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    return outputs.ok() ? std::move(outputs).value() : std::vector<Tensor>(2);
+  }
+
+  static constexpr int kWidth = 64;
+  static constexpr int kHeight = 32;
+  std::vector<float> map_ = std::vector<float>(static_cast<size_t>(kHeight * kWidth), 0);
+};
+
+TEST_F(TextLines, CutsLinesInTheOrderOfReading) {
+  Mark(40, 3, 12, 4, 0.9F);
+  Mark(4, 4, 24, 4, 0.9F);  // begins below the one to its right, in the same row
+  Mark(4, 20, 12, 4, 0.9F);
+  Mark(30, 20, 12, 3, 0.9F);  // too low
+  Mark(50, 20, 12, 4, 0.4F);  // text, but not sure
+  const std::vector<Tensor> outputs = Cut({{"growth", "0"}, {"height", "4"}});
+  EXPECT_THAT(outputs.at(1).shape, ElementsAre(3, 1, 4));
+  EXPECT_THAT(Values<float>(outputs.at(1)), ElementsAre(4, 4, 28, 8, 40, 3, 52, 7, 4, 20, 16, 24));
+  EXPECT_THAT(outputs.at(0).shape, ElementsAre(3, 1, 4, 24, 3));
+  // The second line is twelve pixels long; what is behind it is padding.
+  const std::vector<float> lines = Values<float>(outputs.at(0));
+  const auto second = lines.begin() + 4 * 24 * 3;
+  EXPECT_THAT(std::vector(second, second + 12 * 3), Each(FloatEq(9)));
+  EXPECT_THAT(std::vector(second + 12 * 3, second + 24 * 3), Each(FloatEq(127.5F)));
+}
+
+TEST_F(TextLines, GrowsBoxesByAreaOverGirthWithinThePage) {
+  Mark(2, 10, 24, 8, 0.9F);
+  // 1.6 * 192 / 64 = 4.8
+  EXPECT_THAT(Values<float>(Cut().at(1)), ElementsAre(0, 5, 31, 23));
+}
+
+TEST_F(TextLines, GivesNothingForAPageWithoutText) {
+  EXPECT_THAT(Cut().at(1).shape, ElementsAre(0, 1, 4));
+  ExpectRefused("text_lines", {{"height", "0"}});
+  ExpectRefused("text_lines", {{"growth", "-1"}});
+}
+
+class TextDecoder : public ::testing::Test {
+ protected:
+  TextDecoder() : path_(::testing::TempDir() + "characters.txt") {
+    std::ofstream(path_) << "\na\n\u00e4\n \n";
+  }
+  ~TextDecoder() override { std::filesystem::remove(path_); }
+
+  // Empty when the node fails.
+  std::string Decode(const std::vector<int32_t>& characters, Params more = {}) const {
+    Params params = {{"characters", path_}};
+    params.insert(params.end(), more.begin(), more.end());
+    const Tensor input{"characters",
+                       DataType::kInt32,
+                       {1, static_cast<int64_t>(characters.size())},
+                       CopyToHeap(std::as_bytes(std::span(characters)))};
+    const auto outputs = Node("text_decoder", std::move(params))->Execute({input});
+    if (!outputs.ok()) return "";
+    const std::vector<char> text = Values<char>(outputs->at(0));
+    return {text.begin(), text.end()};
+  }
+
+  const std::string path_;
+};
+
+TEST_F(TextDecoder, CountsWhatStandsSeveralTimesOnce) {
+  using namespace std::string_literals;
+  EXPECT_EQ(Decode({0, 1, 1, 0, 1, 3, 3, 2, 0}, {{"size", "8"}}), "aa \u00e4\0\0\0"s);
+  EXPECT_EQ(Decode({}, {{"size", "2"}}), "\0\0"s);
+  // Two bytes of a character stay together.
+  EXPECT_EQ(Decode({1, 2}, {{"size", "2"}}), "a\0"s);
+}
+
+TEST_F(TextDecoder, RefusesWhatItHasNoCharacterFor) {
+  EXPECT_EQ(Decode({4}), "");
+  EXPECT_EQ(Decode({-1}), "");
+  ExpectRefused("text_decoder", {});
+  ExpectRefused("text_decoder", {{"characters", "/no/such/file"}});
+  ExpectRefused("text_decoder", {{"characters", path_}, {"size", "0"}});
 }
 
 }  // namespace

@@ -145,6 +145,33 @@ class Nodes {
   std::vector<std::shared_ptr<const CustomNodeCode>> codes_;  // by node; null for models and where unknown
 };
 
+// "demultiply_count: 4", as the file has it: 0 is any number.
+std::string DemultiplyNote(int32_t count) {
+  return "demultiply_count: " + std::to_string(std::max(count, 0));
+}
+
+// The order of edges is that of the DAG (MakeDagSpec()).
+DagStructure::Words WordsOf(const OvmsPipelineConfig& config) {
+  DagStructure::Words words;
+  if (config.demultiply_count) words.request_note = DemultiplyNote(*config.demultiply_count);
+  for (const OvmsNodeConfig& node : config.nodes) {
+    StructureNode& made = words.nodes.emplace_back();
+    const bool custom = node.type == OvmsNodeConfig::Type::kCustom;
+    made.kind = custom ? StructureNodeKind::kCustomNode : StructureNodeKind::kModel;
+    made.name = node.name;
+    made.runs = custom ? node.library_name : node.model_name;
+    made.version = node.version.value_or(-1);
+    if (node.gather_from_node) made.note = "gather_from_node: " + *node.gather_from_node;
+    if (node.demultiply_count) {
+      if (!made.note.empty()) made.note += ", ";
+      made.note += DemultiplyNote(*node.demultiply_count);
+    }
+    for (const OvmsConnection& input : node.inputs) words.aliases.push_back(input.source.data_item);
+  }
+  for (const OvmsConnection& output : config.outputs) words.aliases.push_back(output.source.data_item);
+  return words;
+}
+
 }  // namespace
 
 std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config) {
@@ -158,7 +185,8 @@ std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config) {
 
 Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
                                                const CustomNodeLibraries& libraries,
-                                               CustomNodeThreads& threads, const DagDeps& deps) {
+                                               CustomNodeThreads& threads, const DagDeps& deps,
+                                               std::vector<PipelineFault>* found) {
   const std::string pipeline = "pipeline '" + config.name + "'";
   PipelineFaults faults(config.name);
   const auto named = deps.catalog.Find(config.name, -1);
@@ -168,6 +196,7 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   Nodes nodes(config, deps.catalog, libraries, threads);
   const PipelineDefinition& definition = nodes.definition;
   CheckDefinition(definition, faults);
+  if (found != nullptr) *found = faults.all();
   if (!faults.empty()) return faults.ToStatus();
 
   auto plan = std::make_shared<DagPlan>();  // shared by the servable and its sessions
@@ -175,6 +204,7 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   if (!dag.ok()) return FaultError(Fault::kInternalError, pipeline + ": " + dag.status().message());
   plan->dag = std::move(*dag);
   nodes.AddSteps(*plan);
+  plan->structure = std::make_unique<DagStructure>(*plan->dag, WordsOf(config));
   plan->needs = pipeline + " needs model '";
   plan->no_version = "', of which no version is loaded";
   plan->not_ready = "', which is not ready: ";

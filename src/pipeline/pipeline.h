@@ -23,6 +23,7 @@
 #include "pipeline/custom_node_library.h"
 #include "pipeline/custom_node_threads.h"
 #include "pipeline/dag_servable.h"
+#include "pipeline/pipeline_faults.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -35,9 +36,10 @@ std::vector<ServableUse> UsesOfPipeline(const OvmsPipelineConfig& config);
 
 // A DagServable. Checks every rule of a definition and finds all its faults: the message has one line for
 // each ("node 'a', input 'x': ..."), the code is the first's. `threads` outlives the pipeline. The servable
-// has Dialect::kOvms, version 1, platform "OpenVINO".
+// has Dialect::kOvms, version 1, platform "OpenVINO". `found`, unless null, gets the faults one by one.
 Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
                                                const CustomNodeLibraries& libraries,
-                                               CustomNodeThreads& threads, const DagDeps& deps);
+                                               CustomNodeThreads& threads, const DagDeps& deps,
+                                               std::vector<PipelineFault>* found = nullptr);
 
 }  // namespace braid

@@ -11,12 +11,12 @@ Status FaultAt(const Status& status, std::string_view where) {
 void PipelineFaults::Add(Fault code, std::string_view where, std::string_view text) {
   std::string details = Where(where);
   if (!text.empty()) details.append(": ").append(text);
-  faults_.push_back(FaultError(code, details));
+  faults_.push_back({std::string(where), FaultError(code, details)});
   codes_.push_back(code);
 }
 
 void PipelineFaults::Add(const Status& status, std::string_view where) {
-  faults_.push_back(FaultAt(status, Where(where)));
+  faults_.push_back({std::string(where), FaultAt(status, Where(where))});
 }
 
 std::string PipelineFaults::Where(std::string_view where) const {
@@ -32,8 +32,10 @@ bool PipelineFaults::Has(Fault code) const {
 Status PipelineFaults::ToStatus() const {
   if (faults_.empty()) return OkStatus();
   std::string text;
-  for (const Status& fault : faults_) text.append(text.empty() ? "" : "\n").append(fault.message());
-  return faults_.front().WithMessage(std::move(text));
+  for (const PipelineFault& fault : faults_) {
+    text.append(text.empty() ? "" : "\n").append(fault.status.message());
+  }
+  return faults_.front().status.WithMessage(std::move(text));
 }
 
 }  // namespace braid

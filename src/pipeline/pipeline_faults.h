@@ -14,6 +14,12 @@ namespace braid {
 // The text begins as clients know it, and ends with where that was: "(pipeline 'p', node 'a')".
 Status FaultAt(const Status& status, std::string_view where);
 
+struct PipelineFault {
+  // "node 'a', input 'x'"; empty for the pipeline itself.
+  std::string where;
+  Status status;
+};
+
 class PipelineFaults {
  public:
   explicit PipelineFaults(std::string pipeline) : pipeline_(std::move(pipeline)) {}
@@ -24,6 +30,7 @@ class PipelineFaults {
   void Add(const Status& status, std::string_view where);
 
   bool empty() const { return faults_.empty(); }
+  const std::vector<PipelineFault>& all() const { return faults_; }
   bool Has(Fault code) const;
   // OK, or the code of the first fault with a line for each.
   Status ToStatus() const;
@@ -32,7 +39,7 @@ class PipelineFaults {
   std::string Where(std::string_view where) const;
 
   const std::string pipeline_;
-  std::vector<Status> faults_;
+  std::vector<PipelineFault> faults_;
   std::vector<Fault> codes_;
 };
 

@@ -9,7 +9,7 @@ namespace {
 // The request to a step, in all but its inputs, its sink and its place in the servable. All that a client
 // said about its request holds for every step of it.
 std::unique_ptr<InferenceRequest> MakeStepRequest(const InferenceRequest& from, const Servable& servable,
-                                                  const std::vector<std::string>& outputs) {
+                                                  const std::vector<std::string>& outputs, int64_t start_ns) {
   auto request = std::make_unique<InferenceRequest>();
   request->id = from.id;
   request->model_name = servable.info().name;
@@ -21,7 +21,7 @@ std::unique_ptr<InferenceRequest> MakeStepRequest(const InferenceRequest& from, 
   request->timeout_us = from.timeout_us;
   request->parameters = from.parameters;
   request->requested_outputs = outputs;
-  request->start_ns = SteadyNowNs();
+  request->start_ns = start_ns;
   request->call_chain = from.call_chain;
   request->here = from.here;
   if (from.trace) request->trace = from.trace->StartChild(request->model_name, request->model_version);
@@ -224,6 +224,7 @@ void Session::Do(Action& action) {
     case Action::Kind::kRespond: {
       // The client may go in the call.
       const std::unique_ptr<SessionClient> last = action.final ? std::move(client_) : nullptr;
+      if (action.outputs) plan_->structure->Responded(wanted_, *action.outputs);
       (last ? last : client_)->Respond(std::move(action.outputs), action.final);
       return;
     }
@@ -241,6 +242,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
   const EnteredStep& entered = steps_[run->node];
   if (entered.part) compensation_->Asked(*entered.part);
   run->part = entered.part;
+  run->NoteStart();
   if (Status status = ConvertInputs(step.precisions, run->inputs, MemoryOf(run->node)); !status.ok()) {
     run->Answer(std::move(status), true);
     return;
@@ -262,7 +264,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
   std::unique_ptr<InferenceRequest> request;
   {
     const PatientAllocation patience;
-    request = MakeStepRequest(client_->request(), servable, step.outputs);
+    request = MakeStepRequest(client_->request(), servable, step.outputs, run->start_ns());
     request->inputs = std::move(run->inputs);
     request->cancellation = run->cancellation;
     request->servable = entered.servable->Another();

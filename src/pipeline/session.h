@@ -28,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -266,6 +267,9 @@ class Session::Run final : public ResponseSink {
   // block.
   void Answer(Outputs outputs, bool final) {
     answered_ = answered_ || final;
+    failed_ = failed_ || !outputs.ok();
+    // Before what comes next, which may run within this call.
+    if (final) NoteEnd();
     if (part) {
       if (status_.ok()) status_ = outputs.status();
       // First of all: the answer may end the request.
@@ -273,6 +277,13 @@ class Session::Run final : public ResponseSink {
     }
     session_->OnAnswer(*this, outputs, final);
   }
+
+  // The node is counted from here on, until it has answered for good.
+  void NoteStart() {
+    start_ns_ = SteadyNowNs();
+    session_->plan_->structure->NodeStarted(session_->dag(), node, inputs);
+  }
+  int64_t start_ns() const { return start_ns_; }
 
   // Of use only while the session has not ended.
   Flow* const flow;
@@ -285,8 +296,17 @@ class Session::Run final : public ResponseSink {
   std::optional<size_t> part;                  // set when a step that is one has been asked
 
  private:
+  // What fails since the session gave it up is no failure of the node's.
+  void NoteEnd() {
+    if (start_ns_ == 0) return;
+    session_->plan_->structure->NodeEnded(node, failed_ && !cancellation->cancelled(),
+                                          SteadyNowNs() - start_ns_);
+  }
+
   const std::shared_ptr<Session> session_;  // shared by all runs; any of them may be the last
+  int64_t start_ns_ = 0;                    // 0: it has not started
   bool answered_ = false;                   // for good
+  bool failed_ = false;                     // one of its answers was an error
   Status status_;                           // the first error
 };
 

@@ -20,7 +20,9 @@ SessionClient::SessionClient(DagServable& servable, std::shared_ptr<const DagPla
       begin_ns_(entry != nullptr ? SteadyNowNs() : request->queue_start_ns),
       request_(std::move(request)),
       entry_(entry),
-      compensation_(std::move(compensation)) {}
+      compensation_(std::move(compensation)) {
+  plan_->structure->RequestBegan();
+}
 
 void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool final) {
   const PatientAllocation patience;
@@ -46,6 +48,7 @@ void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool fin
     servable_.statistics().RecordExecution(request_->batch_size, times);
     servable_.statistics().RecordSuccess(request_->batch_size, request_->start_ns, request_->queue_start_ns,
                                          times);
+    plan_->structure->RequestEnded(false, now_ns - begin_ns_);
   }
   request_->Respond(std::move(response), final);
   if (final && entry_ != nullptr) queue_->Leave(*entry_);
@@ -56,8 +59,10 @@ void SessionClient::Fail(Status status, uint32_t node) {
   Leave();
   const bool cancelled = status.code() == StatusCode::kCancelled && request_->cancelled();
   if (servable_.info().decoupled) Count(ResponseKind::kFail);
+  const int64_t now_ns = SteadyNowNs();
   servable_.statistics().RecordFailure(cancelled ? FailureReason::kCanceled : FailureReason::kBackend,
-                                       request_->start_ns, SteadyNowNs());
+                                       request_->start_ns, now_ns);
+  plan_->structure->RequestEnded(!cancelled, now_ns - begin_ns_);
   status = plan_->fault(std::move(status), node);
   if (compensation_ == nullptr) {
     request_->Fail(std::move(status));

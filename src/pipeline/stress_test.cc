@@ -2,6 +2,7 @@
 // that go away. Says little by itself; it is there for the sanitizers.
 #include <atomic>
 #include <deque>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -69,15 +70,16 @@ class Pool {
 class EnsembleStressTest : public EnsembleFixture {};
 
 TEST_F(EnsembleStressTest, EveryRequestEndsOnce) {
-  Pool pool;
-  auto plain = [&pool](std::unique_ptr<InferenceRequest> request) { pool.Add(std::move(request), false); };
-  auto many = [&pool](std::unique_ptr<InferenceRequest> request) { pool.Add(std::move(request), true); };
+  std::optional<Pool> pool(std::in_place);
+  auto plain = [&pool](std::unique_ptr<InferenceRequest> request) { pool->Add(std::move(request), false); };
+  auto many = [&pool](std::unique_ptr<InferenceRequest> request) { pool->Add(std::move(request), true); };
   AddStep("a", plain);
   AddStep("b", plain);
   AddStep("stream", many, true);
   AddStep("sync", Plus(1));
-  AddStep("join", [&pool](std::unique_ptr<InferenceRequest> request) { pool.Add(std::move(request), false); },
-          false, {"A", "B"});
+  AddStep("join",
+          [&pool](std::unique_ptr<InferenceRequest> request) { pool->Add(std::move(request), false); }, false,
+          {"A", "B"});
   auto e =
       Serve(StepText("a", "X", "T") + StepText("b", "X", "U") + StepText("stream", "T", "S") +
             StepText("sync", "S", "V") + "max_inflight_requests: 2 " +
@@ -104,6 +106,12 @@ TEST_F(EnsembleStressTest, EveryRequestEndsOnce) {
   EXPECT_EQ(statistics.success.count + statistics.fail.count, 900u);
   e->gate().Close();
   EXPECT_TRUE(e->gate().WaitUntilEmpty(SteadyNowNs()));
+  pool.reset();  // what was cancelled is answered
+  for (const StructureNode& node : e->structure()->nodes) {
+    EXPECT_EQ(node.started, node.ended) << node.name;
+    EXPECT_LE(node.failed, node.ended) << node.name;
+    EXPECT_GT(node.ended, 0u) << node.name;
+  }
 }
 
 }  // namespace

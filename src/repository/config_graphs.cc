@@ -67,6 +67,7 @@ bool ConfigGraphs::Stale(const Entry& entry, bool retry) const {
 bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
   if (table_.closed()) return false;
   entry.tried = entry.config;
+  const LogAbout about(name);
   if (!entry.served) table_.SetLoading(name, 1, ServableKind::kGraph);
   const int64_t begin_ns = SteadyNowNs();
   std::vector<std::string> paths;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -41,24 +40,6 @@ bool Contains(const std::vector<int64_t>& list, int64_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Of `available`, which is ascending.
-std::vector<int64_t> Choose(const OvmsVersionPolicy& policy, const std::vector<int64_t>& available) {
-  std::vector<int64_t> chosen;
-  switch (policy.kind) {
-    case OvmsVersionPolicy::Kind::kAll:
-      return available;
-    case OvmsVersionPolicy::Kind::kSpecific:
-      std::copy_if(available.begin(), available.end(), std::back_inserter(chosen),
-                   [&policy](int64_t version) { return Contains(policy.specific, version); });
-      return chosen;
-    case OvmsVersionPolicy::Kind::kLatest:
-      break;
-  }
-  const size_t count = std::min(static_cast<size_t>(policy.latest), available.size());
-  chosen.assign(available.end() - static_cast<std::ptrdiff_t>(count), available.end());
-  return chosen;
-}
-
 }  // namespace
 
 void ConfigModels::Plan(const std::vector<OvmsModelConfig>& wanted, bool retry, Steps& steps) {
@@ -67,6 +48,7 @@ void ConfigModels::Plan(const std::vector<OvmsModelConfig>& wanted, bool retry, 
   for (auto& [name, model] : models_) model.wanted = false;
   for (const OvmsModelConfig& config : wanted) models_[config.name].wanted = true;
   for (const OvmsModelConfig& config : wanted) {
+    const LogAbout about(config.name);
     Model& model = models_.at(config.name);
     Work work{&config, &model, {}, false};
     const Status fault = PlanModel(config, model, retry, work.builds);
@@ -115,7 +97,7 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
   BRAID_RETURN_IF_ERROR(table_.Own(name, ServableKind::kModel));
   const auto available = ListVersionFolders(config.base_path);
   if (available.ok()) {
-    const auto chosen = Choose(config.version_policy, *available);
+    const auto chosen = ChooseVersionFolders(config.version_policy, *available);
     for (const int64_t number : config.version_policy.specific) {
       if (Contains(*available, number) || (*available == model.available && chosen == model.chosen)) continue;
       BRAID_LOG_WARNING(log_, "model '{}': version {} of its policy has no folder", name, number);
@@ -167,6 +149,7 @@ void ConfigModels::RefuseVersions(const OvmsModelConfig& config, Model& model) {
 
 void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
   const std::string& name = config.name;
+  const LogAbout about(name);
   build.status = UnavailableError("Server exiting");
   if (table_.closed()) return;
   BRAID_LOG_INFO(log_, "loading '{}' version {}", name, build.number);

@@ -131,6 +131,7 @@ void ConfigPipelines::MakeIfDue(const std::string& name) {
 
 bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
   if (table_.closed()) return false;
+  const LogAbout about(name);
   entry.stale = false;
   const uint64_t key = table_.NoteTry(name);
   if (entry.pipeline == nullptr && entry.fault.ok()) table_.SetLoading(name, 1, ServableKind::kPipeline);

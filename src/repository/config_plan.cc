@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -29,15 +30,6 @@ std::string FolderOf(const std::string& path) {
   std::error_code fault;
   const std::filesystem::path absolute = std::filesystem::absolute(path, fault);
   return (fault ? std::filesystem::path(path) : absolute).parent_path().string();
-}
-
-// The file that names a graph's models; empty when there is none.
-std::string SubconfigOf(const OvmsGraphConfig& graph, const std::string& config_path) {
-  if (IsFile(graph.subconfig)) return graph.subconfig;
-  const std::string other = graph.base_path + "config.json";
-  std::error_code fault;
-  if (!IsFile(other) || std::filesystem::equivalent(other, config_path, fault)) return {};
-  return other;
 }
 
 void AddSubconfigs(const std::string& config_path, ConfigPlan& plan, Logger& log) {
@@ -69,6 +61,14 @@ void AddSubconfigs(const std::string& config_path, ConfigPlan& plan, Logger& log
 }
 
 }  // namespace
+
+std::string SubconfigOf(const OvmsGraphConfig& graph, const std::string& config_path) {
+  if (IsFile(graph.subconfig)) return graph.subconfig;
+  const std::string other = graph.base_path + "config.json";
+  std::error_code fault;
+  if (!IsFile(other) || std::filesystem::equivalent(other, config_path, fault)) return {};
+  return other;
+}
 
 Result<std::string> ReadConfigFile(const std::string& path) {
   const auto fail = [&path](const std::string& why) {
@@ -111,6 +111,26 @@ Result<std::vector<int64_t>> ListVersionFolders(const std::string& path) {
   if (fault) return FaultError(Fault::kPathInvalid, path + ": " + fault.message());
   std::sort(versions.begin(), versions.end());
   return versions;
+}
+
+std::vector<int64_t> ChooseVersionFolders(const OvmsVersionPolicy& policy,
+                                          const std::vector<int64_t>& available) {
+  std::vector<int64_t> chosen;
+  switch (policy.kind) {
+    case OvmsVersionPolicy::Kind::kAll:
+      return available;
+    case OvmsVersionPolicy::Kind::kSpecific:
+      std::copy_if(available.begin(), available.end(), std::back_inserter(chosen),
+                   [&policy](int64_t version) {
+                     return std::ranges::find(policy.specific, version) != policy.specific.end();
+                   });
+      return chosen;
+    case OvmsVersionPolicy::Kind::kLatest:
+      break;
+  }
+  const size_t count = std::min(static_cast<size_t>(policy.latest), available.size());
+  chosen.assign(available.end() - static_cast<std::ptrdiff_t>(count), available.end());
+  return chosen;
 }
 
 Result<ConfigPlan> ReadConfigPlan(const std::string& path, const std::string& text, Logger& log) {

@@ -28,6 +28,13 @@ Result<std::string> ReadConfigFile(const std::string& path);
 // followed, the folder is the operator's. Errors: kPathInvalid.
 Result<std::vector<int64_t>> ListVersionFolders(const std::string& path);
 
+// Those of `available`, which is ascending, that a policy asks for.
+std::vector<int64_t> ChooseVersionFolders(const OvmsVersionPolicy& policy,
+                                          const std::vector<int64_t>& available);
+
+// The file that names a graph's models; empty when there is none. `config_path` is the file that names the graph.
+std::string SubconfigOf(const OvmsGraphConfig& graph, const std::string& config_path);
+
 // Parses the text of the file at `path`, takes the model entries whose folders hold a graph for graphs, and
 // reads the graphs' subconfigs. Warnings and what is wrong with a subconfig go to the log. Errors: as
 // ParseOvmsConfig().

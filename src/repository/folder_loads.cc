@@ -67,6 +67,7 @@ void FolderLoads::MakeIfDue(const std::string& ensemble) {
 // ---- one model ----
 
 Status FolderLoads::LoadAndRelease(const LoadRequest& request, const Dependencies& uses) {
+  const LogAbout about(request.model_name);
   const Status status = Guarded([&] { return LoadClaimed(request, uses); });
   table_.Release(request.model_name, status);
   return status;
@@ -156,6 +157,7 @@ FolderLoads::Builds FolderLoads::BuildVersions(const ModelSource& source,
 Result<std::shared_ptr<Servable>> FolderLoads::BuildVersion(const ModelSource& source, int64_t version,
                                                             const Dependencies& uses) {
   const std::string& name = source.config.name();
+  const LogAbout about(name);
   const auto uses_of = [&uses](const std::string& one) {
     const auto found = uses.find(one);
     return found == uses.end() ? std::vector<std::string>()

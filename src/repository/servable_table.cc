@@ -357,6 +357,7 @@ void ServableTable::Drain(Leaving leaving) {
     const ServableInfo& info = servable->info();
     drains_.Start(servable, [this, name = info.name, version = info.version, dialect = info.dialect,
                              ticket = ticket, begin_ns = SteadyNowNs()] {
+      const LogAbout about(name);
       if (dialect == Dialect::kOvms) {
         BRAID_LOG_INFO(log_, "{} '{}' version {} after {} ms", ticket == 0 ? "replaced" : "retired", name,
                        version, (SteadyNowNs() - begin_ns) / 1000000);

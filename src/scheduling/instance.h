@@ -12,6 +12,7 @@
 
 #include "serving/request.h"
 #include "serving/statistics.h"
+#include "serving/structure.h"
 
 namespace braid {
 
@@ -80,6 +81,13 @@ class Instance {
   // Whether its user code calls other servables (it has done so before). What is handed over ahead to such an
   // instance would wait for its calls as well, and could be what they wait for. Any thread.
   virtual bool makes_calls() const { return false; }
+
+  // What it is now, for people. Any thread; does not block.
+  virtual InstanceReport report() const {
+    InstanceReport report;
+    report.name = name();
+    return report;
+  }
 
   // A passive instance is initialised and never scheduled.
   virtual bool passive() const { return false; }

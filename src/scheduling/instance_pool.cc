@@ -71,6 +71,12 @@ std::vector<std::string> InstancePool::InstanceNames() const {
   return names;
 }
 
+std::vector<InstanceReport> InstancePool::instances() const {
+  std::vector<InstanceReport> reports;
+  for (const Instance* instance : backend_->instances()) reports.push_back(instance->report());
+  return reports;
+}
+
 int64_t InstancePool::pending_requests() const {
   MutexLock lock(mutex_);
   return static_cast<int64_t>(QueuedLocked() + HeldLocked());
@@ -420,6 +426,7 @@ void InstancePool::OnRescheduled(Instance& instance, std::unique_ptr<InferenceRe
 
 void InstancePool::Reschedule(Instance& instance, std::unique_ptr<InferenceRequest> request) {
   Ending ending{std::move(request), EndReason::kRescheduled};
+  const LogAbout about(info_.name);
   BRAID_LOG_ERROR(log_, "instance '{}': {}", instance.name(), StatusOf(ending).message());
   Work work;
   work.endings.push_back(std::move(ending));

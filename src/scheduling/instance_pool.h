@@ -80,6 +80,7 @@ class InstancePool : public Servable,
   void CheckReadiness(std::function<void(Readiness)> done) override {
     backend_->CheckReadiness(std::move(done));
   }
+  std::vector<InstanceReport> instances() const override;
   int64_t pending_requests() const override BRAID_EXCLUDES(mutex_);
   void Stop(int64_t deadline_ns) override BRAID_EXCLUDES(mutex_);
 

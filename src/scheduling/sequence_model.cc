@@ -443,6 +443,11 @@ Status SequenceModel::StatusOf(const Ending& ending) const {
 
 // --- The keeper ----------------------------------------------------------------------------------
 
+std::vector<SequenceReport> SequenceModel::List(size_t most) const {
+  MutexLock lock(mutex_);
+  return table_.List(most, timers_.NowNs());
+}
+
 void SequenceModel::Drop(const CorrelationId& id) {
   const std::shared_ptr<InstancePool> self = shared_from_this();
   Change change(*this);

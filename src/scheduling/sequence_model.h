@@ -56,6 +56,7 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
   };
 
   SequenceCounts counts() const override { return store_.counts(); }
+  std::vector<SequenceReport> List(size_t most) const override;
   // The table watches the time of each sequence itself.
   void CleanUp() override {}
   void Drop(const CorrelationId& id) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -30,6 +31,7 @@ uint64_t SequenceStore::Begin(const CorrelationId& id) {
   const uint64_t number = ++last_number_;
   Entry& entry = entries_[number];
   entry.id = id;
+  entry.begun_ns = entry.used_ns = SteadyNowNs();
   entry.states = options_.initial;
   ++counts_.started;
   return number;
@@ -77,6 +79,7 @@ void SequenceStore::Put(uint64_t number, std::vector<Tensor> states, bool settle
   if (!settled) return;
   settled_before = std::exchange(entry.settled, entry.states);
   entry.has_run = true;
+  entry.used_ns = SteadyNowNs();
   ++entry.steps;
   if (entry.saved()) Changed();
 }
@@ -151,6 +154,7 @@ uint64_t SequenceStore::Restore(SavedSequence saved) {
   const uint64_t number = ++last_number_;
   Entry& entry = entries_[number];
   entry.id = std::move(saved.id);
+  entry.begun_ns = entry.used_ns = SteadyNowNs();
   entry.states = states;
   entry.settled = std::move(states);
   entry.has_run = true;
@@ -164,6 +168,23 @@ SequenceCounts SequenceStore::counts() const {
   SequenceCounts counts = counts_;
   counts.active = entries_.size();
   return counts;
+}
+
+std::vector<SequenceReport> SequenceStore::List(size_t most) const {
+  const int64_t now_ns = SteadyNowNs();
+  MutexLock lock(mutex_);
+  std::vector<std::pair<uint64_t, const Entry*>> oldest;
+  oldest.reserve(entries_.size());
+  for (const auto& [number, entry] : entries_) oldest.emplace_back(number, &entry);
+  most = std::min(most, oldest.size());
+  std::partial_sort(oldest.begin(), oldest.begin() + static_cast<std::ptrdiff_t>(most), oldest.end());
+  std::vector<SequenceReport> reports;
+  reports.reserve(most);
+  for (size_t i = 0; i < most; ++i) {
+    const Entry& entry = *oldest[i].second;
+    reports.push_back({entry.id, now_ns - entry.begun_ns, now_ns - entry.used_ns, entry.steps});
+  }
+  return reports;
 }
 
 std::vector<SavedSequence> SequenceStore::Save() const {

@@ -78,6 +78,8 @@ class SequenceStore {
 
   // See SequenceKeeper.
   SequenceCounts counts() const;
+  // For models that settle with each Put().
+  std::vector<SequenceReport> List(size_t most) const;
   bool savable() const { return options_.savable; }
   const std::string& identity() const { return options_.identity; }
   uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
@@ -86,9 +88,11 @@ class SequenceStore {
  private:
   struct Entry {
     CorrelationId id;
-    States states;       // after the last response
-    States settled;      // after the last request
-    uint64_t steps = 0;  // requests that were settled
+    States states;         // after the last response
+    States settled;        // after the last request
+    uint64_t steps = 0;    // requests that were settled
+    int64_t begun_ns = 0;  // SteadyNowNs(), as it came here
+    int64_t used_ns = 0;   // likewise, as it was put last
     bool has_run = false;
     bool ending = false;
     bool saved() const { return has_run && !ending; }

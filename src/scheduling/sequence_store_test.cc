@@ -47,6 +47,22 @@ class SequenceStoreTest : public ::testing::Test {
   SequenceStore store_{Options()};
 };
 
+TEST_F(SequenceStoreTest, ListsTheOldestSequences) {
+  const uint64_t first = store_.Begin(uint64_t{7});
+  store_.Begin(std::string("text"));
+  store_.Begin(uint64_t{9});
+  store_.Put(first, States(1), true);
+  store_.Put(first, States(2), true);
+  const auto list = store_.List(2);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].id, CorrelationId(uint64_t{7}));
+  EXPECT_EQ(list[0].requests, 2u);
+  EXPECT_LE(*list[0].idle_ns, *list[0].age_ns);
+  EXPECT_EQ(list[1].id, CorrelationId(std::string("text")));
+  EXPECT_EQ(list[1].requests, 0u);
+  EXPECT_EQ(store_.List(200).size(), 3u);
+}
+
 TEST_F(SequenceStoreTest, NumbersAreNeverUsedAgain) {
   const uint64_t first = store_.Begin(uint64_t{7});
   store_.End(first, Reason::kEnded);

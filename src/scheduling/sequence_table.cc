@@ -80,6 +80,7 @@ Sequence& SequenceTable::Create(uint64_t number, const CorrelationId& id, Sequen
   Sequence& sequence = sequences_[number];
   sequence.number = number;
   sequence.id = id;
+  sequence.begun_ns = now_ns;
   latest_[sequence.id] = number;
   if (before == nullptr) {
     EnterBacklog(sequence, now_ns);
@@ -451,6 +452,23 @@ int64_t SequenceTable::next_deadline_ns() const {
     deadline_ns = std::min(deadline_ns, since_ns + options_.idle_ns);
   }
   return deadline_ns;
+}
+
+std::vector<SequenceReport> SequenceTable::List(size_t most, int64_t now_ns) const {
+  std::vector<std::pair<uint64_t, const Sequence*>> oldest;
+  oldest.reserve(sequences_.size());
+  for (const auto& [number, sequence] : sequences_) oldest.emplace_back(number, &sequence);
+  most = std::min(most, oldest.size());
+  std::partial_sort(oldest.begin(), oldest.begin() + static_cast<std::ptrdiff_t>(most), oldest.end());
+  std::vector<SequenceReport> reports;
+  reports.reserve(most);
+  for (size_t i = 0; i < most; ++i) {
+    const Sequence& sequence = *oldest[i].second;
+    const bool idle = !sequence.busy && sequence.queue.empty();
+    reports.push_back(
+        {sequence.id, now_ns - sequence.begun_ns, idle ? now_ns - sequence.since_ns : 0, sequence.turns});
+  }
+  return reports;
 }
 
 size_t SequenceTable::unanswered() const {

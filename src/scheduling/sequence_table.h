@@ -33,6 +33,7 @@
 #include "scheduling/ending.h"
 #include "scheduling/sequence_store.h"
 #include "serving/request.h"
+#include "serving/sequences.h"
 
 namespace braid {
 
@@ -48,6 +49,7 @@ struct Sequence {
   bool busy = false;      // a turn has begun and not ended
   bool answered = false;  // the request of that turn has had its last response
   uint32_t turns = 0;     // how many have begun
+  int64_t begun_ns = 0;
   std::deque<std::unique_ptr<InferenceRequest>> queue;
 
   // The neighbours with the same id; 0 is none.
@@ -151,6 +153,8 @@ class SequenceTable {
   // Requests that are queued or have a turn and no last response yet.
   size_t unanswered() const;
   size_t size() const { return sequences_.size(); }
+  // The oldest ones.
+  std::vector<SequenceReport> List(size_t most, int64_t now_ns) const;
 
  private:
   struct Instance {

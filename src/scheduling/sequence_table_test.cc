@@ -58,6 +58,27 @@ TEST_F(SequenceTableTest, FillsTheLowestSlotAndShortensTheRow) {
   EXPECT_EQ(drops_.size(), 1u);
 }
 
+TEST_F(SequenceTableTest, ListsTheOldestSequences) {
+  RunTurn(Start(1));
+  now_ns_ += 30;
+  RunTurn(*Admit(1).sequence);
+  Start(2);
+  Start(3);
+  now_ns_ += 20;
+  const auto list = table_.List(2, now_ns_);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].id, CorrelationId(uint64_t{1}));
+  EXPECT_EQ(list[0].age_ns, 50);
+  EXPECT_EQ(list[0].idle_ns, 20);
+  EXPECT_EQ(list[0].requests, 2u);
+  // It has a request that waits.
+  EXPECT_EQ(list[1].id, CorrelationId(uint64_t{2}));
+  EXPECT_EQ(list[1].age_ns, 20);
+  EXPECT_EQ(list[1].idle_ns, 0);
+  EXPECT_EQ(list[1].requests, 0u);
+  EXPECT_EQ(table_.List(200, now_ns_).size(), 3u);
+}
+
 TEST_F(SequenceTableTest, HandsTheSlotToTheSequenceThatCutsItShort) {
   Start(1);
   Sequence& second = Start(1);

@@ -38,6 +38,7 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
 
  private:
   SequenceCounts counts() const override { return store_.counts(); }
+  std::vector<SequenceReport> List(size_t most) const override { return store_.List(most); }
   bool savable() const override { return store_.savable(); }
   const std::string& identity() const override { return store_.identity(); }
   uint64_t changes() const override { return store_.changes(); }

@@ -149,6 +149,11 @@ Status CheckTogether(const ServerOptions& options) {
   if (options.admin_address.empty() && options.origin("admin-apis") != OptionOrigin::kDefault) {
     return InvalidArgumentError("--admin-apis needs --admin-address");
   }
+  if (options.allow_console && options.origin("allow-console") != OptionOrigin::kDefault &&
+      options.console_place() == ConsolePlace::kNone) {
+    return InvalidArgumentError(
+        "--allow-console needs a port to be served at: --admin-address=ADDR:PORT, or --metrics-port=PORT");
+  }
   // Triton takes those of gRPC without --grpc-use-ssl, so they stay without effect.
   if (const TlsOptions& http = options.http_tls; !http.use) {
     if (!http.certificate_file.empty() || !http.key_file.empty() || !http.root_file.empty()) {
@@ -235,6 +240,15 @@ CommandLine ParseServe(int argc, const char* const* argv) {
   NoteBackendSettings(line);
   if (print_config) return Print(ConfigText(line.options));
   return line;
+}
+
+ConsolePlace ServerOptions::console_place() const {
+  if (!allow_console) return ConsolePlace::kNone;
+  if (!admin_address.empty()) return ConsolePlace::kAdminPort;
+  if (!allow_metrics) return ConsolePlace::kNone;
+  const bool as_http = allow_http && (metrics_address.empty() || metrics_address == http.address);
+  return as_http || origin("allow-console") == OptionOrigin::kCommandLine ? ConsolePlace::kMetricsPort
+                                                                          : ConsolePlace::kNone;
 }
 
 }  // namespace braid

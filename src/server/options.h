@@ -36,6 +36,9 @@ namespace braid {
 // Whether instances run only with the resources that their groups ask for.
 enum class RateLimitMode : unsigned char { kOff, kExecutionCount };
 
+// Where the console is served.
+enum class ConsolePlace : unsigned char { kNone, kMetricsPort, kAdminPort };
+
 enum class OptionOrigin : unsigned char {
   kDefault,
   kCommandLine,
@@ -109,6 +112,9 @@ struct ServerOptions {
   uint16_t admin_port = 0;
   std::vector<Api> admin_apis = {Api::kModelRepository, Api::kTrace, Api::kLogging, Api::kMetrics};
 
+  // Console
+  bool allow_console = true;
+
   // Shared memory of clients
   bool allow_client_shm = true;
   uint64_t client_shm_max_bytes = 0;  // 0: as much as the machine has memory
@@ -154,6 +160,11 @@ struct ServerOptions {
   static bool AdminServes(Api api) {
     return api != Api::kInference && api != Api::kSharedMemory && api != Api::kReflection;
   }
+
+  // At the port for management where there is one, else at that of metrics. Where metrics listen at another address than
+  // HTTP, or there is no HTTP, it is there only when --allow-console is given: what the page needs, inference and
+  // management among it, would be heard where it was not before.
+  ConsolePlace console_place() const;
 
   // Whether there is a config.json, or one model in its place.
   bool serves_config() const { return !config.config_path.empty() || !model_settings.empty(); }

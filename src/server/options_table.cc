@@ -488,6 +488,11 @@ const OptionSpec kOptionTable[] = {
     Works("admin-apis", "APIS", Group::kAccess, {SetAdminApis, ShowAdminApis},
           "The APIs that --admin-address has for itself, so that the other ports refuse them"),
 
+    Works("allow-console", "", Group::kAccess, Bool<&O::allow_console>(),
+          "Serve the console, a page for people, at /console/ of --admin-address, else of the port of "
+          "metrics; where "
+          "metrics listen at another address than HTTP, only if this is given"),
+
     // Metrics
     Works("allow-metrics", "", Group::kMetrics, Bool<&O::allow_metrics>(), "Serve metrics"),
     Works("metrics-address", "ADDR", Group::kMetrics, Text<&O::metrics_address>(),

@@ -42,6 +42,29 @@ TEST(Options, FolderAloneGivesTheDefaults) {
   EXPECT_THAT(line.notes, IsEmpty());
 }
 
+TEST(Options, TheConsoleIsWhereNobodyElseCanReachMoreByIt) {
+  const auto place = [](std::vector<const char*> arguments) {
+    arguments.push_back("models");
+    const CommandLine line = Parse(std::move(arguments));
+    EXPECT_FALSE(line.exit_code) << line.err;
+    return line.options.console_place();
+  };
+  EXPECT_EQ(place({}), ConsolePlace::kMetricsPort);
+  EXPECT_EQ(place({"--host=127.0.0.1"}), ConsolePlace::kMetricsPort);
+  EXPECT_EQ(place({"--http-address=127.0.0.1"}), ConsolePlace::kMetricsPort);
+  EXPECT_EQ(place({"--http-address=127.0.0.1", "--metrics-address=127.0.0.1"}), ConsolePlace::kMetricsPort);
+  EXPECT_EQ(place({"--http-address=127.0.0.1", "--metrics-address=0.0.0.0"}), ConsolePlace::kNone);
+  EXPECT_EQ(place({"--metrics-address=127.0.0.1", "--allow-console=true"}), ConsolePlace::kMetricsPort);
+  EXPECT_EQ(place({"--allow-http=false"}), ConsolePlace::kNone);
+  EXPECT_EQ(place({"--allow-metrics=false"}), ConsolePlace::kNone);
+  EXPECT_EQ(place({"--allow-metrics=false", "--admin-address=127.0.0.1:8003"}), ConsolePlace::kAdminPort);
+  EXPECT_EQ(place({"--admin-address=127.0.0.1:8003"}), ConsolePlace::kAdminPort);
+  EXPECT_EQ(place({"--admin-address=127.0.0.1:8003", "--allow-console=false"}), ConsolePlace::kNone);
+  const CommandLine line = Parse({"models", "--allow-metrics=false", "--allow-console=true"});
+  EXPECT_TRUE(line.exit_code);
+  EXPECT_THAT(line.err, HasSubstr("--allow-console needs a port to be served at"));
+}
+
 TEST(Options, TakesBothFormsOfAValue) {
   CommandLine line = Parse({"--http-port", "9000", "--grpc-port=9001", "--trace-count", "-1", "models"});
   ASSERT_FALSE(line.exit_code) << line.err;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <thread>
 
 #include "backends/openvino/openvino_backend.h"
@@ -39,14 +38,17 @@
 #include "scheduling/call_graph.h"
 #include "scheduling/scheduled_model.h"
 #include "scheduling/timer_service.h"
+#include "server/console.h"
 #include "server/heap_trimmer.h"
 #include "server/latency_options.h"
 #include "server/memory_size.h"
 #include "server/options_python.h"
 #include "server/part_options.h"
+#include "server/rest_description.h"
 #include "server/sequence_cleaner.h"
 #include "server/sequence_drain.h"
 #include "server/server_control.h"
+#include "server/worker_directory.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -55,21 +57,8 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 // Of the exit timeout, what is kept for finalizing models after the requests in flight have had their time.
 constexpr int64_t kProtocolGraceNs = 2 * kSecond;
-
-// The worker's files lie beside the program in a build, and under lib/ in an installation.
-Result<std::string> FindWorkerDirectory() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return InternalError("cannot find the program's own path: " + error.message());
-  for (const char* place : {"worker", "../lib/braid/worker"}) {
-    const std::filesystem::path candidate = program.parent_path() / place;
-    if (std::filesystem::exists(candidate / "triton_python_backend_utils.py", error)) {
-      return std::filesystem::weakly_canonical(candidate, error).string();
-    }
-  }
-  return NotFoundError("the worker's files are missing: there is no 'worker' folder beside '" +
-                       program.string() + "'");
-}
+// Of a port that has room when clients of models have taken all of theirs.
+constexpr size_t kReservedConnections = 256;
 
 // More segments than a quarter of the descriptors would leave too few for clients.
 void BoundSegments(SegmentBudget::Limits& limits) {
@@ -88,8 +77,11 @@ std::string Endpoint(const std::string& address, int port) {
 // In the order in which the parts depend on one another; they go in the reverse order.
 class Server::Parts {
  public:
-  Parts(const ServerOptions& options, Logger& log)
-      : options_(options), log_(log), heap_trimmer_(options.workers.memory_keep_bytes) {}
+  Parts(const ServerOptions& options, Logger& log, const RecentLog* recent_log)
+      : options_(options),
+        log_(log),
+        recent_log_(recent_log),
+        heap_trimmer_(options.workers.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
     worker_services_.catalog = &catalog_;
@@ -139,6 +131,7 @@ class Server::Parts {
 
   const ServerAddresses& addresses() const { return addresses_; }
   const Catalog& catalog() const { return catalog_; }
+  std::string console_url() const { return console_ ? console_->Url(addresses_) : ""; }
 
  private:
   // A balancer sends nothing new to a server that is not ready; what it has begun may end.
@@ -242,7 +235,7 @@ class Server::Parts {
     if (!options_.allow_http) return InvalidArgumentError("Missing rest_port parameter in server CLI");
     BRAID_ASSIGN_OR_RETURN(MetricsCollector collect, OvmsMetrics(catalog_, metrics->list));
     ovms_metrics_.Enable([collect = std::move(collect)] { return OvmsMetricsText(collect); });
-    return OkStatus();
+    return Describe({.tensorflow_serving = true, .metrics = true}, context_->http_access, http_openapi_);
   }
 
   Result<std::shared_ptr<Servable>> CreateModel(ServableInfo info, std::unique_ptr<BackendModel> model,
@@ -334,10 +327,27 @@ class Server::Parts {
     };
     BRAID_RETURN_IF_ERROR(ReadCertificates());
     CollectMetrics();
+    if (options_.console_place() != ConsolePlace::kNone) MakeConsole();
     if (options_.allow_http) BRAID_RETURN_IF_ERROR(ListenForHttp());
     if (options_.allow_grpc) BRAID_RETURN_IF_ERROR(ListenForGrpc());
     if (options_.allow_metrics) BRAID_RETURN_IF_ERROR(ListenForMetrics());
-    return options_.admin_address.empty() ? OkStatus() : ListenForManagement();
+    if (!options_.admin_address.empty()) BRAID_RETURN_IF_ERROR(ListenForManagement());
+    if (console_) console_->SetAddresses(addresses_);
+    return OkStatus();
+  }
+
+  void MakeConsole() {
+    console_ = std::make_unique<Console>(
+        Console::Surroundings{.options = options_,
+                              .context = *context_,
+                              .limits = *limits_,
+                              .timers = timers_,
+                              .log = recent_log_,
+                              .traces = tracer_.get(),
+                              .http_connections = [this] { return http_ ? http_->connection_count() : 0; },
+                              .grpc_connections = [this] { return grpc_ ? grpc_->connection_count() : 0; }});
+    kserve_console_ = MakeKserveHttp();
+    tfs_console_ = MakeTfsRoutes();
   }
 
   // Who may do what, and at which port.
@@ -360,11 +370,13 @@ class Server::Parts {
     admin_access_ = metrics_access_ = http;
     ApiSet clients = ApiSet::All();
     ApiSet metrics = ApiSet::Of({Api::kHealth, Api::kMetrics});
+    if (options_.console_place() == ConsolePlace::kMetricsPort) metrics = Console::Apis();
     if (!options_.admin_address.empty()) {
       ApiSet admin;
       for (int api = 0; api < kApiCount; ++api) {
         if (ServerOptions::AdminServes(static_cast<Api>(api))) admin.Add(static_cast<Api>(api));
       }
+      if (options_.console_place() == ConsolePlace::kAdminPort) admin.Add(Api::kInference);
       admin_access_.ServeOnly(admin);
       for (const Api api : options_.admin_apis) {
         clients.Remove(api);
@@ -409,15 +421,21 @@ class Server::Parts {
     return std::make_unique<TfsRoutes>(*context_, options_.serves_config() ? manager_.get() : nullptr);
   }
 
+  Status Describe(const RestProtocols& protocols, const AccessPolicy& access, OpenApiRoute& route) const {
+    return DescribeRest(protocols, access, access_control_ != nullptr, route);
+  }
+
   Status ListenForHttp() {
+    BRAID_RETURN_IF_ERROR(Describe({.tensorflow_serving = true}, context_->http_access, http_openapi_));
     tfs_routes_ = MakeTfsRoutes();
     kserve_http_ = MakeKserveHttp();
     HttpServer::Options http = options_.http;
     http.limits = limits_;
     http.tls = http_tls_;
-    BRAID_ASSIGN_OR_RETURN(http_,
-                           HttpServer::Start(context_->http_access, *control_,
-                                             {&ovms_metrics_, tfs_routes_.get(), kserve_http_.get()}, http));
+    BRAID_ASSIGN_OR_RETURN(
+        http_,
+        HttpServer::Start(context_->http_access, *control_,
+                          {&ovms_metrics_, &http_openapi_, tfs_routes_.get(), kserve_http_.get()}, http));
     addresses_.http = Endpoint(options_.http.address, http_->bound_port());
     return OkStatus();
   }
@@ -449,7 +467,6 @@ class Server::Parts {
 
   // What a listener has of its own, so that it has room when clients of models have taken all of theirs.
   HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) const {
-    constexpr size_t kMostConnections = 256;
     HttpServer::Options http = options_.http;
     http.address = address;
     http.port = static_cast<uint16_t>(port);
@@ -457,39 +474,65 @@ class Server::Parts {
     http.tls = http_tls_;
     http.threads = 1;
     http.thread_name = std::move(thread_name);
-    http.limits = std::make_shared<ClientLimits>(
-        ClientLimits::Options{.connections = {kMostConnections, kMostConnections}, .memory_bytes = SIZE_MAX});
+    http.limits = std::make_shared<ClientLimits>(ClientLimits::Options{
+        .connections = {kReservedConnections, kReservedConnections}, .memory_bytes = SIZE_MAX});
     return http;
   }
 
-  // Metrics, and health: on a thread that nothing else uses.
+  // Metrics, health and perhaps the console: on a thread that nothing else uses.
   Status ListenForMetrics() {
     const std::string& address =
         options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
     HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
-    http.max_input_bytes = 1024;
-    http.control_threads = 1;
-    http.large_threads = 0;
-    kserve_health_ = MakeKserveHttp();
-    BRAID_ASSIGN_OR_RETURN(metrics_, HttpServer::Start(metrics_access_, *control_,
-                                                       {&metrics_route_, kserve_health_.get()}, http));
+    http.body_limit_hint.clear();
+    std::vector<HttpProtocol*> protocols = {&metrics_route_, &metrics_openapi_};
+    const bool has_console = options_.console_place() == ConsolePlace::kMetricsPort;
+    BRAID_RETURN_IF_ERROR(
+        Describe({.tensorflow_serving = has_console, .metrics = true}, metrics_access_, metrics_openapi_));
+    if (has_console) {
+      AddConsole(http, protocols);
+      http.max_input_bytes = std::min(http.max_input_bytes, Console::kMostInputBytes);
+    } else {
+      http.max_input_bytes = 1024;
+      http.control_threads = 1;
+      http.large_threads = 0;
+      kserve_health_ = MakeKserveHttp();
+      protocols.push_back(kserve_health_.get());
+    }
+    BRAID_ASSIGN_OR_RETURN(metrics_,
+                           HttpServer::Start(metrics_access_, *control_, std::move(protocols), http));
     addresses_.metrics = Endpoint(address, metrics_->bound_port());
     return OkStatus();
   }
 
   Status ListenForManagement() {
-    kserve_admin_ = MakeKserveHttp();
-    tfs_admin_ = MakeTfsRoutes();
-    BRAID_ASSIGN_OR_RETURN(
-        admin_,
-        HttpServer::Start(admin_access_, *control_, {&metrics_route_, tfs_admin_.get(), kserve_admin_.get()},
-                          Reserved(options_.admin_address, options_.admin_port, "brd-admin")));
+    HttpServer::Options http = Reserved(options_.admin_address, options_.admin_port, "brd-admin");
+    std::vector<HttpProtocol*> protocols = {&metrics_route_, &admin_openapi_};
+    BRAID_RETURN_IF_ERROR(
+        Describe({.tensorflow_serving = true, .metrics = true}, admin_access_, admin_openapi_));
+    if (console_) {
+      AddConsole(http, protocols);
+    } else {
+      kserve_admin_ = MakeKserveHttp();
+      tfs_admin_ = MakeTfsRoutes();
+      protocols.insert(protocols.end(), {tfs_admin_.get(), kserve_admin_.get()});
+    }
+    BRAID_ASSIGN_OR_RETURN(admin_, HttpServer::Start(admin_access_, *control_, std::move(protocols), http));
     addresses_.admin = Endpoint(options_.admin_address, admin_->bound_port());
     return OkStatus();
   }
 
+  // The page tries models, too: a request of it counts against the memory for clients as any.
+  void AddConsole(HttpServer::Options& http, std::vector<HttpProtocol*>& protocols) {
+    http.limits = std::make_shared<ClientLimits>(ClientLimits::Options{
+        .connections = {kReservedConnections, kReservedConnections}, .memory_bytes = limits_->budget.most()});
+    http.large_threads = 1;
+    protocols.insert(protocols.end(), {&console_->routes(), tfs_console_.get(), kserve_console_.get()});
+  }
+
   const ServerOptions options_;
   Logger& log_;
+  const RecentLog* const recent_log_;  // null: none is kept
   const ProtobufLogRoute protobuf_log_{log_};
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
@@ -528,11 +571,17 @@ class Server::Parts {
   std::vector<MetricsCollector> collectors_;
   MetricsRoute metrics_route_;
   MetricsRoute ovms_metrics_;  // at the REST port
+  OpenApiRoute http_openapi_;
+  OpenApiRoute metrics_openapi_;
+  OpenApiRoute admin_openapi_;
   std::unique_ptr<TfsRoutes> tfs_routes_;
   std::unique_ptr<KserveHttp> kserve_http_;
   std::unique_ptr<KserveHttp> kserve_health_;  // of the metrics port
   std::unique_ptr<TfsRoutes> tfs_admin_;
   std::unique_ptr<KserveHttp> kserve_admin_;
+  std::unique_ptr<Console> console_;            // null without one
+  std::unique_ptr<TfsRoutes> tfs_console_;      // what else the page asks for, at its port
+  std::unique_ptr<KserveHttp> kserve_console_;  // likewise
   std::unique_ptr<KserveGrpc> kserve_grpc_;
   std::unique_ptr<TfsServices> tfs_grpc_;
   std::unique_ptr<HttpServer> http_;
@@ -546,14 +595,15 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log,
-                                              Status& load_status) {
-  auto parts = std::make_unique<Parts>(options, log);
+                                              const RecentLog* recent_log, Status& load_status) {
+  auto parts = std::make_unique<Parts>(options, log, recent_log);
   BRAID_RETURN_IF_ERROR(parts->Start(load_status));
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
 
 const ServerAddresses& Server::addresses() const { return parts_->addresses(); }
 const Catalog& Server::catalog() const { return parts_->catalog(); }
+std::string Server::console_url() const { return parts_->console_url(); }
 Status Server::Stop() { return parts_->Stop(); }
 
 }  // namespace braid

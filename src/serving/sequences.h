@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,14 @@ struct SequenceCounts {
                           // there are too many
 };
 
+// One sequence that is there, for people. What is not known is nothing.
+struct SequenceReport {
+  CorrelationId id = uint64_t{0};
+  std::optional<int64_t> age_ns;     // since it began
+  std::optional<int64_t> idle_ns;    // since its last request has ended; 0: one is there now
+  std::optional<uint64_t> requests;  // that it has had
+};
+
 // What of a sequence outlives the server, between two of its requests. `states` are those that the next
 // request begins with, named, typed and shaped as StateSpec (or `state` of a Triton model) says; their bytes
 // are shared and not to be written to.
@@ -71,6 +80,8 @@ class SequenceKeeper {
   virtual ~SequenceKeeper() = default;
 
   virtual SequenceCounts counts() const = 0;
+  // Of those that are there, the oldest `most`.
+  virtual std::vector<SequenceReport> List(size_t /*most*/) const { return {}; }
 
   // One look of the cleaner: sequences that have not run since the look before end, those that are in use at
   // this moment or whose end has begun stay. Does nothing for servables that watch the time themselves.

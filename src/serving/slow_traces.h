@@ -1,7 +1,8 @@
-// SlowTraces: the slowest requests of a model while somebody watches it, each with the spans that its time went into.
-// Implemented by tracing/, wired in server/.
+// SlowTraces: the slowest requests of clients to a model while somebody watches it, each with the spans that
+// its time went into. Implemented by tracing/, wired in server/.
 //
-// Nothing is recorded for a model that is not watched, so that a request pays one load for it.
+// While no model is watched a request pays one load for it; while one is, requests of others are looked up
+// by name.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,10 @@
 namespace braid {
 
 struct TraceSpan {
-  std::string name;         // a model's name for one of its requests; "queue", "compute_input", ... within
-  int32_t parent = -1;      // index among the spans; -1: the request as a whole
+  // A model's name for one of its requests; in it "receive", "queue", "compute_input", "compute_infer",
+  // "compute_output" and "send", as far as they are known.
+  std::string name;
+  int32_t parent = -1;      // index among the spans; -1: it is the request as a whole
   int64_t start_us = 0;     // since the trace began
   int64_t duration_us = 0;  // 0 where only the start is known
 };
@@ -26,7 +29,9 @@ struct SlowTrace {
   std::string request_id;  // of the client; may be empty
   int64_t start_ms = 0;    // since 1970
   int64_t duration_us = 0;
-  std::vector<TraceSpan> spans;  // a parent stands before its children
+  // A parent stands before its children; the first is the request as a whole. Requests that were made for it
+  // (steps of ensembles and pipelines, calls of user code, sessions of graphs) are within.
+  std::vector<TraceSpan> spans;
 };
 
 class SlowTraces {
@@ -36,8 +41,9 @@ class SlowTraces {
 
   virtual ~SlowTraces() = default;
 
-  // Records the requests of a model for so many seconds from now, in place of what an earlier call said; 0 ends it.
-  // Errors: INVALID_ARGUMENT for a time beyond kMostSeconds; RESOURCE_EXHAUSTED where too many models are watched.
+  // Records the requests of a model for so many seconds from now, in place of what an earlier call said; 0
+  // ends it. Errors: INVALID_ARGUMENT for a time that is not from 0 to kMostSeconds; RESOURCE_EXHAUSTED where
+  // too many models are watched.
   virtual Status Watch(const std::string& model, int64_t seconds) = 0;
   // Seconds until the watch ends; 0: not watched.
   virtual int64_t WatchedFor(const std::string& model) const = 0;

@@ -143,6 +143,11 @@ void ModelStatistics::RecordResponse(uint32_t index, ResponseKind kind, int64_t 
   response.compute_output.Add(0);
 }
 
+StatisticsTotals ModelStatistics::Totals() const {
+  MutexLock lock(mutex_);
+  return totals_;
+}
+
 StatisticsSnapshot ModelStatistics::Snapshot() const {
   MutexLock lock(mutex_);
   return totals_;

@@ -63,7 +63,8 @@ struct OvmsHistograms {
 // 1 for streams, 0 for all other calls.
 inline size_t GraphCallIndex(ApiMethod method) { return method == ApiMethod::kModelInferStream ? 1 : 0; }
 
-struct StatisticsSnapshot {
+// The counters, without what is told apart.
+struct StatisticsTotals {
   uint64_t last_inference_ms = 0;  // since 1970
   uint64_t inference_count = 0;    // rows
   uint64_t execution_count = 0;
@@ -75,10 +76,13 @@ struct StatisticsSnapshot {
   DurationStatistic compute_output;
   DurationStatistic cache_hit;
   DurationStatistic cache_miss;
-  std::map<int64_t, BatchStatistic> batches;  // by rows of the execution
   uint64_t failures[kFailureReasonCount] = {};
-  int64_t load_ns = 0;                 // that it took to load
-  LatencyHistogram first_response_ms;  // without counts when there is none
+  int64_t load_ns = 0;  // that it took to load
+};
+
+struct StatisticsSnapshot : StatisticsTotals {
+  std::map<int64_t, BatchStatistic> batches;  // by rows of the execution
+  LatencyHistogram first_response_ms;         // without counts when there is none
   OvmsHistograms ovms_us;
   // By index of the response; empty for models that are not decoupled.
   std::map<uint32_t, ResponseStatistic> responses;
@@ -126,6 +130,8 @@ class ModelStatistics {
   void RecordGraphLatency(ApiMethod method, int64_t duration_ns);
 
   StatisticsSnapshot Snapshot() const;
+  // The same without what needs memory: for who asks often, of many.
+  StatisticsTotals Totals() const;
   // Nothing when there are none.
   std::optional<LatencySummariesSnapshot> Summaries() const;
 

@@ -34,6 +34,18 @@ TEST(ModelStatistics, CountsRowsExecutionsAndRequestsApart) {
   EXPECT_EQ(batch.compute_infer.ns, 20u);
 }
 
+TEST(ModelStatistics, TotalsAreThoseOfTheSnapshot) {
+  ModelStatistics statistics;
+  statistics.RecordSuccess(3, 0, 1, {2, 3, 4, 5});
+  statistics.RecordFailure(FailureReason::kRejected, 0, 7);
+  const StatisticsTotals totals = statistics.Totals();
+  EXPECT_EQ(totals.inference_count, 3u);
+  EXPECT_EQ(totals.success.count, 1u);
+  EXPECT_EQ(totals.fail.ns, 7u);
+  EXPECT_EQ(totals.failures[static_cast<size_t>(FailureReason::kRejected)], 1u);
+  EXPECT_EQ(statistics.Snapshot().success.ns, totals.success.ns);
+}
+
 TEST(ModelStatistics, CountsFailuresByReason) {
   ModelStatistics statistics;
   statistics.RecordFailure(FailureReason::kRejected, 10, 30);

@@ -1,7 +1,7 @@
-// What a servable is made of, for people who look at it: the nodes and edges of an ensemble, a pipeline or a graph, with
-// what each has done since the servable was loaded; and the instances that run a model.
-//
-// Counters only grow. Reading them takes no lock that a request waits for; two of them may be a request apart.
+// What a servable is made of, for people who look at it: the nodes and edges of an ensemble, a pipeline or a
+// graph, with what each has done since the servable was loaded; and the instances that run a model. Counters
+// only grow. Reading them takes no lock that a request waits for; two of them may be a request apart, but at
+// each node failed <= ended <= started.
 #pragma once
 
 #include <sys/types.h>
@@ -46,11 +46,11 @@ struct StructureNode {
   std::string runs;
   // Of kModel: the version that the definition asks for; -1 is the highest.
   int64_t version = -1;
-  // How its answer is split or what it gathers, in the words of the definition; empty for none.
+  // What else is said of it: "demultiply_count: 4", "gather_from_node: a", "decoupled", "SESSION:s".
   std::string note;
-  uint64_t started = 0;   // executions
+  uint64_t started = 0;   // executions; requests of the request, responses of the response
   uint64_t ended = 0;     // of those; the difference runs or waits now
-  uint64_t failed = 0;    // of those that ended
+  uint64_t failed = 0;    // of those that ended: with an error, and were not cancelled
   uint64_t total_ns = 0;  // of those that ended, from start to end
 };
 
@@ -59,7 +59,7 @@ struct StructureEdge {
   uint32_t to = 0;
   std::string from_port;  // the names of the tensor or stream at either end
   std::string to_port;
-  uint64_t passed = 0;  // tensors or packets
+  uint64_t passed = 0;  // tensors (of what is gathered, its pieces) or packets
 };
 
 struct ServableStructure {

@@ -27,7 +27,8 @@ uint64_t TraceIds::Random() {
 TraceTree::~TraceTree() {
   std::sort(finished_.records.begin(), finished_.records.end(),
             [](const TraceRecord& a, const TraceRecord& b) { return a.id < b.id; });
-  queue_->Push(std::move(finished_));
+  if (goals_.slow) goals_.slow->Add(finished_);
+  if (goals_.queue) goals_.queue->Push(std::move(finished_));
 }
 
 void TraceTree::Add(TraceRecord record) {

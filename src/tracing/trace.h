@@ -1,5 +1,6 @@
-// Trace: the RequestTrace of a sampled request or of a child of it. All of one sampled request form a tree,
-// which goes to the queue as a whole when the last of them has ended.
+// Trace: the RequestTrace of a traced request or of a child of it. All of one traced request form a tree,
+// which goes as a whole when the last of them has ended: to the queue if it was sampled, and to the book of
+// slow traces if its model is watched.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include "base/mutex.h"
 #include "serving/request_trace.h"
 #include "tracing/finished_trace.h"
+#include "tracing/slow_trace_book.h"
 #include "tracing/trace_queue.h"
 
 namespace braid {
@@ -31,10 +33,14 @@ class TraceTree {
   // More children than this are not traced, e.g. of a model that calls others in a loop.
   static constexpr size_t kMostRecords = 4096;
 
+  // Where it goes; at least one of them is set.
+  struct Goals {
+    std::shared_ptr<TraceQueue> queue = {};    // shared: a trace may outlive the tracer
+    std::shared_ptr<SlowTraceBook> slow = {};  // the same
+  };
   // `facts` has all but records. `ids` is shared with the tracer.
-  TraceTree(std::shared_ptr<TraceQueue> queue, std::shared_ptr<TraceIds> ids, FinishedTrace facts,
-            bool tensors, bool opentelemetry)
-      : queue_(std::move(queue)),
+  TraceTree(Goals goals, std::shared_ptr<TraceIds> ids, FinishedTrace facts, bool tensors, bool opentelemetry)
+      : goals_(std::move(goals)),
         ids_(std::move(ids)),
         finished_(std::move(facts)),
         tensors_(tensors),
@@ -52,7 +58,7 @@ class TraceTree {
   bool opentelemetry() const { return opentelemetry_; }
 
  private:
-  const std::shared_ptr<TraceQueue> queue_;  // shared: a trace may outlive the tracer
+  const Goals goals_;
   const std::shared_ptr<TraceIds> ids_;
   Mutex mutex_;
   FinishedTrace finished_;  // its records are guarded by mutex_
@@ -77,7 +83,7 @@ class Trace final : public RequestTrace {
   std::string context() const override;
 
  private:
-  const std::shared_ptr<TraceTree> tree_;  // shared by all of one sampled request
+  const std::shared_ptr<TraceTree> tree_;  // shared by all of one traced request
   mutable Mutex mutex_;
   TraceRecord record_;  // guarded by mutex_; its ids and names are constant
 };

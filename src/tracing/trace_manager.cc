@@ -57,10 +57,11 @@ TraceManager::TraceManager(const TraceOptions& options, std::unique_ptr<TraceOut
                            const TraceQueue::Limits& limits)
     : opentelemetry_(options.settings.mode != "triton"),
       book_(options.settings),
+      slow_(std::make_shared<SlowTraceBook>()),
       ids_(std::make_shared<TraceIds>()),
       queue_(std::make_shared<TraceQueue>(limits)),
       output_(std::move(output)) {
-  enabled_ = book_.any_on();
+  UpdateEnabled();
   thread_ = StartThread("brd-trace", [this] { queue_->Run(*output_); });
 }
 
@@ -73,25 +74,34 @@ std::shared_ptr<RequestTrace> TraceManager::Start(std::string_view model, int64_
                                                   std::string_view request_id, const TraceOrigin& origin) {
   std::optional<TraceContext> remote;
   if (opentelemetry_ && !origin.traceparent.empty()) remote = ParseTraceparent(origin.traceparent);
+  const bool watched = IsWatched(model);
   const auto sample =
       book_.Sample(model, remote ? std::optional<bool>(remote->sampled) : std::optional<bool>());
-  if (!sample) return nullptr;
+  if (!sample && !watched) return nullptr;
   FinishedTrace facts;
   facts.protocol = origin.protocol;
-  facts.scope = sample->scope;
-  facts.log_frequency = sample->log_frequency;
-  facts.last = sample->last;
-  facts.timestamps = sample->timestamps;
-  if (opentelemetry_) {
+  facts.wall_offset_ns = WallOffsetNs();
+  if (sample) {
+    facts.scope = sample->scope;
+    facts.log_frequency = sample->log_frequency;
+    facts.last = sample->last;
+    facts.timestamps = sample->timestamps;
+  }
+  // User code hears of a collector only where that hears of the request.
+  const bool exported = opentelemetry_ && sample.has_value();
+  if (exported) {
     facts.trace_id[0] = remote ? remote->trace_id[0] : ids_->Random();
     facts.trace_id[1] = remote ? remote->trace_id[1] : ids_->Random();
     facts.remote_span = remote ? remote->span : 0;
     facts.root_span = ids_->Random();
     // Longer ones may be cut, says the standard; whole entries of them would have to stay.
     if (remote && origin.tracestate.size() <= 512) facts.tracestate = origin.tracestate;
-    facts.wall_offset_ns = WallOffsetNs();
   }
-  auto tree = std::make_shared<TraceTree>(queue_, ids_, std::move(facts), sample->tensors, opentelemetry_);
+  TraceTree::Goals goals;
+  if (sample) goals.queue = queue_;
+  if (watched) goals.slow = slow_;
+  auto tree = std::make_shared<TraceTree>(std::move(goals), ids_, std::move(facts), sample && sample->tensors,
+                                          exported);
   tree->Reserve();
   TraceRecord record;
   record.id = ids_->NextId();
@@ -105,9 +115,29 @@ std::shared_ptr<RequestTrace> TraceManager::Start(std::string_view model, int64_
 Status TraceManager::Change(const std::string& model, const TraceChanges& changes) {
   uint64_t gone = 0;
   BRAID_RETURN_IF_ERROR(book_.Change(model, changes, &gone));
-  enabled_ = book_.any_on();
+  UpdateEnabled();
   if (gone != 0) queue_->RequestFlush(gone);
   return OkStatus();
+}
+
+Status TraceManager::Watch(const std::string& model, int64_t seconds) {
+  BRAID_RETURN_IF_ERROR(slow_->Watch(model, seconds));
+  UpdateEnabled();
+  return OkStatus();
+}
+
+bool TraceManager::IsWatched(std::string_view model) {
+  if (!watching_.load(std::memory_order_relaxed)) return false;
+  if (slow_->Watches(model)) return true;
+  // The first request after the last watch.
+  if (!slow_->active()) UpdateEnabled();
+  return false;
+}
+
+void TraceManager::UpdateEnabled() {
+  MutexLock lock(enabled_mutex_);
+  watching_ = slow_->active();
+  enabled_ = watching_ || book_.any_on();
 }
 
 }  // namespace braid

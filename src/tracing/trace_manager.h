@@ -1,16 +1,21 @@
 // TraceManager: the Tracer of the server. Traces go to a file or to an OpenTelemetry collector, written by
-// the thread "brd-trace".
+// the thread "brd-trace". Requests of watched models are traced as well, whatever the settings say, and the
+// slowest are kept (SlowTraces); those that the settings do not sample go nowhere else.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "base/log.h"
+#include "base/mutex.h"
+#include "serving/slow_traces.h"
 #include "serving/tracer.h"
 #include "tracing/http_post.h"
 #include "tracing/otlp.h"
+#include "tracing/slow_trace_book.h"
 #include "tracing/trace.h"
 #include "tracing/trace_queue.h"
 #include "tracing/trace_settings.h"
@@ -27,7 +32,7 @@ struct TraceOptions {
   int64_t schedule_delay_ms = 5000;
 };
 
-class TraceManager final : public Tracer {
+class TraceManager final : public Tracer, public SlowTraces {
  public:
   // `log` outlives the manager; `version` is that of the program. Errors: INVALID_ARGUMENT for a URL that
   // cannot be, or tracing that is on without a file to write to.
@@ -41,14 +46,25 @@ class TraceManager final : public Tracer {
   TraceSettings Settings(const std::string& model) const override { return book_.Get(model); }
   Status Change(const std::string& model, const TraceChanges& changes) override;
 
+  Status Watch(const std::string& model, int64_t seconds) override;
+  int64_t WatchedFor(const std::string& model) const override { return slow_->WatchedFor(model); }
+  std::vector<SlowTrace> Slowest(const std::string& model) const override { return slow_->Slowest(model); }
+
  private:
   TraceManager(const TraceOptions& options, std::unique_ptr<TraceOutput> output,
                const TraceQueue::Limits& limits);
 
+  // Whether a request of the model that begins now is recorded.
+  bool IsWatched(std::string_view model);
+  void UpdateEnabled();
+
   const bool opentelemetry_;
   TraceSettingBook book_;
-  const std::shared_ptr<TraceIds> ids_;      // shared with the traces, which may outlive the manager
-  const std::shared_ptr<TraceQueue> queue_;  // the same
+  const std::shared_ptr<SlowTraceBook> slow_;  // shared with the traces, which may outlive the manager
+  std::atomic<bool> watching_{false};          // a watch has begun, and may have ended meanwhile
+  Mutex enabled_mutex_;                        // held while enabled_ and watching_ are found out
+  const std::shared_ptr<TraceIds> ids_;        // shared with the traces, which may outlive the manager
+  const std::shared_ptr<TraceQueue> queue_;    // the same
   const std::unique_ptr<TraceOutput> output_;
   std::thread thread_;
 };

@@ -57,7 +57,8 @@ struct Fixture {
     facts.trace_id[0] = 0x1;
     facts.trace_id[1] = 0xab;
     facts.root_span = 0xcd;
-    auto tree = std::make_shared<TraceTree>(queue, ids, std::move(facts), tensors, opentelemetry);
+    auto tree = std::make_shared<TraceTree>(TraceTree::Goals{.queue = queue}, ids, std::move(facts), tensors,
+                                            opentelemetry);
     EXPECT_TRUE(tree->Reserve());
     return std::make_shared<Trace>(tree, Record(*ids, "parent"));
   }

@@ -1,4 +1,4 @@
-"""gRPC's public clients that are no Python packages. scripts/public-clients gets them."""
+"""Public clients that are no Python packages. scripts/public-clients gets them."""
 
 import json
 import os

@@ -339,8 +339,16 @@ void OpenVinoInstance::Deliver() {
   changed_.NotifyAll();
 }
 
+InstanceReport OpenVinoInstance::report() const {
+  InstanceReport report;
+  report.name = name_;
+  report.executions = executions_.load(std::memory_order_relaxed);
+  return report;
+}
+
 void OpenVinoInstance::Tell(Done& done) {
   Execution& execution = *done.execution;
+  executions_.fetch_add(1, std::memory_order_relaxed);
   listener_->OnExecuted(*this, execution.rows, execution.requests.size(), done.times);
   for (size_t i = 0; i < execution.requests.size(); ++i) {
     listener_->OnResponse(*this, *execution.requests[i], std::move(done.responses[i]), true, done.times);

@@ -9,6 +9,8 @@
 // once more in the one that is made instead.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -45,6 +47,7 @@ class OpenVinoInstance final : public Instance {
 
   const std::string& name() const override { return name_; }
   bool passive() const override { return passive_; }
+  InstanceReport report() const override;
   void Execute(std::unique_ptr<Execution> execution) override;
 
   // Makes the infer request anew if it is not to be used any more and nobody uses it. By the source's thread.
@@ -119,6 +122,8 @@ class OpenVinoInstance final : public Instance {
   size_t input_bytes_ = 0;
   bool asynchronous_ = false;  // running_ ends with a callback
   RunTimes run_times_;
+
+  std::atomic<uint64_t> executions_{0};  // that have ended
 
   Mutex mutex_;      // a leaf lock: nothing is called with it held
   CondVar changed_;  // told when the instance may have become quiet

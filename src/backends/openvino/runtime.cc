@@ -1,6 +1,7 @@
 #include "backends/openvino/runtime.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "backends/openvino/matrix_guard.h"
@@ -27,6 +28,16 @@ Status ReadError(const ModelFile& file, const std::string& text) {
                        text.find("OpConversionFailure") != std::string::npos ||
                        text.find("unsupported opset") != std::string::npos;
   if (is_read) return UnsupportedError(who + "has operations that OpenVINO cannot do: " + text);
+  // Its core runs without the libraries that read models; Debian's packages have them apart.
+  constexpr std::string_view kReaders = "Available frontends:";
+  const size_t readers = text.find(kReaders);
+  if (readers != std::string::npos &&
+      text.find_first_not_of(" \n", readers + kReaders.size()) == std::string::npos) {
+    return FaultError(Fault::kFileInvalid,
+                      who +
+                          "cannot be read: OpenVINO's libraries for models are not installed; on Debian "
+                          "they are the package braid-openvino");
+  }
   return FaultError(Fault::kFileInvalid, who + "cannot be read: " + text);
 }
 

@@ -79,7 +79,19 @@ void NodeWorker::Stop(int64_t deadline_ns) {
 uint64_t NodeWorker::Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
                              std::shared_ptr<NodeCallListener> listener) {
   BRAID_CHECK(node < node_count_);
+  executions_.fetch_add(1, std::memory_order_relaxed);
   return calls_.Execute(node, session, std::move(inputs), std::move(listener));
+}
+
+std::vector<InstanceReport> NodeWorker::instances() const {
+  InstanceReport report;
+  report.name = spec_.name;
+  const Readiness now = readiness();
+  report.ready = now.ready;
+  report.reason = now.reason;
+  report.executions = executions_.load(std::memory_order_relaxed);
+  host_.Describe(report);
+  return {std::move(report)};
 }
 
 void NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {

@@ -2,6 +2,8 @@
 // and starts it anew when it has died.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "backends/python/python_nodes.h"
 #include "backends/python/worker_host.h"
 #include "ipc/arena.h"
+#include "serving/structure.h"
 
 namespace braid {
 
@@ -36,6 +39,7 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   }
   void EndSession(uint64_t session) override { calls_.EndSession(session); }
   Readiness readiness() const override { return calls_.readiness(); }
+  std::vector<InstanceReport> instances() const override;
   BufferAllocator& allocator() override { return arena_; }
   void Stop(int64_t deadline_ns) override;
 
@@ -59,6 +63,7 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
   NodeCalls calls_;
+  std::atomic<uint64_t> executions_{0};  // that were handed over
   WorkerHost host_;
 };
 

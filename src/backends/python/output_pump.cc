@@ -60,7 +60,7 @@ OutputPump::~OutputPump() {
 }
 
 Result<std::shared_ptr<WorkerOutput>> OutputPump::Add(const std::string& source, UniqueFd standard_output,
-                                                      UniqueFd standard_error) {
+                                                      UniqueFd standard_error, std::string model) {
   auto output = std::make_shared<WorkerOutput>();
   MutexLock lock(mutex_);
   for (UniqueFd* fd : {&standard_output, &standard_error}) {
@@ -71,6 +71,7 @@ Result<std::shared_ptr<WorkerOutput>> OutputPump::Add(const std::string& source,
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd->get(), &event) != 0) return ErrnoError("epoll_ctl", errno);
     auto pipe = std::make_unique<Pipe>();
     pipe->source = source;
+    pipe->model = model;
     pipe->is_error = fd == &standard_error;
     pipe->output = output;
     const int key = fd->get();
@@ -86,7 +87,7 @@ void OutputPump::Emit(Pipe& pipe) {
     MutexLock lock(pipe.output->mutex_);
     pipe.output->last_error_ = pipe.line;
   }
-  log_.WriteOutput(pipe.source, pipe.line);
+  log_.WriteOutput(pipe.source, pipe.line, pipe.model);
   pipe.line.clear();
 }
 

@@ -34,14 +34,16 @@ class OutputPump {
   static Result<std::unique_ptr<OutputPump>> Create(Logger& log);
   ~OutputPump();
 
-  // Reads both pipes until their writers are gone. `source` stands in front of each line.
+  // Reads both pipes until their writers are gone. `source` stands in front of each line; `model` is whose code they are
+  // of, empty for none.
   Result<std::shared_ptr<WorkerOutput>> Add(const std::string& source, UniqueFd standard_output,
-                                            UniqueFd standard_error);
+                                            UniqueFd standard_error, std::string model = {});
 
  private:
   struct Pipe {
     UniqueFd fd;
     std::string source;
+    std::string model;
     bool is_error = false;
     std::string line;
     std::shared_ptr<WorkerOutput> output;  // shared with the instance

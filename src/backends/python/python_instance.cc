@@ -55,6 +55,18 @@ void PythonInstance::CheckReadiness(std::function<void(Readiness)> done) {
   }
 }
 
+InstanceReport PythonInstance::report() const {
+  InstanceReport report;
+  report.name = spec_.name;
+  if (const auto reason = NotReadyReason()) {
+    report.ready = false;
+    report.reason = *reason;
+  }
+  report.executions = executions_.load(std::memory_order_relaxed);
+  host_.Describe(report);
+  return report;
+}
+
 std::string PythonInstance::Progress() const { return host_.Progress(); }
 
 void PythonInstance::RetireSegment(uint32_t segment) { host_.RetireSegment(segment); }
@@ -240,6 +252,7 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     request = slot.request.get();
     times = slot.times;
     host_.NoteServed();
+    executions_.fetch_add(1, std::memory_order_relaxed);
     if (message.final) {
       ended = std::move(slot.request);
       FreeSlot(index);

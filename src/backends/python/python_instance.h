@@ -47,6 +47,7 @@ class PythonInstance final : public Instance, private WorkerUser {
   bool passive() const override { return spec_.passive; }
   bool makes_calls() const override { return makes_calls_.load(std::memory_order_relaxed); }
   void Execute(std::unique_ptr<Execution> execution) override;
+  InstanceReport report() const override;
 
   // Why the instance cannot run now; nothing when it can. Any thread.
   std::optional<std::string> NotReadyReason() const;
@@ -115,6 +116,7 @@ class PythonInstance final : public Instance, private WorkerUser {
   std::vector<std::unique_ptr<Execution>> unstarted_;
   ReadinessHook readiness_hook_;
   std::atomic<bool> makes_calls_{false};
+  std::atomic<uint64_t> executions_{0};  // that user code has returned from
 
   mutable Mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
   WorkerLink link_;      // changed with mutex_ held by the host's thread, which reads it without

@@ -14,6 +14,7 @@
 #include "serving/call_chain.h"
 #include "serving/parameters.h"
 #include "serving/servable.h"
+#include "serving/structure.h"
 #include "tensor/buffer.h"
 #include "tensor/tensor.h"
 
@@ -87,6 +88,8 @@ class PythonNodes {
   virtual void EndSession(uint64_t session) = 0;
 
   virtual Readiness readiness() const = 0;
+  // The worker that runs them. Any thread; does not block.
+  virtual std::vector<InstanceReport> instances() const { return {}; }
   // Memory that the worker sees, for the inputs of requests. Lives as long as its buffers.
   virtual BufferAllocator& allocator() = 0;
   // Has finalize() called on all objects and ends the worker, by force at `deadline_ns` (SteadyNowNs() time).

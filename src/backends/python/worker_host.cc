@@ -76,6 +76,12 @@ void WorkerHost::RetireSegment(uint32_t segment) {
   if (memory) memory->RetireOwn(segment);
 }
 
+void WorkerHost::Describe(InstanceReport& report) const {
+  report.pid = pid_.load(std::memory_order_relaxed);
+  report.started_ms = born_ms_.load(std::memory_order_relaxed);
+  report.restarts = restarts_.load(std::memory_order_relaxed);
+}
+
 bool WorkerHost::stopping() const {
   MutexLock lock(mutex_);
   return stopping_;
@@ -156,6 +162,8 @@ Status WorkerHost::StartWorker() {
     calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
     worker_ = std::move(worker);
   }
+  born_ms_.store(WallNowMs(), std::memory_order_relaxed);
+  pid_.store(worker_->pid(), std::memory_order_relaxed);
   if (services_.custom_metrics != nullptr)
     metrics_ = OpenMetrics(*services_.custom_metrics, worker_->channel());
   const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
@@ -247,6 +255,7 @@ std::string WorkerHost::Serve() {
 }
 
 void WorkerHost::BuryWorker(const std::string& reason) {
+  pid_.store(0, std::memory_order_relaxed);
   user_.OnDead();
   metrics_.reset();
   // Calls first: what their responses would lend has no taker any more.
@@ -285,7 +294,10 @@ bool WorkerHost::Restart(RestartPauses& pauses, RestartPauses::Life life, std::s
     Pause(SteadyNowNs() + pause_ns);
     if (stopping()) return false;
     const Status restarted = Guarded([this] { return StartWorker(); });
-    if (restarted.ok()) return true;
+    if (restarted.ok()) {
+      restarts_.fetch_add(1, std::memory_order_relaxed);
+      return true;
+    }
     life = {.killed = killed_};
     BRAID_LOG_ERROR(log_, "{} could not be restarted: {}", options_.title, restarted.message());
     cause = services_.catalog->error_texts().ForClients(restarted.message());
@@ -295,6 +307,7 @@ bool WorkerHost::Restart(RestartPauses& pauses, RestartPauses::Life life, std::s
 void WorkerHost::Run() {
   // What this thread notes and passes on belongs to all that the worker has in hand.
   const PatientAllocation patience;
+  const LogAbout about(facts_.model_name);
   const Status started = Guarded([this] { return StartWorker(); });
   if (!started.ok()) user_.OnDown(started.message());
   on_started_(started);

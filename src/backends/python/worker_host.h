@@ -5,6 +5,7 @@
 // processes, the end. The rest is its user's: a model's instance, or the Python nodes of a graph.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
+#include "serving/structure.h"
 
 namespace braid {
 
@@ -100,6 +102,8 @@ class WorkerHost {
   std::string Progress() const;
   // A segment of the arena is gone. Any thread.
   void RetireSegment(uint32_t segment);
+  // The worker as it is now: process, start, restarts. Any thread.
+  void Describe(InstanceReport& report) const;
 
  private:
   void Run();
@@ -143,6 +147,10 @@ class WorkerHost {
   bool finalized_ = false;
   bool served_ = false;
   bool killed_ = false;  // the last worker that could not be started, by somebody else
+
+  std::atomic<pid_t> pid_{0};          // 0: no worker lives
+  std::atomic<int64_t> born_ms_{0};    // since 1970, of the last one
+  std::atomic<uint64_t> restarts_{0};  // that went well
 
   mutable Mutex mutex_;  // a leaf lock
   CondVar woken_changed_;

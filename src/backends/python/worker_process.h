@@ -68,6 +68,7 @@ class WorkerProcess {
                       const OtherMessage& other, const StillLoading& still_loading);
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }
+  pid_t pid() const { return pid_; }
   bool dead() const;
   // Whether it was ended by SIGKILL from outside the server, and not for lack of memory. Known once it is
   // dead, before EnsureDead().

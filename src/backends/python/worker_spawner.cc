@@ -162,6 +162,8 @@ Status WorkerSpawner::StartZygote() {
   zygote_.Reset(sockets[0]);
   UniqueFd theirs(sockets[1]);
   BRAID_ASSIGN_OR_RETURN(Pipes pipes, MakePipes());
+  // It is not the model's whose load has it started.
+  const LogAbout about("");
   const int inherited[] = {theirs.get()};
   {
     ChildReaper::SpawnScope scope(reaper_);
@@ -290,7 +292,8 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
     }
   }
   BRAID_ASSIGN_OR_RETURN(worker.output,
-                         pump_.Add(name, std::move(pipes.read_output), std::move(pipes.read_error)));
+                         pump_.Add(name, std::move(pipes.read_output), std::move(pipes.read_error),
+                                   std::string(LogAbout::Model())));
   return worker;
 }
 

@@ -67,6 +67,7 @@ class WorkerSpawner {
   // it ends. Errors: what kept it from starting, with the interpreter's path. UNAVAILABLE: the zygote was
   // lost on the way, which says nothing of the worker; it can be started kFresh, at another channel, since a
   // worker that was forked and never told of may have this one.
+  // What it prints is of the model that the calling thread is about (LogAbout).
   Result<Worker> Spawn(const std::string& name, WorkerStart how, Channel::WorkerEnd worker_end,
                        ChildReaper::OnExit on_exit);
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "graph/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace braid::graph {
 namespace {

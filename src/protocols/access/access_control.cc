@@ -76,16 +76,22 @@ Status AccessControl::Refuse(Refusal why, Status status) {
   return status;
 }
 
-Result<std::string_view> AccessControl::Identify(const AccessTable& table, const Credentials& credentials) {
+std::optional<std::string_view> AccessControl::IdentityOf(const AccessTable& table,
+                                                          const Credentials& credentials) {
   if (!table.tokens || credentials.authorization.empty()) {
     return credentials.certificate.empty() ? kAnonymous : credentials.certificate;
   }
   const auto token = BearerToken(credentials.authorization);
   const std::string* known = token ? table.tokens->Find(*token) : nullptr;
-  if (known != nullptr) return std::string_view(*known);
+  return known == nullptr ? std::nullopt : std::optional<std::string_view>(*known);
+}
+
+Result<std::string_view> AccessControl::Identify(const AccessTable& table, const Credentials& credentials) {
+  if (const auto identity = IdentityOf(table, credentials)) return *identity;
   return Refuse(Refusal::kUnauthenticated,
-                UnauthenticatedError(token ? "the bearer token in the header 'authorization' is not known"
-                                           : "expected 'Bearer' and a token in the header 'authorization'"));
+                UnauthenticatedError(BearerToken(credentials.authorization)
+                                         ? "the bearer token in the header 'authorization' is not known"
+                                         : "expected 'Bearer' and a token in the header 'authorization'"));
 }
 
 Status AccessControl::Check(const AccessTable& table, std::string_view identity,
@@ -123,6 +129,13 @@ Result<std::string_view> AccessReader::Allowed(const AccessTable& table, const C
 
 Status AccessReader::Check(const Credentials& credentials, const Rights::Subject& subject) {
   return control_ == nullptr ? OkStatus() : Allowed(*table_->Get(), credentials, subject).status();
+}
+
+bool AccessReader::Allows(const Credentials& credentials, const Rights::Subject& subject) {
+  if (control_ == nullptr) return true;
+  const AccessTable& table = *table_->Get();
+  const auto identity = AccessControl::IdentityOf(table, credentials);
+  return identity && table.rights.Allow(*identity, subject);
 }
 
 Result<Permit> AccessReader::Authorize(const Credentials& credentials, const Rights::Subject& subject) {

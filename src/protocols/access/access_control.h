@@ -51,6 +51,9 @@ class AccessControl {
   // Any thread.
   void Reload();
 
+  // Who the sender is, in the words of the files; kAnonymous where it shows nothing, nothing for a token that is not
+  // known. The name lives as long as the table and the credentials. Any thread.
+  static std::optional<std::string_view> IdentityOf(const AccessTable& table, const Credentials& credentials);
   // Who the sender is; kAnonymous where it shows nothing. Errors: UNAUTHENTICATED for a token that is not
   // known. The name lives as long as the table and the credentials. Any thread.
   Result<std::string_view> Identify(const AccessTable& table, const Credentials& credentials);
@@ -112,6 +115,8 @@ class AccessReader {
   // Errors: as AccessControl's Identify() and Check().
   Status Check(const Credentials& credentials, const Rights::Subject& subject);
   Result<Permit> Authorize(const Credentials& credentials, const Rights::Subject& subject);
+  // What Check() would say; counts as no refusal.
+  bool Allows(const Credentials& credentials, const Rights::Subject& subject);
 
  private:
   // Who may do it. REQUIRES: control_ is not null.

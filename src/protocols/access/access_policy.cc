@@ -84,6 +84,10 @@ Result<Permit> AccessPolicy::Authorize(AccessReader& reader, const Sender& sende
   return reader.Authorize(sender.credentials(), subject);
 }
 
+bool AccessPolicy::Allows(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const {
+  return CheckPort(sender, subject.api).ok() && reader.Allows(sender.credentials(), subject);
+}
+
 bool AccessPolicy::SameSecret(std::string_view a, std::string_view b) {
   // The length of the secret is not what is hidden; every character is looked at whatever came before it.
   if (a.size() != b.size()) return false;

@@ -50,6 +50,8 @@ class AccessPolicy {
   // Errors: PERMISSION_DENIED, and UNAVAILABLE for restricted groups over gRPC; UNAUTHENTICATED.
   Status Check(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
   Result<Permit> Authorize(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
+  // What Check() would say, for who only wants to know: counts as no refusal.
+  bool Allows(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
 
   // Compares in a time that does not depend on where two texts differ.
   static bool SameSecret(std::string_view a, std::string_view b);

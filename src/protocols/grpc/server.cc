@@ -109,6 +109,12 @@ GrpcServer::~GrpcServer() {
   for (GrpcProtocol* protocol : state_->protocols) protocol->Stop();
 }
 
+size_t GrpcServer::connection_count() const {
+  size_t count = 0;
+  for (const auto& thread : threads_) count += thread->connection_count();
+  return count;
+}
+
 void GrpcServer::Drain() {
   state_->draining = true;
   for (auto& thread : threads_) {

@@ -90,6 +90,8 @@ class GrpcServer {
   GrpcServer& operator=(const GrpcServer&) = delete;
 
   int bound_port() const { return port_; }
+  // Open ones. Any thread.
+  size_t connection_count() const;
 
   // New inference is refused with UNAVAILABLE "Server exiting" from now on, and streams end when they have
   // nothing open. What runs goes on; health, metadata and control are still answered. Returns at once; may be

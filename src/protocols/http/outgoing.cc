@@ -45,7 +45,7 @@ void AppendResponseHead(std::string& out, const HttpResponse& response, std::str
 void Outgoing::Set(HttpResponse response, bool close, bool omit_body) {
   head_.clear();
   std::string length;
-  if (response.status != 204) {
+  if (response.status != 204 && response.status != 304) {
     length = "Content-Length: ";
     AppendNumber(length, response.size());
   }

@@ -22,6 +22,9 @@ class HttpProtocolHost {
   virtual bool RunBlocking(std::function<void()> task) = 0;
   // Whether the server is shutting down.
   virtual bool exiting() const = 0;
+  // Whether the access policy would let the sender of this request do something else, too. Counts as no refusal. On the
+  // exchange's io thread.
+  virtual bool Allows(const HttpExchange& exchange, const Rights::Subject& subject) = 0;
 
  protected:
   ~HttpProtocolHost() = default;
@@ -32,6 +35,8 @@ class HttpProtocolHost {
 struct HttpProtocolRoute {
   Rights::Subject subject;  // texts as long as what Find() has found: until the answer
   std::function<HttpService::Answer(const std::shared_ptr<HttpExchange>&)> answer;
+  // Answered also while the server starts and while it exits.
+  bool at_any_time = false;
 };
 
 // Belongs to one server, and outlives it.

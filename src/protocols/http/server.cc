@@ -71,12 +71,13 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.limits = limits_;
     listener.tls = options.tls;
     listener.large_pool = large_pool_;
-    listener.body_limit_hint = " Use --http-max-input-size to increase the limit.";
+    listener.body_limit_hint = options.body_limit_hint;
     BRAID_ASSIGN_OR_RETURN(listener_, HttpListener::Start(listener, *this));
     return OkStatus();
   }
 
   uint16_t port() const { return listener_->port(); }
+  size_t connection_count() const { return listener_->connection_count(); }
 
   void Shutdown(int64_t deadline_ns) {
     exiting_.store(true, std::memory_order_relaxed);
@@ -93,7 +94,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
       if (!found) continue;
       if (auto* response = std::get_if<HttpResponse>(&*found)) return std::move(*response);
       auto& route = std::get<HttpProtocolRoute>(*found);
-      if (auto refusal = Refuse(*exchange, route.subject)) return std::move(*refusal);
+      if (auto refusal = Refuse(*exchange, route)) return std::move(*refusal);
       return route.answer(exchange);
     }
     return ErrorResponse(404, "Not Found");
@@ -101,10 +102,11 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
 
  private:
   // Why the request is not answered, if it is not.
-  std::optional<HttpResponse> Refuse(const HttpExchange& exchange, const Rights::Subject& subject) {
+  std::optional<HttpResponse> Refuse(const HttpExchange& exchange, const HttpProtocolRoute& route) {
+    const Rights::Subject& subject = route.subject;
     const Status allowed = access_.Check(readers_[exchange.io_thread()], HttpSender(exchange), subject);
     if (!allowed.ok()) return ErrorResponse(allowed);
-    if (subject.api == Api::kHealth || subject.api == Api::kMetrics) return std::nullopt;
+    if (route.at_any_time || subject.api == Api::kHealth || subject.api == Api::kMetrics) return std::nullopt;
     if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
     if (!control_.serving()) return ErrorResponse(UnavailableError("Server not ready"));
     if (subject.api == Api::kInference) {
@@ -116,6 +118,9 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   size_t io_threads() const override { return io_threads_; }
   bool RunBlocking(std::function<void()> task) override { return control_pool_.Submit(std::move(task)); }
   bool exiting() const override { return exiting_.load(std::memory_order_relaxed); }
+  bool Allows(const HttpExchange& exchange, const Rights::Subject& subject) override {
+    return access_.Allows(readers_[exchange.io_thread()], HttpSender(exchange), subject);
+  }
 
   const ModelControl& control_;
   const std::vector<HttpProtocol*> protocols_;
@@ -143,6 +148,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(const AccessPolicy& access
 }
 
 uint16_t HttpServer::bound_port() const { return service_->port(); }
+
+size_t HttpServer::connection_count() const { return service_->connection_count(); }
 
 void HttpServer::Shutdown(int64_t deadline_ns) { service_->Shutdown(deadline_ns); }
 

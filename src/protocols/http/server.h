@@ -32,6 +32,8 @@ class HttpServer {
     int threads = 2;
     // Of a body.
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
+    // What the refusal of a larger one ends with: how to have it taken.
+    std::string body_limit_hint = " Use --http-max-input-size to increase the limit.";
     // See HttpGate.
     std::vector<std::string> allowed_origins;
     std::vector<std::string> allowed_hosts;
@@ -59,6 +61,8 @@ class HttpServer {
   ~HttpServer();
 
   uint16_t bound_port() const;
+  // Open ones. Any thread.
+  size_t connection_count() const;
 
   // Answers what is under way until `deadline_ns` (SteadyNowNs() time), cancels the rest. Blocks; also until
   // a load that was asked for over HTTP has returned.

@@ -3,6 +3,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -84,6 +85,47 @@ void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
       (counted.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = count;
     }
     if (!family.metric.empty()) families.push_back(std::move(family));
+  }
+}
+
+// Families of the nodes of ensembles, pipelines and graphs, if there are any.
+void AddNodes(MetricFamilies& families, const std::vector<Model>& models) {
+  struct Part {
+    const char* name;
+    const char* help;
+    uint64_t StructureNode::*count;
+    double scale;
+  };
+  static constexpr Part kParts[] = {
+      {"braid_node_started", "Executions of a node that have started", &StructureNode::started, 1},
+      {"braid_node_ended", "Executions of a node that have ended", &StructureNode::ended, 1},
+      {"braid_node_failed", "Executions of a node that have ended with an error", &StructureNode::failed, 1},
+      {"braid_node_duration_us",
+       "Cumulative duration of the executions of a node that have ended, in microseconds",
+       &StructureNode::total_ns, 1e-3},
+  };
+  std::vector<std::pair<std::vector<ClientMetric::Label>, StructureNode>> nodes;
+  for (const Model& model : models) {
+    auto structure = model.servable->structure();
+    if (!structure) continue;
+    for (StructureNode& node : structure->nodes) {
+      // Those are counted as the servable's own requests.
+      if (node.kind == StructureNodeKind::kRequest || node.kind == StructureNodeKind::kResponse) continue;
+      auto& [labels, kept] = nodes.emplace_back(model.labels, std::move(node));
+      std::erase_if(labels, [](const ClientMetric::Label& label) { return label.name == "node"; });
+      const ClientMetric::Label label{"node", kept.name};
+      labels.insert(std::upper_bound(labels.begin(), labels.end(), label), label);
+    }
+  }
+  if (nodes.empty()) return;
+  for (const Part& part : kParts) {
+    MetricFamily family = Family(part.name, part.help, MetricType::Counter);
+    for (const auto& [labels, node] : nodes) {
+      ClientMetric& metric = family.metric.emplace_back();
+      metric.label = labels;
+      metric.counter.value = std::floor(static_cast<double>(node.*part.count) * part.scale);
+    }
+    families.push_back(std::move(family));
   }
 }
 
@@ -198,6 +240,7 @@ void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, M
   AddSummaries(families, models);
   AddFirstResponses(families, models);
   AddSequences(families, models);
+  AddNodes(families, models);
 
   MetricFamily pending =
       Family("nv_inference_pending_request_count",

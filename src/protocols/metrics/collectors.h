@@ -25,7 +25,8 @@ using MetricsCollector = std::function<void(MetricFamilies& families)>;
 // nv_inference_*: what every ready model has done, and nv_cache_* of models that have used a response cache.
 // Labels: model, version, and the model's own tags, in alphabetical order. `catalog` outlives the collector.
 //
-// Beside counters of time there are histograms and summaries of the models whose statistics keep them.
+// Beside counters of time there are histograms and summaries of the models whose statistics keep them, and
+// braid_node_* of those that have a structure, with the label `node`.
 struct ModelMetricsOptions {
   bool counter_latencies = true;  // nv_inference_*_duration_us
 };

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "base/temporary_folder.h"
 #include "protocols/http/server.h"
@@ -83,6 +84,50 @@ TEST(ModelMetrics, HaveTheNamesAndLabelsOfTheContract) {
   EXPECT_EQ(text.find("histogram"), std::string::npos);
   catalog.SetState("m", 1, VersionState::kUnavailable, "unloaded");
   EXPECT_EQ(Text(ModelMetrics(catalog)).find("model=\"m\""), std::string::npos);
+}
+
+class Structured final : public Servable {
+ public:
+  using Servable::Servable;
+  BufferAllocator& input_allocator() override { return heap_; }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  void Stop(int64_t) override {}
+  std::optional<ServableStructure> structure() const override {
+    ServableStructure structure;
+    structure.nodes.resize(3);
+    structure.nodes[0].kind = StructureNodeKind::kRequest;
+    structure.nodes[0].name = "request";
+    StructureNode& node = structure.nodes[1];
+    node.name = "classify \"it\"";
+    node.started = 5;
+    node.ended = 4;
+    node.failed = 1;
+    node.total_ns = 1'234'567;
+    structure.nodes[2].kind = StructureNodeKind::kResponse;
+    structure.nodes[2].name = "response";
+    return structure;
+  }
+
+ private:
+  HeapAllocator heap_;
+};
+
+TEST(ModelMetrics, OfNodesAreThereForServablesWithAStructure) {
+  Catalog catalog;
+  catalog.Publish(std::make_shared<Counted>(Info("m")));
+  EXPECT_EQ(Text(ModelMetrics(catalog)).find("braid_node_"), std::string::npos);
+  ServableInfo info = Info("p");
+  info.metric_tags.emplace_back("node", "cannot override");
+  catalog.Publish(std::make_shared<Structured>(std::move(info)));
+  const std::string text = Text(ModelMetrics(catalog));
+  const std::string labels = R"({area="x",model="p",node="classify \"it\"",version="1",zone="a\"b"} )";
+  for (const std::string& line : {"# TYPE braid_node_started counter\nbraid_node_started" + labels + "5\n",
+                                  "braid_node_ended" + labels + "4\n", "braid_node_failed" + labels + "1\n",
+                                  "braid_node_duration_us" + labels + "1234\n"}) {
+    EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
+  }
+  EXPECT_EQ(text.find("node=\"request\""), std::string::npos);
 }
 
 TEST(ModelMetrics, HistogramsAndSummariesAreThereWhenAsked) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace braid::graph {
+namespace braid {
 
 class NearestName {
  public:
@@ -48,4 +48,4 @@ class NearestName {
   std::string name_;
 };
 
-}  // namespace braid::graph
+}  // namespace braid

@@ -1,0 +1,2 @@
+// Style sheets are bundled by the build; an import of one has no value.
+declare module "*.css";

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Lays out the OCR example in a folder, ready to be served: models, custom nodes, a graph, a Python model, config.json.
+
+prepare.py FOLDER [--nodes build/examples/custom_nodes]
+braid serve --config_path FOLDER/config.json --model-repository FOLDER/bls --port 9000 --rest_port 8000
+
+The models are PaddleOCR's PP-OCRv6, small, as the Python package `rapidocr` brings them (Apache-2.0). Their ONNX files are
+read by OpenVINO, and written as IR with two additions: the normalisation of pixels at their beginning, and, behind the
+recognition, the choice of the likeliest character at each step, so that not every character's probability is sent.
+
+text_detection    image [1,h,w,3], BGR from 0 to 255, h and w multiples of 32 -> map [1,1,h,w]: how sure a pixel is text
+text_recognition  lines [n,48,w,3] -> characters [n,t]: an index at each step, 0 for none
+"""
+
+import argparse
+import importlib.util
+import pathlib
+import shutil
+
+import openvino as ov
+import openvino.opset13 as op
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Pixels from 0 to 255 become numbers from -1 to 1.
+MEAN = SCALE = 127.5
+
+
+def source(name):
+    """Where a model lies in the installed package, which is not imported: it would want all that it depends on."""
+    package = importlib.util.find_spec("rapidocr")
+    if package is None:
+        raise SystemExit("prepare.py: rapidocr is missing; pip install --no-deps rapidocr")
+    return pathlib.Path(package.origin).parent / "models" / name
+
+
+def read(name, input_name, shape):
+    """A model with the pixels of images, [n,h,w,3], as its input."""
+    model = ov.Core().read_model(source(name))
+    steps = ov.preprocess.PrePostProcessor(model)
+    steps.input().tensor().set_layout(ov.Layout("NHWC"))
+    steps.input().model().set_layout(ov.Layout("NCHW"))
+    steps.input().preprocess().mean(MEAN).scale(SCALE)
+    model = steps.build()
+    model.reshape(shape)
+    model.input().get_tensor().set_names({input_name})
+    return model
+
+
+def detection():
+    model = read("PP-OCRv6_det_small.onnx", "image", [1, -1, -1, 3])
+    model.output().get_tensor().set_names({"map"})
+    return model
+
+
+def recognition():
+    """(the model, its characters by index)."""
+    model = read("PP-OCRv6_rec_small.onnx", "lines", [-1, 48, -1, 3])
+    scores = model.output().get_node().input_value(0)
+    likeliest = op.squeeze(op.topk(scores, op.constant(1), 2, "max", "none").output(1), op.constant([2]))
+    likeliest.output(0).get_tensor().set_names({"characters"})
+    return ov.Model([op.result(likeliest)], model.get_parameters(), "text_recognition"), characters()
+
+
+def characters():
+    """Index 0 is none, the last index is a blank; those between are in the ONNX file's metadata."""
+    import onnx
+
+    file = onnx.load(source("PP-OCRv6_rec_small.onnx"), load_external_data=False)
+    [listed] = [entry.value for entry in file.metadata_props if entry.key == "character"]
+    return ["", *listed.split("\n"), " "]
+
+
+def prepare(folder, nodes):
+    folder.mkdir(parents=True, exist_ok=True)
+    recognizer, names = recognition()
+    for name, model in (("text_detection", detection()), ("text_recognition", recognizer)):
+        (folder / "models" / name / "1").mkdir(parents=True, exist_ok=True)
+        ov.save_model(model, folder / "models" / name / "1" / "model.xml", compress_to_fp16=False)
+    (folder / "nodes").mkdir(exist_ok=True)
+    for library in sorted(nodes.glob("libtext_*.so")):
+        shutil.copy2(library, folder / "nodes")
+    for part in ("graph", "bls"):
+        shutil.copytree(HERE / part, folder / part, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    # What both kinds of Python need stands once in the repository, and beside each of them in what is served.
+    for place in (folder / "graph", folder / "bls" / "ocr_bls" / "1"):
+        shutil.copy2(HERE / "reading.py", place)
+        (place / "characters.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+    shutil.copy2(folder / "graph" / "characters.txt", folder)
+    config = (HERE / "config.json").read_text(encoding="utf-8")
+    # A custom node is given nothing but its params: the path of its file is a whole one.
+    config = config.replace("characters.txt", str(folder.resolve() / "characters.txt"))
+    (folder / "config.json").write_text(config, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument(
+        "--nodes",
+        type=pathlib.Path,
+        default=HERE.parent.parent / "build" / "examples" / "custom_nodes",
+        help="where the libraries are (default: %(default)s)",
+    )
+    arguments = parser.parse_args()
+    if not list(arguments.nodes.glob("libtext_*.so")):
+        parser.error(f"there are no libraries in {arguments.nodes}; build them: make -C {HERE.parent / 'custom_nodes'}")
+    prepare(arguments.folder, arguments.nodes)
+    print(
+        f"braid serve --config_path {arguments.folder / 'config.json'} --model-repository {arguments.folder / 'bls'}"
+        " --port 9000 --rest_port 8000"
+    )
+
+
+if __name__ == "__main__":
+    main()

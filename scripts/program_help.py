@@ -1,0 +1,92 @@
+"""What `braid --help` and `braid COMMAND --help` say, as data: the man page and the completions are written from it."""
+
+import dataclasses
+import re
+import subprocess
+
+COMMAND = re.compile(r"^  braid ([a-z][a-z-]*)(?: (\S.*?))?  +(\S.*)$")
+OPTION = re.compile(r"^ {1,4}(?:-\w, )?--([A-Za-z][\w-]*)(\[=BOOL\]|[ =][^\s]+)?( \.\.\.)?(?:  +(\S.*))?$")
+TITLE = re.compile(r"^(\S.*):$")
+# The options that `braid serve` accepts or refuses, and that have no work to do.
+WITHOUT_WORK = "Known, but without work to do here"
+
+
+@dataclasses.dataclass
+class Option:
+    name: str
+    value: str  # "PORT"; "BOOL" of a boolean that may have a value; empty without one
+    repeatable: bool
+    text: str = ""
+
+    @property
+    def needs_value(self) -> bool:
+        return self.value not in ("", "BOOL")
+
+    @property
+    def short_text(self) -> str:
+        """Its first clause, for lists of completions."""
+        return re.split(r"; |: | \(| \[", self.text)[0]
+
+
+@dataclasses.dataclass
+class Group:
+    title: str
+    options: list[Option] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Command:
+    name: str
+    arguments: str
+    text: str
+    intro: str
+    groups: list[Group]
+
+    @property
+    def options(self) -> list[Option]:
+        """Those that do something."""
+        return [option for group in self.groups if not group.title.startswith(WITHOUT_WORK) for option in group.options]
+
+
+def commands(braid) -> list[Command]:
+    """Every command of the program at the path `braid`."""
+    found = []
+    for line in _help(braid).splitlines():
+        if match := COMMAND.match(line):
+            name, arguments, text = match.groups()
+            intro, groups = _read(_help(braid, name))
+            found.append(Command(name, arguments or "", text, intro, groups))
+    if not found:
+        raise SystemExit(f"{braid} --help lists no commands")
+    return found
+
+
+def version(braid) -> str:
+    return subprocess.run([braid, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+
+
+def _help(braid, *command) -> str:
+    return subprocess.run([braid, *command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def _read(text: str) -> tuple[str, list[Group]]:
+    intro: list[str] = []
+    groups = [Group("")]
+    option = None
+    for line in text.splitlines():
+        if match := OPTION.match(line):
+            name, value, repeatable, rest = match.groups()
+            value = "BOOL" if value == "[=BOOL]" else (value or "").strip(" =")
+            option = Option(name, value, bool(repeatable), rest or "")
+            groups[-1].options.append(option)
+        elif option and line.startswith("      "):
+            option.text = f"{option.text} {line.strip()}".strip()
+        elif match := TITLE.match(line):
+            option = None
+            groups.append(Group(match.group(1)))
+        else:
+            option = None
+            if not any(group.options for group in groups):
+                intro.append(line)
+    paragraphs = "\n".join(intro).split("\n\n", 1)
+    return (paragraphs[1].strip() if len(paragraphs) > 1 else ""), [group for group in groups if group.options]

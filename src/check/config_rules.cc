@@ -1,0 +1,277 @@
+#include "check/config_rules.h"
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "base/nearest_name.h"
+
+namespace braid::check {
+namespace {
+
+constexpr std::string_view kConfiguration = "docs/compatibility.md#configuration-and-schedulers";
+constexpr std::string_view kProcesses = "docs/compatibility.md#processes-and-environments";
+constexpr std::string_view kStateful = "docs/compatibility.md#openvino-model-server-stateful-models";
+constexpr std::string_view kFromOvms = "docs/moving-from-ovms.md#what-is-different";
+constexpr std::string_view kNotFromOvms = "docs/moving-from-ovms.md#what-is-refused-or-is-not-there-yet";
+
+struct Rule {
+  std::string_view id;
+  std::string_view field;  // as WithoutIndexes() has it
+  std::string_view value;  // "" for any
+  Level level;
+  std::string_view message;
+  std::string_view advice;
+  std::string_view page;
+};
+
+// A rule of a message holds for what is in it too, and is told once.
+constexpr Rule kModelRules[] = {
+    {"no-effect", "optimization.graph", "", Level::kNote,
+     "'graph' has no effect: OpenVINO optimizes by itself", "leave it out", kConfiguration},
+    {"no-effect", "optimization.priority", "", Level::kNote, "'priority' has no effect", "leave it out",
+     kConfiguration},
+    {"no-effect", "optimization.cuda", "", Level::kNote, "'cuda' has no effect: there is no GPU support",
+     "leave it out", kConfiguration},
+    {"no-effect", "optimization.execution_accelerators", "", Level::kNote,
+     "'execution_accelerators' has no effect",
+     "leave it out; 'parameters' of an OpenVINO model are properties of the device", kConfiguration},
+    {"no-effect", "optimization.input_pinned_memory", "", Level::kNote,
+     "'input_pinned_memory' has no effect: memory is pinned for GPUs alone", "leave it out", kConfiguration},
+    {"no-effect", "optimization.output_pinned_memory", "", Level::kNote,
+     "'output_pinned_memory' has no effect: memory is pinned for GPUs alone", "leave it out", kConfiguration},
+    {"no-effect", "optimization.gather_kernel_buffer_threshold", "", Level::kNote,
+     "'gather_kernel_buffer_threshold' has no effect: there is no GPU support", "leave it out",
+     kConfiguration},
+    {"no-effect", "optimization.eager_batching", "", Level::kNote, "'eager_batching' has no effect",
+     "leave it out", kConfiguration},
+    {"no-effect", "cc_model_filenames", "", Level::kNote,
+     "'cc_model_filenames' has no effect: there is no GPU support", "leave it out", kConfiguration},
+    {"no-effect", "model_operations", "", Level::kNote, "'model_operations' has no effect",
+     "load operators of your own with --cpu_extension", kConfiguration},
+    {"no-effect", "batch_input", "", Level::kNote,
+     "'batch_input' has no effect: no backend here takes such tensors", "leave it out", kConfiguration},
+    {"no-effect", "batch_output", "", Level::kNote,
+     "'batch_output' has no effect: no backend here gives such tensors", "leave it out", kConfiguration},
+    {"no-effect", "input.is_non_linear_format_io", "true", Level::kNote,
+     "'is_non_linear_format_io' has no effect", "leave it out", kConfiguration},
+    {"no-effect", "output.is_non_linear_format_io", "true", Level::kNote,
+     "'is_non_linear_format_io' has no effect", "leave it out", kConfiguration},
+    {"no-effect", "instance_group.secondary_devices", "", Level::kNote, "'secondary_devices' has no effect",
+     "leave it out", kConfiguration},
+    {"no-effect", "instance_group.profile", "", Level::kNote, "'profile' has no effect: it is TensorRT's",
+     "leave it out", kConfiguration},
+    {"no-effect", "instance_group.host_policy", "", Level::kNote, "'host_policy' has no effect",
+     "leave it out", kConfiguration},
+    {"no-effect", "parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", "", Level::kNote,
+     "'FORCE_CPU_ONLY_INPUT_TENSORS' has no effect: all tensors are on the CPU", "", kProcesses},
+    {"other-runtime", "backend", "onnxruntime", Level::kDifference,
+     "OpenVINO runs the model, not ONNX Runtime", "compare its answers once", kProcesses},
+    {"other-runtime", "backend", "tensorflow", Level::kDifference, "OpenVINO runs the model, not TensorFlow",
+     "compare its answers once", kProcesses},
+    {"other-runtime", "backend", "tflite", Level::kDifference, "OpenVINO runs the model, not TensorFlow Lite",
+     "compare its answers once", kProcesses},
+    {"other-runtime", "platform", "onnxruntime_onnx", Level::kDifference,
+     "OpenVINO runs the model, not ONNX Runtime", "compare its answers once", kProcesses},
+    {"other-runtime", "platform", "tensorflow_graphdef", Level::kDifference,
+     "OpenVINO runs the model, not TensorFlow", "compare its answers once", kProcesses},
+    {"other-runtime", "platform", "tensorflow_savedmodel", Level::kDifference,
+     "OpenVINO runs the model, not TensorFlow", "compare its answers once", kProcesses},
+    {"environment", "parameters[EXECUTION_ENV_PATH]", "", Level::kDifference,
+     "scripts of the environment (bin/activate, activate.d, conda-unpack) are not run",
+     "the variables that 'activate' sets are set; others have to be set in model.py", kProcesses},
+    {"state-output", "sequence_batching.state", "", Level::kDifference,
+     "a Python model can change the state: its output of that name is the new state; in Triton it can only "
+     "read it",
+     "", "docs/sequences.md#state-that-the-server-keeps"},
+};
+
+constexpr Rule kNeedsRateLimit = {"needs-option",
+                                  "instance_group.rate_limiter",
+                                  "",
+                                  Level::kNote,
+                                  "'rate_limiter' has no effect unless the server limits rates",
+                                  "serve with --rate-limit=execution_count",
+                                  kConfiguration};
+constexpr Rule kNeedsCache = {"needs-option",
+                              "response_cache.enable",
+                              "true",
+                              Level::kNote,
+                              "'response_cache' has no effect unless the server has a cache",
+                              "serve with --cache-config=local,size=BYTES",
+                              kConfiguration};
+
+constexpr std::string_view kModelEntry = "/model_config_list/*/config";
+
+constexpr Rule kOvmsRules[] = {
+    {"works-here", "/model_config_list/*/config/precision", "", Level::kDifference,
+     "'precision' works in a config.json; OpenVINO Model Server takes it on the command line alone", "",
+     kFromOvms},
+    {"works-here", "/model_config_list/*/config/mean", "", Level::kDifference,
+     "'mean' works in a config.json; OpenVINO Model Server takes it on the command line alone", "",
+     kFromOvms},
+    {"works-here", "/model_config_list/*/config/scale", "", Level::kDifference,
+     "'scale' works in a config.json; OpenVINO Model Server takes it on the command line alone", "",
+     kFromOvms},
+    {"works-here", "/model_config_list/*/config/color_format", "", Level::kDifference,
+     "'color_format' works in a config.json; OpenVINO Model Server takes it on the command line alone", "",
+     kFromOvms},
+    {"own-key", "/model_config_list/*/config/allow_in_pipelines", "true", Level::kDifference,
+     "'allow_in_pipelines' is Braid's own: OpenVINO Model Server refuses the file with it", "", kStateful},
+    {"own-key", "/pipeline_config_list/*/allow_auto_shape", "true", Level::kDifference,
+     "'allow_auto_shape' is Braid's own: OpenVINO Model Server refuses the file with it", "", kFromOvms},
+    {"own-key", "/pipeline_config_list/*/convert_precision", "true", Level::kDifference,
+     "'convert_precision' is Braid's own: OpenVINO Model Server refuses the file with it", "", kFromOvms},
+    {"stateful", "/model_config_list/*/config/stateful", "true", Level::kDifference,
+     "a request of a sequence that fails leaves the sequence as it was; in OpenVINO Model Server it can be "
+     "stuck",
+     "", kStateful},
+};
+
+struct FieldAdvice {
+  std::string_view field;
+  Level level;
+  std::string_view advice;
+  std::string_view page;
+};
+
+// The first that fits. A field stands for what is in it too.
+constexpr FieldAdvice kAdvice[] = {
+    {"name", Level::kError, "leave it out, or write the name of the folder", ""},
+    {"backend", Level::kError, "write backend: \"python\", or \"openvino\"", kProcesses},
+    {"platform", Level::kError, "write backend: \"python\", or \"openvino\"", kProcesses},
+    {"max_batch_size", Level::kError, "write 0 for no batches, or the most requests of one", ""},
+    {"instance_group.kind", Level::kRefused, "write KIND_CPU, or leave it out: models run on the CPU",
+     kConfiguration},
+    {"instance_group.gpus", Level::kRefused, "leave it out: models run on the CPU", kConfiguration},
+    {"input.dims", Level::kError, "write a number from 1 on for each dimension, or -1 for one of any size",
+     ""},
+    {"output.dims", Level::kError, "write a number from 1 on for each dimension, or -1 for one of any size",
+     ""},
+    {"input.data_type", Level::kError, "write one of Triton's types, as TYPE_FP32", ""},
+    {"output.data_type", Level::kError, "write one of Triton's types, as TYPE_FP32", ""},
+    {"input.is_shape_tensor", Level::kRefused, "leave it out", kConfiguration},
+    {"output.is_shape_tensor", Level::kRefused, "leave it out", kConfiguration},
+    {"output.label_filename", Level::kError, "put the file into the model's folder, beside config.pbtxt", ""},
+    {"response_cache", Level::kError, "leave response_cache out", ""},
+    {"dynamic_batching.preferred_batch_size", Level::kError, "write sizes from 1 to max_batch_size", ""},
+    {"sequence_batching.oldest.preferred_batch_size", Level::kError, "write sizes from 1 to max_batch_size",
+     ""},
+    {"sequence_batching.state.use_same_buffer_for_input_output", Level::kRefused, "leave it out",
+     kConfiguration},
+    {"sequence_batching.state.use_growable_memory", Level::kRefused, "leave it out", kConfiguration},
+    {"sequence_batching.state.initial_state", Level::kError,
+     "put the file into the model's folder initial_state", ""},
+    {"model_repository_agents", Level::kRefused,
+     "leave it out, and do what the agent does before the server starts", kConfiguration},
+    {"runtime", Level::kRefused, "leave it out: the backend's name is enough", kProcesses},
+    {"ensemble_scheduling.step.model_namespace", Level::kRefused, "leave it out", kConfiguration},
+    {"parameters[EXECUTION_ENV_PATH]", Level::kError,
+     "name a folder or a packed archive; $$TRITON_MODEL_DIRECTORY stands for the model's folder",
+     "docs/environments.md#what-can-be-named"},
+    {"parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", Level::kError, "write \"yes\" or \"no\"", kProcesses},
+    {"model_warmup", Level::kError, "put the data into the model's folder warmup", ""},
+    {"version_policy", Level::kError, "name versions that are there", ""},
+    {"default_model_filename", Level::kError, "write the name of a file in the version's folder", ""},
+    {"/custom_loader_config_list", Level::kRefused, "leave it out, and put the models into folders",
+     kNotFromOvms},
+    {"/model_config_list/*/config/custom_loader_options", Level::kRefused,
+     "leave it out, and put the model into a folder", kNotFromOvms},
+};
+
+bool Holds(std::string_view rule, std::string_view field, char separator) {
+  if (!field.starts_with(rule)) return false;
+  return field.size() == rule.size() || field[rule.size()] == separator;
+}
+
+// Parameters that the server or its Python workers know, so that a typing error in one is seen.
+constexpr std::string_view kParameters[] = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"};
+
+// A key that is nearly one of those, and not it.
+void CheckParameterName(const TextFile& file, const TextField& field, const std::string& servable,
+                        Findings& findings) {
+  constexpr std::string_view kHead = "parameters[";
+  if (!field.path.starts_with(kHead) || !field.path.ends_with("].key")) return;
+  const std::string_view key = field.value;
+  if (std::ranges::find(kParameters, key) != std::end(kParameters)) return;
+  NearestName nearest(key);
+  for (const std::string_view known : kParameters) nearest.Offer(known);
+  if (nearest.name().empty()) return;
+  findings.Add({Level::kNote, "parameter-name", file.path(), field.at,
+                "the parameter '" + field.value + "' is for the model alone: the server does not know it",
+                "did you mean '" + nearest.name() + "'?", std::string(kProcesses), servable});
+}
+
+}  // namespace
+
+std::string WithoutIndexes(std::string_view path) {
+  std::string plain;
+  if (path.starts_with('/')) {
+    for (size_t i = 0; i < path.size();) {
+      const size_t end = std::min(path.find('/', i + 1), path.size());
+      const std::string_view part = path.substr(i + 1, end - i - 1);
+      const bool index = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+      plain.append("/").append(index ? "*" : part);
+      i = end;
+    }
+    return plain;
+  }
+  for (size_t i = 0; i < path.size(); ++i) {
+    if (path[i] == '[') {
+      const size_t end = path.find(']', i);
+      if (end != std::string_view::npos && end > i + 1 &&
+          path.substr(i + 1, end - i - 1).find_first_not_of("0123456789") == std::string_view::npos) {
+        i = end;
+        continue;
+      }
+    }
+    plain += path[i];
+  }
+  return plain;
+}
+
+void ApplyModelRules(const TextFile& file, const std::string& servable, const RuleContext& context,
+                     Findings& findings) {
+  std::vector<Rule> rules(std::begin(kModelRules), std::end(kModelRules));
+  if (!context.rate_limited) rules.push_back(kNeedsRateLimit);
+  if (!context.has_cache) rules.push_back(kNeedsCache);
+  const TextField* backend = file.fields().Find("backend");
+  const bool python = backend == nullptr || backend->value == "python";
+  for (const TextField& field : file.fields().all()) {
+    CheckParameterName(file, field, servable, findings);
+    const std::string plain = WithoutIndexes(field.path);
+    for (const Rule& rule : rules) {
+      if (plain != rule.field || (!rule.value.empty() && rule.value != field.value)) continue;
+      if (rule.id == "state-output" && !python) continue;
+      // An element of a list of scalars is not told of beside the first.
+      if (field.path.ends_with("]") && !field.path.ends_with("[0]") && !field.value.empty()) continue;
+      findings.Add({rule.level, std::string(rule.id), file.path(), field.name, std::string(rule.message),
+                    std::string(rule.advice), std::string(rule.page), servable});
+    }
+  }
+}
+
+void ApplyOvmsRules(const std::string& path, const JsonFields& fields, Findings& findings) {
+  for (const auto& [place, field] : fields.all()) {
+    const std::string plain = WithoutIndexes(place);
+    for (const Rule& rule : kOvmsRules) {
+      if (plain != rule.field || (!rule.value.empty() && rule.value != field.value)) continue;
+      std::string servable;
+      const size_t depth = plain.starts_with(kModelEntry) ? place.find("/config/") + 7 : place.rfind('/');
+      if (const JsonField* name = fields.Find(place.substr(0, depth) + "/name")) servable = name->value;
+      findings.Add({rule.level, std::string(rule.id), path, field.name, std::string(rule.message),
+                    std::string(rule.advice), std::string(rule.page), std::move(servable)});
+    }
+  }
+}
+
+FaultAdvice AdviceFor(std::string_view field) {
+  const std::string plain = WithoutIndexes(field);
+  const char separator = plain.starts_with('/') ? '/' : '.';
+  for (const FieldAdvice& one : kAdvice) {
+    if (Holds(one.field, plain, separator)) return {one.level, one.advice, one.page};
+  }
+  return {};
+}
+
+}  // namespace braid::check

@@ -1,0 +1,18 @@
+// GraphCheck: a graph of a config.json, or a graph.pbtxt by itself, loaded as the server loads it.
+#pragma once
+
+#include <string>
+
+#include "check/finding.h"
+#include "check/summary.h"
+#include "check/trial.h"
+#include "config/ovms_config.h"
+
+namespace braid::check {
+
+// Adds what is found of a graph, and publishes it in the trial's catalog when it loads. `entry` is where its entry stands,
+// to be blamed for a file that is not there; without a path where there is none.
+void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry, Findings& findings,
+                Summary& summary);
+
+}  // namespace braid::check

@@ -1,0 +1,67 @@
+// OvmsCheck: a config.json with all that it names, loaded as the server loads it, up to the start of the instances.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "check/finding.h"
+#include "check/json_fields.h"
+#include "check/summary.h"
+#include "check/trial.h"
+#include "config/ovms_config.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/pipeline_faults.h"
+
+namespace braid::check {
+
+// Not for use by two threads at once.
+class OvmsCheck {
+ public:
+  // All references outlive it.
+  OvmsCheck(Trial& trial, Findings& findings, Summary& summary)
+      : trial_(trial), findings_(findings), summary_(summary) {}
+
+  // The models of a config.json, those of its graphs' subconfigs too. Returns whether the file is right in itself.
+  bool CheckModels(const std::string& path);
+  // Its pipelines and graphs, after what may stand behind them has been checked.
+  void CheckPipelinesAndGraphs();
+  // A graph's file of models by itself.
+  void CheckSubconfig(const std::string& path);
+
+ private:
+  // A file with its entries' places.
+  struct File {
+    std::string path;
+    JsonFields fields;
+  };
+  struct Entry {
+    const File* file = nullptr;
+    std::string place;  // "/model_config_list/0/config"
+  };
+
+  const File* ReadFile(const std::string& path, std::string& text);
+  void AddFaults(const File& file, const std::vector<OvmsFault>& faults, const Status& status);
+  void NoteTwice(const File& file, std::string_view list, std::string_view inside);
+  // Where the entry of a name stands; the file as a whole where there is none.
+  Entry EntryOf(const File& file, std::string_view list, std::string_view inside,
+                const std::string& name) const;
+  void CheckModel(const Entry& entry, const OvmsModelConfig& model);
+  void CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipeline);
+  void AddSubconfig(const OvmsGraphConfig& graph, const std::string& config_path);
+  CustomNodeLibraries OpenLibraries();
+  void Add(const Entry& entry, std::string_view key, Level level, std::string rule, std::string message,
+           std::string servable, std::string advice = {});
+
+  Trial& trial_;
+  Findings& findings_;
+  Summary& summary_;
+  std::vector<std::unique_ptr<const File>> files_;
+  const File* main_ = nullptr;
+  OvmsConfig config_;
+  std::vector<std::pair<Entry, OvmsModelConfig>> models_;
+  CustomNodeLibraries libraries_;
+};
+
+}  // namespace braid::check

@@ -1,0 +1,360 @@
+#include "check/repository_check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "backends/openvino/triton_files.h"
+#include "config/initial_states.h"
+#include "config/model_config.h"
+#include "config/servable_info.h"
+#include "config/supported_features.h"
+#include "config/warmup.h"
+#include "pipeline/ensemble_dag.h"
+#include "serving/uses.h"
+
+namespace braid::check {
+namespace {
+
+constexpr size_t kMostConfigBytes = size_t{16} << 20;
+
+ManagerOptions OptionsOf(const ServerOptions& server, const std::vector<std::string>& repositories) {
+  ManagerOptions options;
+  options.folders = server.folders;
+  options.folders->model_repositories = repositories;
+  return options;
+}
+
+SourceReader::Options ReaderOptions(const FolderOptions& options) {
+  return {.model_config_name = options.model_config_name,
+          .auto_complete = options.auto_complete,
+          .temporary_directory = options.temporary_directory};
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string KindOf(const inference::ModelConfig& config) {
+  if (IsEnsemble(config)) return "ensemble";
+  if (config.backend() == "openvino" || IsOtherRuntime(config.backend())) return "OpenVINO model";
+  return config.backend() == "python" ? "Python model" : "model of backend '" + config.backend() + "'";
+}
+
+}  // namespace
+
+RepositoryCheck::RepositoryCheck(Trial& trial, std::vector<std::string> repositories, Findings& findings,
+                                 Summary& summary)
+    : trial_(trial),
+      repositories_(std::move(repositories)),
+      findings_(findings),
+      summary_(summary),
+      options_(OptionsOf(trial.options(), repositories_)),
+      folders_(repositories_),
+      reader_(ReaderOptions(*options_.folders), folders_),
+      loader_(options_, trial.folder_makers(), trial.log(),
+              [this](const std::string& model) { return WhyMissing(model); }) {
+  std::set<std::string> nameless;
+  auto names = folders_.Names(nameless);
+  if (!names.ok()) {
+    findings_.Add(
+        {Level::kError, "repository", repositories_.front(), {}, names.status().message(), "", "", ""});
+    return;
+  }
+  for (const auto& [name, count] : *names) names_.insert(name);
+  for (const std::string& name : nameless) {
+    findings_.Add({Level::kNote,
+                   "skipped-folder",
+                   repositories_.front(),
+                   {},
+                   "the folder '" + name + "' is skipped: no model can have such a name",
+                   "rename it",
+                   "",
+                   ""});
+  }
+}
+
+void RepositoryCheck::CheckAll() {
+  for (const std::string& name : names_) CheckModel(name);
+}
+
+void RepositoryCheck::CheckModel(const std::string& name) {
+  if (!begun_.insert(name).second) return;
+  Model model;
+  model.name = name;
+  for (const std::string& repository : repositories_) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(repository + "/" + name, ignored))
+      model.folder = repository + "/" + name;
+  }
+  Load(model);
+}
+
+void RepositoryCheck::Load(Model& model) {
+  const LoadRequest request{.model_name = model.name, .config_json = {}, .files = {}};
+  summary_.push_back({model.name, "model", model.folder, false, false});
+  const size_t row = summary_.size() - 1;
+  auto source = reader_.Open(request);
+  if (!source.ok()) {
+    failed_[model.name];
+    return AddFault(model, source.status(), "");
+  }
+  model.file = ReadConfigText(model);
+  if (model.file != nullptr) {
+    summary_[row].path = model.file->path();
+    model.text_is_wrong = model.file->ReportFaults(model.name, findings_);
+  }
+  NoteFolders(model, source->folder);
+  auto folder = folders_.Open(model.name);
+  auto plan = MakeLoadPlan(reader_, request, std::move(*source), trial_.log());
+  if (!plan.ok()) {
+    failed_[model.name];
+    // What is wrong with the text is told with its places.
+    if (model.text_is_wrong) return;
+    std::string field;
+    if (model.file != nullptr && folder.ok()) {
+      std::vector<std::string> ignored;
+      auto versions = ListVersions(*folder, &ignored);
+      // As far as it has been read: without what the server adds to it.
+      ModelSource again{.folder = std::move(*folder)};
+      static_cast<void>(
+          reader_.ReadConfig(request, versions.ok() ? *versions : std::vector<int64_t>(), again));
+      const FieldFault fault = FindFileFault(again.config);
+      field = fault.status == plan.status()       ? fault.field
+              : again.config.name() != model.name ? "name"
+                                                  : "backend";
+    }
+    return AddFault(model, plan.status(), field);
+  }
+  summary_[row].kind = KindOf(plan->source.config);
+  if (model.file != nullptr && !model.text_is_wrong) {
+    ApplyModelRules(*model.file, model.name,
+                    {.rate_limited = trial_.options().rate_limit == RateLimitMode::kExecutionCount,
+                     .has_cache = trial_.options().response_cache_bytes > 0},
+                    findings_);
+  }
+  for (const ServableUse& use : plan->uses) {
+    if (names_.contains(use.name)) CheckModel(use.name);
+  }
+  CheckVersions(model, *plan);
+  summary_[row].loads = !failed_.contains(model.name);
+  summary_[row].open = trial_.IsOpen(model.name);
+}
+
+void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
+  const auto& policy = plan.source.config.version_policy();
+  for (int i = 0; i < policy.specific().versions_size(); ++i) {
+    const int64_t version = policy.specific().versions(i);
+    if (plan.keys.contains(version)) continue;
+    Add(model, plan.keys.empty() ? Level::kError : Level::kNote, "missing-version",
+        FieldAt("version_policy.specific.versions", i),
+        "version " + std::to_string(version) + " is wanted, and there is no folder '" +
+            std::to_string(version) + "'",
+        "name versions that are there");
+  }
+  if (plan.keys.empty()) {
+    failed_[model.name] =
+        "at least one version must be available under the version policy of model '" + model.name + "'";
+    if (policy.specific().versions().empty()) {
+      Add(model, Level::kError, "no-version", "version_policy", failed_[model.name],
+          "make a folder '1' beside config.pbtxt, with the model's files" +
+              std::string(IsEnsemble(plan.source.config) ? "; that of an ensemble is empty" : ""));
+    }
+    return;
+  }
+  std::vector<std::shared_ptr<Servable>> loaded;
+  for (const auto& [version, key] : plan.keys) {
+    auto servable = LoadVersion(model, plan, version);
+    if (servable.ok()) loaded.push_back(*std::move(servable));
+  }
+  // As the server: all versions, or none.
+  if (failed_.contains(model.name)) return;
+  for (auto& servable : loaded) trial_.catalog().Publish(std::move(servable));
+  if (!trial_.IsOpen(model.name)) return;
+  if (IsEnsemble(plan.source.config)) {
+    Add(model, Level::kNote, "not-checked", "ensemble_scheduling",
+        "the tensors of the steps were not compared: code of models among them says which they have",
+        trial_.imports() ? "" : "check with --import");
+  } else if (trial_.imports()) {
+    Add(model, Level::kNote, "not-checked", "",
+        "the model asks the server while it is imported, so its code was not checked to its end");
+  }
+}
+
+Result<std::shared_ptr<Servable>> RepositoryCheck::LoadVersion(const Model& model, const LoadPlan& plan,
+                                                               int64_t version) {
+  const auto uses_of = [this](const std::string& name) {
+    const std::set<std::string> uses = UsesOf(name);
+    return std::vector<std::string>(uses.begin(), uses.end());
+  };
+  trial_.TakeBlame();
+  Result<std::shared_ptr<Servable>> loaded = [&]() -> Result<std::shared_ptr<Servable>> {
+    if (const std::string cycle = FindCycle(uses_of, model.name); !cycle.empty()) {
+      return InvalidArgumentError("circular dependency between ensembles: " + cycle);
+    }
+    return loader_.Load(plan.source, version, [](const std::string&) {});
+  }();
+  if (loaded.ok()) return loaded;
+  const Trial::Blame blame = trial_.TakeBlame();
+  failed_[model.name] +=
+      "version " + std::to_string(version) + " is at UNAVAILABLE state: " + loaded.status().ToString() + ";";
+  std::string field = blame.field;
+  if (field.empty() && !blame.code)
+    field = FieldOf(loaded.status(), plan.source.config, version, plan.source.folder);
+  AddFault(model, loaded.status(), field, blame.code);
+  return loaded;
+}
+
+std::unique_ptr<TextFile> RepositoryCheck::ReadConfigText(const Model& model) const {
+  const auto folder = Folder::Open(model.folder);
+  if (!folder.ok()) return nullptr;
+  std::vector<std::string> places = {"config.pbtxt"};
+  if (const std::string& name = options_.folders->model_config_name; !name.empty()) {
+    places.insert(places.begin(), "configs/" + name + ".pbtxt");
+  }
+  for (const std::string& place : places) {
+    auto text = folder->ReadFile(place, kMostConfigBytes);
+    if (!text.ok()) continue;
+    return std::make_unique<TextFile>(model.folder + "/" + place, *std::move(text),
+                                      inference::ModelConfig::default_instance());
+  }
+  return nullptr;
+}
+
+void RepositoryCheck::NoteFolders(const Model& model, const Folder& folder) {
+  std::vector<std::string> ignored;
+  static_cast<void>(ListVersions(folder, &ignored));
+  for (const std::string& name : ignored) {
+    findings_.Add({Level::kNote,
+                   "version-folder",
+                   model.folder + "/" + name,
+                   {},
+                   "the folder is no version: versions are integers from 1, without leading zeros",
+                   "rename it",
+                   "",
+                   model.name});
+  }
+  if (folder.HasFile("triton_python_backend_stub")) {
+    findings_.Add({Level::kDifference,
+                   "python-stub",
+                   model.folder + "/triton_python_backend_stub",
+                   {},
+                   "the stub is not used: models run in an interpreter as it is",
+                   "name an environment with the parameter EXECUTION_ENV_PATH",
+                   "docs/compatibility.md#processes-and-environments",
+                   model.name});
+  }
+}
+
+void RepositoryCheck::Add(const Model& model, Level level, std::string rule, const std::string& field,
+                          std::string message, std::string advice, std::string page) {
+  Finding finding{level,           std::move(rule), model.folder, {}, std::move(message), std::move(advice),
+                  std::move(page), model.name};
+  if (model.file != nullptr) {
+    finding.path = model.file->path();
+    if (!field.empty()) finding.at = model.file->fields().PlaceOf(field);
+  }
+  findings_.Add(std::move(finding));
+}
+
+void RepositoryCheck::AddFault(const Model& model, const Status& status, const std::string& field,
+                               const std::optional<CodePlace>& code) {
+  const FaultAdvice known = field.empty() ? FaultAdvice() : AdviceFor(field);
+  const bool refused = status.code() == StatusCode::kUnsupported || known.level == Level::kRefused;
+  const Level level = refused ? Level::kRefused : Level::kError;
+  if (code) {
+    findings_.Add({level,
+                   "import",
+                   code->file,
+                   {code->line, code->line > 0 ? 1 : 0},
+                   FirstLine(status.message()),
+                   "",
+                   "",
+                   model.name});
+    return;
+  }
+  std::string advice(known.advice);
+  if (model.file != nullptr) {
+    if (const TextField* named = model.file->fields().Find(field); named != nullptr) {
+      std::vector<std::string> right;
+      if (field == "backend" || field == "platform") right = Backends();
+      if (field.ends_with(".model_name")) right.assign(names_.begin(), names_.end());
+      if (std::string meant = DidYouMean(named->value, right); !meant.empty()) advice = std::move(meant);
+    }
+  }
+  Add(model, level, refused ? "refused" : "load", field, status.message(), std::move(advice),
+      std::string(known.page));
+}
+
+// The verdict is the loader's; which field it is about is found by asking the checks that it consists of again.
+std::string RepositoryCheck::FieldOf(const Status& status, const inference::ModelConfig& config,
+                                     int64_t version, const Folder& folder) const {
+  inference::ModelConfig whole = config;
+  for (const bool normalised : {false, true}) {
+    if (normalised) NormalizeConfig(whole);
+    for (const FieldFault& fault : {FindUnsupportedFeature(whole), FindConfigFault(whole)}) {
+      if (!fault.ok() && fault.status == status) return fault.field;
+    }
+  }
+  if (status.message().starts_with("circular dependency")) return "ensemble_scheduling";
+  if (!IsEnsemble(config) && (!KnowsBackend(config.backend()) || CheckTritonBackend(config) == status)) {
+    return config.platform().empty() ? "backend" : "platform";
+  }
+  // Files that the configuration names: which one, is seen by those alone.
+  const auto is_of = [&](const inference::ModelConfig& part) {
+    auto info = MakeServableInfo(std::make_shared<inference::ModelConfig>(part), version, folder);
+    return !info.ok() && info.status() == status;
+  };
+  inference::ModelConfig rest = whole;
+  rest.clear_output();
+  rest.clear_model_warmup();
+  rest.mutable_sequence_batching()->clear_state();
+  for (int i = 0; i < whole.output_size(); ++i) {
+    inference::ModelConfig part = rest;
+    *part.add_output() = whole.output(i);
+    if (is_of(part)) return FieldAt("output", i) + ".label_filename";
+  }
+  for (int i = 0; i < whole.model_warmup_size(); ++i) {
+    inference::ModelConfig part = rest;
+    *part.add_model_warmup() = whole.model_warmup(i);
+    if (is_of(part)) return FieldAt("model_warmup", i);
+  }
+  for (int i = 0; i < whole.sequence_batching().state_size(); ++i) {
+    inference::ModelConfig part = rest;
+    *part.mutable_sequence_batching()->add_state() = whole.sequence_batching().state(i);
+    if (is_of(part)) return FieldAt("sequence_batching.state", i) + ".initial_state";
+  }
+  return whole.default_model_filename() == config.default_model_filename() &&
+                 !config.default_model_filename().empty()
+             ? "default_model_filename"
+             : "";
+}
+
+bool RepositoryCheck::KnowsBackend(const std::string& name) const {
+  const auto known = Backends();
+  return std::ranges::find(known, name) != known.end();
+}
+
+std::vector<std::string> RepositoryCheck::Backends() const {
+  std::vector<std::string> names = {"python",   "openvino", "onnxruntime", "tensorflow",
+                                    "tensorrt", "tflite",   "pytorch"};
+  std::error_code fault;
+  for (std::filesystem::directory_iterator at(options_.folders->backend_directory, fault), end;
+       !fault && at != end; at.increment(fault)) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(at->path() / "model.py", ignored))
+      names.push_back(at->path().filename());
+  }
+  return names;
+}
+
+std::string RepositoryCheck::WhyMissing(const std::string& model) const {
+  const auto found = failed_.find(model);
+  if (found == failed_.end()) return "which has no loaded version.";
+  if (found->second.empty()) return "which is not valid.";
+  return "which has no loaded version. Model '" + model + "' loading failed with error: " + found->second;
+}
+
+std::set<std::string> RepositoryCheck::UsesOf(const std::string& name) const {
+  return reader_.ModelsUsed({.model_name = name, .config_json = {}, .files = {}});
+}
+
+}  // namespace braid::check

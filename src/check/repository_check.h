@@ -1,0 +1,77 @@
+// RepositoryCheck: the models of model repositories, loaded as the server loads them, up to the start of their instances.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "check/config_rules.h"
+#include "check/finding.h"
+#include "check/summary.h"
+#include "check/text_file.h"
+#include "check/trial.h"
+#include "repository/load_plan.h"
+#include "repository/model_folders.h"
+#include "repository/model_source.h"
+#include "repository/version_loader.h"
+
+namespace braid::check {
+
+// Not for use by two threads at once.
+class RepositoryCheck {
+ public:
+  // `repositories` are those of one server. All references outlive it.
+  RepositoryCheck(Trial& trial, std::vector<std::string> repositories, Findings& findings, Summary& summary);
+
+  // All models.
+  void CheckAll();
+  // One of them, with those that it uses.
+  void CheckModel(const std::string& name);
+
+ private:
+  // A model's files, and what is found of them.
+  struct Model {
+    std::string name;
+    std::string folder;
+    // Null when there is no configuration.
+    std::unique_ptr<TextFile> file;
+    bool text_is_wrong = false;
+  };
+
+  void Load(Model& model);
+  void CheckVersions(const Model& model, const LoadPlan& plan);
+  Result<std::shared_ptr<Servable>> LoadVersion(const Model& model, const LoadPlan& plan, int64_t version);
+  std::unique_ptr<TextFile> ReadConfigText(const Model& model) const;
+  void NoteFolders(const Model& model, const Folder& folder);
+  void Add(const Model& model, Level level, std::string rule, const std::string& field, std::string message,
+           std::string advice = {}, std::string page = {});
+  // A model that does not load, and the field that is at fault if it is known.
+  void AddFault(const Model& model, const Status& status, const std::string& field,
+                const std::optional<CodePlace>& code = std::nullopt);
+  std::string FieldOf(const Status& status, const inference::ModelConfig& config, int64_t version,
+                      const Folder& folder) const;
+  std::string AdviceOn(const inference::ModelConfig& config, const std::string& field) const;
+  bool KnowsBackend(const std::string& name) const;
+  std::vector<std::string> Backends() const;
+  std::string WhyMissing(const std::string& model) const;
+  std::set<std::string> UsesOf(const std::string& name) const;
+
+  Trial& trial_;
+  const std::vector<std::string> repositories_;
+  Findings& findings_;
+  Summary& summary_;
+  ManagerOptions options_;
+  const ModelFolders folders_;
+  const SourceReader reader_;
+  const VersionLoader loader_;
+  std::set<std::string> names_;
+  std::set<std::string> begun_;
+  // Why models do not load; empty texts for those that cannot be read.
+  std::map<std::string, std::string> failed_;
+};
+
+}  // namespace braid::check

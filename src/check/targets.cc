@@ -1,0 +1,156 @@
+#include "check/targets.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "check/json_fields.h"
+#include "config/model_name.h"
+#include "repository/config_plan.h"
+#include "repository/version_policy.h"
+
+namespace braid::check {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of what is looked through for repositories and files.
+constexpr int kDeepestFolder = 8;
+constexpr size_t kMostEntries = 100000;
+
+// What a version's folder holds that is a model.
+constexpr std::array<std::string_view, 9> kModelFiles = {"model.py",     "model.xml",      "model.onnx",
+                                                         "model.pt",     "model.plan",     "model.savedmodel",
+                                                         "model.tflite", "model.graphdef", "model.pdmodel"};
+
+bool IsPlainFile(const fs::path& path) {
+  std::error_code fault;
+  return fs::is_regular_file(path, fault);
+}
+
+bool IsFolder(const fs::path& path) {
+  std::error_code fault;
+  return fs::is_directory(path, fault);
+}
+
+// The folders in a folder but hidden ones, by name.
+std::vector<fs::path> FoldersIn(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  std::error_code fault;
+  size_t entries = 0;
+  for (fs::directory_iterator at(folder, fault), end; !fault && at != end; at.increment(fault)) {
+    if (++entries > kMostEntries) break;
+    if (at->path().filename().string().starts_with('.') || !IsFolder(at->path())) continue;
+    folders.push_back(at->path());
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+bool HasConfig(const fs::path& folder) { return IsPlainFile(folder / "config.pbtxt"); }
+
+bool IsModelFolder(const fs::path& folder) {
+  if (HasConfig(folder)) return true;
+  return std::ranges::any_of(FoldersIn(folder), [](const fs::path& version) {
+    if (!ParseVersion(version.filename().string())) return false;
+    std::error_code fault;
+    return std::ranges::any_of(kModelFiles,
+                               [&](std::string_view file) { return fs::exists(version / file, fault); });
+  });
+}
+
+// A folder's config.json may be anything's.
+bool IsOvmsConfig(const fs::path& file) {
+  if (!IsPlainFile(file)) return false;
+  const auto text = ReadConfigFile(file.string());
+  if (!text.ok()) return false;
+  const JsonFields fields(*text);
+  return fields.fault().has_value() || fields.Find("/model_config_list") != nullptr ||
+         fields.Find("/mediapipe_config_list") != nullptr;
+}
+
+// "models/m/" and "." have names, too.
+fs::path Plain(const fs::path& path) {
+  std::error_code fault;
+  fs::path whole = fs::absolute(path, fault).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+std::string ParentOf(const fs::path& path) {
+  const std::string given = path.parent_path().string();
+  return path.has_filename() && !given.empty() && path.filename() != "." && path.filename() != ".."
+             ? given
+             : Plain(path).parent_path().string();
+}
+
+// `above` says that a file above names models by itself, so that only configurations of Triton's are looked for.
+void Search(const fs::path& folder, bool above, int depth, std::vector<Target>& targets) {
+  const auto folders = FoldersIn(folder);
+  const auto is_model = [above](const fs::path& one) { return above ? HasConfig(one) : IsModelFolder(one); };
+  if (is_model(folder)) {
+    targets.push_back({Target::Kind::kModel, ParentOf(folder), Plain(folder).filename().string()});
+    return;
+  }
+  const fs::path config = folder / "config.json";
+  bool named = above;
+  if (!above && IsOvmsConfig(config)) {
+    targets.push_back({Target::Kind::kConfig, config.string()});
+    named = true;
+  } else if (!above && IsPlainFile(folder / "graph.pbtxt")) {
+    targets.push_back({Target::Kind::kGraph, (folder / "graph.pbtxt").string()});
+    named = true;
+  }
+  const bool repository = std::ranges::any_of(
+      folders, [named](const fs::path& one) { return named ? HasConfig(one) : IsModelFolder(one); });
+  if (repository) {
+    targets.push_back({Target::Kind::kRepository, folder.string()});
+    return;
+  }
+  if (depth == kDeepestFolder) return;
+  for (const fs::path& one : folders) Search(one, named, depth + 1, targets);
+}
+
+Target FileTarget(const fs::path& file) {
+  const fs::path whole = Plain(file);
+  const std::string name = whole.filename().string();
+  if (name.ends_with(".json")) {
+    return {name == "subconfig.json" ? Target::Kind::kSubconfig : Target::Kind::kConfig, file.string()};
+  }
+  const fs::path folder = whole.parent_path();
+  if (name == "config.pbtxt") {
+    const fs::path given = file.parent_path();
+    return {Target::Kind::kModel, given.empty() ? folder.parent_path().string() : ParentOf(given),
+            folder.filename().string()};
+  }
+  if (folder.filename() == "configs" && HasConfig(folder.parent_path())) {
+    return {Target::Kind::kModel, folder.parent_path().parent_path().string(),
+            folder.parent_path().filename().string(), whole.stem().string()};
+  }
+  return {Target::Kind::kGraph, file.string()};
+}
+
+}  // namespace
+
+Result<std::vector<Target>> FindTargets(const std::string& path) {
+  std::error_code fault;
+  if (!fs::exists(path, fault)) return NotFoundError("there is no file or folder '" + path + "'");
+  if (IsPlainFile(path)) {
+    if (path.ends_with(".json") || path.ends_with(".pbtxt")) return std::vector<Target>{FileTarget(path)};
+    return NotFoundError("'" + path + "' is no .json and no .pbtxt");
+  }
+  if (!IsFolder(path)) return NotFoundError("'" + path + "' is no folder and no file");
+  fs::path folder = path;
+  if (!folder.has_filename() && folder.has_parent_path() && folder != folder.root_path())
+    folder = folder.parent_path();
+  std::vector<Target> targets;
+  Search(folder, false, 0, targets);
+  if (targets.empty()) {
+    return NotFoundError("there is nothing to check in '" + path +
+                         "': no config.pbtxt, no folder 1 with a model, no config.json, no graph.pbtxt");
+  }
+  return targets;
+}
+
+}  // namespace braid::check

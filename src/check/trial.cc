@@ -1,0 +1,302 @@
+#include "check/trial.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "backends/python/environment.h"
+#include "backends/python/python_nodes.h"
+#include "base/clock.h"
+#include "config/config_json.h"
+#include "mediapipe_graph/calculator_library.h"
+#include "mediapipe_graph/ovms_calculators.h"
+#include "model_config.pb.h"
+#include "pipeline/ensemble.h"
+#include "pipeline/ensemble_dag.h"
+#include "scheduling/batching_policy.h"
+#include "scheduling/sequence_policy.h"
+#include "server/latency_options.h"
+
+namespace braid::check {
+namespace {
+
+Logger::Options Silent() {
+  Logger::Options options;
+  options.info = options.warning = options.error = false;
+  options.file = "/dev/null";
+  return options;
+}
+
+// A model, or what takes its place, that nothing was started for.
+class TriedServable final : public Servable {
+ public:
+  explicit TriedServable(ServableInfo info) : Servable(std::move(info)) {}
+  BufferAllocator& input_allocator() override { return heap_; }
+  // The request ends with its object.
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  void Stop(int64_t) override {}
+
+ private:
+  HeapAllocator heap_;
+};
+
+class UnstartedModel final : public BackendModel {
+ public:
+  BufferAllocator& input_allocator() override { return heap_; }
+  std::vector<Instance*> instances() override { return {}; }
+  Status Start(ExecutionListener&, const std::function<void(const std::string&)>&) override {
+    return FailedPreconditionError("a model that is only checked is not started");
+  }
+  void Stop(int64_t) override {}
+  Readiness readiness() const override { return {}; }
+
+ private:
+  HeapAllocator heap_;
+};
+
+class UnstartedNodes final : public PythonNodes {
+ public:
+  uint64_t Execute(size_t, uint64_t, std::vector<NodeTensor>, std::shared_ptr<NodeCallListener>) override {
+    return 0;
+  }
+  bool Resume(uint64_t) override { return false; }
+  void Close(uint64_t) override {}
+  uint64_t BeginSession(const Parameters&, std::shared_ptr<const CallChain>) override { return 0; }
+  void EndSession(uint64_t) override {}
+  Readiness readiness() const override { return {}; }
+  BufferAllocator& allocator() override { return heap_; }
+  void Stop(int64_t) override {}
+
+ private:
+  HeapAllocator heap_;
+};
+
+Status CheckFile(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) return OkStatus();
+  return InternalError("Failed to preinitialize Python stub: Python model file not found in '" + path + "'");
+}
+
+// Whether the file of a model says that it completes its configuration.
+bool CompletesConfig(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str().find("auto_complete_config") != std::string::npos;
+}
+
+// "1.model" for a file in the version folder, "model" for a backend's own file; as PythonBackend names it.
+std::string ModuleName(const ModelLocation& location) {
+  const std::filesystem::path file(location.model_file);
+  const std::string stem = file.stem().string();
+  return file.parent_path() == std::filesystem::path(location.version_path)
+             ? std::to_string(location.version) + "." + stem
+             : stem;
+}
+
+}  // namespace
+
+// The Python backend as far as files go, and as far as imports do where they are asked for.
+class Trial::PythonFiles final : public Backend {
+ public:
+  explicit PythonFiles(Trial& trial) : trial_(trial) {}
+  std::string_view name() const override { return "python"; }
+
+  Status Prepare(const inference::ModelConfig& config, ModelLocation& location,
+                 const std::function<void(const std::string&)>&) override {
+    environment_ = EnvironmentPath(config, location.model_path);
+    if (environment_.empty()) return OkStatus();
+    trial_.blame_.field = "parameters[EXECUTION_ENV_PATH].value.string_value";
+    struct stat info {};
+    if (stat(environment_.c_str(), &info) != 0) {
+      return ErrnoError("the Python environment '" + environment_ + "' (EXECUTION_ENV_PATH)", errno);
+    }
+    if (S_ISDIR(info.st_mode)) {
+      BRAID_ASSIGN_OR_RETURN(const std::string program, FindInterpreter(environment_));
+    } else if (!S_ISREG(info.st_mode)) {
+      return InternalError("the Python environment '" + environment_ +
+                           "' (EXECUTION_ENV_PATH) is neither a folder nor an archive");
+    }
+    trial_.blame_.field.clear();
+    return OkStatus();
+  }
+
+  Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override {
+    if (!trial_.imports()) {
+      const bool knows =
+          !CompletesConfig(location.model_file) && !config.input().empty() && !config.output().empty();
+      if (!knows) trial_.NoteOpen(config.name());
+      return OkStatus();
+    }
+    BRAID_ASSIGN_OR_RETURN(const std::string completed,
+                           Import(config.name(), location, ConfigToJson(config)));
+    if (completed.empty()) return OkStatus();
+    BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(completed));
+    return OkStatus();
+  }
+
+  Result<std::unique_ptr<BackendModel>> Create(
+      const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) override {
+    BRAID_RETURN_IF_ERROR(CheckFile(location.model_file));
+    if (trial_.imports() && !trial_.options_.folders.auto_complete) {
+      BRAID_ASSIGN_OR_RETURN(const std::string none, Import(config->name(), location, ""));
+    }
+    return std::unique_ptr<BackendModel>(std::make_unique<UnstartedModel>());
+  }
+
+ private:
+  Result<std::string> Import(const std::string& name, const ModelLocation& location,
+                             std::string config_json) const {
+    ImportRequest request;
+    request.class_name = "TritonPythonModel";
+    request.file = location.model_file;
+    request.module_name = ModuleName(location);
+    request.version_path = location.version_path;
+    request.config_json = std::move(config_json);
+    request.environment = environment_;
+    Imported imported = ImportModel(trial_.import_, request);
+    if (imported.asks_server) trial_.NoteOpen(name);
+    if (imported.status.ok()) return std::move(imported.completed_config);
+    trial_.blame_.code = imported.place.value_or(CodePlace{location.model_file, 0});
+    return imported.status;
+  }
+
+  Trial& trial_;
+  std::string environment_;  // of the model that is being tried
+};
+
+Trial::Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<Logger> log)
+    : options_(options),
+      import_(import),
+      owned_log_(std::move(log)),
+      log_(*owned_log_),
+      catalog_(options.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton) {}
+
+Trial::~Trial() {
+  for (const auto& servable : catalog_.All()) {
+    catalog_.RemoveModel(servable->info().name);
+    servable->Stop(SteadyNowNs());
+  }
+}
+
+Result<std::unique_ptr<Trial>> Trial::Create(const ServerOptions& options, const ImportOptions& import) {
+  BRAID_ASSIGN_OR_RETURN(auto log, Logger::Create(Silent()));
+  std::unique_ptr<Trial> trial(new Trial(options, import, std::move(log)));
+  BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create({"", options.cpu_extension}, trial->log_));
+  trial->python_ = std::make_unique<PythonFiles>(*trial);
+  BRAID_RETURN_IF_ERROR(trial->MakeCalculators());
+  return trial;
+}
+
+Status Trial::MakeCalculators() {
+  auto calculators = std::make_shared<graph::CalculatorRegistry>();
+  graph::AddCoreCalculators(*calculators);
+  AddOvmsCalculators(*calculators);
+  for (const std::string& library : options_.calculator_libraries) {
+    BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(library, *calculators));
+  }
+  calculators_ = std::move(calculators);
+  return OkStatus();
+}
+
+Trial::Blame Trial::TakeBlame() { return std::exchange(blame_, {}); }
+
+FolderMakers Trial::folder_makers() {
+  FolderMakers makers;
+  makers.backends = {python_.get(), openvino_.get()};
+  makers.make_model = [this](ServableInfo info, const std::unique_ptr<BackendModel>&,
+                             const std::function<void(const std::string&)>&) {
+    return MakeModel(std::move(info));
+  };
+  makers.make_ensemble = [this](ServableInfo info, const WhyMissing& why_missing) {
+    return MakeTriedEnsemble(std::move(info), why_missing);
+  };
+  return makers;
+}
+
+ConfigMakers Trial::config_makers() {
+  ConfigMakers makers;
+  makers.load_model = [this](const OvmsModelConfig& entry, int64_t version, const std::string& path) {
+    return openvino_->Load(entry, version, path);
+  };
+  makers.make_servable = [this](ServableInfo info, const std::unique_ptr<BackendModel>&) {
+    return MakeModel(std::move(info));
+  };
+  makers.open_library = &CustomNodeLibrary::Open;
+  makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
+    std::vector<PipelineFault> faults;
+    return TryPipeline(config, libraries, faults);
+  };
+  makers.make_graph = [this](const OvmsGraphConfig& config, std::vector<std::string>& files) {
+    return MakeTriedGraph(config, files);
+  };
+  return makers;
+}
+
+// What a server looks at before it starts the instances.
+Result<std::shared_ptr<Servable>> Trial::MakeModel(ServableInfo info) {
+  if (info.config != nullptr && info.config->has_sequence_batching()) {
+    blame_.field = "sequence_batching";
+    BRAID_ASSIGN_OR_RETURN(const SequencePolicy policy, SequencePolicyFromConfig(*info.config));
+  } else if (info.config != nullptr) {
+    blame_.field = "dynamic_batching";
+    BRAID_ASSIGN_OR_RETURN(const BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
+  }
+  blame_.field = "model_metrics";
+  BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
+  blame_.field.clear();
+  return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
+}
+
+Result<std::shared_ptr<Servable>> Trial::MakeTriedEnsemble(
+    ServableInfo info, const std::function<std::string(const std::string& model)>& why_missing) {
+  const auto uses = UsesOfEnsemble(*info.config);
+  if (std::ranges::any_of(uses, [this](const ServableUse& use) { return IsOpen(use.name); })) {
+    NoteOpen(info.name);
+    FieldFault fault = CheckEnsembleConfig(*info.config);
+    blame_.field = std::move(fault.field);
+    if (!fault.ok()) return fault.status;
+    return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
+  }
+  return MakeEnsemble(std::move(info), dag_deps_, why_missing, &blame_.field);
+}
+
+Result<std::shared_ptr<Servable>> Trial::TryPipeline(const OvmsPipelineConfig& config,
+                                                     const CustomNodeLibraries& libraries,
+                                                     std::vector<PipelineFault>& faults) {
+  return MakePipeline(config, libraries, custom_node_threads_, dag_deps_, &faults);
+}
+
+Result<std::shared_ptr<Servable>> Trial::MakeTriedGraph(const OvmsGraphConfig& config,
+                                                        std::vector<std::string>& files) {
+  GraphDeps deps{catalog_, calculators_, timers_, graph_threads_};
+  deps.start_python = [this, &files](
+                          const std::string&,
+                          const std::vector<PythonNodeSpec>& nodes) -> Result<std::unique_ptr<PythonNodes>> {
+    for (const PythonNodeSpec& node : nodes) {
+      files.push_back(node.handler_path);
+      if (!imports()) continue;
+      ImportRequest request;
+      request.class_name = "OvmsPythonModel";
+      request.file = node.handler_path;
+      request.module_name = std::filesystem::path(node.handler_path).stem().string();
+      Imported imported = ImportModel(import_, request);
+      if (imported.status.ok()) continue;
+      blame_.code = imported.place.value_or(CodePlace{node.handler_path, 0});
+      return imported.status;
+    }
+    return std::unique_ptr<PythonNodes>(std::make_unique<UnstartedNodes>());
+  };
+  deps.no_queue = !options_.environment.graph_queues;
+  BRAID_ASSIGN_OR_RETURN(auto servable, GraphServable::Create(config, deps));
+  return std::shared_ptr<Servable>(std::move(servable));
+}
+
+}  // namespace braid::check

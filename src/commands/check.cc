@@ -1,0 +1,215 @@
+#include "commands/check.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "base/log.h"
+#include "base/nearest_name.h"
+#include "check/checker.h"
+#include "check/output.h"
+#include "check/report.h"
+#include "server/environment.h"
+#include "server/options.h"
+#include "server/options_python.h"
+#include "server/worker_directory.h"
+
+namespace braid {
+namespace {
+
+constexpr int kWrongUse = 2;
+constexpr int64_t kLongestTimeout = 86400;
+
+constexpr std::string_view kUsage =
+    "usage: braid check PATH... [OPTIONS] [OPTIONS OF braid serve]\n"
+    "       braid check --help\n";
+
+constexpr std::string_view kHelp =
+    "\n"
+    "Says whether models would load, what in their files is wrong and what to write instead, what would be\n"
+    "refused, what has no effect, and what differs from Triton or OpenVINO Model Server. Serves nothing.\n"
+    "\n"
+    "A PATH is a model repository, the folder of a model, a config.pbtxt, a config.json, a subconfig.json, "
+    "a\n"
+    "graph.pbtxt, or a folder with any of these below it. Repositories are checked together, as one "
+    "server's.\n"
+    "\n"
+    "options:\n"
+    "  --format text|json|github|markdown\n"
+    "                                    how findings are written; text unless given. github: workflow\n"
+    "                                    commands; markdown: of a report\n"
+    "  --report                          \"can I move?\": what there is, what works unchanged, what needs a\n"
+    "                                    change, what cannot be served\n"
+    "  --strict                          exit with 1 for notes and differences, too\n"
+    "  --import                          import Python models and handlers of graphs, each in a process of "
+    "its\n"
+    "                                    own without a network, and open libraries of custom nodes\n"
+    "  --import-timeout-seconds N        how long an import may take; 60 unless given\n"
+    "\n"
+    "Options of braid serve mean what they mean there, so that the files are checked for the server that is "
+    "to\n"
+    "load them: --model-config-name, --disable-auto-complete-config, --backend-directory, --python,\n"
+    "--cpu_extension, --calculator-library, --rate-limit, --cache-config, --config_path ... (braid serve "
+    "--help)\n"
+    "\n"
+    "exit codes: 0 all would load; 1 something would not; 2 wrong use\n"
+    "\n"
+    "examples:\n"
+    "  braid check examples/models\n"
+    "  braid check models --import --format=json\n"
+    "  braid check --report --format=markdown /opt/ovms > report.md\n";
+
+// What the command line says.
+struct Line {
+  std::string format = "text";
+  bool report = false;
+  bool strict = false;
+  bool help = false;
+  check::ImportOptions import;
+  // What is left for braid serve's options.
+  std::vector<const char*> rest;
+};
+
+int Misuse(std::string_view message) {
+  std::cerr << "braid check: " << message << '\n' << kUsage;
+  return kWrongUse;
+}
+
+// Takes the options that are not those of `braid serve`. Errors: INVALID_ARGUMENT.
+Status Take(int argc, const char* const* argv, Line& line) {
+  line.rest = {argv[0], "serve"};
+  bool options_end = false;
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const size_t equals = word.find('=');
+    const std::string_view name = word.substr(0, equals);
+    // "--name=value", or "--name value".
+    const auto value = [&]() -> std::optional<std::string_view> {
+      if (equals != std::string_view::npos) return word.substr(equals + 1);
+      if (i + 1 == argc) return std::nullopt;
+      return argv[++i];
+    };
+    bool* flag = nullptr;
+    if (!options_end) {
+      if (name == "--report") flag = &line.report;
+      if (name == "--strict") flag = &line.strict;
+      if (name == "--import") flag = &line.import.enabled;
+      if (name == "--help" || name == "-h") flag = &line.help;
+    }
+    if (flag != nullptr) {
+      if (equals != std::string_view::npos)
+        return InvalidArgumentError(fmt::format("{} takes no value", name));
+      *flag = true;
+    } else if (!options_end && name == "--format") {
+      line.format = value().value_or("");
+      if (line.format != "text" && line.format != "json" && line.format != "github" &&
+          line.format != "markdown") {
+        return InvalidArgumentError("--format: expected text, json, github or markdown, not '" + line.format +
+                                    "'");
+      }
+    } else if (!options_end && name == "--import-timeout-seconds") {
+      const std::string_view text = value().value_or("");
+      int64_t& seconds = line.import.timeout_seconds;
+      const auto [stop, fault] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+      if (fault != std::errc() || stop != text.data() + text.size() || seconds < 1 ||
+          seconds > kLongestTimeout) {
+        return InvalidArgumentError(
+            fmt::format("--import-timeout-seconds: expected a whole number from 1 to {}, not '{}'",
+                        kLongestTimeout, text));
+      }
+    } else {
+      options_end = options_end || word == "--";
+      line.rest.push_back(argv[i]);
+    }
+  }
+  if (line.format == "markdown" && !line.report) {
+    return InvalidArgumentError("--format=markdown is for --report");
+  }
+  if (line.format == "github" && line.report) {
+    return InvalidArgumentError("--report is written as text, markdown or json");
+  }
+  return OkStatus();
+}
+
+// The first line of what `braid serve` says of its options, as this command's.
+int MisuseOptions(const CommandLine& options) {
+  if (options.exit_code == 0) return Misuse("--print-config and --help-markdown are for braid serve");
+  std::string message = options.err.substr(0, options.err.find('\n'));
+  for (const std::string_view head : {"braid serve: ", "Error: "}) {
+    if (message.starts_with(head)) message.erase(0, head.size());
+  }
+  std::string meant;
+  if (constexpr std::string_view kUnknown = "unknown option '"; message.starts_with(kUnknown)) {
+    NearestName nearest(std::string_view(message).substr(
+        kUnknown.size(), message.find_first_of("'=", kUnknown.size()) - kUnknown.size()));
+    for (const char* name : {"--format", "--report", "--strict", "--import", "--import-timeout-seconds"}) {
+      nearest.Offer(name);
+    }
+    if (!nearest.name().empty() && message.find("did you mean") == std::string::npos)
+      meant = "; did you mean " + nearest.name() + "?";
+  }
+  return Misuse(message + meant);
+}
+
+int CheckFiles(const Line& line, const ServerOptions& options) {
+  check::CheckRequest request;
+  request.paths = options.folders.model_repositories;
+  request.server = options;
+  request.import = line.import;
+  if (line.import.enabled) {
+    auto python = ResolvePython(options);
+    auto worker = FindWorkerDirectory();
+    for (const Status& status : {python.status(), worker.status()}) {
+      if (!status.ok()) return Misuse(status.message());
+    }
+    request.import.python = python->path;
+    request.import.worker_directory = *worker;
+  }
+  auto result = check::Check(request);
+  if (!result.ok()) return Misuse(EscapeForLog(result.status().message()));
+  if (line.format == "json") {
+    std::cout << check::AsJson(*result);
+  } else if (line.report) {
+    std::cout << check::MovingReport(*result, line.format == "markdown");
+  } else if (line.format == "github") {
+    std::cout << check::AsGithub(*result);
+  } else {
+    const bool color = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    std::cout << check::AsText(*result, color);
+  }
+  std::cout.flush();
+  const bool bad = result->findings.blocks() || (line.strict && !result->findings.all().empty());
+  return bad ? 1 : 0;
+}
+
+}  // namespace
+
+int RunCheck(int argc, const char* const* argv) {
+  Line line;
+  if (Status taken = Take(argc, argv, line); !taken.ok()) return Misuse(taken.message());
+  if (line.help) {
+    std::cout << kUsage << kHelp;
+    return 0;
+  }
+  if (line.rest.size() == 2) return Misuse("no path is given");
+  CommandLine options = ParseServe(static_cast<int>(line.rest.size()), line.rest.data());
+  if (options.exit_code) return MisuseOptions(options);
+  if (options.options.serves_config() && options.options.config.config_path.empty()) {
+    return Misuse("--model_name and --model_path are for braid serve; name the model's folder as PATH");
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  options.options.environment = ReadEnvironment();
+  return CheckFiles(line, options.options);
+}
+
+}  // namespace braid

@@ -1,0 +1,196 @@
+#include "commands/health.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
+#include <charconv>
+#include <chrono>
+#include <iostream>
+#include <optional>
+
+namespace braid {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+constexpr std::string_view kReadyPath = "/v2/health/ready";
+constexpr std::string_view kLivePath = "/v2/health/live";
+constexpr int64_t kDefaultTimeoutSeconds = 5;
+constexpr int64_t kMostTimeoutSeconds = 3600;
+// An answer to a question about health has no body, or a short text; more is not read.
+constexpr uint64_t kMostAnswerBytes = 1 << 16;
+
+constexpr std::string_view kHelp =
+    "usage: braid health [OPTION...] [URL]\n"
+    "\n"
+    "Asks a running server whether it is ready. URL is http://HOST:PORT or https://HOST:PORT, of the port "
+    "for\n"
+    "HTTP or of that for metrics [http://127.0.0.1:8000]. The exit code is 0 when it is ready, and 1 "
+    "otherwise.\n"
+    "\n"
+    "  --live                          Ask whether it lives, not whether its models are ready\n"
+    "  --timeout SECONDS               How long the answer may take [5]\n"
+    "  --help                          Print this\n";
+
+// The steps of one request, each started by the end of the one before.
+class Question {
+ public:
+  Question(const ServerUrl& url, std::string_view path)
+      : url_(url), resolver_(context_), stream_(context_, tls_) {
+    request_.method(http::verb::get);
+    request_.target(beast::string_view(path.data(), path.size()));
+    request_.version(11);
+    const bool brackets = url.host.find(':') != std::string::npos;
+    request_.set(http::field::host,
+                 fmt::format("{}{}{}:{}", brackets ? "[" : "", url.host, brackets ? "]" : "", url.port));
+    request_.set(http::field::user_agent, "braid");
+    request_.set(http::field::connection, "close");
+    parser_.body_limit(kMostAnswerBytes);
+  }
+
+  Status Run(int64_t timeout_ns) {
+    beast::get_lowest_layer(stream_).expires_after(std::chrono::nanoseconds(timeout_ns));
+    resolver_.async_resolve(url_.host, url_.port, [this](beast::error_code error, auto endpoints) {
+      if (Failed(error)) return;
+      beast::get_lowest_layer(stream_).async_connect(endpoints, [this](beast::error_code error, const auto&) {
+        if (Failed(error)) return;
+        if (!url_.tls) return Exchange(stream_.next_layer());
+        stream_.async_handshake(asio::ssl::stream_base::client, [this](beast::error_code error) {
+          if (!Failed(error)) Exchange(stream_);
+        });
+      });
+    });
+    // The resolver has no deadline of its own.
+    context_.run_for(std::chrono::nanoseconds(timeout_ns));
+    if (!answered_) return UnavailableError(error_ ? error_.message() : "no answer in time");
+    const unsigned code = parser_.get().result_int();
+    if (code == 200) return OkStatus();
+    return UnavailableError(fmt::format("it answered with status {}", code));
+  }
+
+ private:
+  template <typename Stream>
+  void Exchange(Stream& stream) {
+    http::async_write(stream, request_, [this, &stream](beast::error_code error, size_t) {
+      if (Failed(error)) return;
+      http::async_read(stream, buffer_, parser_, [this](beast::error_code error, size_t) {
+        if (!Failed(error)) answered_ = true;
+      });
+    });
+  }
+
+  bool Failed(beast::error_code error) {
+    if (error) error_ = error;
+    return static_cast<bool>(error);
+  }
+
+  const ServerUrl& url_;
+  asio::io_context context_;
+  asio::ssl::context tls_{asio::ssl::context::tls_client};
+  asio::ip::tcp::resolver resolver_;
+  beast::ssl_stream<beast::tcp_stream> stream_;
+  beast::flat_buffer buffer_;
+  http::request<http::empty_body> request_;
+  http::response_parser<http::string_body> parser_;
+  beast::error_code error_;
+  bool answered_ = false;
+};
+
+int Misused(std::string_view message) {
+  std::cerr << "braid health: " << message << '\n' << kHelp.substr(0, kHelp.find('\n') + 1);
+  return 1;
+}
+
+}  // namespace
+
+Result<ServerUrl> ParseServerUrl(std::string_view text) {
+  const auto refused = [whole = std::string(text)] {
+    return InvalidArgumentError(fmt::format("'{}' is not of the form http://HOST:PORT", whole));
+  };
+  ServerUrl url;
+  url.tls = text.starts_with("https://");
+  if (const size_t scheme = text.find("://"); scheme != std::string_view::npos) {
+    if (!url.tls && text.substr(0, scheme) != "http") return refused();
+    text.remove_prefix(scheme + 3);
+  }
+  if (text.ends_with('/')) text.remove_suffix(1);
+  std::string_view host = text;
+  std::string_view port = "8000";
+  // The colons of an IPv6 address stand in brackets.
+  const size_t colon = text.rfind(':');
+  if (colon != std::string_view::npos && text.find(']', colon) == std::string_view::npos) {
+    host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+  }
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return refused();
+  }
+  uint16_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  const bool clean = std::ranges::none_of(host, [](char c) {
+    return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '/' || c == '@';
+  });
+  if (host.empty() || !clean || error != std::errc() || end != port.data() + port.size() || number == 0) {
+    return refused();
+  }
+  url.host = host;
+  url.port = port;
+  return url;
+}
+
+Status AskHealth(const ServerUrl& url, std::string_view path, int64_t timeout_ns) {
+  return Question(url, path).Run(timeout_ns);
+}
+
+int RunHealth(int argc, const char* const* argv) {
+  std::string_view path = kReadyPath;
+  int64_t seconds = kDefaultTimeoutSeconds;
+  std::optional<std::string_view> given;
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--help" || word == "-h") {
+      std::cout << kHelp;
+      return 0;
+    }
+    if (word == "--live") {
+      path = kLivePath;
+    } else if (word == "--timeout" || word.starts_with("--timeout=")) {
+      if (word == "--timeout" && ++i == argc) return Misused("--timeout: a number of seconds must follow");
+      const std::string_view value = word == "--timeout" ? argv[i] : word.substr(word.find('=') + 1);
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+      if (error != std::errc() || end != value.data() + value.size() || seconds < 1 ||
+          seconds > kMostTimeoutSeconds) {
+        return Misused(
+            fmt::format("--timeout: '{}' is not a whole number from 1 to {}", value, kMostTimeoutSeconds));
+      }
+    } else if (word.starts_with('-')) {
+      return Misused(fmt::format("unknown option '{}'", word));
+    } else if (given) {
+      return Misused(fmt::format("one URL is asked at a time; '{}' is a second one", word));
+    } else {
+      given = word;
+    }
+  }
+  const std::string_view text = given.value_or("http://127.0.0.1:8000");
+  const Result<ServerUrl> url = ParseServerUrl(text);
+  if (!url.ok()) return Misused(url.status().message());
+  const std::string_view asked = path == kReadyPath ? "ready" : "live";
+  if (const Status status = AskHealth(*url, path, seconds * 1'000'000'000); !status.ok()) {
+    std::cerr << fmt::format("{} is not {}: {}\n", text, asked, status.message());
+    return 1;
+  }
+  std::cout << fmt::format("{} is {}\n", text, asked);
+  return 0;
+}
+
+}  // namespace braid

@@ -1,0 +1,23 @@
+// What the console tells of the server as a whole.
+#pragma once
+
+#include <string>
+
+#include "protocols/console/console_context.h"
+#include "protocols/console/process_memory.h"
+
+namespace braid {
+
+// What the sender of a request may do at the port where it was sent.
+struct ConsoleRights {
+  bool infer = false;
+  bool manage = false;
+  bool log = false;
+  bool trace = false;
+};
+
+// `exiting`: the server's ports are being closed.
+std::string OverviewJson(const ConsoleContext& context, const ProcessMemory& memory, const ConsoleRights& may,
+                         bool exiting);
+
+}  // namespace braid

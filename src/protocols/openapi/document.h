@@ -1,0 +1,46 @@
+// The REST API of a port as an OpenAPI 3.0 document, made from the tables that requests are routed by.
+//
+//   const OpenApiPart metrics{OpenApiMetricsPart(), {{"GET", "/metrics", Api::kMetrics}}};
+//   auto text = OpenApiDocument({.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
+//
+// What a route is for stands in a part (parts.h); that there is such a route, and under which paths, stands in the
+// table alone. A route that no part describes, and a description that no route has, is an error.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "protocols/access/api.h"
+
+namespace braid {
+
+// The path of the document itself.
+inline constexpr std::string_view kOpenApiPath = "/openapi.json";
+
+struct DescribedRoute {
+  std::string_view method;
+  // As in path_pattern.h.
+  std::string_view pattern;
+  Api api;
+};
+
+struct OpenApiPart {
+  std::string_view text;
+  std::vector<DescribedRoute> routes;
+};
+
+struct OpenApiOptions {
+  std::string version;      // of the server
+  Api document_api;         // that the document's own route belongs to
+  ApiSet served;            // at this port; routes of others are left out
+  bool has_tokens = false;  // whether senders show tokens
+};
+
+// Adds to each operation what the routing and the transport answer for all of them: the variables of its path, and
+// the statuses from before a protocol sees a request. Leaves out components that nothing refers to.
+// Errors: INTERNAL.
+Result<std::string> OpenApiDocument(const OpenApiOptions& options, const std::vector<OpenApiPart>& parts);
+
+}  // namespace braid

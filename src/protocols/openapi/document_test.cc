@@ -1,0 +1,138 @@
+#include "protocols/openapi/document.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "protocols/openapi/openapi_route.h"
+
+namespace braid {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kPart = R"({
+  "tags": [{"name": "Things"}, {"name": "Others"}],
+  "paths": {
+    "/things/{model}": {
+      "get": {
+        "operationId": "thing",
+        "tags": ["Things"],
+        "summary": "A thing",
+        "parameters": [{"name": "own", "in": "query", "schema": {"type": "string"}}],
+        "responses": {
+          "200": {"description": "It", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}},
+          "403": {"description": "its own"}
+        }
+      }
+    },
+    "/others": {
+      "post": {
+        "operationId": "others",
+        "tags": ["Others"],
+        "summary": "Others",
+        "responses": {"200": {"description": "They"}}
+      }
+    }
+  },
+  "components": {
+    "schemas": {
+      "Thing": {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}},
+      "Inner": {"type": "string"},
+      "Unused": {"type": "string"}
+    }
+  }
+})";
+
+const std::vector<DescribedRoute> kRoutes{{"GET", "/things/{m}", Api::kMetadata},
+                                          {"GET", "/things/{m}/versions/{v}", Api::kMetadata},
+                                          {"GET", "/things/{m}/labels/{l}", Api::kMetadata},
+                                          {"POST", "/others", Api::kHealth}};
+
+Result<std::string> Make(std::vector<DescribedRoute> routes, ApiSet served = ApiSet::All(),
+                         bool tokens = false) {
+  const OpenApiOptions options{
+      .version = "7.8", .document_api = Api::kMetadata, .served = served, .has_tokens = tokens};
+  return OpenApiDocument(options, {{kPart, std::move(routes)}});
+}
+
+Json Made(ApiSet served = ApiSet::All(), bool tokens = false) {
+  auto text = Make(kRoutes, served, tokens);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? Json::parse(*text) : Json();
+}
+
+std::vector<std::string> Keys(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+TEST(OpenApiDocumentTest, HasARouteUnderEachOfItsPaths) {
+  const Json document = Made();
+  EXPECT_EQ(document["info"]["version"], "7.8");
+  EXPECT_THAT(
+      Keys(document["paths"]),
+      testing::UnorderedElementsAre("/openapi.json", "/things/{model}", "/things/{model}/versions/{version}",
+                                    "/things/{model}/labels/{label}", "/others"));
+  const Json& plain = document["paths"]["/things/{model}"]["get"];
+  const Json& version = document["paths"]["/things/{model}/versions/{version}"]["get"];
+  EXPECT_EQ(plain["operationId"], "thing");
+  EXPECT_EQ(version["operationId"], "thingOfVersion");
+  EXPECT_EQ(version["summary"], "A thing, of one version");
+  EXPECT_EQ(document["paths"]["/things/{model}/labels/{label}"]["get"]["operationId"], "thingOfLabel");
+  ASSERT_EQ(version["parameters"].size(), 3u);
+  EXPECT_EQ(version["parameters"][0]["$ref"], "#/components/parameters/model");
+  EXPECT_EQ(version["parameters"][1]["$ref"], "#/components/parameters/version");
+  EXPECT_EQ(version["parameters"][2]["name"], "own");
+}
+
+TEST(OpenApiDocumentTest, AddsTheStatusesOfAllRoutes) {
+  const Json document = Made();
+  const Json& thing = document["paths"]["/things/{model}"]["get"];
+  EXPECT_THAT(Keys(thing["responses"]), testing::ElementsAre("200", "400", "403", "431", "503"));
+  EXPECT_EQ(thing["responses"]["403"]["description"], "its own");
+  EXPECT_FALSE(thing.contains("security"));
+  // A probe is answered at any time.
+  EXPECT_THAT(Keys(document["paths"]["/others"]["post"]["responses"]),
+              testing::ElementsAre("200", "403", "413", "431"));
+}
+
+TEST(OpenApiDocumentTest, TellsOfTokensWhereThereAreAny) {
+  const Json document = Made(ApiSet::All(), true);
+  EXPECT_EQ(document["security"], Json::parse(R"([{"token": []}])"));
+  EXPECT_EQ(document["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+  EXPECT_TRUE(document["paths"]["/things/{model}"]["get"]["responses"].contains("401"));
+  EXPECT_EQ(document["paths"]["/others"]["post"]["security"], Json::parse(R"([{}, {"token": []}])"));
+  EXPECT_FALSE(Made()["components"].contains("securitySchemes"));
+}
+
+TEST(OpenApiDocumentTest, LeavesOutWhatThePortDoesNotServe) {
+  const Json document = Made(ApiSet::Of({Api::kHealth}));
+  EXPECT_THAT(Keys(document["paths"]), testing::ElementsAre("/others"));
+  EXPECT_EQ(document["tags"], Json::parse(R"([{"name": "Others"}])"));
+  EXPECT_FALSE(document["components"]["schemas"].contains("Thing"));
+  const Json all = Made();
+  EXPECT_TRUE(all["components"]["schemas"].contains("Inner"));
+  EXPECT_FALSE(all["components"]["schemas"].contains("Unused"));
+}
+
+TEST(OpenApiDocumentTest, RoutesAndDescriptionsFitEachOther) {
+  std::vector<DescribedRoute> routes = kRoutes;
+  routes.push_back({"POST", "/things/{m}", Api::kMetadata});
+  EXPECT_EQ(Make(routes).status().message(), "openapi: no part describes POST /things/{model}");
+  routes = kRoutes;
+  routes.pop_back();
+  EXPECT_EQ(Make(routes).status().message(),
+            "openapi: there is no route for post /others, which a part describes");
+}
+
+TEST(OpenApiRouteTest, IsOfTheFirstGroupThatThePortServes) {
+  EXPECT_EQ(OpenApiRoute::ApiOf(ApiSet::All()), Api::kMetadata);
+  EXPECT_EQ(OpenApiRoute::ApiOf(ApiSet::Of({Api::kHealth, Api::kMetrics})), Api::kMetrics);
+  EXPECT_EQ(OpenApiRoute::ApiOf(ApiSet::Of({Api::kHealth})), Api::kHealth);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,92 @@
+#include "server/console.h"
+
+#include <memory>
+#include <utility>
+
+#include "base/clock.h"
+#include "config/config_json.h"
+#ifdef BRAID_CONSOLE_ASSETS
+#include "console_assets.h"
+#endif
+#include "server/memory_size.h"
+
+namespace braid {
+namespace {
+
+std::span<const ConsoleAsset> Assets() {
+#ifdef BRAID_CONSOLE_ASSETS
+  return ConsoleAssets();
+#else
+  return {};
+#endif
+}
+
+ManageHow ManageHowOf(const ServerOptions& options) {
+  if (options.serves_config()) return ManageHow::kReload;
+  return options.folders.control_mode == ControlMode::kExplicit ? ManageHow::kLoad : ManageHow::kNone;
+}
+
+}  // namespace
+
+Console::Console(Surroundings surroundings)
+    : surroundings_(std::move(surroundings)),
+      addresses_(std::make_shared<const ServerAddresses>()),
+      context_{.server = surroundings_.context,
+               .limits = surroundings_.limits,
+               .assets = Assets(),
+               .manage_how = ManageHowOf(surroundings_.options),
+               .started_ms = WallNowMs(),
+               .memory_bytes = MemorySize(),
+               .ports =
+                   [this] {
+                     const auto now = addresses_.Get();
+                     return ConsolePorts{now->http,
+                                         now->grpc,
+                                         now->metrics,
+                                         now->admin,
+                                         surroundings_.http_connections(),
+                                         surroundings_.grpc_connections()};
+                   },
+               .history = history_,
+               .log = surroundings_.log,
+               .traces = surroundings_.traces,
+               .config_to_json = ConfigToJson},
+      routes_(context_) {
+  Sample();
+}
+
+Console::~Console() {
+  TimerId timer;
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    timer = timer_;
+  }
+  if (timer) surroundings_.timers.Cancel(timer);
+}
+
+void Console::Sample() {
+  Timers& timers = surroundings_.timers;
+  const int64_t next_ns = timers.NowNs() + ConsoleHistory::kStepMs * 1'000'000;
+  history_.Sample(surroundings_.context.catalog, WallNowMs());
+  MutexLock lock(mutex_);
+  if (!stopped_) timer_ = timers.At(next_ns, [this] { Sample(); });
+}
+
+void Console::SetAddresses(const ServerAddresses& addresses) {
+  addresses_.Set(std::make_shared<const ServerAddresses>(addresses));
+}
+
+std::string Console::Url(const ServerAddresses& addresses) const {
+  if (context_.assets.empty()) return "";
+  const bool admin = surroundings_.options.console_place() == ConsolePlace::kAdminPort;
+  return (addresses.https ? "https://" : "http://") + (admin ? addresses.admin : addresses.metrics) +
+         "/console/";
+}
+
+ApiSet Console::Apis() {
+  return ApiSet::Of({Api::kHealth, Api::kMetrics, Api::kMetadata, Api::kInference, Api::kModelConfig,
+                     Api::kModelRepository, Api::kStatistics, Api::kTrace, Api::kLogging});
+}
+
+}  // namespace braid

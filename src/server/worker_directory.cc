@@ -1,0 +1,22 @@
+#include "server/worker_directory.h"
+
+#include <filesystem>
+#include <system_error>
+
+namespace braid {
+
+Result<std::string> FindWorkerDirectory() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return InternalError("cannot find the program's own path: " + error.message());
+  for (const char* place : {"worker", "../lib/braid/worker"}) {
+    const std::filesystem::path candidate = program.parent_path() / place;
+    if (std::filesystem::exists(candidate / "triton_python_backend_utils.py", error)) {
+      return std::filesystem::weakly_canonical(candidate, error).string();
+    }
+  }
+  return NotFoundError("the worker's files are missing: there is no 'worker' folder beside '" +
+                       program.string() + "'");
+}
+
+}  // namespace braid

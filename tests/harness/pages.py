@@ -1,0 +1,363 @@
+"""The code blocks of the documentation's pages, and running them as a reader does who pastes one after the other.
+
+A page is run in a folder of its own that looks like the top of the repository. The servers that it starts listen on free
+ports; wherever the page or a client of an example names the usual ones, the free ones are put. What only prepares the
+machine (`make build`, packages) was done before the tests, and is looked at, not repeated; an environment that a page makes is
+the tests' own. Pages that serve the example models as they are share a server.
+"""
+
+import ast
+import dataclasses
+import importlib.metadata
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import ssl
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from harness.server import BINARY, ROOT, Server
+
+BLOCK = re.compile(
+    r"(?:^`(?P<name>[^`\n/]+)`:\n\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+SERVE = re.compile(r"(make serve|(env/bin/|build/)?braid serve)\b")
+COMMENT = re.compile(r"\s+# .*$")
+# Options that say where a server listens, and what of the harness' server that is; with the ports when nothing is said.
+PORTS = {"port": "grpc", "grpc-port": "grpc", "rest_port": "http", "http-port": "http", "metrics-port": "metrics"}
+USUAL = {"8000": "http", "8001": "grpc", "8002": "metrics"}
+ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>.+)")
+PORT_OPTION = re.compile(rf"--({'|'.join(PORTS)})[ =](\d+)")
+ADMIN_OPTION = re.compile(r"--admin-address[ =]127\.0\.0\.1:(\d+)")
+# Languages of blocks that are there to be read: messages, listings and diagrams; parts of graphs, which are whole in examples/graphs;
+# configurations of other programs.
+SHOWN = ("text", "proto", "yaml")
+# Commands that ask a server at its usual address, unless it is named.
+ASKING = re.compile(r"(build/)?braid (bench|try)\b(?!.* -u )")
+# What a worker alone can import, or what stands in the middle of a class.
+MODEL_CODE = re.compile(r"\bpb_utils\b|\bOvmsPythonModel\b|\bargs\[|\brequest\.|^\s*def \w+\(self|^ ", re.MULTILINE)
+# What make has made in folders of examples: {folder: {path: library}}.
+MADE = {}
+
+
+def pages():
+    """All pages that people read, as paths relative to the repository."""
+    found = ["README.md", "examples/README.md"]
+    for pattern in ("docs/*.md", "examples/*/README.md"):
+        found += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
+    return found
+
+
+@dataclasses.dataclass
+class Block:
+    name: str | None  # of the file that the page says it is
+    language: str
+    text: str
+    follows: bool  # stands right behind the block before it, as its answer
+
+    def begins(self, beginning):
+        return self.text.lstrip().startswith(beginning)
+
+
+def blocks(page):
+    return blocks_of((ROOT / page).read_text(encoding="utf-8"))
+
+
+def blocks_of(text):
+    found, end = [], 0
+    for match in BLOCK.finditer(text):
+        follows = bool(found) and not text[end : match.start()].strip()
+        found.append(Block(match["name"], match["language"], match["text"], follows))
+        end = match.end()
+    return found
+
+
+def commands(text):
+    """The commands of a shell block, those of several lines as one."""
+    found, lines, closing = [], [], None
+    for line in text.splitlines():
+        lines.append(line)
+        if closing is not None:
+            if line == closing:
+                closing = None
+            else:
+                continue
+        elif heredoc := re.search(r"<<'?(\w+)'?", line):
+            closing = heredoc[1]
+            continue
+        joined = "\n".join(COMMENT.sub("", each) for each in lines)
+        if line.endswith("\\") or joined.count("'") % 2 and "<<" not in joined:
+            continue
+        if joined.strip() and not joined.startswith("#"):
+            found.append("\n".join(lines))
+        lines = []
+    assert not lines, f"a command that does not end: {lines}"
+    return found
+
+
+def same(shown, told):
+    """Whether an answer is the one that a page shows; floating-point numbers may differ in what a processor rounds."""
+    if isinstance(shown, dict) and isinstance(told, dict):
+        return shown.keys() == told.keys() and all(same(shown[key], told[key]) for key in shown)
+    if isinstance(shown, list) and isinstance(told, list):
+        return len(shown) == len(told) and all(map(same, shown, told))
+    if isinstance(shown, float) and isinstance(told, float):
+        return math.isclose(shown, told, rel_tol=1e-3)
+    return shown == told
+
+
+def plain(printed):
+    """What is printed, with one blank for several, and without how long things took."""
+    return re.sub(r"\d+(\.\d+)? (ms|us|s)\b", r"1 \2", re.sub(" +", " ", printed.rstrip("\n")))
+
+
+class Reader:
+    """Runs the blocks of one page. Use as a context manager."""
+
+    def __init__(self, folder, examples_server):
+        """`examples_server()` is the server of the example models that pages share."""
+        self._examples_server = examples_server
+        self.folder = folder / "braid"
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self._lay_out()
+        self._server = self._own = None  # the one that is asked, and, where it is the page's own, the one to stop
+        self._addresses = {}
+        self._printed = ""  # by the last command
+        self._files = {
+            self.folder / script.relative_to(ROOT): script.read_text(encoding="utf-8")
+            for script in (ROOT / "examples").rglob("*.py")
+            if script.stem == "client" or script.parent.name == "clients"
+        }
+
+    def _lay_out(self):
+        ignored = shutil.ignore_patterns("__pycache__", "lib", "env", "*.so")
+        shutil.copytree(ROOT / "examples", self.folder / "examples", ignore=ignored)
+        for name in ("include", "docs", "bench", "protos"):
+            (self.folder / name).symlink_to(ROOT / name)
+        (self.folder / ".venv").symlink_to(sys.prefix)
+        (self.folder / "build").symlink_to(BINARY.parent)
+        tools = self.folder.parent / "bin"
+        tools.mkdir()
+        (tools / "braid").symlink_to(BINARY)
+        curl = shutil.which("curl")
+        if curl is None:
+            pytest.skip("curl is missing; scripts/install-system-packages test")
+        # The status of each answer goes to the error output.
+        (tools / "curl").write_text(
+            f"#!/bin/sh\nexec {curl} --max-time 60 -w '%{{stderr}}\\nstatus %{{http_code}}\\n' \"$@\"\n"
+        )
+        (tools / "curl").chmod(0o755)
+        self._environment = {
+            **os.environ,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # Of numbers that are small, on a machine that has other work.
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is None:
+            self._stop()
+        elif self._own:
+            self._own.kill()
+
+    # ---- blocks ----------------------------------------------------------------------------------
+
+    def run(self, block):
+        if block.name is not None:
+            self._files[self.folder / block.name] = block.text
+            self._write_files()
+        elif block.language == "sh":
+            for command in commands(block.text):
+                self._run_command(command)
+        elif block.language == "python":
+            self.run_python(block)
+        elif block.follows and block.language == "json":
+            shown = json.loads(block.text)
+            assert same(shown, json.loads(self._printed)), f"the page shows {block.text}\nthe answer is {self._printed}"
+        elif block.follows and block.language == "":
+            self._compare(block.text)
+        elif block.language == "json":
+            json.loads(block.text)
+        elif block.language == "pbtxt":
+            self._parse_config(block.text)
+        elif block.language in ("c", "cpp"):
+            self._compile(block)
+        elif block.language not in SHOWN:
+            raise AssertionError(
+                f"what is to be done with this block? Name its file, its language, or list it in test_docs.py:\n{block.text}"
+            )
+
+    def run_python(self, block):
+        text = self._with_addresses(block.text)
+        ast.parse(textwrap.dedent(text))
+        if not MODEL_CODE.search(text):
+            self._execute([sys.executable, "-c", text], block.text)
+
+    def _compare(self, shown):
+        """Lines as printed, but for blanks, addresses and times; `...` for lines that are left out."""
+        printed = self._printed
+        for port, address in self._addresses.items():
+            printed = printed.replace(f":{address.rpartition(':')[2]}", f":{port}")
+        pattern = "".join(
+            r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n" for line in plain(shown).split("\n")
+        )
+        assert re.search("^" + pattern, plain(printed) + "\n", re.MULTILINE), (
+            f"the page shows\n{shown}\nprinted was\n{printed}"
+        )
+
+    def _parse_config(self, text):
+        from google.protobuf import text_format
+        from tritonclient.grpc import model_config_pb2
+
+        text_format.Parse(text, model_config_pb2.ModelConfig())
+
+    def _compile(self, block):
+        """Checks the syntax, and whether the names are there."""
+        compiler, standard = {"c": ("cc", "c11"), "cpp": ("c++", "c++17")}[block.language]
+        command = [
+            compiler,
+            f"-std={standard}",
+            "-fsyntax-only",
+            "-I",
+            str(ROOT / "include"),
+            "-x",
+            {"c": "c", "cpp": "c++"}[block.language],
+            "-",
+        ]
+        done = subprocess.run(command, input=block.text, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+
+    # ---- commands --------------------------------------------------------------------------------
+
+    def _run_command(self, command):
+        bare = COMMENT.sub("", command)
+        if self._is_preparation(bare):
+            return
+        if folder := re.fullmatch(r"make -C (examples/\w+)", bare):
+            self._make(folder[1])
+            return
+        if SERVE.match(bare) and "--print-config" not in bare:
+            self._serve(bare)
+            return
+        if asking := ASKING.match(bare):
+            command = f"{asking[0]} -u localhost:{8001 if ' grpc' in bare else 8000}{bare[asking.end() :]}"
+        if re.search(r"\b(localhost|127\.0\.0\.1):\d", command) or "client" in bare:
+            self._server or self._serve("make serve")
+        errors = self._execute(["bash", "-eu", "-o", "pipefail", "-c", self._with_addresses(command)], command)
+        # What is not to succeed says so: # 401: ...
+        expected = re.search(r"# ([345]\d\d)\b", command)
+        for status in re.findall(r"^status (\d+)$", errors, re.MULTILINE):
+            good = status == expected[1] if expected else status.startswith("2")
+            assert good, f"{command}\nhas status {status}: {self._printed}"
+
+    def _make(self, folder):
+        """Runs make in a folder of examples, for the first page that does; the others get the libraries of that one."""
+        if folder not in MADE:
+            self._execute(["make", "-C", folder], folder)
+            MADE[folder] = {
+                path.relative_to(self.folder): path.read_bytes() for path in (self.folder / folder).rglob("*.so")
+            }
+        for path, library in MADE[folder].items():
+            (self.folder / path).parent.mkdir(exist_ok=True)
+            (self.folder / path).write_bytes(library)
+
+    def _is_preparation(self, command):
+        if command == "make build":
+            return True
+        if sets := re.fullmatch(r"scripts/python-env (.+)", command):
+            for name in sets[1].split():
+                assert (ROOT / "requirements" / f"{name}.txt").exists(), command
+            return True
+        steps = [ENVIRONMENT.fullmatch(step) for step in self._with_addresses(command).split(" && ")]
+        for step in filter(None, steps):
+            if step["folder"]:
+                (self.folder / step["folder"]).symlink_to(sys.prefix)
+            for package in re.findall(r"(?<!\S)\w[\w.-]*", step["packages"] or ""):  # what is no option
+                try:
+                    importlib.metadata.version(package)
+                except importlib.metadata.PackageNotFoundError:
+                    pytest.skip(f"{package} is not installed: {command}")
+        return all(steps)
+
+    def _execute(self, command, shown):
+        """Runs a command and returns what it wrote to its error output."""
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                timeout=100,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"{shown}\ndid not end: {late.stdout}{late.stderr}") from None
+        log = self._server.log[-3000:] if self._server else ""
+        assert done.returncode == 0, f"{shown}\nended with {done.returncode}: {done.stdout}{done.stderr}\n{log}"
+        self._printed = done.stdout
+        return done.stderr
+
+    def _with_addresses(self, text):
+        text = text.replace("/tmp/", f"{self.temporary}/")
+        for port, address in self._addresses.items():
+            text = re.sub(rf"\b(localhost|127\.0\.0\.1):{port}\b", rf"\1:{address.rpartition(':')[2]}", text)
+        return text
+
+    # ---- servers ---------------------------------------------------------------------------------
+
+    def _serve(self, command):
+        """Starts a server as a command line says, in place of the one before."""
+        self._stop()
+        shared = command == "make serve"
+        if models := re.fullmatch(r"make serve MODELS=(\S+)", command):
+            command = f"braid serve {models[1]}"
+        command = command.replace("\\\n", " ").replace("$PWD", str(self.folder))
+        usual = dict(USUAL)
+        for option, port in PORT_OPTION.findall(command):
+            usual[port] = PORTS[option]
+        if admin := ADMIN_OPTION.search(command):
+            usual[admin[1]] = "admin"
+        command = ADMIN_OPTION.sub("--admin-address 127.0.0.1:0", PORT_OPTION.sub("", command))
+        _, _, options = command.replace("/tmp/", f"{self.temporary}/").partition("serve ")
+        if shared:
+            self._server = self._examples_server()
+        else:
+            self._server = self._own = Server(
+                [], *shlex.split(options), workdir=self.folder, ready=False, tls=self._tls(options)
+            )
+            self._server.wait_ready()
+        self._addresses = {
+            port: getattr(self._server, kind) for port, kind in usual.items() if getattr(self._server, kind)
+        }
+        self._write_files()
+
+    def _write_files(self):
+        """Writes the page's files, and the clients of the examples, with the addresses of the server."""
+        for path, text in self._files.items():
+            path.write_text(self._with_addresses(text), encoding="utf-8")
+
+    def _tls(self, options):
+        if "--http-use-ssl" not in options:
+            return None
+        context = ssl.create_default_context(cafile=self.folder / "server.pem")
+        if "--http-use-ssl-mutual" in options:
+            context.load_cert_chain(self.folder / "client.pem", self.folder / "client.key")
+        return context
+
+    def _stop(self):
+        self._server, self._addresses = None, {}
+        if self._own:
+            own, self._own = self._own, None
+            own.stop()

@@ -1,0 +1,638 @@
+"""The console in a real browser: every view, what it shows of a real server, and what can be done in it."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from harness.browser import CHROMIUM, MISSING, PHONE, Tab, chromium
+from harness.ovms import OvmsServer
+from harness.pictures import png
+from harness.repository import Repository, config, per_request
+from harness.server import BINARY, ROOT, Server
+from harness.waiting import wait_until
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+
+PRINTER = per_request("print('saw', get(request, 'IN').tolist(), flush=True)\nreturn respond(OUT=get(request, 'IN'))")
+TWO = """
+..#####....
+.##...##...
+......##...
+......##...
+.....##....
+...##......
+..##.......
+.########..
+"""
+VIEWS = [
+    "",
+    "models",
+    "log",
+    "models/add_sub/1",
+    "models/add_sub/1/try",
+    "models/add_sub/1/workers",
+    "models/add_sub/1/log",
+    "models/add_sub/1/traces",
+    "models/add_sub/1/configuration",
+    "models/digits/1/structure",
+    "models/digits/1/try",
+    "models/repeat/1/try",
+    "models/running_sum/1/sequences",
+    "models/broken/1",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The example models, one that prints, one of 16-bit numbers and one that cannot be loaded."""
+    folder = tmp_path_factory.mktemp("console") / "models"
+    shutil.copytree(ROOT / "examples" / "models", folder)
+    repository = Repository(folder)
+    one = ([("IN", "FP32", [1])], [("OUT", "FP32", [1])])
+    repository.add("printer", PRINTER, config(None, *one))
+    repository.add("halves", config_text=config(None, [("IN", "FP16", [-1])], [("OUT", "FP16", [-1])]))
+    repository.add("longs", config_text=config(None, [("IN", "INT64", [-1])], [("OUT", "INT64", [-1])]))
+    repository.add("truths", config_text=config(None, [("IN", "BOOL", [-1])], [("OUT", "BOOL", [-1])]))
+    repository.add("broken", "raise RuntimeError('the weights are missing')", config(None, *one))
+    options = ["--model-control-mode=explicit", "--load-model=*", "--exit-on-error=false", "--strict-readiness=false"]
+    with Server([folder], *options, workdir=tmp_path_factory.mktemp("server"), ready=False) as server:
+        wait_until(lambda: server.request("GET", "/v2/models/add_sub/ready")[0] == 200, 60, "add_sub")
+        wait_until(lambda: state(server, "broken") == "UNAVAILABLE", 60, "the end of loading")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pipelines(tmp_path_factory):
+    sys.path.insert(0, str(ROOT / "examples" / "pipelines"))
+    try:
+        import prepare
+
+        folder = tmp_path_factory.mktemp("pipelines")
+        prepare.prepare(folder, BINARY.parent / "examples" / "custom_nodes")
+    finally:
+        sys.path.pop(0)
+        sys.modules.pop("prepare", None)
+        sys.modules.pop("make_models", None)
+    with OvmsServer(folder / "config.json", workdir=tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    """The example graphs that need no models."""
+    folder = tmp_path_factory.mktemp("graphs")
+    for name in ["increment", "generate"]:
+        shutil.copytree(ROOT / "examples" / "graphs" / name, folder / name)
+    names = [{"name": name} for name in ["increment", "generate"]]
+    (folder / "config.json").write_text(json.dumps({"model_config_list": [], "mediapipe_config_list": names}))
+    with OvmsServer(folder / "config.json", workdir=tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+def rows(server):
+    status, _, body = server.request("GET", "/console/api/models", address=server.metrics)
+    assert status == 200
+    return json.loads(body)["models"]
+
+
+def state(server, name):
+    return next((row["state"] for row in rows(server) if row["name"] == name and row["version"]), "")
+
+
+def add_sub(server, value=1.0):
+    tensor = {"shape": [4], "datatype": "FP32", "data": [value] * 4}
+    body = {"inputs": [{"name": "INPUT0", **tensor}, {"name": "INPUT1", **tensor}]}
+    status, answer = server.json("POST", "/v2/models/add_sub/infer", body)
+    assert status == 200, answer
+
+
+@contextlib.contextmanager
+def repeatedly(request):
+    """Calls `request` again and again beside the block, with a breath between, so that there is something to see."""
+    over = threading.Event()
+    failures = []
+
+    def run():
+        try:
+            while not over.wait(0.02):
+                request()
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    assert not failures
+
+
+@pytest.fixture
+def tab(browser):
+    """tab(server, ...) opens a window that ends with the test, and had no errors."""
+    with contextlib.ExitStack() as stack:
+        made = []
+
+        def make(server, **options):
+            made.append(stack.enter_context(Tab(browser, getattr(server, "metrics", server), **options)))
+            return made[-1]
+
+        yield make
+        # What the server refuses is an answer that the page shows; the browser writes it to its log too.
+        for each in made:
+            assert [text for text in each.errors if "Failed to load resource" not in text] == []
+
+
+def send(page):
+    page.get_by_role("button", name="Send", exact=True).click()
+
+
+def number(text):
+    """The number that a text of the page begins with."""
+    return float(re.match(r"[\d.,]+", text).group().replace(",", ""))
+
+
+# ---- every view ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_views_are_accessible(server, tab, scheme):
+    window = tab(server, scheme=scheme)
+    for view in VIEWS:
+        window.open(view)
+        expect(window.page.locator("h1").first).to_be_attached()
+        assert window.violations() == [], view
+    dark = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (max(int(part) for part in re.findall(r"\d+", dark)) < 64) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_drawings_are_accessible(pipelines, graphs, tab, scheme):
+    for server, view in [(pipelines, "models/faces/1/structure"), (graphs, "models/increment/1/structure")]:
+        window = tab(server, scheme=scheme)
+        window.open(view)
+        expect(window.page.locator(".node").first).to_be_visible()
+        assert window.violations() == [], view
+
+
+def test_phone(server, pipelines, tab):
+    window = tab(server, size=PHONE)
+    for view in VIEWS:
+        window.open(view)
+        assert window.overflow() <= 0, view
+    window = tab(pipelines, size=PHONE)
+    window.open("models/faces/1/structure")
+    # Downwards, in letters that can be read: each of the drawing's own is 11 pixels or larger.
+    box = window.page.locator(".node.end").first.bounding_box()
+    text = window.page.locator(".node .name").nth(1)
+    assert box["width"] > 80
+    assert text.bounding_box()["height"] > 9
+    assert window.overflow() <= 0
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_overview(server, tab):
+    page = tab(server).open()
+    with repeatedly(lambda: add_sub(server)):
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="add_sub", exact=True))
+        expect(row).to_be_visible()
+        rate, latency = row.get_by_role("cell").nth(0), row.get_by_role("cell").nth(1)
+        wait_until(lambda: number(rate.inner_text()) > 1, 15, "a rate of add_sub")
+        assert re.fullmatch(r"[\d.]+ (µs|ms)", latency.inner_text())
+    ready = sum(each["state"] == "READY" for each in rows(server))
+    expect(page.locator(".figure").filter(has_text="Models ready").locator(".value")).to_have_text(str(ready))
+    fault = page.get_by_role("region", name="Needs a look").get_by_role("listitem").filter(has_text="broken")
+    expect(fault).to_contain_text("the weights are missing")
+
+
+def test_charts(server, tab):
+    page = tab(server).open("models/add_sub/1")
+    with repeatedly(lambda: add_sub(server)):
+        chart = page.get_by_role("img", name="Requests over the last ten minutes")
+        expect(chart.locator("canvas")).to_be_visible()
+        wait_until(
+            lambda: re.search(r"now [1-9][\d.]*/s", chart.get_attribute("aria-label")), 15, "a rate in the chart"
+        )
+        latency = page.get_by_role("img", name="Mean latency over the last ten minutes")
+        assert re.search(r"now [\d.]+ (µs|ms)", latency.get_attribute("aria-label"))
+
+
+def test_models_are_searched_and_sorted(server, tab):
+    page = tab(server).open("models")
+    links = page.locator("[data-row]")
+    everything = links.all_inner_texts()
+    assert everything == sorted(everything)
+    assert len(everything) == len(rows(server))
+    page.get_by_role("button", name="Model", exact=False).first.click()
+    assert links.all_inner_texts() == sorted(everything, reverse=True)
+    page.get_by_label("Search the models").fill("digits ens")
+    expect(links).to_have_text(["digits"])
+    page.get_by_label("Search the models").fill("")
+    page.get_by_label("State", exact=True).select_option("with faults")
+    expect(links).to_have_text(["broken"])
+
+
+def test_nodes_of_a_pipeline(pipelines, tab):
+    picture = np.random.default_rng(1).integers(0, 255, (1, 64, 64, 3)).astype(np.float32)
+    tensor = {"name": "image", "shape": [1, 64, 64, 3], "datatype": "FP32", "data": picture.ravel().tolist()}
+
+    def ask():
+        # A picture without faces is an answer too: the pipeline has nothing to say.
+        status, answer = pipelines.json("POST", "/v2/models/faces/infer", {"inputs": [tensor]})
+        assert status in (200, 204), answer
+
+    page = tab(pipelines).open("models/faces/1/structure")
+    drawn = [each.get_attribute("aria-label") for each in page.locator(".frame [aria-label]").all()]
+    assert [label.split(",")[0] for label in drawn] == ["detect", "split", "age", "emotion"]
+    with repeatedly(ask):
+        node = page.locator('.frame a[aria-label^="detect,"]')
+        wait_until(
+            lambda: re.search(r", [1-9][\d.]*/s, takes [\d.]+ (µs|ms)", node.get_attribute("aria-label")), 15, "a rate"
+        )
+        # The same in the table, and passing along the edges.
+        row = page.locator("table.nodes tr").filter(has_text="detect")
+        assert number(row.get_by_role("cell").nth(1).inner_text()) > 0
+        edge = page.get_by_role("region", name="Edges").get_by_role("row").filter(has_text="request image").first
+        assert number(edge.get_by_role("cell").nth(2).inner_text()) > 0
+        expect(page.locator(".node.hottest")).to_have_count(1)
+        expect(page.locator(".node.hottest")).to_contain_text("slowest")
+        shares = [
+            number(text) for text in page.locator("table.nodes td:last-child").all_inner_texts() if "▲" not in text
+        ]
+        slowest = page.locator("table.nodes td:last-child").filter(has_text="▲").inner_text()
+        assert number(slowest.removeprefix("▲").strip()) >= max(shares)
+    node.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("detector")
+
+
+def test_drawing_is_moved_and_zoomed(pipelines, tab):
+    page = tab(pipelines).open("models/reader/1/structure")
+    frame = page.get_by_role("group", name="Drawing")
+    view = frame.locator("svg")
+
+    def box():
+        return [float(part) for part in view.get_attribute("viewBox").split()]
+
+    before = box()
+    frame.focus()
+    page.keyboard.press("+")
+    wait_until(lambda: box()[2] < before[2], 5, "a closer look")
+    page.keyboard.press("ArrowRight")
+    zoomed = box()
+    page.keyboard.press("0")
+    wait_until(lambda: box()[2] > zoomed[2], 5, "all of it")
+    at = frame.bounding_box()
+    page.mouse.move(at["x"] + 20, at["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(at["x"] + 80, at["y"] + 20)
+    page.mouse.up()
+    fitted = box()
+    page.get_by_role("button", name="Zoom out").click()
+    wait_until(lambda: box()[2] > fitted[2], 5, "a look from afar")
+
+
+def test_graph_and_its_stream_of_tokens(graphs, tab):
+    page = tab(graphs).open("models/generate/1/structure")
+    expect(page.locator(".node").filter(has_text="writer")).to_contain_text("Python node")
+    page.goto("/console/#/models/increment/1/try")
+    page.get_by_label("datatype").select_option("FP32")
+    page.get_by_label("shape").fill("2")
+    page.get_by_label("Data of number").fill("1, 2.5")
+    send(page)
+    expect(page.get_by_role("group", name="Values of incremented")).to_contain_text("5.5")
+
+
+def test_log_of_a_model(server, tab):
+    page = tab(server).open("models/printer/1/log")
+    body = {"inputs": [{"name": "IN", "shape": [1], "datatype": "FP32", "data": [41.5]}]}
+    assert server.json("POST", "/v2/models/printer/infer", body)[0] == 200
+    line = page.locator(".line").filter(has_text="saw [41.5]")
+    expect(line).to_be_visible()
+    expect(line).to_contain_text("output")
+    page.get_by_label("Level").select_option("errors")
+    expect(line).to_have_count(0)
+    page.goto("/console/#/log")
+    expect(page.locator(".line").filter(has_text="saw [41.5]").get_by_role("link", name="printer")).to_be_visible()
+
+
+def test_workers(server, tab):
+    page = tab(server).open("models/batched/1/workers")
+    row = page.get_by_role("row").filter(has_text="batched")
+    process = row.get_by_role("cell").nth(1)
+    expect(process).to_have_text(re.compile(r"^\d+$"))
+    pid = int(process.inner_text())
+    assert re.fullmatch(r"[\d.]+ MiB", row.get_by_role("cell").nth(2).inner_text())
+    os.kill(pid, signal.SIGKILL)
+    expect(row.get_by_role("cell").nth(4)).to_have_text("1")
+    expect(row).to_contain_text("ready")
+    assert int(process.inner_text()) != pid
+
+
+def test_sequences(server, tab):
+    def ask(**parameters):
+        body = {
+            "inputs": [{"name": "VALUE", "shape": [1, 1], "datatype": "INT32", "data": [1]}],
+            "parameters": {"sequence_id": 4711, **parameters},
+        }
+        assert server.json("POST", "/v2/models/running_sum/infer", body)[0] == 200
+
+    ask(sequence_start=True)
+    ask()
+    page = tab(server).open("models/running_sum/1/sequences")
+    expect(page.get_by_role("rowheader", name="4711")).to_be_visible()
+    ask(sequence_end=True)
+    expect(page.get_by_role("rowheader", name="4711")).to_have_count(0)
+
+
+def test_traces(server, tab):
+    page = tab(server).open("models/digits_classifier/1/traces")
+    page.get_by_role("button", name="Watch for 60 s").click()
+    expect(page.get_by_role("status").filter(has_text="Watching")).to_be_visible()
+    pixels = {"name": "PIXELS", "shape": [1, 64], "datatype": "FP32", "data": [0.5] * 64}
+    _, metadata = server.json("GET", "/v2/models/digits_classifier")
+    pixels["shape"] = [1, *metadata["inputs"][0]["shape"][1:]]
+    pixels["data"] = [0.5] * int(np.prod(pixels["shape"]))
+    assert server.json("POST", "/v2/models/digits_classifier/infer", {"id": "look-at-me", "inputs": [pixels]})[0] == 200
+    expect(page.get_by_role("button", name="look-at-me")).to_be_visible()
+    parts = page.locator(".waterfall tbody tr")
+    expect(parts.filter(has_text="queue")).to_be_visible()
+    expect(parts.filter(has_text="compute").first).to_be_visible()
+    bar = parts.filter(has_text="queue").locator(".bar").bounding_box()
+    assert bar["width"] >= 2
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_role("button", name="Watch for 60 s")).to_be_visible()
+
+
+# ---- requests --------------------------------------------------------------------------------------------------------
+
+
+def test_try_numbers(server, tab):
+    page = tab(server).open("models/add_sub/1/try")
+    page.get_by_label("Data of INPUT0").fill("[1, 2,\n 3.5, -4e0]")
+    page.get_by_label("Data of INPUT1").fill("10 20 30")
+    send(page)
+    expect(page.locator("fieldset").filter(has_text="INPUT1")).to_contain_text("the shape has 4 elements, the data 3")
+    page.get_by_label("Data of INPUT1").fill("10 20 30 40")
+    send(page)
+    values = page.get_by_role("group", name="Values of OUTPUT0").get_by_role("cell")
+    expect(values.nth(0)).to_have_text("11")
+    assert [text for text in values.all_inner_texts() if text] == ["11", "22", "33.5", "36"]
+    # The command does the same in a shell.
+    page.get_by_text("The same with curl").click()
+    command = page.get_by_label("Command").inner_text()
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20, check=True)
+    assert json.loads(done.stdout)["outputs"][0]["data"] == [11, 22, 33.5, 36]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "data", "shown"),
+    [
+        (
+            "longs",
+            "3",
+            "9223372036854775807, -9223372036854775808, 7",
+            ["9223372036854775807", "-9223372036854775808", "7"],
+        ),
+        ("halves", "3", "1.5, -65504, 0.000061", ["1.5", "-65504", "0.00006097555"]),
+        ("truths", "2", "true 0", ["true", "false"]),
+        ("shout", "2", "ab\nnaïve", ["AB", "NAÏVE"]),
+    ],
+)
+def test_try_datatypes(server, tab, model, shape, data, shown):
+    page = tab(server).open(f"models/{model}/1/try")
+    page.get_by_label("shape").fill(shape)
+    page.get_by_label("Data of").fill(data)
+    send(page)
+    values = page.get_by_role("group", name="Values of").first.get_by_role("cell")
+    expect(values.first).to_have_text(shown[0])
+    texts = [text for text in values.all_inner_texts() if text]
+    if model == "halves":
+        assert [float(text) for text in texts] == pytest.approx([float(text) for text in shown], rel=1e-6)
+    else:
+        assert texts == shown
+
+
+def test_try_refuses_what_does_not_fit(server, tab):
+    page = tab(server).open("models/longs/1/try")
+    for data, text in [("1.5", 'an integer was expected, got "1.5"'), ("9223372036854775808", "does not fit INT64")]:
+        page.get_by_label("Data of IN").fill(data)
+        send(page)
+        expect(page.locator("fieldset").filter(has_text="IN").first).to_contain_text(text)
+    # What the server refuses is shown in its words.
+    page.get_by_label("datatype").select_option("INT32")
+    page.get_by_label("Data of IN").fill("5")
+    send(page)
+    expect(page.get_by_role("alert")).to_contain_text("INT32")
+
+
+def test_try_a_file(server, tab, tmp_path):
+    ink = np.array([[sign == "#" for sign in line] for line in TWO.split()])
+    grey = np.pad(np.where(ink, 20, 230), 2, constant_values=230).repeat(3, 0).repeat(3, 1).astype(np.uint8)
+    picture = tmp_path / "two.png"
+    picture.write_bytes(png(np.stack([grey] * 3, axis=-1)))
+    page = tab(server).open("models/digits/1/try")
+    page.get_by_label("from a file").set_input_files(picture)
+    send(page)
+    expect(page.locator(".output").filter(has_text="DIGIT")).to_contain_text("2")
+    page.get_by_text("The same with curl").click()
+    command = page.get_by_label("Command").inner_text().replace("-o answer.bin ", "")
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=True)
+    assert json.loads(done.stdout)["outputs"][0]["data"] == ["2"]
+
+
+def test_try_an_image_as_numbers(pipelines, tab, tmp_path):
+    pixels = np.zeros((64, 64, 3), np.uint8)
+    pixels[:, :, 0] = 255
+    (tmp_path / "red.png").write_bytes(png(pixels))
+    page = tab(pipelines).open("models/faces/1/try")
+    page.get_by_label("from an image").set_input_files(tmp_path / "red.png")
+    data = page.get_by_label("Data of image")
+    wait_until(lambda: data.input_value().startswith("255,0,0,255,0,0"), 10, "the pixels")
+    assert data.input_value().count(",") == 64 * 64 * 3 - 1
+    page.get_by_label("values").select_option("0 … 1, blue first")
+    wait_until(lambda: data.input_value().startswith("0,0,1,0,0,1"), 10, "the pixels, blue first")
+
+
+def test_try_a_stream(server, tab):
+    page = tab(server).open("models/repeat/1/try")
+    page.get_by_label("Data of TEXT").fill("hello ")
+    times = page.locator("fieldset.input").filter(has_text="TIMES")
+    send_it = times.get_by_label("send it")
+    if send_it.count():
+        send_it.check()
+    times.get_by_label("Data of TIMES").fill("4")
+    send(page)
+    expect(page.locator(".stream .token")).to_have_count(4)
+    expect(page.locator(".stream")).to_have_text("hello hello hello hello ")
+    expect(page.locator(".output").filter(has_text="INDEX")).to_contain_text("0  1  2  3")
+    expect(page.get_by_role("region", name="Answer")).to_contain_text("4 answers in")
+
+
+def test_try_a_sequence(server, tab):
+    page = tab(server).open("models/running_sum/1/try")
+    page.get_by_label("sequence id").fill("77")
+    page.get_by_label("Data of VALUE").fill("5")
+    send(page)
+    answer = page.locator(".output").filter(has_text="SUM").locator(".answer")
+    expect(answer).to_have_text("5")
+    page.get_by_label("start", exact=True).uncheck()
+    page.get_by_label("Data of VALUE").fill("6")
+    send(page)
+    expect(answer).to_have_text("11")
+
+
+# ---- management ------------------------------------------------------------------------------------------------------
+
+
+def test_unload_and_load(server, tab):
+    page = tab(server).open("models/square/1")
+    badge = page.locator("main .badge").first
+    expect(badge).to_contain_text("ready")
+    page.get_by_role("button", name="Unload").click()
+    dialog = page.get_by_role("dialog", name="Unload square?")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+    assert state(server, "square") == "READY"
+    page.get_by_role("button", name="Unload").click()
+    dialog.get_by_role("button", name="Unload").click()
+    expect(badge).to_contain_text("not loaded")
+    assert server.request("GET", "/v2/models/square/ready")[0] != 200
+    expect(page.get_by_role("button", name="Unload")).to_be_disabled()
+    page.get_by_role("button", name="Load", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Load", exact=True).click()
+    expect(badge).to_contain_text("ready")
+    assert server.request("GET", "/v2/models/square/ready")[0] == 200
+
+
+def test_reload_of_a_config(graphs, tab):
+    page = tab(graphs).open("models/increment/1")
+    page.get_by_role("button", name="Reload config.json").click()
+    page.get_by_role("dialog").get_by_role("button", name="Read again").click()
+    expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
+
+
+def test_no_management_without_explicit_mode(repository, serve, tab):
+    repository.add_identity("m")
+    page = tab(serve(repository)).open("models/m/1")
+    button = page.get_by_role("button", name="Unload")
+    expect(button).to_be_disabled()
+    expect(button).to_have_accessible_description(re.compile("--model-control-mode=explicit"))
+
+
+def test_token(repository, serve, tab, tmp_path):
+    (tmp_path / "tokens").write_text("operator o-token\n")
+    (tmp_path / "tokens").chmod(0o600)
+    policy = [
+        {"identities": ["anonymous"], "apis": ["health"]},
+        {"identities": ["operator"], "apis": ["*"]},
+    ]
+    (tmp_path / "policy.json").write_text(json.dumps({"rules": policy}))
+    repository.add_identity("m")
+    server = serve(repository, f"--token-file={tmp_path / 'tokens'}", f"--policy-file={tmp_path / 'policy.json'}")
+    window = tab(server)
+    page = window.page
+    page.goto("/console/#/models")
+    dialog = page.get_by_role("dialog", name="A token is needed")
+    expect(dialog).to_be_visible()
+    assert window.violations() == []
+    dialog.get_by_label("Token").fill("o-token")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="m", exact=True)).to_be_visible()
+    expect(dialog).to_have_count(0)
+
+
+# ---- hands and circumstances -----------------------------------------------------------------------------------------
+
+
+def test_keyboard_alone(server, tab):
+    page = tab(server).open()
+    page.keyboard.press("2")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Models")
+    page.keyboard.press("/")
+    page.keyboard.type("digits")
+    expect(page.locator("[data-row]")).to_have_count(4)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("[data-row]").nth(1)).to_be_focused()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("digits")
+    page.keyboard.press("]")
+    expect(page.locator(".tabs [aria-current=page]")).to_have_text("Structure")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    # The form by the Tab key: from the text to the button.
+    page.goto("/console/#/models/shout/1/try")
+    page.get_by_label("Data of TEXT").focus()
+    page.keyboard.type("typed")
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == "Send":
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator(".output").filter(has_text="SHOUTED")).to_contain_text("TYPED")
+
+
+def test_lost_server(server, tab):
+    window = tab(server)
+    page = window.open("models")
+    window.context.set_offline(True)
+    expect(page.get_by_role("status").filter(has_text="has not answered since")).to_be_visible()
+    expect(page.get_by_role("link", name="add_sub", exact=True)).to_be_visible()  # what was known stays
+    window.context.set_offline(False)
+    expect(page.get_by_role("status").filter(has_text="has not answered since")).to_have_count(0)
+    window.errors.clear()
+
+
+def test_five_hundred_models(repository, serve, tab):
+    """Ensembles over one model: rows that serve, without a process for each."""
+    one = ([("IN", "FP32", [1])], [("OUT", "FP32", [1])])
+    repository.add("part", config_text=config(None, *one))
+    step = 'ensemble_scheduling { step [ { model_name: "part" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }'
+    for index in range(500):
+        text = config(None, *one, backend=None, extra=f'platform: "ensemble"\n{step}')
+        repository.add(f"many_{index:03d}", source=None, config_text=text)
+    server = serve(repository)
+    page = tab(server).open("models")
+    expect(page.locator("[data-row]")).to_have_count(501)
+    # From a key to the list that fits, on the thread that also draws; and what the refresh of all rows takes.
+    begun = time.monotonic()
+    page.get_by_label("Search the models").fill("many_31")
+    expect(page.locator("[data-row]")).to_have_count(10)
+    assert time.monotonic() - begun < 2
+    page.get_by_label("Search the models").fill("")
+    expect(page.locator("[data-row]")).to_have_count(501)
+    longest = page.evaluate(
+        """() => new Promise((resolve) => {
+             let longest = 0, last = performance.now(), ends = last + 4500;
+             const frame = (now) => {
+               longest = Math.max(longest, now - last);
+               last = now;
+               now < ends ? requestAnimationFrame(frame) : resolve(longest);
+             };
+             requestAnimationFrame(frame);
+           })"""
+    )
+    assert longest < 1000
