@@ -89,7 +89,7 @@ Result<nlohmann::json> Spread(const load::ModelInfo& model, const load::TensorIn
   if (const auto given = options.shapes.find(info.name); given != options.shapes.end()) shape = given->second;
   if (std::ranges::any_of(shape, [](int64_t dimension) { return dimension < 0; })) return value;
   BRAID_ASSIGN_OR_RETURN(const size_t count, load::ElementCount(shape));
-  return nlohmann::json(std::vector<nlohmann::json>(count, std::move(value)));
+  return nlohmann::json(std::vector<nlohmann::json>(count, value));
 }
 
 // Reads what stands behind NAME=: a value of JSON, text, or @FILE.

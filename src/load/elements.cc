@@ -153,6 +153,7 @@ uint16_t ToHalf(float value) {
   const float magnitude = std::fabs(value);
   if (std::isnan(value)) return sign | 0x7e00;
   if (magnitude >= 65520.0F) return sign | 0x7c00;
+  if (magnitude == 0) return sign;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   // The weight of the last bit: 2^-24 for subnormal ones.

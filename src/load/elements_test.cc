@@ -51,11 +51,15 @@ TEST(Elements, HalfPrecisionRoundsToTheNearest) {
 TEST(Elements, AreMadeOfTheShapeAndTheSameFromOneSeed) {
   std::mt19937_64 one(3);
   std::mt19937_64 two(3);
-  EXPECT_EQ(MakeElements("FP32", {2, 3}, {}, one)->size(), 24U);
-  EXPECT_EQ(*MakeElements("INT8", {5}, {}, one),
-            (MakeElements("FP32", {2, 3}, {}, two), *MakeElements("INT8", {5}, {}, two)));
-  EXPECT_EQ(*MakeElements("INT16", {2}, {.fill = Fill::kZero}, one), std::string(4, '\0'));
-  EXPECT_EQ(*MakeElements("BYTES", {2}, {.string_data = "ab"}, one), std::string("\2\0\0\0ab\2\0\0\0ab", 12));
+  FillOptions options;
+  const std::string numbers = *MakeElements("FP32", {2, 3}, options, one);
+  EXPECT_EQ(numbers.size(), 24U);
+  EXPECT_EQ(numbers, *MakeElements("FP32", {2, 3}, options, two));
+  EXPECT_NE(numbers, *MakeElements("FP32", {2, 3}, options, two));
+  options.string_data = "ab";
+  EXPECT_EQ(*MakeElements("BYTES", {2}, options, one), std::string("\2\0\0\0ab\2\0\0\0ab", 12));
+  options.fill = Fill::kZero;
+  EXPECT_EQ(*MakeElements("INT16", {2}, options, one), std::string(4, '\0'));
   EXPECT_THAT(MakeElements("FP32", {-1, 3}, {}, one).status().message(), HasSubstr("[-1,3]"));
 }
 
