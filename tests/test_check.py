@@ -548,11 +548,13 @@ def test_graph_without_effect(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["examples/models", "bench/models"])
-def test_models_of_this_repository_pass(folder, serve):
-    code, answer = check_json(ROOT / folder)
+def test_models_of_this_repository_pass(folder, serve, tmp_path):
+    # The bench copies the models of its ensemble, which stand there under one name.
+    models = shutil.copytree(ROOT / folder, tmp_path / "models", ignore=shutil.ignore_patterns("ensemble3"))
+    code, answer = check_json(models)
     assert code == 0, answer
     assert all(one["loads"] for one in answer["servables"])
-    server = serve(ROOT / folder)
+    server = serve(models)
     _, index = server.json("POST", "/v2/repository/index")
     ready = {entry["name"] for entry in index if entry.get("state") == "READY"}
     assert ready == {one["name"] for one in answer["servables"]}

@@ -136,7 +136,10 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
   if (wrong) return;
   const Trial::Blame blame = trial.TakeBlame();
   const bool refused = servable.status().fault() == Fault::kNotImplemented;
-  for (const std::string& line : LinesOf(servable.status().message())) {
+  std::vector<std::string> lines = LinesOf(servable.status().message());
+  // The heading of a list of faults is none.
+  if (lines.size() > 1 && lines.front().ends_with(':')) lines.erase(lines.begin());
+  for (const std::string& line : lines) {
     Finding finding{refused ? Level::kRefused : Level::kError,
                     refused ? "refused" : "load",
                     file.path(),
