@@ -15,6 +15,7 @@ PACKAGE = "tests/install/run does it, in a bare system"
 PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
 GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
+    "docs/bench.md": {"build/braid bench -m add_sub -u one:8000": "two servers of the reader's own"},
     "docs/check.md": {"build/braid check --report": "files of the reader's own"},
     "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
     "docs/install.md": {
