@@ -9,6 +9,8 @@
 namespace braid::bench {
 namespace {
 
+OutputView View(const char* name, load::Pieces data) { return {name, "", {}, std::move(data)}; }
+
 std::vector<InputTensor> Inputs(std::initializer_list<const char*> specifications) {
   std::vector<InputTensor> inputs;
   for (const char* specification : specifications) {
@@ -45,11 +47,11 @@ TEST(Expectation, AddSubFindsOutputsByName) {
   ASSERT_TRUE(expectation.ok());
   const std::string sum = Floats({13, 27});
   const std::string difference = Floats({-13, -13});
-  EXPECT_TRUE(expectation->Check({{"OUTPUT0", {sum}}, {"OUTPUT1", {difference}}}, 0).ok());
-  EXPECT_TRUE(expectation->Check({{"OUTPUT1", {difference}}, {"OUTPUT0", {sum}}}, 0).ok());
-  EXPECT_FALSE(expectation->Check({{"OUTPUT0", {difference}}, {"OUTPUT1", {sum}}}, 0).ok());
-  EXPECT_FALSE(expectation->Check({{"OUTPUT0", {sum}}, {"OUTPUT0", {sum}}}, 0).ok());
-  EXPECT_FALSE(expectation->Check({{"OUTPUT0", {sum}}}, 0).ok());
+  EXPECT_TRUE(expectation->Check({View("OUTPUT0", {sum}), View("OUTPUT1", {difference})}, 0).ok());
+  EXPECT_TRUE(expectation->Check({View("OUTPUT1", {difference}), View("OUTPUT0", {sum})}, 0).ok());
+  EXPECT_FALSE(expectation->Check({View("OUTPUT0", {difference}), View("OUTPUT1", {sum})}, 0).ok());
+  EXPECT_FALSE(expectation->Check({View("OUTPUT0", {sum}), View("OUTPUT0", {sum})}, 0).ok());
+  EXPECT_FALSE(expectation->Check({View("OUTPUT0", {sum})}, 0).ok());
 }
 
 TEST(Expectation, ComparesDataInPieces) {
@@ -57,8 +59,8 @@ TEST(Expectation, ComparesDataInPieces) {
   const auto expectation = Expectation::Make(Validation::kIdentity, inputs, 0);
   ASSERT_TRUE(expectation.ok());
   const std::string_view data = inputs[0].data;
-  EXPECT_TRUE(expectation->Check({{"OUTPUT0", {data.substr(0, 5), data.substr(5)}}}, 0).ok());
-  EXPECT_FALSE(expectation->Check({{"OUTPUT0", {data.substr(5), data.substr(0, 5)}}}, 0).ok());
+  EXPECT_TRUE(expectation->Check({View("OUTPUT0", {data.substr(0, 5), data.substr(5)})}, 0).ok());
+  EXPECT_FALSE(expectation->Check({View("OUTPUT0", {data.substr(5), data.substr(0, 5)})}, 0).ok());
 }
 
 TEST(Expectation, ComparesSizesOfEachResponseAndBytesOfSome) {
@@ -66,10 +68,10 @@ TEST(Expectation, ComparesSizesOfEachResponseAndBytesOfSome) {
   const auto expectation = Expectation::Make(Validation::kIdentity, inputs, 0);
   ASSERT_TRUE(expectation.ok());
   const std::string wrong(inputs[0].data.size(), 'x');
-  EXPECT_FALSE(expectation->Check({{"OUTPUT0", {wrong}}}, 0).ok());
-  EXPECT_TRUE(expectation->Check({{"OUTPUT0", {wrong}}}, 1).ok());
-  EXPECT_FALSE(expectation->Check({{"OUTPUT0", {wrong}}}, 16).ok());
-  EXPECT_FALSE(expectation->Check({{"OUTPUT0", {std::string_view(wrong).substr(1)}}}, 1).ok());
+  EXPECT_FALSE(expectation->Check({View("OUTPUT0", {wrong})}, 0).ok());
+  EXPECT_TRUE(expectation->Check({View("OUTPUT0", {wrong})}, 1).ok());
+  EXPECT_FALSE(expectation->Check({View("OUTPUT0", {wrong})}, 16).ok());
+  EXPECT_FALSE(expectation->Check({View("OUTPUT0", {std::string_view(wrong).substr(1)})}, 1).ok());
 }
 
 TEST(Expectation, NoneLooksAtNothing) {
