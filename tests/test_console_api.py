@@ -28,10 +28,11 @@ pb_utils.Logger.log_warn(f"a warning about {value}")
 return respond(OUT=get(request, "IN"))
 """)
 SEQUENCE = """
-  sequence_batching {
-    max_sequence_idle_microseconds: 60000000
-    control_input [ { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] } ]
-  }
+instance_group [ { kind: KIND_CPU count: 2 } ]
+sequence_batching {
+  max_sequence_idle_microseconds: 60000000
+  control_input [ { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] } ]
+}
 """
 TOKENS = "alice a-token\nbob b-token\noperator o-token\n"
 POLICY = {
