@@ -203,7 +203,7 @@ def test_phone(server, pipelines, tab):
     # Downwards, in letters that can be read: each of the drawing's own is 11 pixels or larger.
     box = window.page.locator(".node.end").first.bounding_box()
     text = window.page.locator(".node .name").nth(1)
-    assert box["width"] > 80
+    assert box["width"] > 70
     assert text.bounding_box()["height"] > 9
     assert window.overflow() <= 0
 

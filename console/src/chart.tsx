@@ -105,9 +105,9 @@ export function Chart(properties: Properties) {
   return (
     <figure class="chart">
       <figcaption>
-        <h3>
+        <h2>
           {title} {under !== null && time !== undefined && <span class="muted">at {clock(time * 1000)}</span>}
-        </h3>
+        </h2>
         <ul class="legend">
           {lines.map((line, index) => {
             const value = data[index + 1]?.[at];
