@@ -211,6 +211,7 @@ def test_the_log_of_a_model(server):
 
 def test_history_follows_the_counters(server):
     requests = row(server, "talks")["requests"]
+    wait_until(lambda: get(server, "history?model=talks&version=1")["samples"], what="a sample before the requests")
     for _ in range(4):
         assert infer(server, "talks")[0] == 200
 

@@ -38,7 +38,7 @@ EXAMPLES = {
 
 
 def blocks():
-    return re.findall(r"^```protobuf\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```proto\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def streams(field, nodes):

@@ -96,8 +96,8 @@ TEST(JsonFields, KnowsWhereEachValueStands) {
       "}\n");
   EXPECT_FALSE(fields.fault().has_value());
   EXPECT_EQ(fields.PlaceOf("/model_config_list"), (Position{2, 3}));
-  EXPECT_EQ(fields.PlaceOf("/model_config_list/0/config/nireq"), (Position{3, 41}));
-  EXPECT_EQ(fields.Find("/model_config_list/0/config/nireq")->name, (Position{3, 32}));
+  EXPECT_EQ(fields.PlaceOf("/model_config_list/0/config/nireq"), (Position{3, 39}));
+  EXPECT_EQ(fields.Find("/model_config_list/0/config/nireq")->name, (Position{3, 30}));
   EXPECT_EQ(fields.Find("/model_config_list/0/config/nireq")->value, "-1");
   EXPECT_EQ(fields.Find("/model_config_list/1/config/na~1me")->value, "\xC3\xA9");
   EXPECT_EQ(fields.PlaceOf("/model_config_list/0/config/base_path"), (Position{3, 6}));

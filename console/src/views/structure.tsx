@@ -377,31 +377,33 @@ function Picture({ structure, view }: { structure: Structure; view: View }) {
           }
         }}
       >
-        <svg
-          width={size.width}
-          height={height}
-          viewBox={`${shown.x} ${shown.y} ${Math.max(1, size.width / shown.scale)} ${Math.max(1, height / shown.scale)}`}
-        >
-          <defs>
-            <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
-              <path d="M0,0.5L8,4L0,7.5z" />
-            </marker>
-          </defs>
-          {drawing.links.map((link) => (
-            <LinkShape key={`${link.from} ${link.to}`} link={link} structure={structure} view={view} most={most} />
-          ))}
-          {drawing.boxes.map((box) => {
-            const each = view.nodes[box.id];
-            if (each === undefined) {
-              return null;
-            }
-            return isEnd(each.node) ? (
-              <EndShape key={box.id} box={box} each={each} />
-            ) : (
-              <NodeShape key={box.id} box={box} each={each} view={view} />
-            );
-          })}
-        </svg>
+        {camera !== undefined && (
+          <svg
+            width={size.width}
+            height={height}
+            viewBox={`${shown.x} ${shown.y} ${Math.max(1, size.width / shown.scale)} ${Math.max(1, height / shown.scale)}`}
+          >
+            <defs>
+              <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
+                <path d="M0,0.5L8,4L0,7.5z" />
+              </marker>
+            </defs>
+            {drawing.links.map((link) => (
+              <LinkShape key={`${link.from} ${link.to}`} link={link} structure={structure} view={view} most={most} />
+            ))}
+            {drawing.boxes.map((box) => {
+              const each = view.nodes[box.id];
+              if (each === undefined) {
+                return null;
+              }
+              return isEnd(each.node) ? (
+                <EndShape key={box.id} box={box} each={each} />
+              ) : (
+                <NodeShape key={box.id} box={box} each={each} view={view} />
+              );
+            })}
+          </svg>
+        )}
       </div>
       <div class="zoom">
         <button type="button" class="small" aria-label="Zoom in" onClick={() => zoom(1.25)}>
