@@ -98,7 +98,7 @@ check:  ## Check formatting, lint Python and C++, includes, each file alone, and
 	@npm ci --prefix console --ignore-scripts --silent
 	@npm run check --prefix console --silent
 	@cmake --preset check -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python >/dev/null
-	@cmake --build build-check --target braid_proto_files
+	@cmake --build build-check --target braid_proto_files braid_console_files
 	@scripts/check-alone --jobs $(JOBS)
 	@scripts/check-clang --jobs $(JOBS)
 
