@@ -107,7 +107,8 @@ TEST_F(EnsembleStressTest, EveryRequestEndsOnce) {
   e->gate().Close();
   EXPECT_TRUE(e->gate().WaitUntilEmpty(SteadyNowNs()));
   pool.reset();  // what was cancelled is answered
-  for (const StructureNode& node : e->structure()->nodes) {
+  const auto structure = e->structure();
+  for (const StructureNode& node : structure->nodes) {
     EXPECT_EQ(node.started, node.ended) << node.name;
     EXPECT_LE(node.failed, node.ended) << node.name;
     EXPECT_GT(node.ended, 0u) << node.name;

@@ -222,7 +222,8 @@ TEST_F(ConsoleTest, TellsOfTheServer) {
   EXPECT_EQ(overview["connections"], (json{{"http", 5}, {"grpc", 6}}));
   EXPECT_EQ(overview["client_memory"]["budget_bytes"], 1'000'000);
   limits_.refusals.Count(Limit::kMemory, "full");
-  for (const json& refused : Json("/console/api/overview")["refused"]) {
+  const json after = Json("/console/api/overview");
+  for (const json& refused : after["refused"]) {
     EXPECT_EQ(refused["count"], refused["limit"] == "memory-max-bytes" ? 1 : 0) << refused;
   }
 }
