@@ -262,6 +262,7 @@ def test_nodes_of_a_pipeline(pipelines, tab):
         assert status in (200, 204), answer
 
     page = tab(pipelines).open("models/faces/1/structure")
+    expect(page.locator(".frame svg")).to_be_visible()
     drawn = [each.get_attribute("aria-label") for each in page.locator(".frame [aria-label]").all()]
     assert [label.split(",")[0] for label in drawn] == ["detect", "split", "age", "emotion"]
     with repeatedly(ask):
@@ -276,11 +277,16 @@ def test_nodes_of_a_pipeline(pipelines, tab):
         assert number(edge.get_by_role("cell").nth(2).inner_text()) > 0
         expect(page.locator(".node.hottest")).to_have_count(1)
         expect(page.locator(".node.hottest")).to_contain_text("slowest")
-        shares = [
-            number(text) for text in page.locator("table.nodes td:last-child").all_inner_texts() if "▲" not in text
-        ]
-        slowest = page.locator("table.nodes td:last-child").filter(has_text="▲").inner_text()
-        assert number(slowest.removeprefix("▲").strip()) >= max(shares)
+        cells = page.locator("table.nodes td:last-child")
+
+        def shares_of_all():
+            texts = cells.all_inner_texts()
+            return texts if all(re.search(r"\d", text) for text in texts) else None
+
+        texts = wait_until(shares_of_all, 15, "a share of each node")
+        slowest = [number(text.removeprefix("▲").strip()) for text in texts if "▲" in text]
+        assert len(slowest) == 1
+        assert slowest[0] >= max(number(text) for text in texts if "▲" not in text)
     node.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("detector")
 

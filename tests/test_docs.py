@@ -15,6 +15,7 @@ PACKAGE = "tests/install/run does it, in a bare system"
 PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
 GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
+    "README.md": {"make test": "this test is a part of it"},
     "docs/bench.md": {
         "build/braid bench -m add_sub --concurrency-range": "takes more than a minute",
         "build/braid bench -m add_sub -u one:8000": "two servers on other machines",
