@@ -166,8 +166,8 @@ def send(page):
 
 
 def number(text):
-    """The number that a text of the page begins with."""
-    return float(re.match(r"[\d.,]+", text).group().replace(",", ""))
+    """The first number in a text of the page, as in "< 1 %"."""
+    return float(re.search(r"[\d.,]+", text).group().replace(",", ""))
 
 
 # ---- every view ------------------------------------------------------------------------------------------------------
