@@ -14,7 +14,7 @@ from harness import openvino_models as models
 from harness.ovms import OvmsServer
 from harness.pipelines import node, pipeline
 from harness.repository import IDENTITY, config, per_request
-from harness.server import Server, listening_ports
+from harness.server import ROOT, Server, listening_ports
 from harness.waiting import wait_until
 
 SIMPLE = config(None, [("IN", "FP32", [1])], [("OUT", "FP32", [1])])
@@ -166,6 +166,15 @@ def test_one_model(server):
     memory = wait_until(lambda: detail(server, "talks")["workers"][0].get("memory_bytes"), what="the memory")
     assert memory > 1 << 20
     assert row(server, "talks")["memory_bytes"] == pytest.approx(memory, rel=0.5)
+
+
+def test_an_execution_with_many_responses_is_one(serve):
+    server = serve(ROOT / "examples" / "models")
+    status, _, events = server.request("POST", "/v2/models/repeat/generate_stream", '{"TEXT": "x", "TIMES": 5}')
+    assert (status, events.count(b"data: ")) == (200, 5)
+    # The call may return a moment after its last response.
+    wait_until(lambda: detail(server, "repeat")["workers"][0]["executions"], what="the execution")
+    assert detail(server, "repeat")["workers"][0]["executions"] == 1
 
 
 def test_a_worker_that_died_is_counted(repository, serve):

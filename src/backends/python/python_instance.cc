@@ -252,7 +252,6 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     request = slot.request.get();
     times = slot.times;
     host_.NoteServed();
-    executions_.fetch_add(1, std::memory_order_relaxed);
     if (message.final) {
       ended = std::move(slot.request);
       FreeSlot(index);
@@ -280,6 +279,7 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     running = std::move(running_.front());
     running_.pop_front();
     host_.NoteServed();
+    executions_.fetch_add(1, std::memory_order_relaxed);
     times.compute_start_ns = running.compute_start_ns;
     times.input_end_ns = std::clamp(message.input_end_ns, times.compute_start_ns, now);
     times.infer_end_ns = std::clamp(message.infer_end_ns, times.input_end_ns, now);
