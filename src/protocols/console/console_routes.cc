@@ -128,7 +128,9 @@ HttpResponse ConsoleRoutes::Model(const HttpExchange& exchange, const ConsoleRou
   LookAtMemory();
   const auto may = [&](Api api) { return host_->Allows(exchange, {api, *match.model}); };
   auto model = ModelJson(context_, memory_, *match.model, *match.version,
-                         {may(Api::kMetadata), may(Api::kModelConfig)});
+                         {may(Api::kMetadata), may(Api::kModelConfig), [&](std::string_view other) {
+                            return host_->Allows(exchange, {Api::kStatistics, other});
+                          }});
   return model.ok() ? Fresh(*std::move(model)) : ErrorResponse(model.status());
 }
 

@@ -220,6 +220,7 @@ Result<std::string> ModelJson(const ConsoleContext& context, const ProcessMemory
   model["uses"] = std::move(uses);
   std::set<std::string> used_by;
   for (const auto& other : serving.all()) {
+    if (!rights.other_model(other->info().name)) continue;
     for (const ServableUse& use : uses_of(*other)) {
       if (use.name == name) used_by.insert(other->info().name);
     }

@@ -25,6 +25,7 @@ std::string ModelsJson(const Catalog& catalog, const ProcessMemory& memory, cons
 struct DetailRights {
   bool metadata = true;  // inputs and outputs
   bool config = true;
+  MayShow other_model = [](std::string_view) { return true; };  // that uses this one
 };
 
 // The row of one version with its tensors, its configuration, its instances and what it is made of. Errors: NOT_FOUND for
