@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 from harness import openvino_models as models
+from harness.ensembles import ensemble, step
 from harness.ovms import OvmsServer
 from harness.pipelines import node, pipeline
 from harness.repository import IDENTITY, config, per_request
@@ -307,6 +308,9 @@ def test_bodies_are_limited(server):
 def test_who_may_do_what(repository, serve, tmp_path):
     repository.add("talks", TALKS, SIMPLE)
     repository.add("other", TALKS, SIMPLE)
+    ensemble(
+        repository, "hidden", [step("talks", {"IN": "X"}, {"OUT": "Y"})], [("X", "FP32", [1])], [("Y", "FP32", [1])]
+    )
     (tmp_path / "tokens").write_text(TOKENS)
     (tmp_path / "tokens").chmod(0o600)
     (tmp_path / "policy").write_text(json.dumps(POLICY))
@@ -325,12 +329,14 @@ def test_who_may_do_what(repository, serve, tmp_path):
 
     assert get(server, "overview", who="alice")["may"] == {"infer": True, "manage": False, "log": True, "trace": False}
     assert [r["name"] for r in get(server, "models", who="alice")["models"]] == ["talks"]
-    assert [r["name"] for r in get(server, "models", who="operator")["models"]] == ["other", "talks"]
+    assert [r["name"] for r in get(server, "models", who="operator")["models"]] == ["hidden", "other", "talks"]
+    assert detail(server, "talks", who="alice")["used_by"] == []
+    assert detail(server, "talks", who="operator")["used_by"] == ["hidden"]
     assert detail(server, "talks", who="alice")["config"] is None
     assert detail(server, "talks", who="operator")["config"]["name"] == "talks"
     assert ask(server, "GET", "/console/api/models/other/versions/1", who="alice")[0] == 403
     assert {line["model"] for line in get(server, "log", who="alice")["lines"]} == {"talks"}
-    assert {line["model"] for line in get(server, "log", who="operator")["lines"]} == {"", "other", "talks"}
+    assert {line["model"] for line in get(server, "log", who="operator")["lines"]} == {"", "hidden", "other", "talks"}
     assert ask(server, "GET", "/console/api/log?model=other", who="alice")[0] == 403
 
     assert infer(server, "talks", who="alice")[0] == 200
