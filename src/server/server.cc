@@ -346,8 +346,6 @@ class Server::Parts {
                               .traces = tracer_.get(),
                               .http_connections = [this] { return http_ ? http_->connection_count() : 0; },
                               .grpc_connections = [this] { return grpc_ ? grpc_->connection_count() : 0; }});
-    kserve_console_ = MakeKserveHttp();
-    tfs_console_ = MakeTfsRoutes();
   }
 
   // Who may do what, and at which port.
@@ -491,14 +489,16 @@ class Server::Parts {
         Describe({.tensorflow_serving = has_console, .metrics = true}, metrics_access_, metrics_openapi_));
     if (has_console) {
       AddConsole(http, protocols);
+      tfs_metrics_ = MakeTfsRoutes();
+      protocols.push_back(tfs_metrics_.get());
       http.max_input_bytes = std::min(http.max_input_bytes, Console::kMostInputBytes);
     } else {
       http.max_input_bytes = 1024;
       http.control_threads = 1;
       http.large_threads = 0;
-      kserve_health_ = MakeKserveHttp();
-      protocols.push_back(kserve_health_.get());
     }
+    kserve_metrics_ = MakeKserveHttp();
+    protocols.push_back(kserve_metrics_.get());
     BRAID_ASSIGN_OR_RETURN(metrics_,
                            HttpServer::Start(metrics_access_, *control_, std::move(protocols), http));
     addresses_.metrics = Endpoint(address, metrics_->bound_port());
@@ -510,13 +510,10 @@ class Server::Parts {
     std::vector<HttpProtocol*> protocols = {&metrics_route_, &admin_openapi_};
     BRAID_RETURN_IF_ERROR(
         Describe({.tensorflow_serving = true, .metrics = true}, admin_access_, admin_openapi_));
-    if (console_) {
-      AddConsole(http, protocols);
-    } else {
-      kserve_admin_ = MakeKserveHttp();
-      tfs_admin_ = MakeTfsRoutes();
-      protocols.insert(protocols.end(), {tfs_admin_.get(), kserve_admin_.get()});
-    }
+    if (console_) AddConsole(http, protocols);
+    kserve_admin_ = MakeKserveHttp();
+    tfs_admin_ = MakeTfsRoutes();
+    protocols.insert(protocols.end(), {tfs_admin_.get(), kserve_admin_.get()});
     BRAID_ASSIGN_OR_RETURN(admin_, HttpServer::Start(admin_access_, *control_, std::move(protocols), http));
     addresses_.admin = Endpoint(options_.admin_address, admin_->bound_port());
     return OkStatus();
@@ -527,7 +524,7 @@ class Server::Parts {
     http.limits = std::make_shared<ClientLimits>(ClientLimits::Options{
         .connections = {kReservedConnections, kReservedConnections}, .memory_bytes = limits_->budget.most()});
     http.large_threads = 1;
-    protocols.insert(protocols.end(), {&console_->routes(), tfs_console_.get(), kserve_console_.get()});
+    protocols.push_back(&console_->routes());
   }
 
   const ServerOptions options_;
@@ -576,12 +573,12 @@ class Server::Parts {
   OpenApiRoute admin_openapi_;
   std::unique_ptr<TfsRoutes> tfs_routes_;
   std::unique_ptr<KserveHttp> kserve_http_;
-  std::unique_ptr<KserveHttp> kserve_health_;  // of the metrics port
+  std::unique_ptr<KserveHttp>
+      kserve_metrics_;  // of the metrics port: health, and what the console's page asks for
+  std::unique_ptr<TfsRoutes> tfs_metrics_;  // likewise; null without the console there
   std::unique_ptr<TfsRoutes> tfs_admin_;
   std::unique_ptr<KserveHttp> kserve_admin_;
-  std::unique_ptr<Console> console_;            // null without one
-  std::unique_ptr<TfsRoutes> tfs_console_;      // what else the page asks for, at its port
-  std::unique_ptr<KserveHttp> kserve_console_;  // likewise
+  std::unique_ptr<Console> console_;  // null without one
   std::unique_ptr<KserveGrpc> kserve_grpc_;
   std::unique_ptr<TfsServices> tfs_grpc_;
   std::unique_ptr<HttpServer> http_;

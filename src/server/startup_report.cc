@@ -11,20 +11,6 @@ namespace {
 
 using Row = std::array<std::string, 5>;
 
-std::string_view KindName(ServableKind kind) {
-  switch (kind) {
-    case ServableKind::kModel:
-      return "model";
-    case ServableKind::kEnsemble:
-      return "ensemble";
-    case ServableKind::kPipeline:
-      return "pipeline";
-    case ServableKind::kGraph:
-      return "graph";
-  }
-  return "model";
-}
-
 // One plausible value for each element, in small shapes only.
 nlohmann::ordered_json SampleInput(const TensorSpec& spec, bool& possible) {
   constexpr int64_t kMostElements = 16;
@@ -69,7 +55,8 @@ std::string ModelTable(const Catalog& catalog) {
     });
     if (servable != ready.end()) {
       const ServableInfo& info = (*servable)->info();
-      row[2] = std::string(KindName(info.kind)) + (info.platform.empty() ? "" : " (" + info.platform + ")");
+      row[2] = std::string(ServableKindName(info.kind)) +
+               (info.platform.empty() ? "" : " (" + info.platform + ")");
       row[3] = std::to_string(info.instance_count);
     }
     rows.push_back(std::move(row));

@@ -49,6 +49,20 @@ Status OvmsNotFound(ServableKind kind, bool pending) {
 
 }  // namespace
 
+std::string_view ServableKindName(ServableKind kind) {
+  switch (kind) {
+    case ServableKind::kModel:
+      return "model";
+    case ServableKind::kEnsemble:
+      return "ensemble";
+    case ServableKind::kPipeline:
+      return "pipeline";
+    case ServableKind::kGraph:
+      return "graph";
+  }
+  return "model";
+}
+
 std::string_view VersionStateName(VersionState state) {
   switch (state) {
     case VersionState::kUnavailable:

@@ -28,6 +28,8 @@ namespace braid {
 enum class VersionState : unsigned char { kUnavailable, kLoading, kReady, kUnloading };
 // "UNAVAILABLE", "LOADING", "READY", "UNLOADING".
 std::string_view VersionStateName(VersionState state);
+// "model", "ensemble", "pipeline", "graph".
+std::string_view ServableKindName(ServableKind kind);
 
 // One line of the repository index.
 struct IndexEntry {

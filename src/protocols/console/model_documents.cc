@@ -15,20 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string_view KindText(ServableKind kind) {
-  switch (kind) {
-    case ServableKind::kModel:
-      return "model";
-    case ServableKind::kEnsemble:
-      return "ensemble";
-    case ServableKind::kPipeline:
-      return "pipeline";
-    case ServableKind::kGraph:
-      return "graph";
-  }
-  return "model";
-}
-
 uint64_t Microseconds(const DurationStatistic& duration) { return duration.ns / 1000; }
 
 // What is told of the instances of one version together.
@@ -66,7 +52,7 @@ Json RowJson(const IndexEntry& entry, Servable* servable, const Instances& insta
               {"version", entry.version ? std::to_string(*entry.version) : ""},
               {"state", VersionStateName(entry.state)},
               {"reason", entry.reason},
-              {"kind", KindText(servable != nullptr ? servable->info().kind : entry.kind)}};
+              {"kind", ServableKindName(servable != nullptr ? servable->info().kind : entry.kind)}};
   if (servable == nullptr) return row;
   const ServableInfo& info = servable->info();
   const StatisticsTotals done = servable->statistics().Totals();

@@ -48,6 +48,7 @@ bool HasHash(std::string_view path) {
 }
 
 HttpResponse StaticFile(std::span<const ConsoleAsset> assets, std::string_view path, const HttpHead& head) {
+  if (assets.empty()) return ErrorResponse(404, "this server was built without the console's page");
   if (path.empty()) path = "index.html";
   const auto asset = std::ranges::find(assets, path, &ConsoleAsset::path);
   if (asset == assets.end()) return ErrorResponse(404, "Not Found");
