@@ -81,7 +81,8 @@ struct GrpcConnection::Call {
   // The message that is being sent.
   std::array<char, kPrefixBytes> prefix{};
   std::string_view message;
-  size_t sent = 0;  // of prefix and message
+  std::string kept;  // what message is a view of once the call was given up
+  size_t sent = 0;   // of prefix and message
   bool stays_open = false;
   bool waits = false;  // the data was sent, and the stream stays open
   // The message that is coming.
@@ -283,6 +284,7 @@ void GrpcConnection::EndSending(Exchange& exchange) {
 
 void GrpcConnection::Cancel(Exchange& exchange) {
   Call& call = *static_cast<Call*>(exchange.call_);
+  KeepNextFrame(call);
   exchange.call_ = nullptr;
   call.exchange = nullptr;
   nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.stream, NGHTTP2_CANCEL);
@@ -315,7 +317,26 @@ void GrpcConnection::TakeData(Call& call, std::string_view bytes) {
   }
 }
 
+void GrpcConnection::KeepPayload(const Call& call) {
+  const auto inside = [&call](const char* at) {
+    return at >= call.message.data() && at < call.message.data() + call.message.size();
+  };
+  if (payload_.empty() || !inside(payload_.data())) return;
+  kept_.assign(payload_);
+  payload_ = kept_;
+}
+
+void GrpcConnection::KeepNextFrame(Call& call) {
+  KeepPayload(call);
+  const size_t done = call.sent > kPrefixBytes ? call.sent - kPrefixBytes : 0;
+  call.kept.assign(call.message.substr(
+      done, nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_FRAME_SIZE)));
+  call.message = call.kept;
+  call.sent -= done;
+}
+
 void GrpcConnection::End(Call& call, const Status& status) {
+  KeepPayload(call);
   nghttp2_session_set_stream_user_data(session_, call.stream, nullptr);
   call.pieces.clear();
   call.blocks.clear();

@@ -45,6 +45,10 @@ class GrpcConnection : public Connection {
   // Takes bytes of a response's body.
   void TakeData(Call& call, std::string_view bytes);
   void End(Call& call, const Status& status);
+  // A call that ends gives its message back; what of it is in a frame that has begun is sent from a copy.
+  void KeepPayload(const Call& call);
+  // The same for a stream that is still open: another frame of it may have been begun.
+  void KeepNextFrame(Call& call);
   // Writes staged_, payload_ and behind_; false when there is no room for all of it.
   Result<bool> WriteStaged();
   void PrepareBlock();
@@ -63,6 +67,7 @@ class GrpcConnection : public Connection {
   std::string staged_;
   size_t staged_sent_ = 0;
   std::string_view payload_;
+  std::string kept_;  // payload_, when its call has ended
   std::string behind_;
 
   std::shared_ptr<Block> block_;

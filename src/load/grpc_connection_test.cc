@@ -1,0 +1,90 @@
+#include "load/grpc_connection.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/unique_fd.h"
+
+namespace braid::load {
+namespace {
+
+class Given final : public Exchange {
+ public:
+  void OnMessage(const ReceivedMessage&) override {}
+  void OnEnd(const Status&) override {}
+};
+
+// A server whose windows are wide, and that reads nothing until it is told to.
+class SlowServer {
+ public:
+  SlowServer() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = std::to_string(ntohs(address.sin_port));
+  }
+
+  const std::string& port() const { return port_; }
+
+  void Accept() {
+    client_.Reset(::accept(listener_.get(), nullptr, nullptr));
+    // SETTINGS with an initial window of 2^31 - 1, and WINDOW_UPDATE of the connection.
+    const std::string frames("\0\0\6\4\0\0\0\0\0\0\4\x7f\xff\xff\xff\0\0\4\x8\0\0\0\0\0\x7f\xff\0\0", 28);
+    EXPECT_EQ(::send(client_.get(), frames.data(), frames.size(), 0), static_cast<ssize_t>(frames.size()));
+  }
+
+  // What has come and not been read.
+  std::string Read() {
+    std::string all;
+    std::string part(1 << 20, ' ');
+    ssize_t size = 0;
+    while ((size = ::recv(client_.get(), part.data(), part.size(), MSG_DONTWAIT)) > 0) {
+      all.append(part, 0, static_cast<size_t>(size));
+    }
+    return all;
+  }
+
+ private:
+  UniqueFd listener_;
+  UniqueFd client_;
+  std::string port_;
+};
+
+TEST(GrpcConnection, SendsNothingOfAMessageThatItsOwnerHasBack) {
+  SlowServer server;
+  auto dialer = Dialer::Make({"127.0.0.1", server.port()}, {});
+  ASSERT_TRUE(dialer.ok());
+  auto connection = Connection::Open(Protocol::kGrpc, **dialer, 5, {});
+  ASSERT_TRUE(connection.ok());
+  server.Accept();
+  (*connection)->Receive(true);
+
+  Given given;
+  OutgoingMessage message{"/s/M", std::string(64 << 20, 'x')};
+  (*connection)->Start(given, message, false);
+  (*connection)->Flush();
+  ASSERT_TRUE((*connection)->wants_to_write());  // the socket is full, in the middle of a frame
+  (*connection)->Cancel(given);
+  message.bytes.assign(message.bytes.size(), 'y');
+
+  std::string received = server.Read();
+  for (int i = 0; i < 1000 && (*connection)->wants_to_write(); ++i) {
+    (*connection)->Flush();
+    received += server.Read();
+  }
+  EXPECT_FALSE((*connection)->wants_to_write());
+  EXPECT_GT(received.size(), size_t{16} << 10);
+  EXPECT_EQ(received.find("yyyyyyyy"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace braid::load
