@@ -330,6 +330,11 @@ IMPORTS = {
     "no execute": ("\nclass TritonPythonModel:\n    pass\n", 2, "class TritonPythonModel has no method execute"),
     "exits": ("import sys\n\nsys.exit(3)\n", 3, "SystemExit: 3"),
     "ends": ("import os\n\nos._exit(7)\n", 0, "ended the process with exit code 7"),
+    "answers by itself": (
+        'import os\n\nos.write(3, b\'{"error": 7, "file": []}\')\nos._exit(0)\n',
+        0,
+        "ended the process with exit code 0",
+    ),
     "crashes": ("import ctypes\n\nctypes.string_at(0)\n", 3, "signal 11 (Segmentation fault)"),
     "hangs": ("import threading\n\nthreading.Event().wait()\n", 3, "did not end within 3 s"),
     "leaves a process": (

@@ -249,10 +249,22 @@ Result<Environment> OpenEnvironment(const std::string& path) {
   return environment;
 }
 
+// The file that is imported can write there too.
+bool IsAnswer(const nlohmann::json& answer) {
+  if (!answer.is_object()) return false;
+  const auto has = [&answer](const char* key, auto is) {
+    const auto found = answer.find(key);
+    return found == answer.end() || is(*found);
+  };
+  const auto is_text = [](const nlohmann::json& value) { return value.is_string(); };
+  return has("error", is_text) && has("file", is_text) &&
+         has("line", [](const nlohmann::json& value) { return value.is_number_integer(); });
+}
+
 Imported Judge(const Run& run, const ImportRequest& request, const ImportOptions& options) {
   Imported imported;
   const auto answer = nlohmann::json::parse(run.answer, nullptr, false);
-  if (!run.timed_out && answer.is_object()) {
+  if (!run.timed_out && IsAnswer(answer)) {
     if (answer.contains("error")) {
       imported.status = InternalError(answer["error"].get<std::string>());
       if (const std::string file = answer.value("file", ""); !file.empty()) {

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "config/config_json.h"
 #include "mediapipe_graph/calculator_library.h"
-#include "mediapipe_graph/ovms_calculators.h"
 #include "model_config.pb.h"
 #include "pipeline/ensemble.h"
 #include "pipeline/ensemble_dag.h"
@@ -191,19 +190,8 @@ Result<std::unique_ptr<Trial>> Trial::Create(const ServerOptions& options, const
   std::unique_ptr<Trial> trial(new Trial(options, import, std::move(log)));
   BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create({"", options.cpu_extension}, trial->log_));
   trial->python_ = std::make_unique<PythonFiles>(*trial);
-  BRAID_RETURN_IF_ERROR(trial->MakeCalculators());
+  BRAID_ASSIGN_OR_RETURN(trial->calculators_, MakeCalculators(options.calculator_libraries));
   return trial;
-}
-
-Status Trial::MakeCalculators() {
-  auto calculators = std::make_shared<graph::CalculatorRegistry>();
-  graph::AddCoreCalculators(*calculators);
-  AddOvmsCalculators(*calculators);
-  for (const std::string& library : options_.calculator_libraries) {
-    BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(library, *calculators));
-  }
-  calculators_ = std::move(calculators);
-  return OkStatus();
 }
 
 Trial::Blame Trial::TakeBlame() { return std::exchange(blame_, {}); }

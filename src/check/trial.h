@@ -75,7 +75,6 @@ class Trial {
       ServableInfo info, const std::function<std::string(const std::string& model)>& why_missing);
   Result<std::shared_ptr<Servable>> MakeTriedGraph(const OvmsGraphConfig& config,
                                                    std::vector<std::string>& files);
-  Status MakeCalculators();
 
   const ServerOptions options_;
   const ImportOptions import_;

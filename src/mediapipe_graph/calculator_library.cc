@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <set>
 #include <string_view>
+#include <utility>
 
+#include "graph/calculators/core_calculators.h"
 #include "include/braid_calculator.h"
+#include "mediapipe_graph/ovms_calculators.h"
 #include "mediapipe_graph/plugin_calculator.h"
 
 namespace braid {
@@ -71,6 +74,17 @@ Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& 
     registry.Add(library->calculators[i].name, PluginKind(library->calculators[i]));
   }
   return OkStatus();
+}
+
+Result<std::shared_ptr<const graph::CalculatorRegistry>> MakeCalculators(
+    const std::vector<std::string>& libraries) {
+  auto calculators = std::make_shared<graph::CalculatorRegistry>();
+  graph::AddCoreCalculators(*calculators);
+  AddOvmsCalculators(*calculators);
+  for (const std::string& library : libraries) {
+    BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(library, *calculators));
+  }
+  return std::shared_ptr<const graph::CalculatorRegistry>(std::move(calculators));
 }
 
 }  // namespace braid

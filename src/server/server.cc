@@ -17,7 +17,6 @@
 #include "images/encoded_images.h"
 #include "mediapipe_graph/calculator_library.h"
 #include "mediapipe_graph/graph_servable.h"
-#include "mediapipe_graph/ovms_calculators.h"
 #include "pipeline/custom_node_threads.h"
 #include "pipeline/ensemble.h"
 #include "protocols/access/access_policy.h"
@@ -201,7 +200,9 @@ class Server::Parts {
     config.make_graph = [this](const OvmsGraphConfig& entry, std::vector<std::string>& files) {
       return CreateGraph(entry, files);
     };
-    if (options.config) BRAID_RETURN_IF_ERROR(MakeCalculators());
+    if (options.config) {
+      BRAID_ASSIGN_OR_RETURN(calculators_, MakeCalculators(options_.calculator_libraries));
+    }
     const bool has_folders = options.folders.has_value();
     manager_ =
         std::make_unique<Manager>(std::move(options), catalog_, std::move(folders), std::move(config), log_);
@@ -271,17 +272,6 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOf(servable->info()));
     Configure(*servable, latency);
     return servable;
-  }
-
-  Status MakeCalculators() {
-    auto calculators = std::make_shared<graph::CalculatorRegistry>();
-    graph::AddCoreCalculators(*calculators);
-    AddOvmsCalculators(*calculators);
-    for (const std::string& library : options_.calculator_libraries) {
-      BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(library, *calculators));
-    }
-    calculators_ = std::move(calculators);
-    return OkStatus();
   }
 
   Result<std::shared_ptr<Servable>> CreateGraph(const OvmsGraphConfig& config,
