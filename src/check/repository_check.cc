@@ -82,8 +82,8 @@ void RepositoryCheck::CheckModel(const std::string& name) {
   model.name = name;
   for (const std::string& repository : repositories_) {
     std::error_code ignored;
-    if (std::filesystem::is_directory(repository + "/" + name, ignored))
-      model.folder = repository + "/" + name;
+    const std::string folder = std::filesystem::path(repository) / name;
+    if (std::filesystem::is_directory(folder, ignored)) model.folder = folder;
   }
   Load(model);
 }
