@@ -32,6 +32,9 @@ elseif(BRAID_SANITIZER STREQUAL "thread")
   target_compile_options(braid_options INTERFACE -U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
 elseif(BRAID_SANITIZER)
   message(FATAL_ERROR "BRAID_SANITIZER must be address, thread or empty, not '${BRAID_SANITIZER}'")
+else()
+  # The program names its sources by paths in the checkout: the same bytes in whichever folder that is.
+  target_compile_options(braid_options INTERFACE -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
 endif()
 
 # Warnings are errors in our code, not in what protoc writes.
