@@ -3,9 +3,10 @@
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # A precompiled header changes its time stamp with each build of it; these let ccache look past that.
+  # A precompiled header changes its time stamp with each build of it; the first lets ccache look past that. The last spares a
+  # first build a run of the preprocessor for each source.
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 ${CCACHE_PROGRAM})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -35,6 +36,12 @@ elseif(BRAID_SANITIZER)
 else()
   # The program names its sources by paths in the checkout: the same bytes in whichever folder that is.
   target_compile_options(braid_options INTERFACE -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+  # What a fault in memory can be made into is bounded; scripts/check-hardening looks at what was built.
+  target_compile_options(braid_options INTERFACE -fstack-protector-strong -fstack-clash-protection -fcf-protection)
+  target_link_options(braid_options INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+  # Without optimization it has no effect but a warning.
+  set(optimized $<AND:$<CONFIG:Release>,$<NOT:$<BOOL:$<TARGET_PROPERTY:BRAID_UNOPTIMIZED>>>>)
+  target_compile_options(braid_options INTERFACE $<${optimized}:-D_FORTIFY_SOURCE=3>)
 endif()
 
 # Warnings are errors in our code, not in what protoc writes.
@@ -51,12 +58,14 @@ add_custom_target(braid_unit_tests)
 set(BRAID_TEST_PCH <gmock/gmock.h> <gtest/gtest.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <future> <optional>
     <span> <string> <thread> <vector> "${CMAKE_BINARY_DIR}/protos/model_config.pb.h")
 
-# braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [ALONE source...] [SINGLE])
+# braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [ALONE source...] [SINGLE] [COLD])
 # Builds every .cc of the current folder (tests and benchmarks apart) into library braid_NAME. A unity build compiles the sources
-# together, but for those of ALONE, whose unnamed namespaces have names that others have too. SINGLE is for libraries of which
+# together, but for those of ALONE, whose unnamed namespaces have names that others have too, or which take long. SINGLE is for libraries of which
 # the workers' extension takes the objects that it needs, and no more: only `make check`, which links nothing, puts them together.
+# COLD is for libraries that run when the server starts, or for a person who looks: they are optimized less, which halves the time
+# that they take to build.
 function(braid_library name)
-  cmake_parse_arguments(arg "SINGLE" "" "DEPS;PRIVATE_DEPS;PCH;SUBFOLDERS;ALONE" ${ARGN})
+  cmake_parse_arguments(arg "SINGLE;COLD" "" "DEPS;PRIVATE_DEPS;PCH;SUBFOLDERS;ALONE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
   foreach(folder ${arg_SUBFOLDERS})
     file(GLOB more CONFIGURE_DEPENDS ${folder}/*.cc)
@@ -73,6 +82,9 @@ function(braid_library name)
       set_target_properties(braid_${name} PROPERTIES UNITY_BUILD OFF)
     endif()
     target_link_libraries(braid_${name} PUBLIC braid_options ${arg_DEPS} PRIVATE braid_warnings ${arg_PRIVATE_DEPS})
+    if(arg_COLD)
+      target_compile_options(braid_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     if(arg_PCH AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
       target_precompile_headers(braid_${name} PRIVATE ${arg_PCH})
       target_compile_options(braid_${name} PRIVATE -fpch-preprocess)
@@ -117,7 +129,7 @@ endfunction()
 # braid_unit_test(TARGET [header...]): what all programs of unit tests have in common. They are not optimized, which halves the
 # time that they take to build; `header`s are precompiled for this one.
 function(braid_unit_test target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF BRAID_UNOPTIMIZED ON)
   target_link_libraries(${target} PRIVATE braid_warnings GTest::gmock GTest::gtest_main)
   target_compile_options(${target} PRIVATE -O0 -pthread)
   add_dependencies(braid_unit_tests ${target})
@@ -133,6 +145,7 @@ function(braid_unit_test target)
     file(WRITE ${CMAKE_BINARY_DIR}/braid_test_headers.cc "")
     add_library(braid_test_headers OBJECT ${CMAKE_BINARY_DIR}/braid_test_headers.cc)
     target_link_libraries(braid_test_headers PRIVATE braid_protos braid_warnings GTest::gmock)
+    set_target_properties(braid_test_headers PROPERTIES BRAID_UNOPTIMIZED ON)
     target_compile_options(braid_test_headers PRIVATE -O0 -pthread -fpch-preprocess -fPIE)  # as for a program
     target_precompile_headers(braid_test_headers PRIVATE ${BRAID_TEST_PCH})
   endif()

@@ -65,10 +65,13 @@ Result<WorkerSpawner::Pipes> WorkerSpawner::MakePipes() {
   return pipes;
 }
 
-Result<pid_t> WorkerSpawner::Exec(const char* script, const int* inherited, size_t inherited_count,
+std::vector<std::string> WorkerSpawner::Script(const char* name) const {
+  return {options_.python, options_.worker_directory + "/braid_worker/" + name};
+}
+
+Result<pid_t> WorkerSpawner::Exec(std::vector<std::string> arguments, std::span<const int> inherited,
                                   const Pipes& pipes) {
-  const std::string path = options_.worker_directory + "/braid_worker/" + script;
-  std::vector<std::string> arguments = {options_.python, path};
+  const std::string program = arguments.front();
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -76,7 +79,7 @@ Result<pid_t> WorkerSpawner::Exec(const char* script, const int* inherited, size
   posix_spawn_file_actions_adddup2(&actions, pipes.write_error.get(), 2);
   // Duplicates above every target first, so that no dup2 overwrites a descriptor that is still to be passed.
   std::vector<UniqueFd> high;
-  for (size_t i = 0; i < inherited_count; ++i) {
+  for (size_t i = 0; i < inherited.size(); ++i) {
     high.emplace_back(fcntl(inherited[i], F_DUPFD_CLOEXEC, 64));
     posix_spawn_file_actions_adddup2(&actions, high.back().get(), kFirstInherited + static_cast<int>(i));
     arguments.push_back(std::to_string(kFirstInherited + i));
@@ -105,17 +108,18 @@ Result<pid_t> WorkerSpawner::Exec(const char* script, const int* inherited, size
   // Of this thread alone, which starts nothing else; inherited for good.
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, options_.python.c_str(), &actions, &attributes, argv.data(),
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv.data(),
                                 options_.environment.empty() ? environ : variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return ErrnoError("cannot start the Python interpreter '" + options_.python + "'", error);
-  return pid;
+  if (error == 0) return pid;
+  const char* what = options_.program.empty() ? "the Python interpreter" : "the program";
+  return ErrnoError(std::string("cannot start ") + what + " '" + program + "'", error);
 }
 
 Result<pid_t> WorkerSpawner::SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes) {
   const int inherited[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get()};
-  return Exec("main.py", inherited, 3, pipes);
+  return Exec(options_.program.empty() ? Script("main.py") : options_.program, inherited, pipes);
 }
 
 Status WorkerSpawner::ZygoteLost(const std::string& what) {
@@ -167,7 +171,7 @@ Status WorkerSpawner::StartZygote() {
   const int inherited[] = {theirs.get()};
   {
     ChildReaper::SpawnScope scope(reaper_);
-    BRAID_ASSIGN_OR_RETURN(zygote_pid_, Exec("zygote.py", inherited, 1, pipes));
+    BRAID_ASSIGN_OR_RETURN(zygote_pid_, Exec(Script("zygote.py"), inherited, pipes));
     ++zygote_number_;
     zygote_since_ns_ = 0;
     zygote_served_ = zygote_unfit_ = false;

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,6 +35,9 @@ class WorkerSpawner {
   struct Options {
     std::string python;            // path of the interpreter
     std::string worker_directory;  // where braid_worker/ and the extension are
+    // Program and arguments of workers that are no interpreters, with start = kFresh; the numbers of the channel's
+    // descriptors (memory, socket, wake-up) come after them.
+    std::vector<std::string> program = {};
     WorkerStart start = WorkerStart::kFork;
     // "NAME=value" for all of the interpreter's processes; empty: the server's own variables.
     std::vector<std::string> environment;
@@ -76,7 +80,10 @@ class WorkerSpawner {
     UniqueFd read_output, read_error, write_output, write_error;
   };
   static Result<Pipes> MakePipes();
-  Result<pid_t> Exec(const char* script, const int* inherited, size_t inherited_count, const Pipes& pipes);
+  // The arguments that run a script of braid_worker/.
+  std::vector<std::string> Script(const char* name) const;
+  // Starts a program with the descriptors, whose numbers become its last arguments.
+  Result<pid_t> Exec(std::vector<std::string> arguments, std::span<const int> inherited, const Pipes& pipes);
   Result<pid_t> SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes);
   Result<pid_t> SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                             const Pipes& pipes);
