@@ -170,6 +170,8 @@ constexpr FieldAdvice kAdvice[] = {
      "name a folder or a packed archive; $$TRITON_MODEL_DIRECTORY stands for the model's folder",
      "docs/environments.md#what-can-be-named"},
     {"parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", Level::kError, "write \"yes\" or \"no\"", kProcesses},
+    {"parameters[WORKER_ISOLATION]", Level::kError, "write none, basic, strict or separate",
+     "docs/isolation.md#levels"},
     {"model_warmup", Level::kError, "put the data into the model's folder warmup", ""},
     {"version_policy", Level::kError, "name versions that are there", ""},
     {"default_model_filename", Level::kError, "write the name of a file in the version's folder", ""},
@@ -185,7 +187,8 @@ bool Holds(std::string_view rule, std::string_view field, char separator) {
 }
 
 // Parameters that the server or its Python workers know, so that a typing error in one is seen.
-constexpr std::string_view kParameters[] = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"};
+constexpr std::string_view kParameters[] = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS",
+                                            "WORKER_ISOLATION"};
 
 // A key that is nearly one of those, and not it.
 void CheckParameterName(const TextFile& file, const TextField& field, const std::string& servable,

@@ -5,6 +5,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "backends/python/unpack_apart.h"
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/health.h"
@@ -58,6 +59,8 @@ int RunProgram(int argc, const char* const* argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   const auto command = std::ranges::find(Commands(), name, &Command::name);
   if (command != Commands().end()) return command->run(argc, argv);
+  // What the server starts as a process of its own.
+  if (name == "unpack-environment") return RunUnpackEnvironment(argc, argv);
   if (name == "--version" || name == "-V") {
     std::cout << VersionText();
     return 0;

@@ -152,8 +152,10 @@ class Server::Parts {
     MutexLock lock(python_mutex_);
     if (python_) return python_.get();
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_));
+    BRAID_RETURN_IF_ERROR(CheckIsolation(options_.workers.isolation));
     PythonBackend::Options workers = options_.workers;
     workers.python = python.path;
+    BRAID_ASSIGN_OR_RETURN(workers.program, FindProgram());
     BRAID_ASSIGN_OR_RETURN(workers.worker_directory, FindWorkerDirectory());
     BoundSegments(workers.worker_segments);
     workers.temporary_directory = options_.environment.temporary_directory;

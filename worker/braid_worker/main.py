@@ -3,7 +3,7 @@
 Started either by the warm process (zygote.py), or on its own, with standard output and error set up by the
 spawner:
 
-    python main.py MEMORY_FD SOCKET_FD WAKE_FD
+    python main.py [apart] MEMORY_FD SOCKET_FD WAKE_FD
 """
 
 import atexit
@@ -60,11 +60,12 @@ def prepare_process() -> None:
     faulthandler.enable()
 
 
-def run(memory: int, socket: int, wake: int) -> None:
-    """Opens the channel and answers the server. Returns when the process is to exit."""
+def run(memory: int, socket: int, wake: int, apart: bool) -> None:
+    """Opens the channel and answers the server. Returns when the process is to exit. `apart`: others are not to look
+    into this process."""
     try:
         _braid_worker.connect(memory, socket, wake, platform.python_version(), numpy.__version__)
-        conversation = host.Host()
+        conversation = host.Host(apart)
         _braid_worker.run(conversation)
     except BaseException as error:
         errors.die(errors.message_of(error))
@@ -90,6 +91,7 @@ def _end_process() -> None:
 
 
 if __name__ == "__main__":
-    _channel = [int(argument) for argument in sys.argv[1:4]]
+    _apart = sys.argv[1] == "apart"
+    _channel = [int(argument) for argument in sys.argv[-3:]]
     prepare_process()
-    run(*_channel)
+    run(*_channel, _apart)

@@ -8,7 +8,7 @@ Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpaw
                                        ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns,
                                        CustomMetrics* metrics) {
   const PythonInstanceSpec spec{facts.model_name, "CPU", 0, false};
-  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec.name, spawner, reaper, log));
+  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec.name, facts.isolation, spawner, reaper, log));
   // Modules make their metrics when they are imported, as it happens.
   const auto session = metrics == nullptr ? nullptr : metrics->Open();
   const auto other = [&](const std::vector<std::byte>& message) -> Status {

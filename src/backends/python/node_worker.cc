@@ -11,12 +11,13 @@ namespace braid {
 namespace {
 
 PythonModelFacts Facts(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                       uint64_t arena_keep_bytes) {
+                       uint64_t arena_keep_bytes, WorkerIsolation isolation) {
   PythonModelFacts facts;
   facts.model_config_json = NodesToJson(nodes);
   facts.model_name = graph_name;
   facts.model_version = "1";
   facts.arena_keep_bytes = arena_keep_bytes;
+  facts.isolation = std::move(isolation);
   return facts;
 }
 
@@ -45,12 +46,12 @@ std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
 }
 
 NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                       SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
-                       std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
-                       int64_t sign_in_timeout_ns)
+                       WorkerIsolation isolation, SegmentIds& ids, const Arena::Options& arena,
+                       const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
+                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns)
     : node_count_(nodes.size()),
       spec_{.name = graph_name, .kind = "CPU"},
-      facts_(Facts(graph_name, nodes, arena.keep_bytes)),
+      facts_(Facts(graph_name, nodes, arena.keep_bytes, std::move(isolation))),
       // Not the graph's own name: user code may call its graph again and come to an end.
       chain_(std::make_shared<CallChain>(
           CallChain{.model = "Python nodes of " + graph_name, .instance = graph_name, .parents = {}})),

@@ -20,10 +20,10 @@ namespace braid {
 class NodeWorker final : public PythonNodes, private WorkerUser {
  public:
   // The references outlive the worker and all its buffers.
-  NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes, SegmentIds& ids,
-             const Arena::Options& arena, const WorkerServices& services,
-             std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
-             int64_t sign_in_timeout_ns);
+  NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
+             WorkerIsolation isolation, SegmentIds& ids, const Arena::Options& arena,
+             const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
+             ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns);
   // REQUIRES: Start() has failed, or Stop() was called.
   ~NodeWorker() override;
 

@@ -155,7 +155,7 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
 Status WorkerHost::StartWorker() {
   finalized_ = served_ = killed_ = false;
   started_ns_ = SteadyNowNs();
-  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, spawner_, reaper_, log_));
+  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, facts_.isolation, spawner_, reaper_, log_));
   {
     MutexLock lock(mutex_);
     memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);

@@ -42,20 +42,23 @@ WorkerProcess::~WorkerProcess() {
   if (pid_ != 0 && !dead()) EnsureDead();
 }
 
-Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name, WorkerSpawner& spawner,
-                                                            ChildReaper& reaper, Logger& log) {
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name,
+                                                            const WorkerIsolation& isolation,
+                                                            WorkerSpawner& spawner, ChildReaper& reaper,
+                                                            Logger& log) {
   std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner.verbose_errors(), reaper, log));
-  Status started = worker->Spawn(spawner, spawner.start());
-  if (started.code() == StatusCode::kUnavailable && spawner.start() == WorkerStart::kFork) {
+  const WorkerStart start = spawner.StartOf(isolation);
+  Status started = worker->Spawn(spawner, start, isolation);
+  if (started.code() == StatusCode::kUnavailable && start == WorkerStart::kFork) {
     BRAID_LOG_WARNING(log, "{}; instance '{}' is started in an interpreter of its own", started.message(),
                       name);
-    started = worker->Spawn(spawner, WorkerStart::kFresh);
+    started = worker->Spawn(spawner, WorkerStart::kFresh, isolation);
   }
   BRAID_RETURN_IF_ERROR(started);
   return worker;
 }
 
-Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
+Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how, const WorkerIsolation& isolation) {
   // With each try a channel of its own: the first may be in the hands of a process that nobody knows of.
   Channel::WorkerEnd worker_end;
   Channel::Options options;
@@ -71,8 +74,9 @@ Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
     channel->Interrupt();
   };
   BRAID_ASSIGN_OR_RETURN(WorkerSpawner::Worker process,
-                         spawner.Spawn(name_, how, std::move(worker_end), std::move(on_exit)));
+                         spawner.Spawn(name_, how, isolation, std::move(worker_end), std::move(on_exit)));
   pid_ = process.pid;
+  place_ = std::move(process.place);
   output_ = std::move(process.output);
   return OkStatus();
 }

@@ -29,6 +29,8 @@ struct PythonModelFacts {
   std::string model_name;
   std::string model_version;
   uint64_t arena_keep_bytes = 0;
+  // How its processes are confined, of which the worker is told nothing.
+  WorkerIsolation isolation = {};
 };
 
 struct PythonInstanceSpec {
@@ -43,8 +45,10 @@ class WorkerProcess {
  public:
   // Starts the process; blocks until it exists. What fails because the warm interpreter was lost on the way
   // is tried once more, without it. The references outlive the worker.
-  static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name, WorkerSpawner& spawner,
-                                                      ChildReaper& reaper, Logger& log);
+  static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name,
+                                                      const WorkerIsolation& isolation,
+                                                      WorkerSpawner& spawner, ChildReaper& reaper,
+                                                      Logger& log);
   // Kills what still runs.
   ~WorkerProcess();
 
@@ -99,7 +103,7 @@ class WorkerProcess {
   Status Died(const std::string& broken_rule) const;
   WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log);
   // Errors: as WorkerSpawner::Spawn().
-  Status Spawn(WorkerSpawner& spawner, WorkerStart how);
+  Status Spawn(WorkerSpawner& spawner, WorkerStart how, const WorkerIsolation& isolation);
 
   const std::string name_;
   const bool verbose_errors_;
@@ -109,6 +113,7 @@ class WorkerProcess {
   std::shared_ptr<Channel> channel_;  // shared with whoever holds memory of the worker
   std::shared_ptr<Fate> fate_;
   std::shared_ptr<WorkerOutput> output_;  // shared with the pump
+  WorkerSpawner::Place place_;
   pid_t pid_ = 0;
 };
 
