@@ -24,6 +24,41 @@ TOKEN = {"authorization": "Bearer o-token"}
 POLICY = {"rules": [{"identities": ["anonymous"], "apis": ["health"]}, {"identities": ["operator"], "apis": ["*"]}]}
 
 
+def table():
+    """(what holds, [tests]) of each row of docs/security.md."""
+    page = (ROOT / "docs/security.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*) \| (.*) \|$", page, re.M)
+    assert [int(number) for number, _, _ in rows] == list(range(1, 24))
+    return [(what, re.findall(r"`([^`]+)`", tests)) for _, what, tests in rows]
+
+
+@pytest.mark.parametrize(("what", "tests"), table())
+def test_the_tests_that_the_page_names_exist(what, tests):
+    assert tests, what
+    for test in tests:
+        path, _, name = test.partition("::")
+        assert (ROOT / path).is_file(), test
+        text = (ROOT / path).read_text()
+        if path.endswith(".cc"):
+            suite, _, case = name.partition(".")
+            assert re.search(rf"^TEST(_F|_P)?\({suite}, {case}\)", text, re.M), test
+        elif name:
+            assert re.search(rf"^(    )?def {name}\(", text, re.M), test
+
+
+def test_each_reader_of_what_comes_from_outside_has_a_fuzzer():
+    """Each with its first inputs; a fuzzer's name is that of its library and of what it reads."""
+    fuzzers = set()
+    for path in (ROOT / "src").rglob("*_fuzz.cc"):
+        assert "LLVMFuzzerTestOneInput" in path.read_text(), path
+        name = path.relative_to(ROOT / "src").as_posix().removesuffix("_fuzz.cc").removeprefix("protocols/")
+        fuzzers.add(name.replace("backends/python", "python_backend").replace("/", "_"))
+    corpora = {folder.name for folder in (ROOT / "tests/corpora").iterdir() if any(folder.iterdir())}
+    assert fuzzers == corpora
+    read = {"http_connection", "http2_session", "grpc_connection", "kserve_http_infer_request", "config_config"}
+    assert read | {"kserve_grpc_request_reader", "ipc_messages", "mediapipe_graph_graph_definition"} <= fuzzers
+
+
 def echoes(server):
     """Whether model `echo` answers with what it was given."""
     status, answer = server.json("POST", "/v2/models/echo/infer", json.loads(BODY))
