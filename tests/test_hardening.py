@@ -96,7 +96,6 @@ def test_a_program_with_all_flags_is_taken(compiled):
         (["-Wl,-z,norelro"], "RELRO: what the loader has written stays writable"),
         (["-Wl,-z,lazy"], "RELRO: functions are bound when they are first called"),
         (["-Wl,-z,execstack"], "NX: its stack can run"),
-        (["-Wl,--omagic", "-static-pie"], "NX: a segment can be written and run"),
         (["-fno-stack-protector"], "stack: no function checks its stack"),
         (["-U_FORTIFY_SOURCE"], "fortify: of printf, strcpy no call checks the size"),
         (["-fcf-protection=none"], "CET: 1 of 1 functions do not begin with endbr64: _ZN5braid4CopyEPKc"),
@@ -109,6 +108,18 @@ def test_what_is_missing_is_named(compiled, flags, fault):
     code, text = check(program)
     assert code == 1
     assert fault in text
+
+
+def test_a_segment_that_can_be_written_and_run_is_named(compiled):
+    """No linker makes one unasked: the flags of the first loaded segment are changed in the file."""
+    program = compiled()
+    with open(program, "r+b") as stream:
+        elf = ELFFile(stream)
+        header = next(index for index, one in enumerate(elf.iter_segments()) if one["p_type"] == "PT_LOAD")
+        # p_flags lies 4 bytes into a program header.
+        stream.seek(elf["e_phoff"] + header * elf["e_phentsize"] + 4)
+        stream.write((7).to_bytes(4, "little"))
+    assert check(program) == (1, f"{program}: NX: a segment can be written and run\n")
 
 
 def test_of_others_the_stack_and_the_run_path_are_wanted_alone(compiled, tmp_path):
