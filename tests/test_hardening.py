@@ -100,7 +100,7 @@ def test_a_program_with_all_flags_is_taken(compiled):
         (["-U_FORTIFY_SOURCE"], "fortify: of printf, strcpy no call checks the size"),
         (["-fcf-protection=none"], "CET: 1 of 1 functions do not begin with endbr64: _ZN5braid4CopyEPKc"),
         (["-Wl,-rpath,/opt/braid"], "run path: /opt/braid is searched"),
-        (["-Wl,--disable-new-dtags"], "run path: it has an RPATH"),
+        (["-Wl,--disable-new-dtags", "-Wl,-rpath,/opt/braid:$ORIGIN/x:x"], "run path: x is searched"),
     ],
 )
 def test_what_is_missing_is_named(compiled, flags, fault):

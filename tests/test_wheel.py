@@ -217,7 +217,7 @@ def test_its_bill_of_materials(wheel, bill_of):
         expected = {
             name: hashlib.sha256(archive.read(name)).hexdigest()
             for name in archive.namelist()
-            if not re.search(r"\.dist-info/(?!licenses/)", name)
+            if not name.endswith("/") and not re.search(r"\.dist-info/(?!licenses/)", name)
         }
     assert files == expected
     # Libraries of Debian by their source packages, as dpkg knows them.
@@ -234,7 +234,7 @@ def test_its_bill_of_materials(wheel, bill_of):
         assert how(parts[name]) == "compiled in", name
     assert "libssl-dev" not in parts
     assert "libgtest-dev" not in parts
-    assert parts["nlohmann-json3-dev"]["licenses"] == [{"license": {"id": "MIT"}}]
+    assert {"license": {"id": "MIT"}} in parts["nlohmann-json3-dev"]["licenses"]
     # Of npm, by the lock.
     locked = json.loads((ROOT / "console/package-lock.json").read_text())["packages"]["node_modules/preact"]
     assert parts["preact"]["version"] == locked["version"]
@@ -245,6 +245,7 @@ def test_its_bill_of_materials(wheel, bill_of):
     assert parts["openvino"]["purl"] == f"pkg:pypi/openvino@{parts['openvino']['version']}"
     assert how(parts["openvino"], "versions") == f"=={parts['openvino']['version']}"
     assert how(parts["numpy"], "versions") == ">=1.26"
+    assert re.fullmatch(r"BSD-3-Clause( AND \S+)*", parts["numpy"]["licenses"][0]["expression"])
     (dependencies,) = [one for one in bill["dependencies"] if one["ref"] == root["bom-ref"]]
     assert sorted(dependencies["dependsOn"]) == sorted(part["bom-ref"] for part in bill["components"])
 
