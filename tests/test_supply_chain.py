@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -97,59 +98,77 @@ def write_wheel(folder, name, version, text):
     return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.fixture
-def checkout(tmp_path):
-    """A checkout with scripts/python-env and a lock of two packages in a folder that stands for the index."""
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "requirements").mkdir()
-    (tmp_path / "index").mkdir()
-    (tmp_path / "scripts/python-env").write_bytes((ROOT / "scripts/python-env").read_bytes())
-    (tmp_path / "scripts/python-env").chmod(0o755)
-    text = ""
-    for name, sets in (("wanted", "build test"), ("other", "test")):
-        _, digest = write_wheel(tmp_path / "index", name, "1.0", f"NAME = {name!r}\n")
-        text += f"# sets: {sets}\n{name}==1.0 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{digest}\n\n"
-    (tmp_path / "requirements/lock.txt").write_text(text)
-    return tmp_path
+class Checkout:
+    """A checkout with scripts/python-env alone, and a folder that stands for the index."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for name in ("scripts", "requirements", "index"):
+            (folder / name).mkdir()
+        shutil.copy(ROOT / "scripts/python-env", folder / "scripts")
+
+    def lock(self, *releases):
+        """Writes the lock: (name, sets, hashes) of each."""
+        text = ""
+        for name, sets, hashes in releases:
+            text += (
+                " \\\n    ".join([f"# sets: {sets}\n{name}==1.0", *(f"--hash=sha256:{one}" for one in hashes)]) + "\n\n"
+            )
+        (self.folder / "requirements/lock.txt").write_text(text)
+
+    def offer(self, name):
+        """Makes the index have a wheel; gives its SHA-256."""
+        return write_wheel(self.folder / "index", name, "1.0", f"NAME = {name!r}\n")[1]
+
+    def install(self, *sets):
+        index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.folder / "index"), "PYTHON": sys.executable}
+        return subprocess.run(
+            [self.folder / "scripts/python-env", *sets],
+            env={**os.environ, **index},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+
+    def modules(self):
+        return {path.stem for path in self.folder.glob(".venv/lib/python3*/site-packages/*.py")}
 
 
-def install(checkout, *sets):
-    environment = {
-        **os.environ,
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(checkout / "index"),
-        "PYTHON": sys.executable,
-    }
-    return subprocess.run(
-        [checkout / "scripts/python-env", *sets], env=environment, capture_output=True, text=True, timeout=100
-    )
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    return Checkout(tmp_path_factory.mktemp("checkout"))
 
 
-def test_only_what_the_lock_has_is_installed(checkout):
-    ran = install(checkout, "build")
+def test_only_what_the_lock_has_for_a_set_is_installed(checkout):
+    """Without what the packages say that they depend on, which nothing offers."""
+    wanted, other = checkout.offer("wanted"), checkout.offer("other")
+    checkout.lock(("wanted", "build test", ["0" * 64, wanted]), ("other", "test", [other]))
+    ran = checkout.install("build")
     assert ran.returncode == 0, ran.stderr
-    (packages,) = (checkout / ".venv").glob("lib/python3*/site-packages")
-    assert (packages / "wanted.py").read_text() == "NAME = 'wanted'\n"
-    assert not (packages / "other.py").exists()
-    assert install(checkout, "build").stdout == "python environment: .venv has build\n"
+    assert checkout.modules() & {"wanted", "other"} == {"wanted"}
+    assert checkout.install("build").stdout == "python environment: .venv has build\n"
+    assert checkout.install("build", "test").returncode == 0
+    assert checkout.modules() >= {"wanted", "other"}
 
 
 def test_a_file_with_another_hash_is_refused(checkout):
-    write_wheel(checkout / "index", "wanted", "1.0", "NAME = 'evil'\n")
-    ran = install(checkout, "build")
-    assert ran.returncode != 0
-    assert "DO NOT MATCH THE HASHES" in ran.stderr
-    assert not list((checkout / ".venv").glob("lib/python3*/site-packages/wanted.py"))
-    # Nothing says that the set is there.
-    assert install(checkout, "build").returncode != 0
+    checkout.offer("changed")
+    checkout.lock(("changed", "build", ["0" * 64]))
+    # Nothing says afterwards that the set is there.
+    for _ in range(2):
+        ran = checkout.install("build")
+        assert ran.returncode != 0
+        assert "DO NOT MATCH THE HASHES" in ran.stderr
+    assert "changed" not in checkout.modules()
 
 
 def test_a_release_without_hashes_is_refused(checkout):
-    path = checkout / "requirements/lock.txt"
-    path.write_text(re.sub(r" \\\n    --hash=\S+", "", path.read_text()))
-    ran = install(checkout, "build")
+    checkout.offer("bare")
+    checkout.lock(("bare", "build", []))
+    ran = checkout.install("build")
     assert ran.returncode != 0
     assert "Hashes are required in --require-hashes mode" in ran.stderr
+    assert "bare" not in checkout.modules()
 
 
 # ---- npm, Go, Java, Debian ----
