@@ -191,7 +191,9 @@ def small_histories(model, count, most=5):
         for _ in range(draw.randint(1, most)):
             asked = (draw.choice(("start", "step", "step", "end")), draw.choice((1, 2, 4)))
             now += 1
-            told = draw.choice([("sum", (state or 0) + asked[1]), ("sum", asked[1]), MISSING, EXISTS])
+            answers = [("sum", (state or 0) + asked[1]), ("sum", asked[1]), MISSING, EXISTS]
+            possible = [told for told in answers if model(state, Operation(0, 0, asked, told))]
+            told = draw.choice(possible if draw.random() < 0.8 else answers)
             began, ended = now - draw.uniform(0, 3), now + draw.uniform(0, 3)
             vanished = draw.random() < 0.2
             operation = Operation(began, math.inf if vanished else ended, asked, None if vanished else told, vanished)
