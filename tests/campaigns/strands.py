@@ -6,6 +6,7 @@ A value that a client sends is sent once in a run, so an answer to another reque
 import dataclasses
 import itertools
 import json
+import textwrap
 from collections.abc import Callable
 
 import numpy as np
@@ -23,7 +24,14 @@ IN = [("IN", "INT64", [1])]
 OUT = [("OUT", "INT64", [1])]
 IDLE_US = 600_000_000
 
-DOUBLE = per_request("return respond(OUT=get(request, 'IN') * 2)")
+
+def lingering(body):
+    """per_request(); one request of 32 takes a while, so that what happens to a worker often happens in the middle of one."""
+    pause = "time.sleep(0.02 if get(request, 'IN').reshape(-1)[0] % 32 == 0 else 0)\n"
+    return per_request(pause + textwrap.dedent(body).strip("\n"))
+
+
+DOUBLE = lingering("return respond(OUT=get(request, 'IN') * 2)")
 
 # Writes to eight megabytes for each request.
 LARGE = per_request("""
@@ -31,7 +39,7 @@ LARGE = per_request("""
     return respond(OUT=block[-1:] + block[:1])
 """)
 
-CALLER = per_request("""
+CALLER = lingering("""
     call = pb_utils.InferenceRequest(
         model_name="plain",
         requested_output_names=["OUT"],
@@ -60,7 +68,7 @@ COLLECTOR = per_request("""
 """)
 
 # The sum of what a sequence has sent, in the model's own memory.
-SUM = per_request("""
+SUM = lingering("""
     key = request.correlation_id()
     self.sums = getattr(self, "sums", {})
     if request.flags() & 1:
@@ -73,7 +81,7 @@ SUM = per_request("""
 """)
 
 # The same, in the server's.
-KEPT = per_request("""
+KEPT = lingering("""
     total = get(request, "OLD") + get(request, "IN")
     return respond(OUT=total, NEW=total)
 """)
@@ -81,6 +89,7 @@ STATE = 'state [ { input_name: "OLD" output_name: "NEW" data_type: TYPE_INT64 di
 
 # IN = n: n answers, 0 to n - 1.
 COUNT = """
+import time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -91,21 +100,25 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             count = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])
             for i in range(count):
+                time.sleep(0.005 if i == 15 else 0)
                 sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([i], np.int64))]))
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
 
 ADD_ONE = """
+    import time
     import numpy as np
     from pyovms import Tensor
 
     class OvmsPythonModel:
         def execute(self, inputs):
+            time.sleep(0.02 if np.array(inputs[0])[0] % 32 == 0 else 0)
             return [Tensor("out", np.array(inputs[0]) + 1)]
 """
 
 # in = [first, count]: yields first, first + 1, ...
 TELL = """
+    import time
     import numpy as np
     from pyovms import Tensor
 
@@ -113,6 +126,7 @@ TELL = """
         def execute(self, inputs):
             first, count = (int(each) for each in np.array(inputs[0]))
             for i in range(count):
+                time.sleep(0.005 if i == 15 else 0)
                 yield [Tensor("out", np.array([first + i], np.int64))]
 """
 

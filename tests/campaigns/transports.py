@@ -222,10 +222,11 @@ class KserveStream(GrpcConnection):
     def infer(self, model, inputs, request_id="", sequence=None):
         self.send(model, inputs, request_id, sequence)
         answered, outcome, _ = self.receive()
+        # A message that could not be read is refused without its id.
+        if isinstance(outcome, RefusedError) and answered in (request_id, ""):
+            raise outcome
         if answered != request_id:
             raise WrongError(f"the answer to {request_id} has the id {answered}")
-        if isinstance(outcome, RefusedError):
-            raise outcome
         return outcome
 
     def infer_all(self, model, inputs, request_id):
@@ -234,10 +235,10 @@ class KserveStream(GrpcConnection):
         answers = []
         while True:
             answered, outcome, final = self.receive()
+            if isinstance(outcome, RefusedError) and answered in (request_id, ""):
+                return answers, outcome
             if answered != request_id:
                 raise WrongError(f"an answer to {request_id} has the id {answered}")
-            if isinstance(outcome, RefusedError):
-                return answers, outcome
             if outcome:
                 answers.append(outcome)
             if final:

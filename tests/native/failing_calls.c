@@ -39,12 +39,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALLS(X)                                                                                            \
-  X(read)                                                                                                   \
-  X(pread) X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) X(accept4) X(socket) \
-      X(socketpair) X(eventfd) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(timerfd_create) X(pipe2)       \
-          X(memfd_create) X(dup) X(poll) X(open) X(openat) X(opendir) X(fdopendir) X(mmap) X(ftruncate)     \
-              X(fallocate) X(fsync) X(mkdir) X(mkdtemp) X(rename) X(link) X(symlink) X(fork) X(spawn)       \
+#define CALLS(X)                                                                                        \
+  X(read)                                                                                               \
+  X(pread)                                                                                              \
+  X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) X(accept4) X(socket)      \
+      X(socketpair) X(eventfd) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(timerfd_create) X(pipe2)   \
+          X(memfd_create) X(dup) X(poll) X(open) X(openat) X(opendir) X(fdopendir) X(mmap) X(ftruncate) \
+              X(fallocate) X(fsync) X(mkdir) X(mkdtemp) X(rename) X(link) X(symlink) X(fork) X(spawn)   \
                   X(thread) X(futex) X(pidfd_open)
 
 enum Call {
@@ -86,7 +87,8 @@ static void* Next(const char* name) {
 // of a library that starts before this one.
 #define FUNCTIONS(X)                                                                                        \
   X(read)                                                                                                   \
-  X(pread) X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) X(accept4) X(socket) \
+  X(pread)                                                                                                  \
+  X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) X(accept4) X(socket)          \
       X(socketpair) X(eventfd) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(timerfd_create) X(pipe2)       \
           X(memfd_create) X(fcntl) X(poll) X(open) X(openat) X(opendir) X(fdopendir) X(mmap) X(ftruncate)   \
               X(posix_fallocate) X(fsync) X(mkdir) X(mkdirat) X(mkdtemp) X(renameat) X(renameat2) X(linkat) \
