@@ -141,6 +141,7 @@ class Strands:
         self.repository = Repository(folder / "models")
         self.config_path = folder / "config.json"
         self._versions = itertools.count(1)
+        self._infer_requests = 0
         self._write_repository()
         self._entries = self._make_entries()
         self.write_config()
@@ -191,8 +192,9 @@ class Strands:
 
     def write_config(self):
         """Each time another number of infer requests, so that a reload has something to do."""
+        self._infer_requests = self._infer_requests % 4 + 1
         for entry in self._entries["model_config_list"]:
-            entry["config"]["nireq"] = 1 + next(self._versions) % 4
+            entry["config"]["nireq"] = self._infer_requests
         new = self.config_path.with_suffix(".new")
         new.write_text(json.dumps(self._entries, indent=1), encoding="utf-8")
         new.replace(self.config_path)
