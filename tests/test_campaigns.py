@@ -31,7 +31,7 @@ def test_chaos_loses_nothing_and_leaves_nothing():
     printed = run("chaos", "--requests", 100_000, "--seconds", 16, "--every", 0.4, "--seed", 7, "--heal-seconds", 20)
     for strand in ("default", "decoupled", "BLS", "sequence", "ensemble", "pipeline", "generator", "stateful"):
         assert f"| {strand} | " in printed
-    for blow in ("worker killed", "zygote stopped", "connections cut", "model reloaded", "descriptors"):
+    for blow in ("workers killed", "zygote stopped", "connections cut", "model reloaded", "descriptors"):
         assert f"| {blow} | " in printed
 
 

@@ -82,7 +82,7 @@ class Blows:
     def kinds(self):
         """{kind: method}."""
         every = {
-            "worker killed": self.kill_worker,
+            "workers killed": self.kill_worker,
             "zygote killed": self.kill_zygote,
             "worker stopped": self.stop_worker,
             "zygote stopped": self.stop_zygote,
@@ -126,7 +126,10 @@ class Blows:
                 self._signal(pid, signal.SIGCONT)
 
     def kill_worker(self, draw):
-        self._kill(draw, self._workers())
+        """Or several: some are at work."""
+        workers = self._workers()
+        for pid in draw.sample(workers, draw.randint(1, max(1, len(workers) // 2)) if workers else 0):
+            self._signal(pid, signal.SIGKILL)
 
     def kill_zygote(self, draw):
         self._kill(draw, self._zygotes())

@@ -1,7 +1,14 @@
 """What a campaign tells while it runs: a line every few seconds, and a table and a verdict at its end."""
 
+import signal
 import sys
 import time
+
+
+def clean_up_when_stopped():
+    """SIGTERM and SIGINT end the program as an exception does: what it has started is ended, what it has made is removed."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: sys.exit(f"stopped by signal {number}"))
 
 
 class Progress:
