@@ -1,6 +1,7 @@
 """The server's side of tests/native/failing_calls.c: which of its calls fail, and what its wall clock says."""
 
 import mmap
+import os
 import struct
 
 from harness.server import BINARY
@@ -10,12 +11,18 @@ HEAD = struct.Struct("=IIQq")  # one_in, calls, seed, wall_offset_ns
 NAME_BYTES = 16
 
 
+def preloaded(*libraries):
+    """The environment of a server into which libraries are preloaded; BRAID_PRELOAD's come first, which workers load too."""
+    everything = [*filter(None, [os.environ.get("BRAID_PRELOAD")]), *map(str, libraries)]
+    return {"LD_PRELOAD": ":".join(everything)} if everything else {}
+
+
 class FailingCalls:
     """Nothing fails until fail(). `environment` is for the server, which has to be started before anything else is used."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *more_libraries):
         self._path = folder / "failing-calls"
-        self.environment = {"LD_PRELOAD": str(LIBRARY), "BRAID_FAILING_CALLS": str(self._path)}
+        self.environment = {**preloaded(LIBRARY, *more_libraries), "BRAID_FAILING_CALLS": str(self._path)}
         self._map = None
 
     @staticmethod
