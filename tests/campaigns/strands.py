@@ -15,7 +15,7 @@ from harness.ensembles import ensemble, step
 from harness.graphs import single
 from harness.repository import Repository, config, per_request
 from harness.server import BINARY
-from harness.stateful_models import running_sum_model, stateful_entry
+from harness.stateful_models import EXACT, running_sum_model, stateful_entry
 
 from campaigns.transports import WrongError
 
@@ -141,7 +141,7 @@ class Strands:
         self.repository = Repository(folder / "models")
         self.config_path = folder / "config.json"
         self._versions = itertools.count(1)
-        self._infer_requests = 0
+        self._configs = itertools.count()
         self._write_repository()
         self._entries = self._make_entries()
         self.write_config()
@@ -179,8 +179,8 @@ class Strands:
         twice = pipelines.node("twice", "scale", "request/x")
         return {
             "model_config_list": [
-                openvino_models.entry("scale", scale),
-                stateful_entry("running", running_sum_model(size=1), models, max_sequence_number=100_000),
+                openvino_models.entry("scale", scale, nireq=2),
+                stateful_entry("running", running_sum_model(size=1), models, nireq=2),
             ],
             "custom_node_library_config_list": [{"name": "nodes", "base_path": str(NODES / "faulty_node.so")}],
             "pipeline_config_list": [pipelines.pipeline("steps", twice, more, source="x", result="y")],
@@ -191,10 +191,11 @@ class Strands:
         }
 
     def write_config(self):
-        """Each time another number of infer requests, so that a reload has something to do."""
-        self._infer_requests = self._infer_requests % 4 + 1
-        for entry in self._entries["model_config_list"]:
-            entry["config"]["nireq"] = self._infer_requests
+        """Each time with other settings, so that a reload has something to do; they need neither more nor less of the machine."""
+        number = next(self._configs)
+        scale, running = (entry["config"] for entry in self._entries["model_config_list"])
+        scale["plugin_config"] = {**EXACT, **({"PERF_COUNT": "NO"} if number % 2 else {})}
+        running["max_sequence_number"] = 100_000 + number
         new = self.config_path.with_suffix(".new")
         new.write_text(json.dumps(self._entries, indent=1), encoding="utf-8")
         new.replace(self.config_path)
