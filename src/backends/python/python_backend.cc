@@ -110,11 +110,14 @@ Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocatio
 
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
+  ModelBounds bounds = options_.bounds;
+  BRAID_RETURN_IF_ERROR(ReadBounds(config, bounds).status);
   const PythonModelFacts facts = Facts(location, config, 0);
   BRAID_ASSIGN_OR_RETURN(
       std::string json,
       AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                         options_.stub_timeout_seconds * 1'000'000'000, options_.services->custom_metrics));
+                         options_.stub_timeout_seconds * 1'000'000'000,
+                         bounds.initialize_timeout_ns(), options_.services->custom_metrics));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
@@ -123,6 +126,8 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
 Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
+  ModelBounds bounds = options_.bounds;
+  BRAID_RETURN_IF_ERROR(ReadBounds(*config, bounds).status);
   std::vector<PythonInstanceSpec> instances;
   for (const InstanceSpec& spec : ListInstances(*config)) {
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
@@ -132,8 +137,8 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   kept.preparation.reset();  // the model lets go of its environment before its location
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
       std::move(kept), Facts(location, *config, options_.memory_keep_bytes), std::move(instances),
-      segment_ids_, ArenaOptions(), *options_.services, std::move(environment), *reaper_, log_,
-      options_.stub_timeout_seconds * 1'000'000'000));
+      segment_ids_, ArenaOptions(), *options_.services, std::move(environment), *reaper_, memory_limits_,
+      log_, options_.stub_timeout_seconds * 1'000'000'000, bounds));
 }
 
 Arena::Options PythonBackend::ArenaOptions() const {
@@ -148,7 +153,7 @@ Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string
                                                                std::vector<PythonNodeSpec> nodes) {
   auto worker = std::make_unique<NodeWorker>(graph_name, nodes, segment_ids_, ArenaOptions(),
                                              *options_.services, default_environment_, *reaper_, log_,
-                                             options_.stub_timeout_seconds * 1'000'000'000);
+                                             options_.stub_timeout_seconds * 1'000'000'000, options_.bounds);
   BRAID_RETURN_IF_ERROR(worker->Start());
   return std::unique_ptr<PythonNodes>(std::move(worker));
 }
