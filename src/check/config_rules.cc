@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kConfiguration = "docs/compatibility.md#configuration-and-schedulers";
 constexpr std::string_view kProcesses = "docs/compatibility.md#processes-and-environments";
+constexpr std::string_view kWatchdogs = "docs/watchdogs.md#limits-for-user-code";
 constexpr std::string_view kStateful = "docs/compatibility.md#openvino-model-server-stateful-models";
 constexpr std::string_view kFromOvms = "docs/moving-from-ovms.md#what-is-different";
 constexpr std::string_view kNotFromOvms = "docs/moving-from-ovms.md#what-is-refused-or-is-not-there-yet";
@@ -172,6 +173,12 @@ constexpr FieldAdvice kAdvice[] = {
     {"parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", Level::kError, "write \"yes\" or \"no\"", kProcesses},
     {"parameters[WORKER_ISOLATION]", Level::kError, "write none, basic, strict or separate",
      "docs/isolation.md#levels"},
+    {"parameters[EXECUTE_TIMEOUT_MS]", Level::kError, "write milliseconds as a text: \"2000\"", kWatchdogs},
+    {"parameters[INITIALIZE_TIMEOUT_MS]", Level::kError, "write milliseconds as a text: \"60000\"",
+     kWatchdogs},
+    {"parameters[FINALIZE_TIMEOUT_MS]", Level::kError, "write milliseconds as a text: \"5000\"", kWatchdogs},
+    {"parameters[WORKER_MEMORY_MAX_BYTES]", Level::kError, "write bytes as a text: \"4000000000\"",
+     "docs/watchdogs.md#the-memory-of-a-model"},
     {"model_warmup", Level::kError, "put the data into the model's folder warmup", ""},
     {"version_policy", Level::kError, "name versions that are there", ""},
     {"default_model_filename", Level::kError, "write the name of a file in the version's folder", ""},
@@ -187,8 +194,9 @@ bool Holds(std::string_view rule, std::string_view field, char separator) {
 }
 
 // Parameters that the server or its Python workers know, so that a typing error in one is seen.
-constexpr std::string_view kParameters[] = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS",
-                                            "WORKER_ISOLATION"};
+constexpr std::string_view kParameters[] = {
+    "EXECUTION_ENV_PATH",    "FORCE_CPU_ONLY_INPUT_TENSORS", "WORKER_ISOLATION",       "EXECUTE_TIMEOUT_MS",
+    "INITIALIZE_TIMEOUT_MS", "FINALIZE_TIMEOUT_MS",          "WORKER_MEMORY_MAX_BYTES"};
 
 // A key that is nearly one of those, and not it.
 void CheckParameterName(const TextFile& file, const TextField& field, const std::string& servable,

@@ -408,6 +408,26 @@ const OptionSpec kOptionTable[] = {
           "each time)"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::memory_keep_bytes>>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
+    Works("execute-timeout-ms", "MS", Group::kPython,
+          Int<Workers<&W::bounds, &Bounds::execute_timeout_ms>, 0, Bounds::kMostMs>(),
+          "Milliseconds that execute() of a Python model or node may give no answer; then its requests fail "
+          "and its "
+          "process is started anew; 0: no limit; of one model: parameter EXECUTE_TIMEOUT_MS"),
+    Works("initialize-timeout-ms", "MS", Group::kPython,
+          Int<Workers<&W::bounds, &Bounds::initialize_timeout_ms>, 0, Bounds::kMostMs>(),
+          "Milliseconds that a Python model or a graph's nodes may take to be imported and initialized; 0: "
+          "no limit; of one "
+          "model: parameter INITIALIZE_TIMEOUT_MS"),
+    Works("finalize-timeout-ms", "MS", Group::kPython,
+          Int<Workers<&W::bounds, &Bounds::finalize_timeout_ms>, 0, Bounds::kMostMs>(),
+          "Milliseconds that their finalize() may take, at most --exit-timeout-secs; 0: no limit of its own; "
+          "of one model: "
+          "parameter FINALIZE_TIMEOUT_MS"),
+    Works("worker-memory-max-bytes", "BYTES", Group::kPython,
+          Bytes<Workers<&W::bounds, &Bounds::memory_max_bytes>>(),
+          "Memory of one process of a Python model, with its share of what it shares, from which on it is "
+          "replaced by a "
+          "fresh one between two requests; 0: no limit; of one model: parameter WORKER_MEMORY_MAX_BYTES"),
     WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
               "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
     WorksMany(

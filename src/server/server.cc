@@ -13,6 +13,8 @@
 #include "base/elastic_threads.h"
 #include "base/file_watcher.h"
 #include "base/mutex.h"
+#include "base/process_memory.h"
+#include "base/thread_watch.h"
 #include "config/config_json.h"
 #include "images/encoded_images.h"
 #include "mediapipe_graph/calculator_library.h"
@@ -48,6 +50,7 @@
 #include "server/sequence_drain.h"
 #include "server/server_control.h"
 #include "server/worker_directory.h"
+#include "serving/worker_counters.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -85,6 +88,8 @@ class Server::Parts {
   Status Start(Status& load_status) {
     worker_services_.catalog = &catalog_;
     worker_services_.custom_metrics = &custom_metrics_;
+    worker_services_.thread_watch = &thread_watch_;
+    worker_services_.worker_counters = &worker_counters_;
     if (options_.response_cache_bytes > 0) {
       cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
     }
@@ -333,6 +338,7 @@ class Server::Parts {
         Console::Surroundings{.options = options_,
                               .context = *context_,
                               .limits = *limits_,
+                              .memory = process_memory_,
                               .timers = timers_,
                               .log = recent_log_,
                               .traces = tracer_.get(),
@@ -422,6 +428,7 @@ class Server::Parts {
     HttpServer::Options http = options_.http;
     http.limits = limits_;
     http.tls = http_tls_;
+    http.thread_watch = &thread_watch_;
     BRAID_ASSIGN_OR_RETURN(
         http_,
         HttpServer::Start(context_->http_access, *control_,
@@ -436,16 +443,20 @@ class Server::Parts {
         *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
     GrpcServer::Options grpc = options_.grpc;
     grpc.tls = grpc_tls_;
-    BRAID_ASSIGN_OR_RETURN(grpc_,
-                           GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_},
-                                             {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
+    BRAID_ASSIGN_OR_RETURN(
+        grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_, &thread_watch_},
+                                 {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
     addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     return OkStatus();
   }
 
   void CollectMetrics() {
-    collectors_ = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics(),
-                   UserMetrics(custom_metrics_), LimitMetrics(*limits_)};
+    collectors_ = {ModelMetrics(catalog_, {options_.counter_latencies}),
+                   PinnedMemoryMetrics(),
+                   UserMetrics(custom_metrics_),
+                   LimitMetrics(*limits_),
+                   ThreadMetrics(thread_watch_),
+                   WorkerMetrics(catalog_, worker_counters_, process_memory_)};
     if (access_control_) collectors_.push_back(AccessMetrics(*access_control_));
     if (options_.allow_cpu_metrics) collectors_.push_back(CpuMetrics(options_.metrics_interval_ms));
     metrics_route_.Enable([this] {
@@ -456,13 +467,14 @@ class Server::Parts {
   }
 
   // What a listener has of its own, so that it has room when clients of models have taken all of theirs.
-  HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) const {
+  HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) {
     HttpServer::Options http = options_.http;
     http.address = address;
     http.port = static_cast<uint16_t>(port);
     http.reuse_port = false;
     http.tls = http_tls_;
     http.threads = 1;
+    http.thread_watch = &thread_watch_;
     http.thread_name = std::move(thread_name);
     http.limits = std::make_shared<ClientLimits>(ClientLimits::Options{
         .connections = {kReservedConnections, kReservedConnections}, .memory_bytes = SIZE_MAX});
@@ -523,6 +535,9 @@ class Server::Parts {
   Logger& log_;
   const RecentLog* const recent_log_;  // null: none is kept
   const ProtobufLogRoute protobuf_log_{log_};
+  ThreadWatch thread_watch_{log_};
+  ProcessMemory process_memory_;
+  WorkerCounters worker_counters_;
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
   InputLimit input_limit_;
@@ -530,6 +545,11 @@ class Server::Parts {
   Catalog catalog_{options_.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
                    RootsOfErrors(options_), options_.verbose_errors};
   TimerService timers_;
+  const std::unique_ptr<ThreadWatch::Watched> timers_watched_ =
+      thread_watch_.WatchTasks("brd-sched", [this](std::function<void()> task) {
+        timers_.At(timers_.NowNs(), std::move(task));
+        return true;
+      });
   CallGraph call_graph_;
   ImageDecoder images_{{.most_pixels = options_.image_max_pixels, .library = ""}};
   const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_};

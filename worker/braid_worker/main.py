@@ -10,6 +10,7 @@ import atexit
 import faulthandler
 import os
 import platform
+import signal
 import sys
 import threading
 import time
@@ -35,6 +36,9 @@ except ImportError as error:
         raise
     sys.exit(interpreter.failure(error))
 
+# By it the server asks for the stacks of all threads, on standard error.
+STACKS_SIGNAL = signal.SIGRTMIN + 6
+
 # An interpreter that does not come to its end is ended: the model is finalized already, only threads that it
 # forgot are in the way.
 EXIT_SECONDS = 5
@@ -58,6 +62,7 @@ def prepare_process() -> None:
         after_in_child=_braid_worker.after_fork_in_child,
     )
     faulthandler.enable()
+    faulthandler.register(STACKS_SIGNAL, all_threads=True)
 
 
 def run(memory: int, socket: int, wake: int, apart: bool) -> None:

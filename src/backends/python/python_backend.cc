@@ -121,12 +121,15 @@ Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocatio
 
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
+  ModelBounds bounds = options_.bounds;
+  BRAID_RETURN_IF_ERROR(ReadBounds(config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, config));
   const PythonModelFacts facts = Facts(location, config, 0, std::move(isolation));
   BRAID_ASSIGN_OR_RETURN(
       std::string json,
       AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                         options_.stub_timeout_seconds * 1'000'000'000, options_.services->custom_metrics));
+                         options_.stub_timeout_seconds * 1'000'000'000,
+                         bounds.initialize_timeout_ns(), options_.services->custom_metrics));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
@@ -135,6 +138,8 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
 Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
+  ModelBounds bounds = options_.bounds;
+  BRAID_RETURN_IF_ERROR(ReadBounds(*config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, *config));
   std::vector<PythonInstanceSpec> instances;
   for (const InstanceSpec& spec : ListInstances(*config)) {
@@ -146,7 +151,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
       std::move(kept), Facts(location, *config, options_.memory_keep_bytes, std::move(isolation)),
       std::move(instances), segment_ids_, ArenaOptions(), *options_.services, std::move(environment),
-      *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000));
+      *reaper_, memory_limits_, log_, options_.stub_timeout_seconds * 1'000'000'000, bounds));
 }
 
 Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,
@@ -174,9 +179,9 @@ Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string
   WorkerIsolation isolation;
   BRAID_ASSIGN_OR_RETURN(isolation.level, IsolationOf(options_.isolation, graph_name, ""));
   for (const PythonNodeSpec& node : nodes) isolation.files.push_back({FolderOf(node.handler_path)});
-  auto worker = std::make_unique<NodeWorker>(graph_name, nodes, std::move(isolation), segment_ids_,
-                                             ArenaOptions(), *options_.services, default_environment_,
-                                             *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000);
+  auto worker = std::make_unique<NodeWorker>(
+      graph_name, nodes, std::move(isolation), segment_ids_, ArenaOptions(), *options_.services,
+      default_environment_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000, options_.bounds);
   BRAID_RETURN_IF_ERROR(worker->Start());
   return std::unique_ptr<PythonNodes>(std::move(worker));
 }

@@ -7,6 +7,8 @@
 
 #include "backends/python/child_reaper.h"
 #include "backends/python/environment_store.h"
+#include "backends/python/memory_limits.h"
+#include "backends/python/model_bounds.h"
 #include "backends/python/output_pump.h"
 #include "backends/python/python_nodes.h"
 #include "backends/python/worker_services.h"
@@ -30,6 +32,7 @@ class PythonBackend final : public Backend {
     IsolationOptions isolation = {};
     SegmentBudget::Limits worker_segments = {};  // what each worker may have the server map
     int64_t stub_timeout_seconds = 30;           // from the start of a worker to its first message
+    ModelBounds bounds = {};                     // of models that do not name their own, and of Python nodes
     // Idle shared memory that a model keeps, and each of its workers, after a burst.
     uint64_t memory_keep_bytes = uint64_t{64} << 20;
     // Of a model's inputs in flight; 0: no limit.
@@ -78,6 +81,7 @@ class PythonBackend final : public Backend {
   // In the order in which they depend on one another.
   const std::unique_ptr<ChildReaper> reaper_;
   const std::unique_ptr<OutputPump> pump_;
+  MemoryLimits memory_limits_;
   const std::shared_ptr<PythonEnvironment> default_environment_;  // shared with the models in it
   EnvironmentStore environments_;
 };

@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kLookAroundNs = kSecond;
 constexpr int64_t kLastWordsNs = 200'000'000;
+// After SIGRTMIN; braid_worker/main.py knows it too.
+constexpr int kStacksSignal = 6;
 // For the kernel to take down a process that was killed.
 constexpr int64_t kReapNs = 10 * kSecond;
 
@@ -93,6 +95,8 @@ bool WorkerProcess::killed_by_others() const {
   }
   return !OutOfMemory();
 }
+
+void WorkerProcess::WriteStacks() { reaper_.Kill(pid_, SIGRTMIN + kStacksSignal); }
 
 void WorkerProcess::Kill() {
   {
@@ -187,7 +191,12 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
   const int64_t start = SteadyNowNs();
   while (true) {
     const bool dead_now = dead();
-    const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
+    int64_t wait_ns = 0;
+    if (!dead_now) {
+      BRAID_ASSIGN_OR_RETURN(wait_ns, still_loading(SteadyNowNs() - start));
+      wait_ns = std::clamp(wait_ns, int64_t{0}, kLookAroundNs);
+    }
+    const auto outcome = channel_->Receive(message, wait_ns);
     if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
     if (outcome == Channel::Outcome::kMessage) {
       if (TypeOf(message) != MessageType::kLoaded) {
@@ -201,7 +210,6 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
                     loaded.wants_sessions};
     }
     if (dead_now) return Died("");
-    BRAID_RETURN_IF_ERROR(still_loading((SteadyNowNs() - start) / kSecond));
   }
 }
 

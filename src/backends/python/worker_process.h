@@ -54,8 +54,9 @@ class WorkerProcess {
 
   // Handles a message that is not part of the start, e.g. a log line. Errors: the worker broke the rules.
   using OtherMessage = std::function<Status(const std::vector<std::byte>&)>;
-  // Asked now and then with the seconds that loading has taken; an error gives up.
-  using StillLoading = std::function<Status(int64_t seconds)>;
+  // Asked now and then with the time that loading has taken; returns how long it may be until it is asked again.
+  // An error gives up.
+  using StillLoading = std::function<Result<int64_t>(int64_t elapsed_ns)>;
 
   // Waits for the worker's first message. Errors: it died, or took longer than `timeout_ns`.
   Status AwaitSignIn(int64_t timeout_ns, const OtherMessage& other);
@@ -77,6 +78,9 @@ class WorkerProcess {
   // Whether it was ended by SIGKILL from outside the server, and not for lack of memory. Known once it is
   // dead, before EnsureDead().
   bool killed_by_others() const;
+  // Has it write the stacks of all its threads to its standard error, from where they go to the log; whatever it
+  // runs, it does so at once. REQUIRES: it has signed in, or the signal for that would end it.
+  void WriteStacks();
   // Sends SIGKILL to the worker and its group, if it lives.
   void Kill();
   // Kills the worker and waits until it is reaped.

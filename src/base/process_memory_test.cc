@@ -1,0 +1,44 @@
+#include "base/process_memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <optional>
+
+namespace braid {
+namespace {
+
+TEST(ProcessMemory, IsKnownOfProcessesThatWereAskedFor) {
+  ProcessMemory memory;
+  EXPECT_EQ(memory.ProportionalBytes(::getpid()), std::nullopt);
+  // A process that there is not has none, and nobody waits for it twice.
+  memory.Ask({::getpid(), -1}, 30'000'000'000);
+  ASSERT_TRUE(memory.ProportionalBytes(::getpid()).has_value());
+  EXPECT_GT(*memory.ProportionalBytes(::getpid()), 1'000'000u);
+  EXPECT_EQ(memory.ProportionalBytes(-1), std::nullopt);
+  memory.Ask({-1}, 30'000'000'000);
+  EXPECT_EQ(memory.ProportionalBytes(-1), std::nullopt);
+}
+
+TEST(ProcessMemory, IsNoMoreThanWhatIsResident) {
+  const auto proportional = ReadProportionalBytes(::getpid());
+  const auto resident = ReadResidentBytes(::getpid());
+  ASSERT_TRUE(proportional && resident);
+  EXPECT_GT(*proportional, 100'000u);
+  // Both are rounded, and taken at two times.
+  EXPECT_LT(*proportional, *resident + 1'000'000u);
+  EXPECT_EQ(ReadProportionalBytes(-1), std::nullopt);
+  EXPECT_EQ(ReadResidentBytes(-1), std::nullopt);
+}
+
+TEST(OwnProcess, IsThisOne) {
+  const OwnProcess process = ReadOwnProcess();
+  EXPECT_GT(process.resident_bytes, 1'000'000u);
+  EXPECT_GE(process.threads, 1u);
+  EXPECT_GE(process.descriptors, 3u);
+  EXPECT_LT(process.descriptors, 1000u);
+  EXPECT_GT(process.cpu_us, 0u);
+}
+
+}  // namespace
+}  // namespace braid
