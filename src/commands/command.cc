@@ -5,9 +5,11 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "backends/native/native_worker.h"
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/health.h"
+#include "commands/native_worker.h"
 #include "commands/serve.h"
 #include "commands/try.h"
 #include "server/options_table.h"
@@ -58,6 +60,7 @@ int RunProgram(int argc, const char* const* argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   const auto command = std::ranges::find(Commands(), name, &Command::name);
   if (command != Commands().end()) return command->run(argc, argv);
+  if (name == kNativeWorkerCommand) return RunNativeWorkerCommand(argc, argv);
   if (name == "--version" || name == "-V") {
     std::cout << VersionText();
     return 0;

@@ -94,8 +94,9 @@ std::vector<InstanceReport> NodeWorker::instances() const {
   return {std::move(report)};
 }
 
-void NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+Status NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   calls_.Open(link, loaded.wants_sessions);
+  return OkStatus();
 }
 
 Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {

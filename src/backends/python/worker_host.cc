@@ -19,6 +19,10 @@ constexpr int64_t kProgressSeconds = 10;
 // Messages of a worker that are handled in one go.
 constexpr size_t kMostBatched = 16;
 
+bool IsOfUserCode(MessageType type) {
+  return type == MessageType::kCall || type == MessageType::kCancelCall || type == MessageType::kAsk;
+}
+
 }  // namespace
 
 WorkerHost::WorkerHost(Options options, const PythonInstanceSpec& spec, const PythonModelFacts& facts,
@@ -91,6 +95,7 @@ bool WorkerHost::stopping() const {
 // -----------------------------------------------------------------------------------------------------
 
 Status WorkerHost::HandleKnock() {
+  if (!options_.runs_user_code) return InvalidArgumentError("it asked for a channel of its own");
   // Their sockets come among the worker's segments.
   BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
   for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
@@ -105,6 +110,7 @@ Status WorkerHost::HandleKnock() {
 
 Status WorkerHost::Handle(const std::vector<std::byte>& message) {
   const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
+  if (!options_.runs_user_code && IsOfUserCode(TypeOf(message))) return malformed();
   switch (TypeOf(message)) {
     case MessageType::kRelease: {
       ReleaseMessage release;
@@ -185,8 +191,7 @@ Status WorkerHost::StartWorker() {
     BRAID_RETURN_IF_ERROR(worker_->AwaitSignIn(options_.sign_in_timeout_ns, other));
     BRAID_ASSIGN_OR_RETURN(const auto loaded,
                            worker_->Load(options_.mode, facts_, spec_, other, still_loading));
-    user_.OnUp({worker_->channel(), memory_}, loaded);
-    return OkStatus();
+    return user_.OnUp({worker_->channel(), memory_}, loaded);
   });
   if (!status.ok()) {
     killed_ = worker_->killed_by_others();
