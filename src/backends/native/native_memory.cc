@@ -62,7 +62,7 @@ bool NativeMemory::OnRetire(std::span<const std::byte> message) {
 
 Result<Buffer> NativeMemory::Take(const TensorMessage& tensor) {
   const MemoryHandle& handle = tensor.handle;
-  if (tensor.place == Place::kInline) return tensor.bytes.empty() ? Buffer() : CopyToHeap(tensor.bytes);
+  if (tensor.place == Place::kInline) return CopyToHeap(tensor.bytes);
   if (tensor.place == Place::kReceiverMemory)
     return InvalidArgumentError("an input lies in memory of the worker's, which is not given back so");
   std::shared_ptr<Segment> segment = segments_.Find(handle.segment);

@@ -218,8 +218,7 @@ Status NativeModel::MakeResponse(const NativeExecutedMessage::Response& message,
     tensor.shape = output.shape;
     if (output.type == DataType::kInvalid || output.type == DataType::kCustom)
       return InvalidArgumentError("the worker sent a tensor without a type");
-    const bool has_bytes = output.place != Place::kInline || !output.bytes.empty();
-    if (has_bytes) BRAID_ASSIGN_OR_RETURN(tensor.data, link_.memory->Take(output, returned));
+    BRAID_ASSIGN_OR_RETURN(tensor.data, link_.memory->Take(output, returned));
     const auto bytes = ByteSize(output.type, output.shape);
     if (output.type != DataType::kBytes && (!bytes || *bytes != tensor.data.size()))
       return InvalidArgumentError("the worker sent a tensor whose size is not that of its shape");

@@ -1,5 +1,6 @@
 #include "backends/native/openvino_isolation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -119,7 +120,12 @@ TEST_F(OpenVinoIsolationTest, AModelIsDescribedAndAnswersAsInsideTheServer) {
   EXPECT_EQ(info.inputs[0].shape, inside->info.inputs[0].shape);
   EXPECT_EQ(info.inputs[0].ranges, inside->info.inputs[0].ranges);
   EXPECT_EQ(info.config->SerializeAsString(), inside->info.config->SerializeAsString());
-  EXPECT_EQ(model->InstanceNames(), (std::vector<std::string>{"m_0_0", "m_0_1"}));
+  const std::vector<InstanceReport> instances = model->instances();
+  ASSERT_EQ(instances.size(), 2u);
+  EXPECT_EQ(instances[0].name, "m_0_0");
+  EXPECT_EQ(instances[1].name, "m_0_1");
+  EXPECT_GT(instances[0].pid, 0);
+  EXPECT_EQ(instances[1].pid, 0) << "the process is told of once";
 
   const InferenceResponse response = Infer(model, {Floats("b", {2, 1, 3}, {0, 1, 2, 3, 4, 5})});
   ASSERT_TRUE(response.status.ok()) << response.status;
