@@ -103,9 +103,7 @@ def both(entries, tmp_path_factory):
     started = []
     for options in ((), ISOLATED):
         folder = tmp_path_factory.mktemp("server")
-        started.append(OvmsServer({"model_config_list": entries}, *options, workdir=folder, ready=False))
-    for server in started:
-        wait_until(lambda server=server: server.states("large").get(1) == "AVAILABLE", PATIENCE, "all models")
+        started.append(OvmsServer({"model_config_list": entries}, *options, workdir=folder))
     yield started
     for server in started:
         server.stop()
@@ -316,7 +314,6 @@ def test_each_request_has_one_outcome_while_the_worker_is_killed(server, connect
         while not ended.is_set():
             i += 1
             x = np.full((1, 4), 1000 * number + i % 500, np.float32)
-            x[x >= CRASH] += 10_000
             try:
                 answer = client.infer("fragile", {"x": x}).as_numpy("y")
             except InferenceServerException as error:
