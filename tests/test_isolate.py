@@ -171,19 +171,31 @@ def test_errors_are_told_alike(both, connect, protocol):
     assert texts[0] == texts[1]
 
 
+def add_to_sequence(server, model, x, control=0):
+    """The sum so far of sequence 4711."""
+    inputs = {"x": [x], "sequence_id": [4711], "sequence_control_input": [control]}
+    status, answer = server.json("POST", f"/v1/models/{model}:predict", {"inputs": inputs})
+    assert status == 200, answer
+    return answer["outputs"]["y"][0]
+
+
 def test_sequences_keep_their_states(both):
     for server in both:
-        sums = []
-        for step, control in enumerate((1, 0, 0, 2)):
-            inputs = {
-                "x": [[1.0, 2.0, 3.0, 4.0]],
-                "sequence_id": [4711],
-                "sequence_control_input": [control],
-            }
-            status, answer = server.json("POST", "/v1/models/sum:predict", {"inputs": inputs})
-            assert status == 200, (step, answer)
-            sums.append(answer["outputs"]["y"][0])
+        sums = [add_to_sequence(server, "sum", [1.0, 2.0, 3.0, 4.0], control) for control in (1, 0, 0, 2)]
         assert sums == [[n * value for value in (1.0, 2.0, 3.0, 4.0)] for n in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("size", [4, 1 << 15])
+def test_sequences_survive_their_worker(tmp_path, size):
+    entries = [stateful_entry("sum", running_sum_model(size), tmp_path)]
+    with OvmsServer({"model_config_list": entries}, *ISOLATED, workdir=tmp_path) as server:
+        x = [float(i % 100) for i in range(size)]
+        assert add_to_sequence(server, "sum", x, 1) == x
+        for step in (2, 3):
+            [pid] = workers(server)
+            os.kill(pid, signal.SIGKILL)
+            assert add_to_sequence(server, "sum", x) == [step * each for each in x]
+        assert add_to_sequence(server, "sum", x, 2) == [4 * each for each in x]
 
 
 def test_many_clients_at_once_are_answered_rightly(both, connect):
