@@ -6,9 +6,11 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "backends/python/unpack_apart.h"
+#include "backends/native/native_worker.h"
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/health.h"
+#include "commands/native_worker.h"
 #include "commands/serve.h"
 #include "commands/try.h"
 #include "server/options_table.h"
@@ -61,6 +63,7 @@ int RunProgram(int argc, const char* const* argv) {
   if (command != Commands().end()) return command->run(argc, argv);
   // What the server starts as a process of its own.
   if (name == "unpack-environment") return RunUnpackEnvironment(argc, argv);
+  if (name == kNativeWorkerCommand) return RunNativeWorkerCommand(argc, argv);
   if (name == "--version" || name == "-V") {
     std::cout << VersionText();
     return 0;

@@ -1,6 +1,5 @@
 #include "commands/serve.h"
 
-#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "base/guard.h"
 #include "base/recent_log.h"
+#include "commands/keep_memory.h"
 #include "server/environment.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -22,17 +22,6 @@
 
 namespace braid {
 namespace {
-
-// Large buffers stay with the process instead of going back to the system after each request: touching fresh
-// pages costs many times the copy itself.
-void KeepMemory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 512 << 20);
-  mallopt(M_TOP_PAD, 64 << 20);
-  // What is free at the end of an arena goes back with nobody but the main one (see HeapTrimmer), and threads
-  // that come and go with models would each leave one as large as their greatest burst.
-  mallopt(M_ARENA_MAX, std::max(2, static_cast<int>(std::thread::hardware_concurrency())));
-}
 
 // Each large tensor in flight is a descriptor, so the limit is raised as far as it goes without asking
 // anybody.

@@ -144,6 +144,12 @@ std::string ShowWorkerUsers(const ServerOptions& options) {
   return fmt::format("{}-{}", options.workers.isolation.first_user_id,
                      options.workers.isolation.last_user_id);
 }
+Status SetIsolate(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(options.isolate, ParseIsolatedParts(text));
+  return OkStatus();
+}
+
+std::string ShowIsolate(const ServerOptions& options) { return NamesOf(options.isolate); }
 
 // "counter_latencies=true", or with the "{group}," of newer Triton configurations before it.
 Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
@@ -395,6 +401,9 @@ const OptionSpec kOptionTable[] = {
         "sequence_drain_seconds", "N", Group::kModels, Int<&O::sequence_drain_seconds, 0, 1000000000>(),
         "At a stop, seconds for which requests are still served, while the server says that it is not ready, "
         "until every sequence has ended; also --sequence-drain-seconds"),
+    Works("isolate", "PARTS", Group::kModels, {SetIsolate, ShowIsolate},
+          "Native code that runs in processes of its own, so that a crash costs its requests and not the "
+          "server: openvino"),
     Works("image-max-pixels", "N", Group::kModels, Int<&O::image_max_pixels, 1, int64_t{1} << 40>(),
           "Pixels that the encoded images of one request may have together, before they are resized"),
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),

@@ -96,6 +96,13 @@ TEST(Options, StrictModelConfigIsTheOlderNameOfDisableAutoComplete) {
   EXPECT_FALSE(Parse({"models", "--strict-model-config=true"}).options.folders.auto_complete);
 }
 
+TEST(Options, NativeCodeIsIsolatedByParts) {
+  EXPECT_FALSE(Parse({"models"}).options.isolate.openvino);
+  EXPECT_TRUE(Parse({"models", "--isolate=openvino"}).options.isolate.openvino);
+  EXPECT_THAT(Parse({"models", "--isolate", "openvino,images"}).err,
+              StartsWith("braid serve: --isolate: 'images' cannot be isolated yet; what can be: openvino"));
+}
+
 TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
   EXPECT_EQ(Parse({"models"}).options.sequence_state_path, "");
   EXPECT_EQ(Parse({"models"}).options.sequence_state_interval_seconds, 60);

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "backends/openvino/openvino_backend.h"
+#include "backends/native/native_worker.h"
+#include "backends/native/openvino_isolation.h"
 #include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
@@ -96,8 +97,7 @@ class Server::Parts {
     if (options_.rate_limit == RateLimitMode::kExecutionCount) {
       limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
     }
-    BRAID_ASSIGN_OR_RETURN(openvino_,
-                           OpenVinoBackend::Create({options_.cache_dir, options_.cpu_extension}, log_));
+    BRAID_RETURN_IF_ERROR(MakeOpenVino());
     if (!options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());
     BRAID_RETURN_IF_ERROR(MakeManager());
     control_ = std::make_unique<ServerControl>(*manager_);
@@ -151,6 +151,36 @@ class Server::Parts {
       BRAID_LOG_WARNING(log_, "sequences that have not ended: {}; they are waited for no longer", left);
   }
 
+  // What workers share; made with the first. Any thread.
+  Result<std::shared_ptr<WorkerSupport>> Support() {
+    MutexLock lock(support_mutex_);
+    if (support_ == nullptr) {
+      BRAID_ASSIGN_OR_RETURN(support_, WorkerSupport::Create(log_));
+    }
+    return support_;
+  }
+
+  Status MakeOpenVino() {
+    native_services_.catalog = &catalog_;
+    OpenVinoIsolation::Options options;
+    options.openvino.cache_directory = options_.cache_dir;
+    options.openvino.cpu_extension = options_.cpu_extension;
+    options.isolate = options_.isolate.openvino;
+    // The very program that runs, also when its file was replaced meanwhile.
+    options.program = {"/proc/self/exe", kNativeWorkerCommand};
+    options.worker_limits = options_.workers.worker_limits;
+    options.worker_segments = options_.workers.worker_segments;
+    BoundSegments(options.worker_segments);
+    options.sign_in_timeout_ns = options_.workers.stub_timeout_seconds * kSecond;
+    options.arena.keep_bytes = options_.workers.memory_keep_bytes;
+    options.arena.max_bytes = options_.workers.memory_max_bytes;
+    options.arena.max_bytes_option = "--memory-max-bytes";
+    options.services = &native_services_;
+    options.support = [this] { return Support(); };
+    BRAID_ASSIGN_OR_RETURN(openvino_, OpenVinoIsolation::Create(std::move(options), log_));
+    return OkStatus();
+  }
+
   // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
   // without any needs no interpreter. Any thread.
   Result<PythonBackend*> Python() {
@@ -165,6 +195,7 @@ class Server::Parts {
     BoundSegments(workers.worker_segments);
     workers.temporary_directory = options_.environment.temporary_directory;
     workers.services = &worker_services_;
+    BRAID_ASSIGN_OR_RETURN(workers.support, Support());
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(workers), log_));
     return python_.get();
   }
@@ -557,12 +588,15 @@ class Server::Parts {
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
+  WorkerServices native_services_;
+  Mutex support_mutex_;
+  std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
   CustomNodeThreads custom_node_threads_;
   std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
   // As many as users' calculators may block at once.
   ElasticThreads graph_threads_{{.name = "brd-graph", .most = 64}};
   std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
-  std::unique_ptr<OpenVinoBackend> openvino_;
+  std::unique_ptr<OpenVinoIsolation> openvino_;
   Mutex python_mutex_;
   std::unique_ptr<PythonBackend> python_ BRAID_GUARDED_BY(python_mutex_);
   std::unique_ptr<Manager> manager_;

@@ -109,10 +109,11 @@ std::vector<InstanceReport> NodeWorker::instances() const {
   return {std::move(report)};
 }
 
-void NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+Status NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   next_watch_ns_ = 0;
   overdue_ = {};
   calls_.Open(link, loaded.wants_sessions);
+  return OkStatus();
 }
 
 int64_t NodeWorker::OnRound(int64_t now_ns) {

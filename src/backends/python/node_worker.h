@@ -46,7 +46,7 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   void Stop(int64_t deadline_ns) override;
 
  private:
-  void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
+  Status OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
   void OnDown(const std::string& reason) override { calls_.Refuse(reason); }
   void OnDead() override { calls_.Forget(); }
   void OnGone(const std::string& reason) override { calls_.Fail(reason); }

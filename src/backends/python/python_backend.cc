@@ -67,19 +67,19 @@ PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConf
 
 Result<std::unique_ptr<PythonBackend>> PythonBackend::Create(Options options, Logger& log) {
   BRAID_CHECK(options.services != nullptr);
-  BRAID_ASSIGN_OR_RETURN(auto reaper, ChildReaper::Create());
-  BRAID_ASSIGN_OR_RETURN(auto pump, OutputPump::Create(log));
-  return std::unique_ptr<PythonBackend>(
-      new PythonBackend(std::move(options), std::move(reaper), std::move(pump), log));
+  if (options.support == nullptr) {
+    BRAID_ASSIGN_OR_RETURN(options.support, WorkerSupport::Create(log));
+  }
+  return std::unique_ptr<PythonBackend>(new PythonBackend(std::move(options), log));
 }
 
-PythonBackend::PythonBackend(Options options, std::unique_ptr<ChildReaper> reaper,
-                             std::unique_ptr<OutputPump> pump, Logger& log)
+PythonBackend::PythonBackend(Options options, Logger& log)
     : options_(std::move(options)),
       log_(log),
       user_ids_(std::make_shared<UserIds>(options_.isolation.first_user_id, options_.isolation.last_user_id)),
-      reaper_(std::move(reaper)),
-      pump_(std::move(pump)),
+      segment_ids_(options_.support->segment_ids),
+      reaper_(options_.support->reaper.get()),
+      pump_(options_.support->pump.get()),
       default_environment_(
           std::make_shared<PythonEnvironment>(SpawnerOptions(), nullptr, *reaper_, *pump_, log_)),
       environments_(

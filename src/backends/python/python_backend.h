@@ -5,14 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/python/child_reaper.h"
 #include "backends/python/environment_store.h"
 #include "backends/python/memory_limits.h"
 #include "backends/python/model_bounds.h"
-#include "backends/python/output_pump.h"
 #include "backends/python/python_nodes.h"
 #include "backends/python/worker_services.h"
 #include "backends/python/worker_spawner.h"
+#include "backends/python/worker_support.h"
 #include "base/log.h"
 #include "ipc/arena.h"
 #include "isolation/isolation_options.h"
@@ -44,6 +43,8 @@ class PythonBackend final : public Backend {
     uint64_t environment_max_bytes = uint64_t{64} << 30;
     // Outlives the backend.
     const WorkerServices* services = nullptr;
+    // Shared with other backends that have workers; null: it makes its own.
+    std::shared_ptr<WorkerSupport> support = nullptr;
   };
 
   // `log` outlives the backend; the backend outlives its models and all their buffers.
@@ -66,8 +67,7 @@ class PythonBackend final : public Backend {
                                                   std::vector<PythonNodeSpec> nodes);
 
  private:
-  PythonBackend(Options options, std::unique_ptr<ChildReaper> reaper, std::unique_ptr<OutputPump> pump,
-                Logger& log);
+  PythonBackend(Options options, Logger& log);
   WorkerSpawner::Options SpawnerOptions() const;
   // Of a model's processes. Errors: INVALID_ARGUMENT: parameter WORKER_ISOLATION.
   Result<WorkerIsolation> Isolation(const ModelLocation& location,
@@ -76,11 +76,11 @@ class PythonBackend final : public Backend {
 
   const Options options_;
   Logger& log_;
-  SegmentIds segment_ids_;
   const std::shared_ptr<UserIds> user_ids_;  // shared with the workers that are such users
   // In the order in which they depend on one another.
-  const std::unique_ptr<ChildReaper> reaper_;
-  const std::unique_ptr<OutputPump> pump_;
+  SegmentIds& segment_ids_;
+  ChildReaper* const reaper_;
+  OutputPump* const pump_;
   MemoryLimits memory_limits_;
   const std::shared_ptr<PythonEnvironment> default_environment_;  // shared with the models in it
   EnvironmentStore environments_;

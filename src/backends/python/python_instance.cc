@@ -526,7 +526,7 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
 // --- The worker's life
 // -----------------------------------------------------------------------------------------------
 
-void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+Status PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
   {
     MutexLock lock(mutex_);
@@ -541,6 +541,7 @@ void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& l
   delivering_ = false;
   available_ = true;
   listener_->OnAvailability(known_as_, true);
+  return OkStatus();
 }
 
 void PythonInstance::OnDown(const std::string& reason) {

@@ -93,7 +93,7 @@ class PythonInstance final : private WorkerUser {
     std::shared_ptr<const CallChain> chain;  // of the calls that block it; made with the first
   };
 
-  void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
+  Status OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
   void OnDown(const std::string& reason) override;
   void OnDead() override;
   void OnGone(const std::string& reason) override;

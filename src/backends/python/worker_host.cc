@@ -21,6 +21,10 @@ constexpr int64_t kProgressSeconds = 10;
 // Messages of a worker that are handled in one go.
 constexpr size_t kMostBatched = 16;
 
+bool IsOfUserCode(MessageType type) {
+  return type == MessageType::kCall || type == MessageType::kCancelCall || type == MessageType::kAsk;
+}
+
 }  // namespace
 
 WorkerHost::WorkerHost(Options options, const PythonInstanceSpec& spec, const PythonModelFacts& facts,
@@ -101,6 +105,7 @@ bool WorkerHost::stopping() const {
 // -----------------------------------------------------------------------------------------------------
 
 Status WorkerHost::HandleKnock() {
+  if (!options_.runs_user_code) return InvalidArgumentError("it asked for a channel of its own");
   // Their sockets come among the worker's segments.
   BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
   for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
@@ -115,6 +120,7 @@ Status WorkerHost::HandleKnock() {
 
 Status WorkerHost::Handle(const std::vector<std::byte>& message) {
   const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
+  if (!options_.runs_user_code && IsOfUserCode(TypeOf(message))) return malformed();
   switch (TypeOf(message)) {
     case MessageType::kRelease: {
       ReleaseMessage release;
@@ -182,8 +188,7 @@ Status WorkerHost::StartWorker() {
         worker_->AwaitSignIn(options_.sign_in_timeout_ns,
                              [this](const std::vector<std::byte>& message) { return Handle(message); }));
     BRAID_ASSIGN_OR_RETURN(const auto loaded, Load());
-    user_.OnUp({worker_->channel(), memory_}, loaded);
-    return OkStatus();
+    return user_.OnUp({worker_->channel(), memory_}, loaded);
   });
   if (!status.ok()) {
     killed_ = worker_->killed_by_others();

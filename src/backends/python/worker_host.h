@@ -38,8 +38,8 @@ struct WorkerLink {
 // All calls come on the host's thread, without its lock.
 class WorkerUser {
  public:
-  // The worker has loaded its user code and can be given work.
-  virtual void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) = 0;
+  // The worker has loaded its user code and can be given work. Errors: it is not as it should be, and is ended.
+  virtual Status OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) = 0;
   // It cannot, or not any more; `reason` is for readers. Told anew when the reason changes.
   virtual void OnDown(const std::string& reason) = 0;
   // The worker is dead, also one that was never up; its channel is about to go.
@@ -80,6 +80,8 @@ class WorkerHost {
     // Those of user code's own start, and of its end within the deadline of BeginStop(); 0: not bounded.
     int64_t initialize_timeout_ns = 0;
     int64_t finalize_timeout_ns = 0;
+    // Whether there is user code in it that may call servables, ask the server, and fork; else it must not.
+    bool runs_user_code = true;
   };
 
   // All references outlive the host.
