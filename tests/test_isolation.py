@@ -5,15 +5,17 @@ import ctypes
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import tarfile
+import tempfile
 import threading
 
 import pytest
 from harness.repository import config, per_request
-from harness.server import BINARY, alive, children
+from harness.server import BINARY, Server, alive, children
 from harness.waiting import wait_until
 
 TEXT = [("IN", "STRING", [1])]
@@ -251,6 +253,29 @@ def test_basic_refuses_nothing_that_models_do(hostile, tmp_path):
         answering.start()
         assert attempt(server, "hostile", "tcp", port=listener.getsockname()[1]) == {"tcp": "hello"}
         answering.join()
+
+
+@ROOT_ONLY
+def test_a_server_that_is_not_root_is_out_of_reach_too(repository):
+    """And still sees how much memory its workers take."""
+    for name in ("hostile", "other"):
+        repository.add(name, HOSTILE, config(name, TEXT, OUT))
+    nobody = 65534
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        shutil.copytree(repository.path, f"{folder}/models")
+        with Server([f"{folder}/models"], workdir=folder, user=nobody) as server:
+            for pid in (server.process.pid, worker_of(server, "other")):
+                got = attempt(server, "hostile", *REACHING, pid=pid)
+                assert set(map(str, got.values())) <= {"EACCES", "EPERM"}, got
+            assert attempt(server, "hostile", "user") == {"user": [nobody, nobody, []]}
+
+            def memory():
+                values = server.metric_values()
+                return {name: value for name, value in values.items() if name.startswith("braid_worker_pss_bytes{")}
+
+            found = wait_until(lambda: len(memory()) == 2 and memory(), 20, "the memory of both workers")
+            assert all(value > 1 << 20 for value in found.values()), found
 
 
 def test_none_is_as_it_says(hostile):

@@ -1,19 +1,24 @@
 #include "base/process_memory.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/thread.h"
+#include "base/unique_fd.h"
 
 namespace braid {
 namespace {
@@ -35,15 +40,59 @@ uint64_t CountDescriptors() {
   return count - 1;  // the folder itself is open
 }
 
+std::shared_ptr<const UniqueFd> OpenRollup(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/smaps_rollup";
+  return std::make_shared<const UniqueFd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+// The open files of KeepReadable(), by process: one for all of this program, as the numbers of processes are.
+class Kept {
+ public:
+  static Kept& Files() {
+    static Kept kept;
+    return kept;
+  }
+  std::shared_ptr<const UniqueFd> Find(pid_t pid) {
+    MutexLock lock(mutex_);
+    const auto found = files_.find(pid);
+    return found == files_.end() ? nullptr : found->second;
+  }
+  void Add(pid_t pid, std::shared_ptr<const UniqueFd> file) {
+    MutexLock lock(mutex_);
+    files_[pid] = std::move(file);
+  }
+  // Unless the number is another process's by now.
+  void Remove(pid_t pid, const std::shared_ptr<const UniqueFd>& file) {
+    MutexLock lock(mutex_);
+    const auto found = files_.find(pid);
+    if (found != files_.end() && found->second == file) files_.erase(found);
+  }
+
+ private:
+  Mutex mutex_;
+  std::unordered_map<pid_t, std::shared_ptr<const UniqueFd>> files_ BRAID_GUARDED_BY(mutex_);
+};
+
 }  // namespace
 
 std::optional<uint64_t> ReadProportionalBytes(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.starts_with("Pss:")) return std::stoull(line.substr(4)) * 1024;
-  }
-  return std::nullopt;
+  std::shared_ptr<const UniqueFd> file = Kept::Files().Find(pid);
+  if (!file) file = OpenRollup(pid);
+  // It has some twenty lines.
+  std::array<char, 4096> text{};
+  const ssize_t length = ::pread(file->get(), text.data(), text.size(), 0);
+  const std::string_view lines(text.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  constexpr std::string_view kName = "\nPss:";
+  const size_t found = lines.find(kName);
+  if (found == std::string_view::npos) return std::nullopt;
+  return std::strtoull(lines.data() + found + kName.size(), nullptr, 10) * 1024;
+}
+
+std::shared_ptr<const void> KeepReadable(pid_t pid) {
+  std::shared_ptr<const UniqueFd> file = OpenRollup(pid);
+  if (!file->valid()) return nullptr;
+  Kept::Files().Add(pid, file);
+  return {file.get(), [pid, file](const void*) { Kept::Files().Remove(pid, file); }};
 }
 
 OwnProcess ReadOwnProcess() {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -50,6 +51,10 @@ class ProcessMemory {
 
 // Of /proc/{pid}/smaps_rollup; nothing when there is no such process, or it may not be looked at.
 std::optional<uint64_t> ReadProportionalBytes(pid_t pid);
+
+// Keeps ReadProportionalBytes() of a process possible for as long as the result lives, also when the process stops being
+// dumpable, which closes it to others of its user. Null: it cannot be looked at now.
+std::shared_ptr<const void> KeepReadable(pid_t pid);
 
 // Of /proc/{pid}/statm: what of the process is in memory, shared or not. Takes microseconds. Errors as before.
 std::optional<uint64_t> ReadResidentBytes(pid_t pid);

@@ -1,8 +1,10 @@
 #include "base/process_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <memory>
 #include <optional>
 
 namespace braid {
@@ -38,6 +40,27 @@ TEST(OwnProcess, IsThisOne) {
   EXPECT_GE(process.descriptors, 3u);
   EXPECT_LT(process.descriptors, 1000u);
   EXPECT_GT(process.cpu_us, 0u);
+}
+
+TEST(KeepReadable, LastsUntilTheProcessEnds) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[1]);
+    char byte = 0;
+    _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  std::shared_ptr<const void> readable = KeepReadable(pid);
+  ASSERT_NE(readable, nullptr);
+  EXPECT_GT(ReadProportionalBytes(pid).value_or(0), 0U);
+  close(ends[1]);
+  waitpid(pid, nullptr, 0);
+  close(ends[0]);
+  EXPECT_EQ(ReadProportionalBytes(pid), std::nullopt);
+  readable.reset();
+  EXPECT_EQ(ReadProportionalBytes(pid), std::nullopt);
+  EXPECT_EQ(KeepReadable(pid), nullptr);
 }
 
 }  // namespace

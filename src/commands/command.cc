@@ -5,8 +5,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "backends/python/unpack_apart.h"
 #include "backends/native/native_worker.h"
+#include "backends/python/unpack_apart.h"
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/health.h"

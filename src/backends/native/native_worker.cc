@@ -1,5 +1,6 @@
 #include "backends/native/native_worker.h"
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <deque>
@@ -181,6 +182,8 @@ Status NativeWorker::Load(const std::vector<std::byte>& message, bool& ended) {
   LoadMessage load;
   if (backend_ != nullptr || !Decode(message, load)) return Malformed();
   memory_.Configure(load.arena_keep_bytes);
+  // Before that the server opens what it looks at in this process; other processes of its user look at nothing.
+  prctl(PR_SET_DUMPABLE, 0);
   BRAID_ASSIGN_OR_RETURN(const NativeTask task, DecodeTask(load.model_config));
   const std::string name(load.model_name);
   const LogAbout about(name);

@@ -132,7 +132,8 @@ int64_t NodeWorker::OnRound(int64_t now_ns) {
   } else if (!stuck && overdue_.passed()) {
     overdue_ = {};
   }
-  next_watch_ns_ = std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
+  next_watch_ns_ =
+      std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
   return next_watch_ns_;
 }
 

@@ -128,8 +128,8 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
   BRAID_ASSIGN_OR_RETURN(
       std::string json,
       AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                         options_.stub_timeout_seconds * 1'000'000'000,
-                         bounds.initialize_timeout_ns(), options_.services->custom_metrics));
+                         options_.stub_timeout_seconds * 1'000'000'000, bounds.initialize_timeout_ns(),
+                         options_.services->custom_metrics));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();

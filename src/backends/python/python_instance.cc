@@ -435,7 +435,8 @@ int64_t PythonInstance::WatchExecutions(int64_t now_ns) {
     const ExecutionTimes times{request->queue_start_ns, request->queue_start_ns, now_ns, now_ns};
     listener_->OnResponse(known_as_, *request, std::move(response), true, times);
   }
-  next_watch_ns_ = std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
+  next_watch_ns_ =
+      std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
   return next_watch_ns_;
 }
 

@@ -171,7 +171,8 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
 Status WorkerHost::StartWorker() {
   finalized_ = served_ = killed_ = asked_to_finalize_ = ended_by_force_ = false;
   started_ns_ = SteadyNowNs();
-  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, facts_.isolation, spawner_, reaper_, log_));
+  BRAID_ASSIGN_OR_RETURN(auto worker,
+                         WorkerProcess::Start(spec_.name, facts_.isolation, spawner_, reaper_, log_));
   {
     MutexLock lock(mutex_);
     end_reason_.clear();  // of an earlier one

@@ -79,6 +79,7 @@ Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how, const Worke
                          spawner.Spawn(name_, how, isolation, std::move(worker_end), std::move(on_exit)));
   pid_ = process.pid;
   place_ = std::move(process.place);
+  readable_ = std::move(process.readable);
   output_ = std::move(process.output);
   return OkStatus();
 }

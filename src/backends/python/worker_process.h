@@ -118,6 +118,7 @@ class WorkerProcess {
   std::shared_ptr<Fate> fate_;
   std::shared_ptr<WorkerOutput> output_;  // shared with the pump
   WorkerSpawner::Place place_;
+  std::shared_ptr<const void> readable_;  // see WorkerSpawner::Worker
   pid_t pid_ = 0;
 };
 

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/json_dump.h"
+#include "base/process_memory.h"
 #include "base/send_descriptors.h"
 #include "base/thread.h"
 #include "isolation/start_program.h"
@@ -329,6 +330,7 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
         return limited;
       }
     }
+    worker.readable = KeepReadable(worker.pid);
     // What it starts ends with it.
     std::optional<ProcessFamily> family;
     if (isolation.level == IsolationLevel::kSeparate) {

@@ -81,6 +81,8 @@ class WorkerSpawner {
     pid_t pid = 0;
     std::shared_ptr<WorkerOutput> output;  // shared with the pump
     Place place;
+    // What the worker hides from others of its user is still seen by the server (KeepReadable).
+    std::shared_ptr<const void> readable;
   };
 
   // How a worker is to be started: in an interpreter of its own unless it is to have the warm process's level.
