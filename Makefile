@@ -16,7 +16,7 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build wheel deb image serve test test-asan test-tsan fuzz test-mediapipe bench format check docs site clean
+.PHONY: help build wheel deb image sbom audit lock serve test test-asan test-tsan fuzz test-mediapipe bench format check docs site clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -40,6 +40,17 @@ deb: build  ## Build the Debian packages dist/braid_*.deb and dist/braid-openvin
 
 image: deb  ## Build the container image dist/braid-oci.tar of the Debian packages, without a daemon
 	@scripts/build-image
+
+sbom: wheel deb  ## Write bills of materials (CycloneDX) of the packages in dist/ beside them, of the images there too
+	@.venv/bin/python scripts/sbom dist/*.whl dist/*.deb $$(ls dist/*-oci.tar 2>/dev/null)
+
+audit:  ## Ask databases of advisories about what is pinned (ARGS="--advisories FOLDER" where none can be reached)
+	@scripts/python-env package
+	@.venv/bin/python scripts/audit $(ARGS)
+
+lock:  ## Write requirements/lock.txt anew after a change of requirements/ (ARGS=--check compares)
+	@scripts/python-env package
+	@.venv/bin/python scripts/lock-requirements $(ARGS)
 
 serve: build  ## Build, then serve the example models on this machine (MODELS=folder ARGS="more options")
 	@scripts/python-env serve

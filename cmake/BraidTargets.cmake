@@ -93,9 +93,9 @@ function(braid_library name)
     add_library(braid_${name} INTERFACE)
     target_link_libraries(braid_${name} INTERFACE braid_options ${arg_DEPS})
   endif()
+  set(fuzzers ${all})
+  list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   if(BRAID_FUZZ)
-    set(fuzzers ${all})
-    list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
     foreach(source ${fuzzers})
       braid_fuzzer(${name} ${source} ${arg_PRIVATE_DEPS})
     endforeach()
@@ -104,18 +104,36 @@ function(braid_library name)
     find_package(GTest REQUIRED)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE braid_${name} ${arg_PRIVATE_DEPS})
+    foreach(source ${fuzzers})
+      braid_corpus_test(${name} ${source})
+    endforeach()
     braid_unit_test(${name}_test ${arg_PCH})
     add_test(NAME ${name} COMMAND ${name}_test)
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
   endif()
 endfunction()
 
-# braid_fuzzer(LIBRARY SOURCE [target...]): the program that tries inputs of libFuzzer on what SOURCE (FOLDER/X_fuzz.cc) reads; it is
-# LIBRARY_FOLDER_X, without a folder for sources that lie in the library's own.
-function(braid_fuzzer library source)
+# braid_fuzzer_name(RESULT LIBRARY SOURCE): what the fuzzer in SOURCE (FOLDER/X_fuzz.cc) is called, which is LIBRARY_FOLDER_X, without a
+# folder for sources that lie in the library's own.
+function(braid_fuzzer_name result library source)
   file(RELATIVE_PATH path ${CMAKE_CURRENT_SOURCE_DIR} ${source})
   string(REGEX REPLACE "_fuzz\\.cc$" "" path ${path})
-  string(REPLACE "/" "_" target ${library}_${path})
+  string(REPLACE "/" "_" name ${library}_${path})
+  set(${result} ${name} PARENT_SCOPE)
+endfunction()
+
+# braid_corpus_test(LIBRARY SOURCE): adds to LIBRARY's unit tests one that gives the fuzzer in SOURCE its first inputs (tests/corpora), changed a
+# little.
+function(braid_corpus_test library source)
+  braid_fuzzer_name(BRAID_FUZZER ${library} ${source})
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/corpus_test.cc.in ${CMAKE_CURRENT_BINARY_DIR}/${BRAID_FUZZER}_corpus_test.cc @ONLY)
+  target_sources(${library}_test PRIVATE ${source} ${CMAKE_CURRENT_BINARY_DIR}/${BRAID_FUZZER}_corpus_test.cc)
+  set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS LLVMFuzzerTestOneInput=braid_fuzz_${BRAID_FUZZER})
+endfunction()
+
+# braid_fuzzer(LIBRARY SOURCE [target...]): the program that tries inputs of libFuzzer on what SOURCE reads.
+function(braid_fuzzer library source)
+  braid_fuzzer_name(target ${library} ${source})
   add_executable(fuzz_${target} ${source})
   set_target_properties(fuzz_${target} PROPERTIES OUTPUT_NAME ${target} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
   target_link_libraries(fuzz_${target} PRIVATE braid_${library} braid_warnings ${ARGN})

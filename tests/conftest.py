@@ -7,6 +7,7 @@ import contextlib
 import os
 
 import pytest
+from harness import materials
 from harness.clients import Client
 from harness.repository import Repository
 from harness.server import BINARY, Server
@@ -75,3 +76,9 @@ def connect():
 def client(request, server, connect):
     """A client of each protocol in turn, for the file's own `server` fixture."""
     return connect(request.param, server)
+
+
+@pytest.fixture
+def bill_of():
+    """bill_of(package) gives what scripts/sbom writes of a package: valid in the schema's words, and the same bytes each time."""
+    return materials.bill_of

@@ -49,7 +49,16 @@ NOT_RUN = {
         "grpcurl ": "tests/test_public_clients_grpcurl.py does it",
         "tests/conformance/run": "needs Go and minutes",
     },
-    "docs/security.md": {"make fuzz": "takes minutes", "tests/attacks/run": "takes minutes"},
+    "docs/security.md": {
+        "make fuzz": "takes minutes",
+        "tests/attacks/run": "takes minutes",
+        ".venv/bin/python -m pytest -q tests/test_security.py": "this suite does it",
+    },
+    "docs/supply-chain.md": {
+        "make audit": "tests/test_supply_chain.py and tests/test_wheel.py do it",
+        "make lock": "asks an index for each package",
+        ".venv/bin/python scripts/check-hardening": "tests/test_hardening.py does it",
+    },
 }
 
 

@@ -126,6 +126,43 @@ def test_every_file_bears_the_time_of_the_build(packages):
         assert len(times) == 1
 
 
+def test_programs_are_hardened(packages):
+    command = [sys.executable, ROOT / "scripts/check-hardening", "--run-path", "/usr/lib/braid"]
+    said = output(*command, *sorted(packages.glob("*.deb")))
+    hardened = re.findall(r"(\S+): hardened$", said, re.M)
+    assert sorted(pathlib.Path(name).name for name in hardened) == [
+        "_braid_worker.abi3.so",
+        "braid",
+        "libbraid_opencv.so",
+    ]
+
+
+def test_bills_of_materials(braid, packages, bill_of):
+    bill = bill_of(braid)
+    root = bill["metadata"]["component"]
+    assert root["purl"] == f"pkg:deb/braid/braid@{root['version']}?arch=amd64"
+    parts = {part["name"]: part for part in bill["components"]}
+    kinds = {name: {one["name"]: one["value"] for one in part["properties"]} for name, part in parts.items()}
+    assert kinds["libssl3"] == {"braid:how": "needed", "braid:versions": kinds["libssl3"]["braid:versions"]}
+    assert kinds["python3"]["braid:versions"] == ">= 3.11"
+    assert parts["libopencv-core406"]["scope"] == "optional"
+    assert kinds["openvino"]["braid:how"] == "bundled"
+    assert {pathlib.Path(file["name"]).name.partition(".so")[0] for file in parts["openvino"]["components"]} == {
+        "libopenvino",
+        "libtbb",
+        "libtbbmalloc",
+    }
+    assert kinds["libboost1.81-dev"]["braid:how"] == "compiled in"
+    assert "usr/bin/braid" in {file["name"] for file in root["components"]}
+    (openvino,) = packages.glob("braid-openvino_*.deb")
+    bill = bill_of(openvino)
+    parts = {part["name"]: part for part in bill["components"]}
+    files = {file["name"] for file in parts["openvino"]["components"]}
+    assert "usr/lib/braid/libopenvino_intel_cpu_plugin.so" in files
+    # It has no machine code of Braid's.
+    assert "libboost1.81-dev" not in parts
+
+
 def test_the_unit_is_valid_and_fenced(unpacked, tmp_path):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs apt-get install systemd")

@@ -1,5 +1,9 @@
 """The Python package: built by scripts/build-wheel, installed into a virtual environment of its own, and used as its page says."""
 
+import base64
+import hashlib
+import io
+import json
 import os
 import pathlib
 import re
@@ -7,8 +11,10 @@ import subprocess
 import sys
 import textwrap
 import venv
+import zipfile
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from harness.server import BINARY
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -173,3 +179,76 @@ def test_types_are_strict(tmp_path):
     assert checked.returncode == 0, checked.stdout + checked.stderr
     # No Any has got in between.
     assert 'Revealed type is "dict[str, numpy.ndarray[' in checked.stdout.replace("builtins.", ""), checked.stdout
+
+
+def test_its_programs_are_hardened(wheel):
+    """And are those that were built, without their symbols: the same machine code."""
+    ran = subprocess.run([sys.executable, ROOT / "scripts/check-hardening", wheel], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+    hardened = re.findall(r"(\S+): hardened$", ran.stdout, re.M)
+    assert sorted(pathlib.Path(name).name for name in hardened) == [
+        "_braid_worker.abi3.so",
+        "braid",
+        "libbraid_opencv.so",
+    ]
+    assert len(re.findall(r"braid_server\.libs/.*: of others", ran.stdout)) > 5
+    with zipfile.ZipFile(wheel) as archive:
+        assert code_of(io.BytesIO(archive.read("braid/_files/bin/braid"))) == code_of(open(BINARY, "rb"))
+
+
+def code_of(stream):
+    return ELFFile(stream).get_section_by_name(".text").data()
+
+
+def test_its_bill_of_materials(wheel, bill_of):
+    bill = bill_of(wheel)
+    root = bill["metadata"]["component"]
+    assert root["name"] == "braid-server"
+    assert root["purl"] == f"pkg:pypi/braid-server@{root['version']}"
+    assert root["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}]
+    parts = {part["name"]: part for part in bill["components"]}
+    # Each file of the wheel is there once, with its hash, but what says something of the wheel.
+    files = {
+        file["name"]: file["hashes"][0]["content"]
+        for part in [root, *parts.values()]
+        for file in part.get("components", [])
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        expected = {
+            name: hashlib.sha256(archive.read(name)).hexdigest()
+            for name in archive.namelist()
+            if not name.endswith("/") and not re.search(r"\.dist-info/(?!licenses/)", name)
+        }
+    assert files == expected
+    # Libraries of Debian by their source packages, as dpkg knows them.
+    query = ["dpkg-query", "-W", "-f", "${Version}|${source:Package} ${source:Version}", "libnghttp2-14"]
+    version, _, source = subprocess.run(query, capture_output=True, text=True, check=True).stdout.partition("|")
+    nghttp2 = parts["libnghttp2-14"]
+    assert nghttp2["version"] == version
+    assert how(nghttp2, "source") == source
+    assert how(nghttp2) == "bundled"
+    assert [file["name"].startswith("braid_server.libs/libnghttp2-") for file in nghttp2["components"]] == [True]
+    assert {"libssl3", "libprotobuf32", "libarchive13"} <= set(parts)
+    # What is in the machine code without being a library beside it.
+    for name in ("libboost1.81-dev", "nlohmann-json3-dev", "libcli11-dev"):
+        assert how(parts[name]) == "compiled in", name
+    assert "libssl-dev" not in parts
+    assert "libgtest-dev" not in parts
+    assert {"license": {"id": "MIT"}} in parts["nlohmann-json3-dev"]["licenses"]
+    # Of npm, by the lock.
+    locked = json.loads((ROOT / "console/package-lock.json").read_text())["packages"]["node_modules/preact"]
+    assert parts["preact"]["version"] == locked["version"]
+    digest = base64.b64encode(bytes.fromhex(parts["preact"]["hashes"][0]["content"])).decode()
+    assert locked["integrity"] == f"sha512-{digest}"
+    # Of PyPI, installed beside it.
+    assert how(parts["openvino"]) == how(parts["numpy"]) == "needed"
+    assert parts["openvino"]["purl"] == f"pkg:pypi/openvino@{parts['openvino']['version']}"
+    assert how(parts["openvino"], "versions") == f"=={parts['openvino']['version']}"
+    assert how(parts["numpy"], "versions") == ">=1.26"
+    assert re.fullmatch(r"BSD-3-Clause( AND \S+)*", parts["numpy"]["licenses"][0]["expression"])
+    (dependencies,) = [one for one in bill["dependencies"] if one["ref"] == root["bom-ref"]]
+    assert sorted(dependencies["dependsOn"]) == sorted(part["bom-ref"] for part in bill["components"])
+
+
+def how(part, what="how"):
+    return {one["name"]: one["value"] for one in part["properties"]}[f"braid:{what}"]

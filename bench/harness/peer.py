@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import sys
 
-WHEEL = "nvidia-pytriton==0.7.0"
-NUMPY = "numpy==1.26.4"
+REQUIREMENTS = pathlib.Path(__file__).resolve().parents[2] / "requirements"
+WHEEL, NUMPY = [line for line in (REQUIREMENTS / "peer.txt").read_text().splitlines() if "==" in line]
 # The worker of the subject needs 3.11, the pinned numpy has no wheels past 3.12, and both sides use one interpreter.
 PYTHON_VERSIONS = ("3.11", "3.12")
 
@@ -166,7 +166,8 @@ def _install_venv(facts, venv):
         subprocess.run([facts.executable, "-m", "venv", str(venv)], check=True, stdout=sys.stderr)
         # Without its dependencies: the server needs none of them, its Python stub needs numpy alone.
         pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--no-deps", WHEEL, NUMPY], check=True, stdout=sys.stderr)
+        locked = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(REQUIREMENTS / "peer-lock.txt")]
+        subprocess.run([*pip, *locked], check=True, stdout=sys.stderr)
     except subprocess.CalledProcessError as error:
         raise PeerError(f"the peer could not be installed: {error}") from error
 

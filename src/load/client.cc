@@ -70,15 +70,17 @@ Result<Json> ParseAnswer(const std::string& text) {
   return parsed;
 }
 
+// Some servers write numbers as text; one that is no number at all is read again as JSON, which says so.
+int64_t Dimension(const Json& dimension) {
+  if (!dimension.is_string()) return dimension.get<int64_t>();
+  return Json::parse(dimension.get<std::string>()).get<int64_t>();
+}
+
 std::vector<TensorInfo> TensorsOfJson(const Json& metadata, const char* key) {
   std::vector<TensorInfo> tensors;
   for (const Json& each : metadata.value(key, Json::array())) {
     tensors.push_back({each.at("name").get<std::string>(), each.at("datatype").get<std::string>(), {}});
-    for (const Json& dimension : each.at("shape")) {
-      // Some servers write numbers as text.
-      tensors.back().shape.push_back(dimension.is_string() ? std::stoll(dimension.get<std::string>())
-                                                           : dimension.get<int64_t>());
-    }
+    for (const Json& dimension : each.at("shape")) tensors.back().shape.push_back(Dimension(dimension));
   }
   return tensors;
 }

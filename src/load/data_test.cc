@@ -102,5 +102,13 @@ TEST(Npy, HasTypeShapeAndBytes) {
   EXPECT_FALSE(ReadNpy("text").ok());
 }
 
+TEST(Npy, DimensionsThatNoNumberHoldsAreRefused) {
+  std::string file("\x93NUMPY\x01\x00", 8);
+  const std::string head = "{'descr': '<i2', 'fortran_order': False, 'shape': (99999999999999999999,), }\n";
+  file += std::string{static_cast<char>(head.size()), '\0'} + head;
+  EXPECT_EQ(ReadNpy(file).status().message(),
+            "the .npy file has a dimension of 99999999999999999999, which is too large");
+}
+
 }  // namespace
 }  // namespace braid::load

@@ -1,5 +1,6 @@
 #include "load/npy.h"
 
+#include <charconv>
 #include <cstring>
 #include <map>
 #include <regex>
@@ -46,7 +47,11 @@ Result<Tensor> ReadNpy(std::string_view bytes) {
   const std::string list = found[1];
   const std::regex number("[0-9]+");
   for (auto it = std::sregex_iterator(list.begin(), list.end(), number); it != std::sregex_iterator(); ++it) {
-    tensor.shape.push_back(std::stoll(it->str()));
+    const std::string text = it->str();
+    int64_t dimension = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), dimension).ec != std::errc())
+      return InvalidArgumentError("the .npy file has a dimension of " + text + ", which is too large");
+    tensor.shape.push_back(dimension);
   }
   BRAID_ASSIGN_OR_RETURN(const size_t count, ElementCount(tensor.shape));
   BRAID_ASSIGN_OR_RETURN(const size_t width, ElementBytes(tensor.datatype));
