@@ -20,6 +20,10 @@ NOT_RUN = {
         "build/braid bench -m add_sub --concurrency-range": "takes more than a minute",
         "build/braid bench -m add_sub -u one:8000": "two servers on other machines",
     },
+    "docs/campaigns.md": {
+        ".venv/bin/python tests/campaigns/chaos": "tests/test_campaigns.py does it, for seconds",
+        "cmake --preset": "takes minutes",
+    },
     "docs/check.md": {"build/braid check --report": "files of the reader's own"},
     "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
     "docs/install.md": {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kConfiguration = "docs/compatibility.md#configuration-and-schedulers";
 constexpr std::string_view kProcesses = "docs/compatibility.md#processes-and-environments";
+constexpr std::string_view kWatchdogs = "docs/watchdogs.md#limits-for-user-code";
 constexpr std::string_view kStateful = "docs/compatibility.md#openvino-model-server-stateful-models";
 constexpr std::string_view kFromOvms = "docs/moving-from-ovms.md#what-is-different";
 constexpr std::string_view kNotFromOvms = "docs/moving-from-ovms.md#what-is-refused-or-is-not-there-yet";
@@ -118,6 +119,8 @@ constexpr Rule kOvmsRules[] = {
      kFromOvms},
     {"own-key", "/model_config_list/*/config/allow_in_pipelines", "true", Level::kDifference,
      "'allow_in_pipelines' is Braid's own: OpenVINO Model Server refuses the file with it", "", kStateful},
+    {"own-key", "/model_config_list/*/config/isolate", "", Level::kDifference,
+     "'isolate' is Braid's own: OpenVINO Model Server refuses the file with it", "", kFromOvms},
     {"own-key", "/pipeline_config_list/*/allow_auto_shape", "true", Level::kDifference,
      "'allow_auto_shape' is Braid's own: OpenVINO Model Server refuses the file with it", "", kFromOvms},
     {"own-key", "/pipeline_config_list/*/convert_precision", "true", Level::kDifference,
@@ -170,6 +173,14 @@ constexpr FieldAdvice kAdvice[] = {
      "name a folder or a packed archive; $$TRITON_MODEL_DIRECTORY stands for the model's folder",
      "docs/environments.md#what-can-be-named"},
     {"parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", Level::kError, "write \"yes\" or \"no\"", kProcesses},
+    {"parameters[WORKER_ISOLATION]", Level::kError, "write none, basic, strict or separate",
+     "docs/isolation.md#levels"},
+    {"parameters[EXECUTE_TIMEOUT_MS]", Level::kError, "write milliseconds as a text: \"2000\"", kWatchdogs},
+    {"parameters[INITIALIZE_TIMEOUT_MS]", Level::kError, "write milliseconds as a text: \"60000\"",
+     kWatchdogs},
+    {"parameters[FINALIZE_TIMEOUT_MS]", Level::kError, "write milliseconds as a text: \"5000\"", kWatchdogs},
+    {"parameters[WORKER_MEMORY_MAX_BYTES]", Level::kError, "write bytes as a text: \"4000000000\"",
+     "docs/watchdogs.md#the-memory-of-a-model"},
     {"model_warmup", Level::kError, "put the data into the model's folder warmup", ""},
     {"version_policy", Level::kError, "name versions that are there", ""},
     {"default_model_filename", Level::kError, "write the name of a file in the version's folder", ""},
@@ -185,7 +196,9 @@ bool Holds(std::string_view rule, std::string_view field, char separator) {
 }
 
 // Parameters that the server or its Python workers know, so that a typing error in one is seen.
-constexpr std::string_view kParameters[] = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"};
+constexpr std::string_view kParameters[] = {
+    "EXECUTION_ENV_PATH",    "FORCE_CPU_ONLY_INPUT_TENSORS", "WORKER_ISOLATION",       "EXECUTE_TIMEOUT_MS",
+    "INITIALIZE_TIMEOUT_MS", "FINALIZE_TIMEOUT_MS",          "WORKER_MEMORY_MAX_BYTES"};
 
 // A key that is nearly one of those, and not it.
 void CheckParameterName(const TextFile& file, const TextField& field, const std::string& servable,

@@ -55,6 +55,7 @@ const std::vector<Keys>& KnownKeys() {
         "low_latency_transformation",
         "max_sequence_number",
         "allow_in_pipelines",
+        "isolate",
         "graph_path",
         "subconfig",
         "custom_loader_options"}},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/python/environment.h"
+#include "backends/python/model_bounds.h"
 #include "backends/python/python_nodes.h"
 #include "base/clock.h"
 #include "config/config_json.h"
@@ -144,6 +145,10 @@ class Trial::PythonFiles final : public Backend {
   Result<std::unique_ptr<BackendModel>> Create(
       const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) override {
     BRAID_RETURN_IF_ERROR(CheckFile(location.model_file));
+    ModelBounds bounds;
+    FieldFault fault = ReadBounds(*config, bounds);
+    trial_.blame_.field = std::move(fault.field);
+    BRAID_RETURN_IF_ERROR(std::move(fault.status));
     if (trial_.imports() && !trial_.options_.folders.auto_complete) {
       BRAID_ASSIGN_OR_RETURN(const std::string none, Import(config->name(), location, ""));
     }

@@ -5,9 +5,12 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "backends/native/native_worker.h"
+#include "backends/python/unpack_apart.h"
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/health.h"
+#include "commands/native_worker.h"
 #include "commands/serve.h"
 #include "commands/try.h"
 #include "server/options_table.h"
@@ -58,6 +61,9 @@ int RunProgram(int argc, const char* const* argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   const auto command = std::ranges::find(Commands(), name, &Command::name);
   if (command != Commands().end()) return command->run(argc, argv);
+  // What the server starts as a process of its own.
+  if (name == "unpack-environment") return RunUnpackEnvironment(argc, argv);
+  if (name == kNativeWorkerCommand) return RunNativeWorkerCommand(argc, argv);
   if (name == "--version" || name == "-V") {
     std::cout << VersionText();
     return 0;

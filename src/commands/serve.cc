@@ -1,6 +1,6 @@
 #include "commands/serve.h"
 
-#include <malloc.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,23 +14,14 @@
 
 #include "base/guard.h"
 #include "base/recent_log.h"
+#include "commands/keep_memory.h"
 #include "server/environment.h"
 #include "server/options.h"
 #include "server/server.h"
+#include "server/startup_report.h"
 
 namespace braid {
 namespace {
-
-// Large buffers stay with the process instead of going back to the system after each request: touching fresh
-// pages costs many times the copy itself.
-void KeepMemory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 512 << 20);
-  mallopt(M_TOP_PAD, 64 << 20);
-  // What is free at the end of an arena goes back with nobody but the main one (see HeapTrimmer), and threads
-  // that come and go with models would each leave one as large as their greatest burst.
-  mallopt(M_ARENA_MAX, std::max(2, static_cast<int>(std::thread::hardware_concurrency())));
-}
 
 // Each large tensor in flight is a descriptor, so the limit is raised as far as it goes without asking
 // anybody.
@@ -39,6 +30,24 @@ void RaiseDescriptorLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The values of headers that stand on the command line, as Triton takes them, are seen there by every process.
+void HideSecrets(int argc, const char* const* argv) {
+  constexpr std::string_view kOptions[] = {"--http-restricted-api", "--grpc-restricted-protocol"};
+  bool follows = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const bool names = std::ranges::any_of(
+        kOptions, [&](std::string_view option) { return argument.substr(0, argument.find('=')) == option; });
+    const bool has_value = names && argument.find('=') != std::string_view::npos;
+    if (has_value || follows) {
+      const size_t value = argument.rfind('=') + 1;
+      // The program's own memory, which main() may change.
+      std::fill_n(const_cast<char*>(argv[i]) + value, argument.size() - value, '*');
+    }
+    follows = names && !has_value;
+  }
 }
 
 int Serve(const CommandLine& line) {
@@ -92,6 +101,7 @@ int Serve(const CommandLine& line) {
       std::cout << "try:       " << sample << '\n';
     }
     if (const std::string url = server.console_url(); !url.empty()) std::cout << "console:   " << url << '\n';
+    std::cout << "isolation: " << DescribeIsolation(line.options.workers.isolation) << '\n';
     std::cout << std::endl;
     int signal = 0;
     sigwait(&signals, &signal);
@@ -117,6 +127,9 @@ int RunServe(int argc, const char* const* argv) {
     std::cerr << line.err;
     return *line.exit_code;
   }
+  HideSecrets(argc, argv);
+  // Without this, processes of the same user could look into this one where the kernel has no Landlock.
+  if (line.options.workers.isolation.level != IsolationLevel::kNone) prctl(PR_SET_DUMPABLE, 0);
   line.options.environment = ReadEnvironment();
   return Serve(line);
 }

@@ -80,6 +80,8 @@ struct OvmsModelConfig {
   uint32_t max_sequence_number = 500;
   // Braid's own: nodes of pipelines and sessions of graphs may use this stateful model.
   bool allow_in_pipelines = false;
+  // Braid's own: whether the model runs in a native worker. Nothing: as --isolate says.
+  std::optional<bool> isolate;
   // A graph.pbtxt named by a model entry makes it a graph's; see GraphOfModelEntry().
   std::string graph_path;
   std::string subconfig;

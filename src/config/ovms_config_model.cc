@@ -156,6 +156,7 @@ class ModelReader {
       model_.target_device = std::move(*device);
     }
     model_.allow_cache = object_.Bool("allow_cache").value_or(true);
+    model_.isolate = object_.Bool("isolate");
     const Json* plugin = object_.Get("plugin_config");
     if (plugin == nullptr) return;
     const std::string path = object_.PathOf("plugin_config");

@@ -47,7 +47,7 @@ TEST(ParseOvmsConfig, ReadsEveryKeyOfAModel) {
     "layout": {"in": "nhwc:NCHW", "out": "N..."}, "nireq": 4, "target_device": "AUTO:CPU", "allow_cache": false,
     "plugin_config": {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 2, "X": true, "Y": 0.5},
     "model_version_policy": {"specific": {"versions": [1, 3]}},
-    "precision": {"in": "fp16"}, "mean": [1, 2.5, 3], "scale": "[2,4]", "color_format": "rgb:BGR",
+    "precision": {"in": "fp16"}, "mean": [1, 2.5, 3], "scale": "[2,4]", "color_format": "rgb:BGR", "isolate": false,
     "graph_path": "g.pbtxt", "subconfig": "s.json"}}]})j");
   ASSERT_THAT(config.models, SizeIs(1));
   EXPECT_THAT(config.warnings, IsEmpty());
@@ -73,6 +73,7 @@ TEST(ParseOvmsConfig, ReadsEveryKeyOfAModel) {
   EXPECT_THAT(model.mean, ElementsAre(1, 2.5, 3));
   EXPECT_THAT(model.scale, ElementsAre(2, 4));
   EXPECT_EQ(model.color_format, "RGB:BGR");
+  EXPECT_EQ(model.isolate, false);
   EXPECT_EQ(model.graph_path, "g.pbtxt");
   EXPECT_EQ(model.subconfig, "s.json");
 }

@@ -1,35 +1,51 @@
 // Who runs, and what follows when a node's call has ended.
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "graph/run_impl.h"
 
 namespace braid::graph {
 namespace {
 
-// The runs that this thread drives, the innermost first.
-struct Driving {
-  const void* run;
-  const Driving* outer;
-};
+// While one exists, this thread drives a run; the innermost comes first.
+class Driving;
 thread_local const Driving* driving = nullptr;
 
-bool Drives(const void* run) {
-  for (const Driving* at = driving; at != nullptr; at = at->outer) {
-    if (at->run == run) return true;
-  }
-  return false;
-}
+class Driving {
+ public:
+  explicit Driving(const void* run) : run_(run), outer_(std::exchange(driving, this)) {}
+  ~Driving() { driving = outer_; }
+  Driving(const Driving&) = delete;
+  Driving& operator=(const Driving&) = delete;
 
+  static bool Drives(const void* run) {
+    for (const Driving* at = driving; at != nullptr; at = at->outer_) {
+      if (at->run_ == run) return true;
+    }
+    return false;
+  }
+
+ private:
+  const void* run_;
+  const Driving* outer_;
+};
+
+// A call of a calculator, which may throw what it likes.
 template <class Call>
-Status Guarded(Call call) {
+Status CallGuarded(Call call) {
   try {
     return call();
+  } catch (const std::bad_alloc&) {
+    return HandledExceptionStatus();
   } catch (const std::exception& error) {
+    const PatientAllocation patience;
     return InternalError(std::string("An exception was thrown: ") + error.what());
   } catch (...) {
+    const PatientAllocation patience;
     return InternalError("An exception of an unknown type was thrown.");
   }
 }
@@ -45,22 +61,20 @@ Status NodeError(const NodeState& node, std::string_view call, const Status& sta
 }
 
 Status CallOpen(NodeState& node) {
-  return Guarded([&node] { return node.calculator->Open(node); });
+  return CallGuarded([&node] { return node.calculator->Open(node); });
 }
 Status CallProcess(NodeState& node) {
-  return Guarded([&node] { return node.calculator->Process(node); });
+  return CallGuarded([&node] { return node.calculator->Process(node); });
 }
 Status CallClose(NodeState& node) {
-  return Guarded([&node] { return node.calculator->Close(node); });
+  return CallGuarded([&node] { return node.calculator->Close(node); });
 }
 
 void Run::Impl::Drive() {
-  if (!started_ || Drives(this)) return;
-  const Driving mark{this, driving};
-  driving = &mark;
+  if (!started_ || Driving::Drives(this)) return;
+  const Driving mark(this);
   while (Step()) {
   }
-  driving = mark.outer;
 }
 
 // One thing that can be done; false when there is none.
@@ -84,7 +98,22 @@ bool Run::Impl::Step() {
     Begin(*node);
     return true;
   }
+  const PatientAllocation patience;
   return EndIfOver() || CloseWhatIsLeft() || NoteWants();
+}
+
+void Run::Impl::Deliver(Event& event, RunObserver& observer) {
+  switch (event.kind) {
+    case Event::Kind::kPacket:
+      observer.OnPacket(event.output, std::move(event.packet));
+      break;
+    case Event::Kind::kWantsInput:
+      observer.OnWantsInput();
+      break;
+    case Event::Kind::kEnd:
+      observer.OnEnd(std::move(event.status));
+      break;
+  }
 }
 
 void Run::Impl::DeliverEvents() {
@@ -92,24 +121,20 @@ void Run::Impl::DeliverEvents() {
   std::swap(events_, delivered_);
   const std::shared_ptr<RunObserver> observer =
       delivered_.back().kind == Event::Kind::kEnd ? std::move(observer_) : observer_;
+  Status taken;
   {
     const MutexUnlock unlock(mutex_);
     for (Event& event : delivered_) {
-      switch (event.kind) {
-        case Event::Kind::kPacket:
-          observer->OnPacket(event.output, std::move(event.packet));
-          break;
-        case Event::Kind::kWantsInput:
-          observer->OnWantsInput();
-          break;
-        case Event::Kind::kEnd:
-          observer->OnEnd(std::move(event.status));
-          break;
-      }
+      const Status status = Guarded([&] { Deliver(event, *observer); });
+      if (taken.ok()) taken = status;
     }
     delivered_.clear();
   }
   delivering_ = false;
+  if (taken.ok()) return;
+  if (ended_) return ReportFault("the end of a graph's run", taken);
+  const PatientAllocation patience;
+  Fail(std::move(taken));
 }
 
 void Run::Impl::CallCancel() {
@@ -182,6 +207,7 @@ void Run::Impl::Begin(NodeState& node) {
     CallNode(node);
     return;
   }
+  const PatientAllocation patience;
   const MutexUnlock unlock(mutex_);
   executor_([self = shared_from_this(), &node] {
     const MutexLock lock(self->mutex_);
@@ -205,6 +231,7 @@ void Run::Impl::CallNode(NodeState& node) {
   } else if (node.finished) {
     EndCall(node, status.ok() ? std::move(node.finish_status) : std::move(status));
   } else {
+    const PatientAllocation patience;
     node.erred = !status.ok();
     if (!status.ok()) Fail(NodeError(node, "Process", status));
     if (failed_) cancels_.push_back(node.number);
@@ -222,6 +249,7 @@ void Run::Impl::FinishNode(NodeState& node, Status status) {
 }
 
 void Run::Impl::EndCall(NodeState& node, Status status) {
+  const PatientAllocation patience;
   const bool closing = node.closing;
   const bool stop = !closing && IsStop(status);
   if (stop) status = OkStatus();

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/guard.h"
+
 namespace braid::graph {
 
 Run::Impl::Impl(std::shared_ptr<const Topology> topology, Options options,
@@ -45,10 +47,13 @@ Status Run::Impl::AddPacket(int input, Packet packet) {
   if (streams_[static_cast<size_t>(number)].bound == Timestamp::Done()) {
     return FailedPreconditionError(where + "the stream is closed");
   }
-  if (Status status = CheckPacket(number, packet); !status.ok()) {
-    Fail(std::move(status));
-  } else {
-    Send(number, std::move(packet));
+  {
+    const PatientAllocation patience;
+    if (Status status = CheckPacket(number, packet); !status.ok()) {
+      Fail(std::move(status));
+    } else {
+      Send(number, std::move(packet));
+    }
   }
   Drive();
   return OkStatus();
@@ -57,17 +62,23 @@ Status Run::Impl::AddPacket(int input, Packet packet) {
 void Run::Impl::CloseInput(int input) {
   MutexLock lock(mutex_);
   if (ended_ || failed_) return;
-  RaiseBound(parts_.input_streams.at(static_cast<size_t>(input)), Timestamp::Done());
-  Settle();
+  {
+    const PatientAllocation patience;
+    RaiseBound(parts_.input_streams.at(static_cast<size_t>(input)), Timestamp::Done());
+    Settle();
+  }
   Drive();
 }
 
 void Run::Impl::CloseAllInputs() {
   MutexLock lock(mutex_);
   if (ended_ || failed_) return;
-  for (const int stream : parts_.input_streams) {
-    RaiseBound(stream, Timestamp::Done());
-    Settle();
+  {
+    const PatientAllocation patience;
+    for (const int stream : parts_.input_streams) {
+      RaiseBound(stream, Timestamp::Done());
+      Settle();
+    }
   }
   Drive();
 }
@@ -77,7 +88,10 @@ void Run::Impl::Cancel(Status why) {
   if (ended_ || failed_) return;
   cancelled_ = std::move(why);
   failed_ = true;
-  if (started_) CloseAll();
+  {
+    const PatientAllocation patience;
+    if (started_) CloseAll();
+  }
   Drive();
 }
 

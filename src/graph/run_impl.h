@@ -72,6 +72,7 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   void Drive() BRAID_REQUIRES(mutex_);
   bool Step() BRAID_REQUIRES(mutex_);
   void DeliverEvents() BRAID_REQUIRES(mutex_);
+  static void Deliver(Event& event, RunObserver& observer);
   void CallCancel() BRAID_REQUIRES(mutex_);
   NodeState* PickReady() BRAID_REQUIRES(mutex_);
   bool MayRun(const NodeState& source) const BRAID_REQUIRES(mutex_);

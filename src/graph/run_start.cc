@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guard.h"
 #include "graph/run_impl.h"
 
 namespace braid::graph {
@@ -45,6 +46,7 @@ Status Run::Impl::Start() {
       const MutexUnlock unlock(mutex_);
       opened = CallOpen(node);
     }
+    const PatientAllocation patience;
     if (opened.ok()) {
       node.phase = NodeState::Phase::kIdle;
       ++open_nodes_;
@@ -65,8 +67,11 @@ Status Run::Impl::Start() {
     return status;
   }
   started_ = true;
-  for (size_t i = 0; i < nodes_.size(); ++i) MarkDirty(static_cast<int>(i));
-  Settle();
+  {
+    const PatientAllocation patience;
+    for (size_t i = 0; i < nodes_.size(); ++i) MarkDirty(static_cast<int>(i));
+    Settle();
+  }
   Drive();
   return OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "graph/run.h"
 
 #include <deque>
+#include <new>
 #include <stdexcept>
 
 #include "graph/testing/graph_fixture.h"
@@ -137,6 +138,33 @@ TEST_F(RunTest, FailuresNameTheNodeAndTheCall) {
                             (thrown ? "An exception was thrown: out of luck" : "it broke")));
     EXPECT_EQ(closes, 1);
   }
+}
+
+TEST_F(RunTest, MemoryThatACalculatorDoesNotGetIsToldAsThat) {
+  AddNode({.process = [](Context&) -> Status { throw std::bad_alloc(); }});
+  LoadAndStart(kOneNode);
+  Add(0, 1, 1);
+  EXPECT_EQ(recorder->Wait(),
+            ResourceExhaustedError("CalculatorGraph::Run() failed: \nCalculator::Process() for node \"node\" "
+                                   "failed: out of memory"));
+}
+
+TEST_F(RunTest, AnObserverThatThrowsFailsItsRunAndNoOther) {
+  Load(R"(input_stream: "in" output_stream: "out"
+          node { calculator: "Pass" input_stream: "in" output_stream: "out" })");
+  for (int i = 0; i < 2; ++i) {
+    MakeRun();
+    recorder->on_packet = [] { throw std::bad_alloc(); };
+    ASSERT_EQ(run->Start(), OkStatus());
+    Add(0, 1, 1);
+    EXPECT_EQ(recorder->Wait(), ResourceExhaustedError("CalculatorGraph::Run() failed: \nout of memory"));
+  }
+  // This thread drives the next one as if nothing had been.
+  MakeRun();
+  ASSERT_EQ(run->Start(), OkStatus());
+  Add(0, 5, 1);
+  EXPECT_EQ(Close(), OkStatus());
+  EXPECT_THAT(Out(), ElementsAre("1=5"));
 }
 
 TEST_F(RunTest, SeveralFailuresAreToldTogether) {

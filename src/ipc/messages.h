@@ -33,18 +33,20 @@ enum class MessageType : uint8_t {
   kNodeClose = 9,
   kNodeSession = 10,
   kNodeDrop = 11,
+  kNativeExecute = 12,  // to a native worker; see native_messages.h
   // Worker to server.
-  kHello = 16,       // HelloMessage: the channel is open
-  kLoaded = 17,      // LoadedMessage: the answer to kLoad
-  kExecuted = 18,    // ExecutedMessage: user code has returned from an execution
-  kResponse = 19,    // ResponseMessage: one response, apart from a returning execution
-  kLog = 20,         // LogMessage
-  kFinalized = 21,   // no body: finalize has returned, the worker exits
-  kCall = 22,        // CallMessage: user code runs a request on a servable (BLS)
-  kCancelCall = 23,  // CancelCallMessage
-  kAsk = 24,         // AskMessage: user code asks something of the server
-  kReadiness = 25,   // ReadinessMessage: the answer to kCheckReady
-  kNodeStep = 26,    // see node_messages.h
+  kHello = 16,           // HelloMessage: the channel is open
+  kLoaded = 17,          // LoadedMessage: the answer to kLoad
+  kExecuted = 18,        // ExecutedMessage: user code has returned from an execution
+  kResponse = 19,        // ResponseMessage: one response, apart from a returning execution
+  kLog = 20,             // LogMessage
+  kFinalized = 21,       // no body: finalize has returned, the worker exits
+  kCall = 22,            // CallMessage: user code runs a request on a servable (BLS)
+  kCancelCall = 23,      // CancelCallMessage
+  kAsk = 24,             // AskMessage: user code asks something of the server
+  kReadiness = 25,       // ReadinessMessage: the answer to kCheckReady
+  kNodeStep = 26,        // see node_messages.h
+  kNativeExecuted = 27,  // see native_messages.h
   // Both ways.
   kRelease = 32,        // ReleaseMessage: memory of the receiver that the sender needs no more
   kRetireSegment = 33,  // u32: a segment of the sender that will be named no more

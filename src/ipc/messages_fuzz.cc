@@ -1,6 +1,7 @@
 // Messages that a worker writes into its ring.
 #include "ipc/messages.h"
 
+#include "ipc/native_messages.h"
 #include "ipc/node_messages.h"
 
 namespace {
@@ -26,6 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       ReleaseMessage>(in);
   Try<NodeExecuteMessage, NodeResumeMessage, NodeCloseMessage, NodeSessionMessage, NodeDropMessage,
       NodeStepMessage>(in);
+  Try<NativeExecuteMessage, NativeExecutedMessage>(in);
   ResponseMessage response;
   (void)DecodeCallResponse(in, response);
   uint32_t segment = 0;

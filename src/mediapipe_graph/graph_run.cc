@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 
@@ -65,9 +66,14 @@ void GraphRun::Begin(SidePackets side_packets, Parameters parameters) {
   side_packets_ = std::move(side_packets);
   parameters_ = std::move(parameters);
   entered_ns_ = SteadyNowNs();
-  host_->structure.RequestBegan();
-  host_->Add(shared_from_this());
-  if (host_->slots.Take(shared_from_this())) {
+  bool slot = false;
+  {
+    const PatientAllocation patience;
+    host_->structure.RequestBegan();
+    host_->Add(shared_from_this());
+    slot = host_->slots.Take(shared_from_this());
+  }
+  if (slot) {
     OnSlot();
     return;
   }
@@ -92,15 +98,10 @@ void GraphRun::OnSlot() {
     Over(std::move(why), true);
     return;
   }
-  if (host_->python != nullptr) {
-    session_ = host_->python->BeginSession(parameters_, call_.chain);
-    in_session_ = true;
-  }
-  auto run =
-      graph::Run::Create(host_->definition.topology,
-                         host_->RunOptions(call_, std::move(side_packets_), session_), shared_from_this());
-  if (Status status = run->Start(); !status.ok()) {
-    Over(StartFault(status), true);
+  std::shared_ptr<graph::Run> run;
+  // A slot that is not given back is missing for good.
+  if (Status status = Guarded([&] { return StartRun(run); }); !status.ok()) {
+    Over(std::move(status), true);
     return;
   }
   {
@@ -109,7 +110,18 @@ void GraphRun::OnSlot() {
     why = stop_;
   }
   if (!why.ok()) run->Cancel(std::move(why));
-  OnBegun(*run);
+  if (Status status = Guarded([&] { OnBegun(*run); }); !status.ok()) Stop(std::move(status));
+}
+
+Status GraphRun::StartRun(std::shared_ptr<graph::Run>& run) {
+  if (host_->python != nullptr) {
+    session_ = host_->python->BeginSession(parameters_, call_.chain);
+    in_session_ = true;
+  }
+  run = graph::Run::Create(host_->definition.topology,
+                           host_->RunOptions(call_, std::move(side_packets_), session_), shared_from_this());
+  const Status status = run->Start();
+  return status.ok() ? status : StartFault(status);
 }
 
 void GraphRun::Stop(Status why) {
@@ -143,13 +155,16 @@ void GraphRun::Over(Status status, bool had_slot) {
   std::shared_ptr<graph::Run> ended;
   {
     MutexLock lock(mutex_);
-    over_ = true;
+    if (std::exchange(over_, true)) return;
     ended = std::move(run_);
   }
-  if (in_session_) host_->python->EndSession(session_);
-  host_->Remove(*this);
-  CountEnd(status, had_slot);
-  if (had_slot) host_->slots.Give();
+  {
+    const PatientAllocation patience;
+    if (in_session_) host_->python->EndSession(session_);
+    host_->Remove(*this);
+    CountEnd(status, had_slot);
+    if (had_slot) host_->slots.Give();
+  }
   OnOver(std::move(status));
 }
 

@@ -93,6 +93,8 @@ class GraphRun : public graph::RunObserver,
 
  private:
   void OnSlot() final;
+  // Makes the run and starts it.
+  Status StartRun(std::shared_ptr<graph::Run>& run);
   void OnEnd(Status status) final;
   void Over(Status status, bool had_slot);
   void CountEnd(const Status& status, bool had_slot);

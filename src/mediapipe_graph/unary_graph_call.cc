@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "mediapipe_graph/call_circle.h"
 #include "mediapipe_graph/graph_sequences.h"
 #include "serving/faults.h"
@@ -132,7 +133,7 @@ void UnaryGraphCall::OnOver(Status status) {
   if (timer_) host().timers.Withdraw(timer_);
   if (answered_) status = OkStatus();
   InferenceResponse response;
-  if (status.ok()) status = MakeResponse(response);
+  if (status.ok()) status = Guarded([&] { return MakeResponse(response); });
   if (!status.ok()) {
     Fail(std::move(status));
   } else {

@@ -254,9 +254,13 @@ void Session::Begin(std::unique_ptr<Run> run) {
         run->Answer(CancelledError("Request cancelled before the custom node ran"), true);
         return;
       }
-      auto outputs = step.code(run->inputs);
+      Outputs answer = OutOfMemory();
+      const Status fault = Guarded([&] {
+        auto outputs = step.code(run->inputs);
+        answer = outputs.ok() ? Outputs(std::move(*outputs)) : Outputs(outputs.status());
+      });
       run->inputs.clear();  // the next nodes have no need of them
-      run->Answer(outputs.ok() ? Outputs(std::move(*outputs)) : Outputs(outputs.status()), true);
+      run->Answer(fault.ok() ? std::move(answer) : Outputs(fault), true);
     });
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -42,17 +43,26 @@ void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> sto
   try {
     MutexLock lock(mutex_);
     const uint64_t id = ++last_id_;
-    drains_.emplace(id, StartThread("brd-drain", [this, servable, stopped, id] {
-                      GuardedOrReport("brd-drain", [&] { Drain(*servable); });
-                      GuardedOrReport("brd-drain", stopped);
-                      MutexLock relock(mutex_);
-                      // A node of the map moves without an allocation.
-                      ended_.insert(drains_.extract(id));
-                      changed_.NotifyAll();
-                    }));
-    return;
+    // Its place first: a thread for which there were none would end the program.
+    const auto place = drains_.try_emplace(id).first;
+    try {
+      place->second = StartThread("brd-drain", [this, servable, stopped, id] {
+        GuardedOrReport("brd-drain", [&] { Drain(*servable); });
+        GuardedOrReport("brd-drain", stopped);
+        MutexLock relock(mutex_);
+        // A node of the map moves without an allocation.
+        ended_.insert(drains_.extract(id));
+        changed_.NotifyAll();
+      });
+      return;
+    } catch (...) {
+      drains_.erase(place);
+      throw;
+    }
   } catch (const std::system_error&) {
     // No thread is to be had; the caller waits.
+  } catch (const std::bad_alloc&) {
+    // Nor memory for one.
   }
   Drain(*servable);
   stopped();

@@ -63,6 +63,16 @@ class ExecutionListener {
   // The instance died with executions which user code never began: they can run elsewhere.
   virtual void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) = 0;
 
+  // The instance is to be given a fresh process, while it serves. Until OnReplaced(), what would bind itself to the
+  // process goes to other instances, where there are some; with `last_call` it waits in any case. Returns how many
+  // sequences are open that the process may know of.
+  virtual size_t OnReplacing(Instance& instance, bool last_call) {
+    static_cast<void>(instance);
+    static_cast<void>(last_call);
+    return 0;
+  }
+  virtual void OnReplaced(Instance& instance) { (void)instance; }
+
   // The instance can run executions again, or cannot for now (it died and is being restarted).
   virtual void OnAvailability(Instance& instance, bool available) = 0;
 };

@@ -320,6 +320,23 @@ void SequenceModel::OnDelivered(Instance& instance) {
   change.Finish();
 }
 
+size_t SequenceModel::OnReplacing(Instance& instance, bool last_call) {
+  MutexLock lock(mutex_);
+  const Slot* slot = SlotOf(instance);
+  if (slot == nullptr) return 0;
+  table_.SetVacating(slot->index,
+                     last_call ? SequenceTable::Vacating::kFully : SequenceTable::Vacating::kIfOthers);
+  return table_.begun(slot->index);
+}
+
+void SequenceModel::OnReplaced(Instance& instance) {
+  Change change(*this);
+  const Slot* slot = SlotOf(instance);
+  if (slot == nullptr) return;
+  table_.SetVacating(slot->index, SequenceTable::Vacating::kNo);
+  change.Finish();
+}
+
 bool SequenceModel::TakeResponse(Instance& instance, InferenceRequest& request,
                                  std::optional<InferenceResponse>& response, bool final) {
   if (inputs_.IsPadding(request)) return false;

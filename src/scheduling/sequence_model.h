@@ -87,6 +87,8 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
   void Reschedule(Instance& instance, std::unique_ptr<InferenceRequest> request) override;
   Status StatusOf(const Ending& ending) const override;
   void OnDelivered(Instance& instance) override;
+  size_t OnReplacing(Instance& instance, bool last_call) override;
+  void OnReplaced(Instance& instance) override;
 
   // Whether the request can be one of a sequence; sets what an iterative model's request needs.
   Status CheckSequence(InferenceRequest& request);

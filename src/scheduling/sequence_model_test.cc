@@ -597,5 +597,28 @@ TEST_F(SequenceModelTest, FailsWhatIsLeftAtTheDeadlineOfAStop) {
   model_.reset();
 }
 
+TEST_F(SequenceModelTest, SequencesBeginElsewhereWhileAnInstanceIsReplaced) {
+  Start(2, kControls, 1);
+  auto one = Send(uint64_t{1}, kStart);
+  ExecutionListener& listener = *instance(0).listener_;
+  EXPECT_EQ(Running(0), "1");
+  EXPECT_EQ(listener.OnReplacing(instance(0), false), 1u);
+  auto two = Send(uint64_t{2}, kStart);
+  EXPECT_EQ(Running(1), "2");
+  auto three = Send(uint64_t{3}, kBoth);
+  Finish(0);
+  EXPECT_EQ(Running(0), "none") << "three waits for the other instance";
+  // What goes on there may do so.
+  Send(one, uint64_t{1}, kEnd);
+  EXPECT_EQ(Running(0), "1");
+  Finish(0);
+  EXPECT_EQ(listener.OnReplacing(instance(0), true), 0u);
+  EXPECT_TRUE(three.waits());
+  listener.OnReplaced(instance(0));
+  EXPECT_EQ(Running(0), "3");
+  FinishAll();
+  EXPECT_TRUE(three.sink->status().ok());
+}
+
 }  // namespace
 }  // namespace braid

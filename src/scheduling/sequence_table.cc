@@ -132,8 +132,13 @@ void SequenceTable::Assign(int64_t now_ns) {
 
 SequenceTable::Instance* SequenceTable::Emptiest() {
   Instance* emptiest = nullptr;
+  const bool others = std::any_of(instances_.begin(), instances_.end(), [](const Instance& instance) {
+    return instance.available && instance.vacating == Vacating::kNo;
+  });
   for (Instance& instance : instances_) {
     if (!instance.available || instance.taken() >= options_.slots) continue;
+    if (instance.vacating == Vacating::kFully || (instance.vacating == Vacating::kIfOthers && others))
+      continue;
     if (emptiest == nullptr || instance.taken() < emptiest->taken()) emptiest = &instance;
   }
   return emptiest;
@@ -375,6 +380,13 @@ void SequenceTable::Drop(const CorrelationId& id, int64_t now_ns, Endings& endin
     Close(sequence, Reason::kLost);
     Settle(sequence, now_ns);
   }
+}
+
+size_t SequenceTable::begun(size_t instance) const {
+  const std::vector<Sequence*>& seats = instances_[instance].seats;
+  return static_cast<size_t>(std::count_if(seats.begin(), seats.end(), [](const Sequence* sequence) {
+    return sequence != nullptr && sequence->turns > 0;
+  }));
 }
 
 void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns, Endings& endings) {

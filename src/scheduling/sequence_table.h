@@ -133,6 +133,12 @@ class SequenceTable {
   // An instance has died, which ends the sequences that have begun on it; or it is back.
   void SetAvailable(size_t instance, bool available, int64_t now_ns, Endings& endings);
 
+  // Sequences that begin get no slot of an instance: if there are others (kIfOthers), or in any case (kFully).
+  enum class Vacating : unsigned char { kNo, kIfOthers, kFully };
+  void SetVacating(size_t instance, Vacating vacating) { instances_[instance].vacating = vacating; }
+  // The sequences that are bound to an instance and have begun there.
+  size_t begun(size_t instance) const;
+
   // Drops whatever is queued, as no instance has lived for too long; the sequences take no more.
   void DropAll(int64_t now_ns, Endings& endings);
   // The same as the model stops, as if what is queued had never come: the sequences stay.
@@ -159,6 +165,7 @@ class SequenceTable {
  private:
   struct Instance {
     bool available = true;
+    Vacating vacating = Vacating::kNo;
     std::vector<Sequence*> seats;
     std::set<size_t> gaps;  // the free places in seats
     size_t taken() const { return seats.size() - gaps.size(); }

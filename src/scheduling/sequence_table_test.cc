@@ -232,5 +232,44 @@ TEST_F(SequenceTableTest, RemembersTheLossOfAnIdUntilItBeginsAnew) {
   EXPECT_EQ(Admit(1).answer, Answer::kQueued);
 }
 
+// What is vacated gets no new sequences, if there is room elsewhere or they can wait.
+TEST(SequenceTable, SeatsNothingNewWhereAnInstanceIsVacated) {
+  using Vacating = SequenceTable::Vacating;
+  SequenceStore store{SequenceStore::Options{}};
+  SequenceTable table({.instances = 2, .slots = 2, .idle_ns = 100, .max_queued = 100}, store);
+  Endings drops;
+  const auto start = [&](uint64_t id) -> Sequence& {
+    auto request = std::make_unique<InferenceRequest>();
+    request->correlation_id = id;
+    request->sequence_start = true;
+    Sequence& sequence = *table.Admit(request, false, 0).sequence;
+    table.Assign(0);
+    return sequence;
+  };
+  Sequence& one = start(1);
+  EXPECT_EQ(one.instance, 0u);
+  EXPECT_EQ(table.begun(0), 0u) << "it waits for its first turn";
+  auto turn = table.Begin(one, 0);
+  EXPECT_EQ(table.begun(0), 1u);
+  table.SetVacating(0, Vacating::kIfOthers);
+  EXPECT_EQ(start(2).instance, 1u);
+  EXPECT_EQ(start(3).instance, 1u);
+  EXPECT_EQ(start(4).phase, Sequence::Phase::kBacklog);
+  table.SetAvailable(1, false, 0, drops);
+  table.Assign(0);
+  EXPECT_EQ(table.seats(0).size(), 2u) << "there is no other now";
+  EXPECT_EQ(table.begun(0), 1u);
+  table.SetAvailable(1, true, 0, drops);
+  table.SetVacating(0, Vacating::kFully);
+  table.SetVacating(1, Vacating::kFully);
+  table.Assign(0);
+  EXPECT_TRUE(table.seats(1).empty());
+  table.SetVacating(1, Vacating::kNo);
+  table.Assign(0);
+  EXPECT_EQ(table.seats(1).size(), 2u);
+  table.DropAll(0, drops);
+  table.End(turn->scheduling.sequence, turn->scheduling.turn, 0, drops);
+}
+
 }  // namespace
 }  // namespace braid

@@ -33,6 +33,7 @@ Console::Console(Surroundings surroundings)
       addresses_(std::make_shared<const ServerAddresses>()),
       context_{.server = surroundings_.context,
                .limits = surroundings_.limits,
+               .memory = surroundings_.memory,
                .assets = Assets(),
                .manage_how = ManageHowOf(surroundings_.options),
                .started_ms = WallNowMs(),

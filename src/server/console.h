@@ -32,6 +32,7 @@ class Console {
     const ServerOptions& options;
     const ProtocolContext& context;
     const ClientLimits& limits;
+    ProcessMemory& memory;
     Timers& timers;
     const RecentLog* log;  // null: none is kept
     SlowTraces* traces;    // null: nothing is traced

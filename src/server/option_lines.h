@@ -184,6 +184,7 @@ using W = PythonBackend::Options;
 // The length of a message has 32 bits.
 inline constexpr int64_t kMostGrpcMessageBytes = 4294967295;
 using SegmentLimits = SegmentBudget::Limits;
+using Bounds = ModelBounds;
 template <auto kMember>
 inline constexpr FieldOfPart<&O::http, kMember> Http{};
 template <auto kMember>

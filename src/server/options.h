@@ -20,6 +20,7 @@
 
 #include "backends/python/python_backend.h"
 #include "base/log.h"
+#include "config/isolated_parts.h"
 #include "images/encoded_images.h"
 #include "protocols/access/access_control.h"
 #include "protocols/access/api.h"
@@ -65,6 +66,7 @@ struct ServerOptions {
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
   int64_t sequence_state_interval_seconds = 60;
   int64_t sequence_drain_seconds = 0;
+  IsolatedParts isolate;
   int64_t image_max_pixels = ImageDecoder::Options().most_pixels;
   std::string id = "triton";
 

@@ -83,6 +83,74 @@ std::string ShowWorkerLimits(const ServerOptions& options) {
   return text;
 }
 
+Status AddIsolation(ServerOptions& options, std::string_view text) {
+  return SetIsolation(options.workers.isolation, text);
+}
+
+std::string ShowIsolation(const ServerOptions& options) {
+  const IsolationOptions& isolation = options.workers.isolation;
+  std::string text(IsolationLevelName(isolation.level));
+  for (const auto& [model, level] : isolation.models)
+    text += fmt::format(" {}={}", model, IsolationLevelName(level));
+  return text;
+}
+
+Status AddWorkerVariable(ServerOptions& options, std::string_view text) {
+  if (text.empty() || text.find('=') != std::string_view::npos) {
+    return InvalidArgumentError(
+        fmt::format("'{}' is no name of a variable; its value is that of the server's environment", text));
+  }
+  options.workers.isolation.variables.emplace_back(text);
+  return OkStatus();
+}
+
+std::string ShowWorkerVariables(const ServerOptions& options) {
+  return fmt::format("{}", fmt::join(options.workers.isolation.variables, " "));
+}
+
+// "PATH", or "PATH=write".
+Status AddWorkerPath(ServerOptions& options, std::string_view text) {
+  constexpr std::string_view kWrite = "=write";
+  LandlockPath path{std::string(text), text.ends_with(kWrite)};
+  if (path.writable) path.path.resize(text.size() - kWrite.size());
+  if (!path.path.starts_with('/')) {
+    return InvalidArgumentError(fmt::format("'{}' is no absolute path", path.path));
+  }
+  options.workers.isolation.paths.push_back(std::move(path));
+  return OkStatus();
+}
+
+std::string ShowWorkerPaths(const ServerOptions& options) {
+  std::string text;
+  for (const LandlockPath& path : options.workers.isolation.paths)
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", path.path, path.writable ? "=write" : "");
+  return text;
+}
+
+Status SetWorkerUsers(ServerOptions& options, std::string_view text) {
+  const size_t dash = std::min(text.find('-'), text.size());
+  IsolationOptions& isolation = options.workers.isolation;
+  constexpr uint32_t kMost = 4294967293;  // the last two mean something else to the system
+  BRAID_ASSIGN_OR_RETURN(const uint32_t first, ToNumber<uint32_t>(text.substr(0, dash), 1, kMost));
+  BRAID_ASSIGN_OR_RETURN(
+      const uint32_t last,
+      ToNumber<uint32_t>(dash == text.size() ? text : text.substr(dash + 1), first, kMost));
+  isolation.first_user_id = first;
+  isolation.last_user_id = last;
+  return OkStatus();
+}
+
+std::string ShowWorkerUsers(const ServerOptions& options) {
+  return fmt::format("{}-{}", options.workers.isolation.first_user_id,
+                     options.workers.isolation.last_user_id);
+}
+Status SetIsolate(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(options.isolate, ParseIsolatedParts(text));
+  return OkStatus();
+}
+
+std::string ShowIsolate(const ServerOptions& options) { return NamesOf(options.isolate); }
+
 // "counter_latencies=true", or with the "{group}," of newer Triton configurations before it.
 Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
   std::string_view setting = text;
@@ -333,6 +401,9 @@ const OptionSpec kOptionTable[] = {
         "sequence_drain_seconds", "N", Group::kModels, Int<&O::sequence_drain_seconds, 0, 1000000000>(),
         "At a stop, seconds for which requests are still served, while the server says that it is not ready, "
         "until every sequence has ended; also --sequence-drain-seconds"),
+    Works("isolate", "PARTS", Group::kModels, {SetIsolate, ShowIsolate},
+          "Native code that runs in processes of its own, so that a crash costs its requests and not the "
+          "server: openvino"),
     Works("image-max-pixels", "N", Group::kModels, Int<&O::image_max_pixels, 1, int64_t{1} << 40>(),
           "Pixels that the encoded images of one request may have together, before they are resized"),
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),
@@ -346,8 +417,38 @@ const OptionSpec kOptionTable[] = {
           "each time)"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::memory_keep_bytes>>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
+    Works("execute-timeout-ms", "MS", Group::kPython,
+          Int<Workers<&W::bounds, &Bounds::execute_timeout_ms>, 0, Bounds::kMostMs>(),
+          "Milliseconds that execute() of a Python model or node may give no answer; then its requests fail "
+          "and its "
+          "process is started anew; 0: no limit; of one model: parameter EXECUTE_TIMEOUT_MS"),
+    Works("initialize-timeout-ms", "MS", Group::kPython,
+          Int<Workers<&W::bounds, &Bounds::initialize_timeout_ms>, 0, Bounds::kMostMs>(),
+          "Milliseconds that a Python model or a graph's nodes may take to be imported and initialized; 0: "
+          "no limit; of one "
+          "model: parameter INITIALIZE_TIMEOUT_MS"),
+    Works("finalize-timeout-ms", "MS", Group::kPython,
+          Int<Workers<&W::bounds, &Bounds::finalize_timeout_ms>, 0, Bounds::kMostMs>(),
+          "Milliseconds that their finalize() may take, at most --exit-timeout-secs; 0: no limit of its own; "
+          "of one model: "
+          "parameter FINALIZE_TIMEOUT_MS"),
+    Works("worker-memory-max-bytes", "BYTES", Group::kPython,
+          Bytes<Workers<&W::bounds, &Bounds::memory_max_bytes>>(),
+          "Memory of one process of a Python model, with its share of what it shares, from which on it is "
+          "replaced by a "
+          "fresh one between two requests; 0: no limit; of one model: parameter WORKER_MEMORY_MAX_BYTES"),
     WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
               "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
+    WorksMany(
+        "worker-isolation", "[MODEL=]LEVEL", Group::kPython, {AddIsolation, ShowIsolation},
+        "How far a model's process is kept from the server and the machine: none, basic, strict or separate"),
+    WorksMany(
+        "worker-env", "NAME", Group::kPython, {AddWorkerVariable, ShowWorkerVariables},
+        "A variable of the server's environment that processes of level strict or separate get as well"),
+    WorksMany("worker-path", "PATH[=write]", Group::kPython, {AddWorkerPath, ShowWorkerPaths},
+              "A file or folder that processes of level strict or separate can read as well, or write"),
+    Works("worker-user-ids", "FIRST-LAST", Group::kPython, {SetWorkerUsers, ShowWorkerUsers},
+          "The users that processes of level separate run as, each by itself"),
     Works("worker-shm-max-bytes", "BYTES", Group::kPython,
           Bytes<Workers<&W::worker_segments, &SegmentLimits::bytes>>(),
           "Shared memory that one model's process may have the server map; more ends the process; 0: as much "

@@ -96,6 +96,13 @@ TEST(Options, StrictModelConfigIsTheOlderNameOfDisableAutoComplete) {
   EXPECT_FALSE(Parse({"models", "--strict-model-config=true"}).options.folders.auto_complete);
 }
 
+TEST(Options, NativeCodeIsIsolatedByParts) {
+  EXPECT_FALSE(Parse({"models"}).options.isolate.openvino);
+  EXPECT_TRUE(Parse({"models", "--isolate=openvino"}).options.isolate.openvino);
+  EXPECT_THAT(Parse({"models", "--isolate", "openvino,images"}).err,
+              StartsWith("braid serve: --isolate: 'images' cannot be isolated yet; what can be: openvino"));
+}
+
 TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
   EXPECT_EQ(Parse({"models"}).options.sequence_state_path, "");
   EXPECT_EQ(Parse({"models"}).options.sequence_state_interval_seconds, 60);
@@ -118,6 +125,23 @@ TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
   EXPECT_THAT(
       Parse({"models", "--sequence_state_path=s", "--sequence_state_interval_seconds=-1"}).err,
       StartsWith("braid serve: --sequence_state_interval_seconds: -1 is out of range 0 to 1000000000"));
+}
+
+TEST(Options, LimitsOfUserCodeAreOffUnlessGiven) {
+  const ModelBounds none = Parse({"models"}).options.workers.bounds;
+  EXPECT_EQ(none.execute_timeout_ms, 0);
+  EXPECT_EQ(none.initialize_timeout_ms, 0);
+  EXPECT_EQ(none.finalize_timeout_ms, 0);
+  EXPECT_EQ(none.memory_max_bytes, 0U);
+  const ModelBounds given = Parse({"models", "--execute-timeout-ms=1500", "--initialize-timeout-ms", "60000",
+                                   "--finalize-timeout-ms=5000", "--worker-memory-max-bytes=4000000000"})
+                                .options.workers.bounds;
+  EXPECT_EQ(given.execute_timeout_ms, 1500);
+  EXPECT_EQ(given.initialize_timeout_ms, 60000);
+  EXPECT_EQ(given.finalize_timeout_ms, 5000);
+  EXPECT_EQ(given.memory_max_bytes, 4'000'000'000U);
+  EXPECT_THAT(Parse({"models", "--execute-timeout-ms=2s"}).err,
+              StartsWith("braid serve: --execute-timeout-ms: '2s' is no whole number"));
 }
 
 TEST(Options, RepeatableOptionsCollectInOrder) {

@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <thread>
 
-#include "backends/openvino/openvino_backend.h"
+#include "backends/native/native_worker.h"
+#include "backends/native/openvino_isolation.h"
 #include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "base/elastic_threads.h"
 #include "base/file_watcher.h"
 #include "base/mutex.h"
+#include "base/process_memory.h"
+#include "base/thread_watch.h"
 #include "config/config_json.h"
 #include "images/encoded_images.h"
 #include "mediapipe_graph/calculator_library.h"
@@ -48,6 +51,7 @@
 #include "server/sequence_drain.h"
 #include "server/server_control.h"
 #include "server/worker_directory.h"
+#include "serving/worker_counters.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -85,14 +89,15 @@ class Server::Parts {
   Status Start(Status& load_status) {
     worker_services_.catalog = &catalog_;
     worker_services_.custom_metrics = &custom_metrics_;
+    worker_services_.thread_watch = &thread_watch_;
+    worker_services_.worker_counters = &worker_counters_;
     if (options_.response_cache_bytes > 0) {
       cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
     }
     if (options_.rate_limit == RateLimitMode::kExecutionCount) {
       limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
     }
-    BRAID_ASSIGN_OR_RETURN(openvino_,
-                           OpenVinoBackend::Create({options_.cache_dir, options_.cpu_extension}, log_));
+    BRAID_RETURN_IF_ERROR(MakeOpenVino());
     if (!options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());
     BRAID_RETURN_IF_ERROR(MakeManager());
     control_ = std::make_unique<ServerControl>(*manager_);
@@ -146,18 +151,51 @@ class Server::Parts {
       BRAID_LOG_WARNING(log_, "sequences that have not ended: {}; they are waited for no longer", left);
   }
 
+  // What workers share; made with the first. Any thread.
+  Result<std::shared_ptr<WorkerSupport>> Support() {
+    MutexLock lock(support_mutex_);
+    if (support_ == nullptr) {
+      BRAID_ASSIGN_OR_RETURN(support_, WorkerSupport::Create(log_));
+    }
+    return support_;
+  }
+
+  Status MakeOpenVino() {
+    native_services_.catalog = &catalog_;
+    OpenVinoIsolation::Options options;
+    options.openvino.cache_directory = options_.cache_dir;
+    options.openvino.cpu_extension = options_.cpu_extension;
+    options.isolate = options_.isolate.openvino;
+    // The very program that runs, also when its file was replaced meanwhile.
+    options.program = {"/proc/self/exe", kNativeWorkerCommand};
+    options.worker_limits = options_.workers.worker_limits;
+    options.worker_segments = options_.workers.worker_segments;
+    BoundSegments(options.worker_segments);
+    options.sign_in_timeout_ns = options_.workers.stub_timeout_seconds * kSecond;
+    options.arena.keep_bytes = options_.workers.memory_keep_bytes;
+    options.arena.max_bytes = options_.workers.memory_max_bytes;
+    options.arena.max_bytes_option = "--memory-max-bytes";
+    options.services = &native_services_;
+    options.support = [this] { return Support(); };
+    BRAID_ASSIGN_OR_RETURN(openvino_, OpenVinoIsolation::Create(std::move(options), log_));
+    return OkStatus();
+  }
+
   // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
   // without any needs no interpreter. Any thread.
   Result<PythonBackend*> Python() {
     MutexLock lock(python_mutex_);
     if (python_) return python_.get();
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_));
+    BRAID_RETURN_IF_ERROR(CheckIsolation(options_.workers.isolation));
     PythonBackend::Options workers = options_.workers;
     workers.python = python.path;
+    BRAID_ASSIGN_OR_RETURN(workers.program, FindProgram());
     BRAID_ASSIGN_OR_RETURN(workers.worker_directory, FindWorkerDirectory());
     BoundSegments(workers.worker_segments);
     workers.temporary_directory = options_.environment.temporary_directory;
     workers.services = &worker_services_;
+    BRAID_ASSIGN_OR_RETURN(workers.support, Support());
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(workers), log_));
     return python_.get();
   }
@@ -331,6 +369,7 @@ class Server::Parts {
         Console::Surroundings{.options = options_,
                               .context = *context_,
                               .limits = *limits_,
+                              .memory = process_memory_,
                               .timers = timers_,
                               .log = recent_log_,
                               .traces = tracer_.get(),
@@ -420,6 +459,7 @@ class Server::Parts {
     HttpServer::Options http = options_.http;
     http.limits = limits_;
     http.tls = http_tls_;
+    http.thread_watch = &thread_watch_;
     BRAID_ASSIGN_OR_RETURN(
         http_,
         HttpServer::Start(context_->http_access, *control_,
@@ -434,16 +474,20 @@ class Server::Parts {
         *context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
     GrpcServer::Options grpc = options_.grpc;
     grpc.tls = grpc_tls_;
-    BRAID_ASSIGN_OR_RETURN(grpc_,
-                           GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_},
-                                             {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
+    BRAID_ASSIGN_OR_RETURN(
+        grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_, &thread_watch_},
+                                 {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
     addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
     return OkStatus();
   }
 
   void CollectMetrics() {
-    collectors_ = {ModelMetrics(catalog_, {options_.counter_latencies}), PinnedMemoryMetrics(),
-                   UserMetrics(custom_metrics_), LimitMetrics(*limits_)};
+    collectors_ = {ModelMetrics(catalog_, {options_.counter_latencies}),
+                   PinnedMemoryMetrics(),
+                   UserMetrics(custom_metrics_),
+                   LimitMetrics(*limits_),
+                   ThreadMetrics(thread_watch_),
+                   WorkerMetrics(catalog_, worker_counters_, process_memory_)};
     if (access_control_) collectors_.push_back(AccessMetrics(*access_control_));
     if (options_.allow_cpu_metrics) collectors_.push_back(CpuMetrics(options_.metrics_interval_ms));
     metrics_route_.Enable([this] {
@@ -454,13 +498,14 @@ class Server::Parts {
   }
 
   // What a listener has of its own, so that it has room when clients of models have taken all of theirs.
-  HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) const {
+  HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) {
     HttpServer::Options http = options_.http;
     http.address = address;
     http.port = static_cast<uint16_t>(port);
     http.reuse_port = false;
     http.tls = http_tls_;
     http.threads = 1;
+    http.thread_watch = &thread_watch_;
     http.thread_name = std::move(thread_name);
     http.limits = std::make_shared<ClientLimits>(ClientLimits::Options{
         .connections = {kReservedConnections, kReservedConnections}, .memory_bytes = SIZE_MAX});
@@ -521,6 +566,9 @@ class Server::Parts {
   Logger& log_;
   const RecentLog* const recent_log_;  // null: none is kept
   const ProtobufLogRoute protobuf_log_{log_};
+  ThreadWatch thread_watch_{log_};
+  ProcessMemory process_memory_;
+  WorkerCounters worker_counters_;
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
   InputLimit input_limit_;
@@ -528,6 +576,11 @@ class Server::Parts {
   Catalog catalog_{options_.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
                    RootsOfErrors(options_), options_.verbose_errors};
   TimerService timers_;
+  const std::unique_ptr<ThreadWatch::Watched> timers_watched_ =
+      thread_watch_.WatchTasks("brd-sched", [this](std::function<void()> task) {
+        timers_.At(timers_.NowNs(), std::move(task));
+        return true;
+      });
   CallGraph call_graph_;
   ImageDecoder images_{{.most_pixels = options_.image_max_pixels, .library = ""}};
   const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_};
@@ -535,12 +588,15 @@ class Server::Parts {
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   WorkerServices worker_services_;
+  WorkerServices native_services_;
+  Mutex support_mutex_;
+  std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
   CustomNodeThreads custom_node_threads_;
   std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
   // As many as users' calculators may block at once.
   ElasticThreads graph_threads_{{.name = "brd-graph", .most = 64}};
   std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
-  std::unique_ptr<OpenVinoBackend> openvino_;
+  std::unique_ptr<OpenVinoIsolation> openvino_;
   Mutex python_mutex_;
   std::unique_ptr<PythonBackend> python_ BRAID_GUARDED_BY(python_mutex_);
   std::unique_ptr<Manager> manager_;

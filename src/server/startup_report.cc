@@ -4,7 +4,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include <spdlog/fmt/fmt.h>
+
 #include "base/json_dump.h"
+#include "isolation/confinement.h"
 
 namespace braid {
 namespace {
@@ -72,6 +75,19 @@ std::string ModelTable(const Catalog& catalog) {
       if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
     }
     text += '\n';
+  }
+  return text;
+}
+
+std::string DescribeIsolation(const IsolationOptions& options) {
+  const IsolationReport report = ReportIsolation(options.level);
+  std::string text(IsolationLevelName(options.level));
+  text += report.kept_out.empty() ? " (nothing is out of reach" : " (out of reach: ";
+  text += fmt::format("{}", fmt::join(report.kept_out, ", "));
+  for (const std::string& missing : report.missing) text += "; not " + missing;
+  text += ')';
+  for (const auto& [model, level] : options.models) {
+    text += fmt::format(", {}={}", model, IsolationLevelName(level));
   }
   return text;
 }

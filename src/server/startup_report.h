@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "isolation/isolation_options.h"
 #include "serving/catalog.h"
 
 namespace braid {
@@ -18,6 +19,10 @@ struct ServerAddresses {
 
 // A table of name, version, kind, instances and state, a line for each entry of the index.
 std::string ModelTable(const Catalog& catalog);
+
+// What of the server the processes of models do not reach, and why not more:
+// "basic (out of reach: memory and environment, signals)".
+std::string DescribeIsolation(const IsolationOptions& options);
 
 // A curl command that sends a real request to the first ready model; empty when there is none or HTTP is off.
 std::string SampleRequest(const Catalog& catalog, const ServerAddresses& addresses);

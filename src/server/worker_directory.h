@@ -7,6 +7,9 @@
 
 namespace braid {
 
+// The path of this program. Errors: INTERNAL.
+Result<std::string> FindProgram();
+
 // They lie beside the program in a build, and under lib/ in an installation. Errors: NOT_FOUND.
 Result<std::string> FindWorkerDirectory();
 

@@ -82,14 +82,18 @@ class Server:
     """`braid serve` on free ports of the loopback interface. Use as a context manager, or call stop()."""
 
     def __init__(
-        self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0, tls=None
-    ):
-        """`tls`: the SSLContext to ask HTTP and metrics with, where they speak TLS."""
+        self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0, tls=None,
+        user=None,
+    ):  # fmt: skip
+        """`tls`: the SSLContext to ask HTTP and metrics with, where they speak TLS. `user`: the id of the user that it runs
+        as, where this one may choose; it has to be able to reach `workdir`."""
         self.tls = tls
         self.mark = uuid.uuid4().hex
         self.workdir = pathlib.Path(workdir)
         self.tempdir = self.workdir / f"tmp-{self.mark[:8]}"
         self.tempdir.mkdir(parents=True)
+        if user is not None:
+            os.chown(self.tempdir, user, user)
         self._shared_memory_before = set(os.listdir("/dev/shm"))
         self.command = [str(BINARY), "serve", *map(str, repositories)]
         self.command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--host", "127.0.0.1"]
@@ -105,6 +109,7 @@ class Server:
             stderr=self._output["err"],
             env={**os.environ, MARK: self.mark, "TMPDIR": str(self.tempdir), **(env or {})},
             cwd=self.workdir,
+            **({} if user is None else {"user": user, "group": user, "extra_groups": []}),
         )
         self.http = self.grpc = self.metrics = self.admin = None
         self.stopped = False

@@ -24,7 +24,8 @@ _CANCEL_SECONDS = 5
 class Host:
     """Called by _braid_worker.run(), on the main thread."""
 
-    def __init__(self):
+    def __init__(self, apart: bool):
+        self._apart = apart
         self._model = None
         self._model_file = ""
         self._nodes = None
@@ -36,6 +37,7 @@ class Host:
     def load(self, message: dict) -> tuple[int, str, str, bool]:
         """Imports, constructs and initializes a model. Returns a status code with its text, no configuration,
         and whether the model has a readiness hook."""
+        self._hide()
         _braid_worker.set_process_name(message["instance_name"])
         self._configure_errors(message)
         try:
@@ -74,6 +76,7 @@ class Host:
     def load_nodes(self, message: dict) -> tuple[int, str, str, bool]:
         """Imports, constructs and initializes the Python nodes of a graph. Returns as load() does, with whether
         nodes keep state for each run of the graph."""
+        self._hide()
         _braid_worker.set_process_name(message["model_name"])
         model_file.leave_front()
         config = json.loads(message["model_config"])
@@ -104,6 +107,7 @@ class Host:
     def auto_complete(self, message: dict) -> tuple[int, str, str, bool]:
         """Lets a model complete its own configuration. Returns as load() does, with the configuration as
         JSON; without one when the model has no such function."""
+        self._hide()
         from braid_worker.model_config import ModelConfig
 
         self._configure_errors(message)
@@ -239,6 +243,11 @@ class Host:
         model_file.extend_path(self._model_file)
         module = model_file.load(self._model_file, message["module_name"])
         return module.TritonPythonModel
+
+    def _hide(self) -> None:
+        # Not before: the server has opened by now what it looks at in this process.
+        if self._apart:
+            _braid_worker.hide_process()
 
     def _configure_errors(self, message: dict) -> None:
         # The second is for the file of a backend, which is no part of the model.

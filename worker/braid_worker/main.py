@@ -3,13 +3,14 @@
 Started either by the warm process (zygote.py), or on its own, with standard output and error set up by the
 spawner:
 
-    python main.py MEMORY_FD SOCKET_FD WAKE_FD
+    python main.py [apart] MEMORY_FD SOCKET_FD WAKE_FD
 """
 
 import atexit
 import faulthandler
 import os
 import platform
+import signal
 import sys
 import threading
 import time
@@ -35,6 +36,9 @@ except ImportError as error:
         raise
     sys.exit(interpreter.failure(error))
 
+# By it the server asks for the stacks of all threads, on standard error.
+STACKS_SIGNAL = signal.SIGRTMIN + 6
+
 # An interpreter that does not come to its end is ended: the model is finalized already, only threads that it
 # forgot are in the way.
 EXIT_SECONDS = 5
@@ -58,13 +62,15 @@ def prepare_process() -> None:
         after_in_child=_braid_worker.after_fork_in_child,
     )
     faulthandler.enable()
+    faulthandler.register(STACKS_SIGNAL, all_threads=True)
 
 
-def run(memory: int, socket: int, wake: int) -> None:
-    """Opens the channel and answers the server. Returns when the process is to exit."""
+def run(memory: int, socket: int, wake: int, apart: bool) -> None:
+    """Opens the channel and answers the server. Returns when the process is to exit. `apart`: others are not to look
+    into this process."""
     try:
         _braid_worker.connect(memory, socket, wake, platform.python_version(), numpy.__version__)
-        conversation = host.Host()
+        conversation = host.Host(apart)
         _braid_worker.run(conversation)
     except BaseException as error:
         errors.die(errors.message_of(error))
@@ -90,6 +96,7 @@ def _end_process() -> None:
 
 
 if __name__ == "__main__":
-    _channel = [int(argument) for argument in sys.argv[1:4]]
+    _apart = sys.argv[1] == "apart"
+    _channel = [int(argument) for argument in sys.argv[-3:]]
     prepare_process()
-    run(*_channel)
+    run(*_channel, _apart)

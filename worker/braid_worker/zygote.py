@@ -3,8 +3,8 @@
     python zygote.py FD
 
 FD is a SOCK_SEQPACKET socket. The first message out is JSON, {"ready": true, "python": ..., "numpy": ...} or
-{"ready": false, "error": ...}. Then each request is {"name": ..., "env": {...}} with five descriptors: memory,
-socket and wake-up of the channel, standard output, standard error. Its answer is {"pid": ...}, of a worker that
+{"ready": false, "error": ...}. Then each request is {"name": ..., "apart": true or false} with five descriptors:
+memory, socket and wake-up of the channel, standard output, standard error. A worker that is apart is out of the reach of the others. Its answer is {"pid": ...}, of a worker that
 is no child of this process any more, or {"error": ...}. It ends when the socket hangs up.
 
 It stays single-threaded and runs no code of users. Everything it does is before a fork or after one.
@@ -80,13 +80,14 @@ def _become_worker(request: dict, descriptors: list[int]) -> None:
     os.dup2(error, 2)
     os.close(output)
     os.close(error)
-    os.environ.update(request.get("env", {}))
+    if request["apart"]:
+        _braid_worker.enter_own_domain()
     _braid_worker.set_process_name(request.get("name", "worker"))
 
 
-def _serve(server: socket.socket) -> list[int] | None:
-    """Answers requests. Returns the descriptors of the channel in a worker, and None in the warm process at
-    its end."""
+def _serve(server: socket.socket) -> tuple[list[int], bool] | None:
+    """Answers requests. Returns the descriptors of the channel and whether it is to be apart in a worker, and None in
+    the warm process at its end."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(server, _MAX_REQUEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if not message:
@@ -100,7 +101,7 @@ def _serve(server: socket.socket) -> list[int] | None:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = _fork_worker(server, request, descriptors)
             if pid == 0:
-                return descriptors[:3]
+                return descriptors[:3], request["apart"]
             answer = {"pid": pid}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
@@ -129,13 +130,14 @@ def main() -> None:
     ready = {"ready": True, "python": platform.python_version(), "numpy": numpy.__version__}
     try:
         server.send(json.dumps(ready).encode())
-        channel = _serve(server)
+        become = _serve(server)
     except OSError:
         # The server is gone; so is the reason to be here.
         return
-    if channel is not None:
+    if become is not None:
+        channel, apart = become
         worker.prepare_process()
-        worker.run(*channel)
+        worker.run(*channel, apart)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 // The module _braid_worker: the types that user code sees through pb_utils, and the entry of the run loop.
 
 #include <malloc.h>
+#include <sys/prctl.h>
 
 #include <csignal>
 
+#include "base/landlock.h"
 #include "base/machine_paths.h"
 #include "base/thread.h"
 #include "worker/extension/bytes_arrays.h"
@@ -302,6 +304,23 @@ PyObject* KeepHeap(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// Workers that were forked from one process would be within each other's reach.
+PyObject* EnterOwnDomain(PyObject*, PyObject*) {
+  if (LandlockVersion() >= kLandlockForAllFiles) {
+    if (const Status entered = EnterLandlockDomain(); !entered.ok()) {
+      PyErr_SetString(PyExc_OSError, entered.message().c_str());
+      return nullptr;
+    }
+  }
+  Py_RETURN_NONE;
+}
+
+// Else other processes of the user could open its descriptors under /proc, and with them the memory behind them.
+PyObject* HideProcess(PyObject*, PyObject*) {
+  prctl(PR_SET_DUMPABLE, 0);
+  Py_RETURN_NONE;
+}
+
 PyObject* SetProcessName(PyObject*, PyObject* name) {
   std::string_view text;
   if (!PyUnicode_Check(name) || !TextOf(name, text)) {
@@ -403,6 +422,9 @@ PyMethodDef functions[] = {
     {"after_fork_in_child", AfterForkInChild, METH_NOARGS, "To be called in children of user code."},
     {"outlive_signals", OutliveSignals, METH_NOARGS, "Makes SIGINT and SIGTERM do nothing."},
     {"keep_heap", KeepHeap, METH_NOARGS, "Makes the allocator keep the memory of large arrays."},
+    {"enter_own_domain", EnterOwnDomain, METH_NOARGS,
+     "Puts this process out of the reach of others, where the kernel can do that."},
+    {"hide_process", HideProcess, METH_NOARGS, "Keeps other processes from looking into this one."},
     {"set_process_name", SetProcessName, METH_O, "The name that ps and top show."},
     {"get_input_tensor_by_name", GetInputTensorByName, METH_VARARGS,
      "get_input_tensor_by_name(request, name): the input of that name, or None."},

@@ -54,6 +54,9 @@ struct CompiledFacts {
   // Variables, in the order in which requests have them.
   std::vector<CompiledTensor> variables;
 
+  // Where outputs and states are written; null: the heap.
+  BufferAllocator* output_memory = nullptr;
+
   // The ports that a client knows of; states are behind them.
   size_t own_inputs() const { return inputs.size() - initial_states.size(); }
   size_t own_outputs() const { return outputs.size() - initial_states.size(); }

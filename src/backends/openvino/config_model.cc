@@ -174,6 +174,7 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   }
   BRAID_ASSIGN_OR_RETURN(CompiledFacts facts, MakeFacts(config.name, *model, names));
   facts.dialect = Dialect::kOvms;
+  facts.output_memory = runtime.output_memory();
   info = {};
   info.name = config.name;
   info.version = version;

@@ -30,14 +30,15 @@ Result<T> GuardedResult(const Function& function) {
 class OpenVinoBackend::Impl {
  public:
   Impl(Options options, Logger& log)
-      : runtime(std::move(options.cache_directory), std::move(options.cpu_extension)), log(log) {}
+      : runtime(std::move(options.cache_directory), std::move(options.cpu_extension), options.output_memory),
+        log(log) {}
 
   OpenVinoRuntime runtime;
   Logger& log;
 };
 
 Result<std::unique_ptr<OpenVinoBackend>> OpenVinoBackend::Create(Options options, Logger& log) {
-  const bool extended = !options.cpu_extension.empty();
+  const bool extended = options.check_extension && !options.cpu_extension.empty();
   auto impl = std::make_unique<Impl>(std::move(options), log);
   if (extended) BRAID_RETURN_IF_ERROR(impl->runtime.Load());
   return std::unique_ptr<OpenVinoBackend>(new OpenVinoBackend(std::move(impl)));

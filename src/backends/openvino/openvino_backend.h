@@ -15,6 +15,7 @@
 #include "config/ovms_config.h"
 #include "scheduling/backend.h"
 #include "serving/servable.h"
+#include "tensor/buffer.h"
 
 namespace braid {
 
@@ -25,6 +26,10 @@ class OpenVinoBackend final : public Backend {
     std::string cache_directory;
     // A library with operators of the operator's own (--cpu_extension); empty: none.
     std::string cpu_extension;
+    // Whether Create() loads it, to see that it can be used; else it is loaded with the first model.
+    bool check_extension = true;
+    // Where outputs are written, which outlives all of them; null: the heap.
+    BufferAllocator* output_memory = nullptr;
   };
 
   // What the runtime needs is loaded with the first model. `log` outlives the backend. Errors: an extension

@@ -9,7 +9,7 @@ OpenVinoModel::OpenVinoModel(std::unique_ptr<RequestSource> source, CompiledFact
                              const std::vector<InstanceName>& instances, std::shared_ptr<const void> files)
     : files_(std::move(files)), facts_(std::move(facts)), source_(std::move(source)) {
   const auto add_pool = [this](const CompiledTensor& state) {
-    pools_.push_back(StatePool::Make(state.element, state.shape));
+    pools_.push_back(StatePool::Make(state.element, state.shape, facts_.output_memory));
   };
   std::for_each(facts_.outputs.begin() + static_cast<ptrdiff_t>(facts_.own_outputs()), facts_.outputs.end(),
                 add_pool);

@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "backends/openvino/tensor_memory.h"
+
 namespace braid {
 namespace {
 
@@ -74,11 +76,12 @@ Result<OutputBinding::Piece> OutputBinding::MakePiece(size_t index) const {
   }
   if (!output.is_static) {
     // It grows to whatever size the outputs have.
-    ov::Tensor tensor(output.element, output.shape);
+    ov::Tensor tensor = MakeTensorIn(facts_.output_memory, output.element, output.shape);
     return Piece{Buffer(nullptr, 0, new TensorOwner(tensor)), tensor};
   }
   HeapAllocator heap;
-  BRAID_ASSIGN_OR_RETURN(Buffer memory, heap.Allocate(std::max<size_t>(output.bytes, 1)));
+  BufferAllocator& allocator = facts_.output_memory != nullptr ? *facts_.output_memory : heap;
+  BRAID_ASSIGN_OR_RETURN(Buffer memory, allocator.Allocate(std::max<size_t>(output.bytes, 1)));
   ov::Tensor tensor(output.element, output.shape, memory.mutable_data());
   return Piece{std::move(memory), std::move(tensor)};
 }

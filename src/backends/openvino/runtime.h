@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "tensor/buffer.h"
 
 namespace braid {
 
@@ -33,8 +34,14 @@ struct Compiled {
 class OpenVinoRuntime {
  public:
   // `cache_directory`: where compiled models are kept; `extension`: a library with operators. Empty: none.
-  OpenVinoRuntime(std::string cache_directory, std::string extension)
-      : cache_directory_(std::move(cache_directory)), extension_(std::move(extension)) {}
+  // `output_memory`: where models write their outputs; null: the heap.
+  OpenVinoRuntime(std::string cache_directory, std::string extension,
+                  BufferAllocator* output_memory = nullptr)
+      : cache_directory_(std::move(cache_directory)),
+        extension_(std::move(extension)),
+        output_memory_(output_memory) {}
+
+  BufferAllocator* output_memory() const { return output_memory_; }
 
   // Makes the core, if there is none yet. Errors: INVALID_ARGUMENT for an extension that cannot be used.
   Status Load();
@@ -58,6 +65,7 @@ class OpenVinoRuntime {
 
   const std::string cache_directory_;
   const std::string extension_;
+  BufferAllocator* const output_memory_;
   Mutex mutex_;
   std::unique_ptr<ov::Core> core_ BRAID_GUARDED_BY(mutex_);  // constant once it is made
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/openvino/tensor_memory.h"
+
 namespace braid {
 namespace {
 
@@ -31,7 +33,7 @@ StatePool::Piece* StatePool::Take() {
       free_bytes_ -= piece->bytes_;
     }
   }
-  if (piece == nullptr) piece = new Piece(ov::Tensor(element_, shape_));
+  if (piece == nullptr) piece = new Piece(MakeTensorIn(memory_, element_, shape_));
   piece->ResetReferences();
   piece->pool_ = shared_from_this();
   return piece;

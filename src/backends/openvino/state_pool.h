@@ -37,8 +37,10 @@ class StatePool : public std::enable_shared_from_this<StatePool> {
   };
 
   // `shape`: of a state whose shape is not known beforehand, the smallest.
-  static std::shared_ptr<StatePool> Make(const ov::element::Type& element, const ov::Shape& shape) {
-    return std::shared_ptr<StatePool>(new StatePool(element, shape));
+  // `memory`: where pieces lie, which outlives them; null: the heap.
+  static std::shared_ptr<StatePool> Make(const ov::element::Type& element, const ov::Shape& shape,
+                                         BufferAllocator* memory = nullptr) {
+    return std::shared_ptr<StatePool>(new StatePool(element, shape, memory));
   }
   ~StatePool();
 
@@ -52,7 +54,8 @@ class StatePool : public std::enable_shared_from_this<StatePool> {
  private:
   static constexpr size_t kKeptPieces = 64;
 
-  StatePool(const ov::element::Type& element, const ov::Shape& shape) : element_(element), shape_(shape) {
+  StatePool(const ov::element::Type& element, const ov::Shape& shape, BufferAllocator* memory)
+      : element_(element), shape_(shape), memory_(memory) {
     free_.reserve(kKeptPieces);
   }
   // Whether the pool keeps it.
@@ -60,6 +63,7 @@ class StatePool : public std::enable_shared_from_this<StatePool> {
 
   const ov::element::Type element_;
   const ov::Shape shape_;
+  BufferAllocator* const memory_;
   mutable Mutex mutex_;  // a leaf lock
   std::vector<Piece*> free_ BRAID_GUARDED_BY(mutex_);
   size_t free_bytes_ BRAID_GUARDED_BY(mutex_) = 0;

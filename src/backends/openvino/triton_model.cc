@@ -12,13 +12,14 @@
 #include "backends/openvino/triton_config.h"
 #include "backends/openvino/triton_files.h"
 #include "backends/openvino/triton_states.h"
+#include "config/isolated_parts.h"
 #include "config/model_config.h"
 
 namespace braid {
 namespace {
 
-// A parameter that the server itself knows, of any model.
-constexpr std::string_view kServersParameter = "FORCE_CPU_ONLY_INPUT_TENSORS";
+// Parameters that the server itself knows.
+constexpr std::string_view kServersParameters[] = {"FORCE_CPU_ONLY_INPUT_TENSORS", kIsolateParameter};
 
 Result<std::shared_ptr<ov::Model>> ReadModel(const ModelLocation& location,
                                              const inference::ModelConfig& config, OpenVinoRuntime& runtime) {
@@ -33,7 +34,7 @@ Result<ov::AnyMap> PropertiesOf(const inference::ModelConfig& config, OpenVinoRu
   if (config.parameters().empty()) return properties;
   BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> known, runtime.Properties(device));
   for (const auto& [name, value] : config.parameters()) {
-    if (name == kServersParameter) continue;
+    if (std::ranges::find(kServersParameters, name) != std::end(kServersParameters)) continue;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string list;
       for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
@@ -83,6 +84,7 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
   BRAID_RETURN_IF_ERROR(FitTritonModel(config, *model, names));
   BRAID_ASSIGN_OR_RETURN(CompiledFacts facts, MakeFacts(config.name(), *model, names));
   facts.dialect = Dialect::kTriton;
+  facts.output_memory = runtime.output_memory();
   AddForgotten(forgotten, facts);
 
   std::vector<OpenVinoModel::InstanceName> instances;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backends/python/environment_archive.h"
+#include "backends/python/unpack_apart.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
 
@@ -128,7 +129,9 @@ EnvironmentStore::Value EnvironmentStore::Unpack(const std::string& path, int ar
     return CheckRunning();
   };
   const UnpackLimits limits{.max_bytes = options_.max_bytes, .max_bytes_option = options_.max_bytes_option};
-  auto unpacked = UnpackArchive(archive_fd, files->path(), limits, report);
+  auto unpacked = options_.unpack_program.empty() ? UnpackArchive(archive_fd, files->path(), limits, report)
+                                                  : UnpackApart(options_.unpack_program, reaper_, archive_fd,
+                                                                files->path(), limits, report);
   if (!unpacked.ok()) return unpacked.status().WithPrefix("environment archive '" + path + "': ");
   BRAID_LOG_INFO(log_, "unpacked environment '{}': {} files, {:.1f} MiB, in {:.1f} s", path,
                  unpacked->entries, static_cast<double>(unpacked->bytes) / kMiB,

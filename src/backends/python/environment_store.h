@@ -21,6 +21,8 @@ class EnvironmentStore {
   struct Options {
     WorkerSpawner::Options spawner;  // python and environment are set for each environment
     std::string temporary_directory = "/tmp";
+    // Unpacks archives in a process of its own (UnpackApart); empty: they are unpacked in this one.
+    std::string unpack_program = {};
     uint64_t max_bytes = UINT64_MAX;  // of an unpacked archive
     std::string max_bytes_option;
   };

@@ -1,6 +1,7 @@
 #include "backends/python/model_asks.h"
 
 #include <charconv>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
@@ -86,6 +87,9 @@ void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer an
     }).detach();
   } catch (const std::system_error& error) {
     answer(UnavailableError(std::string("no thread could be started: ") + error.what()));
+    end();
+  } catch (const std::bad_alloc&) {
+    answer(OutOfMemory());
     end();
   }
 }

@@ -4,6 +4,7 @@
 #include <boost/container/small_vector.hpp>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "serving/parameters.h"
 
@@ -105,6 +106,37 @@ void NodeCalls::Forget() {
   receiving_.reset();
   MutexLock lock(mutex_);
   sessions_.clear();
+  given_up_.clear();
+}
+
+int64_t NodeCalls::Expire(int64_t now_ns) {
+  int64_t next_ns = now_ns + limit_ns_;  // of what begins from now on
+  std::vector<std::pair<uint64_t, std::shared_ptr<Call>>> overdue;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, call] : calls_) {
+      // A generator that has run as far ahead as it may waits for its listener.
+      if (call->ended || call->credit == 0) continue;
+      if (call->since_ns + limit_ns_ > now_ns) {
+        next_ns = std::min(next_ns, call->since_ns + limit_ns_);
+      } else {
+        overdue.emplace_back(id, call);
+      }
+    }
+    for (const auto& [id, call] : overdue) {
+      given_up_.insert(id);
+      call->ended = true;
+      call->ahead.push_back({NodeStep::Kind::kError, UnavailableError(overdue_text_), {}});
+      if (call->closed && !call->awaited) calls_.erase(id);
+    }
+  }
+  for (const auto& [id, call] : overdue) Deliver(id, call);
+  return next_ns;
+}
+
+bool NodeCalls::stuck() const {
+  MutexLock lock(mutex_);
+  return !given_up_.empty();
 }
 
 void NodeCalls::Fail(const std::string& reason) {
@@ -228,6 +260,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
       auto call = std::make_shared<Call>();
       call->listener = listener;
       call->life = life;
+      if (limit_ns_ > 0) call->since_ns = SteadyNowNs();
       if (const auto chain = chains_.find(session); chain != chains_.end()) call->chain = chain->second;
       calls_.emplace(id, std::move(call));
     }
@@ -254,6 +287,7 @@ bool NodeCalls::Resume(uint64_t id) {
     call->awaited = true;
     if (++call->consumed >= kWindow / 2 && !call->ended) {
       credit = std::exchange(call->consumed, 0);
+      if (limit_ns_ > 0 && call->credit == 0) call->since_ns = SteadyNowNs();
       call->credit += credit;
     }
   }
@@ -336,6 +370,10 @@ Status NodeCalls::OnStep(const NodeStepMessage& message) {
   std::shared_ptr<Call> call;
   {
     MutexLock lock(mutex_);
+    if (given_up_.contains(message.call_id)) {
+      if (step.kind != NodeStep::Kind::kItem) given_up_.erase(message.call_id);
+      return OkStatus();
+    }
     auto it = calls_.find(message.call_id);
     if (it == calls_.end() || it->second->ended || it->second->life != receiving_)
       return InvalidArgumentError("the worker answers an execution that it does not have");
@@ -344,6 +382,7 @@ Status NodeCalls::OnStep(const NodeStepMessage& message) {
       if (call->credit == 0)
         return InvalidArgumentError("the worker sends more items of a generator than were asked for");
       --call->credit;
+      if (limit_ns_ > 0) call->since_ns = SteadyNowNs();
       if (!call->closed) call->ahead.push_back(std::move(step));
     } else {
       call->ended = true;

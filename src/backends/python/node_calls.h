@@ -44,6 +44,17 @@ class NodeCalls {
   void Fail(const std::string& reason);
   // Errors: the worker broke the rules.
   Status OnStep(const NodeStepMessage& message);
+  // What one wait for the worker may last: for the first step of a call, and from each item that was asked for to
+  // the next. 0: as long as it needs. Before Open().
+  void SetTimeLimit(int64_t limit_ns, std::string text) {
+    limit_ns_ = limit_ns;
+    overdue_text_ = std::move(text);
+  }
+  const std::string& overdue_text() const { return overdue_text_; }
+  // Fails the calls whose time is up; returns when to look again. REQUIRES: there is a limit.
+  int64_t Expire(int64_t now_ns);
+  // Whether the worker is still in a call that has failed so.
+  bool stuck() const;
 
   // --- As PythonNodes has them.
   uint64_t Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
@@ -74,6 +85,8 @@ class NodeCalls {
     bool delivering = false;  // some thread is calling the listener, and goes on with what comes
     bool closed = false;
     bool ended = false;  // the last step has come
+    int64_t since_ns =
+        0;  // where there is a limit: when the worker was last asked for something, or answered
   };
 
   Status SendExecute(const std::shared_ptr<Life>& life, uint64_t call, size_t node, uint64_t session,
@@ -91,11 +104,15 @@ class NodeCalls {
   uint64_t next_session_ BRAID_GUARDED_BY(mutex_) = 1;
   // Of sessions that have one.
   std::unordered_map<uint64_t, std::shared_ptr<const CallChain>> chains_ BRAID_GUARDED_BY(mutex_);
+  // Calls that have failed for the limit and that the worker is still in; what it sends for them is dropped.
+  std::unordered_set<uint64_t> given_up_ BRAID_GUARDED_BY(mutex_);
   // Shared with the threads that deliver.
   std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_ BRAID_GUARDED_BY(mutex_);
   std::unordered_set<uint64_t> sessions_ BRAID_GUARDED_BY(mutex_);  // that the worker knows
   // Begun while there was none; their parameters.
   std::unordered_map<uint64_t, std::string> new_sessions_ BRAID_GUARDED_BY(mutex_);
+  int64_t limit_ns_ = 0;      // constant after SetTimeLimit()
+  std::string overdue_text_;  // likewise
   // The receiving thread's: the life whose steps come.
   std::shared_ptr<Life> receiving_;
 };

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "ipc/arena.h"
 
 namespace braid {
@@ -214,6 +215,39 @@ TEST_F(NodeCallsTest, CreditIsGivenAsItemsAreConsumed) {
   EXPECT_EQ(resume.credit, 4u);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(Step(call, Sent::kItem).ok());
   EXPECT_EQ(Step(call, Sent::kItem).code(), StatusCode::kInvalidArgument) << "nobody asked for it";
+}
+
+TEST_F(NodeCallsTest, WhatPassesTheLimitFailsAndWhatComesOfItLaterIsDropped) {
+  calls_.SetTimeLimit(kSecond, "too slow");
+  const uint64_t slow = Execute();
+  const auto other = std::make_shared<Listener>();
+  const uint64_t generator = calls_.Execute(0, 0, {}, other);
+  const int64_t now = SteadyNowNs();
+  EXPECT_LE(calls_.Expire(now), now + kSecond);
+  EXPECT_FALSE(calls_.stuck());
+  // One that may send no more items waits for its listener, not for the worker.
+  for (uint32_t i = 0; i < NodeCalls::kWindow; ++i) ASSERT_TRUE(Step(generator, Sent::kItem).ok());
+  EXPECT_EQ(calls_.Expire(now + 2 * kSecond), now + 3 * kSecond);
+  ASSERT_THAT(listener_->kinds(), ElementsAre(Kind::kError));
+  EXPECT_EQ(listener_->steps()[0].status, UnavailableError("too slow"));
+  EXPECT_THAT(other->kinds(), ElementsAre(Kind::kItem));
+  EXPECT_TRUE(calls_.stuck());
+  EXPECT_EQ(calls_.pending(), 1u);
+  ASSERT_TRUE(Step(slow, Sent::kItem).ok());
+  EXPECT_TRUE(calls_.stuck());
+  ASSERT_TRUE(Step(slow, Sent::kEnd).ok());
+  EXPECT_FALSE(calls_.stuck());
+  EXPECT_THAT(listener_->kinds(), ElementsAre(Kind::kError));
+  EXPECT_EQ(Step(slow, Sent::kEnd).code(), StatusCode::kInvalidArgument) << "it has ended";
+  // The wait for the next item begins when it is asked for.
+  for (uint32_t i = 0; i < NodeCalls::kWindow / 2; ++i) calls_.Resume(generator);
+  const int64_t later = SteadyNowNs();
+  EXPECT_LE(calls_.Expire(later), later + kSecond);
+  EXPECT_FALSE(calls_.stuck());
+  static_cast<void>(calls_.Expire(later + 2 * kSecond));
+  EXPECT_TRUE(calls_.stuck());
+  Die("gone");
+  EXPECT_FALSE(calls_.stuck());
 }
 
 TEST_F(NodeCallsTest, ResumingWithinAStepDoesNotNest) {

@@ -11,21 +11,25 @@ namespace braid {
 namespace {
 
 PythonModelFacts Facts(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                       uint64_t arena_keep_bytes) {
+                       uint64_t arena_keep_bytes, WorkerIsolation isolation) {
   PythonModelFacts facts;
   facts.model_config_json = NodesToJson(nodes);
   facts.model_name = graph_name;
   facts.model_version = "1";
   facts.arena_keep_bytes = arena_keep_bytes;
+  facts.isolation = std::move(isolation);
   return facts;
 }
 
-WorkerHost::Options HostOptions(const std::string& graph_name, int64_t sign_in_timeout_ns) {
+WorkerHost::Options HostOptions(const std::string& graph_name, int64_t sign_in_timeout_ns,
+                                const ModelBounds& bounds) {
   return {.mode = LoadMode::kNodes,
           .thread_name = "brd-nodes",
           .title = "the Python worker of graph '" + graph_name + "'",
           .noun = "worker",
-          .sign_in_timeout_ns = sign_in_timeout_ns};
+          .sign_in_timeout_ns = sign_in_timeout_ns,
+          .initialize_timeout_ns = bounds.initialize_timeout_ns(),
+          .finalize_timeout_ns = bounds.finalize_timeout_ns()};
 }
 
 }  // namespace
@@ -45,19 +49,30 @@ std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
 }
 
 NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                       SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
-                       std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
-                       int64_t sign_in_timeout_ns)
+                       WorkerIsolation isolation, SegmentIds& ids, const Arena::Options& arena,
+                       const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
+                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns,
+                       const ModelBounds& bounds)
     : node_count_(nodes.size()),
+      log_(log),
+      execute_timeout_ns_(bounds.execute_timeout_ns()),
+      counters_(services.worker_counters == nullptr
+                    ? nullptr
+                    : services.worker_counters->Add({graph_name, "1", graph_name})),
       spec_{.name = graph_name, .kind = "CPU"},
-      facts_(Facts(graph_name, nodes, arena.keep_bytes)),
+      facts_(Facts(graph_name, nodes, arena.keep_bytes, std::move(isolation))),
       // Not the graph's own name: user code may call its graph again and come to an end.
       chain_(std::make_shared<CallChain>(
           CallChain{.model = "Python nodes of " + graph_name, .instance = graph_name, .parents = {}})),
       environment_(std::move(environment)),
       arena_(ids, arena),
-      host_(HostOptions(graph_name, sign_in_timeout_ns), spec_, facts_, services, environment_->spawner(),
-            reaper, arena_, log, *this) {}
+      host_(HostOptions(graph_name, sign_in_timeout_ns, bounds), spec_, facts_, services,
+            environment_->spawner(), reaper, arena_, log, *this) {
+  calls_.SetTimeLimit(execute_timeout_ns_,
+                      fmt::format("execute() of a Python node of graph '{}' has given no answer for {} ms "
+                                  "(--execute-timeout-ms)",
+                                  graph_name, bounds.execute_timeout_ms));
+}
 
 NodeWorker::~NodeWorker() = default;
 
@@ -94,8 +109,32 @@ std::vector<InstanceReport> NodeWorker::instances() const {
   return {std::move(report)};
 }
 
-void NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+Status NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+  next_watch_ns_ = 0;
+  overdue_ = {};
   calls_.Open(link, loaded.wants_sessions);
+  return OkStatus();
+}
+
+int64_t NodeWorker::OnRound(int64_t now_ns) {
+  if (execute_timeout_ns_ == 0) return INT64_MAX;
+  if (now_ns < next_watch_ns_) return next_watch_ns_;
+  next_watch_ns_ = calls_.Expire(now_ns);
+  const bool stuck = calls_.stuck();
+  if (stuck && !overdue_.passed()) {
+    overdue_ = UserCodeLimit::PassedAt(now_ns);
+    if (counters_ != nullptr) counters_->execute_timeouts.fetch_add(1);
+    BRAID_LOG_ERROR(log_, "{}; the stacks of the worker follow", calls_.overdue_text());
+    host_.WriteStacks();
+  } else if (stuck && overdue_.over(now_ns)) {
+    overdue_ = {};
+    host_.End(calls_.overdue_text());
+  } else if (!stuck && overdue_.passed()) {
+    overdue_ = {};
+  }
+  next_watch_ns_ =
+      std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
+  return next_watch_ns_;
 }
 
 Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "backends/python/environment.h"
+#include "backends/python/model_bounds.h"
 #include "backends/python/node_calls.h"
 #include "backends/python/python_nodes.h"
+#include "backends/python/user_code_limit.h"
 #include "backends/python/worker_host.h"
 #include "ipc/arena.h"
 #include "serving/structure.h"
@@ -20,10 +22,10 @@ namespace braid {
 class NodeWorker final : public PythonNodes, private WorkerUser {
  public:
   // The references outlive the worker and all its buffers.
-  NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes, SegmentIds& ids,
-             const Arena::Options& arena, const WorkerServices& services,
-             std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
-             int64_t sign_in_timeout_ns);
+  NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
+             WorkerIsolation isolation, SegmentIds& ids, const Arena::Options& arena,
+             const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
+             ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds);
   // REQUIRES: Start() has failed, or Stop() was called.
   ~NodeWorker() override;
 
@@ -44,17 +46,21 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   void Stop(int64_t deadline_ns) override;
 
  private:
-  void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
+  Status OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
   void OnDown(const std::string& reason) override { calls_.Refuse(reason); }
   void OnDead() override { calls_.Forget(); }
   void OnGone(const std::string& reason) override { calls_.Fail(reason); }
   Status OnMessage(const std::vector<std::byte>& message) override;
-  int64_t OnRound(int64_t) override { return INT64_MAX; }
+  int64_t OnRound(int64_t now_ns) override;
   void OnIdle() override;
   Origin OriginOf(const CallMessage& call) override;
   std::shared_ptr<const CallChain> ForkedChain() override { return chain_; }
 
   const size_t node_count_;
+  Logger& log_;
+  const int64_t execute_timeout_ns_;  // 0: none
+  // Shared with who reads it; null where nothing is counted.
+  const std::shared_ptr<WorkerCounters::Row> counters_;
   const PythonInstanceSpec spec_;
   const PythonModelFacts facts_;
   // Of calls by user code that no request from elsewhere waits for.
@@ -63,6 +69,9 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
   NodeCalls calls_;
+  // The host's thread's own.
+  int64_t next_watch_ns_ = 0;
+  UserCodeLimit overdue_;                // of what is overdue now
   std::atomic<uint64_t> executions_{0};  // that were handed over
   WorkerHost host_;
 };

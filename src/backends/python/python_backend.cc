@@ -46,8 +46,10 @@ std::string ModuleName(const ModelLocation& location) {
              : stem;
 }
 
+std::string FolderOf(const std::string& file) { return std::filesystem::path(file).parent_path().string(); }
+
 PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConfig& config,
-                       uint64_t arena_keep_bytes) {
+                       uint64_t arena_keep_bytes, WorkerIsolation isolation) {
   PythonModelFacts facts;
   facts.model_file = location.model_file;
   facts.module_name = ModuleName(location);
@@ -57,6 +59,7 @@ PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConf
   facts.model_name = config.name();
   facts.model_version = std::to_string(location.version);
   facts.arena_keep_bytes = arena_keep_bytes;
+  facts.isolation = std::move(isolation);
   return facts;
 }
 
@@ -64,23 +67,28 @@ PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConf
 
 Result<std::unique_ptr<PythonBackend>> PythonBackend::Create(Options options, Logger& log) {
   BRAID_CHECK(options.services != nullptr);
-  BRAID_ASSIGN_OR_RETURN(auto reaper, ChildReaper::Create());
-  BRAID_ASSIGN_OR_RETURN(auto pump, OutputPump::Create(log));
-  return std::unique_ptr<PythonBackend>(
-      new PythonBackend(std::move(options), std::move(reaper), std::move(pump), log));
+  if (options.support == nullptr) {
+    BRAID_ASSIGN_OR_RETURN(options.support, WorkerSupport::Create(log));
+  }
+  return std::unique_ptr<PythonBackend>(new PythonBackend(std::move(options), log));
 }
 
-PythonBackend::PythonBackend(Options options, std::unique_ptr<ChildReaper> reaper,
-                             std::unique_ptr<OutputPump> pump, Logger& log)
+PythonBackend::PythonBackend(Options options, Logger& log)
     : options_(std::move(options)),
       log_(log),
-      reaper_(std::move(reaper)),
-      pump_(std::move(pump)),
+      user_ids_(std::make_shared<UserIds>(options_.isolation.first_user_id, options_.isolation.last_user_id)),
+      segment_ids_(options_.support->segment_ids),
+      reaper_(options_.support->reaper.get()),
+      pump_(options_.support->pump.get()),
       default_environment_(
           std::make_shared<PythonEnvironment>(SpawnerOptions(), nullptr, *reaper_, *pump_, log_)),
-      environments_({SpawnerOptions(), options_.temporary_directory, options_.environment_max_bytes,
-                     "--environment-max-bytes"},
-                    *reaper_, *pump_, log_) {}
+      environments_(
+          {.spawner = SpawnerOptions(),
+           .temporary_directory = options_.temporary_directory,
+           .unpack_program = options_.isolation.level == IsolationLevel::kNone ? "" : options_.program,
+           .max_bytes = options_.environment_max_bytes,
+           .max_bytes_option = "--environment-max-bytes"},
+          *reaper_, *pump_, log_) {}
 
 PythonBackend::~PythonBackend() = default;
 
@@ -90,6 +98,9 @@ WorkerSpawner::Options PythonBackend::SpawnerOptions() const {
   spawner.worker_directory = options_.worker_directory;
   spawner.start = options_.worker_start;
   spawner.limits = options_.worker_limits;
+  spawner.isolation = options_.isolation;
+  spawner.user_ids = user_ids_;
+  spawner.temporary_directory = options_.temporary_directory;
   spawner.segments = options_.worker_segments;
   spawner.timeout_ns = options_.stub_timeout_seconds * 1'000'000'000;
   spawner.verbose_errors = options_.services->catalog->error_texts().verbose();
@@ -110,11 +121,15 @@ Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocatio
 
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
-  const PythonModelFacts facts = Facts(location, config, 0);
+  ModelBounds bounds = options_.bounds;
+  BRAID_RETURN_IF_ERROR(ReadBounds(config, bounds).status);
+  BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, config));
+  const PythonModelFacts facts = Facts(location, config, 0, std::move(isolation));
   BRAID_ASSIGN_OR_RETURN(
       std::string json,
       AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                         options_.stub_timeout_seconds * 1'000'000'000, options_.services->custom_metrics));
+                         options_.stub_timeout_seconds * 1'000'000'000, bounds.initialize_timeout_ns(),
+                         options_.services->custom_metrics));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
@@ -123,6 +138,9 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
 Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
   BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
+  ModelBounds bounds = options_.bounds;
+  BRAID_RETURN_IF_ERROR(ReadBounds(*config, bounds).status);
+  BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, *config));
   std::vector<PythonInstanceSpec> instances;
   for (const InstanceSpec& spec : ListInstances(*config)) {
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
@@ -131,9 +149,21 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   ModelLocation kept = location;
   kept.preparation.reset();  // the model lets go of its environment before its location
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
-      std::move(kept), Facts(location, *config, options_.memory_keep_bytes), std::move(instances),
-      segment_ids_, ArenaOptions(), *options_.services, std::move(environment), *reaper_, log_,
-      options_.stub_timeout_seconds * 1'000'000'000));
+      std::move(kept), Facts(location, *config, options_.memory_keep_bytes, std::move(isolation)),
+      std::move(instances), segment_ids_, ArenaOptions(), *options_.services, std::move(environment),
+      *reaper_, memory_limits_, log_, options_.stub_timeout_seconds * 1'000'000'000, bounds));
+}
+
+Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,
+                                                 const inference::ModelConfig& config) const {
+  const auto asked = config.parameters().find("WORKER_ISOLATION");
+  WorkerIsolation isolation;
+  BRAID_ASSIGN_OR_RETURN(
+      isolation.level,
+      IsolationOf(options_.isolation, config.name(),
+                  asked == config.parameters().end() ? std::string() : asked->second.string_value()));
+  isolation.files = {{location.model_path}, {location.version_path}, {FolderOf(location.model_file)}};
+  return isolation;
 }
 
 Arena::Options PythonBackend::ArenaOptions() const {
@@ -146,9 +176,12 @@ Arena::Options PythonBackend::ArenaOptions() const {
 
 Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string& graph_name,
                                                                std::vector<PythonNodeSpec> nodes) {
-  auto worker = std::make_unique<NodeWorker>(graph_name, nodes, segment_ids_, ArenaOptions(),
-                                             *options_.services, default_environment_, *reaper_, log_,
-                                             options_.stub_timeout_seconds * 1'000'000'000);
+  WorkerIsolation isolation;
+  BRAID_ASSIGN_OR_RETURN(isolation.level, IsolationOf(options_.isolation, graph_name, ""));
+  for (const PythonNodeSpec& node : nodes) isolation.files.push_back({FolderOf(node.handler_path)});
+  auto worker = std::make_unique<NodeWorker>(
+      graph_name, nodes, std::move(isolation), segment_ids_, ArenaOptions(), *options_.services,
+      default_environment_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000, options_.bounds);
   BRAID_RETURN_IF_ERROR(worker->Start());
   return std::unique_ptr<PythonNodes>(std::move(worker));
 }

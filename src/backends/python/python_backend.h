@@ -5,14 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "backends/python/child_reaper.h"
 #include "backends/python/environment_store.h"
-#include "backends/python/output_pump.h"
+#include "backends/python/memory_limits.h"
+#include "backends/python/model_bounds.h"
 #include "backends/python/python_nodes.h"
 #include "backends/python/worker_services.h"
 #include "backends/python/worker_spawner.h"
+#include "backends/python/worker_support.h"
 #include "base/log.h"
 #include "ipc/arena.h"
+#include "isolation/isolation_options.h"
+#include "isolation/user_ids.h"
+#include "isolation/worker_isolation.h"
 #include "scheduling/backend.h"
 
 namespace braid {
@@ -24,17 +28,23 @@ class PythonBackend final : public Backend {
     std::string worker_directory = {};  // where braid_worker/ and the extension are
     WorkerStart worker_start = WorkerStart::kFork;
     std::vector<WorkerLimit> worker_limits = {};
+    IsolationOptions isolation = {};
     SegmentBudget::Limits worker_segments = {};  // what each worker may have the server map
     int64_t stub_timeout_seconds = 30;           // from the start of a worker to its first message
+    ModelBounds bounds = {};                     // of models that do not name their own, and of Python nodes
     // Idle shared memory that a model keeps, and each of its workers, after a burst.
     uint64_t memory_keep_bytes = uint64_t{64} << 20;
     // Of a model's inputs in flight; 0: no limit.
     uint64_t memory_max_bytes = 0;
+    // The server's own program, which unpacks environments in processes of its own; empty: the server does.
+    std::string program = {};
     // Where environments are unpacked, and what one may have.
     std::string temporary_directory = "/tmp";
     uint64_t environment_max_bytes = uint64_t{64} << 30;
     // Outlives the backend.
     const WorkerServices* services = nullptr;
+    // Shared with other backends that have workers; null: it makes its own.
+    std::shared_ptr<WorkerSupport> support = nullptr;
   };
 
   // `log` outlives the backend; the backend outlives its models and all their buffers.
@@ -57,17 +67,21 @@ class PythonBackend final : public Backend {
                                                   std::vector<PythonNodeSpec> nodes);
 
  private:
-  PythonBackend(Options options, std::unique_ptr<ChildReaper> reaper, std::unique_ptr<OutputPump> pump,
-                Logger& log);
+  PythonBackend(Options options, Logger& log);
   WorkerSpawner::Options SpawnerOptions() const;
+  // Of a model's processes. Errors: INVALID_ARGUMENT: parameter WORKER_ISOLATION.
+  Result<WorkerIsolation> Isolation(const ModelLocation& location,
+                                    const inference::ModelConfig& config) const;
   Arena::Options ArenaOptions() const;
 
   const Options options_;
   Logger& log_;
-  SegmentIds segment_ids_;
+  const std::shared_ptr<UserIds> user_ids_;  // shared with the workers that are such users
   // In the order in which they depend on one another.
-  const std::unique_ptr<ChildReaper> reaper_;
-  const std::unique_ptr<OutputPump> pump_;
+  SegmentIds& segment_ids_;
+  ChildReaper* const reaper_;
+  OutputPump* const pump_;
+  MemoryLimits memory_limits_;
   const std::shared_ptr<PythonEnvironment> default_environment_;  // shared with the models in it
   EnvironmentStore environments_;
 };

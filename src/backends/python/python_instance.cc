@@ -15,17 +15,24 @@ uint64_t RequestName(uint32_t slot, uint32_t generation) { return uint64_t{gener
 
 }  // namespace
 
-PythonInstance::PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts,
+PythonInstance::PythonInstance(Instance& known_as, PythonInstanceSpec spec, const PythonModelFacts& facts,
                                const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
-                               Arena& arena, Logger& log, int64_t sign_in_timeout_ns)
-    : spec_(std::move(spec)),
+                               Arena& arena, Logger& log, int64_t sign_in_timeout_ns,
+                               const ModelBounds& bounds, std::shared_ptr<WorkerCounters::Row> counters)
+    : known_as_(known_as),
+      spec_(std::move(spec)),
       facts_(facts),
+      log_(log),
+      execute_timeout_ns_(bounds.execute_timeout_ns()),
+      counters_(std::move(counters)),
       readiness_hook_(spec_.name),
       host_({.mode = LoadMode::kInstance,
              .thread_name = "brd-py",
              .title = "instance '" + spec_.name + "'",
              .noun = "instance",
-             .sign_in_timeout_ns = sign_in_timeout_ns},
+             .sign_in_timeout_ns = sign_in_timeout_ns,
+             .initialize_timeout_ns = bounds.initialize_timeout_ns(),
+             .finalize_timeout_ns = bounds.finalize_timeout_ns()},
             spec_, facts_, services, spawner, reaper, arena, log, *this) {}
 
 PythonInstance::~PythonInstance() = default;
@@ -40,6 +47,17 @@ void PythonInstance::Start(ExecutionListener& listener, std::function<void(Statu
 void PythonInstance::BeginStop(int64_t deadline_ns) { host_.BeginStop(deadline_ns); }
 
 void PythonInstance::Join() { host_.Join(); }
+
+bool PythonInstance::returned() const {
+  MutexLock lock(mutex_);
+  return running_.empty() && refused_.empty() && !delivering_.load(std::memory_order_acquire);
+}
+
+bool PythonInstance::answered() const {
+  MutexLock lock(mutex_);
+  return running_.empty() && refused_.empty() && !delivering_.load(std::memory_order_acquire) &&
+         free_slots_.size() == slots_.size();
+}
 
 std::optional<std::string> PythonInstance::NotReadyReason() const {
   MutexLock lock(mutex_);
@@ -86,6 +104,8 @@ uint32_t PythonInstance::TakeSlot() {
 
 void PythonInstance::FreeSlot(uint32_t slot) {
   slots_[slot].request = nullptr;
+  slots_[slot].given_up = false;
+  slots_[slot].progress_ns = 0;
   ++slots_[slot].generation;
   free_slots_.push_back(slot);
 }
@@ -168,6 +188,7 @@ void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
           slot.execution_id = running.id;
           slot.times = ExecutionTimes{};
         }
+        if (execute_timeout_ns_ > 0 && running_.empty()) front_since_ns_ = SteadyNowNs();
         running_.push_back(std::move(running));
         return;
       }
@@ -187,25 +208,28 @@ void PythonInstance::ReturnRefused() {
   std::vector<Refused> refused;
   {
     MutexLock lock(mutex_);
+    if (refused_.empty()) return;
+    delivering_.store(true, std::memory_order_release);
     refused.swap(refused_);
   }
   for (Refused& one : refused) {
     if (one.status.ok()) {
       std::vector<std::unique_ptr<Execution>> unstarted;
       unstarted.push_back(std::move(one.execution));
-      listener_->OnUnstarted(*this, std::move(unstarted));
+      listener_->OnUnstarted(known_as_, std::move(unstarted));
       continue;
     }
     const int64_t now = SteadyNowNs();
     const ExecutionTimes times{one.execution->compute_start_ns, now, now, now};
-    listener_->OnExecuted(*this, one.execution->rows, one.execution->requests.size(), times);
+    listener_->OnExecuted(known_as_, one.execution->rows, one.execution->requests.size(), times);
     for (auto& request : one.execution->requests) {
       InferenceResponse response;
       response.status = one.status;
-      listener_->OnResponse(*this, *request, std::move(response), true, times);
+      listener_->OnResponse(known_as_, *request, std::move(response), true, times);
     }
-    listener_->OnDelivered(*this);
+    listener_->OnDelivered(known_as_);
   }
+  delivering_.store(false, std::memory_order_release);
 }
 
 // --- Responses out
@@ -244,14 +268,20 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
   ExecutionTimes times;
   {
     MutexLock lock(mutex_);
-    if (index >= slots_.size() || slots_[index].request == nullptr ||
-        slots_[index].generation != generation) {
+    if (!Has(index, generation))
       return InvalidArgumentError("the worker answers a request that it does not have");
-    }
     Slot& slot = slots_[index];
+    if (slot.given_up) {
+      if (message.final) FreeSlot(index);
+      return OkStatus();
+    }
     request = slot.request.get();
     times = slot.times;
     host_.NoteServed();
+    if (execute_timeout_ns_ > 0) {
+      slot.progress_ns = SteadyNowNs();
+      if (!running_.empty() && running_.front().id == slot.execution_id) front_since_ns_ = slot.progress_ns;
+    }
     if (message.final) {
       ended = std::move(slot.request);
       FreeSlot(index);
@@ -263,7 +293,7 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     times = {request->queue_start_ns, request->queue_start_ns, now, now};
   }
   if (ended && ended->cancellation) ended->cancellation->ClearListener();
-  listener_->OnResponse(*this, *request, std::move(response), message.final, times);
+  listener_->OnResponse(known_as_, *request, std::move(response), message.final, times);
   return OkStatus();
 }
 
@@ -276,6 +306,7 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     if (running_.empty() || running_.front().id != message.execution_id) {
       return InvalidArgumentError("the worker returns from an execution that it does not run");
     }
+    delivering_.store(true, std::memory_order_release);
     running = std::move(running_.front());
     running_.pop_front();
     host_.NoteServed();
@@ -286,18 +317,22 @@ Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
     times.output_end_ns = now;
     for (uint32_t index : running.slots) {
       Slot& slot = slots_[index];
-      if (slot.request && slot.execution_id == running.id) slot.times = times;
+      if (!slot.request || slot.execution_id != running.id) continue;
+      slot.times = times;
+      if (slot.progress_ns == 0) slot.progress_ns = front_since_ns_;
     }
+    front_since_ns_ = now;
   }
-  listener_->OnExecuted(*this, running.rows, running.requests, times);
+  listener_->OnExecuted(known_as_, running.rows, running.requests, times);
   WorkerMemory::Returned returned;
   for (const ResponseMessage& response : message.responses)
     BRAID_RETURN_IF_ERROR(HandleResponse(response, returned));
   for (uint64_t id : message.rescheduled) {
     BRAID_ASSIGN_OR_RETURN(auto request, TakeBack(id));
-    listener_->OnRescheduled(*this, std::move(request));
+    if (request != nullptr) listener_->OnRescheduled(known_as_, std::move(request));
   }
-  listener_->OnDelivered(*this);
+  listener_->OnDelivered(known_as_);
+  delivering_.store(false, std::memory_order_release);
   return OkStatus();
 }
 
@@ -307,15 +342,102 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
   std::unique_ptr<InferenceRequest> request;
   {
     MutexLock lock(mutex_);
-    if (index >= slots_.size() || slots_[index].request == nullptr ||
-        slots_[index].generation != generation) {
+    if (!Has(index, generation))
       return InvalidArgumentError("the worker reschedules a request that it does not have");
-    }
     request = std::move(slots_[index].request);
     FreeSlot(index);
   }
-  if (request->cancellation) request->cancellation->ClearListener();
+  if (request != nullptr && request->cancellation) request->cancellation->ClearListener();
   return request;
+}
+
+bool PythonInstance::Has(uint32_t slot, uint32_t generation) const {
+  return slot < slots_.size() && slots_[slot].generation == generation &&
+         (slots_[slot].request != nullptr || slots_[slot].given_up);
+}
+
+// --- The limit of executions
+// ---------------------------------------------------------------------------------------------------
+
+std::string PythonInstance::OverdueText() const {
+  return fmt::format(
+      "execute() of model '{}' has given no answer for {} ms in instance '{}' (--execute-timeout-ms, "
+      "EXECUTE_TIMEOUT_MS)",
+      facts_.model_name, execute_timeout_ns_ / 1'000'000, spec_.name);
+}
+
+int64_t PythonInstance::TakeOverdue(int64_t now_ns, std::vector<std::unique_ptr<InferenceRequest>>& overdue) {
+  // What begins from now on has its time up after this.
+  int64_t next_ns = now_ns + execute_timeout_ns_;
+  const auto give_up = [&](Slot& slot) {
+    if (!slot.request) return;
+    overdue.push_back(std::move(slot.request));
+    slot.given_up = true;
+  };
+  if (!running_.empty()) {
+    const Running& front = running_.front();
+    const int64_t deadline_ns = front_since_ns_ + execute_timeout_ns_;
+    if (deadline_ns > now_ns) {
+      next_ns = std::min(next_ns, deadline_ns);
+    } else {
+      overdue_execution_ = front.id;
+      // What user code has not begun can run elsewhere.
+      if (front.id <= link_.channel->header().begun_execution.load(std::memory_order_acquire)) {
+        for (const uint32_t index : front.slots) {
+          if (slots_[index].execution_id == front.id) give_up(slots_[index]);
+        }
+      }
+    }
+  }
+  for (Slot& slot : slots_) {
+    if (!slot.request || slot.times.output_end_ns == 0) continue;
+    const int64_t deadline_ns = slot.progress_ns + execute_timeout_ns_;
+    if (deadline_ns > now_ns) {
+      next_ns = std::min(next_ns, deadline_ns);
+    } else {
+      give_up(slot);
+    }
+  }
+  return next_ns;
+}
+
+bool PythonInstance::Stuck() {
+  if (!running_.empty() && running_.front().id == overdue_execution_) return true;
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.given_up; });
+}
+
+int64_t PythonInstance::WatchExecutions(int64_t now_ns) {
+  if (link_.channel == nullptr) return INT64_MAX;
+  if (now_ns < next_watch_ns_) return next_watch_ns_;
+  std::vector<std::unique_ptr<InferenceRequest>> overdue;
+  bool stuck = false;
+  {
+    MutexLock lock(mutex_);
+    next_watch_ns_ = TakeOverdue(now_ns, overdue);
+    stuck = Stuck();
+  }
+  if (stuck && !overdue_.passed()) {
+    overdue_ = UserCodeLimit::PassedAt(now_ns);
+    if (counters_ != nullptr) counters_->execute_timeouts.fetch_add(1);
+    BRAID_LOG_ERROR(log_, "{}; its stacks follow", OverdueText());
+    host_.WriteStacks();
+  } else if (stuck && overdue_.over(now_ns)) {
+    overdue_ = {};
+    host_.End(OverdueText());
+  } else if (!stuck && overdue_.passed()) {
+    overdue_ = {};
+    BRAID_LOG_INFO(log_, "instance '{}' has come back from what its time was up for", spec_.name);
+  }
+  for (const auto& request : overdue) {
+    if (request->cancellation) request->cancellation->ClearListener();
+    InferenceResponse response;
+    response.status = UnavailableError(OverdueText());
+    const ExecutionTimes times{request->queue_start_ns, request->queue_start_ns, now_ns, now_ns};
+    listener_->OnResponse(known_as_, *request, std::move(response), true, times);
+  }
+  next_watch_ns_ =
+      std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
+  return next_watch_ns_;
 }
 
 // --- What user code asks for
@@ -345,7 +467,7 @@ std::shared_ptr<const CallChain> PythonInstance::BlockingChain(const Blocked& bl
   auto chain = std::make_shared<CallChain>();
   chain->model = facts_.model_name;
   chain->instance = spec_.name;
-  chain->blocked_instance = static_cast<const Instance*>(this);
+  chain->blocked_instance = &known_as_;
   for (const Slot& slot : slots_) {
     if (!slot.request || !slot.request->call_chain || !blocked(slot)) continue;
     const auto& parent = slot.request->call_chain;
@@ -405,7 +527,7 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
 // --- The worker's life
 // -----------------------------------------------------------------------------------------------
 
-void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
+Status PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
   {
     MutexLock lock(mutex_);
@@ -414,8 +536,13 @@ void PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& l
     accepting_ = true;
     reason_.clear();
   }
+  next_watch_ns_ = 0;
+  overdue_ = {};
+  overdue_execution_ = 0;
+  delivering_ = false;
   available_ = true;
-  listener_->OnAvailability(*this, true);
+  listener_->OnAvailability(known_as_, true);
+  return OkStatus();
 }
 
 void PythonInstance::OnDown(const std::string& reason) {
@@ -426,14 +553,13 @@ void PythonInstance::OnDown(const std::string& reason) {
 
 int64_t PythonInstance::OnRound(int64_t now_ns) {
   ReturnRefused();
-  const int64_t deadline = readiness_hook_.next_deadline_ns();
-  if (deadline > now_ns) return deadline;
-  readiness_hook_.Expire(now_ns);
-  return readiness_hook_.next_deadline_ns();
+  const int64_t watch_ns = execute_timeout_ns_ > 0 ? WatchExecutions(now_ns) : INT64_MAX;
+  if (readiness_hook_.next_deadline_ns() <= now_ns) readiness_hook_.Expire(now_ns);
+  return std::min(watch_ns, readiness_hook_.next_deadline_ns());
 }
 
 void PythonInstance::OnDead() {
-  if (std::exchange(available_, false)) listener_->OnAvailability(*this, false);
+  if (std::exchange(available_, false)) listener_->OnAvailability(known_as_, false);
   if (link_.channel == nullptr) return;
   const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
   WorkerLink gone;
@@ -452,6 +578,7 @@ void PythonInstance::OnDead() {
     }
     running_.clear();
     for (uint32_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].given_up) FreeSlot(i);
       if (slots_[i].request == nullptr) continue;
       failed_.push_back(std::move(slots_[i]));
       slots_[i].generation = failed_.back().generation;
@@ -476,10 +603,10 @@ void PythonInstance::OnGone(const std::string& reason) {
     InferenceResponse response;
     response.status = InternalError(reason);
     const ExecutionTimes times{slot.request->queue_start_ns, now, now, now};
-    listener_->OnResponse(*this, *slot.request, std::move(response), true, times);
+    listener_->OnResponse(known_as_, *slot.request, std::move(response), true, times);
   }
   if (auto unstarted = std::exchange(unstarted_, {}); !unstarted.empty())
-    listener_->OnUnstarted(*this, std::move(unstarted));
+    listener_->OnUnstarted(known_as_, std::move(unstarted));
 }
 
 }  // namespace braid

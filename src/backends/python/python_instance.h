@@ -1,8 +1,14 @@
-// PythonInstance: one instance of a Python model: a worker process, and the thread "brd-py" that starts it,
+// PythonInstance: a worker process that is an instance of a Python model, and the thread "brd-py" that starts it,
 // receives from it, and starts it anew when it has died.
+//
+// The scheduler knows it as a ReplaceableInstance, which may have two of them for a while.
 //
 // A worker that dies fails the requests that its user code had begun; those it was only handed come back to
 // the scheduler. Requests are answered on the instance's thread.
+//
+// Where executions have a time limit, it is one for each wait: from when user code can begin with a request to its
+// first response, and from each response to the next. What passes it fails at once; a moment later the worker is
+// ended, unless user code has come back by then (UserCodeLimit).
 #pragma once
 
 #include <atomic>
@@ -14,7 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/python/model_bounds.h"
 #include "backends/python/readiness_hook.h"
+#include "backends/python/user_code_limit.h"
 #include "backends/python/worker_host.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -25,14 +33,15 @@
 
 namespace braid {
 
-class PythonInstance final : public Instance, private WorkerUser {
+class PythonInstance final : private WorkerUser {
  public:
   // All references outlive the instance. `sign_in_timeout_ns` bounds the time from the start of the process
-  // to its first message; user code's `initialize` is not bounded.
-  PythonInstance(PythonInstanceSpec spec, const PythonModelFacts& facts, const WorkerServices& services,
-                 WorkerSpawner& spawner, ChildReaper& reaper, Arena& arena, Logger& log,
-                 int64_t sign_in_timeout_ns);
-  ~PythonInstance() override;
+  // to its first message, `bounds` what comes after it. `known_as` is what the listener and call chains are told.
+  PythonInstance(Instance& known_as, PythonInstanceSpec spec, const PythonModelFacts& facts,
+                 const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper, Arena& arena,
+                 Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds,
+                 std::shared_ptr<WorkerCounters::Row> counters);
+  ~PythonInstance();
 
   // Starts the thread; `on_started` is called once on it: when the worker is initialised, or with what kept
   // it from that (the instance is then over). `on_idle` is called on the thread now and then.
@@ -43,11 +52,17 @@ class PythonInstance final : public Instance, private WorkerUser {
   // Waits for the end of the worker and of the thread. REQUIRES: BeginStop() was called.
   void Join();
 
-  const std::string& name() const override { return spec_.name; }
-  bool passive() const override { return spec_.passive; }
-  bool makes_calls() const override { return makes_calls_.load(std::memory_order_relaxed); }
-  void Execute(std::unique_ptr<Execution> execution) override;
-  InstanceReport report() const override;
+  // As Instance has them. Any thread; Execute() by one at a time.
+  bool makes_calls() const { return makes_calls_.load(std::memory_order_relaxed); }
+  void Execute(std::unique_ptr<Execution> execution);
+  InstanceReport report() const;
+
+  // Whether no execution is handed over that has not returned; and whether no request is without its end. Any
+  // thread.
+  bool returned() const;
+  bool answered() const;
+  // Ends the worker, which `reason` tells ("It was ended because ..."); begun requests fail with that. Any thread.
+  void End(std::string reason) { host_.End(std::move(reason)); }
 
   // Why the instance cannot run now; nothing when it can. Any thread.
   std::optional<std::string> NotReadyReason() const;
@@ -65,7 +80,9 @@ class PythonInstance final : public Instance, private WorkerUser {
     std::unique_ptr<InferenceRequest> request;
     uint32_t generation = 1;  // so that no request is known as 0, which is none
     uint64_t execution_id = 0;
-    ExecutionTimes times;  // known once its execution has returned
+    ExecutionTimes times;     // known once its execution has returned
+    int64_t progress_ns = 0;  // where there is a limit: when the present wait for a response began
+    bool given_up = false;    // it has failed for the limit; what the worker still sends for it is dropped
   };
   struct Running {
     uint64_t id = 0;
@@ -76,7 +93,7 @@ class PythonInstance final : public Instance, private WorkerUser {
     std::shared_ptr<const CallChain> chain;  // of the calls that block it; made with the first
   };
 
-  void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
+  Status OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
   void OnDown(const std::string& reason) override;
   void OnDead() override;
   void OnGone(const std::string& reason) override;
@@ -97,6 +114,16 @@ class PythonInstance final : public Instance, private WorkerUser {
   Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
   Status MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                       InferenceResponse& response);
+  // Whether the worker has it, though it may have been given up.
+  bool Has(uint32_t slot, uint32_t generation) const BRAID_REQUIRES(mutex_);
+  // Looks at how long executions have lasted; returns when to look again.
+  int64_t WatchExecutions(int64_t now_ns);
+  // Takes the requests whose time is up; returns when the next one's may be.
+  int64_t TakeOverdue(int64_t now_ns, std::vector<std::unique_ptr<InferenceRequest>>& overdue)
+      BRAID_REQUIRES(mutex_);
+  // Whether the worker is still in what its time was up for.
+  bool Stuck() BRAID_REQUIRES(mutex_);
+  std::string OverdueText() const;
   uint32_t TakeSlot() BRAID_REQUIRES(mutex_);
   void FreeSlot(uint32_t slot) BRAID_REQUIRES(mutex_);
   // Sends an execution whose requests get `slots`.
@@ -105,8 +132,13 @@ class PythonInstance final : public Instance, private WorkerUser {
   // Sends back what Execute() could not pass on.
   void ReturnRefused();
 
+  Instance& known_as_;
   const PythonInstanceSpec spec_;
   const PythonModelFacts& facts_;
+  Logger& log_;
+  const int64_t execute_timeout_ns_;  // 0: none
+  // Shared with who reads it; null where nothing is counted.
+  const std::shared_ptr<WorkerCounters::Row> counters_;
   ExecutionListener* listener_ = nullptr;  // constant after Start()
   std::function<void()> on_idle_;          // constant after Start()
 
@@ -115,7 +147,11 @@ class PythonInstance final : public Instance, private WorkerUser {
   std::vector<Slot> failed_;  // of a worker that is dead
   std::vector<std::unique_ptr<Execution>> unstarted_;
   ReadinessHook readiness_hook_;
+  int64_t next_watch_ns_ = 0;
+  UserCodeLimit overdue_;           // of what is overdue now
+  uint64_t overdue_execution_ = 0;  // 0: none
   std::atomic<bool> makes_calls_{false};
+  std::atomic<bool> delivering_{false};  // what an execution has come to is being told; set with mutex_ held
   std::atomic<uint64_t> executions_{0};  // that user code has returned from
 
   mutable Mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
@@ -124,6 +160,9 @@ class PythonInstance final : public Instance, private WorkerUser {
   std::string reason_ BRAID_GUARDED_BY(mutex_);      // why not accepting
   uint64_t next_execution_id_ BRAID_GUARDED_BY(mutex_) = 1;
   std::deque<Running> running_ BRAID_GUARDED_BY(mutex_);  // in the order of their ids
+  // Where there is a limit: since when user code could work on the first of them, or has last answered one of
+  // its requests.
+  int64_t front_since_ns_ BRAID_GUARDED_BY(mutex_) = 0;
   // Of all calls that block no execution.
   std::shared_ptr<const CallChain> loose_chain_ BRAID_GUARDED_BY(mutex_);
   std::vector<Slot> slots_ BRAID_GUARDED_BY(mutex_);

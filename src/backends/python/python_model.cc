@@ -18,16 +18,25 @@ constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
                          std::vector<PythonInstanceSpec> instances, SegmentIds& ids,
                          const Arena::Options& arena, const WorkerServices& services,
-                         std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
-                         int64_t sign_in_timeout_ns)
+                         std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper,
+                         MemoryLimits& limits, Logger& log, int64_t sign_in_timeout_ns,
+                         const ModelBounds& bounds)
     : location_(std::move(location)),
       facts_(std::move(facts)),
       log_(log),
       environment_(std::move(environment)),
       arena_(ids, arena) {
-  for (PythonInstanceSpec& spec : instances) {
-    instances_.push_back(std::make_unique<PythonInstance>(
-        std::move(spec), facts_, services, environment_->spawner(), reaper, arena_, log, sign_in_timeout_ns));
+  for (const PythonInstanceSpec& spec : instances) {
+    std::shared_ptr<WorkerCounters::Row> counters;
+    if (services.worker_counters != nullptr)
+      counters = services.worker_counters->Add({facts_.model_name, facts_.model_version, spec.name});
+    auto make = [=, this, &services, &reaper, &log](Instance& known_as) {
+      return std::make_unique<PythonInstance>(known_as, spec, facts_, services, environment_->spawner(),
+                                              reaper, arena_, log, sign_in_timeout_ns, bounds, counters);
+    };
+    instances_.push_back(std::make_unique<ReplaceableInstance>(
+        ReplaceableInstance::Options{facts_.model_name, spec.name, spec.passive, bounds.memory_max_bytes},
+        std::move(make), limits, log, counters));
   }
 }
 

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "backends/python/environment.h"
+#include "backends/python/memory_limits.h"
 #include "backends/python/python_instance.h"
+#include "backends/python/replaceable_instance.h"
 #include "ipc/arena.h"
 #include "scheduling/backend.h"
 
@@ -18,8 +20,8 @@ class PythonModel final : public BackendModel {
   // The references outlive the model and all its buffers.
   PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
               SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
-              std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, Logger& log,
-              int64_t sign_in_timeout_ns);
+              std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, MemoryLimits& limits,
+              Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds);
   ~PythonModel() override;
 
   BufferAllocator& input_allocator() override { return arena_; }
@@ -39,7 +41,7 @@ class PythonModel final : public BackendModel {
   // Shared with the other models in it; let go in Stop(), on a thread that may wait for its files to go.
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
-  std::vector<std::unique_ptr<PythonInstance>> instances_;
+  std::vector<std::unique_ptr<ReplaceableInstance>> instances_;
   bool started_ = false;
 };
 

@@ -8,16 +8,22 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/thread.h"
+#include "base/thread_stack.h"
 
 namespace braid {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kMillisecond = 1'000'000;
 // The thread looks around so often when nothing happens.
 constexpr int64_t kIdleNs = kSecond;
 constexpr int64_t kProgressSeconds = 10;
 // Messages of a worker that are handled in one go.
 constexpr size_t kMostBatched = 16;
+
+bool IsOfUserCode(MessageType type) {
+  return type == MessageType::kCall || type == MessageType::kCancelCall || type == MessageType::kAsk;
+}
 
 }  // namespace
 
@@ -62,6 +68,14 @@ void WorkerHost::Wake() {
   woken_changed_.NotifyAll();
 }
 
+void WorkerHost::End(std::string reason) {
+  {
+    MutexLock lock(mutex_);
+    end_reason_ = std::move(reason);
+  }
+  Wake();
+}
+
 std::string WorkerHost::Progress() const {
   MutexLock lock(mutex_);
   return progress_;
@@ -91,6 +105,7 @@ bool WorkerHost::stopping() const {
 // -----------------------------------------------------------------------------------------------------
 
 Status WorkerHost::HandleKnock() {
+  if (!options_.runs_user_code) return InvalidArgumentError("it asked for a channel of its own");
   // Their sockets come among the worker's segments.
   BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
   for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
@@ -105,6 +120,7 @@ Status WorkerHost::HandleKnock() {
 
 Status WorkerHost::Handle(const std::vector<std::byte>& message) {
   const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
+  if (!options_.runs_user_code && IsOfUserCode(TypeOf(message))) return malformed();
   switch (TypeOf(message)) {
     case MessageType::kRelease: {
       ReleaseMessage release;
@@ -153,11 +169,13 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
 // -----------------------------------------------------------------------------------------------
 
 Status WorkerHost::StartWorker() {
-  finalized_ = served_ = killed_ = false;
+  finalized_ = served_ = killed_ = asked_to_finalize_ = ended_by_force_ = false;
   started_ns_ = SteadyNowNs();
-  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, spawner_, reaper_, log_));
+  BRAID_ASSIGN_OR_RETURN(auto worker,
+                         WorkerProcess::Start(spec_.name, facts_.isolation, spawner_, reaper_, log_));
   {
     MutexLock lock(mutex_);
+    end_reason_.clear();  // of an earlier one
     memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);
     calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
     worker_ = std::move(worker);
@@ -166,27 +184,12 @@ Status WorkerHost::StartWorker() {
   pid_.store(worker_->pid(), std::memory_order_relaxed);
   if (services_.custom_metrics != nullptr)
     metrics_ = OpenMetrics(*services_.custom_metrics, worker_->channel());
-  const auto other = [this](const std::vector<std::byte>& message) { return Handle(message); };
-  int64_t next_report = kProgressSeconds;
-  const auto still_loading = [&](int64_t seconds) {
-    if (seconds >= next_report) {
-      next_report += kProgressSeconds;
-      std::string text = fmt::format("{} has been initialising for {} s", options_.title, seconds);
-      BRAID_LOG_INFO(log_, "{}", text);
-      MutexLock lock(mutex_);
-      progress_ = std::move(text);
-    }
-    if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
-    MutexLock lock(mutex_);
-    if (!stopping_ || SteadyNowNs() < stop_deadline_ns_) return OkStatus();
-    return UnavailableError("the server stopped while " + options_.title + " was initialising");
-  };
   const Status status = Guarded([&] {
-    BRAID_RETURN_IF_ERROR(worker_->AwaitSignIn(options_.sign_in_timeout_ns, other));
-    BRAID_ASSIGN_OR_RETURN(const auto loaded,
-                           worker_->Load(options_.mode, facts_, spec_, other, still_loading));
-    user_.OnUp({worker_->channel(), memory_}, loaded);
-    return OkStatus();
+    BRAID_RETURN_IF_ERROR(
+        worker_->AwaitSignIn(options_.sign_in_timeout_ns,
+                             [this](const std::vector<std::byte>& message) { return Handle(message); }));
+    BRAID_ASSIGN_OR_RETURN(const auto loaded, Load());
+    return user_.OnUp({worker_->channel(), memory_}, loaded);
   });
   if (!status.ok()) {
     killed_ = worker_->killed_by_others();
@@ -196,10 +199,78 @@ Status WorkerHost::StartWorker() {
   return status;
 }
 
+Result<WorkerProcess::Answer> WorkerHost::Load() {
+  UserCodeLimit limit(SteadyNowNs(), options_.initialize_timeout_ns);
+  const auto overdue = [&] {
+    return UnavailableError(fmt::format(
+        "{} has not been initialised within {} ms (--initialize-timeout-ms, INITIALIZE_TIMEOUT_MS)",
+        options_.title, options_.initialize_timeout_ns / kMillisecond));
+  };
+  int64_t next_report = kProgressSeconds;
+  const auto still_loading = [&](int64_t elapsed_ns) -> Result<int64_t> {
+    if (const int64_t seconds = elapsed_ns / kSecond; seconds >= next_report) {
+      next_report += kProgressSeconds;
+      std::string text = fmt::format("{} has been initialising for {} s", options_.title, seconds);
+      BRAID_LOG_INFO(log_, "{}", text);
+      MutexLock lock(mutex_);
+      progress_ = std::move(text);
+    }
+    if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
+    const int64_t now = SteadyNowNs();
+    if (limit.Passes(now)) {
+      BRAID_LOG_ERROR(log_, "{}; its stacks follow", overdue().message());
+      worker_->WriteStacks();
+    }
+    if (limit.over(now)) return overdue();
+    MutexLock lock(mutex_);
+    if (stopping_ && now >= stop_deadline_ns_)
+      return UnavailableError("the server stopped while " + options_.title + " was initialising");
+    return limit.next_ns() - now;
+  };
+  Result<WorkerProcess::Answer> loaded = worker_->Load(
+      options_.mode, facts_, spec_, [this](const std::vector<std::byte>& message) { return Handle(message); },
+      still_loading);
+  // The limit holds, even if the code came back while its stacks were written.
+  if (loaded.ok() && limit.passed()) return overdue();
+  return loaded;
+}
+
+int64_t WorkerHost::LookAtEnd(int64_t now_ns, int64_t deadline_ns) {
+  if (!asked_to_finalize_) {
+    asked_to_finalize_ = true;
+    user_.OnDown(options_.title + " is being stopped");
+    std::vector<std::byte> finalize;
+    EncodeBare(finalize, MessageType::kFinalize);
+    // A worker that cannot be told is killed at the deadline.
+    (void)worker_->channel()->Send(finalize);
+    // Its stacks are worth having before the deadline ends it, too, if that leaves time for them.
+    int64_t limit_ns = options_.finalize_timeout_ns;
+    const int64_t left_ns = deadline_ns - UserCodeLimit::kGraceNs - now_ns;
+    if (left_ns > UserCodeLimit::kGraceNs) limit_ns = limit_ns > 0 ? std::min(limit_ns, left_ns) : left_ns;
+    finalizing_ = UserCodeLimit(now_ns, limit_ns);
+  }
+  if (ended_by_force_) return now_ns + kIdleNs;
+  if (!finalized_ && finalizing_.Passes(now_ns)) {
+    BRAID_LOG_WARNING(log_, "{} has not been finalized yet; its stacks follow", options_.title);
+    worker_->WriteStacks();
+  }
+  if (now_ns >= deadline_ns || (!finalized_ && finalizing_.over(now_ns))) {
+    ended_by_force_ = true;
+    if (!finalized_ && now_ns >= deadline_ns) {
+      BRAID_LOG_WARNING(log_, "{} did not end in time and is killed", options_.title);
+    } else if (!finalized_) {
+      BRAID_LOG_WARNING(
+          log_,
+          "{} has not been finalized within {} ms (--finalize-timeout-ms, FINALIZE_TIMEOUT_MS) and is killed",
+          options_.title, options_.finalize_timeout_ns / kMillisecond);
+    }
+    worker_->Kill();
+  }
+  return finalized_ ? deadline_ns : std::min(deadline_ns, finalizing_.next_ns());
+}
+
 std::string WorkerHost::Serve() {
   std::vector<std::byte> message;
-  bool asked_to_finalize = false;
-  bool killed = false;
   int64_t next_idle = 0;
   while (true) {
     bool stopping = false;
@@ -209,25 +280,11 @@ std::string WorkerHost::Serve() {
       stopping = stopping_;
       deadline = stop_deadline_ns_;
       woken_ = false;
+      if (!end_reason_.empty()) return end_reason_;
     }
     const int64_t now = SteadyNowNs();
     int64_t timeout = kIdleNs;
-    if (stopping) {
-      if (!asked_to_finalize) {
-        asked_to_finalize = true;
-        user_.OnDown(options_.title + " is being stopped");
-        std::vector<std::byte> finalize;
-        EncodeBare(finalize, MessageType::kFinalize);
-        // A worker that cannot be told is killed at the deadline.
-        (void)worker_->channel()->Send(finalize);
-      }
-      if (now >= deadline && !killed) {
-        killed = true;
-        if (!finalized_) BRAID_LOG_WARNING(log_, "{} did not end in time and is killed", options_.title);
-        worker_->Kill();
-      }
-      timeout = std::clamp(deadline - now, int64_t{1'000'000}, kIdleNs);
-    }
+    if (stopping) timeout = std::clamp(LookAtEnd(now, deadline) - now, kMillisecond, kIdleNs);
     if (now >= next_idle) {
       next_idle = now + kIdleNs;
       GuardedOrReport(options_.thread_name, [this] { user_.OnIdle(); });
@@ -304,7 +361,19 @@ bool WorkerHost::Restart(RestartPauses& pauses, RestartPauses::Life life, std::s
   }
 }
 
+ThreadWatch::Work WorkerHost::work() const {
+  MutexLock lock(mutex_);
+  if (!worker_) return {};
+  const uint64_t handled = worker_->channel()->handled();
+  return {worker_->channel()->sent(), handled};
+}
+
 void WorkerHost::Run() {
+  std::unique_ptr<ThreadWatch::Watched> watched;
+  if (services_.thread_watch != nullptr) {
+    watched = services_.thread_watch->WatchWork(options_.thread_name, options_.title, ThreadId(),
+                                                [this] { return work(); });
+  }
   // What this thread notes and passes on belongs to all that the worker has in hand.
   const PatientAllocation patience;
   const LogAbout about(facts_.model_name);

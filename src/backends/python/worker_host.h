@@ -15,6 +15,7 @@
 
 #include "backends/python/forked_children.h"
 #include "backends/python/restart_pauses.h"
+#include "backends/python/user_code_limit.h"
 #include "backends/python/worker_calls.h"
 #include "backends/python/worker_memory.h"
 #include "backends/python/worker_process.h"
@@ -37,8 +38,8 @@ struct WorkerLink {
 // All calls come on the host's thread, without its lock.
 class WorkerUser {
  public:
-  // The worker has loaded its user code and can be given work.
-  virtual void OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) = 0;
+  // The worker has loaded its user code and can be given work. Errors: it is not as it should be, and is ended.
+  virtual Status OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) = 0;
   // It cannot, or not any more; `reason` is for readers. Told anew when the reason changes.
   virtual void OnDown(const std::string& reason) = 0;
   // The worker is dead, also one that was never up; its channel is about to go.
@@ -74,9 +75,13 @@ class WorkerHost {
     // Name it in the log and in reasons, e.g. "instance 'm_0'" and "instance".
     std::string title;
     std::string noun;
-    // Bounds the time from the start of the process to its first message; user code's own start is not
-    // bounded.
+    // Bounds the time from the start of the process to its first message.
     int64_t sign_in_timeout_ns = 0;
+    // Those of user code's own start, and of its end within the deadline of BeginStop(); 0: not bounded.
+    int64_t initialize_timeout_ns = 0;
+    int64_t finalize_timeout_ns = 0;
+    // Whether there is user code in it that may call servables, ask the server, and fork; else it must not.
+    bool runs_user_code = true;
   };
 
   // All references outlive the host.
@@ -96,6 +101,10 @@ class WorkerHost {
 
   // Has the user's OnRound() called soon. Any thread.
   void Wake();
+  // Ends the worker as one that has broken the rules: `reason` goes on from "It was ended because". Any thread.
+  void End(std::string reason);
+  // Has the stacks of the worker written to the log. The host's thread, between OnUp() and OnDead().
+  void WriteStacks() { worker_->WriteStacks(); }
   // The worker has done some work: it will be started again at once. From within OnMessage().
   void NoteServed() { served_ = true; }
   // What the host waits for while it starts, for progress reports. Any thread.
@@ -107,11 +116,17 @@ class WorkerHost {
 
  private:
   void Run();
+  // What has come from the worker, and been handled. Any thread.
+  ThreadWatch::Work work() const;
   // Starts a worker and waits until it is initialised.
   Status StartWorker();
+  // Waits until the worker has loaded its user code, within the time for that.
+  Result<WorkerProcess::Answer> Load();
   // Serves until the worker dies or the stop has been carried out. Returns why the worker is no good any
   // more, if it was ended for breaking the rules.
   std::string Serve();
+  // What is to be done while the worker ends; returns when to look again.
+  int64_t LookAtEnd(int64_t now_ns, int64_t deadline_ns);
   // Tries until a worker is up again after one that lived like this; false when the host is to stop.
   bool Restart(RestartPauses& pauses, RestartPauses::Life life, std::string cause);
   // Waits for the next try, or the stop.
@@ -145,6 +160,9 @@ class WorkerHost {
   std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to
   int64_t started_ns_ = 0;
   bool finalized_ = false;
+  bool asked_to_finalize_ = false;
+  bool ended_by_force_ = false;
+  UserCodeLimit finalizing_;
   bool served_ = false;
   bool killed_ = false;  // the last worker that could not be started, by somebody else
 
@@ -157,7 +175,8 @@ class WorkerHost {
   bool woken_ BRAID_GUARDED_BY(mutex_) = false;
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   int64_t stop_deadline_ns_ BRAID_GUARDED_BY(mutex_) = 0;
-  std::string progress_ BRAID_GUARDED_BY(mutex_);  // while starting
+  std::string end_reason_ BRAID_GUARDED_BY(mutex_);  // empty: the worker may live
+  std::string progress_ BRAID_GUARDED_BY(mutex_);    // while starting
 };
 
 }  // namespace braid

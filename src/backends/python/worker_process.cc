@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kLookAroundNs = kSecond;
 constexpr int64_t kLastWordsNs = 200'000'000;
+// After SIGRTMIN; braid_worker/main.py knows it too.
+constexpr int kStacksSignal = 6;
 // For the kernel to take down a process that was killed.
 constexpr int64_t kReapNs = 10 * kSecond;
 
@@ -42,20 +44,23 @@ WorkerProcess::~WorkerProcess() {
   if (pid_ != 0 && !dead()) EnsureDead();
 }
 
-Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name, WorkerSpawner& spawner,
-                                                            ChildReaper& reaper, Logger& log) {
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name,
+                                                            const WorkerIsolation& isolation,
+                                                            WorkerSpawner& spawner, ChildReaper& reaper,
+                                                            Logger& log) {
   std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner.verbose_errors(), reaper, log));
-  Status started = worker->Spawn(spawner, spawner.start());
-  if (started.code() == StatusCode::kUnavailable && spawner.start() == WorkerStart::kFork) {
+  const WorkerStart start = spawner.StartOf(isolation);
+  Status started = worker->Spawn(spawner, start, isolation);
+  if (started.code() == StatusCode::kUnavailable && start == WorkerStart::kFork) {
     BRAID_LOG_WARNING(log, "{}; instance '{}' is started in an interpreter of its own", started.message(),
                       name);
-    started = worker->Spawn(spawner, WorkerStart::kFresh);
+    started = worker->Spawn(spawner, WorkerStart::kFresh, isolation);
   }
   BRAID_RETURN_IF_ERROR(started);
   return worker;
 }
 
-Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
+Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how, const WorkerIsolation& isolation) {
   // With each try a channel of its own: the first may be in the hands of a process that nobody knows of.
   Channel::WorkerEnd worker_end;
   Channel::Options options;
@@ -71,8 +76,10 @@ Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how) {
     channel->Interrupt();
   };
   BRAID_ASSIGN_OR_RETURN(WorkerSpawner::Worker process,
-                         spawner.Spawn(name_, how, std::move(worker_end), std::move(on_exit)));
+                         spawner.Spawn(name_, how, isolation, std::move(worker_end), std::move(on_exit)));
   pid_ = process.pid;
+  place_ = std::move(process.place);
+  readable_ = std::move(process.readable);
   output_ = std::move(process.output);
   return OkStatus();
 }
@@ -89,6 +96,8 @@ bool WorkerProcess::killed_by_others() const {
   }
   return !OutOfMemory();
 }
+
+void WorkerProcess::WriteStacks() { reaper_.Kill(pid_, SIGRTMIN + kStacksSignal); }
 
 void WorkerProcess::Kill() {
   {
@@ -183,7 +192,12 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
   const int64_t start = SteadyNowNs();
   while (true) {
     const bool dead_now = dead();
-    const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
+    int64_t wait_ns = 0;
+    if (!dead_now) {
+      BRAID_ASSIGN_OR_RETURN(wait_ns, still_loading(SteadyNowNs() - start));
+      wait_ns = std::clamp(wait_ns, int64_t{0}, kLookAroundNs);
+    }
+    const auto outcome = channel_->Receive(message, wait_ns);
     if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
     if (outcome == Channel::Outcome::kMessage) {
       if (TypeOf(message) != MessageType::kLoaded) {
@@ -197,7 +211,6 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
                     loaded.wants_sessions};
     }
     if (dead_now) return Died("");
-    BRAID_RETURN_IF_ERROR(still_loading((SteadyNowNs() - start) / kSecond));
   }
 }
 

@@ -29,6 +29,8 @@ struct PythonModelFacts {
   std::string model_name;
   std::string model_version;
   uint64_t arena_keep_bytes = 0;
+  // How its processes are confined, of which the worker is told nothing.
+  WorkerIsolation isolation = {};
 };
 
 struct PythonInstanceSpec {
@@ -43,15 +45,18 @@ class WorkerProcess {
  public:
   // Starts the process; blocks until it exists. What fails because the warm interpreter was lost on the way
   // is tried once more, without it. The references outlive the worker.
-  static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name, WorkerSpawner& spawner,
-                                                      ChildReaper& reaper, Logger& log);
+  static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name,
+                                                      const WorkerIsolation& isolation,
+                                                      WorkerSpawner& spawner, ChildReaper& reaper,
+                                                      Logger& log);
   // Kills what still runs.
   ~WorkerProcess();
 
   // Handles a message that is not part of the start, e.g. a log line. Errors: the worker broke the rules.
   using OtherMessage = std::function<Status(const std::vector<std::byte>&)>;
-  // Asked now and then with the seconds that loading has taken; an error gives up.
-  using StillLoading = std::function<Status(int64_t seconds)>;
+  // Asked now and then with the time that loading has taken; returns how long it may be until it is asked again.
+  // An error gives up.
+  using StillLoading = std::function<Result<int64_t>(int64_t elapsed_ns)>;
 
   // Waits for the worker's first message. Errors: it died, or took longer than `timeout_ns`.
   Status AwaitSignIn(int64_t timeout_ns, const OtherMessage& other);
@@ -73,6 +78,9 @@ class WorkerProcess {
   // Whether it was ended by SIGKILL from outside the server, and not for lack of memory. Known once it is
   // dead, before EnsureDead().
   bool killed_by_others() const;
+  // Has it write the stacks of all its threads to its standard error, from where they go to the log; whatever it
+  // runs, it does so at once. REQUIRES: it has signed in, or the signal for that would end it.
+  void WriteStacks();
   // Sends SIGKILL to the worker and its group, if it lives.
   void Kill();
   // Kills the worker and waits until it is reaped.
@@ -99,7 +107,7 @@ class WorkerProcess {
   Status Died(const std::string& broken_rule) const;
   WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log);
   // Errors: as WorkerSpawner::Spawn().
-  Status Spawn(WorkerSpawner& spawner, WorkerStart how);
+  Status Spawn(WorkerSpawner& spawner, WorkerStart how, const WorkerIsolation& isolation);
 
   const std::string name_;
   const bool verbose_errors_;
@@ -109,6 +117,8 @@ class WorkerProcess {
   std::shared_ptr<Channel> channel_;  // shared with whoever holds memory of the worker
   std::shared_ptr<Fate> fate_;
   std::shared_ptr<WorkerOutput> output_;  // shared with the pump
+  WorkerSpawner::Place place_;
+  std::shared_ptr<const void> readable_;  // see WorkerSpawner::Worker
   pid_t pid_ = 0;
 };
 

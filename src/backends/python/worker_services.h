@@ -9,10 +9,12 @@
 #include <string>
 
 #include "base/status.h"
+#include "base/thread_watch.h"
 #include "ipc/messages.h"
 #include "serving/catalog.h"
 #include "serving/custom_metrics.h"
 #include "serving/model_control.h"
+#include "serving/worker_counters.h"
 
 namespace braid {
 
@@ -31,6 +33,10 @@ struct WorkerServices {
   std::map<AskTopic, AskHandler> asks;
   // The metrics that user code makes. Null: there are none, and what asks for them is refused.
   CustomMetrics* custom_metrics = nullptr;
+  // Sees when a thread that receives from a worker stands still. Null: nobody does.
+  ThreadWatch* thread_watch = nullptr;
+  // Counts what is done to workers. Null: that is not counted.
+  WorkerCounters* worker_counters = nullptr;
 };
 
 }  // namespace braid

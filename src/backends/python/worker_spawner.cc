@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,21 +19,31 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/json_dump.h"
+#include "base/process_memory.h"
 #include "base/send_descriptors.h"
 #include "base/thread.h"
+#include "isolation/start_program.h"
+#include "isolation/worker_surroundings.h"
 
 extern char** environ;
 
 namespace braid {
 namespace {
 
-// Where the inherited descriptors of a fresh interpreter begin.
-constexpr int kFirstInherited = 3;
 constexpr size_t kMaxDatagram = 64 << 10;
 // How long to wait for the last words of a process that has just died.
 constexpr int64_t kZygoteLastWordsNs = 200'000'000;
 // How often who waits for a zygote looks whether it is wanted any more.
 constexpr int64_t kSignInLookMs = 100;
+constexpr std::string_view kPrivateFolderPrefix = "braid-worker-";
+// Of one worker of level separate, threads among them.
+constexpr uint64_t kMostProcesses = 4096;
+
+std::vector<std::string> Variables(const char* const* variables) {
+  std::vector<std::string> texts;
+  for (; *variables != nullptr; ++variables) texts.emplace_back(*variables);
+  return texts;
+}
 
 }  // namespace
 
@@ -65,61 +75,93 @@ Result<WorkerSpawner::Pipes> WorkerSpawner::MakePipes() {
   return pipes;
 }
 
+WorkerStart WorkerSpawner::StartOf(const WorkerIsolation& isolation) const {
+  const bool as_warm =
+      isolation.level == options_.isolation.level && isolation.level <= IsolationLevel::kBasic;
+  return as_warm ? options_.start : WorkerStart::kFresh;
+}
+
+WorkerSpawner::Surroundings WorkerSpawner::PlainSurroundings(IsolationLevel level) const {
+  return {.confinement = {.level = level},
+          .variables = options_.environment.empty() ? Variables(environ) : options_.environment};
+}
+
+Result<WorkerSpawner::Place> WorkerSpawner::MakePlace(const WorkerIsolation& isolation) const {
+  Place place;
+  if (isolation.level < IsolationLevel::kStrict) return place;
+  BRAID_ASSIGN_OR_RETURN(place.folder,
+                         TemporaryFolder::Create(options_.temporary_directory, kPrivateFolderPrefix));
+  if (isolation.level < IsolationLevel::kSeparate) return place;
+  BRAID_ASSIGN_OR_RETURN(place.user, options_.user_ids->Take());
+  if (chown(place.folder->path().c_str(), *place.user, *place.user) != 0)
+    return ErrnoError("chown of '" + place.folder->path() + "'", errno);
+  return place;
+}
+
+WorkerSpawner::Surroundings WorkerSpawner::SurroundingsIn(const Place& place,
+                                                          const WorkerIsolation& isolation) const {
+  Surroundings surroundings = PlainSurroundings(isolation.level);
+  for (const WorkerLimit& limit : LimitsOf(isolation.level))
+    surroundings.limits.push_back({limit.resource, {limit.value, limit.value}});
+  if (!place.folder) return surroundings;
+  surroundings.folder = place.folder->path();
+  surroundings.variables =
+      ShortEnvironment(surroundings.variables, options_.isolation.variables, surroundings.folder);
+  Confinement& confinement = surroundings.confinement;
+  confinement.files = SystemPaths();
+  const auto add = [&files = confinement.files](const std::vector<LandlockPath>& more) {
+    files.insert(files.end(), more.begin(), more.end());
+  };
+  add(InterpreterPaths(options_.python));
+  add(isolation.files);
+  add(options_.isolation.paths);
+  add({{options_.worker_directory, false}, {surroundings.folder, true}});
+  if (place.user) confinement.user_id = *place.user;
+  return surroundings;
+}
+
 std::vector<std::string> WorkerSpawner::Script(const char* name) const {
   return {options_.python, options_.worker_directory + "/braid_worker/" + name};
 }
 
 Result<pid_t> WorkerSpawner::Exec(std::vector<std::string> arguments, std::span<const int> inherited,
-                                  const Pipes& pipes) {
-  const std::string program = arguments.front();
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, pipes.write_output.get(), 1);
-  posix_spawn_file_actions_adddup2(&actions, pipes.write_error.get(), 2);
-  // Duplicates above every target first, so that no dup2 overwrites a descriptor that is still to be passed.
-  std::vector<UniqueFd> high;
-  for (size_t i = 0; i < inherited.size(); ++i) {
-    high.emplace_back(fcntl(inherited[i], F_DUPFD_CLOEXEC, 64));
-    posix_spawn_file_actions_adddup2(&actions, high.back().get(), kFirstInherited + static_cast<int>(i));
-    arguments.push_back(std::to_string(kFirstInherited + i));
+                                  const Pipes& pipes, Surroundings surroundings) {
+  const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ProgramStart start{.arguments = std::move(arguments),
+                     .variables = std::move(surroundings.variables),
+                     .descriptors = {null.get(), pipes.write_output.get(), pipes.write_error.get()},
+                     .folder = std::move(surroundings.folder),
+                     .limits = std::move(surroundings.limits),
+                     .confinement = std::move(surroundings.confinement)};
+  for (const int descriptor : inherited) {
+    start.arguments.push_back(std::to_string(start.descriptors.size()));
+    start.descriptors.push_back(descriptor);
   }
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  // A process group of its own: a Ctrl-C on the terminal is for the server, which then ends its workers in
-  // order. Signals that the server blocks or ignores are put back to their defaults.
-  sigset_t none;
-  sigset_t defaults;
-  sigemptyset(&none);
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  std::vector<char*> variables;
-  for (const std::string& variable : options_.environment)
-    variables.push_back(const_cast<char*>(variable.c_str()));
-  variables.push_back(nullptr);
-  // Of this thread alone, which starts nothing else; inherited for good.
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv.data(),
-                                options_.environment.empty() ? environ : variables.data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error == 0) return pid;
-  const char* what = options_.program.empty() ? "the Python interpreter" : "the program";
-  return ErrnoError(std::string("cannot start ") + what + " '" + program + "'", error);
+  Result<pid_t> pid = StartProgram(start);
+  if (pid.ok()) return pid;
+  return pid.status().WithPrefix(options_.program.empty() ? "cannot start the Python interpreter "
+                                                          : "cannot start the program ");
 }
 
-Result<pid_t> WorkerSpawner::SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes) {
+Result<pid_t> WorkerSpawner::SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes,
+                                        Surroundings surroundings) {
   const int inherited[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get()};
-  return Exec(options_.program.empty() ? Script("main.py") : options_.program, inherited, pipes);
+  std::vector<std::string> arguments = options_.program;
+  if (arguments.empty()) {
+    arguments = Script("main.py");
+    if (surroundings.confinement.level != IsolationLevel::kNone) arguments.emplace_back("apart");
+  }
+  return Exec(std::move(arguments), inherited, pipes, std::move(surroundings));
+}
+
+std::vector<WorkerLimit> WorkerSpawner::LimitsOf(IsolationLevel level) const {
+  std::vector<WorkerLimit> limits;
+  // What a worker leaves when it crashes has clients' tensors in it.
+  if (level >= IsolationLevel::kBasic) limits.push_back({"core", RLIMIT_CORE, 0});
+  // Its user has no other processes.
+  if (level >= IsolationLevel::kSeparate) limits.push_back({"nproc", RLIMIT_NPROC, kMostProcesses});
+  limits.insert(limits.end(), options_.limits.begin(), options_.limits.end());
+  return limits;
 }
 
 Status WorkerSpawner::ZygoteLost(const std::string& what) {
@@ -171,7 +213,8 @@ Status WorkerSpawner::StartZygote() {
   const int inherited[] = {theirs.get()};
   {
     ChildReaper::SpawnScope scope(reaper_);
-    BRAID_ASSIGN_OR_RETURN(zygote_pid_, Exec(Script("zygote.py"), inherited, pipes));
+    BRAID_ASSIGN_OR_RETURN(zygote_pid_, Exec(Script("zygote.py"), inherited, pipes,
+                                             PlainSurroundings(options_.isolation.level)));
     ++zygote_number_;
     zygote_since_ns_ = 0;
     zygote_served_ = zygote_unfit_ = false;
@@ -251,7 +294,8 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
   // A JSON value that is destroyed asks for memory, and no destructor can say that it got none.
   const PatientAllocation patience;
   MutexLock lock(mutex_);
-  const std::string order = DumpJson(nlohmann::json{{"name", name}});
+  const std::string order =
+      DumpJson(nlohmann::json{{"name", name}, {"apart", options_.isolation.level == IsolationLevel::kBasic}});
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
                      pipes.write_output.get(), pipes.write_error.get()};
   if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygote());
@@ -267,25 +311,31 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
 }
 
 Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, WorkerStart how,
+                                                   const WorkerIsolation& isolation,
                                                    Channel::WorkerEnd worker_end,
                                                    ChildReaper::OnExit on_exit) {
   BRAID_ASSIGN_OR_RETURN(Pipes pipes, MakePipes());
   Worker worker;
+  BRAID_ASSIGN_OR_RETURN(worker.place, MakePlace(isolation));
   {
     ChildReaper::SpawnScope scope(reaper_);
     if (how == WorkerStart::kFresh) {
-      BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnFresh(worker_end, pipes));
+      BRAID_ASSIGN_OR_RETURN(worker.pid,
+                             SpawnFresh(worker_end, pipes, SurroundingsIn(worker.place, isolation)));
     } else {
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnForked(name, worker_end, pipes));
+      // Before the worker is sent its model.
+      if (Status limited = ApplyWorkerLimits(worker.pid, LimitsOf(isolation.level)); !limited.ok()) {
+        kill(worker.pid, SIGKILL);
+        return limited;
+      }
     }
-    // Before the worker is sent its model.
-    if (Status limited = ApplyWorkerLimits(worker.pid, options_.limits); !limited.ok()) {
-      kill(worker.pid, SIGKILL);
-      return limited;
-    }
+    worker.readable = KeepReadable(worker.pid);
     // What it starts ends with it.
     std::optional<ProcessFamily> family;
-    if (Result<ProcessFamily> founded = ProcessFamily::Found(worker.pid); founded.ok()) {
+    if (isolation.level == IsolationLevel::kSeparate) {
+      // It is the first process of its table, which ends with it.
+    } else if (Result<ProcessFamily> founded = ProcessFamily::Found(worker.pid); founded.ok()) {
       family = *founded;
     } else {
       BRAID_LOG_WARNING(log_, "what {} starts may outlive it: {}", name, founded.status().message());

@@ -1,13 +1,14 @@
 // WorkerSpawner: starts worker processes with the interpreter of the models' environment.
-// They cannot gain rights by set-user-id programs (no_new_privs), whatever the model runs.
+// They are confined before they run anything (isolation/), whatever the model runs.
 //
-// By default workers are forked from a warm process of that environment (the zygote: interpreter, extension
+// Workers of the levels none and basic are forked from a warm process of that environment (the zygote: interpreter, extension
 // and numpy loaded, single-threaded, no user code), which takes 2 ms and little memory instead of 60 ms and
 // 16 MiB. The zygote forks twice, so that the worker's parent is the server, and gives each worker a process
 // group of its own: workers live on when the zygote dies. One that dies is replaced in advance, by the thread
 // "brd-warm".
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/python/child_reaper.h"
@@ -23,8 +25,13 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/temporary_folder.h"
 #include "base/unique_fd.h"
 #include "ipc/channel.h"
+#include "isolation/confinement.h"
+#include "isolation/isolation_options.h"
+#include "isolation/user_ids.h"
+#include "isolation/worker_isolation.h"
 
 namespace braid {
 
@@ -43,6 +50,13 @@ class WorkerSpawner {
     std::vector<std::string> environment;
     // Of each worker, not of the warm process.
     std::vector<WorkerLimit> limits;
+    // The warm process has its level, none or basic; what needs more has an interpreter of its own.
+    IsolationOptions isolation = {};
+    // Shared by all spawners, whose workers are never the same user.
+    std::shared_ptr<UserIds> user_ids =
+        std::make_shared<UserIds>(isolation.first_user_id, isolation.last_user_id);
+    // Where workers of level strict and separate have their private folders.
+    std::string temporary_directory = "/tmp";
     // What each worker may have the server map; for who makes its channel.
     SegmentBudget::Limits segments = {};
     // How long an interpreter may take to come up.
@@ -58,13 +72,21 @@ class WorkerSpawner {
 
   bool verbose_errors() const { return options_.verbose_errors; }
 
+  // What a worker of level strict or separate has to itself, until it is dead.
+  struct Place {
+    std::shared_ptr<TemporaryFolder> folder;
+    UserIds::Share user;  // of separate
+  };
   struct Worker {
     pid_t pid = 0;
     std::shared_ptr<WorkerOutput> output;  // shared with the pump
+    Place place;
+    // What the worker hides from others of its user is still seen by the server (KeepReadable).
+    std::shared_ptr<const void> readable;
   };
 
-  // How workers are to be started.
-  WorkerStart start() const { return options_.start; }
+  // How a worker is to be started: in an interpreter of its own unless it is to have the warm process's level.
+  WorkerStart StartOf(const WorkerIsolation& isolation) const;
   const SegmentBudget::Limits& segments() const { return options_.segments; }
 
   // Starts a worker at the other end of a channel; blocks until the process exists. `on_exit` is called when
@@ -72,8 +94,8 @@ class WorkerSpawner {
   // lost on the way, which says nothing of the worker; it can be started kFresh, at another channel, since a
   // worker that was forked and never told of may have this one.
   // What it prints is of the model that the calling thread is about (LogAbout).
-  Result<Worker> Spawn(const std::string& name, WorkerStart how, Channel::WorkerEnd worker_end,
-                       ChildReaper::OnExit on_exit);
+  Result<Worker> Spawn(const std::string& name, WorkerStart how, const WorkerIsolation& isolation,
+                       Channel::WorkerEnd worker_end, ChildReaper::OnExit on_exit);
 
  private:
   struct Pipes {
@@ -82,9 +104,23 @@ class WorkerSpawner {
   static Result<Pipes> MakePipes();
   // The arguments that run a script of braid_worker/.
   std::vector<std::string> Script(const char* name) const;
+  // Where a program runs.
+  struct Surroundings {
+    Confinement confinement;
+    std::vector<std::string> variables;
+    std::string folder = {};  // that it is started in; empty: the server's
+    std::vector<std::pair<int, rlimit>> limits = {};
+  };
+  // Of the warm process, and of workers without a place of their own.
+  Surroundings PlainSurroundings(IsolationLevel level) const;
+  Result<Place> MakePlace(const WorkerIsolation& isolation) const;
+  Surroundings SurroundingsIn(const Place& place, const WorkerIsolation& isolation) const;
   // Starts a program with the descriptors, whose numbers become its last arguments.
-  Result<pid_t> Exec(std::vector<std::string> arguments, std::span<const int> inherited, const Pipes& pipes);
-  Result<pid_t> SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes);
+  Result<pid_t> Exec(std::vector<std::string> arguments, std::span<const int> inherited, const Pipes& pipes,
+                     Surroundings surroundings);
+  Result<pid_t> SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes,
+                           Surroundings surroundings);
+  std::vector<WorkerLimit> LimitsOf(IsolationLevel level) const;
   Result<pid_t> SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                             const Pipes& pipes);
   Status StartZygote() BRAID_REQUIRES(mutex_);

@@ -58,7 +58,7 @@ class WorkerSpawnerTest : public ::testing::Test {
     return options;
   }
   Result<std::unique_ptr<WorkerProcess>> Start() {
-    return WorkerProcess::Start("m_0", spawner_, *reaper_, log_);
+    return WorkerProcess::Start("m_0", {}, spawner_, *reaper_, log_);
   }
   static Status SignIn(WorkerProcess& worker) {
     return worker.AwaitSignIn(kPatienceNs, [](const std::vector<std::byte>&) { return OkStatus(); });

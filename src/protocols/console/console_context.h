@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/process_memory.h"
 #include "base/recent_log.h"
 #include "protocols/console/console_asset.h"
 #include "protocols/console/history.h"
@@ -40,6 +41,7 @@ struct ConsolePorts {
 struct ConsoleContext {
   const ProtocolContext& server;
   const ClientLimits& limits;  // of the clients of models
+  ProcessMemory& memory;
   std::span<const ConsoleAsset> assets;
   ManageHow manage_how = ManageHow::kNone;
   int64_t started_ms = 0;     // since 1970

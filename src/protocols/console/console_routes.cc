@@ -112,14 +112,14 @@ HttpResponse ConsoleRoutes::Overview(const HttpExchange& exchange) {
   LookAtMemory();
   const auto may = [&](Api api) { return host_->Allows(exchange, {api, std::nullopt}); };
   return Fresh(
-      OverviewJson(context_, memory_,
+      OverviewJson(context_, context_.memory,
                    {may(Api::kInference), may(Api::kModelRepository), may(Api::kLogging), may(Api::kTrace)},
                    host_->exiting()));
 }
 
 HttpResponse ConsoleRoutes::Models(const HttpExchange& exchange) {
   LookAtMemory();
-  return Fresh(ModelsJson(context_.server.catalog, memory_, [&](std::string_view model) {
+  return Fresh(ModelsJson(context_.server.catalog, context_.memory, [&](std::string_view model) {
     return host_->Allows(exchange, {Api::kStatistics, model});
   }));
 }
@@ -127,7 +127,7 @@ HttpResponse ConsoleRoutes::Models(const HttpExchange& exchange) {
 HttpResponse ConsoleRoutes::Model(const HttpExchange& exchange, const ConsoleRouteMatch& match) {
   LookAtMemory();
   const auto may = [&](Api api) { return host_->Allows(exchange, {api, *match.model}); };
-  auto model = ModelJson(context_, memory_, *match.model, *match.version,
+  auto model = ModelJson(context_, context_.memory, *match.model, *match.version,
                          {may(Api::kMetadata), may(Api::kModelConfig), [&](std::string_view other) {
                             return host_->Allows(exchange, {Api::kStatistics, other});
                           }});
@@ -180,8 +180,7 @@ HttpResponse ConsoleRoutes::Watch(const ConsoleRouteMatch& match) {
 void ConsoleRoutes::LookAtMemory() {
   std::vector<pid_t> pids = WorkerProcesses(context_.server.catalog);
   pids.push_back(::getpid());
-  memory_.Look(std::move(pids),
-               [this](std::function<void()> task) { return host_->RunBlocking(std::move(task)); });
+  context_.memory.Ask(pids, 0);
 }
 
 }  // namespace braid

@@ -24,7 +24,6 @@
 
 #include "protocols/console/console_context.h"
 #include "protocols/console/console_paths.h"
-#include "protocols/console/process_memory.h"
 #include "protocols/http/protocol.h"
 
 namespace braid {
@@ -53,7 +52,6 @@ class ConsoleRoutes final : public HttpProtocol {
   const ConsoleContext& context_;
   HttpProtocolHost* host_ = nullptr;        // the server, from Attach() on
   std::vector<ConsoleRouteMatch> matches_;  // of what is being routed; each used by its io thread alone
-  ProcessMemory memory_;
 };
 
 }  // namespace braid

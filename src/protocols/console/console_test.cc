@@ -133,12 +133,14 @@ class ConsoleTest : public ::testing::Test {
   AccessPolicy access_{AccessPolicy::Wire::kHttp};
   ProtocolContext server_context_{catalog_, control_, log_, "an-id", "1.2.3", {}};
   ClientLimits limits_{ClientLimits::Options{.connections = {}, .memory_bytes = 1'000'000}};
+  ProcessMemory memory_;
   ConsoleHistory history_;
   RecentLog recent_;
   FakeTraces traces_;
   std::shared_ptr<FakeServable> echo_;
   ConsoleContext context_{.server = server_context_,
                           .limits = limits_,
+                          .memory = memory_,
                           .assets = {},
                           .manage_how = ManageHow::kLoad,
                           .started_ms = 1'700'000'000'000,

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process_memory.h"
 #include "protocols/console/console_context.h"
-#include "protocols/console/process_memory.h"
 #include "serving/catalog.h"
 
 namespace braid {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "base/process_memory.h"
 #include "protocols/console/console_context.h"
-#include "protocols/console/process_memory.h"
 
 namespace braid {
 

@@ -96,7 +96,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
   const auto acceptor = std::make_shared<Acceptor>(std::move(fd), std::move(limits), std::move(takers));
   BRAID_RETURN_IF_ERROR(acceptor->Start());
   self->acceptor_ = acceptor;
-  for (auto& thread : self->threads_) thread->loop().Start();
+  for (auto& thread : self->threads_) thread->loop().Start(surroundings.thread_watch);
   return self;
 }
 

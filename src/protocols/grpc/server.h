@@ -31,6 +31,7 @@ class Acceptor;
 struct GrpcServerState;
 class GrpcProtocol;
 class GrpcThread;
+class ThreadWatch;
 
 class GrpcServer {
  public:
@@ -76,6 +77,7 @@ class GrpcServer {
     Logger& log;
     const AccessPolicy& access;
     std::shared_ptr<ClientLimits> limits = nullptr;  // shared with the other ports; null: its own
+    ThreadWatch* thread_watch = nullptr;             // sees when an I/O thread stands still; null: none
   };
 
   // Listens, and answers from when it returns. The protocols outlive the server.

@@ -34,7 +34,7 @@ Result<std::shared_ptr<IoThread>> IoThread::Create(size_t index, const HttpListe
 
 void IoThread::Start() {
   ArmSweep();
-  loop_->Start();
+  loop_->Start(options_.thread_watch);
 }
 
 void IoThread::Adopt(AcceptedSocket socket) {

@@ -13,6 +13,8 @@
 
 namespace braid {
 
+class ThreadWatch;
+
 struct HttpListenerOptions {
   std::string address = "0.0.0.0";
   uint16_t port = 0;  // 0: the system chooses
@@ -21,6 +23,8 @@ struct HttpListenerOptions {
   int threads = 2;
   // Threads are "{thread_name}-0", ...
   std::string thread_name = "brd-http";
+  ThreadWatch* thread_watch =
+      nullptr;  // sees when one of them stands still; null: none. Outlives the listener.
   std::shared_ptr<ClientLimits> limits = nullptr;  // shared with other ports; null: its own
 
   // Of protocol "http/1.1", shared with who has it reloaded; null: none.

@@ -63,6 +63,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.reuse_port = options.reuse_port;
     listener.threads = options.threads;
     listener.thread_name = options.thread_name;
+    listener.thread_watch = options.thread_watch;
     listener.max_body_bytes = options.max_input_bytes;
     listener.body_timeout = std::chrono::milliseconds(options.body_timeout_ms);
     listener.idle_timeout = std::chrono::milliseconds(options.max_connection_idle_ms);

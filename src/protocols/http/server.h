@@ -23,6 +23,8 @@ namespace braid {
 
 class HttpProtocol;
 
+class ThreadWatch;
+
 class HttpServer {
  public:
   struct Options {
@@ -50,6 +52,8 @@ class HttpServer {
     // Threads that read large bodies and write large answers down; 0: that is done on the I/O threads.
     int large_threads = HalfOfCores();
     std::string thread_name = "brd-http";
+    ThreadWatch* thread_watch =
+        nullptr;  // sees when an I/O thread stands still; null: none. Outlives the server.
   };
 
   // Listens and serves. `access`, `control` and the protocols outlive the server; of the protocols the first

@@ -3,6 +3,8 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -16,6 +18,9 @@
 
 namespace braid {
 namespace {
+
+// What a scrape waits for processes that nobody has looked at yet.
+constexpr int64_t kFirstLookNs = 100'000'000;
 
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
@@ -450,6 +455,80 @@ MetricsCollector AccessMetrics(const AccessControl& access) {
       refused.metric.push_back(std::move(metric));
     }
     families.push_back(std::move(refused));
+  };
+}
+
+MetricsCollector WorkerMetrics(const Catalog& catalog, const WorkerCounters& counters,
+                               ProcessMemory& memory) {
+  return [&](MetricFamilies& families) {
+    MetricFamily pss =
+        Family("braid_worker_pss_bytes",
+               "Memory of a process that runs a model, with its share of what it shares, in bytes",
+               MetricType::Gauge);
+    std::vector<pid_t> pids;
+    for (const auto& servable : catalog.All()) {
+      const ServableInfo& info = servable->info();
+      for (const InstanceReport& report : servable->instances()) {
+        if (report.pid == 0) continue;
+        pids.push_back(report.pid);
+        ClientMetric& metric = pss.metric.emplace_back();
+        metric.label = {
+            {"instance", report.name}, {"model", info.name}, {"version", std::to_string(info.version)}};
+      }
+    }
+    memory.Ask(pids, kFirstLookNs);
+    // One whose memory is not known, since it may not be looked at or has ended, has no series.
+    MetricFamily known = pss;
+    known.metric.clear();
+    for (size_t i = 0; i < pids.size(); ++i) {
+      const auto bytes = memory.ProportionalBytes(pids[i]);
+      if (!bytes) continue;
+      pss.metric[i].gauge.value = static_cast<double>(*bytes);
+      known.metric.push_back(std::move(pss.metric[i]));
+    }
+    if (!known.metric.empty()) families.push_back(std::move(known));
+
+    struct Counted {
+      const char* name;
+      const char* help;
+      std::atomic<uint64_t> WorkerCounters::Row::*count;
+    };
+    static constexpr Counted kCounted[] = {
+        {"braid_worker_execute_timeouts_total",
+         "How often execute() of an instance has passed its limit (--execute-timeout-ms)",
+         &WorkerCounters::Row::execute_timeouts},
+        {"braid_worker_memory_replacements_total",
+         "How often the process of an instance was replaced for its memory (--worker-memory-max-bytes)",
+         &WorkerCounters::Row::memory_replacements},
+    };
+    const auto rows = counters.All();
+    for (const Counted& counted : kCounted) {
+      // While a model is loaded anew there are two of one name.
+      std::map<std::array<std::string, 3>, uint64_t> sums;
+      for (const auto& row : rows)
+        sums[{row->names.instance, row->names.model, row->names.version}] += ((*row).*counted.count).load();
+      MetricFamily family = Family(counted.name, counted.help, MetricType::Counter);
+      for (const auto& [names, sum] : sums) {
+        ClientMetric& metric = family.metric.emplace_back();
+        metric.label = {{"instance", names[0]}, {"model", names[1]}, {"version", names[2]}};
+        metric.counter.value = static_cast<double>(sum);
+      }
+      if (!family.metric.empty()) families.push_back(std::move(family));
+    }
+  };
+}
+
+MetricsCollector ThreadMetrics(const ThreadWatch& watch) {
+  return [&watch](MetricFamilies& families) {
+    MetricFamily stalls =
+        Family("braid_thread_stalls_total",
+               "How often a thread of the server has stood still for half a second", MetricType::Counter);
+    for (const auto& [thread, count] : watch.Stalls()) {
+      ClientMetric& metric = stalls.metric.emplace_back();
+      metric.label = {{"thread", thread}};
+      metric.counter.value = static_cast<double>(count);
+    }
+    families.push_back(std::move(stalls));
   };
 }
 

@@ -9,11 +9,14 @@
 #include <memory>
 #include <vector>
 
+#include "base/process_memory.h"
+#include "base/thread_watch.h"
 #include "protocols/access/access_control.h"
 #include "protocols/net/client_limits.h"
 #include "serving/catalog.h"
 #include "serving/custom_metrics.h"
 #include "serving/latency.h"
+#include "serving/worker_counters.h"
 
 namespace braid {
 
@@ -51,6 +54,15 @@ MetricsCollector LimitMetrics(const ClientLimits& limits);
 // braid_access_refused_total: requests of senders without the right to them, by `reason` (unauthenticated,
 // permission_denied). `access` outlives the collector.
 MetricsCollector AccessMetrics(const AccessControl& access);
+
+// braid_worker_pss_bytes: the memory of each process that runs models, with its share of what it shares.
+// braid_worker_execute_timeouts_total, braid_worker_memory_replacements_total: see WorkerCounters. Labels: instance,
+// model, version. The arguments outlive the collector.
+MetricsCollector WorkerMetrics(const Catalog& catalog, const WorkerCounters& counters, ProcessMemory& memory);
+
+// braid_thread_stalls_total: how often a thread of the server has stood still, by `thread`. `watch` outlives the
+// collector.
+MetricsCollector ThreadMetrics(const ThreadWatch& watch);
 
 // A cumulative histogram, its counts by bucket.
 prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency);

@@ -1,6 +1,7 @@
 #include "protocols/metrics/collectors.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -231,6 +232,61 @@ TEST(AccessMetrics, CountRefusalsByReason) {
   const std::string text = Text(AccessMetrics(*access));
   EXPECT_NE(text.find("\nbraid_access_refused_total{reason=\"unauthenticated\"} 1\n"), std::string::npos);
   EXPECT_NE(text.find("\nbraid_access_refused_total{reason=\"permission_denied\"} 2\n"), std::string::npos);
+}
+
+// A servable that this process runs.
+class Ours final : public Servable {
+ public:
+  using Servable::Servable;
+  BufferAllocator& input_allocator() override { return heap_; }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  int64_t pending_requests() const override { return 0; }
+  void Stop(int64_t) override {}
+  std::vector<InstanceReport> instances() const override {
+    std::vector<InstanceReport> reports(3);
+    reports[0].name = "m_0";
+    reports[0].pid = ::getpid();
+    reports[1].name = "m_1";
+    reports[2].name = "m_2";
+    reports[2].pid = -1;
+    return reports;
+  }
+
+ private:
+  HeapAllocator heap_;
+};
+
+TEST(WorkerMetrics, HaveTheMemoryOfProcessesAndWhatWasDoneToThem) {
+  Catalog catalog;
+  catalog.Publish(std::make_shared<Ours>(Info("m")));
+  WorkerCounters counters;
+  ProcessMemory memory;
+  const auto row = counters.Add({"m", "1", "m_0"});
+  row->execute_timeouts = 3;
+  auto older = counters.Add({"m", "1", "m_0"});
+  older->execute_timeouts = 4;
+  older->memory_replacements = 1;
+  const MetricsCollector collect = WorkerMetrics(catalog, counters, memory);
+  memory.Ask({::getpid(), -1}, 30'000'000'000);
+  const std::string text = Text(collect);
+  const std::string labels = R"({instance="m_0",model="m",version="1"} )";
+  EXPECT_NE(text.find("\nbraid_worker_pss_bytes" + labels), std::string::npos) << text;
+  EXPECT_EQ(text.find("m_1"), std::string::npos) << "it has no process";
+  EXPECT_EQ(text.find("m_2"), std::string::npos) << "its process is gone";
+  EXPECT_NE(text.find("\nbraid_worker_execute_timeouts_total" + labels + "7\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nbraid_worker_memory_replacements_total" + labels + "1\n"), std::string::npos)
+      << text;
+  older.reset();
+  EXPECT_NE(Text(collect).find("\nbraid_worker_execute_timeouts_total" + labels + "3\n"), std::string::npos);
+}
+
+TEST(ThreadMetrics, CountStallsByThread) {
+  Logger log;
+  ThreadWatch watch(log);
+  const auto watched = watch.WatchTasks("brd-http-0", [](const auto&) { return false; });
+  EXPECT_NE(Text(ThreadMetrics(watch)).find("\nbraid_thread_stalls_total{thread=\"brd-http-0\"} 0\n"),
+            std::string::npos);
 }
 
 TEST(MetricsRoute, IsThereOnceItIsEnabled) {

@@ -34,11 +34,16 @@ EventLoop::EventLoop(std::string thread_name, UniqueFd epoll, UniqueFd wake)
 
 EventLoop::~EventLoop() { Stop(); }
 
-void EventLoop::Start() {
+void EventLoop::Start(ThreadWatch* watch) {
   thread_ = StartThread(thread_name_, [this] { Run(); });
+  if (watch != nullptr) {
+    watched_ =
+        watch->WatchTasks(thread_name_, [this](std::function<void()> task) { return Post(std::move(task)); });
+  }
 }
 
 void EventLoop::Stop() {
+  watched_.reset();
   {
     MutexLock lock(mutex_);
     stopping_ = true;

@@ -23,6 +23,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread_watch.h"
 #include "base/unique_fd.h"
 
 namespace braid {
@@ -44,7 +45,8 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  void Start();
+  // `watch` sees when the loop does not go round; null: none. Outlives the loop.
+  void Start(ThreadWatch* watch = nullptr);
   // Runs the tasks that are there, ends the thread and lets go of all watchers. Not on the loop's thread.
   void Stop();
 
@@ -80,7 +82,8 @@ class EventLoop {
   const UniqueFd epoll_;
   const UniqueFd wake_;
   std::thread thread_;
-  std::atomic<bool> asleep_{false};  // a task must wake the loop
+  std::unique_ptr<ThreadWatch::Watched> watched_;  // null while it is not watched
+  std::atomic<bool> asleep_{false};                // a task must wake the loop
 
   Mutex mutex_;
   std::vector<std::function<void()>> tasks_ BRAID_GUARDED_BY(mutex_);

@@ -1,0 +1,183 @@
+#include "backends/native/native_memory.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "tensor/shared_bytes.h"
+
+namespace braid {
+namespace {
+
+// A segment is on its way when a message names it; it is the thread that takes segments that has not run yet.
+constexpr int64_t kArrivalNs = 30'000'000'000;
+constexpr int kSocketWaitMs = 1000;
+// The server takes a block for alone in its segment from this size on, when it fills three fourths of it (WorkerMemory).
+constexpr size_t kLargestAmongOthers = size_t{64} << 10;
+
+bool LooksAlone(const Buffer& buffer, const Segment& segment) {
+  return segment.size() > kLargestAmongOthers && buffer.data() == segment.base() &&
+         segment.size() - buffer.size() <= segment.size() / 4;
+}
+
+}  // namespace
+
+// Memory of the server's, which others may see too.
+class NativeMemory::Borrowed final : public BufferOwner, public SharedBytes {
+ public:
+  Borrowed(NativeMemory& memory, std::shared_ptr<Segment> segment, const MemoryHandle& handle)
+      : memory_(memory), segment_(std::move(segment)), handle_(handle) {}
+  ~Borrowed() override { memory_.Release(handle_); }
+
+ private:
+  NativeMemory& memory_;
+  const std::shared_ptr<Segment> segment_;  // shared: it stays mapped when the server retires it
+  const MemoryHandle handle_;
+};
+
+Result<Buffer> NativeMemory::Outputs::Allocate(size_t size) {
+  BRAID_ASSIGN_OR_RETURN(Buffer buffer, memory_.arena_->Allocate(size));
+  if (buffer.empty()) return buffer;
+  const std::shared_ptr<Segment>& segment = static_cast<SegmentBlock*>(buffer.owner())->segment();
+  MutexLock lock(memory_.mutex_);
+  memory_.made_.insert_or_assign(segment->base(), segment);
+  return buffer;
+}
+
+void NativeMemory::Configure(size_t keep_bytes) {
+  Arena::Options options;
+  options.keep_bytes = keep_bytes;
+  arena_ = std::make_unique<Arena>(ids_, options);
+}
+
+bool NativeMemory::OnRetire(std::span<const std::byte> message) {
+  uint32_t id = 0;
+  if (!DecodeRetireSegment(message, id)) return false;
+  segments_.Remove(id);
+  return true;
+}
+
+Result<Buffer> NativeMemory::Take(const TensorMessage& tensor) {
+  const MemoryHandle& handle = tensor.handle;
+  if (tensor.place == Place::kInline) return CopyToHeap(tensor.bytes);
+  if (tensor.place == Place::kReceiverMemory)
+    return InvalidArgumentError("an input lies in memory of the worker's, which is not given back so");
+  std::shared_ptr<Segment> segment = segments_.Find(handle.segment);
+  if (!segment) segment = segments_.WaitFor(handle.segment, kArrivalNs);
+  if (!segment || !segment->Contains(handle.offset, handle.size))
+    return InvalidArgumentError("an input lies in memory that the server has not handed over");
+  std::byte* const data = segment->base() + handle.offset;
+  return Buffer(data, handle.size, new Borrowed(*this, std::move(segment), handle));
+}
+
+void NativeMemory::Release(const MemoryHandle& handle) {
+  const PatientAllocation patience;
+  MutexLock lock(mutex_);
+  releases_.push_back(handle);
+}
+
+std::vector<MemoryHandle> NativeMemory::TakeReleases() {
+  MutexLock lock(mutex_);
+  return std::exchange(releases_, {});
+}
+
+std::shared_ptr<Segment> NativeMemory::SegmentOf(const Buffer& buffer) {
+  MutexLock lock(mutex_);
+  auto after = made_.upper_bound(buffer.data());
+  if (after == made_.begin()) return nullptr;
+  std::shared_ptr<Segment> segment = std::prev(after)->second.lock();
+  if (!segment || buffer.data() + buffer.size() > segment->base() + segment->size()) return nullptr;
+  return segment;
+}
+
+Status NativeMemory::Announce(const Segment& segment) {
+  if (announced_.contains(segment.id())) return OkStatus();
+  Status sent = channel_.SendSegment(segment, segment.id());
+  if (!sent.ok()) {
+    // The server takes segments while it reads messages; it may be behind.
+    pollfd socket{channel_.socket(), POLLOUT, 0};
+    poll(&socket, 1, kSocketWaitMs);
+    sent = channel_.SendSegment(segment, segment.id());
+  }
+  if (sent.ok()) announced_.insert(segment.id());
+  return sent;
+}
+
+Status NativeMemory::Place(const Buffer& buffer, bool part, TensorMessage& tensor) {
+  if (buffer.size() <= kInlineTensorBytes) {
+    tensor.place = Place::kInline;
+    tensor.bytes = {buffer.data(), buffer.size()};
+    return OkStatus();
+  }
+  Buffer lent = buffer;
+  std::shared_ptr<Segment> segment = SegmentOf(lent);
+  // The server would hand on what seems to be alone there, and with it what lies behind.
+  if (segment && part && LooksAlone(lent, *segment)) segment = nullptr;
+  if (!segment) {
+    BRAID_ASSIGN_OR_RETURN(lent, outputs_.Allocate(buffer.size()));
+    std::memcpy(lent.mutable_data(), buffer.data(), buffer.size());
+    segment = static_cast<SegmentBlock*>(lent.owner())->segment();
+  } else if (LooksAlone(lent, *segment) && dynamic_cast<SegmentBlock*>(lent.owner()) == nullptr) {
+    // A tensor of OpenVINO's own that has shrunk has an earlier one behind it.
+    std::memset(segment->base() + lent.size(), 0, segment->size() - lent.size());
+  }
+  tensor.place = Place::kSenderMemory;
+  tensor.handle = {segment->id(), static_cast<uint64_t>(lent.data() - segment->base()), lent.size()};
+  const PatientAllocation patience;
+  MutexLock lock(mutex_);
+  BRAID_RETURN_IF_ERROR(Announce(*segment));
+  Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];
+  if (entry.times++ == 0 || entry.buffer.size() < lent.size()) entry.buffer = std::move(lent);
+  return OkStatus();
+}
+
+void NativeMemory::Unplace(const TensorMessage& tensor) {
+  if (tensor.place != Place::kSenderMemory) return;
+  Buffer freed;  // goes after the lock
+  MutexLock lock(mutex_);
+  const auto found = lent_.find({tensor.handle.segment, tensor.handle.offset});
+  if (found == lent_.end() || --found->second.times > 0) return;
+  freed = std::move(found->second.buffer);
+  lent_.erase(found);
+}
+
+bool NativeMemory::OnRelease(std::span<const std::byte> message) {
+  ReleaseMessage release;
+  if (!Decode(message, release)) return false;
+  for (const MemoryHandle& handle : release.handles) {
+    Buffer freed;  // goes after the lock
+    MutexLock lock(mutex_);
+    const auto found = lent_.find({handle.segment, handle.offset});
+    if (found == lent_.end()) return false;
+    if (--found->second.times > 0) continue;
+    freed = std::move(found->second.buffer);
+    lent_.erase(found);
+  }
+  return true;
+}
+
+bool NativeMemory::has_to_trim() const {
+  if (arena_ == nullptr) return false;
+  MutexLock lock(mutex_);
+  // What the server gives back comes quietly: nothing wakes the reading thread for it.
+  return arena_->has_excess() || !lent_.empty();
+}
+
+void NativeMemory::Trim() {
+  if (arena_ == nullptr || !arena_->has_excess()) return;
+  std::vector<std::byte> message;
+  for (uint32_t id : arena_->Trim(SteadyNowNs())) {
+    MutexLock lock(mutex_);
+    if (announced_.erase(id) == 0) continue;
+    EncodeRetireSegment(message, id);
+    // A failure means that the server is gone, which the thread that takes segments sees to.
+    static_cast<void>(channel_.Send(message, true));
+  }
+  MutexLock lock(mutex_);
+  std::erase_if(made_, [](const auto& one) { return one.second.expired(); });
+}
+
+}  // namespace braid

@@ -1,0 +1,57 @@
+// What a native worker is to do (NativeTask), and what it answers (NativeAnswer), as texts of LoadMessage::model_config and
+// LoadedMessage::auto_completed_config. See ipc/native_messages.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "config/ovms_config.h"
+#include "model_config.pb.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+struct NativeTask {
+  enum class Kind : uint8_t {
+    kConfigModel,   // load a model of a config.json, then run its executions
+    kTritonModel,   // load a model of a Triton repository, then run its executions
+    kTritonConfig,  // complete its configuration, and end
+    kExtension,     // see whether the extension can be used, and end
+  };
+  Kind kind = Kind::kConfigModel;
+  // OpenVinoBackend::Options.
+  std::string cache_directory = {};
+  std::string cpu_extension = {};
+  // The model: those of OpenVinoBackend::Load(), or of Create() and AutoComplete().
+  OvmsModelConfig ovms_config = {};
+  inference::ModelConfig triton_config = {};
+  std::string model_path = {};
+  std::string version_path = {};
+  std::string model_file = {};
+  int64_t version = 1;
+};
+
+std::string EncodeTask(const NativeTask& task);
+// Errors: INVALID_ARGUMENT.
+Result<NativeTask> DecodeTask(std::string_view text);
+
+struct NativeAnswer {
+  // Why the task could not be done; the rest is empty then.
+  Status status = {};
+  // kConfigModel: OpenVinoBackend::LoadedModel::info, with its configuration.
+  ServableInfo info = {};
+  // kTritonConfig: the completed one.
+  inference::ModelConfig config = {};
+};
+
+std::string EncodeAnswer(const NativeAnswer& answer);
+// A worker is not trusted: all numbers are checked, but not what the model's own words (names, shapes) say. Errors:
+// INVALID_ARGUMENT.
+Result<NativeAnswer> DecodeAnswer(std::string_view text);
+
+// The status that a worker says, with its fault. Errors: a fault that there is not, as INTERNAL.
+Status StatusOf(StatusCode code, uint8_t fault, std::string_view text);
+
+}  // namespace braid

@@ -1,0 +1,7 @@
+// What a native worker answers to its task.
+#include "backends/native/native_task.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  (void)braid::DecodeAnswer({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

@@ -1,0 +1,379 @@
+#include "backends/native/native_worker.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/native/native_memory.h"
+#include "backends/native/native_task.h"
+#include "backends/openvino/openvino_backend.h"
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/process_family.h"
+#include "base/thread.h"
+#include "ipc/native_messages.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kTrimIntervalNs = kSecond;
+constexpr int64_t kForeverNs = 3600 * kSecond;
+constexpr int64_t kFamilyNs = 5 * kSecond;
+constexpr int64_t kDrainNs = kSecond;
+// What runs at the end is waited for: the server ends the process when it has no more time.
+constexpr int64_t kStopNs = 365 * 24 * 3600 * kSecond;
+
+// What is logged here goes to the server's log.
+class LogSender final : public LogObserver {
+ public:
+  explicit LogSender(Channel& channel) : channel_(channel) {}
+  void OnLine(const LogLine& line) override {
+    LogMessage message;
+    message.level = static_cast<uint8_t>(line.level.value_or(LogLevel::kInfo));
+    message.file = "native_worker.cc";
+    message.line = __LINE__;
+    message.text = line.text;
+    std::vector<std::byte> encoded;
+    Encode(encoded, message);
+    static_cast<void>(channel_.Send(encoded));
+  }
+
+ private:
+  Channel& channel_;
+};
+
+Logger::Options LogOptions(LogObserver& observer) {
+  Logger::Options options;
+  options.file = "/dev/null";
+  options.observer = &observer;
+  return options;
+}
+
+Status Malformed() { return InvalidArgumentError("the server sent a message that cannot be read"); }
+
+}  // namespace
+
+class NativeWorker final : private ExecutionListener {
+ public:
+  explicit NativeWorker(std::unique_ptr<Channel> channel)
+      : channel_(std::move(channel)), memory_(*channel_), log_sender_(*channel_) {}
+
+  // Errors: the server broke the rules, or there is no memory.
+  Status Run();
+
+ private:
+  // What an instance has ended with, until all of it is told.
+  struct Ended {
+    std::deque<uint64_t> handed_over;  // ids of executions, in the order in which they end
+    ExecutionTimes times;
+    std::vector<InferenceResponse> responses;
+  };
+
+  // Takes segments; ends the process when the server is gone.
+  void Watch();
+  // Errors: as of Run(). `ended`: the server wants no more.
+  Status Handle(const std::vector<std::byte>& message, bool& ended);
+  Status Load(const std::vector<std::byte>& message, bool& ended);
+  // Errors: why the task could not be done, in the answer as well.
+  Status Do(const NativeTask& task, NativeAnswer& answer);
+  Status Execute(const std::vector<std::byte>& message);
+  void Finalize();
+  size_t IndexOf(const Instance& instance) const;
+  void Answer(uint64_t execution_id, const ExecutionTimes& times,
+              const std::vector<InferenceResponse>& responses);
+  Status Place(const InferenceResponse& response, bool part, NativeExecutedMessage::Response& message);
+
+  // ExecutionListener.
+  void OnExecuted(Instance& instance, int64_t rows, size_t request_count,
+                  const ExecutionTimes& times) override;
+  void OnDelivered(Instance& instance) override;
+  void OnResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse> response,
+                  bool final, const ExecutionTimes& times) override;
+  // An infer request neither gives requests back nor dies.
+  void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
+  void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
+  void OnAvailability(Instance&, bool) override {}
+
+  const std::unique_ptr<Channel> channel_;
+  NativeMemory memory_;
+  LogSender log_sender_;
+  std::unique_ptr<Logger> log_;
+  std::unique_ptr<OpenVinoBackend> backend_;
+  std::unique_ptr<BackendModel> model_;
+  std::vector<Instance*> instances_;
+
+  Mutex mutex_;
+  // One for each instance; but for `handed_over` owned by the thread that talks to the listener for it.
+  std::vector<Ended> ended_;
+};
+
+void NativeWorker::Watch() {
+  while (true) {
+    Result<std::shared_ptr<Segment>> received = channel_->ReceiveSegment(true);
+    if (!received.ok()) {
+      // The usual end of it is that the server is gone, which is nothing to talk about.
+      if (received.status().code() != StatusCode::kUnavailable)
+        ReportFault("native worker", received.status());
+      // Without a server nobody else ends what a library has started.
+      if (const auto family = ProcessFamily::Own()) family->End(kFamilyNs);
+      _exit(1);
+    }
+    memory_.AddSegment(std::move(received).value());
+  }
+}
+
+Status NativeWorker::Run() {
+  BRAID_ASSIGN_OR_RETURN(log_, Logger::Create(LogOptions(log_sender_)));
+  StartThread("brd-watch", [this] { Watch(); }).detach();
+  std::vector<std::byte> message;
+  Encode(message, HelloMessage{});
+  BRAID_RETURN_IF_ERROR(channel_->Send(message));
+  for (bool ended = false; !ended;) {
+    const int64_t wait_ns = memory_.has_to_trim() ? kTrimIntervalNs : kForeverNs;
+    switch (channel_->Receive(message, wait_ns)) {
+      case Channel::Outcome::kMessage:
+        BRAID_RETURN_IF_ERROR(Guarded([&] { return Handle(message, ended); }));
+        break;
+      case Channel::Outcome::kTimeout:
+        memory_.Trim();
+        break;
+      case Channel::Outcome::kCorrupted:
+        return InvalidArgumentError("the server wrote nonsense into the channel");
+    }
+  }
+  // Receiving is what hears of room for what still waits.
+  const int64_t deadline = SteadyNowNs() + kDrainNs;
+  while (SteadyNowNs() < deadline) {
+    channel_->Flush();
+    if (channel_->Receive(message, 0) == Channel::Outcome::kTimeout) break;
+  }
+  return OkStatus();
+}
+
+Status NativeWorker::Handle(const std::vector<std::byte>& message, bool& ended) {
+  switch (TypeOf(message)) {
+    case MessageType::kLoad:
+      return Load(message, ended);
+    case MessageType::kNativeExecute:
+      return Execute(message);
+    case MessageType::kRelease:
+      return memory_.OnRelease(message) ? OkStatus() : Malformed();
+    case MessageType::kRetireSegment:
+      return memory_.OnRetire(message) ? OkStatus() : Malformed();
+    case MessageType::kFinalize:
+      Finalize();
+      ended = true;
+      return OkStatus();
+    default:
+      return Malformed();
+  }
+}
+
+Status NativeWorker::Load(const std::vector<std::byte>& message, bool& ended) {
+  LoadMessage load;
+  if (backend_ != nullptr || !Decode(message, load)) return Malformed();
+  memory_.Configure(load.arena_keep_bytes);
+  // Before that the server opens what it looks at in this process; other processes of its user look at nothing.
+  prctl(PR_SET_DUMPABLE, 0);
+  BRAID_ASSIGN_OR_RETURN(const NativeTask task, DecodeTask(load.model_config));
+  const std::string name(load.model_name);
+  const LogAbout about(name);
+  NativeAnswer answer;
+  answer.status = Guarded([&] { return Do(task, answer); });
+  LoadedMessage loaded;
+  const std::string text = EncodeAnswer(answer);
+  loaded.auto_completed_config = text;
+  std::vector<std::byte> encoded;
+  Encode(encoded, loaded);
+  ended = load.mode != LoadMode::kInstance || !answer.status.ok();
+  return channel_->Send(encoded);
+}
+
+Status NativeWorker::Do(const NativeTask& task, NativeAnswer& answer) {
+  OpenVinoBackend::Options options;
+  options.cache_directory = task.cache_directory;
+  options.cpu_extension = task.cpu_extension;
+  options.output_memory = &memory_.outputs();
+  BRAID_ASSIGN_OR_RETURN(backend_, OpenVinoBackend::Create(std::move(options), *log_));
+  ModelLocation location;
+  location.model_path = task.model_path;
+  location.version_path = task.version_path;
+  location.model_file = task.model_file;
+  location.version = task.version;
+  switch (task.kind) {
+    case NativeTask::Kind::kExtension:
+      return OkStatus();
+    case NativeTask::Kind::kTritonConfig: {
+      inference::ModelConfig config = task.triton_config;
+      BRAID_RETURN_IF_ERROR(backend_->AutoComplete(location, config));
+      answer.config = std::move(config);
+      return OkStatus();
+    }
+    case NativeTask::Kind::kTritonModel: {
+      BRAID_ASSIGN_OR_RETURN(
+          model_,
+          backend_->Create(location, std::make_shared<const inference::ModelConfig>(task.triton_config)));
+      break;
+    }
+    case NativeTask::Kind::kConfigModel: {
+      BRAID_ASSIGN_OR_RETURN(OpenVinoBackend::LoadedModel loaded,
+                             backend_->Load(task.ovms_config, task.version, task.version_path));
+      answer.info = std::move(loaded.info);
+      model_ = std::move(loaded.model);
+      break;
+    }
+  }
+  instances_ = model_->instances();
+  ended_.resize(instances_.size());
+  return model_->Start(*this, [](const std::string&) {});
+}
+
+Status NativeWorker::Execute(const std::vector<std::byte>& message) {
+  const int64_t now = SteadyNowNs();
+  NativeExecuteMessage execute;
+  if (!Decode(message, execute) || execute.instance >= instances_.size()) return Malformed();
+  auto execution = std::make_unique<Execution>();
+  execution->rows = execute.rows;
+  execution->compute_start_ns = now;
+  execution->on_callers_thread = true;
+  Status taken;
+  for (const NativeExecuteMessage::Request& each : execute.requests) {
+    auto& request = execution->requests.emplace_back(std::make_unique<InferenceRequest>());
+    request->batch_size = each.rows;
+    request->inputs.reserve(each.inputs.size());
+    for (const TensorMessage& input : each.inputs) {
+      Tensor& tensor = request->inputs.emplace_back();
+      tensor.name = input.name;
+      tensor.type = input.type;
+      tensor.shape = input.shape;
+      tensor.custom_type = input.custom_type;
+      Result<Buffer> data = memory_.Take(input);
+      if (!data.ok()) taken = data.status();
+      if (data.ok()) tensor.data = *std::move(data);
+    }
+  }
+  channel_->header().begun_execution.store(execute.execution_id, std::memory_order_release);
+  if (!taken.ok()) {
+    InferenceResponse failed;
+    failed.status = taken;
+    const std::vector<InferenceResponse> responses(execution->requests.size(), failed);
+    execution = nullptr;
+    Answer(execute.execution_id, {now, now, now, now}, responses);
+    return OkStatus();
+  }
+  {
+    MutexLock lock(mutex_);
+    ended_[execute.instance].handed_over.push_back(execute.execution_id);
+  }
+  instances_[execute.instance]->Execute(std::move(execution));
+  return OkStatus();
+}
+
+void NativeWorker::Finalize() {
+  // What runs is answered first.
+  if (model_ != nullptr) model_->Stop(SteadyNowNs() + kStopNs);
+  std::vector<std::byte> message;
+  EncodeBare(message, MessageType::kFinalized);
+  static_cast<void>(channel_->Send(message));
+}
+
+size_t NativeWorker::IndexOf(const Instance& instance) const {
+  size_t index = 0;
+  while (instances_[index] != &instance) ++index;
+  return index;
+}
+
+void NativeWorker::OnExecuted(Instance& instance, int64_t, size_t request_count,
+                              const ExecutionTimes& times) {
+  Ended& ended = ended_[IndexOf(instance)];
+  ended.times = times;
+  ended.responses.clear();
+  ended.responses.reserve(request_count);
+}
+
+void NativeWorker::OnResponse(Instance& instance, InferenceRequest&,
+                              std::optional<InferenceResponse> response, bool, const ExecutionTimes&) {
+  ended_[IndexOf(instance)].responses.push_back(std::move(response).value_or(InferenceResponse()));
+}
+
+void NativeWorker::OnDelivered(Instance& instance) {
+  Ended& ended = ended_[IndexOf(instance)];
+  uint64_t id = 0;
+  {
+    MutexLock lock(mutex_);
+    id = ended.handed_over.front();
+    ended.handed_over.pop_front();
+  }
+  Answer(id, ended.times, ended.responses);
+  ended.responses.clear();
+}
+
+Status NativeWorker::Place(const InferenceResponse& response, bool part,
+                           NativeExecutedMessage::Response& message) {
+  message.outputs.reserve(response.outputs.size());
+  for (const Tensor& output : response.outputs) {
+    TensorMessage tensor;
+    tensor.name = output.name;
+    tensor.type = output.type;
+    tensor.shape = output.shape;
+    if (Status placed = memory_.Place(output.data, part, tensor); !placed.ok()) {
+      for (const TensorMessage& before : message.outputs) memory_.Unplace(before);
+      message.outputs.clear();
+      return placed;
+    }
+    message.outputs.push_back(std::move(tensor));
+  }
+  return OkStatus();
+}
+
+void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
+                          const std::vector<InferenceResponse>& responses) {
+  const PatientAllocation patience;
+  NativeExecutedMessage message;
+  message.execution_id = execution_id;
+  message.input_end_ns = times.input_end_ns;
+  message.infer_end_ns = times.infer_end_ns;
+  message.output_end_ns = times.output_end_ns;
+  message.responses.reserve(responses.size());
+  std::deque<Status> faults;  // which messages point into
+  for (const InferenceResponse& response : responses) {
+    NativeExecutedMessage::Response& told = message.responses.emplace_back();
+    Status status = response.status;
+    if (status.ok()) status = Place(response, responses.size() > 1, told);
+    if (status.ok()) continue;
+    faults.push_back(status);
+    told.code = status.code();
+    told.fault = static_cast<uint8_t>(status.fault());
+    told.error = faults.back().message();
+  }
+  message.released = memory_.TakeReleases();
+  std::vector<std::byte> encoded;
+  Encode(encoded, message);
+  if (channel_->Send(encoded).ok()) return;
+  // The server has nothing to go on with; it sees that the process ends.
+  ReportFault("native worker", InternalError("an answer could not be sent"));
+  _exit(1);
+}
+
+int RunNativeWorker(Channel::WorkerEnd end) {
+  auto channel = Channel::OpenWorkerEnd(std::move(end));
+  Status status = channel.status();
+  if (status.ok()) {
+    // Threads that run at the end find it as it is.
+    auto* const worker = new NativeWorker(std::move(channel).value());
+    status = Guarded([&] { return worker->Run(); });
+  }
+  if (!status.ok()) ReportFault("native worker", status);
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace braid

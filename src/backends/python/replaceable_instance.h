@@ -1,0 +1,140 @@
+// ReplaceableInstance: an instance of a Python model as the scheduler knows it. Its process can be replaced by a fresh
+// one while the model serves, which happens when the process takes more memory than it may.
+//
+// A replacement loses no request and makes none wait for a model to be initialised:
+//
+//   the process goes on ------------------------> holds what is handed over next until
+//     while a fresh one is started                 it has returned from all it has      -> the fresh one goes on
+//
+// What the old process has still to answer after that (a decoupled model's requests) it may answer; then it is
+// finalized. Each of these waits has a bound. Sequences live in a process: the replacement waits for a moment at
+// which none is open, and after a bound ends those which are, as the death of the process would.
+//
+// Without a limit of memory this is nothing but a name for its worker.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/python/memory_limits.h"
+#include "backends/python/python_instance.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "scheduling/instance.h"
+#include "serving/worker_counters.h"
+
+namespace braid {
+
+class ReplaceableInstance final : public Instance {
+ public:
+  // Makes a worker, which is not started yet, for this instance.
+  using MakeWorker = std::function<std::unique_ptr<PythonInstance>(Instance& known_as)>;
+  struct Options {
+    std::string model;  // for the log
+    std::string name;
+    bool passive = false;
+    uint64_t memory_max_bytes = 0;  // of its process; 0: no limit
+  };
+
+  // `counters` may be null. The references outlive the instance.
+  ReplaceableInstance(Options options, MakeWorker make, MemoryLimits& limits, Logger& log,
+                      std::shared_ptr<WorkerCounters::Row> counters);
+  ~ReplaceableInstance() override;
+
+  // As PythonInstance has them.
+  void Start(ExecutionListener& listener, std::function<void(Status)> on_started,
+             std::function<void()> on_idle);
+  void BeginStop(int64_t deadline_ns);
+  void Join();
+  std::optional<std::string> NotReadyReason() const { return Current()->instance->NotReadyReason(); }
+  void CheckReadiness(std::function<void(Readiness)> done) {
+    Current()->instance->CheckReadiness(std::move(done));
+  }
+  std::string Progress() const { return Current()->instance->Progress(); }
+  void RetireSegment(uint32_t segment);
+
+  const std::string& name() const override { return options_.name; }
+  bool passive() const override { return options_.passive; }
+  bool makes_calls() const override;
+  void Execute(std::unique_ptr<Execution> execution) override;
+  InstanceReport report() const override;
+
+ private:
+  // A worker, and what it says to the scheduler.
+  struct Worker final : ExecutionListener {
+    explicit Worker(ReplaceableInstance& owner) : owner(owner), instance(owner.make_(owner)) {}
+    void OnExecuted(Instance& known_as, int64_t rows, size_t request_count,
+                    const ExecutionTimes& times) override;
+    void OnDelivered(Instance& known_as) override;
+    void OnResponse(Instance& known_as, InferenceRequest& request, std::optional<InferenceResponse> response,
+                    bool final, const ExecutionTimes& times) override;
+    void OnRescheduled(Instance& known_as, std::unique_ptr<InferenceRequest> request) override;
+    void OnUnstarted(Instance& known_as, std::vector<std::unique_ptr<Execution>> executions) override;
+    void OnAvailability(Instance& known_as, bool available) override;
+
+    ReplaceableInstance& owner;
+    const std::unique_ptr<PythonInstance> instance;
+    bool available = false;  // guarded by the owner's mutex
+  };
+  using WorkerPtr = std::shared_ptr<Worker>;  // shared with the calls into it that are under way
+
+  bool limited() const { return options_.memory_max_bytes > 0; }
+  WorkerPtr Current() const;
+  // The process takes too much. On the thread of the limits.
+  void OnExcess(uint64_t bytes);
+
+  // The thread of one replacement ("brd-replace").
+  void Replace(uint64_t bytes);
+  WorkerPtr StartFresh();
+  // Holds executions back until the worker has returned from all that it has. False: it has not until then, has
+  // died, or the instance is to stop.
+  bool Hold(Worker& worker, int64_t deadline_ns);
+  // Passes on what was held back, and holds no more.
+  void LetGo();
+  // The fresh worker takes over. REQUIRES: executions are held back. False when it is too late for that.
+  bool TakeOver(const WorkerPtr& old, const WorkerPtr& fresh, size_t sequences);
+  // Ends a worker that the scheduler does not know; with `bounded` once all that it has is answered, within a time.
+  void Retire(const WorkerPtr& worker, bool bounded);
+  void Forget(const WorkerPtr& worker);
+  // Waits for a change, or the time; false when the instance is to stop.
+  bool WaitLocked(int64_t until_ns) BRAID_REQUIRES(mutex_);
+  void NoteProgress();
+
+  const Options options_;
+  const MakeWorker make_;
+  MemoryLimits& limits_;
+  Logger& log_;
+  const std::shared_ptr<WorkerCounters::Row> counters_;  // shared with who reads them
+  ExecutionListener* listener_ = nullptr;                // constant after Start()
+  std::function<void()> on_idle_;                        // constant after Start()
+  const WorkerPtr first_;                                // the only one where there is no limit
+  std::unique_ptr<MemoryLimits::Watched> watched_;       // by Start() and BeginStop() alone
+  std::atomic<bool> progress_wanted_{false};             // a replacement waits for the worker's progress
+
+  // Not held while a worker or the listener is called.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  WorkerPtr current_ BRAID_GUARDED_BY(mutex_);
+  std::vector<WorkerPtr> others_ BRAID_GUARDED_BY(mutex_);  // that start, or that end
+  int entering_ BRAID_GUARDED_BY(mutex_) = 0;               // calls of Execute() that are under way
+  bool holding_ BRAID_GUARDED_BY(mutex_) = false;
+  std::deque<std::unique_ptr<Execution>> held_ BRAID_GUARDED_BY(mutex_);
+  bool replacing_ BRAID_GUARDED_BY(mutex_) = false;
+  int64_t next_try_ns_ BRAID_GUARDED_BY(mutex_) = 0;
+  bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
+  int64_t stop_deadline_ns_ BRAID_GUARDED_BY(mutex_) = 0;
+  // Of the workers that have gone.
+  uint64_t executions_before_ BRAID_GUARDED_BY(mutex_) = 0;
+  uint64_t restarts_before_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::thread thread_ BRAID_GUARDED_BY(mutex_);
+};
+
+}  // namespace braid

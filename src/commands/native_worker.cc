@@ -1,0 +1,54 @@
+#include "commands/native_worker.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <string_view>
+
+#include "backends/native/native_worker.h"
+#include "base/guard.h"
+#include "base/unique_fd.h"
+#include "commands/keep_memory.h"
+
+namespace braid {
+namespace {
+
+// The descriptor that a word names; nothing when that is none which is open.
+UniqueFd Descriptor(std::string_view word) {
+  int number = -1;
+  const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (fault != std::errc() || end != word.data() + word.size() || number <= STDERR_FILENO) return {};
+  // What the libraries start does not get it.
+  if (fcntl(number, F_SETFD, FD_CLOEXEC) != 0) return {};
+  return UniqueFd(number);
+}
+
+}  // namespace
+
+int RunNativeWorkerCommand(int argc, const char* const* argv) {
+  Channel::WorkerEnd end;
+  if (argc == 5) {
+    end.memory = Descriptor(argv[2]);
+    end.socket = Descriptor(argv[3]);
+    end.wake = Descriptor(argv[4]);
+  }
+  if (!end.memory.valid() || !end.socket.valid() || !end.wake.valid()) {
+    std::cerr << "braid: " << kNativeWorkerCommand << " is for the server to start\n";
+    return 1;
+  }
+  prctl(PR_SET_NAME, "braid-native");
+  std::signal(SIGPIPE, SIG_IGN);
+  InstallAllocationHandler();
+  KeepMemory();
+  const int code = RunNativeWorker(std::move(end));
+  std::fflush(nullptr);
+  // Threads of libraries run on, and find what they use until the process is gone.
+  _exit(code);
+}
+
+}  // namespace braid

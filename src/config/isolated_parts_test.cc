@@ -1,0 +1,41 @@
+#include "config/isolated_parts.h"
+
+#include <gtest/gtest.h>
+
+namespace braid {
+namespace {
+
+TEST(IsolatedParts, AreReadFromTheirNames) {
+  EXPECT_EQ(ParseIsolatedParts("").value(), IsolatedParts{});
+  EXPECT_EQ(ParseIsolatedParts("openvino").value(), IsolatedParts{.openvino = true});
+  EXPECT_EQ(ParseIsolatedParts("openvino,openvino").value(), IsolatedParts{.openvino = true});
+  EXPECT_EQ(NamesOf({}), "");
+  EXPECT_EQ(NamesOf({.openvino = true}), "openvino");
+}
+
+TEST(IsolatedParts, WhatCannotBeIsolatedIsSaid) {
+  for (const std::string part : {"custom-nodes", "calculators", "images"}) {
+    EXPECT_EQ(ParseIsolatedParts("openvino," + part).status(),
+              UnsupportedError("'" + part + "' cannot be isolated yet; what can be: openvino"));
+  }
+  EXPECT_EQ(ParseIsolatedParts("gpu").status(),
+            InvalidArgumentError("'gpu' is nothing that can be isolated: openvino"));
+}
+
+TEST(IsolatedParts, AModelSaysForItself) {
+  inference::ModelConfig config;
+  config.set_name("m");
+  EXPECT_TRUE(IsIsolated(config, true).value());
+  EXPECT_FALSE(IsIsolated(config, false).value());
+  auto& value = *(*config.mutable_parameters())["ISOLATE"].mutable_string_value();
+  value = "true";
+  EXPECT_TRUE(IsIsolated(config, false).value());
+  value = "false";
+  EXPECT_FALSE(IsIsolated(config, true).value());
+  value = "True";
+  EXPECT_EQ(IsIsolated(config, true).status(),
+            InvalidArgumentError("model 'm': parameter 'ISOLATE' is 'True', expected \"true\" or \"false\""));
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,181 @@
+#include "isolation/confinement.h"
+
+#include <linux/capability.h>
+#include <net/if.h>
+#include <sched.h>
+#include <spdlog/fmt/fmt.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/unique_fd.h"
+#include "isolation/syscall_filter.h"
+
+namespace braid {
+namespace {
+
+// With these a process gets at all others, or at the kernel.
+constexpr std::array kDroppedCapabilities = {
+    CAP_SYS_PTRACE, CAP_SYS_ADMIN,    CAP_SYS_MODULE,        CAP_SYS_RAWIO, CAP_SYS_BOOT,
+    CAP_SYS_TIME,   CAP_SYSLOG,       CAP_SYS_PACCT,         CAP_BPF,       CAP_PERFMON,
+    CAP_MAC_ADMIN,  CAP_MAC_OVERRIDE, CAP_CHECKPOINT_RESTORE};
+
+bool HasCapability(int capability) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, 2> sets{};
+  if (::syscall(SYS_capget, &header, sets.data()) != 0) return false;
+  return (sets.at(static_cast<size_t>(capability) / 32).effective >> (capability % 32) & 1) != 0;
+}
+
+// A program that root starts has all capabilities that are not dropped here; one that another user starts has none. `kept`
+// is one, or -1.
+void DropCapabilities(IsolationLevel level, int kept = -1) {
+  ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  if (level >= IsolationLevel::kStrict) {
+    for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
+      if (capability != kept) ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+    }
+    return;
+  }
+  for (const int capability : kDroppedCapabilities) ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+}
+
+// Those that the calling thread has.
+Status LayDownCapabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, 2> sets{};
+  if (::syscall(SYS_capget, &header, sets.data()) != 0) return ErrnoError("capget", errno);
+  // Filters around this process may refuse the call to those who have nothing to lay down.
+  if ((sets[0].permitted | sets[1].permitted) == 0) return OkStatus();
+  sets = {};
+  if (::syscall(SYS_capset, &header, sets.data()) != 0) return ErrnoError("capset", errno);
+  return OkStatus();
+}
+
+// Shared memory by name, and sockets of services, of this thread's processes alone.
+Status MakeOwnMounts(bool own_processes) {
+  if (::unshare(CLONE_NEWNS) != 0) return ErrnoError("a mount namespace", errno);
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return ErrnoError("private mounts", errno);
+  constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  if (::mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
+    return ErrnoError("a mount at /dev/shm", errno);
+  if (::mount("tmpfs", "/run", "tmpfs", kPlain, "mode=755,size=1m") != 0)
+    return ErrnoError("a mount at /run", errno);
+  // Refused in containers that hide parts of it; other processes' names can be seen there then.
+  if (own_processes) ::mount("proc", "/proc", "proc", kPlain, "hidepid=invisible");
+  return OkStatus();
+}
+
+// The network of a new namespace is off, with its loopback interface.
+Status SwitchLoopbackOn() {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return ErrnoError("socket", errno);
+  ifreq interface {};
+  std::strncpy(interface.ifr_name, "lo", sizeof(interface.ifr_name) - 1);
+  interface.ifr_flags = IFF_UP | IFF_RUNNING;
+  if (::ioctl(socket.get(), SIOCSIFFLAGS, &interface) != 0)
+    return ErrnoError("the loopback interface", errno);
+  return OkStatus();
+}
+
+// With this a user who owns none of the files reads those that Landlock leaves to it, whoever they are for.
+constexpr int kReadFiles = CAP_DAC_READ_SEARCH;
+
+Status KeepReadingFiles() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, 2> sets{};
+  sets[0].permitted = sets[0].effective = sets[0].inheritable = 1U << kReadFiles;
+  if (::syscall(SYS_capset, &header, sets.data()) != 0) return ErrnoError("capset", errno);
+  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, kReadFiles, 0, 0) != 0)
+    return ErrnoError("an ambient capability", errno);
+  return OkStatus();
+}
+
+// Of this thread alone: the C library's functions would change all threads.
+Status BecomeUser(uint32_t user) {
+  ::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+  if (::syscall(SYS_setgroups, 0, nullptr) != 0) return ErrnoError("setgroups", errno);
+  if (::syscall(SYS_setresgid, user, user, user) != 0) return ErrnoError("setresgid", errno);
+  if (::syscall(SYS_setresuid, user, user, user) != 0) return ErrnoError("setresuid", errno);
+  return KeepReadingFiles();
+}
+
+Status BeSeparate(uint32_t user) {
+  if (::unshare(CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID) != 0) return ErrnoError("namespaces", errno);
+  BRAID_RETURN_IF_ERROR(SwitchLoopbackOn());
+  BRAID_RETURN_IF_ERROR(MakeOwnMounts(true));
+  DropCapabilities(IsolationLevel::kSeparate, kReadFiles);
+  return BecomeUser(user);
+}
+
+Status Confine(const Confinement& confinement) {
+  if (confinement.level == IsolationLevel::kBasic) {
+    DropCapabilities(confinement.level);
+    if (LandlockVersion() >= kLandlockForAllFiles) BRAID_RETURN_IF_ERROR(EnterLandlockDomain());
+    return HasSyscallFilters() ? FilterSyscalls(confinement.level) : OkStatus();
+  }
+  if (confinement.level == IsolationLevel::kSeparate) {
+    BRAID_RETURN_IF_ERROR(BeSeparate(confinement.user_id));
+  } else {
+    if (HasCapability(CAP_SYS_ADMIN)) BRAID_RETURN_IF_ERROR(MakeOwnMounts(false));
+    DropCapabilities(confinement.level);
+  }
+  BRAID_RETURN_IF_ERROR(EnterLandlockDomain(confinement.files));
+  return FilterSyscalls(confinement.level);
+}
+
+}  // namespace
+
+Status ConfineThread(const Confinement& confinement) {
+  // Programs with set-user-id bits give nothing back, at any level.
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (confinement.level == IsolationLevel::kNone) return OkStatus();
+  return Confine(confinement)
+      .WithPrefix("isolation '" + std::string(IsolationLevelName(confinement.level)) + "': ");
+}
+
+Status ConfineProcess(const std::vector<LandlockPath>& files) {
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  DropCapabilities(IsolationLevel::kStrict);
+  BRAID_RETURN_IF_ERROR(LayDownCapabilities());
+  if (LandlockVersion() > 0) BRAID_RETURN_IF_ERROR(EnterLandlockDomain(files));
+  return HasSyscallFilters() ? FilterSyscalls(IsolationLevel::kStrict) : OkStatus();
+}
+
+IsolationReport ReportIsolation(IsolationLevel level) {
+  IsolationReport report;
+  if (level == IsolationLevel::kNone) return report;
+  const int landlock = LandlockVersion();
+  const bool privileged = HasCapability(CAP_SYS_ADMIN) && HasCapability(CAP_SETUID);
+  const bool strict = level >= IsolationLevel::kStrict;
+  if (!HasSyscallFilters()) report.missing.emplace_back("system calls: needs a kernel with seccomp");
+  report.kept_out.emplace_back("memory and environment");
+  if (landlock >= kLandlockForSignals || level == IsolationLevel::kSeparate) {
+    report.kept_out.emplace_back("signals");
+  } else {
+    report.missing.emplace_back("signals: needs Landlock of Linux 6.12, or --worker-isolation=separate");
+  }
+  if (!strict) return report;
+  report.kept_out.emplace_back("files");
+  report.kept_out.emplace_back("network");
+  if (privileged) {
+    report.kept_out.emplace_back("shared memory by name");
+  } else {
+    report.missing.emplace_back("shared memory by name, Unix sockets: needs root");
+  }
+  if (landlock < 1) report.refused = "this kernel has no Landlock (Linux 5.13, lsm=landlock)";
+  if (!HasSyscallFilters()) report.refused = "this kernel has no filters of system calls (seccomp)";
+  if (level == IsolationLevel::kSeparate && !privileged)
+    report.refused = "it needs root (CAP_SYS_ADMIN, CAP_SETUID)";
+  return report;
+}
+
+}  // namespace braid

@@ -1,0 +1,41 @@
+// Confinement: what the calling thread gives up for good, so that the process which it starts next has given it up.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/landlock.h"
+#include "base/status.h"
+#include "isolation/isolation_level.h"
+
+namespace braid {
+
+struct Confinement {
+  IsolationLevel level = IsolationLevel::kBasic;
+  // Of kStrict and kSeparate: all the files that can be reached.
+  std::vector<LandlockPath> files = {};
+  // Of kSeparate: the user and the group.
+  uint32_t user_id = 0;
+};
+
+// Confines the calling thread, which starts one process and ends. What this machine has not got for kBasic is left out,
+// see IsolationReport. The system calls for this are those that leave the other threads as they are. Errors: what of
+// kStrict or kSeparate this machine does not do.
+Status ConfineThread(const Confinement& confinement);
+
+// Confines the calling process, which has one thread and starts no program: from then on it can use what it has open, and
+// reach `files`, as far as this machine keeps it from the rest; it has no capabilities. Errors: as above.
+Status ConfineProcess(const std::vector<LandlockPath>& files);
+
+// What this machine and the server's rights make of a level.
+struct IsolationReport {
+  std::vector<std::string> kept_out;  // "memory", "signals", ...: what of the server a worker does not reach
+  // Why not more: "signals: needs Linux 6.12".
+  std::vector<std::string> missing;
+  // Why the level's promise cannot be kept at all; empty: it can.
+  std::string refused;
+};
+IsolationReport ReportIsolation(IsolationLevel level);
+
+}  // namespace braid

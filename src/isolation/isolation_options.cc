@@ -1,0 +1,55 @@
+#include "isolation/isolation_options.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include "isolation/confinement.h"
+
+namespace braid {
+namespace {
+
+Status CheckLevel(IsolationLevel level, const std::string& where) {
+  const IsolationReport report = ReportIsolation(level);
+  if (report.refused.empty()) return OkStatus();
+  return FailedPreconditionError(
+      fmt::format("{}{} is not possible here: {}", where, IsolationLevelName(level), report.refused));
+}
+
+}  // namespace
+
+Status CheckIsolation(const IsolationOptions& options) {
+  BRAID_RETURN_IF_ERROR(CheckLevel(options.level, "--worker-isolation="));
+  for (const auto& [model, level] : options.models) {
+    BRAID_RETURN_IF_ERROR(CheckLevel(level, "--worker-isolation=" + model + "="));
+  }
+  return OkStatus();
+}
+
+Status SetIsolation(IsolationOptions& options, std::string_view text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos) {
+    BRAID_ASSIGN_OR_RETURN(options.level, ParseIsolationLevel(text));
+    return OkStatus();
+  }
+  if (equals == 0) return InvalidArgumentError(fmt::format("'{}' names no model before the '='", text));
+  BRAID_ASSIGN_OR_RETURN(const IsolationLevel level, ParseIsolationLevel(text.substr(equals + 1)));
+  options.models[std::string(text.substr(0, equals))] = level;
+  return OkStatus();
+}
+
+Result<IsolationLevel> IsolationOf(const IsolationOptions& options, std::string_view model,
+                                   std::string_view asked) {
+  if (const auto found = options.models.find(model); found != options.models.end()) return found->second;
+  if (asked.empty()) return options.level;
+  const Result<IsolationLevel> own = ParseIsolationLevel(asked);
+  const std::string where = fmt::format("parameter WORKER_ISOLATION of model '{}': ", model);
+  if (!own.ok()) return own.status().WithPrefix(where);
+  if (*own >= options.level) {
+    BRAID_RETURN_IF_ERROR(CheckLevel(*own, where));
+    return own;
+  }
+  return InvalidArgumentError(
+      fmt::format("{}'{}' is less than the server's '{}'; only --worker-isolation={}={} can lower it", where,
+                  asked, IsolationLevelName(options.level), model, asked));
+}
+
+}  // namespace braid

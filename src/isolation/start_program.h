@@ -1,0 +1,32 @@
+// Starts a program in a confinement: it is confined before its first instruction.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "isolation/confinement.h"
+
+namespace braid {
+
+struct ProgramStart {
+  std::vector<std::string> arguments;  // the first is the program's path
+  std::vector<std::string> variables;  // "NAME=value"
+  // Become its descriptors 0, 1, 2, and so on; it has no others.
+  std::vector<int> descriptors;
+  std::string folder = {};  // that it runs in; empty: the server's
+  // RLIMIT_... and its value, which lowers the server's.
+  std::vector<std::pair<int, rlimit>> limits = {};
+  Confinement confinement = {};
+};
+
+// Returns its process id; it leads a process group of its own, with no signal blocked or ignored but
+// those that the server was started with. Blocks until the program has taken the process over. Errors: INTERNAL: what the
+// system refused; the confinement's.
+Result<pid_t> StartProgram(const ProgramStart& start);
+
+}  // namespace braid

@@ -1,0 +1,91 @@
+#include "isolation/start_program.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+
+#include "base/landlock.h"
+#include "base/unique_fd.h"
+#include "isolation/syscall_filter.h"
+
+namespace braid {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// What a line of sh writes.
+std::string Shell(const std::string& line, Confinement confinement,
+                  std::vector<std::string> variables = {"PATH=/bin"}) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return "no pipe";
+  const UniqueFd out(ends[0]);
+  UniqueFd in(ends[1]);
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const Result<pid_t> pid = StartProgram({.arguments = {"/bin/sh", "-c", line},
+                                          .variables = std::move(variables),
+                                          .descriptors = {null.get(), in.get(), in.get()},
+                                          .confinement = std::move(confinement)});
+  if (!pid.ok()) return pid.status().message();
+  in.Reset();
+  std::string text;
+  std::array<char, 4096> block{};
+  for (ssize_t length = 0; (length = read(out.get(), block.data(), block.size())) > 0;)
+    text.append(block.data(), static_cast<size_t>(length));
+  int status = 0;
+  waitpid(*pid, &status, 0);
+  return text;
+}
+
+TEST(StartProgramTest, ItHasItsVariablesAndDescriptorsAndNoMore) {
+  // One that is left open by mistake.
+  const UniqueFd stray(open("/dev/zero", O_RDONLY));
+  EXPECT_EQ(Shell("echo $NAME; ls /proc/self/fd | tr '\\n' ' '", {.level = IsolationLevel::kNone},
+                  {"NAME=value", "PATH=/bin"}),
+            "value\n0 1 2 3 ")
+      << "3 is that of the folder that ls reads";
+}
+
+TEST(StartProgramTest, TheThreadThatStartsItIsNotConfined) {
+  EXPECT_THAT(Shell("grep -E 'NoNewPrivs|Seccomp:' /proc/self/status", {.level = IsolationLevel::kBasic}),
+              HasSubstr(HasSyscallFilters() ? "NoNewPrivs:\t1\nSeccomp:\t2" : "NoNewPrivs:\t1"));
+  EXPECT_EQ(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 0);
+  EXPECT_LE(prctl(PR_GET_SECCOMP, 0, 0, 0, 0), 0);
+}
+
+TEST(StartProgramTest, BasicKeepsFilesAndStrictDoesNot) {
+  EXPECT_THAT(Shell("cat /proc/1/comm >/dev/null; cat /etc/shadow 2>&1 | head -c 4",
+                    {.level = IsolationLevel::kBasic}),
+              StartsWith(geteuid() == 0 ? "root" : "cat:"));
+  if (LandlockVersion() < 1) GTEST_SKIP() << "this kernel has no Landlock";
+  const std::vector<LandlockPath> files = {
+      {"/bin"}, {"/usr"}, {"/lib"}, {"/lib64"}, {"/etc/ld.so.cache"}, {"/dev/null", true}};
+  EXPECT_THAT(Shell("cat /etc/shadow", {.level = IsolationLevel::kStrict, .files = files}),
+              HasSubstr("Permission denied"));
+  EXPECT_EQ(Shell("echo here", {.level = IsolationLevel::kStrict, .files = files}), "here\n");
+}
+
+TEST(StartProgramTest, SaysWhichProgramThereIsNot) {
+  const Result<pid_t> none =
+      StartProgram({.arguments = {"/no/such/program"}, .variables = {}, .descriptors = {}});
+  EXPECT_EQ(none.status().message(), "'/no/such/program': cannot be run: No such file or directory");
+}
+
+TEST(StartProgramTest, SeparateIsAnotherUser) {
+  if (!ReportIsolation(IsolationLevel::kSeparate).refused.empty()) GTEST_SKIP() << "needs root and Landlock";
+  const std::vector<LandlockPath> files = {
+      {"/bin"}, {"/usr"}, {"/lib"}, {"/lib64"}, {"/proc"}, {"/etc/ld.so.cache"}, {"/dev/null", true}};
+  EXPECT_EQ(Shell("id -u; id -G; echo $$; ls /dev/shm",
+                  {.level = IsolationLevel::kSeparate, .files = files, .user_id = 70042}),
+            "70042\n70042\n1\nls: cannot open directory '/dev/shm': Permission denied\n");
+  EXPECT_NE(geteuid(), 70042U);
+}
+
+}  // namespace
+}  // namespace braid

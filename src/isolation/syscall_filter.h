@@ -1,0 +1,24 @@
+// Which system calls a process of a model may make: a filter (seccomp) that fails the others with an error, so that
+// what tries one goes on.
+#pragma once
+
+#include "base/status.h"
+#include "isolation/isolation_level.h"
+
+namespace braid {
+
+// Whether this kernel has filters.
+bool HasSyscallFilters();
+
+// Puts the calling thread, and all that it starts from then on, under the filter of `level`.
+//
+// kBasic: calls with which one process gets at another's memory or descriptors (ptrace, process_vm_readv, pidfd_getfd),
+// changes another's limits, or changes the system (mount, kexec, bpf, modules, keys, perf events); EPERM. Programs of
+// other architectures (32-bit) get EPERM for each call.
+// kStrict: besides, sockets that are not of the Unix domain (EACCES), new namespaces (EPERM), and io_uring (ENOSYS),
+// which makes calls that no filter sees.
+// kSeparate: as kStrict, but with sockets: its network is one of its own.
+// Errors: INTERNAL. REQUIRES: `level` is not kNone.
+Status FilterSyscalls(IsolationLevel level);
+
+}  // namespace braid

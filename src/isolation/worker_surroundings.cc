@@ -1,0 +1,117 @@
+#include "isolation/worker_surroundings.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace braid {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<const char*, 32> kReadable = {"/usr",
+                                                   "/bin",
+                                                   "/sbin",
+                                                   "/lib",
+                                                   "/lib32",
+                                                   "/lib64",
+                                                   "/libx32",
+                                                   "/etc/alternatives",
+                                                   "/etc/ld.so.cache",
+                                                   "/etc/ld.so.conf",
+                                                   "/etc/ld.so.conf.d",
+                                                   "/etc/ld.so.preload",
+                                                   "/etc/localtime",
+                                                   "/etc/timezone",
+                                                   "/etc/passwd",
+                                                   "/etc/group",
+                                                   "/etc/nsswitch.conf",
+                                                   "/etc/host.conf",
+                                                   "/etc/hosts",
+                                                   "/etc/gai.conf",
+                                                   "/etc/resolv.conf",
+                                                   "/etc/ssl/certs",
+                                                   "/etc/ssl/openssl.cnf",
+                                                   "/etc/mime.types",
+                                                   "/etc/magic",
+                                                   "/etc/fonts",
+                                                   "/etc/OpenCL",
+                                                   "/etc/os-release",
+                                                   "/etc/debian_version",
+                                                   "/proc",
+                                                   "/sys",
+                                                   "/dev/random"};
+constexpr std::array<const char*, 6> kWritable = {"/dev/null",    "/dev/zero", "/dev/full",
+                                                  "/dev/urandom", "/dev/shm",  "/dev/ptmx"};
+
+// Names, or beginnings of names where they end with '*'.
+constexpr std::array<std::string_view, 18> kVariables = {
+    "PATH",        "LANG",         "LANGUAGE", "LC_*",    "TZ",    "PYTHON*", "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "OMP_*",    "GOMP_*",  "KMP_*", "MKL_*",   "OPENBLAS_*",
+    "NUMEXPR_*",   "CUDA_*",       "NVIDIA_*", "MALLOC_*"};
+
+bool Matches(std::string_view name, std::string_view pattern) {
+  if (!pattern.ends_with('*')) return name == pattern;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+bool IsKnown(const std::string& folder) {
+  return std::any_of(kReadable.begin(), kReadable.end(), [&](std::string_view known) {
+    return folder == known || folder.starts_with(std::string(known) + "/");
+  });
+}
+
+// Whether Python was installed into a folder, which has other things otherwise, such as a home with bin/python3.
+bool HasPython(const fs::path& folder) {
+  std::error_code fault;
+  if (fs::exists(folder / "pyvenv.cfg", fault) || fs::exists(folder / "conda-meta", fault)) return true;
+  for (const auto& entry : fs::directory_iterator(folder / "lib", fault)) {
+    if (entry.path().filename().string().starts_with("python3")) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<LandlockPath> SystemPaths() {
+  std::vector<LandlockPath> paths;
+  for (const char* path : kReadable) paths.push_back({path, false});
+  for (const char* path : kWritable) paths.push_back({path, true});
+  std::error_code fault;
+  for (const auto& entry : fs::directory_iterator("/dev", fault)) {
+    if (entry.path().filename().string().starts_with("nvidia"))
+      paths.push_back({entry.path().string(), true});
+  }
+  return paths;
+}
+
+std::vector<LandlockPath> InterpreterPaths(const std::string& python) {
+  std::vector<LandlockPath> paths;
+  std::error_code fault;
+  for (const fs::path& program :
+       {fs::absolute(python, fault).lexically_normal(), fs::canonical(python, fault)}) {
+    const fs::path folder = program.parent_path().parent_path();
+    if (folder.empty() || folder == folder.root_path() || IsKnown(folder.string())) continue;
+    if (HasPython(folder)) paths.push_back({folder.string(), false});
+  }
+  return paths;
+}
+
+std::vector<std::string> ShortEnvironment(const std::vector<std::string>& variables,
+                                          const std::vector<std::string>& more, const std::string& folder) {
+  std::vector<std::string> kept = {"HOME=" + folder, "TMPDIR=" + folder};
+  for (const std::string& variable : variables) {
+    const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
+    if (name == "HOME" || name == "TMPDIR") continue;
+    const auto matches = [name](std::string_view pattern) { return Matches(name, pattern); };
+    if (std::any_of(kVariables.begin(), kVariables.end(), matches) ||
+        std::find(more.begin(), more.end(), name) != more.end()) {
+      kept.push_back(variable);
+    }
+  }
+  return kept;
+}
+
+}  // namespace braid
