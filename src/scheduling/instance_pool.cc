@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
 #include "model_config.pb.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/trace_points.h"
@@ -405,7 +406,12 @@ void InstancePool::OnResponse(Instance& instance, InferenceRequest& request,
     return;
   }
   if (!TakeResponse(instance, request, response, final)) return;
-  delivery_.Prepare(full_info(), request, response, final, times);
+  // A request ends, whatever its response needs memory for: others may wait for its turn.
+  const Status prepared = Guarded([&] { delivery_.Prepare(full_info(), request, response, final, times); });
+  if (!prepared.ok()) {
+    response.emplace().status = prepared;
+    request.scheduling.failed = true;
+  }
   Followers followers;
   if (final) followers = OnEnd(request, request.scheduling.failed ? Outcome::kFailed : Outcome::kGood);
   request.Respond(std::move(response), final);

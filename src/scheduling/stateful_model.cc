@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
 #include "images/encoded_images.h"
 #include "scheduling/request_intake.h"
 #include "scheduling/trace_points.h"
@@ -218,6 +219,7 @@ void StatefulModel::BeginTurnLocked(std::unique_ptr<InferenceRequest> request, i
 bool StatefulModel::TakeResponse(Instance&, InferenceRequest& request,
                                  std::optional<InferenceResponse>& response, bool) {
   if (!response || !response->status.ok()) return true;
+  const PatientAllocation patience;
   std::vector<Tensor>& outputs = response->outputs;
   const std::vector<StateSpec>& specs = store_.states();
   const size_t own = outputs.size() - std::min(outputs.size(), specs.size());

@@ -65,6 +65,15 @@ def grown(before, after):
     return {key: (before[key], after[key]) for key in before if after[key] > before[key] + slack[key]}
 
 
+def stop(server, wrong):
+    """Stops the server; what it leaves, or that it does not end as it should, goes into `wrong`."""
+    try:
+        server.stop()
+    except AssertionError as error:
+        wrong.append(str(error)[-20000:])
+        server.kill()
+
+
 def await_shrunk(server, before, seconds=40.0):
     """What is held when it is as before, or after so many seconds."""
     deadline = time.monotonic() + seconds

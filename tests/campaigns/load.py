@@ -107,7 +107,7 @@ def await_answers(server, ledgers, seed, within_s, strands=STRANDS):
     clients = {
         protocol: Client(server, protocol, Ledger(ledgers.allowance), random.Random(seed)) for protocol in TRANSPORTS
     }
-    while missing and time.monotonic() < began + max(60.0, within_s):
+    while missing and server.process.poll() is None and time.monotonic() < began + max(60.0, within_s):
         for strand, protocol in sorted(missing, key=lambda pair: (pair[0].name, pair[1])):
             if clients[protocol].ask(strand):
                 missing.discard((strand, protocol))
@@ -115,6 +115,9 @@ def await_answers(server, ledgers, seed, within_s, strands=STRANDS):
         time.sleep(0.01)
     for client in clients.values():
         client.close()
+    if server.process.poll() is not None:
+        ledgers.wrong.append(f"the server ended with {server.process.returncode}:\n{server.log[-20000:]}")
+        return healed
     for strand, protocol in missing:
         ledgers.wrong.append(f"{strand.name} over {protocol}: no right answer after a minute")
     if not missing and healed > within_s:

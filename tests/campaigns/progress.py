@@ -16,6 +16,7 @@ class Progress:
 
     def __init__(self):
         self._began = self._said = time.monotonic()
+        self._shown = 0
 
     def seconds(self):
         return time.monotonic() - self._began
@@ -23,11 +24,15 @@ class Progress:
     def say(self, text):
         print(f"{self.seconds():7.1f} s  {text}", flush=True)
 
-    def may_say(self, text):
-        """`text()`, if the last line is some seconds ago."""
-        if time.monotonic() - self._said >= self.EVERY_S:
-            self._said = time.monotonic()
-            self.say(text())
+    def may_say(self, text, wrong):
+        """`text()` and how much is wrong, and at once what is new of that, if the last line is some seconds ago."""
+        if time.monotonic() - self._said < self.EVERY_S:
+            return
+        self._said = time.monotonic()
+        self.say(f"{text()}, {len(wrong)} wrong")
+        if len(wrong) > self._shown:
+            self.say(f"WRONG: {wrong[-1][:500]}")
+        self._shown = len(wrong)
 
 
 def conclude(wrong):

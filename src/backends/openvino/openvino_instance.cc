@@ -303,7 +303,11 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
 }
 
 std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& execution, Status status) {
-  std::vector<InferenceResponse> responses(execution.requests.size());
+  std::vector<InferenceResponse> responses;
+  {
+    const PatientAllocation patience;
+    responses.resize(execution.requests.size());
+  }
   if (status.ok()) {
     Status collected;
     status = Guarded(
@@ -346,15 +350,19 @@ InstanceReport OpenVinoInstance::report() const {
   return report;
 }
 
+// What cannot be told costs its request, and no other its turn.
 void OpenVinoInstance::Tell(Done& done) {
   Execution& execution = *done.execution;
   executions_.fetch_add(1, std::memory_order_relaxed);
-  listener_->OnExecuted(*this, execution.rows, execution.requests.size(), done.times);
+  GuardedOrReport(
+      name_, [&] { listener_->OnExecuted(*this, execution.rows, execution.requests.size(), done.times); });
   for (size_t i = 0; i < execution.requests.size(); ++i) {
-    listener_->OnResponse(*this, *execution.requests[i], std::move(done.responses[i]), true, done.times);
-    execution.requests[i] = nullptr;
+    GuardedOrReport(name_, [&] {
+      const auto request = std::move(execution.requests[i]);
+      listener_->OnResponse(*this, *request, std::move(done.responses[i]), true, done.times);
+    });
   }
-  listener_->OnDelivered(*this);
+  GuardedOrReport(name_, [&] { listener_->OnDelivered(*this); });
 }
 
 }  // namespace braid

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <new>
 #include <thread>
 
 #include "backends/openvino/openvino_errors.h"
@@ -15,18 +16,20 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Passes responses on, and counts executions.
+// Passes responses on, and counts executions. Throws in place of passing on while `throws` is set.
 class SimpleListener final : public ExecutionListener {
  public:
   void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override { ++executed; }
   void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
                   const ExecutionTimes&) override {
+    if (throws) throw std::bad_alloc();
     request.Respond(std::move(response), final);
   }
   void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
   void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
   void OnAvailability(Instance&, bool) override {}
   std::atomic<int> executed{0};
+  std::atomic<bool> throws{false};
 };
 
 class Instances : public OpenVinoHarness {
@@ -220,6 +223,28 @@ TEST_F(Instances, StopEndsWhatIsInside) {
     if (response.status.code() == StatusCode::kUnavailable) ++stopped;
   }
   EXPECT_GT(stopped, 0);
+}
+
+TEST_F(Instances, AnAnswerThatCannotBeToldEndsItsRequestAndTheNextOneRuns) {
+  Save(models::Affine({1, 2}));
+  auto loaded = Load(Config());
+  ASSERT_TRUE(loaded.ok());
+  SimpleListener listener;
+  ASSERT_TRUE(loaded->model->Start(listener, [](const std::string&) {}).ok());
+  for (const bool throws : {true, true, false}) {
+    listener.throws = throws;
+    WaitingSink sink;
+    auto execution = std::make_unique<Execution>();
+    execution->rows = 1;
+    auto request = std::make_unique<InferenceRequest>();
+    request->inputs = {Floats("b", {1, 2}, {4, 5})};
+    request->sink = &sink;
+    execution->requests.push_back(std::move(request));
+    loaded->model->instances()[0]->Execute(std::move(execution));
+    EXPECT_EQ(sink.Wait().status.ok(), !throws);
+  }
+  loaded->model->Stop(SteadyNowNs() + 1'000'000'000);
+  EXPECT_EQ(listener.executed, 3);
 }
 
 TEST_F(Instances, FaultsOfARequestAreAnsweredAndTheNextOneRuns) {
