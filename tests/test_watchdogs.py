@@ -24,7 +24,7 @@ from tritonclient.utils import InferenceServerException
 TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
 
-# "hang" does not come back, "busy" neither and keeps the interpreter to itself, "late" takes half a second.
+# "hang" does not come back, "busy" neither and keeps the interpreter to itself, "late" takes 0.4 s.
 SOURCE = (
     per_request("""
     text = get(request, "IN")[0].decode()
@@ -33,7 +33,7 @@ SOURCE = (
     if text == "busy":
         busy_here()
     if text == "late":
-        time.sleep(0.5)
+        time.sleep(0.4)
     return respond(OUT=np.array([f"{text} {os.getpid()}".encode()], dtype=object))
 """)
     + """
@@ -230,7 +230,7 @@ def test_the_limit_of_a_decoupled_model_is_for_each_response(repository, serve):
     assert timeouts(server, "m") == 0
     assert streamed(server, "2 quiet") == ["0", "1", limit_of("m", 1000)]
     server.wait_for_log(r" in quiet_here")
-    wait_until(lambda: server.json("GET", "/v2/models/m/ready")[0] == 200, PATIENCE, "the return of the model")
+    server.wait_for_log(r"instance 'm_0' is back")
     assert streamed(server, "1") == ["0"]
 
 
@@ -267,7 +267,6 @@ def test_a_python_node_has_the_limit_of_the_option(tmp_path, connect):
         with pytest.raises(InferenceServerException, match=re.escape(text)):
             run(-1)
         server.wait_for_log(r" in hang_here")
-        wait_until(lambda: client.raw.is_model_ready("graph"), PATIENCE, "the return of the graph")
         server.wait_for_log(r"the Python worker of graph 'graph' is back")
         assert run(2) == [3]
 
@@ -304,7 +303,8 @@ def test_a_model_that_does_not_complete_its_configuration_in_time_is_not_loaded(
     source = HANGS.format(method="auto_complete_config", arguments="").replace(
         "    def auto", "    @staticmethod\n    def auto"
     )
-    repository.add("m", source.replace("(self)", "(config)"), parameter("INITIALIZE_TIMEOUT_MS", 400))
+    text = config("m", TEXT, OUT, extra=parameter("INITIALIZE_TIMEOUT_MS", 400))
+    repository.add("m", source.replace("(self)", "(config)"), text)
     server = serve(repository, "--model-control-mode=explicit")
     status, answer = server.json("POST", "/v2/repository/models/m/load")
     assert status != 200

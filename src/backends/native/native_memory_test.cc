@@ -67,7 +67,8 @@ class NativeMemoryTest : public testing::Test {
   void Hear() {
     std::vector<std::byte> message;
     while (worker_->Receive(message, 0) == Channel::Outcome::kMessage) {
-      if (TypeOf(message) == MessageType::kRelease) EXPECT_TRUE(memory_->OnRelease(message));
+      if (TypeOf(message) != MessageType::kRelease) continue;
+      EXPECT_TRUE(memory_->OnRelease(message));
     }
   }
 

@@ -243,10 +243,11 @@ int64_t WorkerHost::LookAtEnd(int64_t now_ns, int64_t deadline_ns) {
     EncodeBare(finalize, MessageType::kFinalize);
     // A worker that cannot be told is killed at the deadline.
     (void)worker_->channel()->Send(finalize);
-    // Its stacks are worth having before the deadline ends it, too, if that leaves time for them.
+    // The stacks of user code are worth having before the deadline ends it, too, if that leaves time for them.
     int64_t limit_ns = options_.finalize_timeout_ns;
     const int64_t left_ns = deadline_ns - UserCodeLimit::kGraceNs - now_ns;
-    if (left_ns > UserCodeLimit::kGraceNs) limit_ns = limit_ns > 0 ? std::min(limit_ns, left_ns) : left_ns;
+    if (options_.runs_user_code && left_ns > UserCodeLimit::kGraceNs)
+      limit_ns = limit_ns > 0 ? std::min(limit_ns, left_ns) : left_ns;
     finalizing_ = UserCodeLimit(now_ns, limit_ns);
   }
   if (ended_by_force_) return now_ns + kIdleNs;

@@ -71,7 +71,7 @@ class Server {
  private:
   Catalog catalog_;
   FakeControl control_;
-  const std::unique_ptr<Logger> log_ = Logger::Create({.warning = false}).value();
+  const std::unique_ptr<Logger> log_ = Logger::Create({.warning = false, .file = ""}).value();
   Protocol protocol_;
   GrpcServerState state_{
       catalog_,
