@@ -48,8 +48,8 @@ class Answers final : public ExecutionListener {
   // An execution has failed, or was given back.
   void AwaitEnd() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(30), [&] { return responses_.size() + unstarted_ == 1; }));
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30),
+                                  [&] { return responses_.size() + unstarted_ == 1; }));
     for (const InferenceResponse& response : responses_)
       EXPECT_EQ(response.status.code(), StatusCode::kInternal);
   }
