@@ -141,7 +141,8 @@ TEST_F(NativeMemoryTest, AnOutputThatSomebodyElseOwnsIsFoundByItsPlace) {
   Buffer inner = OutputOf(kLarge, 'x');
   const std::byte* const data = inner.data();
   std::memset(inner.mutable_data(), 'x', kLarge);
-  Buffer output(inner.mutable_data(), kLarge - 4096, new Owner(std::move(inner)));
+  std::byte* const start = inner.mutable_data();
+  Buffer output(start, kLarge - 4096, new Owner(std::move(inner)));
   const TensorMessage tensor = Place(output);
   output = {};
   const Buffer seen = AsServer(tensor);

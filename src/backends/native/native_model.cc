@@ -1,5 +1,7 @@
 #include "backends/native/native_model.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <future>
 
@@ -23,6 +25,12 @@ PythonModelFacts Facts(const std::string& name, const NativeTask& task, uint64_t
   facts.model_file = task.model_file;
   facts.arena_keep_bytes = arena_keep_bytes;
   return facts;
+}
+
+// Whether the worker has ended, though that may not be known yet.
+bool IsGone(const Channel& channel) {
+  pollfd socket{channel.socket(), 0, 0};
+  return poll(&socket, 1, 0) > 0 && (socket.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 bool IsUnwanted(const Execution& execution) {
@@ -169,6 +177,7 @@ void NativeModel::Execute(NativeInstance& instance, std::unique_ptr<Execution> e
         running_.emplace(id, std::move(running));
         return;
       }
+      if (IsGone(*link_.channel)) refused = OkStatus();
     }
     refused_.push_back({std::move(running), std::move(refused)});
   }

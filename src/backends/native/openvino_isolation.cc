@@ -68,8 +68,9 @@ Result<NativeAnswer> OpenVinoIsolation::Do(const std::string& name, const Native
     MutexLock lock(mutex_);
     reaper = support_->reaper.get();
   }
-  BRAID_ASSIGN_OR_RETURN(const std::string answer, AutoCompleteConfig(facts, *spawner, *reaper, log_,
-                                                                      options_.sign_in_timeout_ns, 0, nullptr));
+  BRAID_ASSIGN_OR_RETURN(
+      const std::string answer,
+      AutoCompleteConfig(facts, *spawner, *reaper, log_, options_.sign_in_timeout_ns, 0, nullptr));
   return DecodeAnswer(answer);
 }
 
