@@ -559,7 +559,8 @@ def test_what_unpacks_an_environment_reaches_nothing_else(repository, serve, tmp
     ((code, answer),) = answers
     assert code == 400
     assert (
-        f"environment archive '{archive}': the process that unpacks it has ended before it was done" in answer["error"]
+        "environment archive 'environment.tar.gz': the process that unpacks it has ended before it was done"
+        in answer["error"]
     )
 
 
