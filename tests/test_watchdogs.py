@@ -382,9 +382,10 @@ def test_a_thread_that_stands_still_is_seen(repository, tmp_path):
             with contextlib.suppress(TimeoutError):
                 while True:
                     server.request("POST", "/v2/models/m/infer", json.dumps(begin), timeout=3)
-            wait_until(lambda: stalls() >= 1, PATIENCE, "the stall in the metrics")
+            # It writes under the model's lock, which a scrape needs as well: that is asked afterwards.
             thread = reading()
             wait_until(lambda: b"thread brd-http-0 goes on after " in said, PATIENCE, "the end of the stall")
+            assert stalls() >= 1
             text = said.decode(errors="replace")
             assert re.search(r"thread brd-http-0 stands still for \d+ ms, in:", text)
             # Its stack: the write, and what it is for.

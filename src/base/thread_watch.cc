@@ -145,6 +145,8 @@ void ThreadWatch::Run() {
     lock.Unlock();
     GuardedOrReport("brd-watch", [&] {
       for (const Note& note : notes) Write(note);
+      // A file is to have it now, as whoever looks for what is wrong does.
+      log_.Flush();
     });
     notes.clear();
     lock.Lock();

@@ -609,7 +609,7 @@ TEST_F(SequenceModelTest, SequencesBeginElsewhereWhileAnInstanceIsReplaced) {
   Finish(0);
   EXPECT_EQ(Running(0), "none") << "three waits for the other instance";
   // What goes on there may do so.
-  Send(one, uint64_t{1}, kEnd);
+  auto last = Send(uint64_t{1}, kEnd);
   EXPECT_EQ(Running(0), "1");
   Finish(0);
   EXPECT_EQ(listener.OnReplacing(instance(0), true), 0u);
