@@ -21,7 +21,7 @@ NOT_RUN = {
         "build/braid bench -m add_sub -u one:8000": "two servers on other machines",
     },
     "docs/campaigns.md": {
-        ".venv/bin/python tests/campaigns/chaos": "tests/test_campaigns.py does it, for seconds",
+        "make test": "tests/test_campaigns.py runs the campaigns, for seconds",
         "cmake --preset": "takes minutes",
     },
     "docs/check.md": {"build/braid check --report": "files of the reader's own"},
