@@ -557,9 +557,10 @@ def test_what_unpacks_an_environment_reaches_nothing_else(repository, serve, tmp
     os.kill(pid, signal.SIGKILL)
     loading.join()
     ((code, answer),) = answers
-    assert code == 500
+    assert code == 400
     assert (
-        f"environment archive '{archive}': the process that unpacks it has ended before it was done" in answer["error"]
+        "environment archive 'environment.tar.gz': the process that unpacks it has ended before it was done"
+        in answer["error"]
     )
 
 

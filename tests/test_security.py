@@ -52,7 +52,7 @@ def test_each_reader_of_what_comes_from_outside_has_a_fuzzer():
     for path in (ROOT / "src").rglob("*_fuzz.cc"):
         assert "LLVMFuzzerTestOneInput" in path.read_text(), path
         name = path.relative_to(ROOT / "src").as_posix().removesuffix("_fuzz.cc").removeprefix("protocols/")
-        fuzzers.add(name.replace("backends/python", "python_backend").replace("/", "_"))
+        fuzzers.add(re.sub(r"^backends/(\w+)", r"\1_backend", name).replace("/", "_"))
     corpora = {folder.name for folder in (ROOT / "tests/corpora").iterdir() if any(folder.iterdir())}
     assert fuzzers == corpora
     read = {"http_connection", "http2_session", "grpc_connection", "kserve_http_infer_request", "config_config"}

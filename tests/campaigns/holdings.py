@@ -57,9 +57,14 @@ def of_server(server):
     }
 
 
+def most(one, other):
+    """The larger of what was held at two times."""
+    return {key: max(one[key], other[key]) for key in one}
+
+
 def grown(before, after):
     """{what: (before, after)} of that which is more than the slack of caches and pools explains."""
-    slack = {"threads": 4, "descriptors": 8, "processes": 0}
+    slack = {"threads": 8, "descriptors": 8, "processes": 0}
     for key in ("server PSS, KiB", "PSS of all, KiB"):
         slack[key] = (64 << 10) + before[key] // 4
     return {key: (before[key], after[key]) for key in before if after[key] > before[key] + slack[key]}

@@ -100,6 +100,8 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             count = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])
             for i in range(count):
+                if sender.is_cancelled():
+                    break
                 time.sleep(0.005 if i == 15 else 0)
                 sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([i], np.int64))]))
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

@@ -282,14 +282,6 @@ class TestZygote:
         # The descriptors of memory can be closed once it is mapped.
         assert links == ["/dev/null", "/memfd", "pipe", "pipe", "pipe", "socket"], links
 
-    def test_environment(self, worker, tmp_path):
-        made = worker(env={"MY_ENV": "here"})
-        (tmp_path / "1").mkdir()
-        (tmp_path / "1" / "model.py").write_text(ECHO)
-        assert made.load(tmp_path, {"name": "m", "output": [{"name": "OUT"}]})["code"] == 0
-        assert ask(made, "os.environ['MY_ENV']") == "here"
-        assert "MY_ENV" not in os.environ
-
     def test_bad_requests_are_refused(self, zygote):
         assert "descriptors instead of 5" in zygote.fork("x", [0])["error"]
         zygote.socket.send(b"nonsense")

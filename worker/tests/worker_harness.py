@@ -58,8 +58,8 @@ class Zygote:
         theirs.close()
         self.ready = json.loads(self.socket.recv(1 << 20))
 
-    def fork(self, name, descriptors, env=None):
-        request = {"name": name, "env": env or {}}
+    def fork(self, name, descriptors):
+        request = {"name": name, "apart": True}
         socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
         return json.loads(self.socket.recv(1 << 20))
 
@@ -71,14 +71,14 @@ class Zygote:
 class Worker:
     """One worker with the server's end of its channel."""
 
-    def __init__(self, zygote=None, name="model_0", env=None):
+    def __init__(self, zygote=None, name="model_0"):
         self.channel, *descriptors = standin.create()
         out, out_write = os.pipe()
         err, err_write = os.pipe()
         self._pipes = {"stdout": out, "stderr": err}
         self._texts = {"stdout": b"", "stderr": b""}
         if zygote is not None:
-            answer = zygote.fork(name, [*descriptors, out_write, err_write], env)
+            answer = zygote.fork(name, [*descriptors, out_write, err_write])
             assert "pid" in answer, answer
             self.pid = answer["pid"]
         else:
