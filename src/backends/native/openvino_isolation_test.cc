@@ -303,7 +303,7 @@ TEST_P(FaultyWorkerTest, CostsItsRequestsAndIsReplaced) {
 
 INSTANTIATE_TEST_SUITE_P(
     Faults, FaultyWorkerTest,
-    testing::Values(std::pair("death", "by signal 11 (Segmentation fault)"),
+    testing::Values(std::pair("death", "by signal 6 (Aborted)"),
                     std::pair("another-execution",
                               "because the worker returns from an execution that it does not run"),
                     std::pair("too-many-responses",

@@ -85,7 +85,7 @@ int RunFaulty(std::string_view fault, Channel::WorkerEnd end) {
       Encode(encoded, loaded);
     } else if (NativeExecuteMessage execute; Decode(message, execute)) {
       channel->header().begun_execution = execute.execution_id;
-      if (fault == "death") std::raise(SIGSEGV);
+      if (fault == "death") std::raise(SIGABRT);
       if (fault == "silence") continue;
       encoded = FaultyAnswer(fault, execute.execution_id);
     } else {
