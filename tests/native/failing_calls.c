@@ -39,14 +39,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALLS(X)                                                                                        \
-  X(read)                                                                                               \
-  X(pread)                                                                                              \
-  X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) X(accept4) X(socket)      \
-      X(socketpair) X(eventfd) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(timerfd_create) X(pipe2)   \
-          X(memfd_create) X(dup) X(poll) X(open) X(openat) X(opendir) X(fdopendir) X(mmap) X(ftruncate) \
-              X(fallocate) X(fsync) X(mkdir) X(mkdtemp) X(rename) X(link) X(symlink) X(fork) X(spawn)   \
-                  X(thread) X(futex) X(pidfd_open)
+// clang-format off
+#define CALLS(X) \
+  X(read) X(pread) X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) \
+  X(accept4) X(socket) X(socketpair) X(eventfd) X(epoll_create1) X(epoll_ctl) X(epoll_wait) \
+  X(timerfd_create) X(pipe2) X(memfd_create) X(dup) X(poll) X(open) X(openat) X(opendir) \
+  X(fdopendir) X(mmap) X(ftruncate) X(fallocate) X(fsync) X(mkdir) X(mkdtemp) X(rename) X(link) \
+  X(symlink) X(fork) X(spawn) X(thread) X(futex) X(pidfd_open)
+// clang-format on
 
 enum Call {
 #define X(name) kCall_##name,
@@ -85,15 +85,15 @@ static void* Next(const char* name) {
 
 // What the functions below stand before. They are looked up at the start, as a forked child must not do it, or at the first call
 // of a library that starts before this one.
-#define FUNCTIONS(X)                                                                                        \
-  X(read)                                                                                                   \
-  X(pread)                                                                                                  \
-  X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) X(accept4) X(socket)          \
-      X(socketpair) X(eventfd) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(timerfd_create) X(pipe2)       \
-          X(memfd_create) X(fcntl) X(poll) X(open) X(openat) X(opendir) X(fdopendir) X(mmap) X(ftruncate)   \
-              X(posix_fallocate) X(fsync) X(mkdir) X(mkdirat) X(mkdtemp) X(renameat) X(renameat2) X(linkat) \
-                  X(symlinkat) X(fork) X(posix_spawn) X(pthread_create) X(syscall) X(clock_gettime)         \
-                      X(gettimeofday)
+// clang-format off
+#define FUNCTIONS(X) \
+  X(read) X(pread) X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) \
+  X(accept4) X(socket) X(socketpair) X(eventfd) X(epoll_create1) X(epoll_ctl) X(epoll_wait) \
+  X(timerfd_create) X(pipe2) X(memfd_create) X(fcntl) X(poll) X(open) X(openat) X(opendir) \
+  X(fdopendir) X(mmap) X(ftruncate) X(posix_fallocate) X(fsync) X(mkdir) X(mkdirat) X(mkdtemp) \
+  X(renameat) X(renameat2) X(linkat) X(symlinkat) X(fork) X(posix_spawn) X(pthread_create) \
+  X(syscall) X(clock_gettime) X(gettimeofday)
+// clang-format on
 
 #define X(name) static __typeof__(name)* real_##name;
 FUNCTIONS(X)
