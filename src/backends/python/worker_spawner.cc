@@ -225,12 +225,17 @@ Status WorkerSpawner::StartZygote() {
       deaths->cause = cause;
       deaths->changed.NotifyAll();
     };
-    BRAID_RETURN_IF_ERROR(reaper_.Watch(zygote_pid_, std::move(on_exit)));
+    // What is not watched, or not heard, is none: the next to need one starts it.
+    if (Status watched = reaper_.Watch(zygote_pid_, std::move(on_exit)); !watched.ok()) {
+      kill(zygote_pid_, SIGKILL);
+      return ZygoteLost(watched.message());
+    }
   }
   if (!keeper_.joinable()) keeper_ = StartThread("brd-warm", [this] { KeepWarm(); });
   theirs.Reset();
-  BRAID_ASSIGN_OR_RETURN(zygote_output_,
-                         pump_.Add("python", std::move(pipes.read_output), std::move(pipes.read_error)));
+  auto output = pump_.Add("python", std::move(pipes.read_output), std::move(pipes.read_error));
+  if (!output.ok()) return ZygoteLost(output.status().message());
+  zygote_output_ = *std::move(output);
   pipes.write_output.Reset();
   pipes.write_error.Reset();
   BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
