@@ -48,7 +48,7 @@ class TextWriter {
   template <class... T>
   void Put(const std::variant<T...>& value) {
     Put(static_cast<uint8_t>(value.index()));
-    std::visit([this](const auto& one) { Put(one); }, value);
+    std::visit([this](const auto& one) { this->Put(one); }, value);
   }
   template <class List>
   requires requires(const List& list) { list.begin(), list.size(); }
