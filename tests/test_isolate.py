@@ -1,5 +1,7 @@
-"""OpenVINO models in processes of their own: the answers of models inside the server, and what a crash costs."""
+"""Native code in processes of its own: the answers that it gives inside the server, and what a crash costs."""
 
+import base64
+import io
 import json
 import os
 import pathlib
@@ -14,10 +16,12 @@ from harness.repository import config
 from harness.server import BINARY, Server, children
 from harness.stateful_models import running_sum_model, stateful_entry
 from harness.waiting import wait_until
+from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 ISOLATED = ("--isolate", "openvino")
 LIBRARY = BINARY.parent / "tests" / "native" / "libfaulty_operators.so"
+NODE = BINARY.parent / "src" / "pipeline" / "testing" / "nodes" / "faulty_node.so"
 CRASH, FAULT, SLOW = 666, 667, 668
 PATIENCE = 20
 
@@ -245,15 +249,14 @@ def test_a_wrong_parameter_is_named(repository, serve):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("images", "--isolate: 'images' cannot be isolated yet; what can be: openvino"),
-        ("openvino,custom-nodes", "--isolate: 'custom-nodes' cannot be isolated yet; what can be: openvino"),
-        ("python", "--isolate: 'python' is nothing that can be isolated: openvino"),
+        ("calculators", "'calculators' cannot be isolated yet; these can: openvino,custom-nodes,images"),
+        ("openvino,python", "'python' is nothing that can be isolated; these can: openvino,custom-nodes,images"),
     ],
 )
 def test_what_cannot_be_isolated_is_refused(repository, tmp_path, value, text):
     server = Server([repository.path], f"--isolate={value}", workdir=tmp_path, ready=False, listening=False)
     assert server.wait_exit() == 1
-    assert text in server.log
+    assert f"--isolate: {text}" in server.log
     server.stop(status=1)
 
 
@@ -446,3 +449,166 @@ def test_the_console_counts_the_worker_once(tmp_path):
 
         assert [worker["pid"] for worker in shown()] == [pid]
         wait_until(lambda: shown()[0].get("memory_bytes", 0) > 1 << 20, PATIENCE, "its memory")
+
+
+# ---- Custom nodes --------------------------------------------------------------------------------
+
+
+def adder(name, fault="", addend=1):
+    """A pipeline of one custom node, which adds to a vector x."""
+    node = {
+        "name": f"node_of_{name}",
+        "library_name": "faulty",
+        "type": "custom",
+        "params": {"fault": fault, "addend": str(addend), "items": "1"},
+        "inputs": [{"in": {"node_name": "request", "data_item": "x"}}],
+        "outputs": [{"data_item": "sum", "alias": "y"}],
+    }
+    outputs = [{"y": {"node_name": node["name"], "data_item": "y"}}]
+    return {"name": name, "inputs": ["x"], "nodes": [node], "outputs": outputs}
+
+
+@pytest.mark.parametrize("level", ["basic", "strict", "separate"])
+def test_native_code_has_the_level_of_isolation_that_workers_have(tmp_path, tmp_path_factory, connect, level):
+    if level == "separate" and os.geteuid() != 0:
+        pytest.skip("takes root")
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret"
+    elsewhere.write_text("secret", encoding="utf-8")
+    pipelines = [adder("sum"), adder("reads", "no_file")]
+    pipelines[1]["nodes"][0]["params"]["file"] = str(elsewhere)
+    config = nodes_config(*pipelines)
+    models.save(models.add((-1, 3)), tmp_path / "any", 1)
+    models.save(models.identity((-1, 2, 3, 3), input_name="image", output="pixels"), tmp_path / "image", 1)
+    config["model_config_list"] = [
+        models.entry("any", tmp_path / "any"),
+        models.entry("image", tmp_path / "image", layout={"image": "NHWC"}),
+    ]
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    options = ("--isolate=openvino,custom-nodes,images", f"--worker-isolation={level}")
+    with OvmsServer(config, *options, "--cache_dir", tmp_path / "cache", workdir=tmp_path) as server:
+        client = connect("grpc", server)
+        np.testing.assert_array_equal(add(client, "sum", [1, 2]), [2, 3])
+        x = np.ones((2, 3), np.float32)
+        np.testing.assert_array_equal(client.infer("any", {"b": x}).as_numpy("a"), x + 1)
+        status, answer = show(server, picture((3, 2, 1)))
+        assert status == 200, answer
+        if level == "basic":
+            np.testing.assert_array_equal(add(client, "reads", [1, 2]), [2, 3])
+        else:
+            with pytest.raises(InferenceServerException, match="execute returned 21"):
+                add(client, "reads", [1, 2])
+        assert len(workers(server)) == 5
+
+
+def nodes_config(*pipelines, **library):
+    libraries = [{"name": "faulty", "base_path": str(NODE), **library}]
+    return {"model_config_list": [], "pipeline_config_list": pipelines, "custom_node_library_config_list": libraries}
+
+
+def add(client, name, values):
+    """What the pipeline makes of some values, in rows of ten."""
+    rows = np.resize(np.array(values, np.float32), (-(-len(values) // 10), 10))
+    return client.infer(name, {"x": rows}).as_numpy("y").ravel()[: len(values)]
+
+
+def test_a_custom_node_that_crashes_costs_its_request_and_comes_back(tmp_path, connect):
+    config = nodes_config(adder("fragile", "crash_of_666"), adder("other", addend=7))
+    with OvmsServer(config, "--isolate", "custom-nodes", workdir=tmp_path) as server:
+        assert len(workers(server)) == 2
+        for protocol in ("grpc", "http"):
+            client = connect(protocol, server)
+            with pytest.raises(InferenceServerException) as error:
+                add(client, "fragile", [666, 1])
+            text = error.value.message()
+            assert "Custom node failed during execution" in text
+            assert "library 'faulty', node 'node_of_fragile': Stub process 'node_of_fragile' is not healthy." in text
+            np.testing.assert_array_equal(add(client, "other", [1, 2]), [8, 9])
+            np.testing.assert_array_equal(add(client, "fragile", [1, 2]), [2, 3])
+        large = np.arange(1 << 20, dtype=np.float32)
+        np.testing.assert_array_equal(add(connect("grpc", server), "other", large), large + 7)
+        before = set(workers(server))
+        # Pipelines that change take their workers along.
+        server.write_config(nodes_config(adder("other", addend=5)))
+        assert server.reload()[0] == 201
+        wait_until(lambda: len(workers(server)) == 1, PATIENCE, "the end of the workers")
+        assert not before & set(workers(server))
+        np.testing.assert_array_equal(add(connect("grpc", server), "other", [1, 2]), [6, 7])
+
+
+def test_a_library_says_for_itself_where_it_runs(tmp_path, connect):
+    for option, isolate, count in (("", True, 1), ("custom-nodes", False, 0)):
+        config = nodes_config(adder("sum"), isolate=isolate)
+        with OvmsServer(config, f"--isolate={option}", workdir=tmp_path) as server:
+            np.testing.assert_array_equal(add(connect("grpc", server), "sum", [1, 2]), [2, 3])
+            assert len(workers(server)) == count
+
+
+def test_each_request_of_a_pipeline_has_one_outcome_while_its_node_is_killed(tmp_path, connect):
+    outcomes = []
+    stop = threading.Event()
+
+    def run(number):
+        client = connect("grpc", server)
+        while not stop.is_set():
+            values = [number, len(outcomes)]
+            try:
+                right = np.array_equal(add(client, "sum", values), np.add(values, 1))
+                outcomes.append("right" if right else "wrong")
+            except InferenceServerException as error:
+                outcomes.append(error.message())
+
+    with OvmsServer(nodes_config(adder("sum")), "--isolate=custom-nodes", workdir=tmp_path) as server:
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            reached = len(outcomes) + 50
+            wait_until(lambda reached=reached: len(outcomes) >= reached, PATIENCE, "answers")
+            for pid in workers(server):
+                os.kill(pid, signal.SIGKILL)
+        reached = len(outcomes) + 50
+        wait_until(lambda: len(outcomes) >= reached, PATIENCE, "answers after the last blow")
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert set(outcomes[-20:]) == {"right"}
+        others = [each for each in outcomes if each != "right"]
+        assert all("is not healthy" in each for each in others), others
+        assert len(others) <= 5 * len(threads)
+
+
+# ---- Images --------------------------------------------------------------------------------------
+
+
+def picture(colour, width=3, height=2):
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), colour).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def show(server, *pictures):
+    rows = [{"image": {"b64": each}} for each in pictures]
+    return server.json("POST", "/v1/models/image:predict", {"instances": rows})
+
+
+def test_images_are_decoded_apart(tmp_path):
+    models.save(models.identity((-1, 2, 3, 3), input_name="image", output="pixels"), tmp_path / "image", 1)
+    config = {"model_config_list": [models.entry("image", tmp_path / "image", layout={"image": "NHWC"})]}
+    with OvmsServer(config, "--isolate=images", workdir=tmp_path) as server:
+        assert workers(server) == []
+        for _ in range(3):
+            # Of another size: it is resized there too.
+            status, answer = show(server, picture((30, 20, 10)), picture((3, 2, 1), 30, 20))
+            assert status == 200, answer
+            blue_green_red = np.array(answer["predictions"], np.float32)
+            np.testing.assert_array_equal(blue_green_red[0], np.broadcast_to([10, 20, 30], (2, 3, 3)))
+            np.testing.assert_array_equal(blue_green_red[1], np.broadcast_to([1, 2, 3], (2, 3, 3)))
+            maps = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text(encoding="utf-8")
+            assert "opencv" not in maps
+            [pid] = workers(server)
+            os.kill(pid, signal.SIGKILL)
+        broken = base64.b64encode(base64.b64decode(picture((1, 2, 3)))[:60]).decode()
+        status, answer = show(server, broken)
+        assert status == 400
+        assert "Image parsing failed" in answer["error"]

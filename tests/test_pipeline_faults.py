@@ -113,8 +113,8 @@ RUN_TIME = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
+@pytest.fixture(scope="module", params=[(), ("--isolate", "custom-nodes")], ids=["inside", "apart"])
+def server(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
     made = {
         "m": models.scale((1, 10)),
@@ -136,7 +136,7 @@ def server(tmp_path_factory):
             {"name": "unfinished", "base_path": str(NODES / "unfinished_node.so")},
         ],
     }
-    with OvmsServer(config, workdir=folder) as server:
+    with OvmsServer(config, *request.param, workdir=folder) as server:
         yield server
 
 

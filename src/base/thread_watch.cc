@@ -53,6 +53,8 @@ ThreadWatch::Watched::~Watched() {
 
 std::unique_ptr<ThreadWatch::Watched> ThreadWatch::Add(Thread thread) {
   thread.since_ns = SteadyNowNs();
+  // At once: a thread that stalls before the first look is known by then, and so is its stack.
+  if (thread.post) PostTask(thread);
   MutexLock lock(mutex_);
   stalls_.emplace(thread.name, 0);
   threads_.push_back(std::move(thread));
@@ -81,6 +83,14 @@ std::map<std::string, uint64_t> ThreadWatch::Stalls() const {
   return stalls_;
 }
 
+void ThreadWatch::PostTask(Thread& thread) {
+  const auto task = [probe = thread.probe, number = thread.posted + 1] {
+    probe->thread.store(ThreadId(), std::memory_order_relaxed);
+    probe->ran.store(number, std::memory_order_release);
+  };
+  if (thread.post(task)) ++thread.posted;
+}
+
 bool ThreadWatch::GoesOn(Thread& thread) {
   if (thread.post) return thread.probe->ran.load(std::memory_order_acquire) == thread.posted;
   const Work work = thread.work();
@@ -96,12 +106,7 @@ void ThreadWatch::LookLocked(int64_t now_ns, bool forgive, std::vector<Note>& no
     if (GoesOn(thread)) {
       thread.since_ns = now_ns;
       if (thread.stalled_ns != 0) note(now_ns - std::exchange(thread.stalled_ns, 0), true);
-      if (!thread.post) continue;
-      const auto task = [probe = thread.probe, number = thread.posted + 1] {
-        probe->thread.store(ThreadId(), std::memory_order_relaxed);
-        probe->ran.store(number, std::memory_order_release);
-      };
-      if (thread.post(task)) ++thread.posted;
+      if (thread.post) PostTask(thread);
     } else if (forgive) {
       thread.since_ns = now_ns;
     } else if (thread.stalled_ns == 0 && now_ns - thread.since_ns >= options_.stall_ns) {
@@ -117,7 +122,8 @@ void ThreadWatch::Write(const Note& note) {
     BRAID_LOG_WARNING(log_, "thread {} goes on after {} ms", note.name, note.ns / 1'000'000);
     return;
   }
-  const auto stack = StackOf(note.thread);
+  const Result<std::vector<std::string>> stack =
+      note.thread == 0 ? NotFoundError("it has not run yet") : StackOf(note.thread);
   if (!stack.ok()) {
     BRAID_LOG_WARNING(log_, "thread {} stands still for {} ms; {}", note.name, note.ns / 1'000'000,
                       stack.status().message());

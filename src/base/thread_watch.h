@@ -88,6 +88,7 @@ class ThreadWatch {
   std::unique_ptr<Watched> Add(Thread thread);
   void Run();
   void LookLocked(int64_t now_ns, bool forgive, std::vector<Note>& notes) BRAID_REQUIRES(mutex_);
+  static void PostTask(Thread& thread);
   // Whether the thread has gone on since the look before, or there is nothing for it to do.
   static bool GoesOn(Thread& thread);
   void Write(const Note& note);

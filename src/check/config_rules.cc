@@ -121,6 +121,8 @@ constexpr Rule kOvmsRules[] = {
      "'allow_in_pipelines' is Braid's own: OpenVINO Model Server refuses the file with it", "", kStateful},
     {"own-key", "/model_config_list/*/config/isolate", "", Level::kDifference,
      "'isolate' is Braid's own: OpenVINO Model Server refuses the file with it", "", kFromOvms},
+    {"own-key", "/custom_node_library_config_list/*/isolate", "", Level::kDifference,
+     "'isolate' is Braid's own: OpenVINO Model Server refuses the file with it", "", kFromOvms},
     {"own-key", "/pipeline_config_list/*/allow_auto_shape", "true", Level::kDifference,
      "'allow_auto_shape' is Braid's own: OpenVINO Model Server refuses the file with it", "", kFromOvms},
     {"own-key", "/pipeline_config_list/*/convert_precision", "true", Level::kDifference,

@@ -68,7 +68,7 @@ const std::vector<Keys>& KnownKeys() {
        {"name", "type", "model_name", "library_name", "version", "params", "inputs", "outputs",
         "demultiply_count", "gather_from_node"}},
       {"/pipeline_config_list/*/nodes/*/outputs/*", {"data_item", "alias"}},
-      {"/custom_node_library_config_list/*", {"name", "base_path"}},
+      {"/custom_node_library_config_list/*", {"name", "base_path", "isolate"}},
       {"/mediapipe_config_list/*", {"name", "base_path", "graph_path", "subconfig"}},
       {"/monitoring", {"metrics"}},
       {"/monitoring/metrics", {"enable", "metrics_list"}},
@@ -307,7 +307,7 @@ CustomNodeLibraries OvmsCheck::OpenLibraries() {
     }
     // The code of a library runs when it is opened.
     if (!trial_.imports()) continue;
-    auto opened = makers.open_library(library.name, library.base_path);
+    auto opened = makers.open_library(library);
     if (!opened.ok())
       Add(entry, "/base_path", Level::kError, "load", opened.status().message(), library.name);
     libraries.emplace(library.name, std::move(opened));

@@ -222,7 +222,9 @@ ConfigMakers Trial::config_makers() {
   makers.make_servable = [this](ServableInfo info, const std::unique_ptr<BackendModel>&) {
     return MakeModel(std::move(info));
   };
-  makers.open_library = &CustomNodeLibrary::Open;
+  makers.open_library = [](const OvmsCustomNodeLibrary& library) {
+    return CustomNodeLibrary::Open(library.name, library.base_path);
+  };
   makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
     std::vector<PipelineFault> faults;
     return TryPipeline(config, libraries, faults);

@@ -7,25 +7,41 @@
 namespace braid {
 namespace {
 
-// Native code that still runs inside the server alone.
-constexpr std::array<std::string_view, 3> kNotYet = {"custom-nodes", "calculators", "images"};
+struct Part {
+  std::string_view name;
+  bool IsolatedParts::*isolated;
+};
+constexpr std::array kParts = {Part{"openvino", &IsolatedParts::openvino},
+                               Part{"custom-nodes", &IsolatedParts::custom_nodes},
+                               Part{"images", &IsolatedParts::images}};
+// Native code that runs inside the server alone.
+constexpr std::string_view kNotYet = "calculators";
 
 }  // namespace
 
-std::string NamesOf(const IsolatedParts& parts) { return parts.openvino ? "openvino" : ""; }
+std::string NamesOf(const IsolatedParts& parts) {
+  std::string names;
+  for (const Part& part : kParts) {
+    if (parts.*part.isolated) names.append(names.empty() ? "" : ",").append(part.name);
+  }
+  return names;
+}
 
 Result<IsolatedParts> ParseIsolatedParts(std::string_view text) {
+  const std::string known = NamesOf({.openvino = true, .custom_nodes = true, .images = true});
   IsolatedParts parts;
   while (!text.empty()) {
     const size_t comma = text.find(',');
-    const std::string_view name = text.substr(0, comma);
+    const std::string name(text.substr(0, comma));
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
-    if (name == "openvino") {
-      parts.openvino = true;
-    } else if (std::find(kNotYet.begin(), kNotYet.end(), name) != kNotYet.end()) {
-      return UnsupportedError("'" + std::string(name) + "' cannot be isolated yet; what can be: openvino");
+    const auto part =
+        std::find_if(kParts.begin(), kParts.end(), [&](const Part& each) { return each.name == name; });
+    if (part != kParts.end()) {
+      parts.*part->isolated = true;
+    } else if (name == kNotYet) {
+      return UnsupportedError("'" + name + "' cannot be isolated yet; these can: " + known);
     } else {
-      return InvalidArgumentError("'" + std::string(name) + "' is nothing that can be isolated: openvino");
+      return InvalidArgumentError("'" + name + "' is nothing that can be isolated; these can: " + known);
     }
   }
   return parts;

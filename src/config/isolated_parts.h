@@ -11,6 +11,8 @@ namespace braid {
 
 struct IsolatedParts {
   bool openvino = false;
+  bool custom_nodes = false;
+  bool images = false;
   bool operator==(const IsolatedParts&) const = default;
 };
 

@@ -112,6 +112,7 @@ class FileReader {
         library.fault = FaultError(Fault::kPathInvalid, entry.PathOf("base_path") + ": " + what);
       }
       library.base_path = OvmsAbsolutePath(path, folder_);
+      library.isolate = entry.Bool("isolate");
       entry.Finish();
       AddFirst(config.custom_node_libraries, std::move(library), place);
     });

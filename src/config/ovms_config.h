@@ -93,7 +93,9 @@ struct OvmsModelConfig {
 struct OvmsCustomNodeLibrary {
   std::string name;
   std::string base_path;  // absolute path of the .so
-  Status fault;           // why the path cannot be used
+  // Braid's own: whether its nodes run in native workers. Nothing: as --isolate says.
+  std::optional<bool> isolate;
+  Status fault;  // why the path cannot be used
   bool operator==(const OvmsCustomNodeLibrary&) const = default;
 };
 

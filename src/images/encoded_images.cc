@@ -113,8 +113,8 @@ class InputDecoder {
     for (size_t i = 0; i < images.size(); ++i) {
       // Its client has gone, or the time that it gave is over.
       if (request.cancelled()) return CancelledError("Request cancelled before its images were decoded");
-      BRAID_ASSIGN_OR_RETURN(const DecodedImage image, DecodeOne(images[i], i, target.gray));
-      const ImageSize wanted = target.SizeFor({image.width(), image.height()});
+      BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<DecodedImage> image, DecodeOne(images[i], i, target));
+      const ImageSize wanted = image->size();
       if (i == 0) {
         size = wanted;
         decoded.shape = target.ShapeOf(count, size);
@@ -127,11 +127,11 @@ class InputDecoder {
       }
       std::byte* const to = decoded.data.mutable_data() + i * bytes_each;
       if (spec_.type == DataType::kUint8) {
-        BRAID_RETURN_IF_ERROR(image.Write(size.width, size.height, reinterpret_cast<uint8_t*>(to)));
+        BRAID_RETURN_IF_ERROR(image->Write(reinterpret_cast<uint8_t*>(to)));
         continue;
       }
       scratch.resize(bytes_each / ElementSize(spec_.type));
-      BRAID_RETURN_IF_ERROR(image.Write(size.width, size.height, scratch.data()));
+      BRAID_RETURN_IF_ERROR(image->Write(scratch.data()));
       ConvertPixels(scratch.data(), scratch.size(), spec_.type, to);
     }
     input = std::move(decoded);
@@ -143,7 +143,8 @@ class InputDecoder {
     return std::to_string(size.width) + "x" + std::to_string(size.height);
   }
 
-  Result<DecodedImage> DecodeOne(std::string_view encoded, size_t index, bool gray) {
+  Result<std::unique_ptr<DecodedImage>> DecodeOne(std::string_view encoded, size_t index,
+                                                  const ImageTarget& target) {
     const std::string which = "image " + std::to_string(index) + name_;
     const std::optional<ImageSize> size = ReadImageSize(encoded);
     if (!size) return FaultError(Fault::kImageParsingFailed, which);
@@ -159,7 +160,7 @@ class InputDecoder {
                             " pixels together (--image-max-pixels) with " + which);
     }
     budget_.pixels -= pixels;
-    return codec_.Decode(encoded, gray, which);
+    return codec_.Decode(encoded, target, which);
   }
 
   Result<Buffer> Allocate(const Shape& shape) {
@@ -190,8 +191,8 @@ bool HasEncodedImages(const ServableInfo& info, const InferenceRequest& request)
 
 ImageDecoder::ImageDecoder(Options options)
     : most_pixels_(options.most_pixels),
-      codec_(std::move(options.library)),
-      threads_({.name = "brd-image", .most = std::max<size_t>(std::thread::hardware_concurrency(), 1)}) {}
+      codec_(options.codec ? std::move(options.codec) : std::make_shared<OpenCvCodec>("")),
+      threads_({.name = "brd-image", .most = options.most_threads}) {}
 
 Status ImageDecoder::Decode(const ServableInfo& info, InferenceRequest& request) {
   HeapAllocator heap;
@@ -200,7 +201,7 @@ Status ImageDecoder::Decode(const ServableInfo& info, InferenceRequest& request)
   for (Tensor& input : request.inputs) {
     if (!IsOfImages(info, input)) continue;
     BRAID_RETURN_IF_ERROR(
-        InputDecoder(*info.FindInput(input.name), codec_, allocator, budget).Decode(request, input));
+        InputDecoder(*info.FindInput(input.name), *codec_, allocator, budget).Decode(request, input));
   }
   return OkStatus();
 }

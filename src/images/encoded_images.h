@@ -5,10 +5,12 @@
 // OpenCV is loaded with the first image: a server that gets none does not carry it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "base/elastic_threads.h"
 #include "base/status.h"
@@ -28,8 +30,10 @@ class ImageDecoder {
   struct Options {
     // How many pixels the images of one request may have together, before they are resized.
     int64_t most_pixels = int64_t{1} << 30;
-    // The path of the library that decodes; empty: beside the program (see ImageCodec).
-    std::string library;
+    // How many requests are decoded at once by DecodeThen().
+    uint32_t most_threads = std::max(std::thread::hardware_concurrency(), 1U);
+    // What decodes; null: the library beside the program (see OpenCvCodec).
+    std::shared_ptr<ImageCodec> codec;
   };
   explicit ImageDecoder(Options options);
 
@@ -41,7 +45,7 @@ class ImageDecoder {
   // kInvalidPrecision.
   Status Decode(const ServableInfo& info, InferenceRequest& request);
 
-  // The same on the decoder's threads, as many as there are cores; `next` goes on with the request there. Its
+  // The same on the decoder's threads; `next` goes on with the request there. Its
   // status is OK, one of these errors, or UNAVAILABLE when too many wait, which is told on the caller's
   // thread. Never blocks. REQUIRES: `request->servable` is set.
   void DecodeThen(std::unique_ptr<InferenceRequest> request,
@@ -49,7 +53,7 @@ class ImageDecoder {
 
  private:
   const int64_t most_pixels_;
-  ImageCodec codec_;
+  const std::shared_ptr<ImageCodec> codec_;  // shared with whoever made it
   ElasticThreads threads_;
 };
 

@@ -44,7 +44,8 @@ Result<Tensor> DecodeTensor(const ServableInfo& info, Tensor input) {
   InferenceRequest request;
   request.inputs.push_back(std::move(input));
   EXPECT_TRUE(HasEncodedImages(info, request));
-  BRAID_RETURN_IF_ERROR(ImageDecoder({.library = BRAID_OPENCV_LIBRARY}).Decode(info, request));
+  BRAID_RETURN_IF_ERROR(
+      ImageDecoder({.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}).Decode(info, request));
   EXPECT_FALSE(HasEncodedImages(info, request));
   return request.inputs[0];
 }
@@ -211,7 +212,8 @@ class TotalOfPixels : public ::testing::Test {
       info.inputs.back().name = request.inputs.back().name =
           std::string(1, static_cast<char>('a' + request.inputs.size()));
     }
-    return ImageDecoder({.most_pixels = 8, .library = BRAID_OPENCV_LIBRARY}).Decode(info, request);
+    return ImageDecoder({.most_pixels = 8, .codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)})
+        .Decode(info, request);
   }
   const std::string four_ = Png(2, 2, 1, {1, 2, 3, 4});
 };
@@ -244,7 +246,7 @@ TEST(EncodedImages, OfAllInputsTakeSoMuchMemoryTogether) {
   request.inputs = {Encoded({Png(1, 1, 1, {7})}), Encoded({Png(1, 1, 1, {7})})};
   request.inputs[1].name = "c";
   EXPECT_EQ(
-      ImageDecoder({.library = BRAID_OPENCV_LIBRARY}).Decode(info, request),
+      ImageDecoder({.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}).Decode(info, request),
       FaultError(
           Fault::kInvalidShape,
           "images of shape [1,16384,16384,1] take more than 2147483648 bytes with those of other inputs; "
@@ -327,7 +329,7 @@ class DecodeThen : public ::testing::Test {
 
   const std::shared_ptr<Images> servable_ = std::make_shared<Images>(Info(DataType::kUint8, {1, 1, 2, 3}));
   Sink sink_;
-  ImageDecoder decoder_{{.library = BRAID_OPENCV_LIBRARY}};
+  ImageDecoder decoder_{{.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}};
 };
 
 TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {

@@ -21,9 +21,26 @@ Result<std::string> FindLibrary() {
                     "images cannot be decoded: there is no lib/libbraid_opencv.so beside the server");
 }
 
+class OpenCvImage final : public DecodedImage {
+ public:
+  OpenCvImage(const BraidImageCodec& codec, void* image, ImageSize size)
+      : image_(image, codec.end), codec_(codec), size_(size) {}
+
+  ImageSize size() const override { return size_; }
+  Status Write(uint8_t* pixels) const override {
+    if (codec_.write(image_.get(), size_.width, size_.height, pixels) == 0) return OkStatus();
+    return FaultError(Fault::kInternalError, "an image could not be resized");
+  }
+
+ private:
+  const std::unique_ptr<void, void (*)(void*)> image_;
+  const BraidImageCodec& codec_;
+  const ImageSize size_;
+};
+
 }  // namespace
 
-Result<const BraidImageCodec*> ImageCodec::Load() {
+Result<const BraidImageCodec*> OpenCvCodec::Load() {
   MutexLock lock(mutex_);
   if (codec_ != nullptr) return codec_;
   if (path_.empty()) {
@@ -42,22 +59,14 @@ Result<const BraidImageCodec*> ImageCodec::Load() {
   return codec_;
 }
 
-Result<DecodedImage> ImageCodec::Decode(std::string_view encoded, bool gray, const std::string& name) {
+Result<std::unique_ptr<DecodedImage>> OpenCvCodec::Decode(std::string_view encoded, const ImageTarget& target,
+                                                          const std::string& name) {
   BRAID_ASSIGN_OR_RETURN(const BraidImageCodec* const codec, Load());
-  int64_t width = 0;
-  int64_t height = 0;
-  void* const decoded =
-      codec->decode(reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size(), gray, &width, &height);
+  ImageSize own;
+  void* const decoded = codec->decode(reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size(),
+                                      target.gray, &own.width, &own.height);
   if (decoded == nullptr) return FaultError(Fault::kImageParsingFailed, name);
-  DecodedImage image(*codec, decoded);
-  image.width_ = width;
-  image.height_ = height;
-  return image;
-}
-
-Status DecodedImage::Write(int64_t width, int64_t height, uint8_t* pixels) const {
-  if (codec_->write(image_.get(), width, height, pixels) == 0) return OkStatus();
-  return FaultError(Fault::kInternalError, "an image could not be resized");
+  return std::unique_ptr<DecodedImage>(std::make_unique<OpenCvImage>(*codec, decoded, target.SizeFor(own)));
 }
 
 }  // namespace braid

@@ -1,7 +1,6 @@
-// The library that decodes images, loaded when it is first asked for.
+// ImageCodec: what decodes images: the library inside the server, or a native worker (backends/native).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,39 +9,42 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "images/image_target.h"
 #include "images/opencv/codec.h"
 
 namespace braid {
 
-// A decoded image.
+// A decoded image, which is written once it is known where to.
 class DecodedImage {
  public:
-  int64_t width() const { return width_; }
-  int64_t height() const { return height_; }
-  // Writes width * height * channels bytes to `pixels`, resized when that is another size. Errors:
-  // kInternalError.
-  Status Write(int64_t width, int64_t height, uint8_t* pixels) const;
+  virtual ~DecodedImage() = default;
 
- private:
-  friend class ImageCodec;
-  DecodedImage(const BraidImageCodec& codec, void* image) : image_(image, codec.end), codec_(&codec) {}
-
-  std::unique_ptr<void, void (*)(void*)> image_;
-  const BraidImageCodec* codec_;
-  int64_t width_ = 0;
-  int64_t height_ = 0;
+  // The size that it is written in: that which the target wanted for the image's own.
+  virtual ImageSize size() const = 0;
+  // Writes width * height * channels bytes to `pixels`. Errors: kInternalError.
+  virtual Status Write(uint8_t* pixels) const = 0;
 };
 
 // Any thread.
 class ImageCodec {
  public:
+  virtual ~ImageCodec() = default;
+
+  // To one channel, or to three in the order blue, green, red. The first call takes some tenths of a second. Errors:
+  // kImageParsingFailed with `name`; kInternalError when what decodes cannot be had.
+  virtual Result<std::unique_ptr<DecodedImage>> Decode(std::string_view encoded, const ImageTarget& target,
+                                                       const std::string& name) = 0;
+};
+
+// Decodes by OpenCV, whose library is loaded when the first image comes.
+class OpenCvCodec final : public ImageCodec {
+ public:
   // `library` is the path of the library; empty: it is in folder `lib` beside the program, or in
   // `../lib/braid`.
-  explicit ImageCodec(std::string library) : path_(std::move(library)) {}
+  explicit OpenCvCodec(std::string library) : path_(std::move(library)) {}
 
-  // To one channel, or to three in the order blue, green, red. The first call takes some tenths of a second.
-  // Errors: kImageParsingFailed with `name`, kInternalError when the library cannot be loaded.
-  Result<DecodedImage> Decode(std::string_view encoded, bool gray, const std::string& name);
+  Result<std::unique_ptr<DecodedImage>> Decode(std::string_view encoded, const ImageTarget& target,
+                                               const std::string& name) override;
 
  private:
   Result<const BraidImageCodec*> Load() BRAID_EXCLUDES(mutex_);

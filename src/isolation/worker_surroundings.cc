@@ -1,8 +1,11 @@
 #include "isolation/worker_surroundings.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 #include <string_view>
 #include <system_error>
 
@@ -89,12 +92,35 @@ std::vector<LandlockPath> SystemPaths() {
 
 std::vector<LandlockPath> InterpreterPaths(const std::string& python) {
   std::vector<LandlockPath> paths;
+  if (python.empty()) return paths;
   std::error_code fault;
   for (const fs::path& program :
        {fs::absolute(python, fault).lexically_normal(), fs::canonical(python, fault)}) {
     const fs::path folder = program.parent_path().parent_path();
     if (folder.empty() || folder == folder.root_path() || IsKnown(folder.string())) continue;
     if (HasPython(folder)) paths.push_back({folder.string(), false});
+  }
+  return paths;
+}
+
+std::vector<LandlockPath> ProgramPaths() {
+  // The file that runs, whatever stands in its place by now.
+  std::vector<LandlockPath> paths = {{"/proc/self/exe", false}};
+  std::error_code fault;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", fault).parent_path();
+  std::set<std::string> folders;
+  if (!folder.empty())
+    folders = {(folder / "lib").string(), (folder.parent_path() / "lib" / "braid").string()};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* found) {
+        const fs::path file(info->dlpi_name);
+        if (file.is_absolute())
+          static_cast<std::set<std::string>*>(found)->insert(file.parent_path().lexically_normal());
+        return 0;
+      },
+      &folders);
+  for (const std::string& each : folders) {
+    if (!IsKnown(each) && fs::is_directory(each, fault)) paths.push_back({each, false});
   }
   return paths;
 }

@@ -15,8 +15,13 @@ namespace braid {
 std::vector<LandlockPath> SystemPaths();
 
 // The folder that `python` (a path) was installed into, that of the interpreter behind it where it is a link, and so
-// that of a virtual environment with that which it was made from. Nothing for what SystemPaths() has already.
+// that of a virtual environment with that which it was made from. Nothing for what SystemPaths() has already. Empty: no
+// interpreter.
 std::vector<LandlockPath> InterpreterPaths(const std::string& python);
+
+// This program, what may stand beside it, and the folders of the libraries that it has loaded. Nothing for what
+// SystemPaths() has already.
+std::vector<LandlockPath> ProgramPaths();
 
 // Of `variables` ("NAME=value") those for languages, time zones, paths of programs and libraries, Python, and numbers of
 // threads and devices, and those in `more`; HOME and TMPDIR are `folder`.

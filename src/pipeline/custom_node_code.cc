@@ -66,20 +66,17 @@ class Code final : public CustomNodeCode {
 
 }  // namespace
 
-Result<std::shared_ptr<const CustomNodeCode>> CustomNodeCode::Create(
-    std::shared_ptr<const CustomNodeLibrary> library, std::string node,
-    std::vector<std::pair<std::string, std::string>> params) {
-  auto loaded = std::dynamic_pointer_cast<const LoadedNodeLibrary>(std::move(library));
-  BRAID_CHECK(loaded != nullptr);
-  std::string where = "library '" + loaded->name() + "', node '" + node + "'";
+Result<std::shared_ptr<const CustomNodeCode>> LoadedNodeLibrary::CodeFor(
+    std::string node, std::vector<std::pair<std::string, std::string>> params) const {
+  std::string where = "library '" + name_ + "', node '" + node + "'";
   auto kept = std::make_unique<const NodeParams>(std::move(params));
   void* manager = nullptr;
-  if (loaded->functions().initialize != nullptr) {
-    const auto failure = FailureOf(
-        "initialize", [&] { return loaded->functions().initialize(&manager, kept->data(), kept->size()); });
+  if (functions_.initialize != nullptr) {
+    const auto failure =
+        FailureOf("initialize", [&] { return functions_.initialize(&manager, kept->data(), kept->size()); });
     if (failure) return FaultError(Fault::kNodeLibraryInitializeFailed, where + ": " + *failure);
   }
-  auto shared = std::make_shared<const NodeManager>(std::move(loaded), manager);
+  auto shared = std::make_shared<const NodeManager>(shared_from_this(), manager);
   return std::shared_ptr<const CustomNodeCode>(
       std::make_shared<Code>(std::move(where), std::move(kept), std::move(shared)));
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "include/custom_node_interface.h"
 #include "pipeline/custom_node_library.h"
@@ -26,7 +27,8 @@ struct CustomNodeFunctions {
 };
 
 // A library that is mapped, until this is gone.
-class LoadedNodeLibrary final : public CustomNodeLibrary {
+class LoadedNodeLibrary final : public CustomNodeLibrary,
+                                public std::enable_shared_from_this<LoadedNodeLibrary> {
  public:
   // Takes over the handle.
   LoadedNodeLibrary(std::string name, void* handle, const CustomNodeFunctions& functions)
@@ -34,6 +36,8 @@ class LoadedNodeLibrary final : public CustomNodeLibrary {
   ~LoadedNodeLibrary() override;
 
   const std::string& name() const override { return name_; }
+  Result<std::shared_ptr<const CustomNodeCode>> CodeFor(
+      std::string node, std::vector<std::pair<std::string, std::string>> params) const override;
   const CustomNodeFunctions& functions() const { return functions_; }
 
  private:

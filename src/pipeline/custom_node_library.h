@@ -2,12 +2,14 @@
 // include/custom_node_interface.h.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto library, CustomNodeLibrary::Open("resize", "/models/libresize.so"));
-//   BRAID_ASSIGN_OR_RETURN(auto code, CustomNodeCode::Create(library, "my_node", params));
+//   BRAID_ASSIGN_OR_RETURN(auto code, library->CodeFor("my_node", params));
 //   BRAID_ASSIGN_OR_RETURN(auto outputs, code->Execute(inputs));
 //
-// All errors are FaultError()s. Libraries run inside the server: one that crashes takes the server with it.
+// All errors are FaultError()s. Libraries that are opened here run inside this process: one that crashes takes it along. Those
+// of backends/native/isolated_nodes.h run in processes of their own.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +21,8 @@
 
 namespace braid {
 
+class CustomNodeCode;
+
 class CustomNodeLibrary {
  public:
   // Loads the library and finds its functions; initialize and deinitialize may be missing (libraries from
@@ -28,6 +32,11 @@ class CustomNodeLibrary {
 
   virtual const std::string& name() const = 0;
 
+  // Initializes the library for a node with these parameters. The library goes with its last node. Errors:
+  // kNodeLibraryInitializeFailed.
+  virtual Result<std::shared_ptr<const CustomNodeCode>> CodeFor(
+      std::string node, std::vector<std::pair<std::string, std::string>> params) const = 0;
+
  protected:
   CustomNodeLibrary() = default;
 };
@@ -36,11 +45,7 @@ class CustomNodeLibrary {
 // executions at once.
 class CustomNodeCode {
  public:
-  // Errors: kNodeLibraryInitializeFailed.
-  static Result<std::shared_ptr<const CustomNodeCode>> Create(
-      std::shared_ptr<const CustomNodeLibrary> library, std::string node,
-      std::vector<std::pair<std::string, std::string>> params);
-  // Calls deinitialize; the library goes with its last node.
+  // Has the library deinitialize the node.
   virtual ~CustomNodeCode() = default;
 
   // What the node takes and gives; a dimension of 0 is told as -1. Errors: kNodeLibraryMetadataFailed,
@@ -51,6 +56,10 @@ class CustomNodeCode {
   // Blocks for as long as the user's code takes. The memory of outputs is the library's own, given back to it
   // when nobody holds a share any more. Errors: kNodeLibraryExecutionFailed and its like.
   virtual Result<std::vector<Tensor>> Execute(const std::vector<Tensor>& inputs) const = 0;
+
+  // It is to run no more: what takes more than memory ends now, by force at `deadline_ns` (SteadyNowNs()). Executions that
+  // come afterwards may fail.
+  virtual void Stop(int64_t deadline_ns) const { (void)deadline_ns; }
 
  protected:
   CustomNodeCode() = default;

@@ -69,7 +69,7 @@ class FaultyNode : public ::testing::Test {
   static Result<std::shared_ptr<const CustomNodeCode>> Make(Params params) {
     auto library = CustomNodeLibrary::Open("faulty", NodePath("faulty_node"));
     EXPECT_TRUE(library.ok()) << library.status();
-    return CustomNodeCode::Create(std::move(library).value(), "n", std::move(params));
+    return (*library)->CodeFor("n", std::move(params));
   }
   static std::shared_ptr<const CustomNodeCode> Code(Params params) {
     auto code = Make(std::move(params));
@@ -137,8 +137,8 @@ TEST_F(FaultyNode, OutputsAreTheLibrarysMemoryUntilTheLastHolderLetsGo) {
 TEST_F(FaultyNode, EachNodeHasAManagerOfItsOwn) {
   auto library = CustomNodeLibrary::Open("faulty", NodePath("faulty_node"));
   ASSERT_TRUE(library.ok());
-  auto one = CustomNodeCode::Create(*library, "one", {{"addend", "1"}});
-  auto two = CustomNodeCode::Create(*library, "two", {});
+  auto one = (*library)->CodeFor("one", {{"addend", "1"}});
+  auto two = (*library)->CodeFor("two", {});
   ASSERT_TRUE(one.ok() && two.ok());
   EXPECT_EQ(Count("LiveManagers"), 2);
   EXPECT_THAT(Values((*one)->Execute({}).value()[0]), ElementsAre(1));
@@ -249,7 +249,7 @@ TEST_F(FaultyNode, ManyThreadsUseOneNode) {
 TEST(CustomNodeLibrary, ALibraryOfTheOldInterfaceWorks) {
   auto library = CustomNodeLibrary::Open("old", NodePath("old_api_node"));
   ASSERT_TRUE(library.ok()) << library.status();
-  const auto code = CustomNodeCode::Create(*library, "n", {});
+  const auto code = (*library)->CodeFor("n", {});
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_THAT((*code)->Inputs()->front().shape, ElementsAre(-1));
   EXPECT_EQ((*code)->Outputs()->front().name, "out");

@@ -21,11 +21,13 @@
 namespace braid {
 
 // What does the work of one node: a servable, of the version that is the right one when a session begins, or
-// code in this process.
+// the code of a custom node.
 struct DagStep {
   std::unique_ptr<const ServableReference> servable;
   // Where there is no servable; may block. Any thread, several at once.
   std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>& inputs)> code = {};
+  // Called once, when the DAG is to run no more; may be none. See CustomNodeCode::Stop().
+  std::function<void(int64_t deadline_ns)> stop = {};
   // Those that are asked of the servable; none: all that it has.
   std::vector<std::string> outputs = {};
   // Inputs that are converted before the step gets them.

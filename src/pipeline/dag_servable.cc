@@ -281,6 +281,14 @@ int64_t DagServable::pending_requests() const {
 }
 
 void DagServable::Stop(int64_t deadline_ns) {
+  EndSessions(deadline_ns);
+  // What is kept of an old catalog holds this for longer.
+  for (const DagStep& step : plan_->steps) {
+    if (step.stop) step.stop(deadline_ns);
+  }
+}
+
+void DagServable::EndSessions(int64_t deadline_ns) {
   if (gate().WaitUntilEmpty(deadline_ns)) return;
   if (queue_ != nullptr) queue_->Stop(*this);
   std::vector<std::shared_ptr<Session>> all;

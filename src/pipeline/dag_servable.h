@@ -73,6 +73,8 @@ class DagServable final : public Servable, private SequenceQueue::Runner {
  private:
   class Memory;
 
+  // Waits for those that run, and fails those that have not ended then.
+  void EndSessions(int64_t deadline_ns);
   const ServableReference* FirstStep() const;
   // The indexes among the DAG's outputs that a request wants.
   std::vector<uint32_t> Wanted(const InferenceRequest& request) const;

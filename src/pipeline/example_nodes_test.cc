@@ -23,7 +23,7 @@ using Params = std::vector<std::pair<std::string, std::string>>;
 Result<std::shared_ptr<const CustomNodeCode>> Make(const std::string& name, Params params) {
   BRAID_ASSIGN_OR_RETURN(
       auto library, CustomNodeLibrary::Open(name, std::string(BRAID_EXAMPLE_NODES) + "/lib" + name + ".so"));
-  return CustomNodeCode::Create(std::move(library), "n", std::move(params));
+  return library->CodeFor("n", std::move(params));
 }
 
 std::shared_ptr<const CustomNodeCode> Node(const std::string& name, Params params = {}) {

@@ -29,6 +29,7 @@ class Nodes {
       DagStep& step = plan.steps.emplace_back();
       if (codes_[i]) {
         step.code = [code = codes_[i]](const std::vector<Tensor>& inputs) { return code->Execute(inputs); };
+        step.stop = [code = codes_[i]](int64_t deadline_ns) { code->Stop(deadline_ns); };
       } else {
         step.servable = std::make_unique<ServableReference>(catalog_, node.config.model_name,
                                                             node.config.version.value_or(-1));
@@ -72,7 +73,7 @@ class Nodes {
                      "library '" + node.config.library_name + "': " + library->second.status().message());
       return nullptr;
     }
-    auto code = CustomNodeCode::Create(*library->second, node.config.name, node.config.params);
+    auto code = (*library->second)->CodeFor(node.config.name, node.config.params);
     if (!code.ok()) {
       node.library = code.status();
       return nullptr;

@@ -87,7 +87,7 @@ void ConfigPipelines::SyncLibraries(const std::vector<OvmsCustomNodeLibrary>& li
     const bool same =
         before != library_configs_.end() && before->second == library && open != libraries_.end();
     if (same && (open->second.ok() || !retry)) continue;
-    auto opened = library.fault.ok() ? makers_.open_library(name, library.base_path)
+    auto opened = library.fault.ok() ? makers_.open_library(library)
                                      : Result<std::shared_ptr<const CustomNodeLibrary>>(library.fault);
     if (opened.ok()) {
       BRAID_LOG_INFO(log_, "opened the custom node library '{}' ({})", name, library.base_path);

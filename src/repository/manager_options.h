@@ -93,8 +93,7 @@ struct ConfigMakers {
   std::function<Result<std::shared_ptr<Servable>>(ServableInfo info, std::unique_ptr<BackendModel> model)>
       make_servable;
   // See CustomNodeLibrary::Open().
-  std::function<Result<std::shared_ptr<const CustomNodeLibrary>>(const std::string& name,
-                                                                 const std::string& path)>
+  std::function<Result<std::shared_ptr<const CustomNodeLibrary>>(const OvmsCustomNodeLibrary& library)>
       open_library;
   // See MakePipeline().
   std::function<Result<std::shared_ptr<Servable>>(const OvmsPipelineConfig& config,

@@ -212,7 +212,7 @@ class StatefulImages : public ::testing::Test {
   Doorkeeper door_;
   Logger log_;
   TimerService timers_;
-  ImageDecoder images_{{.library = BRAID_OPENCV_LIBRARY}};
+  ImageDecoder images_{{.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}};
   std::shared_ptr<InstancePool> model_;
   std::deque<Client> clients_;
 };

@@ -99,8 +99,9 @@ TEST(Options, StrictModelConfigIsTheOlderNameOfDisableAutoComplete) {
 TEST(Options, NativeCodeIsIsolatedByParts) {
   EXPECT_FALSE(Parse({"models"}).options.isolate.openvino);
   EXPECT_TRUE(Parse({"models", "--isolate=openvino"}).options.isolate.openvino);
-  EXPECT_THAT(Parse({"models", "--isolate", "openvino,images"}).err,
-              StartsWith("braid serve: --isolate: 'images' cannot be isolated yet; what can be: openvino"));
+  EXPECT_THAT(
+      Parse({"models", "--isolate", "openvino,calculators"}).err,
+      StartsWith("braid serve: --isolate: 'calculators' cannot be isolated yet; these can: openvino,"));
 }
 
 TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {

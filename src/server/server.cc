@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "backends/native/isolated_images.h"
+#include "backends/native/isolated_nodes.h"
 #include "backends/native/native_worker.h"
 #include "backends/native/openvino_isolation.h"
 #include "backends/python/model_asks.h"
@@ -160,25 +162,50 @@ class Server::Parts {
     return support_;
   }
 
-  Status MakeOpenVino() {
+  NativeWorkers::Options NativeWorkerOptions() {
     native_services_.catalog = &catalog_;
-    OpenVinoIsolation::Options options;
-    options.openvino.cache_directory = options_.cache_dir;
-    options.openvino.cpu_extension = options_.cpu_extension;
-    options.isolate = options_.isolate.openvino;
+    NativeWorkers::Options options;
     // The very program that runs, also when its file was replaced meanwhile.
     options.program = {"/proc/self/exe", kNativeWorkerCommand};
-    options.worker_limits = options_.workers.worker_limits;
-    options.worker_segments = options_.workers.worker_segments;
-    BoundSegments(options.worker_segments);
+    options.limits = options_.workers.worker_limits;
+    options.segments = options_.workers.worker_segments;
+    BoundSegments(options.segments);
+    options.isolation = options_.workers.isolation;
+    options.user_ids = user_ids_;
+    options.temporary_directory = options_.environment.temporary_directory;
     options.sign_in_timeout_ns = options_.workers.stub_timeout_seconds * kSecond;
     options.arena.keep_bytes = options_.workers.memory_keep_bytes;
     options.arena.max_bytes = options_.workers.memory_max_bytes;
     options.arena.max_bytes_option = "--memory-max-bytes";
+    options.outage_wait_ns = options_.outage_wait_ms * 1'000'000;
     options.services = &native_services_;
     options.support = [this] { return Support(); };
+    return options;
+  }
+
+  ImageDecoder::Options ImageOptions() {
+    ImageDecoder::Options options;
+    options.most_pixels = options_.image_max_pixels;
+    if (options_.isolate.images)
+      options.codec = std::make_shared<IsolatedImageCodec>(native_workers_, "", options.most_threads);
+    return options;
+  }
+
+  Status MakeOpenVino() {
+    OpenVinoIsolation::Options options;
+    options.openvino.cache_directory = options_.cache_dir;
+    options.openvino.cpu_extension = options_.cpu_extension;
+    options.isolate = options_.isolate.openvino;
+    options.workers = &native_workers_;
     BRAID_ASSIGN_OR_RETURN(openvino_, OpenVinoIsolation::Create(std::move(options), log_));
     return OkStatus();
+  }
+
+  Result<std::shared_ptr<const CustomNodeLibrary>> OpenLibrary(const OvmsCustomNodeLibrary& library) {
+    if (!library.isolate.value_or(options_.isolate.custom_nodes))
+      return CustomNodeLibrary::Open(library.name, library.base_path);
+    return OpenIsolatedLibrary(native_workers_, library.name, library.base_path,
+                               CustomNodeThreads::kMostThreads);
   }
 
   // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
@@ -196,6 +223,7 @@ class Server::Parts {
     workers.temporary_directory = options_.environment.temporary_directory;
     workers.services = &worker_services_;
     BRAID_ASSIGN_OR_RETURN(workers.support, Support());
+    workers.user_ids = user_ids_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(workers), log_));
     return python_.get();
   }
@@ -231,7 +259,7 @@ class Server::Parts {
     config.make_servable = [this](ServableInfo info, std::unique_ptr<BackendModel> model) {
       return CreateModel(std::move(info), std::move(model), [](const std::string&) {});
     };
-    config.open_library = &CustomNodeLibrary::Open;
+    config.open_library = [this](const OvmsCustomNodeLibrary& library) { return OpenLibrary(library); };
     config.make_pipeline = [this](const OvmsPipelineConfig& entry, const CustomNodeLibraries& libraries) {
       return CreatePipeline(entry, libraries);
     };
@@ -582,15 +610,19 @@ class Server::Parts {
         return true;
       });
   CallGraph call_graph_;
-  ImageDecoder images_{{.most_pixels = options_.image_max_pixels, .library = ""}};
+  WorkerServices worker_services_;
+  WorkerServices native_services_;
+  // Shared with backends.
+  const std::shared_ptr<UserIds> user_ids_ = std::make_shared<UserIds>(
+      options_.workers.isolation.first_user_id, options_.workers.isolation.last_user_id);
+  Mutex support_mutex_;
+  std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
+  NativeWorkers native_workers_{NativeWorkerOptions(), log_};
+  ImageDecoder images_{ImageOptions()};
   const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_};
   SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
-  WorkerServices worker_services_;
-  WorkerServices native_services_;
-  Mutex support_mutex_;
-  std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
   CustomNodeThreads custom_node_threads_;
   std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
   // As many as users' calculators may block at once.

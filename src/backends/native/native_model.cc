@@ -15,18 +15,6 @@ namespace {
 // For a model that was loaded and is not wanted.
 constexpr int64_t kStopUnusedNs = 10'000'000'000;
 
-PythonModelFacts Facts(const std::string& name, const NativeTask& task, uint64_t arena_keep_bytes) {
-  PythonModelFacts facts;
-  facts.model_config_json = EncodeTask(task);
-  facts.model_name = name;
-  facts.model_version = std::to_string(task.version);
-  facts.model_path = task.model_path;
-  facts.version_path = task.version_path;
-  facts.model_file = task.model_file;
-  facts.arena_keep_bytes = arena_keep_bytes;
-  return facts;
-}
-
 // Whether the worker has ended, though that may not be known yet.
 bool IsGone(const Channel& channel) {
   pollfd socket{channel.socket(), 0, 0};
@@ -52,16 +40,15 @@ InstanceReport NativeInstance::report() const {
   return report;
 }
 
-NativeModel::NativeModel(const std::string& name, const NativeTask& task, const Ground& ground,
-                         std::shared_ptr<const void> files)
-    : name_(name),
-      spec_{.name = name, .kind = "CPU"},
-      facts_(Facts(name, task, ground.arena.keep_bytes)),
+NativeModel::NativeModel(PythonModelFacts facts, const Ground& ground, std::shared_ptr<const void> files)
+    : name_(facts.model_name),
+      spec_{.name = name_, .kind = "CPU"},
+      facts_(std::move(facts)),
       files_(std::move(files)),
       arena_(ground.segment_ids, ground.arena),
       host_({.mode = LoadMode::kInstance,
              .thread_name = "brd-native",
-             .title = "the native worker of model '" + name + "'",
+             .title = "the native worker of model '" + name_ + "'",
              .noun = "worker",
              .sign_in_timeout_ns = ground.sign_in_timeout_ns,
              .runs_user_code = false},

@@ -42,8 +42,8 @@ class NativeModel final : public BackendModel, private WorkerUser {
   };
 
   // `files`: what is kept as long as the model is.
-  NativeModel(const std::string& name, const NativeTask& task, const Ground& ground,
-              std::shared_ptr<const void> files);
+  // `facts` are of its task; NativeWorkers has them.
+  NativeModel(PythonModelFacts facts, const Ground& ground, std::shared_ptr<const void> files);
   // Ends the worker, if it was loaded and not stopped.
   ~NativeModel() override;
 

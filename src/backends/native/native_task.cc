@@ -173,9 +173,9 @@ void Fields(A& a, ServableInfo& info) {
 
 bool IsType(DataType type) { return static_cast<uint8_t>(type) <= static_cast<uint8_t>(DataType::kCustom); }
 
-void CheckTensors(TextReader& in, const std::vector<TensorSpec>& tensors) {
+void CheckTensors(TextReader& in, const std::vector<TensorSpec>& tensors, bool typed) {
   for (const TensorSpec& tensor : tensors) {
-    in.Require(IsType(tensor.type) && tensor.type != DataType::kInvalid);
+    in.Require(IsType(tensor.type) && (!typed || tensor.type != DataType::kInvalid));
     in.Require(tensor.ranges.empty() || tensor.ranges.size() == tensor.shape.size());
   }
 }
@@ -190,7 +190,8 @@ void Config(A& a, inference::ModelConfig& config) {
 template <class A>
 void Fields(A& a, NativeTask& task) {
   a(task.kind, task.cache_directory, task.cpu_extension, task.ovms_config, task.model_path, task.version_path,
-    task.model_file, task.version);
+    task.model_file, task.version, task.library_name, task.library_path, task.node, task.params,
+    task.most_calls);
   Config(a, task.triton_config);
 }
 
@@ -206,7 +207,8 @@ Result<NativeTask> DecodeTask(std::string_view text) {
   TextReader in(text);
   NativeTask task;
   in(task);
-  in.Require(static_cast<uint8_t>(task.kind) <= static_cast<uint8_t>(NativeTask::Kind::kExtension));
+  in.Require(static_cast<uint8_t>(task.kind) <= static_cast<uint8_t>(NativeTask::Kind::kImages));
+  in.Require(task.most_calls >= 1 && task.most_calls <= kMostNativeCalls);
   if (!in.complete()) return InvalidArgumentError("the task of a native worker cannot be read");
   return task;
 }
@@ -218,7 +220,7 @@ std::string EncodeAnswer(const NativeAnswer& answer) {
   std::string message = answer.status.message();
   inference::ModelConfig config = answer.config;
   if (answer.info.config != nullptr) config = *answer.info.config;
-  out(code, fault, message, answer.info);
+  out(code, fault, message, answer.info, answer.node_inputs, answer.node_outputs);
   Config(out, config);
   return out.text();
 }
@@ -229,11 +231,13 @@ Result<NativeAnswer> DecodeAnswer(std::string_view text) {
   auto code = StatusCode::kOk;
   uint8_t fault = 0;
   std::string message;
-  in(code, fault, message, answer.info);
+  in(code, fault, message, answer.info, answer.node_inputs, answer.node_outputs);
   Config(in, answer.config);
   in.Require(static_cast<uint8_t>(code) <= static_cast<uint8_t>(StatusCode::kPermissionDenied));
-  CheckTensors(in, answer.info.inputs);
-  CheckTensors(in, answer.info.outputs);
+  CheckTensors(in, answer.info.inputs, true);
+  CheckTensors(in, answer.info.outputs, true);
+  CheckTensors(in, answer.node_inputs, false);
+  CheckTensors(in, answer.node_outputs, false);
   in.Require(answer.info.instance_count > 0 && answer.info.instance_count <= kMostInstances);
   in.Require(answer.info.max_batch_size >= 0 && answer.info.stream_count >= 0);
   if (answer.info.stateful) {

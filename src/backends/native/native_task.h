@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "config/ovms_config.h"
@@ -19,6 +21,9 @@ struct NativeTask {
     kTritonModel,   // load a model of a Triton repository, then run its executions
     kTritonConfig,  // complete its configuration, and end
     kExtension,     // see whether the extension can be used, and end
+    kNodeLibrary,   // see whether the library of custom nodes can be used, and end
+    kNode,          // run a custom node: the calls of its execute
+    kImages,        // decode images
   };
   Kind kind = Kind::kConfigModel;
   // OpenVinoBackend::Options.
@@ -31,7 +36,16 @@ struct NativeTask {
   std::string version_path = {};
   std::string model_file = {};
   int64_t version = 1;
+  // The library of custom nodes, and the node: those of CustomNodeLibrary::Open() and CodeFor(). Of kImages the path alone,
+  // which is that of ImageCodec's library.
+  std::string library_name = {};
+  std::string library_path = {};
+  std::string node = {};
+  std::vector<std::pair<std::string, std::string>> params = {};
+  // Of kNode and kImages: how many calls run at once, from 1 to kMostNativeCalls.
+  uint32_t most_calls = 1;
 };
+inline constexpr uint32_t kMostNativeCalls = 1024;
 
 std::string EncodeTask(const NativeTask& task);
 // Errors: INVALID_ARGUMENT.
@@ -44,6 +58,9 @@ struct NativeAnswer {
   ServableInfo info = {};
   // kTritonConfig: the completed one.
   inference::ModelConfig config = {};
+  // kNode: what the node takes and gives; of type kInvalid where it does not say.
+  std::vector<TensorSpec> node_inputs = {};
+  std::vector<TensorSpec> node_outputs = {};
 };
 
 std::string EncodeAnswer(const NativeAnswer& answer);

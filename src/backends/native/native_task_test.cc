@@ -122,6 +122,22 @@ TEST(NativeAnswer, IsReadAsItWasWritten) {
   EXPECT_EQ(info.config->name(), "m");
 }
 
+TEST(NativeAnswer, ANodeNeedNotSayItsTypes) {
+  NativeAnswer answer;
+  TensorSpec& spec = answer.node_inputs.emplace_back();
+  spec.name = "any";
+  spec.type = DataType::kInvalid;
+  spec.shape = {-1, 7};
+  const auto read = DecodeAnswer(EncodeAnswer(answer));
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->node_inputs.size(), 1u);
+  EXPECT_EQ(read->node_inputs[0].name, "any");
+  EXPECT_EQ(read->node_inputs[0].type, DataType::kInvalid);
+  EXPECT_EQ(read->node_inputs[0].shape, (Shape{-1, 7}));
+  answer.node_inputs[0].type = static_cast<DataType>(77);
+  EXPECT_FALSE(DecodeAnswer(EncodeAnswer(answer)).ok());
+}
+
 TEST(NativeAnswer, AnErrorHasItsFault) {
   NativeAnswer answer;
   answer.status = FaultError(Fault::kReshapeError, "no");

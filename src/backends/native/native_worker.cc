@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/native/function_model.h"
+#include "backends/native/isolated_images.h"
 #include "backends/native/native_memory.h"
 #include "backends/native/native_task.h"
 #include "backends/openvino/openvino_backend.h"
@@ -20,6 +22,7 @@
 #include "base/process_family.h"
 #include "base/thread.h"
 #include "ipc/native_messages.h"
+#include "pipeline/custom_node_library.h"
 
 namespace braid {
 namespace {
@@ -85,6 +88,8 @@ class NativeWorker final : private ExecutionListener {
   Status Load(const std::vector<std::byte>& message, bool& ended);
   // Errors: why the task could not be done, in the answer as well.
   Status Do(const NativeTask& task, NativeAnswer& answer);
+  Status DoOpenVino(const NativeTask& task, NativeAnswer& answer);
+  Status LoadNode(const NativeTask& task, NativeAnswer& answer);
   Status Execute(const std::vector<std::byte>& message);
   void Finalize();
   size_t IndexOf(const Instance& instance) const;
@@ -107,8 +112,9 @@ class NativeWorker final : private ExecutionListener {
   NativeMemory memory_;
   LogSender log_sender_;
   std::unique_ptr<Logger> log_;
+  bool loaded_ = false;
   std::unique_ptr<OpenVinoBackend> backend_;
-  std::unique_ptr<BackendModel> model_;
+  std::unique_ptr<BackendModel> model_;  // null when the task is not to run anything
   std::vector<Instance*> instances_;
 
   Mutex mutex_;
@@ -180,7 +186,8 @@ Status NativeWorker::Handle(const std::vector<std::byte>& message, bool& ended) 
 
 Status NativeWorker::Load(const std::vector<std::byte>& message, bool& ended) {
   LoadMessage load;
-  if (backend_ != nullptr || !Decode(message, load)) return Malformed();
+  if (loaded_ || !Decode(message, load)) return Malformed();
+  loaded_ = true;
   memory_.Configure(load.arena_keep_bytes);
   // Before that the server opens what it looks at in this process; other processes of its user look at nothing.
   prctl(PR_SET_DUMPABLE, 0);
@@ -199,6 +206,40 @@ Status NativeWorker::Load(const std::vector<std::byte>& message, bool& ended) {
 }
 
 Status NativeWorker::Do(const NativeTask& task, NativeAnswer& answer) {
+  switch (task.kind) {
+    case NativeTask::Kind::kConfigModel:
+    case NativeTask::Kind::kTritonModel:
+    case NativeTask::Kind::kTritonConfig:
+    case NativeTask::Kind::kExtension:
+      BRAID_RETURN_IF_ERROR(DoOpenVino(task, answer));
+      break;
+    case NativeTask::Kind::kNodeLibrary:
+      return CustomNodeLibrary::Open(task.library_name, task.library_path).status();
+    case NativeTask::Kind::kNode:
+      BRAID_RETURN_IF_ERROR(LoadNode(task, answer));
+      break;
+    case NativeTask::Kind::kImages:
+      model_ = std::make_unique<FunctionModel>(ImageFunction(task.library_path, memory_.outputs()),
+                                               task.most_calls);
+      break;
+  }
+  if (model_ == nullptr) return OkStatus();
+  instances_ = model_->instances();
+  ended_.resize(instances_.size());
+  return model_->Start(*this, [](const std::string&) {});
+}
+
+Status NativeWorker::LoadNode(const NativeTask& task, NativeAnswer& answer) {
+  BRAID_ASSIGN_OR_RETURN(const auto library, CustomNodeLibrary::Open(task.library_name, task.library_path));
+  BRAID_ASSIGN_OR_RETURN(const auto code, library->CodeFor(task.node, task.params));
+  BRAID_ASSIGN_OR_RETURN(answer.node_inputs, code->Inputs());
+  BRAID_ASSIGN_OR_RETURN(answer.node_outputs, code->Outputs());
+  model_ = std::make_unique<FunctionModel>(
+      [code](const std::vector<Tensor>& inputs) { return code->Execute(inputs); }, task.most_calls);
+  return OkStatus();
+}
+
+Status NativeWorker::DoOpenVino(const NativeTask& task, NativeAnswer& answer) {
   OpenVinoBackend::Options options;
   options.cache_directory = task.cache_directory;
   options.cpu_extension = task.cpu_extension;
@@ -210,8 +251,6 @@ Status NativeWorker::Do(const NativeTask& task, NativeAnswer& answer) {
   location.model_file = task.model_file;
   location.version = task.version;
   switch (task.kind) {
-    case NativeTask::Kind::kExtension:
-      return OkStatus();
     case NativeTask::Kind::kTritonConfig: {
       inference::ModelConfig config = task.triton_config;
       BRAID_RETURN_IF_ERROR(backend_->AutoComplete(location, config));
@@ -231,10 +270,10 @@ Status NativeWorker::Do(const NativeTask& task, NativeAnswer& answer) {
       model_ = std::move(loaded.model);
       break;
     }
+    default:
+      break;
   }
-  instances_ = model_->instances();
-  ended_.resize(instances_.size());
-  return model_->Start(*this, [](const std::string&) {});
+  return OkStatus();
 }
 
 Status NativeWorker::Execute(const std::vector<std::byte>& message) {
@@ -313,8 +352,10 @@ void NativeWorker::OnDelivered(Instance& instance) {
     id = ended.handed_over.front();
     ended.handed_over.pop_front();
   }
-  Answer(id, ended.times, ended.responses);
-  ended.responses.clear();
+  // With the answer the server may send the instance the next, which another thread may run.
+  const ExecutionTimes times = ended.times;
+  const std::vector<InferenceResponse> responses = std::exchange(ended.responses, {});
+  Answer(id, times, responses);
 }
 
 Status NativeWorker::Place(const InferenceResponse& response, bool part,

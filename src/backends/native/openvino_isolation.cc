@@ -2,42 +2,26 @@
 
 #include <utility>
 
-#include "backends/python/auto_complete.h"
+#include "base/check.h"
 #include "config/isolated_parts.h"
 #include "config/model_config.h"
 
 namespace braid {
 
 Result<std::unique_ptr<OpenVinoIsolation>> OpenVinoIsolation::Create(Options options, Logger& log) {
-  BRAID_CHECK(options.services != nullptr);
+  BRAID_CHECK(options.workers != nullptr);
   OpenVinoBackend::Options inside = options.openvino;
   inside.check_extension = !options.isolate;
-  std::unique_ptr<OpenVinoIsolation> made(new OpenVinoIsolation(std::move(options), log));
+  std::unique_ptr<OpenVinoIsolation> made(new OpenVinoIsolation(std::move(options)));
   BRAID_ASSIGN_OR_RETURN(made->inside_, OpenVinoBackend::Create(std::move(inside), log));
   if (made->options_.isolate && !made->options_.openvino.cpu_extension.empty()) {
-    BRAID_ASSIGN_OR_RETURN(const NativeAnswer answer,
-                           made->Do("cpu_extension", made->Task(NativeTask::Kind::kExtension)));
-    BRAID_RETURN_IF_ERROR(answer.status);
+    BRAID_RETURN_IF_ERROR(
+        made->options_.workers->Do("cpu_extension", made->Task(NativeTask::Kind::kExtension)).status());
   }
   return made;
 }
 
 OpenVinoIsolation::~OpenVinoIsolation() = default;
-
-Result<WorkerSpawner*> OpenVinoIsolation::Spawner() {
-  MutexLock lock(mutex_);
-  if (spawner_) return spawner_.get();
-  BRAID_ASSIGN_OR_RETURN(support_, options_.support());
-  WorkerSpawner::Options spawner;
-  spawner.program = options_.program;
-  spawner.start = WorkerStart::kFresh;
-  spawner.limits = options_.worker_limits;
-  spawner.segments = options_.worker_segments;
-  spawner.timeout_ns = options_.sign_in_timeout_ns;
-  spawner.verbose_errors = options_.services->catalog->error_texts().verbose();
-  spawner_ = std::make_unique<WorkerSpawner>(std::move(spawner), *support_->reaper, *support_->pump, log_);
-  return spawner_.get();
-}
 
 NativeTask OpenVinoIsolation::Task(NativeTask::Kind kind) const {
   NativeTask task;
@@ -58,42 +42,12 @@ NativeTask OpenVinoIsolation::TritonTask(NativeTask::Kind kind, const ModelLocat
   return task;
 }
 
-Result<NativeAnswer> OpenVinoIsolation::Do(const std::string& name, const NativeTask& task) {
-  BRAID_ASSIGN_OR_RETURN(WorkerSpawner * spawner, Spawner());
-  PythonModelFacts facts;
-  facts.model_name = name;
-  facts.model_config_json = EncodeTask(task);
-  ChildReaper* reaper = nullptr;
-  {
-    MutexLock lock(mutex_);
-    reaper = support_->reaper.get();
-  }
-  BRAID_ASSIGN_OR_RETURN(
-      const std::string answer,
-      AutoCompleteConfig(facts, *spawner, *reaper, log_, options_.sign_in_timeout_ns, 0, nullptr));
-  return DecodeAnswer(answer);
-}
-
-Result<std::unique_ptr<NativeModel>> OpenVinoIsolation::MakeModel(const std::string& name,
-                                                                  const NativeTask& task,
-                                                                  std::shared_ptr<const void> files) {
-  BRAID_ASSIGN_OR_RETURN(WorkerSpawner * spawner, Spawner());
-  std::shared_ptr<WorkerSupport> support;
-  {
-    MutexLock lock(mutex_);
-    support = support_;
-  }
-  const NativeModel::Ground ground{*spawner, *support->reaper, support->segment_ids,       *options_.services,
-                                   log_,     options_.arena,   options_.sign_in_timeout_ns};
-  return std::make_unique<NativeModel>(name, task, ground, std::move(files));
-}
-
 Status OpenVinoIsolation::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
   BRAID_ASSIGN_OR_RETURN(const bool isolate, IsIsolated(config, options_.isolate));
   if (!isolate) return inside_->AutoComplete(location, config);
-  BRAID_ASSIGN_OR_RETURN(NativeAnswer answer,
-                         Do(config.name(), TritonTask(NativeTask::Kind::kTritonConfig, location, config)));
-  BRAID_RETURN_IF_ERROR(answer.status);
+  BRAID_ASSIGN_OR_RETURN(
+      NativeAnswer answer,
+      options_.workers->Do(config.name(), TritonTask(NativeTask::Kind::kTritonConfig, location, config)));
   config = std::move(answer.config);
   return OkStatus();
 }
@@ -103,8 +57,9 @@ Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::Create(
   BRAID_ASSIGN_OR_RETURN(const bool isolate, IsIsolated(*config, options_.isolate));
   if (!isolate) return inside_->Create(location, std::move(config));
   BRAID_ASSIGN_OR_RETURN(
-      auto model, MakeModel(config->name(), TritonTask(NativeTask::Kind::kTritonModel, location, *config),
-                            location.temporary_files));
+      auto model, options_.workers->MakeModel(config->name(),
+                                              TritonTask(NativeTask::Kind::kTritonModel, location, *config),
+                                              location.temporary_files));
   BRAID_RETURN_IF_ERROR(model->Load().status());
   std::vector<NativeModel::InstanceName> names;
   for (const InstanceSpec& instance : ListInstances(*config))
@@ -120,7 +75,7 @@ Result<OpenVinoBackend::LoadedModel> OpenVinoIsolation::Load(const OvmsModelConf
   task.ovms_config = config;
   task.version_path = version_path;
   task.version = version;
-  BRAID_ASSIGN_OR_RETURN(auto model, MakeModel(config.name, task, nullptr));
+  BRAID_ASSIGN_OR_RETURN(auto model, options_.workers->MakeModel(config.name, task, nullptr));
   BRAID_ASSIGN_OR_RETURN(NativeAnswer answer, model->Load());
   OpenVinoBackend::LoadedModel loaded;
   loaded.info = std::move(answer.info);

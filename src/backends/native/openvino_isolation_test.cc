@@ -8,6 +8,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "backends/native/testing/test_workers.h"
 #include "backends/openvino/testing/triton_harness.h"
 #include "serving/faults.h"
 #include "tensor/shared_bytes.h"
@@ -79,17 +80,9 @@ std::unique_ptr<Execution> ExecutionOf(std::vector<Tensor> inputs) {
 class OpenVinoIsolationTest : public TritonHarness {
  protected:
   std::unique_ptr<OpenVinoIsolation> Make(std::vector<std::string> program = {BRAID_TEST_WORKER}) {
-    services_.catalog = &catalog_;
     OpenVinoIsolation::Options options;
     options.isolate = true;
-    options.program = std::move(program);
-    options.services = &services_;
-    options.support = [this]() -> Result<std::shared_ptr<WorkerSupport>> {
-      if (support_ == nullptr) {
-        BRAID_ASSIGN_OR_RETURN(support_, WorkerSupport::Create(log_));
-      }
-      return support_;
-    };
+    options.workers = &workers_.Make(std::move(program));
     return OpenVinoIsolation::Create(std::move(options), log_).value();
   }
   OpenVinoIsolation& isolation() {
@@ -105,9 +98,7 @@ class OpenVinoIsolationTest : public TritonHarness {
         .value();
   }
 
-  Catalog catalog_;
-  WorkerServices services_;
-  std::shared_ptr<WorkerSupport> support_;
+  TestWorkers workers_{log_};
   std::unique_ptr<OpenVinoIsolation> isolation_;
 };
 

@@ -76,7 +76,9 @@ Result<std::unique_ptr<PythonBackend>> PythonBackend::Create(Options options, Lo
 PythonBackend::PythonBackend(Options options, Logger& log)
     : options_(std::move(options)),
       log_(log),
-      user_ids_(std::make_shared<UserIds>(options_.isolation.first_user_id, options_.isolation.last_user_id)),
+      user_ids_(options_.user_ids != nullptr ? options_.user_ids
+                                             : std::make_shared<UserIds>(options_.isolation.first_user_id,
+                                                                         options_.isolation.last_user_id)),
       segment_ids_(options_.support->segment_ids),
       reaper_(options_.support->reaper.get()),
       pump_(options_.support->pump.get()),

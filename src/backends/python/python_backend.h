@@ -45,6 +45,8 @@ class PythonBackend final : public Backend {
     const WorkerServices* services = nullptr;
     // Shared with other backends that have workers; null: it makes its own.
     std::shared_ptr<WorkerSupport> support = nullptr;
+    // Likewise the users that workers of level separate are.
+    std::shared_ptr<UserIds> user_ids = nullptr;
   };
 
   // `log` outlives the backend; the backend outlives its models and all their buffers.

@@ -149,7 +149,7 @@ class EnsembleFixture : public ::testing::Test {
   TimerService timers_;
   CallGraph call_graph_;
   Catalog catalog_;
-  ImageDecoder images_{{.library = BRAID_OPENCV_LIBRARY}};
+  ImageDecoder images_{{.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}};
   const DagDeps deps_{catalog_, timers_, call_graph_, &images_};
 };
 

@@ -22,6 +22,10 @@ class FakeLibrary : public CustomNodeLibrary {
  public:
   explicit FakeLibrary(std::string name) : name_(std::move(name)) {}
   const std::string& name() const override { return name_; }
+  Result<std::shared_ptr<const CustomNodeCode>> CodeFor(
+      std::string, std::vector<std::pair<std::string, std::string>>) const override {
+    return UnsupportedError("a fake has no code");
+  }
 
  private:
   const std::string name_;
@@ -134,12 +138,12 @@ class FakeConfigMakers {
       return std::shared_ptr<Servable>(
           std::make_shared<FakeServable>(std::move(info), std::move(model), journal));
     };
-    makers.open_library = [this](
-                              const std::string& name,
-                              const std::string& path) -> Result<std::shared_ptr<const CustomNodeLibrary>> {
-      journal.Add("open " + name);
-      if (path.ends_with("missing.so")) return FaultError(Fault::kNodeLibraryLoadFailedOpen, path);
-      return std::shared_ptr<const CustomNodeLibrary>(std::make_shared<FakeLibrary>(name));
+    makers.open_library =
+        [this](const OvmsCustomNodeLibrary& library) -> Result<std::shared_ptr<const CustomNodeLibrary>> {
+      journal.Add("open " + library.name);
+      if (library.base_path.ends_with("missing.so"))
+        return FaultError(Fault::kNodeLibraryLoadFailedOpen, library.base_path);
+      return std::shared_ptr<const CustomNodeLibrary>(std::make_shared<FakeLibrary>(library.name));
     };
     makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
       return FakePipeline::Create(config, catalog_, libraries, journal);

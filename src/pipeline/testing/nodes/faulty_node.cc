@@ -3,9 +3,13 @@
 // Input "in": FP32. Outputs "first", "sum" and "last", each FP32 of the input's shape, with the input's
 // values plus the param "addend"; a fault of an output is one of "sum". Without "in" the outputs have shape
 // [1]. It tells of a second input and output "other", of no precision, unless the param "items" is "1".
+#include <unistd.h>
+
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -130,6 +134,7 @@ int initialize(void** manager, const CustomNodeParam* params, int count) {
   const std::string fault = Param(params, count, "fault");
   if (fault == "init_fail") return 5;
   if (fault == "init_throw") throw std::runtime_error("not today");
+  if (fault == "init_crash") std::raise(SIGKILL);
   *manager = new Manager;
   ++live_managers;
   return 0;
@@ -149,6 +154,8 @@ int execute(const CustomNodeTensor* inputs, int inputs_count, CustomNodeTensor**
   if (fault == "fail") return 7;
   if (fault == "throw") throw std::runtime_error("out of luck");
   if (fault == "throw_number") throw 17;
+  while (fault == "hang") pause();
+  if (fault == "no_file" && !std::ifstream(Param(params, params_count, "file")).good()) return 21;
   if (fault == "null") {
     *outputs_count = 3;
     return 0;
@@ -162,6 +169,8 @@ int execute(const CustomNodeTensor* inputs, int inputs_count, CustomNodeTensor**
     if (std::string(inputs[i].name) == "in" && inputs[i].precision == FP32) in = &inputs[i];
   }
   if (in != nullptr) last_input = in->data;
+  if (fault == "crash_of_666" && in != nullptr && *reinterpret_cast<const float*>(in->data) == 666)
+    std::raise(SIGKILL);
   const float addend = std::strtof(Param(params, params_count, "addend").c_str(), nullptr);
   (*outputs)[0] = Sum("first", in, addend);
   (*outputs)[1] = Sum("sum", in, addend);

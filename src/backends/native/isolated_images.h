@@ -1,0 +1,41 @@
+// Images that a native worker decodes (--isolate=images): a worker for the whole server, started with the first image.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "backends/native/function_model.h"
+#include "backends/native/native_function.h"
+#include "backends/native/native_workers.h"
+#include "base/mutex.h"
+#include "images/image_codec.h"
+
+namespace braid {
+
+// The server's end. A worker that dies with an image fails that image's request with kInternalError; the image may be what
+// has ended it.
+class IsolatedImageCodec final : public ImageCodec {
+ public:
+  // `library` as of OpenCvCodec; `most_images` are decoded at once. `workers` outlives this.
+  IsolatedImageCodec(NativeWorkers& workers, std::string library, uint32_t most_images);
+  ~IsolatedImageCodec() override;
+
+  Result<std::unique_ptr<DecodedImage>> Decode(std::string_view encoded, const ImageTarget& target,
+                                               const std::string& name) override;
+
+ private:
+  Result<NativeFunction*> Worker() BRAID_EXCLUDES(mutex_);
+
+  NativeWorkers& workers_;
+  const std::string library_;
+  const uint32_t most_images_;
+  Mutex mutex_;
+  std::unique_ptr<NativeFunction> function_ BRAID_GUARDED_BY(mutex_);  // constant once there is one
+};
+
+// The worker's end. `memory` is where pixels are written to, and outlives the function.
+FunctionModel::Function ImageFunction(const std::string& library, BufferAllocator& memory);
+
+}  // namespace braid

@@ -1,0 +1,97 @@
+#include "backends/native/native_workers.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "backends/python/auto_complete.h"
+#include "base/check.h"
+#include "isolation/worker_surroundings.h"
+
+namespace braid {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string FolderOf(const std::string& file) { return fs::path(file).parent_path().string(); }
+
+}  // namespace
+
+NativeWorkers::NativeWorkers(Options options, Logger& log) : options_(std::move(options)), log_(log) {
+  BRAID_CHECK(options_.services != nullptr);
+}
+
+NativeWorkers::~NativeWorkers() = default;
+
+Result<NativeWorkers::Shared*> NativeWorkers::Get() {
+  MutexLock lock(mutex_);
+  if (shared_.spawner) return &shared_;
+  BRAID_RETURN_IF_ERROR(CheckIsolation(options_.isolation));
+  BRAID_ASSIGN_OR_RETURN(shared_.support, options_.support());
+  WorkerSpawner::Options spawner;
+  spawner.program = options_.program;
+  spawner.start = WorkerStart::kFresh;
+  spawner.limits = options_.limits;
+  spawner.segments = options_.segments;
+  spawner.isolation = options_.isolation;
+  if (options_.user_ids != nullptr) spawner.user_ids = options_.user_ids;
+  spawner.temporary_directory = options_.temporary_directory;
+  spawner.timeout_ns = options_.sign_in_timeout_ns;
+  spawner.verbose_errors = options_.services->catalog->error_texts().verbose();
+  shared_.spawner = std::make_unique<WorkerSpawner>(std::move(spawner), *shared_.support->reaper,
+                                                    *shared_.support->pump, log_);
+  return &shared_;
+}
+
+Result<PythonModelFacts> NativeWorkers::Facts(const std::string& name, const NativeTask& task) const {
+  PythonModelFacts facts;
+  facts.model_name = name;
+  facts.model_config_json = EncodeTask(task);
+  facts.model_version = std::to_string(task.version);
+  facts.model_path = task.model_path;
+  facts.version_path = task.version_path;
+  facts.model_file = task.model_file;
+  facts.arena_keep_bytes = options_.arena.keep_bytes;
+  const auto asked = task.triton_config.parameters().find("WORKER_ISOLATION");
+  BRAID_ASSIGN_OR_RETURN(facts.isolation.level, IsolationOf(options_.isolation, name,
+                                                            asked == task.triton_config.parameters().end()
+                                                                ? std::string()
+                                                                : asked->second.string_value()));
+  if (facts.isolation.level < IsolationLevel::kStrict) return facts;
+  facts.isolation.files = ProgramPaths();
+  for (const std::string& path : {task.model_path, task.version_path, FolderOf(task.model_file),
+                                  FolderOf(task.cpu_extension), FolderOf(task.library_path)}) {
+    if (!path.empty()) facts.isolation.files.push_back({path, false});
+  }
+  if (!task.cache_directory.empty()) {
+    // OpenVINO would make it, which a worker cannot.
+    std::error_code fault;
+    fs::create_directories(task.cache_directory, fault);
+    facts.isolation.files.push_back({task.cache_directory, true});
+  }
+  return facts;
+}
+
+Result<NativeAnswer> NativeWorkers::Do(const std::string& name, const NativeTask& task) {
+  BRAID_ASSIGN_OR_RETURN(Shared* const shared, Get());
+  BRAID_ASSIGN_OR_RETURN(const PythonModelFacts facts, Facts(name, task));
+  BRAID_ASSIGN_OR_RETURN(const std::string text,
+                         AutoCompleteConfig(facts, *shared->spawner, *shared->support->reaper, log_,
+                                            options_.sign_in_timeout_ns, 0, nullptr));
+  BRAID_ASSIGN_OR_RETURN(NativeAnswer answer, DecodeAnswer(text));
+  BRAID_RETURN_IF_ERROR(answer.status);
+  return answer;
+}
+
+Result<std::unique_ptr<NativeModel>> NativeWorkers::MakeModel(const std::string& name, const NativeTask& task,
+                                                              std::shared_ptr<const void> files) {
+  BRAID_ASSIGN_OR_RETURN(Shared* const shared, Get());
+  BRAID_ASSIGN_OR_RETURN(PythonModelFacts facts, Facts(name, task));
+  const NativeModel::Ground ground{
+      *shared->spawner, *shared->support->reaper,   shared->support->segment_ids, *options_.services, log_,
+      options_.arena,   options_.sign_in_timeout_ns};
+  return std::make_unique<NativeModel>(std::move(facts), ground, std::move(files));
+}
+
+}  // namespace braid
