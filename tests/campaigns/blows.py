@@ -131,6 +131,11 @@ class Blows:
         for pid in draw.sample(workers, draw.randint(1, max(1, len(workers) // 2)) if workers else 0):
             self._signal(pid, signal.SIGKILL)
 
+    def renew_workers(self):
+        """All workers end: those that come then are forked from one process, and share its memory."""
+        for pid in self._workers():
+            self._signal(pid, signal.SIGKILL)
+
     def kill_zygote(self, draw):
         self._kill(draw, self._zygotes())
 
