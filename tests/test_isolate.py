@@ -525,6 +525,14 @@ def test_a_custom_node_that_crashes_costs_its_request_and_comes_back(tmp_path, c
             assert "library 'faulty', node 'node_of_fragile': Stub process 'node_of_fragile' is not healthy." in text
             np.testing.assert_array_equal(add(client, "other", [1, 2]), [8, 9])
             np.testing.assert_array_equal(add(client, "fragile", [1, 2]), [2, 3])
+        metrics = server.metric_values()
+        for name, pipeline in (("node_of_fragile", "fragile"), ("node_of_other", "other")):
+            [size] = [
+                value
+                for key, value in metrics.items()
+                if key.startswith("braid_worker_pss_bytes{") and f'"{name}"' in key and f'"{pipeline}"' in key
+            ]
+            assert 1 << 20 < size < 1 << 30
         large = np.arange(1 << 20, dtype=np.float32)
         np.testing.assert_array_equal(add(connect("grpc", server), "other", large), large + 7)
         before = set(workers(server))

@@ -11,12 +11,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "serving/servable.h"
+#include "serving/structure.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -56,6 +58,9 @@ class CustomNodeCode {
   // Blocks for as long as the user's code takes. The memory of outputs is the library's own, given back to it
   // when nobody holds a share any more. Errors: kNodeLibraryExecutionFailed and its like.
   virtual Result<std::vector<Tensor>> Execute(const std::vector<Tensor>& inputs) const = 0;
+
+  // The process that runs it, and how that is; nothing where it is the server. Any thread; does not block.
+  virtual std::optional<InstanceReport> report() const { return std::nullopt; }
 
   // It is to run no more: what takes more than memory ends now, by force at `deadline_ns` (SteadyNowNs()). Executions that
   // come afterwards may fail.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "pipeline/dag.h"
 #include "pipeline/dag_structure.h"
 #include "serving/servable_reference.h"
+#include "serving/structure.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -26,6 +28,8 @@ struct DagStep {
   std::unique_ptr<const ServableReference> servable;
   // Where there is no servable; may block. Any thread, several at once.
   std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>& inputs)> code = {};
+  // Of its code; may be none. See CustomNodeCode::report().
+  std::function<std::optional<InstanceReport>()> report = {};
   // Called once, when the DAG is to run no more; may be none. See CustomNodeCode::Stop().
   std::function<void(int64_t deadline_ns)> stop = {};
   // Those that are asked of the servable; none: all that it has.

@@ -280,6 +280,15 @@ int64_t DagServable::pending_requests() const {
   return queue_ == nullptr ? 0 : static_cast<int64_t>(queue_->waiting(*this));
 }
 
+std::vector<InstanceReport> DagServable::instances() const {
+  std::vector<InstanceReport> reports;
+  for (const DagStep& step : plan_->steps) {
+    if (!step.report) continue;
+    if (auto report = step.report()) reports.push_back(*std::move(report));
+  }
+  return reports;
+}
+
 void DagServable::Stop(int64_t deadline_ns) {
   EndSessions(deadline_ns);
   // What is kept of an old catalog holds this for longer.

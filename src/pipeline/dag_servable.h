@@ -61,6 +61,8 @@ class DagServable final : public Servable, private SequenceQueue::Runner {
   // How many requests wait for others of their sequence.
   int64_t pending_requests() const override;
   std::optional<ServableStructure> structure() const override { return plan_->structure->Read(); }
+  // The processes of custom nodes that have some, in order.
+  std::vector<InstanceReport> instances() const override;
   // The servables behind the nodes, in order.
   std::vector<ServableUse> uses() const override;
   void DropSequence(const CorrelationId& id) override;

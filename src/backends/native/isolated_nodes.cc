@@ -31,6 +31,10 @@ class IsolatedNode final : public CustomNodeCode {
     return FaultError(Fault::kNodeLibraryExecutionFailed, where_ + ": " + outputs.status().message());
   }
 
+  std::optional<InstanceReport> report() const override {
+    if (function_ == nullptr) return std::nullopt;
+    return function_->report();
+  }
   void Stop(int64_t deadline_ns) const override {
     if (function_ != nullptr) function_->Stop(deadline_ns);
   }

@@ -47,6 +47,8 @@ class NativeFunction final : private ExecutionListener {
   // gave or that comes from input_allocator(), and copied once otherwise. Errors: those of the function; INTERNAL when the
   // worker has died with the call; UNAVAILABLE when there is no worker for `outage_wait_ns`.
   Result<std::vector<Tensor>> Call(std::vector<Tensor> inputs);
+  // Of its worker. Any thread; does not block.
+  InstanceReport report() const { return model_->report(); }
   // Where inputs are best written to.
   BufferAllocator& input_allocator() { return model_->input_allocator(); }
 

@@ -117,6 +117,17 @@ void NativeModel::Describe(const NativeInstance& instance, InstanceReport& repor
   if (instance.index() == 0) host_.Describe(report);
 }
 
+InstanceReport NativeModel::report() const {
+  InstanceReport report;
+  for (const auto& instance : instances_) {
+    const InstanceReport one = instance->report();
+    if (instance->index() == 0) report = one;
+    if (instance->index() != 0) report.executions += one.executions;
+  }
+  report.name = name_;
+  return report;
+}
+
 // --- Requests in
 // -----------------------------------------------------------------------------------------------------
 

@@ -63,6 +63,8 @@ class NativeModel final : public BackendModel, private WorkerUser {
   // For its instances.
   void Execute(NativeInstance& instance, std::unique_ptr<Execution> execution);
   void Describe(const NativeInstance& instance, InstanceReport& report) const;
+  // Of its one process, and all of its instances together. Any thread.
+  InstanceReport report() const;
 
  private:
   struct Running {
