@@ -3,32 +3,21 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/context.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
 #include <charconv>
-#include <chrono>
 #include <iostream>
 #include <optional>
 
+#include "http_client/ask.h"
+
 namespace braid {
 namespace {
-
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
 
 constexpr std::string_view kReadyPath = "/v2/health/ready";
 constexpr std::string_view kLivePath = "/v2/health/live";
 constexpr int64_t kDefaultTimeoutSeconds = 5;
 constexpr int64_t kMostTimeoutSeconds = 3600;
-// An answer to a question about health has no body, or a short text; more is not read.
-constexpr uint64_t kMostAnswerBytes = 1 << 16;
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kHealthHelp =
     "usage: braid health [OPTION...] [URL]\n"
     "\n"
     "Asks a running server whether it is ready. URL is http://HOST:PORT or https://HOST:PORT, of the port "
@@ -40,72 +29,8 @@ constexpr std::string_view kHelp =
     "  --timeout SECONDS               How long the answer may take [5]\n"
     "  --help                          Print this\n";
 
-// The steps of one request, each started by the end of the one before.
-class Question {
- public:
-  Question(const ServerUrl& url, std::string_view path)
-      : url_(url), resolver_(context_), stream_(context_, tls_) {
-    request_.method(http::verb::get);
-    request_.target(beast::string_view(path.data(), path.size()));
-    request_.version(11);
-    const bool brackets = url.host.find(':') != std::string::npos;
-    request_.set(http::field::host,
-                 fmt::format("{}{}{}:{}", brackets ? "[" : "", url.host, brackets ? "]" : "", url.port));
-    request_.set(http::field::user_agent, "braid");
-    request_.set(http::field::connection, "close");
-    parser_.body_limit(kMostAnswerBytes);
-  }
-
-  Status Run(int64_t timeout_ns) {
-    beast::get_lowest_layer(stream_).expires_after(std::chrono::nanoseconds(timeout_ns));
-    resolver_.async_resolve(url_.host, url_.port, [this](beast::error_code error, auto endpoints) {
-      if (Failed(error)) return;
-      beast::get_lowest_layer(stream_).async_connect(endpoints, [this](beast::error_code error, const auto&) {
-        if (Failed(error)) return;
-        if (!url_.tls) return Exchange(stream_.next_layer());
-        stream_.async_handshake(asio::ssl::stream_base::client, [this](beast::error_code error) {
-          if (!Failed(error)) Exchange(stream_);
-        });
-      });
-    });
-    // The resolver has no deadline of its own.
-    context_.run_for(std::chrono::nanoseconds(timeout_ns));
-    if (!answered_) return UnavailableError(error_ ? error_.message() : "no answer in time");
-    const unsigned code = parser_.get().result_int();
-    if (code == 200) return OkStatus();
-    return UnavailableError(fmt::format("it answered with status {}", code));
-  }
-
- private:
-  template <typename Stream>
-  void Exchange(Stream& stream) {
-    http::async_write(stream, request_, [this, &stream](beast::error_code error, size_t) {
-      if (Failed(error)) return;
-      http::async_read(stream, buffer_, parser_, [this](beast::error_code error, size_t) {
-        if (!Failed(error)) answered_ = true;
-      });
-    });
-  }
-
-  bool Failed(beast::error_code error) {
-    if (error) error_ = error;
-    return static_cast<bool>(error);
-  }
-
-  const ServerUrl& url_;
-  asio::io_context context_;
-  asio::ssl::context tls_{asio::ssl::context::tls_client};
-  asio::ip::tcp::resolver resolver_;
-  beast::ssl_stream<beast::tcp_stream> stream_;
-  beast::flat_buffer buffer_;
-  http::request<http::empty_body> request_;
-  http::response_parser<http::string_body> parser_;
-  beast::error_code error_;
-  bool answered_ = false;
-};
-
 int Misused(std::string_view message) {
-  std::cerr << "braid health: " << message << '\n' << kHelp.substr(0, kHelp.find('\n') + 1);
+  std::cerr << "braid health: " << message << '\n' << kHealthHelp.substr(0, kHealthHelp.find('\n') + 1);
   return 1;
 }
 
@@ -149,7 +74,14 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
 }
 
 Status AskHealth(const ServerUrl& url, std::string_view path, int64_t timeout_ns) {
-  return Question(url, path).Run(timeout_ns);
+  client::TlsOptions tls;
+  tls.enabled = url.tls;
+  tls.verify_peer = false;
+  BRAID_ASSIGN_OR_RETURN(const auto dialer, client::Dialer::Make({url.host, url.port}, tls));
+  BRAID_ASSIGN_OR_RETURN(const int code,
+                         client::AskHttp(*dialer, {.method = "GET", .target = path}, timeout_ns));
+  if (code == 200) return OkStatus();
+  return UnavailableError(fmt::format("it answered with status {}", code));
 }
 
 int RunHealth(int argc, const char* const* argv) {
@@ -159,7 +91,7 @@ int RunHealth(int argc, const char* const* argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--help" || word == "-h") {
-      std::cout << kHelp;
+      std::cout << kHealthHelp;
       return 0;
     }
     if (word == "--live") {

@@ -7,8 +7,12 @@ namespace braid::load {
 
 Result<std::unique_ptr<Connection>> Connection::Open(Protocol protocol, const Dialer& dialer,
                                                      double timeout_s, const Headers& headers) {
-  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Socket> socket,
-                         Socket::Dial(dialer, protocol == Protocol::kGrpc, timeout_s));
+  Result<std::unique_ptr<Socket>> dialed = Socket::Dial(dialer, protocol == Protocol::kGrpc, timeout_s);
+  if (!dialed.ok()) {
+    return Status(dialed.status().code(),
+                  "cannot connect to " + dialer.address().authority() + ": " + dialed.status().message());
+  }
+  std::unique_ptr<Socket> socket = std::move(dialed).value();
   if (protocol == Protocol::kHttp) {
     return std::unique_ptr<Connection>(std::make_unique<HttpConnection>(std::move(socket)));
   }

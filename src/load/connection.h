@@ -10,10 +10,16 @@
 #include <vector>
 
 #include "base/status.h"
+#include "http_client/socket.h"
 #include "load/pieces.h"
-#include "load/socket.h"
 
 namespace braid::load {
+
+using client::Address;
+using client::Dialer;
+using client::ParseAddress;
+using client::Socket;
+using client::TlsOptions;
 
 enum class Protocol { kHttp, kGrpc };
 

@@ -1,8 +1,5 @@
 #include "load/http_connection.h"
 
-#include <strings.h>
-
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -11,18 +8,7 @@ namespace braid::load {
 namespace {
 
 constexpr size_t kFirstBufferBytes = size_t{64} * 1024;
-constexpr size_t kMaxHeadBytes = size_t{64} * 1024;
-constexpr size_t kMaxBodyBytes = size_t{1} << 32;
 constexpr size_t kMaxErrorText = 400;
-
-bool EqualsIgnoringCase(std::string_view left, std::string_view right) {
-  return left.size() == right.size() && strncasecmp(left.data(), right.data(), left.size()) == 0;
-}
-
-bool ParseSize(std::string_view text, int base, size_t* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, base);
-  return error == std::errc() && end == text.data() + text.size() && *value <= kMaxBodyBytes;
-}
 
 StatusCode CodeOfHttp(int http_status) {
   switch (http_status) {
@@ -55,69 +41,6 @@ std::string ErrorText(std::string_view body) {
 }
 
 }  // namespace
-
-Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
-  const size_t end = bytes.find("\r\n\r\n");
-  if (end == std::string_view::npos) {
-    if (bytes.size() > kMaxHeadBytes) return InternalError("the head of the HTTP response is too long");
-    return std::optional<HttpHead>();
-  }
-  const std::string_view lines = bytes.substr(0, end + 2);
-  HttpHead head;
-  head.head_bytes = end + 4;
-  if (!lines.starts_with("HTTP/1.") || lines.size() < 14)
-    return InternalError("what answers does not speak HTTP/1.1");
-  std::from_chars(lines.data() + 9, lines.data() + 12, head.status);
-  bool has_length = false;
-  for (size_t at = lines.find("\r\n") + 2; at < lines.size();) {
-    const size_t line_end = lines.find("\r\n", at);
-    const std::string_view line = lines.substr(at, line_end - at);
-    at = line_end + 2;
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos) return InternalError("malformed HTTP header");
-    const std::string_view name = line.substr(0, colon);
-    std::string_view value = line.substr(colon + 1);
-    while (value.starts_with(' ')) value.remove_prefix(1);
-    if (EqualsIgnoringCase(name, "Content-Length")) {
-      has_length = ParseSize(value, 10, &head.body_bytes);
-      if (!has_length) return InternalError("malformed Content-Length");
-    } else if (EqualsIgnoringCase(name, "Transfer-Encoding")) {
-      head.chunked = EqualsIgnoringCase(value, "chunked");
-    } else if (EqualsIgnoringCase(name, "Inference-Header-Content-Length")) {
-      if (!ParseSize(value, 10, &head.json_bytes))
-        return InternalError("malformed Inference-Header-Content-Length");
-    } else if (EqualsIgnoringCase(name, "Connection")) {
-      head.close = EqualsIgnoringCase(value, "close");
-    }
-  }
-  head.to_the_end = !has_length && !head.chunked && head.status != 204 && head.status != 304;
-  if (has_length && head.json_bytes > head.body_bytes) {
-    return InternalError("Inference-Header-Content-Length exceeds the body");
-  }
-  return std::optional<HttpHead>(head);
-}
-
-Result<std::optional<std::string>> JoinChunks(std::string_view bytes) {
-  std::string body;
-  while (true) {
-    const size_t line_end = bytes.find("\r\n");
-    if (line_end == std::string_view::npos) return std::optional<std::string>();
-    size_t size = 0;
-    if (!ParseSize(bytes.substr(0, std::min(line_end, bytes.find(';'))), 16, &size)) {
-      return InternalError("malformed chunk in the HTTP response");
-    }
-    bytes.remove_prefix(line_end + 2);
-    if (size == 0) {
-      // Trailers, up to an empty line.
-      if (bytes.starts_with("\r\n") || bytes.find("\r\n\r\n") != std::string_view::npos)
-        return std::optional(body);
-      return std::optional<std::string>();
-    }
-    if (bytes.size() < size + 2) return std::optional<std::string>();
-    body += bytes.substr(0, size);
-    bytes.remove_prefix(size + 2);
-  }
-}
 
 HttpConnection::HttpConnection(std::unique_ptr<Socket> socket)
     : socket_(std::move(socket)), buffer_(kFirstBufferBytes) {}
@@ -186,7 +109,7 @@ void HttpConnection::Receive(bool wait) {
 
 Result<bool> HttpConnection::TakeResponse() {
   if (!head_) {
-    BRAID_ASSIGN_OR_RETURN(head_, DecodeHttpHead(std::string_view(buffer_.data(), received_)));
+    BRAID_ASSIGN_OR_RETURN(head_, client::DecodeHttpHead(std::string_view(buffer_.data(), received_)));
     if (!head_) return false;
     if (!head_->chunked && !head_->to_the_end) {
       const size_t whole = head_->head_bytes + head_->body_bytes;
@@ -196,7 +119,7 @@ Result<bool> HttpConnection::TakeResponse() {
   const std::string_view body(buffer_.data() + head_->head_bytes, received_ - head_->head_bytes);
   if (head_->to_the_end) return false;
   if (head_->chunked) {
-    BRAID_ASSIGN_OR_RETURN(const std::optional<std::string> joined, JoinChunks(body));
+    BRAID_ASSIGN_OR_RETURN(const std::optional<std::string> joined, client::JoinChunks(body));
     if (!joined) return false;
     Answer(*joined);
     return true;

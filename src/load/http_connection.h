@@ -4,26 +4,10 @@
 #include <optional>
 #include <vector>
 
+#include "http_client/http_head.h"
 #include "load/connection.h"
 
 namespace braid::load {
-
-struct HttpHead {
-  int status = 0;
-  size_t head_bytes = 0;  // up to and with the empty line
-  size_t body_bytes = 0;
-  size_t json_bytes = 0;  // Inference-Header-Content-Length; 0: the body is JSON alone
-  bool chunked = false;
-  bool to_the_end = false;  // the body ends with the connection
-  bool close = false;
-};
-
-// Reads the head of a response, of which `bytes` is a beginning. nullopt: more is needed. Errors: it is malformed, or longer than
-// 64 KiB.
-Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes);
-
-// Puts the chunks of a body, of which `bytes` is a beginning, together. nullopt: more is needed.
-Result<std::optional<std::string>> JoinChunks(std::string_view bytes);
 
 class HttpConnection : public Connection {
  public:
@@ -54,7 +38,7 @@ class HttpConnection : public Connection {
   size_t sent_ = 0;
   std::vector<char> buffer_;
   size_t received_ = 0;
-  std::optional<HttpHead> head_;
+  std::optional<client::HttpHead> head_;
 };
 
 }  // namespace braid::load

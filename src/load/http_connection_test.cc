@@ -11,46 +11,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(HttpHead, IsReadWhenItIsWhole) {
-  const std::string whole =
-      "HTTP/1.1 200 OK\r\ncontent-LENGTH: 30\r\nInference-Header-Content-Length: 20\r\nConnection: "
-      "close\r\n\r\n";
-  for (size_t size = 0; size < whole.size(); ++size) {
-    const auto part = DecodeHttpHead(std::string_view(whole).substr(0, size));
-    ASSERT_TRUE(part.ok());
-    EXPECT_FALSE(part->has_value());
-  }
-  const auto head = DecodeHttpHead(whole + "body");
-  ASSERT_TRUE(head.ok() && head->has_value());
-  EXPECT_EQ((*head)->status, 200);
-  EXPECT_EQ((*head)->head_bytes, whole.size());
-  EXPECT_EQ((*head)->body_bytes, 30U);
-  EXPECT_EQ((*head)->json_bytes, 20U);
-  EXPECT_TRUE((*head)->close);
-  EXPECT_FALSE(DecodeHttpHead("SSH-2.0-server of another kind\r\n\r\n").ok());
-  EXPECT_FALSE(DecodeHttpHead("HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\n").ok());
-  EXPECT_FALSE(DecodeHttpHead(std::string(70000, 'a')).ok());
-}
-
-TEST(HttpChunks, ArePutTogether) {
-  const std::string whole = "3\r\nabc\r\na;x=y\r\n0123456789\r\n0\r\n\r\n";
-  for (size_t size = 0; size < whole.size(); ++size) {
-    const auto part = JoinChunks(std::string_view(whole).substr(0, size));
-    ASSERT_TRUE(part.ok());
-    EXPECT_FALSE(part->has_value()) << size;
-  }
-  EXPECT_EQ(**JoinChunks(whole), "abc0123456789");
-  EXPECT_FALSE(JoinChunks("x\r\n").ok());
-}
-
-TEST(Address, HasAPortOrTheProtocols) {
-  EXPECT_EQ(ParseAddress("host:80", "8000")->authority(), "host:80");
-  EXPECT_EQ(ParseAddress("https://host/", "8000")->authority(), "host:8000");
-  EXPECT_EQ(ParseAddress("[::1]:9", "8000")->authority(), "[::1]:9");
-  for (const char* bad : {"", ":80", "h:x", "[::1", "h:123456"})
-    EXPECT_FALSE(ParseAddress(bad, "1").ok()) << bad;
-}
-
 TEST(ResponseDecoder, FindsOutputsBehindTheJson) {
   ResponseDecoder decoder({});
   const std::string json =

@@ -1,81 +1,10 @@
 #include "tracing/http_post.h"
 
 #include <algorithm>
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <chrono>
-#include <optional>
+
+#include "http_client/ask.h"
 
 namespace braid {
-namespace {
-
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
-
-// A collector answers with little; more is not read.
-constexpr uint64_t kMostAnswerBytes = 1 << 20;
-
-// The steps of one request, each started by the end of the one before.
-class Post {
- public:
-  Post(const HttpUrl& url, const std::string& body) : resolver_(context_), stream_(context_) {
-    request_.method(http::verb::post);
-    request_.target(url.target);
-    request_.version(11);
-    request_.set(http::field::host, url.host + ":" + url.port);
-    request_.set(http::field::content_type, "application/json");
-    request_.set(http::field::user_agent, "braid");
-    request_.set(http::field::connection, "close");
-    request_.body() = body;
-    request_.prepare_payload();
-    parser_.body_limit(kMostAnswerBytes);
-  }
-
-  Status Run(const HttpUrl& url, int64_t timeout_ns) {
-    stream_.expires_after(std::chrono::nanoseconds(timeout_ns));
-    resolver_.async_resolve(url.host, url.port, [this](beast::error_code error, auto endpoints) {
-      if (Failed(error)) return;
-      stream_.async_connect(endpoints, [this](beast::error_code error, const auto&) {
-        if (Failed(error)) return;
-        http::async_write(stream_, request_, [this](beast::error_code error, size_t) {
-          if (Failed(error)) return;
-          http::async_read(stream_, buffer_, parser_, [this](beast::error_code error, size_t) {
-            if (!Failed(error)) answered_ = true;
-          });
-        });
-      });
-    });
-    // The resolver has no deadline of its own.
-    context_.run_for(std::chrono::nanoseconds(timeout_ns));
-    if (!answered_) {
-      return UnavailableError(error_ ? error_.message() : "no answer in time");
-    }
-    const unsigned code = parser_.get().result_int();
-    if (code >= 200 && code < 300) return OkStatus();
-    return UnavailableError("it answered with status " + std::to_string(code));
-  }
-
- private:
-  bool Failed(beast::error_code error) {
-    if (error) error_ = error;
-    return static_cast<bool>(error);
-  }
-
-  asio::io_context context_;
-  asio::ip::tcp::resolver resolver_;
-  beast::tcp_stream stream_;
-  beast::flat_buffer buffer_;
-  http::request<http::string_body> request_;
-  http::response_parser<http::string_body> parser_;
-  beast::error_code error_;
-  bool answered_ = false;
-};
-
-}  // namespace
 
 Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   const std::string whole(text);
@@ -108,7 +37,14 @@ Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
 }
 
 Status PostJson(const HttpUrl& url, const std::string& body, int64_t timeout_ns) {
-  return Post(url, body).Run(url, timeout_ns);
+  BRAID_ASSIGN_OR_RETURN(const auto dialer, client::Dialer::Make({url.host, url.port}, {}));
+  BRAID_ASSIGN_OR_RETURN(
+      const int code,
+      client::AskHttp(
+          *dialer, {.method = "POST", .target = url.target, .content_type = "application/json", .body = body},
+          timeout_ns));
+  if (code >= 200 && code < 300) return OkStatus();
+  return UnavailableError("it answered with status " + std::to_string(code));
 }
 
 }  // namespace braid

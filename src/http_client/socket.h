@@ -15,7 +15,7 @@
 struct ssl_ctx_st;
 struct ssl_st;
 
-namespace braid::load {
+namespace braid::client {
 
 // What is used of certificates, as files in PEM.
 struct TlsOptions {
@@ -59,10 +59,13 @@ class Dialer {
   ssl_ctx_st* context_ = nullptr;
 };
 
+// Waits for poll()'s `events` until a steady time; false when it is over.
+bool WaitFor(int fd, int16_t events, int64_t deadline_ns);
+
 // One connection. One thread.
 class Socket {
  public:
-  // Connects, within `timeout_s`. `http2`: asks for it in the handshake of TLS.
+  // Connects, within `timeout_s`. `http2`: asks for it in the handshake of TLS. Errors: UNAVAILABLE, which do not say where.
   static Result<std::unique_ptr<Socket>> Dial(const Dialer& dialer, bool http2, double timeout_s);
   ~Socket();
   Socket(const Socket&) = delete;
@@ -88,4 +91,4 @@ class Socket {
   ssl_st* tls_ = nullptr;
 };
 
-}  // namespace braid::load
+}  // namespace braid::client

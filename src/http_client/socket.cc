@@ -1,4 +1,4 @@
-#include "load/socket.h"
+#include "http_client/socket.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-namespace braid::load {
+namespace braid::client {
 namespace {
 
 // How long a read waits at most, so that its thread sees when it is to end.
@@ -26,18 +26,6 @@ std::string TlsReason() {
   ERR_clear_error();
   const char* reason = error == 0 ? nullptr : ERR_reason_error_string(error);
   return reason == nullptr ? "the connection was closed" : reason;
-}
-
-// Waits for events until a steady time; false when it is over.
-bool WaitFor(int fd, int16_t events, int64_t deadline_ns) {
-  while (true) {
-    const int64_t left_ms = (deadline_ns - SteadyNowNs()) / 1'000'000;
-    if (left_ms <= 0) return false;
-    pollfd one{fd, events, 0};
-    const int ready = poll(&one, 1, static_cast<int>(std::min<int64_t>(left_ms, 1000)));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
-  }
 }
 
 Result<UniqueFd> ConnectTo(const addrinfo& to, int64_t deadline_ns) {
@@ -57,6 +45,17 @@ Result<UniqueFd> ConnectTo(const addrinfo& to, int64_t deadline_ns) {
 }
 
 }  // namespace
+
+bool WaitFor(int fd, int16_t events, int64_t deadline_ns) {
+  while (true) {
+    const int64_t left_ms = (deadline_ns - SteadyNowNs()) / 1'000'000;
+    if (left_ms <= 0) return false;
+    pollfd one{fd, events, 0};
+    const int ready = poll(&one, 1, static_cast<int>(std::min<int64_t>(left_ms, 1000)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
 
 std::string Address::authority() const {
   return host.find(':') == std::string::npos ? host + ":" + port : "[" + host + "]:" + port;
@@ -122,14 +121,13 @@ Dialer::~Dialer() { SSL_CTX_free(context_); }
 
 Result<std::unique_ptr<Socket>> Socket::Dial(const Dialer& dialer, bool http2, double timeout_s) {
   const int64_t deadline_ns = SteadyNowNs() + static_cast<int64_t>(timeout_s * 1e9);
-  const std::string where = dialer.address().authority();
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int error =
           getaddrinfo(dialer.address().host.c_str(), dialer.address().port.c_str(), &hints, &found);
       error != 0) {
-    return UnavailableError("cannot resolve " + where + ": " + gai_strerror(error));
+    return UnavailableError(gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
   Status last;
@@ -143,7 +141,7 @@ Result<std::unique_ptr<Socket>> Socket::Dial(const Dialer& dialer, bool http2, d
     if (dialer.tls()) BRAID_RETURN_IF_ERROR(socket->ShakeHands(dialer, http2, deadline_ns));
     return socket;
   }
-  return UnavailableError("cannot connect to " + where + ": " + last.message());
+  return last;
 }
 
 Socket::~Socket() { SSL_free(tls_); }
@@ -172,10 +170,10 @@ Status Socket::ShakeHands(const Dialer& dialer, bool http2, int64_t deadline_ns)
       const long verified = SSL_get_verify_result(tls_);
       const std::string reason =
           verified == X509_V_OK ? TlsReason() : X509_verify_cert_error_string(verified);
-      return UnavailableError("TLS with " + dialer.address_.authority() + ": " + reason);
+      return UnavailableError("TLS: " + reason);
     }
     if (!WaitFor(fd_.get(), reads ? POLLIN : POLLOUT, deadline_ns)) {
-      return UnavailableError("TLS with " + dialer.address_.authority() + ": it does not answer");
+      return UnavailableError("TLS: it does not answer");
     }
   }
 }
@@ -237,4 +235,4 @@ Result<size_t> Socket::Read(char* to, size_t size, bool wait) {
 
 bool Socket::buffered() const { return tls_ != nullptr && SSL_pending(tls_) > 0; }
 
-}  // namespace braid::load
+}  // namespace braid::client
