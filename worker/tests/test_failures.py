@@ -2,11 +2,10 @@
 
 import json
 import re
-import resource
 
 import numpy as np
 import pytest
-from worker_harness import Worker, Zygote, standin, tensor
+from worker_harness import standin, tensor
 
 HEAD = """
 import numpy as np, sys, threading, triton_python_backend_utils as pb_utils
@@ -381,23 +380,3 @@ def test_a_model_whose_reader_gets_no_thread_ends_its_worker_in_words(worker, tm
         r"braid worker \d+ ends: thread 'brd-read' could not be started: Resource temporarily unavailable\n",
         made.text("stderr"),
     ), made.text("stderr")
-
-
-class Unheard(Worker):
-    def receive(self, kind, seconds=20):
-        assert kind == "hello"
-
-
-def test_a_worker_that_gets_no_thread_at_all_ends_in_words():
-    warm = Zygote()
-    pages = int(open(f"/proc/{warm.process.pid}/statm").read().split()[0])
-    resource.prlimit(
-        warm.process.pid, resource.RLIMIT_AS, (pages * resource.getpagesize() + 2 * ROOM, resource.RLIM_INFINITY)
-    )
-    made = Unheard(warm)
-    try:
-        assert made.wait() == 1
-        assert "thread 'brd-watch' could not be started: Resource temporarily unavailable" in made.text("stderr")
-    finally:
-        made.close()
-        warm.close()
