@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include <system_error>
+#include <utility>
+
 #include "base/guard.h"
 
 namespace braid {
@@ -15,6 +18,14 @@ std::thread StartThread(std::string name, std::function<void()> body) {
     SetThreadName(name);
     GuardedOrReport(name, body);
   });
+}
+
+Result<std::thread> TryStartThread(const std::string& name, std::function<void()> body) {
+  try {
+    return StartThread(name, std::move(body));
+  } catch (const std::system_error& error) {
+    return ResourceExhaustedError("thread '" + name + "' could not be started: " + error.code().message());
+  }
 }
 
 }  // namespace braid

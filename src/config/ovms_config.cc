@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/guard.h"
 #include "config/model_name.h"
 #include "config/ovms_config_parts.h"
 #include "serving/faults.h"
@@ -197,6 +198,8 @@ Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& fol
 
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder,
                                    std::vector<OvmsFault>& faults) {
+  const PatientAllocation
+      patience;  // JSON of this library asks for memory when it is destroyed, and must not fail then
   std::vector<std::string> warnings;
   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings, faults).Read(text, false));
   config.warnings = std::move(warnings);
@@ -212,6 +215,7 @@ Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, c
 Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
                                                         std::vector<std::string>& warnings,
                                                         std::vector<OvmsFault>& faults) {
+  const PatientAllocation patience;  // as above
   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings, faults).Read(text, true));
   return std::move(config.models);
 }

@@ -1,6 +1,9 @@
 #include "graph/calculator.h"
 
+#include <exception>
 #include <utility>
+
+#include "base/guard.h"
 
 namespace braid::graph {
 namespace {
@@ -71,7 +74,10 @@ Deferral& Deferral::operator=(Deferral&& other) noexcept {
 }
 
 Deferral::~Deferral() {
-  if (target_) Finish(InternalError("The node has given up its work without a result."));
+  if (!target_) return;
+  const PatientAllocation patience;
+  Finish(std::uncaught_exceptions() > 0 ? UnwindingStatus()
+                                        : InternalError("The node has given up its work without a result."));
 }
 
 void Deferral::Finish(Status status) {

@@ -126,7 +126,10 @@ std::shared_ptr<Run> Run::Create(std::shared_ptr<const Topology> topology, Optio
 
 Run::Run(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Run::~Run() { Cancel(CancelledError("The run of the graph was given up.")); }
+Run::~Run() {
+  const PatientAllocation patience;
+  Cancel(CancelledError("The run of the graph was given up."));
+}
 
 // A call may be made, and the run be let go of, by the observer of the same run: each keeps its state alive
 // until it returns.

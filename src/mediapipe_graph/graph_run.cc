@@ -125,6 +125,7 @@ Status GraphRun::StartRun(std::shared_ptr<graph::Run>& run) {
 }
 
 void GraphRun::Stop(Status why) {
+  const PatientAllocation patience;
   std::shared_ptr<graph::Run> running;
   {
     MutexLock lock(mutex_);
@@ -141,12 +142,15 @@ void GraphRun::Stop(Status why) {
 }
 
 void GraphRun::OnEnd(Status status) {
-  Status why;
   {
-    MutexLock lock(mutex_);
-    why = stop_;
+    const PatientAllocation patience;  // there is no second end
+    Status why;
+    {
+      MutexLock lock(mutex_);
+      why = stop_;
+    }
+    if (!status.ok()) status = why.ok() ? RunFault(status) : std::move(why);
   }
-  if (!status.ok()) status = why.ok() ? RunFault(status) : std::move(why);
   Over(std::move(status), true);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "mediapipe_graph/graph_sequences.h"
 #include "serving/faults.h"
 
@@ -33,6 +34,7 @@ Result<std::shared_ptr<ServableStream>> GraphStream::Open(std::shared_ptr<GraphH
   auto run = std::make_shared<GraphStream>(host, CallOf(*host, first), first, sink);
   BRAID_RETURN_IF_ERROR(run->Start(std::move(side_packets), first.parameters));
   GraphStream* const stream = run.get();
+  const PatientAllocation patience;  // a handle that cannot be made would cancel what has begun
   return std::shared_ptr<ServableStream>(
       stream, [run = std::move(run)](ServableStream*) mutable { std::exchange(run, nullptr)->Cancel(); });
 }
@@ -162,6 +164,7 @@ void GraphStream::CloseInputs() {
 }
 
 void GraphStream::Cancel() {
+  const PatientAllocation patience;
   const auto self = Listen();
   Stop(CancelledError("the stream was cancelled"));
 }
@@ -232,6 +235,7 @@ void GraphStream::OnWantsInput() {
 }
 
 void GraphStream::OnOver(Status status) {
+  const PatientAllocation patience;
   ModelStatistics& statistics = servable().statistics();
   const int64_t now_ns = SteadyNowNs();
   if (status.ok()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/python/python_nodes.h"
+#include "base/guard.h"
 #include "mediapipe_graph/graph_packets.h"
 #include "mediapipe_graph/python_executor_contract.h"
 #include "mediapipe_graph/python_node_resources.h"
@@ -45,7 +46,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
 
   void Start(Context& context, std::vector<NodeTensor> inputs) {
     Await(context);
-    Called(nodes_->Execute(node_, session_, std::move(inputs), shared_from_this()));
+    Execute(std::move(inputs));
   }
 
   // The LOOPBACK packet of the last item has come.
@@ -147,7 +148,23 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
       over_ = false;
       next_ = context.input_timestamp();
     }
-    Called(nodes_->Execute(node_, session_, std::move(inputs), shared_from_this()));
+    Execute(std::move(inputs));
+  }
+
+  // The deferral waits already. A call that could not be begun has no step that would end it.
+  void Execute(std::vector<NodeTensor> inputs) {
+    uint64_t call = 0;
+    Status fault =
+        Guarded([&] { call = nodes_->Execute(node_, session_, std::move(inputs), shared_from_this()); });
+    if (fault.ok()) return Called(call);
+    Deferral deferral;
+    {
+      MutexLock lock(mutex_);
+      deferral = std::move(deferral_);
+      context_ = nullptr;
+      over_ = true;
+    }
+    if (deferral) deferral.Finish(std::move(fault));
   }
 
   // Puts the outputs of a step on their streams.

@@ -177,6 +177,17 @@ TEST_F(PythonExecutorTest, AFailureCarriesThePythonText) {
                     HasSubstr("Error occurred during graph execution - ValueError: no")));
 }
 
+TEST_F(PythonExecutorTest, ACallThatCannotBeBegunEndsTheRun) {
+  Begin(kRegular);
+  nodes_->Throw();
+  Add(0, "b", "2", 5);
+  Add(1, "a", "1", 5);
+  ASSERT_TRUE(observer_->end.has_value());
+  EXPECT_EQ(observer_->end->code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(observer_->end->message(),
+              HasSubstr("Calculator::Process() for node \"code\" failed: out of memory"));
+}
+
 TEST_F(PythonExecutorTest, AnOutputOfAnotherNameFails) {
   Begin(kRegular);
   Add(0, "b", "2", 5);

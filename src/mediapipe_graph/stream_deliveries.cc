@@ -40,7 +40,8 @@ void StreamDeliveries::Deliver() {
     Delivery next = std::move(waiting_.front());
     waiting_.pop_front();
     const MutexUnlock unlock(mutex_);
-    Hand(next);
+    // What the sink cannot take is not to keep the end from it.
+    GuardedOrReport("a response of a graph's stream", [&] { Hand(next); });
   }
   delivering_ = false;
 }

@@ -1,6 +1,7 @@
 #include "pipeline/dag_servable.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -149,11 +150,16 @@ void DagServable::Run(std::unique_ptr<InferenceRequest> request, SequenceQueue::
 }
 
 void DagServable::BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) {
-  request->call_chain = SequenceQueue::ChainOf(entry, *request);
+  {
+    const PatientAllocation patience;
+    request->call_chain = SequenceQueue::ChainOf(entry, *request);
+  }
   Begin(std::move(request), &entry);
 }
 
 void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry) {
+  // Until there is a session to do so, nobody lets those behind it go on.
+  std::optional<PatientAllocation> patience(std::in_place);
   auto steps = EnterSteps();
   if (!steps.ok()) {
     const std::shared_ptr<SequenceQueue> queue = queue_;
@@ -174,8 +180,10 @@ void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue
   // The listener is cleared before the session ends, so the pointer holds while it can be called.
   if (cancellation) cancellation->SetListener([session = session.get()] { session->Cancel(); });
   std::vector<Tensor> inputs = std::move(entered.inputs);
-  session->Start(std::move(inputs), std::make_unique<SessionClient>(*this, plan_, queue_, std::move(request),
-                                                                    entry, std::move(compensation)));
+  auto client = std::make_unique<SessionClient>(*this, plan_, queue_, std::move(request), entry,
+                                                std::move(compensation));
+  patience.reset();
+  session->Start(std::move(inputs), std::move(client));
 }
 
 Result<std::vector<EnteredStep>> DagServable::EnterSteps() const {

@@ -39,16 +39,16 @@ Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const Inferen
 void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> request) {
   // The request may have ended, and all that keeps the queue, before the last lines of this function.
   const std::shared_ptr<SequenceQueue> self = shared_from_this();
-  request->queue_start_ns = SteadyNowNs();
-  request->scheduling = {};
-  TraceQueued(*request);
-  if (request->cancellation != nullptr) {
-    // The listener is cleared before the request leaves, so both pointers hold while it can be called.
-    request->cancellation->SetListener([this, entered = request.get()] { OnCancelled(*entered); });
-  }
   Work work;
   {
     const PatientAllocation patience;
+    request->queue_start_ns = SteadyNowNs();
+    request->scheduling = {};
+    TraceQueued(*request);
+    if (request->cancellation != nullptr) {
+      // The listener is cleared before the request leaves, so both pointers hold while it can be called.
+      request->cancellation->SetListener([this, entered = request.get()] { OnCancelled(*entered); });
+    }
     MutexLock lock(mutex_);
     if (entry.runner_->stopped_) {
       work.endings.push_back(Stopped(std::move(request)));

@@ -2,9 +2,12 @@
 #include "pipeline/dag_servable.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <random>
 #include <thread>
 
+#include "base/testing/failing_allocation.h"
 #include "pipeline/testing/fake_stateful.h"
 #include "pipeline/testing/pipeline_fixture.h"
 
@@ -483,6 +486,44 @@ TEST_F(SequenceNodesTest, StepsAreRefusedAsNodesAre) {
               HasSubstr("step 'ma' (number 2) is a stateful model that another step has already"));
   EXPECT_THAT(fault(StepText("ma", "x", "sequence_id"), "sequence_id"),
               HasSubstr("the tensor 'sequence_id' has the name of a sequence"));
+}
+
+// ---- memory ----
+
+// Keeps nothing, and asks for no memory.
+class EndSink final : public ResponseSink {
+ public:
+  void Respond(std::optional<InferenceResponse>, bool final) override { ended_ = final; }
+  bool WaitForEnd() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!ended_ && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    return ended_;
+  }
+
+ private:
+  std::atomic<bool> ended_{false};
+};
+
+TEST_F(SequenceNodesTest, ATurnForWhichThereIsNoMemoryLetsTheNextOneRun) {
+  AddStateful("ma");
+  AddStateful("mb");
+  auto p = Serve(Chain());
+  uint64_t id = 0;
+  for (int failed = 1; failed > 0;) {
+    ASSERT_LT(++id, 1000u);
+    EndSink sink;
+    EndSink next;
+    auto request = Request(p, sink, {Int32Tensor("x", {1})});
+    Name(*request, StartOf(id));
+    FailingAllocation failing(static_cast<int>(id) - 1, 1);
+    p->Begin(std::move(request));
+    const bool ended = sink.WaitForEnd();
+    failed = failing.Stop();
+    ASSERT_TRUE(ended) << "allocation " << id - 1;
+    Begin(p, next, EndOf(id));
+    ASSERT_TRUE(next.WaitForEnd()) << "after allocation " << id - 1;
+  }
+  EXPECT_GT(id, 10u);
 }
 
 }  // namespace

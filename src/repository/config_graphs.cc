@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "repository/config_plan.h"
 #include "repository/parallel.h"
 
@@ -74,6 +75,7 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
   // Before the graph is made: what changes meanwhile is then seen at the next look.
   entry.files.assign(1, Look(entry.config.graph_path));
   auto made = makers_.make_graph(entry.config, paths);
+  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
   for (const std::string& path : paths) entry.files.push_back(Look(path));
   entry.fault = made.status();
   if (!made.ok()) {

@@ -156,6 +156,7 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
   const int64_t begin_ns = SteadyNowNs();
   auto made = Make(config, build.number);
   const int64_t took_ns = SteadyNowNs() - begin_ns;
+  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
   if (!made.ok()) {
     build.status = made.status();
     BRAID_LOG_ERROR(log_, "failed to load '{}' version {} after {} ms{}: {}", name, build.number,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 
 namespace braid {
 namespace {
@@ -170,6 +171,7 @@ bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
 
 bool ConfigPipelines::Serve(Entry& entry, const OvmsPipelineConfig& config, uint64_t key,
                             std::shared_ptr<Servable> pipeline) {
+  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
   ServableTable::Leaving before;
   if (!table_.Serve(pipeline, before)) {
     drains_.Discard(*pipeline);

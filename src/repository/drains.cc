@@ -39,7 +39,10 @@ int64_t Drains::StopDeadline() const {
 
 void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> stopped) {
   servable->gate().Close();
-  BeginDrain(*servable);
+  {
+    const PatientAllocation patience;
+    BeginDrain(*servable);
+  }
   try {
     MutexLock lock(mutex_);
     const uint64_t id = ++last_id_;
@@ -85,6 +88,7 @@ void Drains::Drain(Servable& servable) {
 
 // A request that is still inside may move its sequence on until the servable has stopped.
 void Drains::Stop(Servable& servable, bool drained) const {
+  const PatientAllocation patience;  // what has stopped half-way is never gone
   if (vault_ != nullptr && drained) vault_->Leave(servable);
   if (vault_ != nullptr && !drained) vault_->BeginStop(servable);
   servable.Stop(StopDeadline());

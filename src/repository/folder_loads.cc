@@ -109,6 +109,7 @@ Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, cons
   const std::string& name = request.model_name;
   BRAID_ASSIGN_OR_RETURN(const std::vector<int64_t> versions, table_.BeginBuilds(name, plan.keys));
   Builds builds = BuildVersions(plan.source, versions, uses);
+  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
   ServableTable::Built built;
   std::map<int64_t, std::string> reasons;
   std::string faults;
@@ -149,6 +150,7 @@ FolderLoads::Builds FolderLoads::BuildVersions(const ModelSource& source,
     const Status guard = Guarded([&] { built[i].emplace(BuildVersion(source, versions[i], uses)); });
     if (!guard.ok()) built[i].emplace(guard);
   });
+  const PatientAllocation patience;
   Builds builds;
   for (size_t i = 0; i < versions.size(); ++i) builds.emplace(versions[i], std::move(*built[i]));
   return builds;

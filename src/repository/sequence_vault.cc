@@ -86,6 +86,7 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
                    Who(servable->info()));
     return;
   }
+  const PatientAllocation patience;  // sequences are not to be lost for want of memory
   // Nothing would tell this model from another one; whoever could not find out has said so.
   if (keeper->identity().empty()) return;
   const auto entry = std::make_shared<Entry>(servable, *keeper);

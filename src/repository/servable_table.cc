@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "repository/model_folders.h"
 #include "serving/faults.h"
 
@@ -62,6 +63,7 @@ Status ServableTable::CheckOwn(const std::string& name, ServableKind kind) const
 }
 
 Status ServableTable::Own(const std::string& name, ServableKind kind) {
+  const PatientAllocation patience;
   Leaving leaving;
   {
     MutexLock lock(mutex_);
@@ -89,6 +91,7 @@ ServableTable::Entry* ServableTable::FindOwn(const std::string& name, ServableKi
 }
 
 void ServableTable::SetLoading(const std::string& name, int64_t version, ServableKind kind) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
@@ -98,6 +101,7 @@ void ServableTable::SetLoading(const std::string& name, int64_t version, Servabl
 
 void ServableTable::SetFailed(const std::string& name, int64_t version, ServableKind kind,
                               const Status& fault, Leaving& leaving) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
@@ -108,6 +112,7 @@ void ServableTable::SetFailed(const std::string& name, int64_t version, Servable
 }
 
 bool ServableTable::Serve(std::shared_ptr<Servable> servable, Leaving& leaving) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   const ServableInfo& info = servable->info();
   Entry* entry = FindOwn(info.name, info.kind);
@@ -119,6 +124,7 @@ bool ServableTable::Serve(std::shared_ptr<Servable> servable, Leaving& leaving) 
 }
 
 void ServableTable::Retire(const std::string& name, int64_t version, ServableKind kind, Leaving& leaving) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
@@ -129,6 +135,7 @@ void ServableTable::Retire(const std::string& name, int64_t version, ServableKin
 // ---- what is on disk of the model folders ----
 
 void ServableTable::NoteFolders(const std::set<std::string>& names) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   for (const std::string& name : names) NoteFolderLocked(name, entries_[name], true);
   std::vector<std::string> gone;
@@ -141,6 +148,7 @@ void ServableTable::NoteFolders(const std::set<std::string>& names) {
 }
 
 void ServableTable::NoteFolder(const std::string& name, bool on_disk) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   NoteFolderLocked(name, entries_.at(name), on_disk);
 }
@@ -208,6 +216,7 @@ Status ServableTable::CheckUnclaimed(const std::set<std::string>& names) const {
 }
 
 Status ServableTable::Claim(const std::set<std::string>& names) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   BRAID_RETURN_IF_ERROR(CheckUnclaimedLocked(names));
   for (const std::string& name : names) entries_[name].claimed = true;
@@ -215,6 +224,7 @@ Status ServableTable::Claim(const std::set<std::string>& names) {
 }
 
 void ServableTable::Release(const std::string& name, const Status& fault) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
   entry.claimed = false;
@@ -235,6 +245,7 @@ void ServableTable::NoteUnreadable(const std::string& name) {
 }
 
 bool ServableTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
+  const PatientAllocation patience;
   const std::string& name = request.model_name;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
@@ -260,6 +271,7 @@ bool ServableTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
 
 Result<std::vector<int64_t>> ServableTable::BeginBuilds(const std::string& name,
                                                         const std::map<int64_t, uint64_t>& keys) {
+  const PatientAllocation patience;
   std::vector<int64_t> builds;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
@@ -281,6 +293,7 @@ void ServableTable::NoteProgress(const std::string& name, int64_t version, const
 }
 
 bool ServableTable::Serve(const LoadRequest& request, const LoadPlan& plan, Built built, Leaving& leaving) {
+  const PatientAllocation patience;
   const std::string& name = request.model_name;
   MutexLock lock(mutex_);
   if (closed_) return false;
@@ -304,6 +317,7 @@ bool ServableTable::Serve(const LoadRequest& request, const LoadPlan& plan, Buil
 }
 
 void ServableTable::AbandonBuilds(const std::string& name, const std::map<int64_t, std::string>& reasons) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
   for (const int64_t version : std::exchange(entry.loading, {})) {
@@ -314,6 +328,7 @@ void ServableTable::AbandonBuilds(const std::string& name, const std::map<int64_
 }
 
 Status ServableTable::Unload(const std::string& name, Leaving& leaving) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   const auto it = entries_.find(name);
   if (it == entries_.end() || it->second.owner == Owner::kConfig) return OkStatus();
@@ -353,6 +368,7 @@ void ServableTable::RetireVersion(const std::string& name, Entry& entry, int64_t
 }
 
 void ServableTable::Drain(Leaving leaving) {
+  const PatientAllocation patience;
   for (auto& [servable, ticket] : leaving) {
     const ServableInfo& info = servable->info();
     drains_.Start(servable, [this, name = info.name, version = info.version, dialect = info.dialect,
@@ -370,6 +386,7 @@ void ServableTable::Drain(Leaving leaving) {
 }
 
 void ServableTable::EndDrain(const std::string& name, int64_t version, uint64_t ticket) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   const auto entry = entries_.find(name);
   if (ticket == 0 || entry == entries_.end()) return;
@@ -393,6 +410,7 @@ bool ServableTable::closed() const {
 }
 
 void ServableTable::RetireAll() {
+  const PatientAllocation patience;
   Leaving pipelines;
   Leaving others;
   {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/testing/failing_allocation.h"
 #include "config/testing/scratch_folder.h"
 #include "repository/testing/fake_backend.h"
 #include "repository/testing/fake_manager.h"
@@ -368,6 +369,33 @@ TEST_F(ServableTableTest, SaysWhyAModelIsMissing) {
   table_.NoteUnreadable("m");
   table_.Release("m", InternalError("gibberish"));
   EXPECT_EQ(table_.WhyMissing("m"), "which is not valid. Model 'm' loading failed with error: gibberish");
+}
+
+TEST_F(ServableTableTest, WhatIsReplacedIsDrainedWhateverAllocationFails) {
+  ServeOfConfig("m", 1);
+  std::shared_ptr<Servable> before = *catalog_.Find("m", 1);
+  constexpr int kCount = 3;
+  int tried = 0;
+  for (int failed = kCount; failed == kCount; ++tried) {
+    ASSERT_LT(tried, 1000);
+    const auto after = Make("m", 1);
+    FailingAllocation failing(tried, kCount);
+    const Status replaced = Guarded([&]() -> Status {
+      BRAID_RETURN_IF_ERROR(table_.Own("m", ServableKind::kModel));
+      ServableTable::Leaving leaving;
+      if (!table_.Serve(after, leaving)) return InternalError("it is closed");
+      table_.Drain(std::move(leaving));
+      return OkStatus();
+    });
+    EXPECT_TRUE(drains_.WaitUntilEmpty(SteadyNowNs() + 20 * kSecondNs));
+    failed = failing.Stop();
+    ASSERT_TRUE(replaced.ok()) << "allocation " << tried << ": " << replaced;
+    ASSERT_FALSE(before->gate().Enter()) << "allocation " << tried;
+    ASSERT_EQ(*catalog_.Find("m", 1), after);
+    before = after;
+    drains_.Reap();
+  }
+  EXPECT_GT(tried, 5);
 }
 
 }  // namespace

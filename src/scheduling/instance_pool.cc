@@ -89,7 +89,7 @@ Status InstancePool::Start(const std::function<void(const std::string&)>& progre
   if (options_.limiter != nullptr) BRAID_RETURN_IF_ERROR(LimitRate(*options_.limiter));
   BRAID_RETURN_IF_ERROR(backend_->Start(*this, progress));
   started_ = true;
-  Status warm = WarmUp(progress);
+  Status warm = Guarded([&] { return WarmUp(progress); });
   if (!warm.ok()) StopIfStarted();
   return warm;
 }
@@ -276,14 +276,20 @@ void InstancePool::Perform(Work work, bool here) {
 
 void InstancePool::Send(Slot& slot, std::unique_ptr<Execution> execution, bool here) {
   for (int sent = 0;; ++sent) {
-    for (const auto& request : execution->requests) {
-      if (request->cancellation != nullptr) request->cancellation->ClearListener();
-      TraceDispatched(*request, execution->compute_start_ns);
-    }
-    Prepare(*execution);
-    execution->on_callers_thread = here && sent < kMostOnCallersThread;
+    const Status prepared = Guarded([&] {
+      for (const auto& request : execution->requests) {
+        if (request->cancellation != nullptr) request->cancellation->ClearListener();
+        TraceDispatched(*request, execution->compute_start_ns);
+      }
+      Prepare(*execution);
+    });
     // The instance may answer before this returns; what that hands to it goes into the outbox.
-    slot.instance->Execute(std::move(execution));
+    if (prepared.ok()) {
+      execution->on_callers_thread = here && sent < kMostOnCallersThread;
+      slot.instance->Execute(std::move(execution));
+    } else {
+      FailUnsent(*slot.instance, *execution, prepared);
+    }
     MutexLock lock(mutex_);
     if (slot.outbox.empty()) {
       slot.sending = false;
@@ -295,7 +301,26 @@ void InstancePool::Send(Slot& slot, std::unique_ptr<Execution> execution, bool h
   }
 }
 
+// For the books the instance has had it, and failed it.
+void InstancePool::FailUnsent(Instance& instance, Execution& execution, const Status& status) {
+  const int64_t now_ns = timers_.NowNs();
+  const ExecutionTimes times{execution.compute_start_ns, now_ns, now_ns, now_ns};
+  GuardedOrReport(info_.name,
+                  [&] { OnExecuted(instance, execution.rows, execution.requests.size(), times); });
+  for (auto& request : execution.requests) {
+    GuardedOrReport(info_.name, [&] {
+      const auto failed = std::move(request);
+      if (failed->cancellation != nullptr) failed->cancellation->ClearListener();
+      InferenceResponse response;
+      response.status = status;
+      OnResponse(instance, *failed, std::move(response), true, times);
+    });
+  }
+  GuardedOrReport(info_.name, [&] { OnDelivered(instance); });
+}
+
 void InstancePool::End(Ending ending, Work& next) {
+  const PatientAllocation patience;
   InferenceRequest& request = *ending.request;
   if (request.cancellation != nullptr) request.cancellation->ClearListener();
   const FailureReason reason = ReasonOf(ending.why);
@@ -414,7 +439,8 @@ void InstancePool::OnResponse(Instance& instance, InferenceRequest& request,
   }
   Followers followers;
   if (final) followers = OnEnd(request, request.scheduling.failed ? Outcome::kFailed : Outcome::kGood);
-  request.Respond(std::move(response), final);
+  // Those that wait for its turn go on, whatever becomes of the answer.
+  GuardedOrReport(info_.name, [&] { request.Respond(std::move(response), final); });
   if (followers.pool == nullptr) return;
   const std::shared_ptr<InstancePool> self = followers.pool;
   Work work;

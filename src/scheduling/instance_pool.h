@@ -289,6 +289,8 @@ class InstancePool : public Servable,
   bool SendingLocked() const BRAID_REQUIRES(mutex_);
 
   void Send(Slot& slot, std::unique_ptr<Execution> execution, bool here) BRAID_EXCLUDES(mutex_);
+  // Fails the requests of an execution that could not be prepared for its instance.
+  void FailUnsent(Instance& instance, Execution& execution, const Status& status) BRAID_EXCLUDES(mutex_);
   // Ends a request; what follows from that is added to `next`.
   void End(Ending ending, Work& next) BRAID_EXCLUDES(mutex_);
 

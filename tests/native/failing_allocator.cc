@@ -4,14 +4,22 @@
 // between the signals SIGUSR1 and SIGUSR2. What libraries ask for is spared: gRPC ends the process when it
 // gets no memory, and so do others. As the standard has it, a failed allocation is told to the new handler,
 // which throws or lets it be tried again.
+//
+// Each that throws is a line in the file that BRAID_FAIL_LOG names: the monotonic clock in seconds, the thread's id, and the program's own functions on
+// its stack as offsets from its load address, for `addr2line -Cfe build/braid`.
 #include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <new>
 
 namespace {
@@ -20,6 +28,8 @@ std::atomic<bool> failing{false};
 uint32_t one_in = 0;
 uintptr_t text_begin = 0;  // of the program itself
 uintptr_t text_end = 0;
+uintptr_t load_address = 0;
+int log_fd = -1;
 
 uint32_t Random() {
   // xorshift, seeded by the thread's own address.
@@ -46,6 +56,7 @@ int FindText(dl_phdr_info* info, size_t, void*) {
     if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
     text_begin = info->dlpi_addr + header.p_vaddr;
     text_end = text_begin + header.p_memsz;
+    load_address = info->dlpi_addr;
   }
   return 1;
 }
@@ -55,8 +66,32 @@ __attribute__((constructor)) void Prepare() {
   one_in = text == nullptr ? 0 : static_cast<uint32_t>(std::atoi(text));
   if (one_in == 0) return;
   dl_iterate_phdr(&FindText, nullptr);
+  if (const char* log = std::getenv("BRAID_FAIL_LOG"); log != nullptr) {
+    log_fd = ::open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    void* first = nullptr;
+    ::backtrace(&first, 1);  // it allocates the first time
+  }
   std::signal(SIGUSR1, [](int) { failing.store(true); });
   std::signal(SIGUSR2, [](int) { failing.store(false); });
+}
+
+void LogStack() {
+  void* stack[64];
+  const int depth = ::backtrace(stack, 64);
+  char line[2048];
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  int size = std::snprintf(line, sizeof(line), "%lld.%06ld %d", static_cast<long long>(now.tv_sec),
+                           now.tv_nsec / 1000, static_cast<int>(::gettid()));
+  for (int i = 0; i < depth && size < static_cast<int>(sizeof(line)) - 24; ++i) {
+    const auto place = reinterpret_cast<uintptr_t>(stack[i]);
+    if (place < text_begin || place >= text_end) continue;
+    // A return address may be the next function's first.
+    size += std::snprintf(line + size, sizeof(line) - static_cast<size_t>(size), " %lx",
+                          place - load_address - 1);
+  }
+  line[size++] = '\n';
+  [[maybe_unused]] const ssize_t written = ::write(log_fd, line, static_cast<size_t>(size));
 }
 
 void* Allocate(std::size_t size, const void* caller) {
@@ -68,7 +103,12 @@ void* Allocate(std::size_t size, const void* caller) {
     if (memory != nullptr) return memory;
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr) throw std::bad_alloc();
-    handler();
+    try {
+      handler();
+    } catch (const std::bad_alloc&) {
+      if (log_fd >= 0) LogStack();
+      throw;
+    }
   }
 }
 

@@ -164,7 +164,7 @@ class Host:
         if self._loop is not None and inspect.iscoroutinefunction(hook):
             asyncio.run_coroutine_threadsafe(self._check_ready(check, hook), self._loop)
             return
-        threading.Thread(
+        thread = threading.Thread(
             target=lambda: (
                 asyncio.run(self._check_ready(check, hook))
                 if inspect.iscoroutinefunction(hook)
@@ -172,7 +172,11 @@ class Host:
             ),
             name="brd-ready",
             daemon=True,
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # there may be no more
+            _braid_worker.report_readiness(check, False, self._not_ready(error))
 
     async def _check_ready(self, check: int, hook) -> None:
         try:

@@ -7,6 +7,7 @@ spawner:
 """
 
 import atexit
+import contextlib
 import faulthandler
 import os
 import platform
@@ -81,7 +82,8 @@ def run(memory: int, socket: int, wake: int, apart: bool) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     watchdog = threading.Thread(target=_end_process_later, name="brd-exit", daemon=True)
-    watchdog.start()
+    with contextlib.suppress(RuntimeError):  # no more threads: then nobody is in a hurry
+        watchdog.start()
 
 
 def _end_process_later() -> None:

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/process_family.h"
@@ -41,8 +43,10 @@ void Connection::ConfigureArena(size_t keep_bytes) {
   arena_ = std::make_unique<Arena>(ids_, options);
 }
 
-void Connection::StartWatching(Alone alone) {
-  StartThread("brd-watch", [this, alone] { Watch(alone); }).detach();
+Status Connection::StartWatching(Alone alone) {
+  BRAID_ASSIGN_OR_RETURN(std::thread watcher, TryStartThread("brd-watch", [this, alone] { Watch(alone); }));
+  watcher.detach();
+  return OkStatus();
 }
 
 void Connection::Watch(Alone alone) {

@@ -68,7 +68,7 @@ class Connection {
   // Starts the thread that takes segments, and ends the process when the server is gone: whatever Python is
   // doing then has nobody to do it for. A worker takes along all that user code has started.
   enum class Alone : unsigned char { kEnds, kEndsFamily };
-  void StartWatching(Alone alone);
+  Status StartWatching(Alone alone);
   void ConfigureArena(size_t keep_bytes);
 
   // Refused in a forked child, which would disturb its parent's conversation, and after Close().

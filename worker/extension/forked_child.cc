@@ -28,7 +28,7 @@ Status Worker::EnsureConversation() {
   BRAID_ASSIGN_OR_RETURN(Channel::WorkerEnd end, Knock(*inherited_, kKnockNs));
   BRAID_ASSIGN_OR_RETURN(auto own, Connection::Open(std::move(end)));
   if (arena_keep_bytes_ != 0) own->ConfigureArena(arena_keep_bytes_);
-  own->StartWatching(Connection::Alone::kEnds);
+  BRAID_RETURN_IF_ERROR(own->StartWatching(Connection::Alone::kEnds));
   static_cast<void>(connection_.release());
   connection_ = std::move(own);
   inbox_->End("");

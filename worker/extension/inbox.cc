@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -439,7 +441,16 @@ void Inbox::WatchForChecks() {
 
 void Inbox::StartReaderLocked() {
   if (ended_) return;
-  if (!reader_.joinable()) reader_ = StartThread("brd-read", [this] { Read(); });
+  if (!reader_.joinable()) {
+    Result<std::thread> reader = TryStartThread("brd-read", [this] { Read(); });
+    if (!reader.ok()) {
+      // What waits for the reader would do so for ever; the server starts another worker.
+      std::fprintf(stderr, "braid worker %d ends: %s\n", static_cast<int>(getpid()),
+                   reader.status().message().c_str());
+      _exit(1);
+    }
+    reader_ = std::move(reader).value();
+  }
   if (reader_sleeps_ && lead_ != Lead::kThread) reader_wake_.notify_one();
 }
 

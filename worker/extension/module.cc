@@ -51,7 +51,8 @@ PyObject* Connect(PyObject*, PyObject* args) {
   Result<std::unique_ptr<Connection>> opened = Connection::Open(std::move(end));
   if (!opened.ok()) return RaiseStatus(opened.status());
   Connection& connection = *opened.value();
-  connection.StartWatching(Connection::Alone::kEndsFamily);
+  const Status watched = connection.StartWatching(Connection::Alone::kEndsFamily);
+  if (!watched.ok()) return RaiseStatus(watched);
   // Lives until the process ends, as its watching thread does.
   State().worker = new Worker(std::move(opened).value());
   HelloMessage hello{python_version, numpy_version};

@@ -351,3 +351,32 @@ def test_warnings_and_prints_go_to_the_pipes(model):
     assert text_of(worker.execute({})[0]) == "['']"
     assert "careful" in worker.text("stderr")
     assert worker.text("stdout") == "said\n"
+
+
+# Memory for what is smaller than a thread's stack.
+ROOM = 3 << 20
+
+
+def test_a_model_whose_reader_gets_no_thread_ends_its_worker_in_words(worker, tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.py").write_text(
+        HEAD
+        + f"""
+    def initialize(self, args):
+        import resource
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + {ROOM}, resource.RLIM_INFINITY))
+    def is_ready(self):
+        return True
+    def execute(self, requests):
+        return [answer()]
+"""
+    )
+    made = worker(name="model_0")
+    config = {"name": "model", "max_batch_size": 0, "input": [], "output": []}
+    made.begin_load(tmp_path, config)
+    assert made.wait() == 1
+    assert re.search(
+        r"braid worker \d+ ends: thread 'brd-read' could not be started: Resource temporarily unavailable\n",
+        made.text("stderr"),
+    ), made.text("stderr")

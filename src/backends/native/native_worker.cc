@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -139,7 +140,8 @@ void NativeWorker::Watch() {
 
 Status NativeWorker::Run() {
   BRAID_ASSIGN_OR_RETURN(log_, Logger::Create(LogOptions(log_sender_)));
-  StartThread("brd-watch", [this] { Watch(); }).detach();
+  BRAID_ASSIGN_OR_RETURN(std::thread watcher, TryStartThread("brd-watch", [this] { Watch(); }));
+  watcher.detach();
   std::vector<std::byte> message;
   Encode(message, HelloMessage{});
   BRAID_RETURN_IF_ERROR(channel_->Send(message));

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/guard.h"
 #include "base/status.h"
 
 namespace braid {
@@ -15,15 +16,18 @@ std::string CleanOpenVinoText(std::string_view text);
 // The text of the exception that is being handled. REQUIRES: called within a catch block.
 std::string CurrentExceptionText();
 
-// Runs `function`; returns what it throws as a status that `to_status` makes of the text.
+// Runs `function`; returns what it throws as a status that `to_status` makes of the text. When there is no memory for that, it is as
+// Guarded() of base/guard.h has it.
 //   BRAID_RETURN_IF_ERROR(Guarded([&] { request.infer(); }, [](std::string text) { return ...; }));
 template <class Function, class ToStatus>
-Status Guarded(const Function& function, const ToStatus& to_status) {
+Status Guarded(const Function& function, const ToStatus& to_status) noexcept {
   try {
     function();
     return OkStatus();
   } catch (...) {
-    return to_status(CurrentExceptionText());
+    Status status;
+    const Status fault = Guarded([&] { status = to_status(CurrentExceptionText()); });
+    return fault.ok() ? status : fault;
   }
 }
 

@@ -122,7 +122,7 @@ void OpenVinoInstance::RenewIfIdle() {
 }
 
 void OpenVinoInstance::Renew() {
-  Status made = IsUsable() ? OkStatus() : Make();
+  Status made = IsUsable() ? OkStatus() : Guarded([this] { return Make(); });
   std::unique_ptr<Execution> next;
   {
     MutexLock lock(mutex_);
@@ -196,6 +196,7 @@ OpenVinoInstance::Step OpenVinoInstance::Begin(bool here, Place place, Status& s
   const bool unwanted = std::all_of(running_->requests.begin(), running_->requests.end(),
                                     [](const auto& request) { return request->cancelled(); });
   if (unwanted) {
+    const PatientAllocation patience;
     status = CancelledError("Request cancelled before model '" + facts_.model_name + "' ran it");
     return Step::kEnded;
   }
@@ -278,7 +279,10 @@ bool OpenVinoInstance::Judge() {
 }
 
 std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
-  if (!Judge()) return std::move(running_);
+  {
+    const PatientAllocation patience;
+    if (!Judge()) return std::move(running_);
+  }
   Done done;
   done.execution = std::move(running_);
   if (times_.input_end_ns == 0) times_.input_end_ns = std::max(SteadyNowNs(), times_.compute_start_ns);
@@ -298,7 +302,10 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
     next = Next();
   }
   // What is not to be used any more is not kept until somebody asks for it.
-  if (!usable) source_.Run([this] { RenewIfIdle(); });
+  if (!usable) {
+    const PatientAllocation patience;
+    source_.Run([this] { RenewIfIdle(); });
+  }
   return next;
 }
 
@@ -323,6 +330,7 @@ std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& 
     if (status.ok()) status = std::move(collected);
   }
   if (!status.ok()) {
+    const PatientAllocation patience;
     for (InferenceResponse& response : responses) response.status = status;
   }
   return responses;

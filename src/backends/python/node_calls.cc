@@ -291,12 +291,17 @@ bool NodeCalls::Resume(uint64_t id) {
       call->credit += credit;
     }
   }
-  if (credit != 0) (void)call->life->Send(NodeResumeMessage{id, credit});
+  if (credit != 0) {
+    const PatientAllocation patience;  // a generator without credit stands still
+    (void)call->life->Send(NodeResumeMessage{id, credit});
+  }
   Deliver(id, call);
   return true;
 }
 
 void NodeCalls::Close(uint64_t id) {
+  const PatientAllocation
+      patience;  // whoever waits for the call's end does so until the worker knows of this
   std::shared_ptr<Call> call;
   std::deque<NodeStep> dropped;  // goes after the lock
   bool tell = false;
@@ -413,7 +418,8 @@ void NodeCalls::Deliver(uint64_t id, const std::shared_ptr<Call>& call) {
     call->awaited = false;
     if (step.kind != NodeStep::Kind::kItem) calls_.erase(id);
     lock.Unlock();
-    call->listener->OnStep(id, std::move(step));
+    // What the listener could not take costs its call, and not the worker.
+    GuardedOrReport("a step of a Python node", [&] { call->listener->OnStep(id, std::move(step)); });
     lock.Lock();
   }
   call->delivering = false;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@ class FakePythonNodes final : public PythonNodes {
 
   uint64_t Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
                    std::shared_ptr<NodeCallListener> listener) override {
+    if (throws_) throw std::bad_alloc();
     const uint64_t id = ++last_;
     calls_[id] = {node, session, std::move(inputs), std::move(listener), std::exchange(at_once_, {})};
     executed_.push_back(id);
@@ -58,6 +60,8 @@ class FakePythonNodes final : public PythonNodes {
     calls_.at(call).ahead.push_back(std::move(step));
     Deliver(call);
   }
+  // From now on there is no memory to execute anything.
+  void Throw() { throws_ = true; }
   // The steps of the next call are there at once.
   void StepAtOnce(std::deque<NodeStep> steps) { at_once_ = std::move(steps); }
 
@@ -81,6 +85,7 @@ class FakePythonNodes final : public PythonNodes {
   }
 
   HeapAllocator allocator_;
+  bool throws_ = false;
   uint64_t last_ = 0;
   std::map<uint64_t, Call> calls_;
   std::vector<uint64_t> executed_;

@@ -305,6 +305,7 @@ void GrpcCall::Push(EncodedMessage message) {
 }
 
 void GrpcCall::PushEnd(const Status& status) {
+  const PatientAllocation patience;  // the client waits for this
   connection_->Locked([&] { FinishLocked(GrpcCodeOf(status), status.message()); });
 }
 

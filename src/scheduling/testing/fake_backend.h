@@ -92,7 +92,9 @@ class FakeBackendModel final : public BackendModel {
       fakes_.push_back(std::make_unique<FakeInstance>("m_0_" + std::to_string(i)));
   }
 
-  BufferAllocator& input_allocator() override { return allocator_; }
+  BufferAllocator& input_allocator() override {
+    return input_memory_ != nullptr ? *input_memory_ : allocator_;
+  }
   std::vector<Instance*> instances() override {
     std::vector<Instance*> all;
     for (auto& fake : fakes_) all.push_back(fake.get());
@@ -117,6 +119,7 @@ class FakeBackendModel final : public BackendModel {
   Readiness readiness() const override { return readiness_; }
 
   std::vector<std::unique_ptr<FakeInstance>> fakes_;
+  BufferAllocator* input_memory_ = nullptr;  // in place of the heap
   Status start_status_;
   Readiness readiness_;
   int64_t stop_deadline_ns_ = 0;

@@ -124,6 +124,7 @@ void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, Inference
 }
 
 void GrpcGraphStream::Send(GrpcStreamCall::Outgoing outgoing) {
+  const PatientAllocation patience;
   GrpcStreamCall::Next next;
   {
     MutexLock lock(call_.mutex_);

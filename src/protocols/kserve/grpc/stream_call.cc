@@ -346,6 +346,7 @@ bool GrpcStreamCall::CutOffLocked(Next& next) {
 }
 
 void GrpcStreamCall::EndLocked(const Status& status) {
+  const PatientAllocation patience;
   if (std::exchange(ended_, true)) return;
   PushEnd(status);
 }

@@ -1,0 +1,98 @@
+// Memory that an instance cannot have costs the request that needs it, and no other.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "backends/openvino/openvino_instance.h"
+#include "backends/openvino/testing/harness.h"
+#include "base/testing/failing_allocation.h"
+
+namespace braid {
+namespace {
+
+// Keeps the status alone, and asks for no memory.
+class StatusSink final : public ResponseSink {
+ public:
+  void Respond(std::optional<InferenceResponse> response, bool final) override {
+    std::lock_guard lock(mutex_);
+    if (response && !response->status.ok()) code_ = response->status.code();
+    ended_ = ended_ || final;
+    changed_.notify_all();
+  }
+  // Nothing when there is no answer.
+  std::optional<StatusCode> Wait() {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(10), [this] { return ended_; })) return std::nullopt;
+    return code_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  StatusCode code_ = StatusCode::kOk;
+  bool ended_ = false;
+};
+
+class PassingListener final : public ExecutionListener {
+ public:
+  void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
+  void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
+                  const ExecutionTimes&) override {
+    request.Respond(std::move(response), final);
+  }
+  void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
+  void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
+  void OnAvailability(Instance&, bool) override {}
+};
+
+class FailedAllocations : public OpenVinoHarness {
+ protected:
+  static std::unique_ptr<Execution> Make(std::vector<Tensor> inputs, ResponseSink& sink) {
+    auto execution = std::make_unique<Execution>();
+    execution->rows = 1;
+    auto request = std::make_unique<InferenceRequest>();
+    request->inputs = std::move(inputs);
+    request->sink = &sink;
+    execution->requests.push_back(std::move(request));
+    return execution;
+  }
+
+  // `count` allocations in a row fail, at every place of a request with `inputs`.
+  void TryAll(Instance& instance, int count, const std::vector<Tensor>& inputs) {
+    int failed = count;
+    for (int before = 0; failed == count; ++before) {
+      ASSERT_LT(before, 1000);
+      StatusSink sink;
+      auto execution = Make(inputs, sink);
+      FailingAllocation failing(before, count);
+      instance.Execute(std::move(execution));
+      const auto told = sink.Wait();
+      failed = failing.Stop();
+      ASSERT_TRUE(told.has_value()) << "allocation " << before << " and " << count - 1 << " more";
+      StatusSink next;
+      instance.Execute(Make({Floats("b", {1, 2}, {4, 5})}, next));
+      ASSERT_EQ(next.Wait(), StatusCode::kOk) << "after allocation " << before;
+    }
+  }
+};
+
+TEST_F(FailedAllocations, EachRequestIsAnsweredAndTheNextOneRuns) {
+  for (const ov::PartialShape& shape : {ov::PartialShape{1, 2}, ov::PartialShape{-1, -1}}) {
+    Save(models::Affine(shape));
+    auto loaded = Load(Config());
+    ASSERT_TRUE(loaded.ok());
+    PassingListener listener;
+    ASSERT_TRUE(loaded->model->Start(listener, [](const std::string&) {}).ok());
+    Instance& instance = *loaded->model->instances()[0];
+    for (const int count : {1, 2, 3, 4}) {
+      TryAll(instance, count, {Floats("b", {1, 2}, {1, 2})});
+      TryAll(instance, count, {MakeTensor<int32_t>("b", DataType::kInt32, {1, 2}, {1, 2})});
+    }
+    loaded->model->Stop(SteadyNowNs() + 1'000'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace braid
