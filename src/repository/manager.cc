@@ -159,11 +159,18 @@ class Manager::Impl {
 // Does the steps, and makes what was made of what they replace, or has waited for it, anew. A name comes
 // after those that it uses, so that each is made once.
 void Manager::Impl::Run(const Steps& steps) {
-  Dependencies uses = table_.uses();
-  for (const auto& [name, step] : steps) uses[name] = step.uses;
-  for (const auto& group : LoadOrder(uses)) {
+  std::vector<std::vector<std::string>> order;
+  {
+    // The steps have claimed their names already, and give them back as they run.
+    const PatientAllocation patience;
+    Dependencies uses = table_.uses();
+    for (const auto& [name, step] : steps) uses[name] = step.uses;
+    order = LoadOrder(uses);
+  }
+  for (const auto& group : order) {
     std::vector<const Step*> own;
     for (const std::string& name : group) {
+      const PatientAllocation patience;
       if (const auto step = steps.find(name); step != steps.end()) own.push_back(&step->second);
     }
     ParallelFor(own.size(), options_.load_thread_count, [&own](size_t i) { own[i]->run(); });
