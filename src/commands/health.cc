@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <iostream>
 #include <optional>
 
@@ -85,6 +86,8 @@ Status AskHealth(const ServerUrl& url, std::string_view path, int64_t timeout_ns
 }
 
 int RunHealth(int argc, const char* const* argv) {
+  // OpenSSL writes to a connection that is over.
+  std::signal(SIGPIPE, SIG_IGN);
   std::string_view path = kReadyPath;
   int64_t seconds = kDefaultTimeoutSeconds;
   std::optional<std::string_view> given;
