@@ -40,8 +40,11 @@ void StreamDeliveries::Deliver() {
     Delivery next = std::move(waiting_.front());
     waiting_.pop_front();
     const MutexUnlock unlock(mutex_);
-    // What the sink cannot take is not to keep the end from it.
-    GuardedOrReport("a response of a graph's stream", [&] { Hand(next); });
+    // What the sink cannot take is not to keep the end from it, which says so.
+    const Status handed = Guarded([&] { Hand(next); });
+    if (handed.ok()) continue;
+    ReportFault("a graph's stream", handed);
+    lost_ = handed;
   }
   delivering_ = false;
 }
@@ -51,7 +54,7 @@ void StreamDeliveries::Hand(Delivery& delivery) {
     sink_.Respond(std::move(one->response), one->request_id);
   } else if (auto* end = std::get_if<TheEnd>(&delivery)) {
     end->before();
-    sink_.End(std::move(end->status));
+    sink_.End(end->status.ok() ? std::move(lost_) : std::move(end->status));
   } else {
     sink_.OnWantsInput();
   }

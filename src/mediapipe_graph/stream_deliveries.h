@@ -49,6 +49,7 @@ class StreamDeliveries {
   bool delivering_ BRAID_GUARDED_BY(mutex_) = false;
   bool released_ BRAID_GUARDED_BY(mutex_) = false;
   bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // End() was called
+  Status lost_;  // why the sink could not take a delivery; of the thread that delivers
 };
 
 }  // namespace braid
