@@ -198,8 +198,8 @@ Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& fol
 
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder,
                                    std::vector<OvmsFault>& faults) {
-  const PatientAllocation
-      patience;  // JSON of this library asks for memory when it is destroyed, and must not fail then
+  // JSON of this library asks for memory when it is destroyed, and must not fail then.
+  const PatientAllocation patience;
   std::vector<std::string> warnings;
   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings, faults).Read(text, false));
   config.warnings = std::move(warnings);

@@ -82,7 +82,7 @@ def run(memory: int, socket: int, wake: int, apart: bool) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     watchdog = threading.Thread(target=_end_process_later, name="brd-exit", daemon=True)
-    with contextlib.suppress(RuntimeError):  # no more threads: then nobody is in a hurry
+    with contextlib.suppress(RuntimeError):  # without a thread for it, the server ends the process at its own deadline
         watchdog.start()
 
 

@@ -300,8 +300,8 @@ bool NodeCalls::Resume(uint64_t id) {
 }
 
 void NodeCalls::Close(uint64_t id) {
-  const PatientAllocation
-      patience;  // whoever waits for the call's end does so until the worker knows of this
+  // What waits for the call's end does so until the worker knows of this.
+  const PatientAllocation patience;
   std::shared_ptr<Call> call;
   std::deque<NodeStep> dropped;  // goes after the lock
   bool tell = false;

@@ -9,8 +9,8 @@ namespace braid {
 Parameters ParametersFromJson(std::string_view json) {
   Parameters parameters;
   if (json.empty()) return parameters;
-  const PatientAllocation
-      patience;  // JSON of this library asks for memory when it is destroyed, and must not fail then
+  // JSON of this library asks for memory when it is destroyed, and must not fail then.
+  const PatientAllocation patience;
   const auto object = nlohmann::ordered_json::parse(json, nullptr, false);
   if (!object.is_object()) return parameters;
   for (const auto& [name, value] : object.items()) {
