@@ -501,6 +501,28 @@ def test_native_code_has_the_level_of_isolation_that_workers_have(tmp_path, tmp_
         assert len(workers(server)) == 5
 
 
+def test_a_library_has_a_level_by_its_name(tmp_path, tmp_path_factory, connect):
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret"
+    secret.write_text("secret", encoding="utf-8")
+    reads = adder("reads", "no_file")
+    reads["nodes"][0]["params"]["file"] = str(secret)
+    options = ("--isolate=custom-nodes", "--worker-isolation=faulty=strict")
+    with OvmsServer(nodes_config(reads), *options, workdir=tmp_path) as server:
+        with pytest.raises(InferenceServerException, match="execute returned 21"):
+            add(connect("grpc", server), "reads", [1, 2])
+
+
+def test_a_level_of_a_model_inside_the_server_is_refused(repository, serve):
+    text = config(
+        None, backend="openvino", extra='parameters { key: "WORKER_ISOLATION" value { string_value: "strict" } }'
+    )
+    models.save(models.add((-1, 3)), repository.add("wrong", None, text, versions=()))
+    server = serve(repository, "--exit-on-error=false", "--strict-readiness=false", ready=False)
+    status, index = server.json("POST", "/v2/repository/index")
+    assert status == 200
+    assert "parameter 'WORKER_ISOLATION' is of models that have a process of their own" in index[0]["reason"]
+
+
 def nodes_config(*pipelines, **library):
     libraries = [{"name": "faulty", "base_path": str(NODE), **library}]
     return {"model_config_list": [], "pipeline_config_list": pipelines, "custom_node_library_config_list": libraries}

@@ -59,6 +59,9 @@ class CustomNodeCode {
   // when nobody holds a share any more. Errors: kNodeLibraryExecutionFailed and its like.
   virtual Result<std::vector<Tensor>> Execute(const std::vector<Tensor>& inputs) const = 0;
 
+  // Where inputs are best written to: a process that runs it reads them there. Null: anywhere. It lives as long as this.
+  virtual BufferAllocator* input_allocator() const { return nullptr; }
+
   // The process that runs it, and how that is; nothing where it is the server. Any thread; does not block.
   virtual std::optional<InstanceReport> report() const { return std::nullopt; }
 

@@ -13,6 +13,23 @@ namespace {
 
 using Code = std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&)>;
 
+// A node whose execution is a function of the test's, which knows of its stop.
+class TestCode final : public CustomNodeCode {
+ public:
+  explicit TestCode(Code code) : code_(std::move(code)) {}
+  Result<std::vector<TensorSpec>> Inputs() const override { return std::vector<TensorSpec>(); }
+  Result<std::vector<TensorSpec>> Outputs() const override { return std::vector<TensorSpec>(); }
+  Result<std::vector<Tensor>> Execute(const std::vector<Tensor>& inputs) const override {
+    return code_(inputs);
+  }
+  void Stop(int64_t) const override { ++stops; }
+
+  mutable std::atomic<int> stops{0};
+
+ private:
+  const Code code_;
+};
+
 class CustomNodeTest : public EnsembleFixture {
  protected:
   // x -> code -> y.
@@ -20,7 +37,8 @@ class CustomNodeTest : public EnsembleFixture {
     auto plan = std::make_shared<DagPlan>();
     plan->dag =
         Dag::Build({"x"}, {"y"}, {{.name = "n", .inputs = {{"in", "x"}}, .outputs = {{"out", "y"}}}}).value();
-    plan->steps.push_back({.servable = nullptr, .code = std::move(code)});
+    plan->steps.push_back(
+        {.servable = nullptr, .code = code_ = std::make_shared<const TestCode>(std::move(code))});
     DagStructure::Words words;
     words.nodes.emplace_back().name = "n";
     plan->structure = std::make_unique<DagStructure>(*plan->dag, std::move(words));
@@ -41,6 +59,7 @@ class CustomNodeTest : public EnsembleFixture {
 
   KeepingSink sink_;
   CustomNodeThreads threads_;
+  std::shared_ptr<const TestCode> code_;  // of what is served
 };
 
 TEST_F(CustomNodeTest, RunsOnAThreadOfItsOwnAndAnswersOnce) {
@@ -57,6 +76,13 @@ TEST_F(CustomNodeTest, RunsOnAThreadOfItsOwnAndAnswersOnce) {
   EXPECT_TRUE(sink_.status().ok()) << sink_.status();
   EXPECT_THAT(sink_.Values("y"), ::testing::ElementsAre(std::vector<int32_t>{1}));
   EXPECT_NE(ran_on, std::this_thread::get_id());
+}
+
+TEST_F(CustomNodeTest, IsStoppedWithItsServableThoughThatIsHeld) {
+  const auto servable = ServeCode([](const std::vector<Tensor>& inputs) { return inputs; });
+  EXPECT_EQ(code_->stops, 0);
+  servable->Stop(INT64_MAX);
+  EXPECT_EQ(code_->stops, 1);
 }
 
 TEST_F(CustomNodeTest, AnswersWithTheErrorOfTheCode) {

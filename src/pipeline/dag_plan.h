@@ -6,18 +6,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "pipeline/convert_precision.h"
+#include "pipeline/custom_node_library.h"
 #include "pipeline/custom_node_threads.h"
 #include "pipeline/dag.h"
 #include "pipeline/dag_structure.h"
 #include "serving/servable_reference.h"
-#include "serving/structure.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -26,12 +25,8 @@ namespace braid {
 // the code of a custom node.
 struct DagStep {
   std::unique_ptr<const ServableReference> servable;
-  // Where there is no servable; may block. Any thread, several at once.
-  std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>& inputs)> code = {};
-  // Of its code; may be none. See CustomNodeCode::report().
-  std::function<std::optional<InstanceReport>()> report = {};
-  // Called once, when the DAG is to run no more; may be none. See CustomNodeCode::Stop().
-  std::function<void(int64_t deadline_ns)> stop = {};
+  // Where there is no servable.
+  std::shared_ptr<const CustomNodeCode> code = {};  // shared with the maker of the plan
   // Those that are asked of the servable; none: all that it has.
   std::vector<std::string> outputs = {};
   // Inputs that are converted before the step gets them.

@@ -68,17 +68,18 @@ class Inquiry {
 
 class DagServable::Memory final : public BufferAllocator {
  public:
-  explicit Memory(const ServableReference* step) : step_(step) {}
+  explicit Memory(const DagStep* step) : step_(step) {}
 
   Result<Buffer> Allocate(size_t size) override {
-    if (step_ != nullptr) {
-      if (auto servable = step_->Get(); servable.ok()) return (*servable)->input_allocator().Allocate(size);
-    }
+    if (step_ == nullptr) return heap_.Allocate(size);
+    if (step_->code != nullptr) return step_->code->input_allocator()->Allocate(size);
+    if (auto servable = step_->servable->Get(); servable.ok())
+      return (*servable)->input_allocator().Allocate(size);
     return heap_.Allocate(size);
   }
 
  private:
-  const ServableReference* const step_;
+  const DagStep* const step_;
   HeapAllocator heap_;
 };
 
@@ -217,13 +218,14 @@ std::vector<uint32_t> DagServable::Wanted(const InferenceRequest& request) const
 
 // ---- the servables behind it ----
 
-const ServableReference* DagServable::FirstStep() const {
+const DagStep* DagServable::FirstStep() const {
   const auto& inputs = plan_->dag->inputs();
   for (size_t i = 0; i < plan_->steps.size(); ++i) {
-    if (plan_->steps[i].servable == nullptr) continue;
+    const DagStep& step = plan_->steps[i];
+    if (step.servable == nullptr && step.code->input_allocator() == nullptr) continue;
     for (const Dag::Port& port : plan_->dag->nodes()[i].inputs) {
       if (std::find(inputs.begin(), inputs.end(), port.tensor) != inputs.end()) {
-        return plan_->steps[i].servable.get();
+        return &step;
       }
     }
   }
@@ -291,8 +293,8 @@ int64_t DagServable::pending_requests() const {
 std::vector<InstanceReport> DagServable::instances() const {
   std::vector<InstanceReport> reports;
   for (const DagStep& step : plan_->steps) {
-    if (!step.report) continue;
-    if (auto report = step.report()) reports.push_back(*std::move(report));
+    if (step.code == nullptr) continue;
+    if (auto report = step.code->report()) reports.push_back(*std::move(report));
   }
   return reports;
 }
@@ -301,7 +303,7 @@ void DagServable::Stop(int64_t deadline_ns) {
   EndSessions(deadline_ns);
   // What is kept of an old catalog holds this for longer.
   for (const DagStep& step : plan_->steps) {
-    if (step.stop) step.stop(deadline_ns);
+    if (step.code != nullptr) step.code->Stop(deadline_ns);
   }
 }
 

@@ -77,7 +77,8 @@ class DagServable final : public Servable, private SequenceQueue::Runner {
 
   // Waits for those that run, and fails those that have not ended then.
   void EndSessions(int64_t deadline_ns);
-  const ServableReference* FirstStep() const;
+  // The first step that takes an input of the DAG and has memory of its own for it; null when there is none.
+  const DagStep* FirstStep() const;
   // The indexes among the DAG's outputs that a request wants.
   std::vector<uint32_t> Wanted(const InferenceRequest& request) const;
   // Errors: as a request ends with that finds a step without a version.

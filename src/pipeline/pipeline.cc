@@ -28,9 +28,7 @@ class Nodes {
       const PipelineNode& node = definition.nodes()[i];
       DagStep& step = plan.steps.emplace_back();
       if (codes_[i]) {
-        step.code = [code = codes_[i]](const std::vector<Tensor>& inputs) { return code->Execute(inputs); };
-        step.report = [code = codes_[i]] { return code->report(); };
-        step.stop = [code = codes_[i]](int64_t deadline_ns) { code->Stop(deadline_ns); };
+        step.code = codes_[i];
       } else {
         step.servable = std::make_unique<ServableReference>(catalog_, node.config.model_name,
                                                             node.config.version.value_or(-1));

@@ -256,7 +256,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
       }
       Outputs answer = OutOfMemory();
       const Status fault = Guarded([&] {
-        auto outputs = step.code(run->inputs);
+        auto outputs = step.code->Execute(run->inputs);
         answer = outputs.ok() ? Outputs(std::move(*outputs)) : Outputs(outputs.status());
       });
       run->inputs.clear();  // the next nodes have no need of them

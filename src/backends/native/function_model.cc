@@ -25,14 +25,20 @@ class FunctionModel::Call final : public Instance {
     times.compute_start_ns = execution->compute_start_ns;
     times.input_end_ns = SteadyNowNs();
     std::vector<InferenceResponse> responses;
-    for (const auto& request : execution->requests) {
-      InferenceResponse& response = responses.emplace_back();
+    {
+      const PatientAllocation patience;  // the server waits for as many answers
+      responses.resize(execution->requests.size());
+    }
+    for (size_t i = 0; i < responses.size(); ++i) {
+      const auto& request = execution->requests[i];
+      InferenceResponse& response = responses[i];
       response.status = Guarded([&]() -> Status {
         BRAID_ASSIGN_OR_RETURN(response.outputs, model_.function_(request->inputs));
         return OkStatus();
       });
     }
     times.infer_end_ns = times.output_end_ns = SteadyNowNs();
+    const PatientAllocation patience;
     model_.listener_->OnExecuted(*this, execution->rows, execution->requests.size(), times);
     for (size_t i = 0; i < responses.size(); ++i) {
       model_.listener_->OnResponse(*this, *execution->requests[i], std::move(responses[i]), true, times);

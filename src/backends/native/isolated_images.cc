@@ -61,11 +61,7 @@ Result<NativeFunction*> IsolatedImageCodec::Worker() {
   task.kind = NativeTask::Kind::kImages;
   task.library_path = library_;
   task.most_calls = most_images_;
-  BRAID_ASSIGN_OR_RETURN(auto model, workers_.MakeModel("images", task, nullptr));
-  BRAID_ASSIGN_OR_RETURN(
-      function_,
-      NativeFunction::Load(std::move(model), {.most_calls = most_images_,
-                                              .outage_wait_ns = workers_.options().outage_wait_ns}));
+  BRAID_ASSIGN_OR_RETURN(function_, NativeFunction::Load(workers_, "images", task));
   return function_.get();
 }
 

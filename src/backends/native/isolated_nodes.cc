@@ -31,6 +31,9 @@ class IsolatedNode final : public CustomNodeCode {
     return FaultError(Fault::kNodeLibraryExecutionFailed, where_ + ": " + outputs.status().message());
   }
 
+  BufferAllocator* input_allocator() const override {
+    return function_ == nullptr ? nullptr : &function_->input_allocator();
+  }
   std::optional<InstanceReport> report() const override {
     if (function_ == nullptr) return std::nullopt;
     return function_->report();
@@ -62,9 +65,7 @@ class IsolatedLibrary final : public CustomNodeLibrary {
     task.node = node;
     task.params = std::move(params);
     task.most_calls = most_calls_;
-    BRAID_ASSIGN_OR_RETURN(auto model, workers_.MakeModel(node, task, nullptr));
-    auto function = NativeFunction::Load(
-        std::move(model), {.most_calls = most_calls_, .outage_wait_ns = workers_.options().outage_wait_ns});
+    auto function = NativeFunction::Load(workers_, node, task);
     if (function.ok()) {
       return std::shared_ptr<const CustomNodeCode>(
           std::make_shared<IsolatedNode>(std::move(where), OkStatus(), std::move(function).value()));

@@ -82,6 +82,18 @@ TEST_F(IsolatedNodes, AnswersAsInsideTheServer) {
   }
 }
 
+TEST_F(IsolatedNodes, InputsThatLieInItsMemoryAreReadThere) {
+  const auto code = Make("").value();
+  ASSERT_NE(code->input_allocator(), nullptr);
+  Tensor input = Floats(std::vector<float>(100'000, 3));
+  Buffer data = code->input_allocator()->Allocate(input.data.size()).value();
+  std::memcpy(data.mutable_data(), input.data.data(), data.size());
+  input.data = std::move(data);
+  const auto outputs = code->Execute({input});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ(Values((*outputs)[1]), std::vector<float>(100'000, 3.5));
+}
+
 TEST_F(IsolatedNodes, SeveralExecutionsAtOnce) {
   const auto code = Make("").value();
   std::vector<std::future<void>> threads;

@@ -12,24 +12,28 @@ namespace braid {
 namespace {
 
 constexpr int64_t kStopNs = 10'000'000'000;
+// As InstancePool has it.
+constexpr int kMostReturns = 3;
 
 }  // namespace
 
-Result<std::unique_ptr<NativeFunction>> NativeFunction::Load(std::unique_ptr<NativeModel> model,
-                                                             const Options& options) {
-  std::unique_ptr<NativeFunction> function(new NativeFunction(std::move(model), options));
+Result<std::unique_ptr<NativeFunction>> NativeFunction::Load(NativeWorkers& workers, const std::string& name,
+                                                             const NativeTask& task) {
+  BRAID_ASSIGN_OR_RETURN(auto model, workers.MakeModel(name, task, nullptr));
+  std::unique_ptr<NativeFunction> function(
+      new NativeFunction(std::move(model), task.most_calls, workers.options().outage_wait_ns));
   BRAID_ASSIGN_OR_RETURN(function->answer_, function->model_->Load());
   std::vector<NativeModel::InstanceName> names;
-  for (size_t i = 0; i < options.most_calls; ++i) names.push_back({"call_" + std::to_string(i)});
+  for (size_t i = 0; i < task.most_calls; ++i) names.push_back({"call_" + std::to_string(i)});
   function->model_->AddInstances(names);
   function->instances_ = function->model_->instances();
   BRAID_RETURN_IF_ERROR(function->model_->Start(*function, [](const std::string&) {}));
   return function;
 }
 
-NativeFunction::NativeFunction(std::unique_ptr<NativeModel> model, const Options& options)
-    : options_(options), slots_(options.most_calls), model_(std::move(model)) {
-  for (size_t i = 0; i < options.most_calls; ++i) free_.push_back(i);
+NativeFunction::NativeFunction(std::unique_ptr<NativeModel> model, size_t most_calls, int64_t outage_wait_ns)
+    : outage_wait_ns_(outage_wait_ns), slots_(most_calls), model_(std::move(model)) {
+  for (size_t i = 0; i < most_calls; ++i) free_.push_back(i);
 }
 
 NativeFunction::~NativeFunction() {
@@ -52,7 +56,7 @@ NativeFunction::Slot& NativeFunction::SlotOf(const Instance& instance) {
 }
 
 Status NativeFunction::AwaitWorker() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.outage_wait_ns);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(outage_wait_ns_);
   while (!available_ && !stopped_) {
     if (changed_.WaitUntil(mutex_, deadline) || available_) continue;
     return UnavailableError(model_->readiness().reason);
@@ -73,8 +77,13 @@ Result<std::vector<Tensor>> NativeFunction::Call(std::vector<Tensor> inputs) {
     const size_t index = free_.back();
     free_.pop_back();
     Slot& slot = slots_[index];
-    while (true) {
+    for (int returns = 0;; ++returns) {
       if (response.status = AwaitWorker(); !response.status.ok()) break;
+      if (returns >= kMostReturns) {
+        response.status =
+            UnavailableError("its process has died " + std::to_string(returns) + " times before it began");
+        break;
+      }
       execution->compute_start_ns = SteadyNowNs();
       // With the lock, so that none comes after a stop. It calls no listener from within.
       instances_[index]->Execute(std::move(execution));

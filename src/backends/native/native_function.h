@@ -1,7 +1,6 @@
 // NativeFunction: a function of tensors that a native worker runs, as a call that blocks.
 //
-//   BRAID_ASSIGN_OR_RETURN(auto model, workers.MakeModel("resize", task, nullptr));
-//   BRAID_ASSIGN_OR_RETURN(auto function, NativeFunction::Load(std::move(model), options));
+//   BRAID_ASSIGN_OR_RETURN(auto function, NativeFunction::Load(workers, "resize", task));
 //   BRAID_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, function->Call(inputs));
 //
 // A worker that dies fails the calls that it had begun, and is started anew; others wait for that.
@@ -14,8 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/native/native_model.h"
-#include "backends/native/native_task.h"
+#include "backends/native/native_workers.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "scheduling/instance.h"
@@ -25,16 +23,10 @@ namespace braid {
 
 class NativeFunction final : private ExecutionListener {
  public:
-  struct Options {
-    // How many calls run at once; others wait. As the worker's FunctionModel has it.
-    size_t most_calls = 1;
-    // For how long a call waits for a worker that has died.
-    int64_t outage_wait_ns = 10'000'000'000;
-  };
-
-  // Starts the model's worker; blocks. Errors: those of loading; the worker died.
-  static Result<std::unique_ptr<NativeFunction>> Load(std::unique_ptr<NativeModel> model,
-                                                      const Options& options);
+  // Starts a worker for the task, where up to `task.most_calls` calls run at once and others wait; blocks. `workers` outlives
+  // this. Errors: those of loading; the worker died.
+  static Result<std::unique_ptr<NativeFunction>> Load(NativeWorkers& workers, const std::string& name,
+                                                      const NativeTask& task);
   // Stops it, if that was not done. REQUIRES: no call runs.
   ~NativeFunction() override;
 
@@ -45,7 +37,8 @@ class NativeFunction final : private ExecutionListener {
 
   // Any thread; blocks for as long as the function takes. Inputs are read in place where they lie in memory that a worker
   // gave or that comes from input_allocator(), and copied once otherwise. Errors: those of the function; INTERNAL when the
-  // worker has died with the call; UNAVAILABLE when there is no worker for `outage_wait_ns`.
+  // worker has died with the call; UNAVAILABLE when there is no worker for NativeWorkers::Options::outage_wait_ns, or several
+  // have died before they began with the call.
   Result<std::vector<Tensor>> Call(std::vector<Tensor> inputs);
   // Of its worker. Any thread; does not block.
   InstanceReport report() const { return model_->report(); }
@@ -61,7 +54,7 @@ class NativeFunction final : private ExecutionListener {
     CondVar ended;
   };
 
-  NativeFunction(std::unique_ptr<NativeModel> model, const Options& options);
+  NativeFunction(std::unique_ptr<NativeModel> model, size_t most_calls, int64_t outage_wait_ns);
 
   Slot& SlotOf(const Instance& instance) BRAID_REQUIRES(mutex_);
   // Waits until there is a worker. Errors: UNAVAILABLE.
@@ -75,7 +68,7 @@ class NativeFunction final : private ExecutionListener {
   void OnUnstarted(Instance& instance, std::vector<std::unique_ptr<Execution>> executions) override;
   void OnAvailability(Instance& instance, bool available) override;
 
-  const Options options_;
+  const int64_t outage_wait_ns_;
   NativeAnswer answer_;  // constant after Load()
   std::vector<Instance*> instances_;
 

@@ -273,7 +273,7 @@ Status NativeWorker::DoOpenVino(const NativeTask& task, NativeAnswer& answer) {
       break;
     }
     default:
-      break;
+      break;  // kExtension: the backend has looked at it
   }
   return OkStatus();
 }

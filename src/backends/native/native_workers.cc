@@ -10,13 +10,7 @@
 
 namespace braid {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-std::string FolderOf(const std::string& file) { return fs::path(file).parent_path().string(); }
-
-}  // namespace
 
 NativeWorkers::NativeWorkers(Options options, Logger& log) : options_(std::move(options)), log_(log) {
   BRAID_CHECK(options_.services != nullptr);
@@ -53,16 +47,19 @@ Result<PythonModelFacts> NativeWorkers::Facts(const std::string& name, const Nat
   facts.version_path = task.version_path;
   facts.model_file = task.model_file;
   facts.arena_keep_bytes = options_.arena.keep_bytes;
+  // A library of custom nodes is opened, and all of its nodes run, at one level.
+  const std::string& whose = task.library_name.empty() ? name : task.library_name;
   const auto asked = task.triton_config.parameters().find("WORKER_ISOLATION");
-  BRAID_ASSIGN_OR_RETURN(facts.isolation.level, IsolationOf(options_.isolation, name,
+  BRAID_ASSIGN_OR_RETURN(facts.isolation.level, IsolationOf(options_.isolation, whose,
                                                             asked == task.triton_config.parameters().end()
                                                                 ? std::string()
                                                                 : asked->second.string_value()));
   if (facts.isolation.level < IsolationLevel::kStrict) return facts;
   facts.isolation.files = ProgramPaths();
-  for (const std::string& path : {task.model_path, task.version_path, FolderOf(task.model_file),
-                                  FolderOf(task.cpu_extension), FolderOf(task.library_path)}) {
-    if (!path.empty()) facts.isolation.files.push_back({path, false});
+  for (const fs::path& path :
+       {fs::path(task.model_path), fs::path(task.version_path), fs::path(task.model_file).parent_path(),
+        fs::path(task.cpu_extension).parent_path(), fs::path(task.library_path).parent_path()}) {
+    if (!path.empty()) facts.isolation.files.push_back({path.string(), false});
   }
   if (!task.cache_directory.empty()) {
     // OpenVINO would make it, which a worker cannot.

@@ -55,7 +55,14 @@ Status OpenVinoIsolation::AutoComplete(const ModelLocation& location, inference:
 Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
   BRAID_ASSIGN_OR_RETURN(const bool isolate, IsIsolated(*config, options_.isolate));
-  if (!isolate) return inside_->Create(location, std::move(config));
+  if (!isolate) {
+    if (config->parameters().contains("WORKER_ISOLATION"))
+      return InvalidArgumentError(
+          "model '" + config->name() +
+          "': parameter 'WORKER_ISOLATION' is of models that have a process of their own, which "
+          "--isolate=openvino or parameter 'ISOLATE' gives to this one");
+    return inside_->Create(location, std::move(config));
+  }
   BRAID_ASSIGN_OR_RETURN(
       auto model, options_.workers->MakeModel(config->name(),
                                               TritonTask(NativeTask::Kind::kTritonModel, location, *config),
