@@ -35,18 +35,6 @@ class StatusSink final : public ResponseSink {
   bool ended_ = false;
 };
 
-class PassingListener final : public ExecutionListener {
- public:
-  void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
-  void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
-                  const ExecutionTimes&) override {
-    request.Respond(std::move(response), final);
-  }
-  void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
-  void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
-  void OnAvailability(Instance&, bool) override {}
-};
-
 class FailedAllocations : public OpenVinoHarness {
  protected:
   static std::unique_ptr<Execution> Make(std::vector<Tensor> inputs, ResponseSink& sink) {

@@ -17,18 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class PlainListener final : public ExecutionListener {
- public:
-  void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
-  void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
-                  const ExecutionTimes&) override {
-    request.Respond(std::move(response), final);
-  }
-  void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
-  void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
-  void OnAvailability(Instance&, bool) override {}
-};
-
 std::vector<std::byte> BytesOf(const Tensor& tensor) {
   return {tensor.data.data(), tensor.data.data() + tensor.data.size()};
 }
@@ -45,7 +33,7 @@ class StatefulModels : public OpenVinoHarness {
   struct Served {
     ServableInfo info;
     std::unique_ptr<BackendModel> model;
-    PlainListener listener;
+    PassingListener listener;
     ~Served() {
       if (model != nullptr) model->Stop(SteadyNowNs() + 10'000'000'000);
     }

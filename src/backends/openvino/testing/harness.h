@@ -46,6 +46,19 @@ class WaitingSink final : public ResponseSink {
   bool ended_ = false;
 };
 
+// Gives each response to the sink of its request.
+class PassingListener final : public ExecutionListener {
+ public:
+  void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
+  void OnResponse(Instance&, InferenceRequest& request, std::optional<InferenceResponse> response, bool final,
+                  const ExecutionTimes&) override {
+    request.Respond(std::move(response), final);
+  }
+  void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
+  void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
+  void OnAvailability(Instance&, bool) override {}
+};
+
 template <class T>
 Tensor MakeTensor(const std::string& name, DataType type, const Shape& shape, const std::vector<T>& values) {
   HeapAllocator heap;
