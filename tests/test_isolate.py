@@ -507,9 +507,11 @@ def test_a_library_has_a_level_by_its_name(tmp_path, tmp_path_factory, connect):
     reads = adder("reads", "no_file")
     reads["nodes"][0]["params"]["file"] = str(secret)
     options = ("--isolate=custom-nodes", "--worker-isolation=faulty=strict")
-    with OvmsServer(nodes_config(reads), *options, workdir=tmp_path) as server:
-        with pytest.raises(InferenceServerException, match="execute returned 21"):
-            add(connect("grpc", server), "reads", [1, 2])
+    with (
+        OvmsServer(nodes_config(reads), *options, workdir=tmp_path) as server,
+        pytest.raises(InferenceServerException, match="execute returned 21"),
+    ):
+        add(connect("grpc", server), "reads", [1, 2])
 
 
 def test_a_level_of_a_model_inside_the_server_is_refused(repository, serve):
