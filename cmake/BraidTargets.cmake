@@ -58,14 +58,14 @@ add_custom_target(braid_unit_tests)
 set(BRAID_TEST_PCH <gmock/gmock.h> <gtest/gtest.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <future> <optional>
     <span> <string> <thread> <vector> "${CMAKE_BINARY_DIR}/protos/model_config.pb.h")
 
-# braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [ALONE source...] [SINGLE] [COLD])
+# braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [SINGLE] [COLD])
 # Builds every .cc of the current folder (tests and benchmarks apart) into library braid_NAME. A unity build compiles the sources
-# together, but for those of ALONE, whose unnamed namespaces have names that others have too, or which take long. SINGLE is for libraries of which
+# together: names in their unnamed namespaces have to differ, and headers are precompiled for the unit tests alone. SINGLE is for libraries of which
 # the workers' extension takes the objects that it needs, and no more: only `make check`, which links nothing, puts them together.
 # COLD is for libraries that run when the server starts, or for a person who looks: they are optimized less, which halves the time
 # that they take to build.
 function(braid_library name)
-  cmake_parse_arguments(arg "SINGLE;COLD" "" "DEPS;PRIVATE_DEPS;PCH;SUBFOLDERS;ALONE" ${ARGN})
+  cmake_parse_arguments(arg "SINGLE;COLD" "" "DEPS;PRIVATE_DEPS;PCH;SUBFOLDERS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
   foreach(folder ${arg_SUBFOLDERS})
     file(GLOB more CONFIGURE_DEPENDS ${folder}/*.cc)
@@ -77,7 +77,6 @@ function(braid_library name)
   list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz|/main)\\.cc$")
   if(sources)
     add_library(braid_${name} STATIC ${sources})
-    set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     if(arg_SINGLE AND NOT CMAKE_UNITY_BUILD_BATCH_SIZE STREQUAL "0")
       set_target_properties(braid_${name} PROPERTIES UNITY_BUILD OFF)
     endif()
@@ -85,7 +84,8 @@ function(braid_library name)
     if(arg_COLD)
       target_compile_options(braid_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
-    if(arg_PCH AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    get_target_property(unity braid_${name} UNITY_BUILD)
+    if(arg_PCH AND NOT unity AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
       target_precompile_headers(braid_${name} PRIVATE ${arg_PCH})
       target_compile_options(braid_${name} PRIVATE -fpch-preprocess)
     endif()

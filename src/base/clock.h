@@ -6,6 +6,9 @@
 
 namespace braid {
 
+inline constexpr int64_t kMillisecondNs = 1'000'000;
+inline constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
+
 // Nanoseconds since an arbitrary point in the past; never goes back; comparable between processes of one
 // machine.
 int64_t SteadyNowNs();

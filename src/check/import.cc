@@ -35,10 +35,9 @@ extern char** environ;
 namespace braid::check {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
 // What a process may write into one file, its output among them.
 constexpr rlim_t kMostFileBytes = rlim_t{1} << 30;
-constexpr int64_t kEndNs = 5'000 * kMillisecond;
+constexpr int64_t kEndNs = 5'000 * kMillisecondNs;
 // Of a process whose time is over, to say where it is.
 constexpr int kLastWordsMs = 500;
 constexpr size_t kMostAnswerBytes = size_t{64} << 20;
@@ -184,12 +183,12 @@ class Process {
   // Whether it has ended by then.
   bool AwaitExit(int timeout_ms) const {
     const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    const int64_t deadline = SteadyNowNs() + timeout_ms * kMillisecond;
+    const int64_t deadline = SteadyNowNs() + timeout_ms * kMillisecondNs;
     for (;;) {
       const int64_t left = deadline - SteadyNowNs();
       if (left <= 0) return false;
       pollfd end{process.get(), POLLIN, 0};
-      const int got = ::poll(&end, 1, static_cast<int>(left / kMillisecond) + 1);
+      const int got = ::poll(&end, 1, static_cast<int>(left / kMillisecondNs) + 1);
       if (got > 0) return true;
       if (got < 0 && errno != EINTR) return false;
     }

@@ -22,6 +22,10 @@ struct FieldFault {
   std::string field;
 };
 
+inline FieldFault InvalidField(std::string text, std::string field) {
+  return {InvalidArgumentError(std::move(text)), std::move(field)};
+}
+
 // "input", 2 -> "input[2]".
 inline std::string FieldAt(std::string field, int index) {
   return std::move(field) + "[" + std::to_string(index) + "]";

@@ -48,35 +48,32 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   int count_ = 0;
 };
 
-FieldFault Invalid(std::string text, std::string field) {
-  return {InvalidArgumentError(std::move(text)), std::move(field)};
-}
-
 FieldFault CheckDynamicBatching(const ModelConfig& config) {
   const auto& batching = config.dynamic_batching();
   const std::string& name = config.name();
   for (int i = 0; i < batching.preferred_batch_size_size(); ++i) {
     const int32_t size = batching.preferred_batch_size(i);
     const std::string field = FieldAt("dynamic_batching.preferred_batch_size", i);
-    if (size <= 0) return Invalid("dynamic batching preferred size must be positive for " + name, field);
+    if (size <= 0) return InvalidField("dynamic batching preferred size must be positive for " + name, field);
     if (size > config.max_batch_size()) {
-      return Invalid("dynamic batching preferred size must be <= max batch size for " + name, field);
+      return InvalidField("dynamic batching preferred size must be <= max batch size for " + name, field);
     }
   }
   const uint64_t levels = batching.priority_levels();
   if (levels == 0) return {};
   if (levels > kMaxPriorityLevels) {
-    return Invalid("priority levels must be at most " + std::to_string(kMaxPriorityLevels) + " for " + name,
-                   "dynamic_batching.priority_levels");
+    return InvalidField(
+        "priority levels must be at most " + std::to_string(kMaxPriorityLevels) + " for " + name,
+        "dynamic_batching.priority_levels");
   }
   const std::string range = " in range [1, " + std::to_string(levels) + "] for " + name;
   if (batching.default_priority_level() == 0 || batching.default_priority_level() > levels) {
-    return Invalid("default priority level must be" + range, "dynamic_batching.default_priority_level");
+    return InvalidField("default priority level must be" + range, "dynamic_batching.default_priority_level");
   }
   for (const auto& [level, policy] : batching.priority_queue_policy()) {
     if (level == 0 || level > levels) {
-      return Invalid("priority queue policy must have priority level" + range,
-                     "dynamic_batching.priority_queue_policy[" + std::to_string(level) + "]");
+      return InvalidField("priority queue policy must have priority level" + range,
+                          "dynamic_batching.priority_queue_policy[" + std::to_string(level) + "]");
     }
   }
   return {};
@@ -92,16 +89,16 @@ FieldFault CheckResponseCache(const ModelConfig& config) {
   } else {
     return {};
   }
-  return Invalid("Response Cache does not currently support model " + config.name() + " with " + what +
-                     ". Please disable the response cache.",
-                 "response_cache.enable");
+  return InvalidField("Response Cache does not currently support model " + config.name() + " with " + what +
+                          ". Please disable the response cache.",
+                      "response_cache.enable");
 }
 
 FieldFault CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const std::string& who,
                      const std::string& model, const std::string& field) {
   for (int i = 0; i < dims.size(); ++i) {
     if (dims[i] < 1 && dims[i] != -1) {
-      return Invalid(
+      return InvalidField(
           who + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension for " + model,
           FieldAt(field, i));
     }
@@ -132,26 +129,27 @@ template <class Tensor>
 FieldFault CheckTensor(const Tensor& tensor, const std::string& side, const std::string& model,
                        const std::string& field) {
   if (tensor.name().empty())
-    return Invalid("model " + side + " must specify 'name' for " + model, field + ".name");
+    return InvalidField("model " + side + " must specify 'name' for " + model, field + ".name");
   const std::string who = "model " + side + " '" + tensor.name() + "'";
   if (tensor.data_type() == inference::TYPE_INVALID || !inference::DataType_IsValid(tensor.data_type())) {
-    return Invalid(who + " must specify 'data_type' for " + model, field + ".data_type");
+    return InvalidField(who + " must specify 'data_type' for " + model, field + ".data_type");
   }
   if (tensor.dims().empty() && !tensor.has_reshape())
-    return Invalid(who + " must specify 'dims' for " + model, field + ".dims");
+    return InvalidField(who + " must specify 'dims' for " + model, field + ".dims");
   BRAID_RETURN_IF_FAULT(CheckDims(tensor.dims(), who, model, field + ".dims"));
   auto extent = ExtentOf(tensor.dims());
-  if (!extent) return Invalid(who + " has more elements than can be counted for " + model, field + ".dims");
+  if (!extent)
+    return InvalidField(who + " has more elements than can be counted for " + model, field + ".dims");
   if (tensor.has_reshape()) {
     const std::string shape = field + ".reshape.shape";
     BRAID_RETURN_IF_FAULT(CheckDims(tensor.reshape().shape(), who + " reshape", model, shape));
     if (extent != ExtentOf(tensor.reshape().shape())) {
-      return Invalid(who + " has different size for dims and reshape for " + model, shape);
+      return InvalidField(who + " has different size for dims and reshape for " + model, shape);
     }
   }
   if (tensor.is_shape_tensor()) {
-    return Invalid("shape tensors are only supported for TensorRT platform for " + model,
-                   field + ".is_shape_tensor");
+    return InvalidField("shape tensors are only supported for TensorRT platform for " + model,
+                        field + ".is_shape_tensor");
   }
   return {};
 }
@@ -163,15 +161,16 @@ FieldFault CheckTensors(const ModelConfig& config) {
     const std::string field = FieldAt("input", i);
     BRAID_RETURN_IF_FAULT(CheckTensor(input, "input", config.name(), field));
     if (!inference::ModelInput_Format_IsValid(input.format())) {
-      return Invalid("model input '" + input.name() + "' has an unknown 'format' for " + config.name(),
-                     field + ".format");
+      return InvalidField("model input '" + input.name() + "' has an unknown 'format' for " + config.name(),
+                          field + ".format");
     }
     if (input.format() != inference::ModelInput::FORMAT_NONE && input.dims_size() != 3) {
-      return Invalid("model input NHWC/NCHW require 3 dims for " + config.name(), field + ".dims");
+      return InvalidField("model input NHWC/NCHW require 3 dims for " + config.name(), field + ".dims");
     }
     if (!names.insert(input.name()).second) {
-      return Invalid("model input '" + input.name() + "' is specified more than once for " + config.name(),
-                     field + ".name");
+      return InvalidField(
+          "model input '" + input.name() + "' is specified more than once for " + config.name(),
+          field + ".name");
     }
   }
   names.clear();
@@ -180,8 +179,9 @@ FieldFault CheckTensors(const ModelConfig& config) {
     const std::string field = FieldAt("output", i);
     BRAID_RETURN_IF_FAULT(CheckTensor(output, "output", config.name(), field));
     if (!names.insert(output.name()).second) {
-      return Invalid("model output '" + output.name() + "' is specified more than once for " + config.name(),
-                     field + ".name");
+      return InvalidField(
+          "model output '" + output.name() + "' is specified more than once for " + config.name(),
+          field + ".name");
     }
   }
   return {};
@@ -194,19 +194,19 @@ FieldFault CheckInstanceGroups(const ModelConfig& config) {
     const std::string field = FieldAt("instance_group", i);
     const std::string who = "instance group " + group.name() + " of model " + config.name();
     if (!inference::ModelInstanceGroup_Kind_IsValid(group.kind()))
-      return Invalid(who + " has an unknown kind", field + ".kind");
+      return InvalidField(who + " has an unknown kind", field + ".kind");
     if (group.kind() == ModelInstanceGroup::KIND_GPU) {
-      return Invalid(who + " has kind KIND_GPU but no GPUs are available", field + ".kind");
+      return InvalidField(who + " has kind KIND_GPU but no GPUs are available", field + ".kind");
     }
     if (group.kind() == ModelInstanceGroup::KIND_CPU && group.gpus_size() > 0) {
-      return Invalid(who + " has kind KIND_CPU but specifies one or more GPUs", field + ".gpus");
+      return InvalidField(who + " has kind KIND_CPU but specifies one or more GPUs", field + ".gpus");
     }
     count += group.count();
   }
   if (count > kMaxInstances) {
-    return Invalid("model " + config.name() + " asks for " + std::to_string(count) + " instances, at most " +
-                       std::to_string(kMaxInstances) + " are allowed",
-                   "instance_group");
+    return InvalidField("model " + config.name() + " asks for " + std::to_string(count) +
+                            " instances, at most " + std::to_string(kMaxInstances) + " are allowed",
+                        "instance_group");
   }
   return {};
 }
@@ -216,8 +216,8 @@ FieldFault CheckParameters(const ModelConfig& config) {
   if (it == config.parameters().end()) return {};
   const std::string& value = it->second.string_value();
   if (value == "yes" || value == "no") return {};
-  return Invalid("Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: " + value + "'",
-                 "parameters[FORCE_CPU_ONLY_INPUT_TENSORS].value.string_value");
+  return InvalidField("Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: " + value + "'",
+                      "parameters[FORCE_CPU_ONLY_INPUT_TENSORS].value.string_value");
 }
 
 std::string_view KindName(ModelInstanceGroup::Kind kind) {
@@ -271,15 +271,16 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
 }
 
 FieldFault FindFileFault(const ModelConfig& config) {
-  if (config.name().empty()) return Invalid("model configuration must specify 'name'", "name");
+  if (config.name().empty()) return InvalidField("model configuration must specify 'name'", "name");
   if (!IsEnsemble(config) && config.backend().empty()) {
     if (config.platform().empty()) {
-      return Invalid("must specify 'platform' or 'backend' for '" + config.name() + "'", "backend");
+      return InvalidField("must specify 'platform' or 'backend' for '" + config.name() + "'", "backend");
     }
-    return Invalid("unexpected platform type '" + config.platform() + "' for " + config.name(), "platform");
+    return InvalidField("unexpected platform type '" + config.platform() + "' for " + config.name(),
+                        "platform");
   }
   if (config.max_batch_size() < 0) {
-    return Invalid("'max_batch_size' must be non-negative value for " + config.name(), "max_batch_size");
+    return InvalidField("'max_batch_size' must be non-negative value for " + config.name(), "max_batch_size");
   }
   if (config.has_dynamic_batching()) BRAID_RETURN_IF_FAULT(CheckDynamicBatching(config));
   if (config.has_sequence_batching()) BRAID_RETURN_IF_FAULT(CheckSequenceBatching(config));

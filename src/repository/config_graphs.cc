@@ -10,11 +10,7 @@
 #include "repository/parallel.h"
 
 namespace braid {
-namespace {
-
-constexpr int64_t kMillisecondNs = 1000000;
-
-}  // namespace
+namespace {}  // namespace
 
 ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, bool retry) {
   ConfigOutcome outcome;

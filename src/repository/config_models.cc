@@ -17,8 +17,6 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kMillisecondNs = 1000000;
-
 // Which versions there are is no reason to load one again.
 OvmsModelConfig WithoutPolicy(OvmsModelConfig config) {
   config.version_policy = {};

@@ -10,15 +10,13 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kMillisecondNs = 1000000;
-
 bool Uses(const OvmsPipelineConfig& config, const std::string& library) {
   return std::any_of(config.nodes.begin(), config.nodes.end(), [&library](const OvmsNodeConfig& node) {
     return node.type == OvmsNodeConfig::Type::kCustom && node.library_name == library;
   });
 }
 
-DependencyGraph::Uses UsesOf(const OvmsPipelineConfig& config) {
+DependencyGraph::Uses UsesOfSteps(const OvmsPipelineConfig& config) {
   const auto uses = UsesOfPipeline(config);
   return {uses.begin(), uses.end()};
 }
@@ -114,7 +112,7 @@ ConfigOutcome ConfigPipelines::Apply(const OvmsPipelineConfig& config) {
   if (!owned.ok()) return Refuse(config.name, owned);
   Entry& entry = pipelines_[config.name];
   entry.config = config;
-  table_.SetUses(config.name, UsesOf(config));
+  table_.SetUses(config.name, UsesOfSteps(config));
   const bool changed = Try(config.name, entry);
   return {changed, entry.fault};
 }
@@ -148,7 +146,7 @@ bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
   const std::string& why = entry.fault.message();
   if (entry.pipeline != nullptr && entry.made_of != entry.config) {
     // What ran before the definition was changed runs on, if it still can.
-    const uint64_t now = table_.KeyOf(UsesOf(entry.made_of));
+    const uint64_t now = table_.KeyOf(UsesOfSteps(entry.made_of));
     if (now == entry.made_key) {
       BRAID_LOG_ERROR(log_, "the new definition of pipeline '{}' is not applied: {}", name, why);
       return false;

@@ -14,8 +14,6 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kMillisecondNs = 1000000;
-constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
 // How soon a thread that waits for requests to leave sees that the server exits.
 constexpr int64_t kDrainSliceNs = 100 * kMillisecondNs;
 // The part of the time to shut down that is kept for user code to finalize in, at most; requests get the

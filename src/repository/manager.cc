@@ -27,7 +27,6 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kSecondNs = 1000000000;
 constexpr const char* kNotAllLoaded = "failed to load all models";
 
 // The texts of OpenVINO Model Server's REST API; the reasons are in the log.

@@ -26,10 +26,9 @@
 namespace braid {
 namespace {
 
-constexpr size_t kMaxEntries = 100000;
-constexpr size_t kMaxDepth = 16;
-constexpr size_t kPieceBytes = size_t{1} << 20;
-constexpr int64_t kMillisecondNs = 1000000;
+constexpr size_t kMaxFiles = 100000;
+constexpr size_t kMaxFolderDepth = 16;
+constexpr size_t kReadBytes = size_t{1} << 20;
 // From when on the time that it takes is worth a line in the log.
 constexpr int64_t kLongNs = 1000 * kMillisecondNs;
 
@@ -39,7 +38,7 @@ bool IsIgnored(const std::string& name) {
 
 class FilesHash {
  public:
-  explicit FilesHash(ContentHash& hash) : hash_(hash), piece_(kPieceBytes) {}
+  explicit FilesHash(ContentHash& hash) : hash_(hash), piece_(kReadBytes) {}
 
   Status Add(const std::string& path) {
     UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -51,7 +50,7 @@ class FilesHash {
  private:
   // Everything in the folder, sorted by name, folders within it included.
   Status AddFolder(UniqueFd folder, const std::string& path, size_t depth) {
-    if (depth > kMaxDepth) return InternalError("failed to read " + path + ": it lies too deep");
+    if (depth > kMaxFolderDepth) return InternalError("failed to read " + path + ": it lies too deep");
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folder, path));
     for (const std::string& name : names) {
       const std::string where = path + "/" + name;
@@ -86,7 +85,7 @@ class FilesHash {
     for (errno = 0; const struct dirent* found = ::readdir(dir.get()); errno = 0) {
       const std::string name = found->d_name;
       if (IsIgnored(name)) continue;
-      if (++entries_ > kMaxEntries)
+      if (++entries_ > kMaxFiles)
         return InternalError("failed to list " + path + ": there are too many files");
       names.push_back(name);
     }

@@ -13,7 +13,6 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kSecondNs = 1000000000;
 constexpr std::string_view kOtherModel = ".other-model";
 constexpr std::string_view kOtherFormat = ".other-format";
 constexpr std::string_view kDamaged = ".damaged";

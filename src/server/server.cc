@@ -59,9 +59,8 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
 // Of the exit timeout, what is kept for finalizing models after the requests in flight have had their time.
-constexpr int64_t kProtocolGraceNs = 2 * kSecond;
+constexpr int64_t kProtocolGraceNs = 2 * kSecondNs;
 // Of a port that has room when clients of models have taken all of theirs.
 constexpr size_t kReservedConnections = 256;
 
@@ -115,7 +114,7 @@ class Server::Parts {
 
   Status Stop() {
     DrainSequences();
-    const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecond;
+    const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecondNs;
     // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
     // so that every answer still finds its client.
     control_->set_serving(false);
@@ -148,7 +147,7 @@ class Server::Parts {
                    options_.sequence_drain_seconds);
     control_->BeginDrain();
     const uint64_t left =
-        WaitForSequences(catalog_, SteadyNowNs() + options_.sequence_drain_seconds * kSecond);
+        WaitForSequences(catalog_, SteadyNowNs() + options_.sequence_drain_seconds * kSecondNs);
     if (left > 0)
       BRAID_LOG_WARNING(log_, "sequences that have not ended: {}; they are waited for no longer", left);
   }
@@ -173,7 +172,7 @@ class Server::Parts {
     options.isolation = options_.workers.isolation;
     options.user_ids = user_ids_;
     options.temporary_directory = options_.environment.temporary_directory;
-    options.sign_in_timeout_ns = options_.workers.stub_timeout_seconds * kSecond;
+    options.sign_in_timeout_ns = options_.workers.stub_timeout_seconds * kSecondNs;
     options.arena.keep_bytes = options_.workers.memory_keep_bytes;
     options.arena.max_bytes = options_.workers.memory_max_bytes;
     options.arena.max_bytes_option = "--memory-max-bytes";
@@ -231,8 +230,8 @@ class Server::Parts {
   Status OpenSequenceVault() {
     SequenceVault::Options vault;
     vault.path = options_.sequence_state_path;
-    vault.interval_ns = options_.sequence_state_interval_seconds * kSecond;
-    vault.hold_ns = options_.exit_timeout_secs * kSecond;
+    vault.interval_ns = options_.sequence_state_interval_seconds * kSecondNs;
+    vault.hold_ns = options_.exit_timeout_secs * kSecondNs;
     BRAID_ASSIGN_OR_RETURN(sequence_vault_, SequenceVault::Open(vault, log_));
     return OkStatus();
   }
@@ -620,7 +619,8 @@ class Server::Parts {
   NativeWorkers native_workers_{NativeWorkerOptions(), log_};
   ImageDecoder images_{ImageOptions()};
   const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_};
-  SequenceCleaner sequence_cleaner_{catalog_, timers_, options_.sequence_cleaner_poll_wait_seconds* kSecond};
+  SequenceCleaner sequence_cleaner_{catalog_, timers_,
+                                    options_.sequence_cleaner_poll_wait_seconds* kSecondNs};
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   CustomNodeThreads custom_node_threads_;

@@ -28,13 +28,12 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kTrimIntervalNs = kSecond;
-constexpr int64_t kForeverNs = 3600 * kSecond;
-constexpr int64_t kFamilyNs = 5 * kSecond;
-constexpr int64_t kDrainNs = kSecond;
+constexpr int64_t kTrimIntervalNs = kSecondNs;
+constexpr int64_t kForeverNs = 3600 * kSecondNs;
+constexpr int64_t kFamilyNs = 5 * kSecondNs;
+constexpr int64_t kDrainNs = kSecondNs;
 // What runs at the end is waited for: the server ends the process when it has no more time.
-constexpr int64_t kStopNs = 365 * 24 * 3600 * kSecond;
+constexpr int64_t kLastRunsNs = 365 * 24 * 3600 * kSecondNs;
 
 // What is logged here goes to the server's log.
 class LogSender final : public LogObserver {
@@ -63,8 +62,6 @@ Logger::Options LogOptions(LogObserver& observer) {
 }
 
 Status Malformed() { return InvalidArgumentError("the server sent a message that cannot be read"); }
-
-}  // namespace
 
 class NativeWorker final : private ExecutionListener {
  public:
@@ -321,7 +318,7 @@ Status NativeWorker::Execute(const std::vector<std::byte>& message) {
 
 void NativeWorker::Finalize() {
   // What runs is answered first.
-  if (model_ != nullptr) model_->Stop(SteadyNowNs() + kStopNs);
+  if (model_ != nullptr) model_->Stop(SteadyNowNs() + kLastRunsNs);
   std::vector<std::byte> message;
   EncodeBare(message, MessageType::kFinalized);
   static_cast<void>(channel_->Send(message));
@@ -406,6 +403,8 @@ void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
   ReportFault("native worker", InternalError("an answer could not be sent"));
   _exit(1);
 }
+
+}  // namespace
 
 int RunNativeWorker(Channel::WorkerEnd end) {
   auto channel = Channel::OpenWorkerEnd(std::move(end));

@@ -20,9 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFolderPrefix = "braid-env-";
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kReportNs = kSecond;
-constexpr int64_t kLogNs = 10 * kSecond;
+constexpr int64_t kReportNs = kSecondNs;
+constexpr int64_t kLogNs = 10 * kSecondNs;
 constexpr double kMiB = 1 << 20;
 
 // A text that differs between two files, and between two states of one.
@@ -135,7 +134,7 @@ EnvironmentStore::Value EnvironmentStore::Unpack(const std::string& path, int ar
   if (!unpacked.ok()) return unpacked.status().WithPrefix("environment archive '" + path + "': ");
   BRAID_LOG_INFO(log_, "unpacked environment '{}': {} files, {:.1f} MiB, in {:.1f} s", path,
                  unpacked->entries, static_cast<double>(unpacked->bytes) / kMiB,
-                 static_cast<double>(SteadyNowNs() - start) / kSecond);
+                 static_cast<double>(SteadyNowNs() - start) / kSecondNs);
   Value made = Make(files->path(), files);
   if (made.ok()) return made;
   return Status(made.status().code(), made.status().message() + " (unpacked from '" + path + "')");

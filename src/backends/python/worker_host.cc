@@ -13,10 +13,8 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kMillisecond = 1'000'000;
 // The thread looks around so often when nothing happens.
-constexpr int64_t kIdleNs = kSecond;
+constexpr int64_t kIdleNs = kSecondNs;
 constexpr int64_t kProgressSeconds = 10;
 // Messages of a worker that are handled in one go.
 constexpr size_t kMostBatched = 16;
@@ -204,11 +202,11 @@ Result<WorkerProcess::Answer> WorkerHost::Load() {
   const auto overdue = [&] {
     return UnavailableError(fmt::format(
         "{} has not been initialised within {} ms (--initialize-timeout-ms, INITIALIZE_TIMEOUT_MS)",
-        options_.title, options_.initialize_timeout_ns / kMillisecond));
+        options_.title, options_.initialize_timeout_ns / kMillisecondNs));
   };
   int64_t next_report = kProgressSeconds;
   const auto still_loading = [&](int64_t elapsed_ns) -> Result<int64_t> {
-    if (const int64_t seconds = elapsed_ns / kSecond; seconds >= next_report) {
+    if (const int64_t seconds = elapsed_ns / kSecondNs; seconds >= next_report) {
       next_report += kProgressSeconds;
       std::string text = fmt::format("{} has been initialising for {} s", options_.title, seconds);
       BRAID_LOG_INFO(log_, "{}", text);
@@ -263,7 +261,7 @@ int64_t WorkerHost::LookAtEnd(int64_t now_ns, int64_t deadline_ns) {
       BRAID_LOG_WARNING(
           log_,
           "{} has not been finalized within {} ms (--finalize-timeout-ms, FINALIZE_TIMEOUT_MS) and is killed",
-          options_.title, options_.finalize_timeout_ns / kMillisecond);
+          options_.title, options_.finalize_timeout_ns / kMillisecondNs);
     }
     worker_->Kill();
   }
@@ -285,7 +283,7 @@ std::string WorkerHost::Serve() {
     }
     const int64_t now = SteadyNowNs();
     int64_t timeout = kIdleNs;
-    if (stopping) timeout = std::clamp(LookAtEnd(now, deadline) - now, kMillisecond, kIdleNs);
+    if (stopping) timeout = std::clamp(LookAtEnd(now, deadline) - now, kMillisecondNs, kIdleNs);
     if (now >= next_idle) {
       next_idle = now + kIdleNs;
       GuardedOrReport(options_.thread_name, [this] { user_.OnIdle(); });
@@ -348,7 +346,7 @@ bool WorkerHost::Restart(RestartPauses& pauses, RestartPauses::Life life, std::s
                      ? fmt::format("{} The {} is being restarted.", cause, options_.noun)
                      : fmt::format("{} The {} has failed {} times in a row; next try in {:g} s.", cause,
                                    options_.noun, pauses.failures(),
-                                   static_cast<double>(pause_ns) / static_cast<double>(kSecond)));
+                                   static_cast<double>(pause_ns) / static_cast<double>(kSecondNs)));
     Pause(SteadyNowNs() + pause_ns);
     if (stopping()) return false;
     const Status restarted = Guarded([this] { return StartWorker(); });

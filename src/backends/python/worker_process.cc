@@ -11,13 +11,12 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kLookAroundNs = kSecond;
+constexpr int64_t kLookAroundNs = kSecondNs;
 constexpr int64_t kLastWordsNs = 200'000'000;
 // After SIGRTMIN; braid_worker/main.py knows it too.
 constexpr int kStacksSignal = 6;
 // For the kernel to take down a process that was killed.
-constexpr int64_t kReapNs = 10 * kSecond;
+constexpr int64_t kReapNs = 10 * kSecondNs;
 
 // How many processes the kernel has ended for lack of memory on this machine.
 uint64_t OomKills() {
@@ -162,7 +161,7 @@ Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other)
     }
     if (dead_now) return Died("");
     if (SteadyNowNs() >= deadline) {
-      return Died("it did not sign in within " + std::to_string(timeout_ns / kSecond) +
+      return Died("it did not sign in within " + std::to_string(timeout_ns / kSecondNs) +
                   " seconds (--backend-config=python,stub-timeout-seconds)");
     }
   }

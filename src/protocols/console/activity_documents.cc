@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/clock.h"
 #include "base/json_dump.h"
 
 namespace braid {
@@ -12,7 +13,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostSequences = 200;
-constexpr int64_t kMillisecondNs = 1'000'000;
 
 std::string IdText(const CorrelationId& id) {
   const auto* text = std::get_if<std::string>(&id);

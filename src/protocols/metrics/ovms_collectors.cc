@@ -14,9 +14,9 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
+using LabelList = std::vector<ClientMetric::Label>;
 
-struct Model {
+struct ServedModel {
   std::shared_ptr<Servable> servable;
   StatisticsSnapshot statistics;
 
@@ -28,7 +28,7 @@ struct Model {
 };
 
 // In the order of labels in the text: alphabetical. Graphs have no versions.
-Labels With(Labels labels, const ServableInfo& info) {
+LabelList With(LabelList labels, const ServableInfo& info) {
   labels.push_back({"name", info.name});
   if (info.kind != ServableKind::kGraph) labels.push_back({"version", std::to_string(info.version)});
   return labels;
@@ -84,7 +84,8 @@ void AddCount(MetricFamily& family, const ServableInfo& info, const ApiCall& cal
 }
 
 // One series for each API, those that nobody has called too; streams are shown when there were any.
-void AddCounts(MetricFamily& family, const Model& model, uint64_t (ApiCounters::*count)(ApiCall) const) {
+void AddCounts(MetricFamily& family, const ServedModel& model,
+               uint64_t (ApiCounters::*count)(ApiCall) const) {
   const ApiCounters& counters = model.servable->api_counters();
   for (const auto& [protocol, method] : kMethods) {
     for (ApiInterface interface : kInterfaces) {
@@ -104,26 +105,27 @@ constexpr ApiCall kGraphCalls[] = {
     kStream,
 };
 
-void AddGraphCounts(MetricFamily& family, const Model& model, uint64_t (ApiCounters::*count)(ApiCall) const) {
+void AddGraphCounts(MetricFamily& family, const ServedModel& model,
+                    uint64_t (ApiCounters::*count)(ApiCall) const) {
   if (!model.is_graph()) return;
   for (const ApiCall& call : kGraphCalls) {
     AddCount(family, model.info(), call, (model.servable->api_counters().*count)(call));
   }
 }
 
-void AddGauge(MetricFamily& family, const Model& model, double value) {
+void AddGauge(MetricFamily& family, const ServedModel& model, double value) {
   ClientMetric& metric = family.metric.emplace_back();
   metric.label = With({}, model.info());
   metric.gauge.value = value;
 }
 
-void AddHistogram(MetricFamily& family, Labels labels, const LatencyHistogram& latency) {
+void AddHistogram(MetricFamily& family, LabelList labels, const LatencyHistogram& latency) {
   ClientMetric& metric = family.metric.emplace_back();
   metric.label = std::move(labels);
   metric.histogram = HistogramOf(latency);
 }
 
-void AddGraphHistograms(MetricFamily& family, const Model& model,
+void AddGraphHistograms(MetricFamily& family, const ServedModel& model,
                         const std::array<LatencyHistogram, 2>& histograms) {
   if (!model.is_graph() || !model.statistics.ovms_us.on()) return;
   for (ApiMethod method : {ApiMethod::kModelInfer, ApiMethod::kModelInferStream}) {
@@ -133,7 +135,7 @@ void AddGraphHistograms(MetricFamily& family, const Model& model,
 }
 
 // Requests that run in the model, or are on their way out of it.
-double ActiveRequests(const Model& model) {
+double ActiveRequests(const ServedModel& model) {
   const auto inside = static_cast<int64_t>(model.servable->gate().inside());
   const int64_t active = inside - model.servable->pending_requests();
   return static_cast<double>(std::clamp<int64_t>(active, 0, model.info().instance_count));
@@ -144,11 +146,11 @@ struct Metric {
   std::string_view help;
   MetricType type;
   bool by_default;
-  void (*add)(MetricFamily& family, const Model& model);
+  void (*add)(MetricFamily& family, const ServedModel& model);
 };
 
 template <size_t kIndex>
-void AddSequences(MetricFamily& family, const Model& model) {
+void AddSequences(MetricFamily& family, const ServedModel& model) {
   SequenceKeeper* sequences = model.servable->sequences();
   if (sequences == nullptr) return;
   ClientMetric& metric = family.metric.emplace_back();
@@ -165,31 +167,31 @@ constexpr Metric SequenceRow() {
 
 constexpr Metric kMetrics[] = {
     {"ovms_streams", "Executions that the device runs beside each other.", MetricType::Gauge, true,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        const ServableInfo& info = model.info();
        if (model.is_model()) {
          AddGauge(family, model, info.stream_count > 0 ? info.stream_count : info.instance_count);
        }
      }},
     {"ovms_current_requests", "Requests that are being processed.", MetricType::Gauge, true,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        AddGauge(family, model, static_cast<double>(model.servable->gate().inside()));
      }},
     {"ovms_infer_req_queue_size", "Infer requests of the model, busy or idle.", MetricType::Gauge, false,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        if (model.is_model()) AddGauge(family, model, model.info().instance_count);
      }},
     {"ovms_infer_req_active", "Infer requests of the model that are in use.", MetricType::Gauge, false,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        if (model.is_model()) AddGauge(family, model, ActiveRequests(model));
      }},
     {"ovms_requests_success", "Calls that ended well.", MetricType::Counter, true,
-     [](MetricFamily& family, const Model& model) { AddCounts(family, model, &ApiCounters::success); }},
+     [](MetricFamily& family, const ServedModel& model) { AddCounts(family, model, &ApiCounters::success); }},
     {"ovms_requests_fail", "Calls that failed.", MetricType::Counter, true,
-     [](MetricFamily& family, const Model& model) { AddCounts(family, model, &ApiCounters::fail); }},
+     [](MetricFamily& family, const ServedModel& model) { AddCounts(family, model, &ApiCounters::fail); }},
     {"ovms_request_time_us", "Time of inference requests in the server, in microseconds.",
      MetricType::Histogram, true,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        const OvmsHistograms& histograms = model.statistics.ovms_us;
        if (!histograms.on()) return;
        for (ApiInterface interface : kInterfaces) {
@@ -199,35 +201,39 @@ constexpr Metric kMetrics[] = {
      }},
     {"ovms_inference_time_us", "Time of inferences in the model, in microseconds.", MetricType::Histogram,
      true,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        const OvmsHistograms& histograms = model.statistics.ovms_us;
        if (model.is_model() && histograms.on())
          AddHistogram(family, With({}, model.info()), histograms.inference);
      }},
     {"ovms_wait_for_infer_req_time_us", "Time that requests waited for an infer request, in microseconds.",
      MetricType::Histogram, true,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        const OvmsHistograms& histograms = model.statistics.ovms_us;
        if (model.is_model() && histograms.on()) AddHistogram(family, With({}, model.info()), histograms.wait);
      }},
     {"ovms_current_graphs", "Runs of the graph that have not ended.", MetricType::Gauge, true,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        if (model.is_graph()) {
          AddGauge(family, model, static_cast<double>(model.servable->api_counters().current_graphs()));
        }
      }},
     {"ovms_requests_accepted", "Requests that were taken into a run of the graph.", MetricType::Counter, true,
-     [](MetricFamily& family, const Model& model) { AddGraphCounts(family, model, &ApiCounters::accepted); }},
+     [](MetricFamily& family, const ServedModel& model) {
+       AddGraphCounts(family, model, &ApiCounters::accepted);
+     }},
     {"ovms_requests_rejected", "Requests that were not taken into a run of the graph.", MetricType::Counter,
      true,
-     [](MetricFamily& family, const Model& model) { AddGraphCounts(family, model, &ApiCounters::rejected); }},
+     [](MetricFamily& family, const ServedModel& model) {
+       AddGraphCounts(family, model, &ApiCounters::rejected);
+     }},
     {"ovms_responses", "Responses of the graph; a request can have any number of them.", MetricType::Counter,
      true,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        AddGraphCounts(family, model, &ApiCounters::responses);
      }},
     {"ovms_graph_error", "Runs that ended by a fault of the graph.", MetricType::Counter, false,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        if (!model.is_graph()) return;
        ClientMetric& metric = family.metric.emplace_back();
        metric.label = With({}, model.info());
@@ -235,12 +241,12 @@ constexpr Metric kMetrics[] = {
      }},
     {"ovms_graph_processing_time_us", "Time of runs of the graph, in microseconds.", MetricType::Histogram,
      false,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        AddGraphHistograms(family, model, model.statistics.ovms_us.graph_processing);
      }},
     {"ovms_graph_request_latency_us", "Time to the first response to a call, in microseconds.",
      MetricType::Histogram, false,
-     [](MetricFamily& family, const Model& model) {
+     [](MetricFamily& family, const ServedModel& model) {
        AddGraphHistograms(family, model, model.statistics.ovms_us.graph_latency);
      }},
     SequenceRow<0>(),
@@ -254,7 +260,7 @@ constexpr Metric kMetrics[] = {
 static_assert(std::size(kSequenceMetrics) == 7);
 
 void Collect(const Catalog& catalog, std::span<const Metric* const> metrics, MetricFamilies& families) {
-  std::vector<Model> models;
+  std::vector<ServedModel> models;
   for (auto& servable : catalog.All()) {
     if (servable->info().dialect != Dialect::kOvms) continue;
     models.push_back({servable, servable->statistics().Snapshot()});
@@ -264,7 +270,7 @@ void Collect(const Catalog& catalog, std::span<const Metric* const> metrics, Met
     family.name = metric->name;
     family.help = metric->help;
     family.type = metric->type;
-    for (const Model& model : models) metric->add(family, model);
+    for (const ServedModel& model : models) metric->add(family, model);
     if (!family.metric.empty()) families.push_back(std::move(family));
   }
 }

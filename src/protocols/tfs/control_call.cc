@@ -14,7 +14,7 @@ using namespace tensorflow::serving;  // NOLINT: the messages of this protocol
 using Place = GrpcMethodPlace;
 using Method = GrpcMethod<TfsServices>;
 
-void CountCall(Servable& servable, ApiMethod method) {
+void CountGrpcCall(Servable& servable, ApiMethod method) {
   servable.api_counters().Count({ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc, method}, true);
 }
 
@@ -33,7 +33,7 @@ Status AnswerMetadata(const Catalog& catalog, const GetModelMetadataRequest& req
   BRAID_ASSIGN_OR_RETURN(const auto servable, catalog.Find(request.model_spec().name(), version));
   if (servable->info().kind == ServableKind::kGraph) return FaultError(Fault::kModelNameMissing);
   response = ModelMetadata(servable->info());
-  CountCall(*servable, ApiMethod::kGetModelMetadata);
+  CountGrpcCall(*servable, ApiMethod::kGetModelMetadata);
   return OkStatus();
 }
 
@@ -43,7 +43,7 @@ Status AnswerStatus(const Catalog& catalog, const GetModelStatusRequest& request
   BRAID_ASSIGN_OR_RETURN(const int64_t version, VersionOf(request.model_spec()));
   BRAID_ASSIGN_OR_RETURN(response, ModelStatus(catalog, request.model_spec().name(), version));
   if (auto servable = catalog.Find(request.model_spec().name(), version); servable.ok()) {
-    CountCall(**servable, ApiMethod::kGetModelStatus);
+    CountGrpcCall(**servable, ApiMethod::kGetModelStatus);
   }
   return OkStatus();
 }

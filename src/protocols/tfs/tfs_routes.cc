@@ -11,7 +11,7 @@
 namespace braid {
 namespace {
 
-void CountCall(Servable& servable, ApiMethod method) {
+void CountRestCall(Servable& servable, ApiMethod method) {
   servable.api_counters().Count({ApiProtocol::kTensorFlowServing, ApiInterface::kRest, method}, true);
 }
 
@@ -107,7 +107,7 @@ HttpResponse TfsRoutes::Status(const std::string& model, int64_t version) {
   auto status = ModelStatus(context_.catalog, model, version);
   if (!status.ok()) return ErrorResponse(status.status());
   if (auto servable = context_.catalog.Find(model, version == 0 ? -1 : version); servable.ok()) {
-    CountCall(**servable, ApiMethod::kGetModelStatus);
+    CountRestCall(**servable, ApiMethod::kGetModelStatus);
   }
   return Document(ToPrettyJson(*status));
 }
@@ -117,7 +117,7 @@ HttpResponse TfsRoutes::Metadata(const HttpExchange& exchange, const std::string
   if (!servable.ok()) return ErrorResponse(servable.status());
   const ServableInfo& info = (*servable)->get().info();
   if (info.kind == ServableKind::kGraph) return ErrorResponse(FaultError(Fault::kModelNameMissing));
-  CountCall((*servable)->get(), ApiMethod::kGetModelMetadata);
+  CountRestCall((*servable)->get(), ApiMethod::kGetModelMetadata);
   return Document(ToPrettyJson(ModelMetadata(info)));
 }
 

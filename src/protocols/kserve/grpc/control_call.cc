@@ -57,7 +57,7 @@ void AnswerTypedLater(void (GrpcControl::*method)(const Request&, GrpcControl::D
 }
 
 template <auto Function>
-Result<EncodedMessage> Answer(KserveGrpc& kserve, const Permit& permit, const GrpcMessage& message) {
+Result<EncodedMessage> AnswerNow(KserveGrpc& kserve, const Permit& permit, const GrpcMessage& message) {
   return AnswerTyped(Function, kserve.control, permit, message);
 }
 
@@ -74,7 +74,7 @@ constexpr Method LaterEntry(const char* path, Api api) {
 
 template <auto Function>
 constexpr Method Entry(const char* path, Api api, Place place) {
-  return Method{path, api, place, false, &Answer<Function>};
+  return Method{path, api, place, false, &AnswerNow<Function>};
 }
 
 // Every method of the services but the two that infer.

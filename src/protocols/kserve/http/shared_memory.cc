@@ -30,7 +30,7 @@ Result<RegionInfo> ReadRegistration(const std::string& region, std::string_view 
   return info;
 }
 
-HttpResponse Answer(const Status& status) { return status.ok() ? HttpResponse{} : ErrorResponse(status); }
+HttpResponse Acknowledge(const Status& status) { return status.ok() ? HttpResponse{} : ErrorResponse(status); }
 
 }  // namespace
 
@@ -53,11 +53,11 @@ HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_vi
 HttpResponse RegisterSystemMemory(ClientSharedMemory& memory, const std::string& region,
                                   std::string_view body) {
   auto info = ReadRegistration(region, body);
-  return Answer(info.ok() ? memory.Register(std::move(info).value()) : info.status());
+  return Acknowledge(info.ok() ? memory.Register(std::move(info).value()) : info.status());
 }
 
 HttpResponse UnregisterSystemMemory(ClientSharedMemory& memory, std::string_view region) {
-  return Answer(memory.Unregister(region));
+  return Acknowledge(memory.Unregister(region));
 }
 
 HttpResponse CudaMemoryStatus(std::string_view region) {
