@@ -30,7 +30,9 @@ Result<RegionInfo> ReadRegistration(const std::string& region, std::string_view 
   return info;
 }
 
-HttpResponse Acknowledge(const Status& status) { return status.ok() ? HttpResponse{} : ErrorResponse(status); }
+HttpResponse Acknowledge(const Status& status) {
+  return status.ok() ? HttpResponse{} : ErrorResponse(status);
+}
 
 }  // namespace
 
