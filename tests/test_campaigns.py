@@ -46,10 +46,10 @@ def test_soak_measures_slopes():
     assert "| descriptors |" in run("soak", *arguments)
 
 
-def test_failing_calls_cost_requests_and_not_the_server():
-    # tests/test_failing_allocator.py has allocations.
-    printed = run("failures", "--no-allocations", "--seconds", 6, "--one-in", 500, "--every", 1, "--heal-seconds", 60)
+def test_failing_calls_and_allocations_cost_requests_and_not_the_server():
+    printed = run("failures", "--seconds", 6, "--one-in", 500, "--every", 1, "--heal-seconds", 60)
     assert "| epoll_wait | " in printed
+    assert " x out of memory" in printed
 
 
 # ---- the checker of histories ----------------------------------------------------------------------

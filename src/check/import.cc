@@ -18,14 +18,13 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "backends/python/environment.h"
 #include "backends/python/environment_archive.h"
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "base/process_family.h"
 #include "base/temporary_folder.h"
 #include "base/unique_fd.h"
@@ -249,20 +248,20 @@ Result<Environment> OpenEnvironment(const std::string& path) {
 }
 
 // The file that is imported can write there too.
-bool IsAnswer(const nlohmann::json& answer) {
+bool IsAnswer(const Json& answer) {
   if (!answer.is_object()) return false;
   const auto has = [&answer](const char* key, auto is) {
     const auto found = answer.find(key);
     return found == answer.end() || is(*found);
   };
-  const auto is_text = [](const nlohmann::json& value) { return value.is_string(); };
+  const auto is_text = [](const Json& value) { return value.is_string(); };
   return has("error", is_text) && has("file", is_text) &&
-         has("line", [](const nlohmann::json& value) { return value.is_number_integer(); });
+         has("line", [](const Json& value) { return value.is_number_integer(); });
 }
 
 Imported Judge(const Run& run, const ImportRequest& request, const ImportOptions& options) {
   Imported imported;
-  const auto answer = nlohmann::json::parse(run.answer, nullptr, false);
+  const auto answer = ParseJson(run.answer);
   if (!run.timed_out && IsAnswer(answer)) {
     if (answer.contains("error")) {
       imported.status = InternalError(answer["error"].get<std::string>());
@@ -305,11 +304,11 @@ Result<Imported> Import(const ImportOptions& options, const ImportRequest& reque
     BRAID_ASSIGN_OR_RETURN(python, FindInterpreter(environment.folder));
     variables = EnvironmentVariables(environ, environment.folder);
   }
-  const nlohmann::json asked = {{"class_name", request.class_name},
-                                {"file", request.file},
-                                {"module_name", request.module_name},
-                                {"version_path", request.version_path},
-                                {"config", request.config_json}};
+  const Json asked = {{"class_name", request.class_name},
+                      {"file", request.file},
+                      {"module_name", request.module_name},
+                      {"version_path", request.version_path},
+                      {"config", request.config_json}};
   Process process(python, options.worker_directory + "/braid_worker/check_model.py", std::move(variables));
   BRAID_ASSIGN_OR_RETURN(const Run run, process.Execute(DumpJson(asked), options));
   if (WIFEXITED(run.wait_status) && WEXITSTATUS(run.wait_status) == 127 && run.answer.empty()) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "config/json_reader.h"
 
 namespace braid::check {
@@ -106,7 +106,7 @@ class JsonFields::Reader {
   }
   bool Parse(size_t length, std::string& value) {
     const std::string_view written = text_.substr(at_, length);
-    const auto json = nlohmann::json::parse(written, nullptr, false);
+    const auto json = ParseJson(written);
     if (json.is_discarded()) return false;
     value = json.is_string() ? json.get<std::string>() : std::string(written);
     Skip(length);

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "base/log.h"
 
 namespace braid::check {
@@ -111,11 +110,11 @@ std::string AsText(const CheckResult& result, bool color) {
 }
 
 std::string AsJson(const CheckResult& result) {
-  nlohmann::ordered_json json;
+  Json json;
   json["version"] = kJsonVersion;
-  json["findings"] = nlohmann::ordered_json::array();
+  json["findings"] = Json::array();
   for (const Finding& finding : result.findings.all()) {
-    nlohmann::ordered_json one;
+    Json one;
     one["file"] = finding.path;
     one["line"] = finding.at.line;
     one["column"] = finding.at.column;
@@ -127,9 +126,9 @@ std::string AsJson(const CheckResult& result) {
     one["servable"] = finding.servable;
     json["findings"].push_back(std::move(one));
   }
-  json["servables"] = nlohmann::ordered_json::array();
+  json["servables"] = Json::array();
   for (const Checked& checked : result.summary) {
-    nlohmann::ordered_json one;
+    Json one;
     one["name"] = checked.name;
     one["kind"] = checked.kind;
     one["file"] = checked.path;

@@ -13,7 +13,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "load/client.h"
 #include "load/connect_options.h"
@@ -23,8 +23,6 @@
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kFailed = 1;
 constexpr int kWrongUse = 2;
@@ -81,15 +79,15 @@ load::Tensor FileTensor(const load::ModelInfo& model, const load::TensorInfo& in
 }
 
 // A number alone stands for all elements of an input whose shape is known.
-Result<nlohmann::json> Spread(const load::ModelInfo& model, const load::TensorInfo& info,
-                              const load::DataOptions& options, nlohmann::json value) {
+Result<Json> Spread(const load::ModelInfo& model, const load::TensorInfo& info,
+                    const load::DataOptions& options, Json value) {
   if (value.is_array() || value.is_object()) return value;
   std::vector<int64_t> shape = info.shape;
   if (load::HasBatches(model) && !shape.empty()) shape.erase(shape.begin());
   if (const auto given = options.shapes.find(info.name); given != options.shapes.end()) shape = given->second;
   if (std::ranges::any_of(shape, [](int64_t dimension) { return dimension < 0; })) return value;
   BRAID_ASSIGN_OR_RETURN(const size_t count, load::ElementCount(shape));
-  return nlohmann::json(std::vector<nlohmann::json>(count, value));
+  return Json(std::vector<Json>(count, value));
 }
 
 // Reads what stands behind NAME=: a value of JSON, text, or @FILE.
@@ -112,17 +110,17 @@ Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorI
       return tensor;
     }
     if (!path.ends_with(".json")) return FileTensor(model, info, bytes);
-    const nlohmann::json value = nlohmann::json::parse(bytes, nullptr, false);
+    const Json value = ParseJson(bytes);
     if (value.is_discarded()) return InvalidArgumentError(path + " holds no JSON");
     return load::TensorFromJson(model, info, options, value);
   }
-  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  Json value = ParseJson(text);
   if (value.is_discarded() || (info.datatype == "BYTES" && !value.is_array() && !value.is_object())) {
     if (info.datatype != "BYTES") {
       return InvalidArgumentError("'" + text + "' is no value for input " + info.name + " of " +
                                   info.datatype);
     }
-    value = value.is_string() ? value : nlohmann::json(text);
+    value = value.is_string() ? value : Json(text);
   }
   BRAID_ASSIGN_OR_RETURN(value, Spread(model, info, options, std::move(value)));
   return load::TensorFromJson(model, info, options, value);
@@ -226,7 +224,7 @@ std::string Milliseconds(int64_t ns) { return fmt::format("{:.2f} ms", static_ca
 Json TensorJson(const load::OutputView& output) {
   const std::string data = load::JoinPieces(output.data);
   Json json = {{"name", output.name}, {"datatype", output.datatype}, {"shape", output.shape}};
-  json["data"] = Json::parse(load::JsonElements(output.datatype, data), nullptr, false);
+  json["data"] = ParseJson(load::JsonElements(output.datatype, data));
   // Numbers that JSON does not have are given as text.
   if (json["data"].is_discarded()) {
     json["data"] = Json::array();

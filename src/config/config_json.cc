@@ -6,12 +6,11 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid {
 namespace {
@@ -21,14 +20,13 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
-using nlohmann::json;
 
 // Far more than the configuration has; bounds both the parser and the reader below.
 constexpr size_t kMaxDepth = 32;
 
 // ---- writing ----
 
-void AppendString(const std::string& text, std::string& out) { out += DumpJson(json(text)); }
+void AppendString(const std::string& text, std::string& out) { out += DumpJson(Json(text)); }
 
 std::string EnumName(const FieldDescriptor* field, int number) {
   const EnumValueDescriptor* value = field->enum_type()->FindValueByNumber(number);
@@ -65,11 +63,11 @@ void AppendValue(const Message& message, const FieldDescriptor* field, int index
                                      : reflection.GetUInt64(message, field));
       return;
     case FieldDescriptor::CPPTYPE_FLOAT:
-      out += DumpJson(json(repeated ? reflection.GetRepeatedFloat(message, field, index)
+      out += DumpJson(Json(repeated ? reflection.GetRepeatedFloat(message, field, index)
                                     : reflection.GetFloat(message, field)));
       return;
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      out += DumpJson(json(repeated ? reflection.GetRepeatedDouble(message, field, index)
+      out += DumpJson(Json(repeated ? reflection.GetRepeatedDouble(message, field, index)
                                     : reflection.GetDouble(message, field)));
       return;
     case FieldDescriptor::CPPTYPE_ENUM:
@@ -145,7 +143,7 @@ void AppendMessage(const Message& message, std::string& out) {
 // ---- reading ----
 
 // Looks at the text before anything is built of it: nesting, and keys that are given twice.
-class TextCheck : public nlohmann::json_sax<json> {
+class TextCheck : public JsonEvents {
  public:
   const std::string& error() const { return error_; }
 
@@ -189,7 +187,7 @@ class TextCheck : public nlohmann::json_sax<json> {
 // Fills messages from JSON values; `path_` is where it is, for errors.
 class Reader {
  public:
-  Status ReadMessage(const json& value, Message& message) {
+  Status ReadMessage(const Json& value, Message& message) {
     if (!value.is_object()) return Expected("an object");
     const Reflection& reflection = *message.GetReflection();
     std::set<int> seen;
@@ -228,7 +226,7 @@ class Reader {
   }
   Status Expected(const std::string& what) const { return Fault("expected " + what); }
 
-  Status ReadField(const json& value, Message& message, const FieldDescriptor* field) {
+  Status ReadField(const Json& value, Message& message, const FieldDescriptor* field) {
     if (field->is_map()) return ReadMap(value, message, field);
     if (!field->is_repeated()) return ReadValue(value, message, field);
     if (!value.is_array()) return Expected("a list");
@@ -239,7 +237,7 @@ class Reader {
     return OkStatus();
   }
 
-  Status ReadMap(const json& value, Message& message, const FieldDescriptor* field) {
+  Status ReadMap(const Json& value, Message& message, const FieldDescriptor* field) {
     if (!value.is_object()) return Expected("an object");
     const FieldDescriptor* key = field->message_type()->map_key();
     for (const auto& [name, element] : value.items()) {
@@ -258,7 +256,7 @@ class Reader {
   }
 
   // Sets the field, or adds to it when it is repeated.
-  Status ReadValue(const json& value, Message& message, const FieldDescriptor* field) {
+  Status ReadValue(const Json& value, Message& message, const FieldDescriptor* field) {
     const Reflection& reflection = *message.GetReflection();
     const bool repeated = field->is_repeated();
     switch (field->cpp_type()) {
@@ -344,7 +342,7 @@ class Reader {
 
   // A number without a fraction, or its text.
   template <class Integer>
-  static bool ReadInteger(const json& value, Integer& number) {
+  static bool ReadInteger(const Json& value, Integer& number) {
     if (value.is_string()) return ParseInteger(value.get_ref<const std::string&>(), number);
     if (value.is_number_unsigned()) return Narrow(value.get<uint64_t>(), number);
     if (value.is_number_integer()) return Narrow(value.get<int64_t>(), number);
@@ -374,9 +372,9 @@ std::string ConfigToJson(const inference::ModelConfig& config) {
 
 Result<inference::ModelConfig> ConfigFromJson(std::string_view text) {
   TextCheck check;
-  if (!json::sax_parse(text.begin(), text.end(), &check)) return InvalidArgumentError(check.error());
+  if (!ReadJson(text, check)) return InvalidArgumentError(check.error());
   // The text was looked at above; null on failure instead of an exception.
-  const json value = json::parse(text.begin(), text.end(), nullptr, false);
+  const Json value = ParseJson(text);
   if (value.is_discarded()) return InvalidArgumentError("the text is not JSON");
   inference::ModelConfig config;
   Reader reader;

@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Fault{R"([])", "expected an object"}, Fault{R"({"foo": 1})", "foo: there is no such field"},
         Fault{R"({"name": "a", "name": "b"})", "'name' is given twice"},
-        Fault{R"({"max_batch_size": 1, "maxBatchSize": 2})", "max_batch_size: the field is given twice"},
+        Fault{R"({"max_batch_size": 1, "maxBatchSize": 2})", "maxBatchSize: the field is given twice"},
         Fault{R"({"input": [{"dims": [1, "x"]}]})", "input[0].dims[1]: expected an integer"},
         Fault{R"({"max_batch_size": 1.5})", "max_batch_size: expected an integer of 32 bits"},
         Fault{R"({"max_batch_size": 4294967296})", "max_batch_size: expected an integer of 32 bits"},

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid {
 namespace {
@@ -23,7 +23,7 @@ std::string SyntaxFault(const nlohmann::detail::exception& fault) {
 }
 
 // Looks at the text before anything is built of it: syntax, nesting, and keys that are given twice.
-class DocumentCheck : public nlohmann::json_sax<Json> {
+class DocumentCheck : public JsonEvents {
  public:
   explicit DocumentCheck(JsonFaults& faults) : faults_(faults) {}
   const std::string& error() const { return error_; }
@@ -123,8 +123,8 @@ std::string JsonFaults::Text() const {
 
 Result<Json> ParseJsonText(std::string_view text, JsonFaults& faults) {
   DocumentCheck check(faults);
-  if (!Json::sax_parse(text, &check)) return InvalidArgumentError(check.error());
-  return Json::parse(text, nullptr, false);
+  if (!ReadJson(text, check)) return InvalidArgumentError(check.error());
+  return ParseJson(text);
 }
 
 std::string JsonPath(const std::string& path, std::string_view key) {

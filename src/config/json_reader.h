@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,12 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 
 namespace braid {
 
 // Keeps the order of keys.
-using Json = nlohmann::ordered_json;
 
 class JsonFaults {
  public:

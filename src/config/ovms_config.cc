@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <set>
 
-#include "base/guard.h"
 #include "config/model_name.h"
 #include "config/ovms_config_parts.h"
 #include "serving/faults.h"
@@ -198,8 +197,6 @@ Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& fol
 
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder,
                                    std::vector<OvmsFault>& faults) {
-  // JSON of this library asks for memory when it is destroyed, and must not fail then.
-  const PatientAllocation patience;
   std::vector<std::string> warnings;
   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings, faults).Read(text, false));
   config.warnings = std::move(warnings);
@@ -215,7 +212,6 @@ Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, c
 Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
                                                         std::vector<std::string>& warnings,
                                                         std::vector<OvmsFault>& faults) {
-  const PatientAllocation patience;  // as above
   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, FileReader(folder, warnings, faults).Read(text, true));
   return std::move(config.models);
 }

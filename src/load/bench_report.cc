@@ -1,14 +1,12 @@
 // Reports of `braid bench` as text, JSON and CSV.
 #include <spdlog/fmt/fmt.h>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "load/bench.h"
 
 namespace braid::load {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 double PerRequestUs(uint64_t ns, uint64_t requests) {
   return requests == 0 ? 0 : static_cast<double>(ns) / 1000 / static_cast<double>(requests);
@@ -27,30 +25,30 @@ std::vector<std::pair<std::string, const Level*>> AllLevels(const BenchResult& r
   return levels;
 }
 
-OrderedJson LatencyJson(const Latency& latency) {
-  OrderedJson json = {{"mean", latency.mean_us},
-                      {"deviation", latency.deviation_us},
-                      {"min", latency.min_us},
-                      {"max", latency.max_us}};
+Json LatencyJson(const Latency& latency) {
+  Json json = {{"mean", latency.mean_us},
+               {"deviation", latency.deviation_us},
+               {"min", latency.min_us},
+               {"max", latency.max_us}};
   for (const auto& [percentile, us] : latency.percentiles_us) json["p" + std::to_string(percentile)] = us;
   return json;
 }
 
-OrderedJson LevelJson(const BenchOptions& options, const Level& level) {
+Json LevelJson(const BenchOptions& options, const Level& level) {
   const Figures& figures = level.figures;
-  OrderedJson json = {{LoadName(options), level.load},
-                      {"seconds", figures.seconds},
-                      {"measurements", level.trials},
-                      {"stable", level.stable},
-                      {"requests", figures.requests},
-                      {"requests_per_s", figures.requests_per_s},
-                      {"inferences_per_s", figures.inferences_per_s},
-                      {"latency_us", LatencyJson(figures.latency)},
-                      {"failed", figures.failed},
-                      {"timed_out", figures.timed_out},
-                      {"errors", figures.errors},
-                      {"megabytes_sent_per_s", figures.megabytes_sent_per_s},
-                      {"megabytes_received_per_s", figures.megabytes_received_per_s}};
+  Json json = {{LoadName(options), level.load},
+               {"seconds", figures.seconds},
+               {"measurements", level.trials},
+               {"stable", level.stable},
+               {"requests", figures.requests},
+               {"requests_per_s", figures.requests_per_s},
+               {"inferences_per_s", figures.inferences_per_s},
+               {"latency_us", LatencyJson(figures.latency)},
+               {"failed", figures.failed},
+               {"timed_out", figures.timed_out},
+               {"errors", figures.errors},
+               {"megabytes_sent_per_s", figures.megabytes_sent_per_s},
+               {"megabytes_received_per_s", figures.megabytes_received_per_s}};
   if (options.open_load()) json["rate_held"] = level.rate_held;
   if (figures.first_response) {
     json["responses_per_s"] = figures.responses_per_s;
@@ -72,7 +70,7 @@ OrderedJson LevelJson(const BenchOptions& options, const Level& level) {
   return json;
 }
 
-OrderedJson RatiosJson(const Ratios& ratios) {
+Json RatiosJson(const Ratios& ratios) {
   return {{"median", ratios.median}, {"least", ratios.least}, {"greatest", ratios.greatest}};
 }
 
@@ -151,17 +149,17 @@ std::string TextReport(const BenchOptions& options, const BenchResult& result) {
 }
 
 std::string JsonReport(const BenchOptions& options, const BenchResult& result) {
-  OrderedJson json = {{"model", result.environment.model},     {"url", options.connect.url},
-                      {"protocol", options.connect.protocol},  {"batch_size", options.batch},
-                      {"server", result.environment.server},   {"date", result.environment.date},
-                      {"machine", result.environment.machine}, {"interrupted", result.interrupted}};
+  Json json = {{"model", result.environment.model},     {"url", options.connect.url},
+               {"protocol", options.connect.protocol},  {"batch_size", options.batch},
+               {"server", result.environment.server},   {"date", result.environment.date},
+               {"machine", result.environment.machine}, {"interrupted", result.interrupted}};
   if (result.comparisons.empty()) {
-    json["measurements"] = OrderedJson::array();
+    json["measurements"] = Json::array();
     for (const Level& level : result.levels) json["measurements"].push_back(LevelJson(options, level));
   } else {
     json["second_url"] = options.compare_url;
     json["second_server"] = result.environment.second_server;
-    json["comparisons"] = OrderedJson::array();
+    json["comparisons"] = Json::array();
     for (const Comparison& comparison : result.comparisons) {
       json["comparisons"].push_back({{LoadName(options), comparison.load},
                                      {"throughput", RatiosJson(comparison.throughput)},

@@ -1,17 +1,14 @@
 #include "load/client.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "load/wire.h"
 
 namespace braid::load {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kMostNames = 20;
 
@@ -64,7 +61,7 @@ class Answers : public Exchange {
 };
 
 Result<Json> ParseAnswer(const std::string& text) {
-  Json parsed = Json::parse(text, nullptr, false);
+  Json parsed = ParseJson(text);
   if (parsed.is_discarded())
     return InternalError("what answers does not speak KServe v2: it answers no JSON");
   return parsed;
@@ -73,7 +70,7 @@ Result<Json> ParseAnswer(const std::string& text) {
 // Some servers write numbers as text; one that is no number at all is read again as JSON, which says so.
 int64_t Dimension(const Json& dimension) {
   if (!dimension.is_string()) return dimension.get<int64_t>();
-  return Json::parse(dimension.get<std::string>()).get<int64_t>();
+  return ParseJson(dimension.get<std::string>()).get<int64_t>();
 }
 
 std::vector<TensorInfo> TensorsOfJson(const Json& metadata, const char* key) {
@@ -426,7 +423,7 @@ Result<ServerStatistics> Client::Statistics(const std::string& model, const std:
 std::string Client::ServerName() {
   if (protocol_ == Protocol::kHttp) {
     const Result<std::string> answer = AskHttp("GET", "/v2");
-    const Json parsed = answer.ok() ? Json::parse(*answer, nullptr, false) : Json();
+    const Json parsed = answer.ok() ? ParseJson(*answer) : Json();
     if (!parsed.is_object() || !parsed.contains("name") || !parsed["name"].is_string()) return "";
     return parsed["name"].get<std::string>() + " " +
            (parsed.contains("version") && parsed["version"].is_string() ? parsed["version"].get<std::string>()

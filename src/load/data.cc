@@ -7,12 +7,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid::load {
 namespace {
-
-using Json = nlohmann::json;
 
 // The shape that a sample has by metadata and --shape, without a batch; -1 where neither says.
 std::vector<int64_t> SampleShape(const ModelInfo& model, const TensorInfo& info, const DataOptions& options) {
@@ -175,6 +173,8 @@ Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& 
     BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadSample(model, *info, options, value));
     tensors.push_back(std::move(tensor));
   }
+  // Samples of one batch are put together by their order.
+  std::ranges::sort(tensors, {}, &Tensor::name);
   if (list_kind.tensors == kInputs.tensors) {
     for (const TensorInfo& info : infos) {
       if (!info.optional && !step.contains(info.name)) {
@@ -291,13 +291,10 @@ Result<Tensor> TensorFromJson(const ModelInfo& model, const TensorInfo& info, co
 Result<DataSet> ReadDataFile(const ModelInfo& model, const DataOptions& options, const std::string& text,
                              const std::string& name) {
   BRAID_RETURN_IF_ERROR(CheckBatch(model, options));
-  Json file;
-  try {
-    file = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    return InvalidArgumentError(name + ": " + error.what());
-  }
   const auto failed = [&](const Status& status) { return status.WithPrefix(name + ": "); };
+  const Result<Json> read = CheckedJson(text);
+  if (!read.ok()) return failed(read.status());
+  const Json& file = *read;
   if (!file.is_object() || !file.contains("data")) {
     return InvalidArgumentError(name + ": a data file is an object with the list \"data\"");
   }

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "load/client.h"
 #include "load/elements.h"
@@ -48,7 +48,7 @@ Result<DataStep> MakeStep(const ModelInfo& model, const DataOptions& options, st
 // A tensor of one input from JSON: a list (of any depth), one value, or {"content": ..., "shape": ...}, {"b64": "..."}.
 // The value is a sample, to which the batch is put in front.
 Result<Tensor> TensorFromJson(const ModelInfo& model, const TensorInfo& info, const DataOptions& options,
-                              const nlohmann::json& value);
+                              const Json& value);
 
 // Reads {"data": [...], "validation_data": [...]}. `name` is for errors.
 Result<DataSet> ReadDataFile(const ModelInfo& model, const DataOptions& options, const std::string& text,

@@ -7,12 +7,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid::load {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kMaxElements = size_t{1} << 32;
 

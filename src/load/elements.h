@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "load/tensor.h"
 
@@ -36,7 +36,7 @@ Result<std::string> MakeElements(std::string_view datatype, const std::vector<in
 void AppendBytesElement(std::string_view element, std::string& data);
 
 // Appends JSON values, in lists of any depth, as elements. Errors: a value that the datatype cannot have.
-Status AppendJsonElements(const nlohmann::json& value, std::string_view datatype, std::string& data);
+Status AppendJsonElements(const Json& value, std::string_view datatype, std::string& data);
 
 // Calls visit(index, text) for the first `most` elements, each as JSON writes it (text in quotes, bytes that are no
 // UTF-8 replaced). Elements that the data cuts short are not visited.

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 std::string Bytes(std::string_view datatype, const char* json) {
   std::string data;
-  const Status status = AppendJsonElements(nlohmann::json::parse(json), datatype, data);
+  const Status status = AppendJsonElements(Json::parse(json), datatype, data);
   EXPECT_TRUE(status.ok()) << status.message();
   return data;
 }

@@ -1,8 +1,7 @@
 #include "load/http_connection.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/check.h"
+#include "base/json.h"
 
 namespace braid::load {
 namespace {
@@ -31,7 +30,7 @@ StatusCode CodeOfHttp(int http_status) {
 
 // The text of {"error": "..."}, or the body as it is.
 std::string ErrorText(std::string_view body) {
-  const nlohmann::json parsed = nlohmann::json::parse(body, nullptr, false);
+  const Json parsed = ParseJson(body);
   if (parsed.is_object()) {
     if (const auto error = parsed.find("error"); error != parsed.end() && error->is_string()) {
       return error->get<std::string>();

@@ -2,14 +2,12 @@
 
 #include <cstring>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "load/elements.h"
 #include "load/wire.h"
 
 namespace braid::load {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr char kInferMethod[] = "/inference.GRPCInferenceService/ModelInfer";
 constexpr char kStreamInferMethod[] = "/inference.GRPCInferenceService/ModelStreamInfer";
@@ -283,8 +281,11 @@ Status ResponseDecoder::DecodeGrpc(const Pieces& message) {
 }
 
 Status ResponseDecoder::ParseJson(std::string_view json) {
+  const Result<Json> read = CheckedJson(json);
+  if (!read.ok())
+    return InternalError("unexpected JSON in the response: " + std::string(read.status().message()));
+  const Json& parsed = *read;
   try {
-    const Json parsed = Json::parse(json);
     InferResponse response;
     std::vector<Place> places;
     size_t offset = 0;

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include <spdlog/fmt/fmt.h>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "isolation/confinement.h"
 
 namespace braid {
@@ -15,9 +14,9 @@ namespace {
 using Row = std::array<std::string, 5>;
 
 // One plausible value for each element, in small shapes only.
-nlohmann::ordered_json SampleInput(const TensorSpec& spec, bool& possible) {
+Json SampleInput(const TensorSpec& spec, bool& possible) {
   constexpr int64_t kMostElements = 16;
-  nlohmann::ordered_json shape = nlohmann::ordered_json::array();
+  Json shape = Json::array();
   int64_t count = 1;
   for (int64_t dim : spec.shape) {
     const int64_t size = dim < 0 ? 1 : dim;
@@ -29,7 +28,7 @@ nlohmann::ordered_json SampleInput(const TensorSpec& spec, bool& possible) {
   if (spec.type == DataType::kFp16 || spec.type == DataType::kBf16 || spec.type == DataType::kInvalid) {
     possible = false;
   }
-  nlohmann::ordered_json data = nlohmann::ordered_json::array();
+  Json data = Json::array();
   for (int64_t i = 0; possible && i < count; ++i) {
     if (spec.type == DataType::kBytes) {
       data.push_back("hello");
@@ -97,18 +96,17 @@ std::string SampleRequest(const Catalog& catalog, const ServerAddresses& address
   for (const auto& servable : catalog.All()) {
     const ServableInfo& info = servable->info();
     bool possible = !info.decoupled;
-    nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
+    Json inputs = Json::array();
     for (const TensorSpec& input : info.inputs) inputs.push_back(SampleInput(input, possible));
     if (!possible) continue;
     return std::string("curl -s ") + (addresses.https ? "https://" : "http://") + addresses.http +
-           "/v2/models/" + info.name + "/infer -d '" + DumpJson(nlohmann::ordered_json{{"inputs", inputs}}) +
-           "'";
+           "/v2/models/" + info.name + "/infer -d '" + DumpJson(Json{{"inputs", inputs}}) + "'";
   }
   return "";
 }
 
 std::string AddressesJson(const ServerAddresses& addresses) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  Json json = Json::object();
   if (!addresses.http.empty()) json["http"] = addresses.http;
   if (!addresses.grpc.empty()) json["grpc"] = addresses.grpc;
   if (!addresses.metrics.empty()) json["metrics"] = addresses.metrics;

@@ -3,9 +3,8 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -33,7 +32,7 @@ void AppendTexts(const TracedTensor& tensor, std::string& text) {
   BytesElements elements({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
   while (elements.Next()) {
     if (!text.empty()) text += ',';
-    text += DumpJson(nlohmann::json(elements.value()));
+    text += DumpJson(Json(elements.value()));
   }
 }
 

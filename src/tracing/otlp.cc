@@ -2,14 +2,10 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <nlohmann/json.hpp>
-
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kInternal = 1;  // SpanKind
 constexpr int kServer = 2;

@@ -3,11 +3,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid {
 
@@ -90,7 +89,7 @@ std::shared_ptr<RequestTrace> Trace::StartChild(std::string_view model, int64_t 
 std::string Trace::context() const {
   if (!tree_->opentelemetry()) return "";
   const FinishedTrace& facts = tree_->facts();
-  nlohmann::ordered_json context;
+  Json context;
   context["traceparent"] =
       fmt::format("00-{:016x}{:016x}-{:016x}-01", facts.trace_id[0], facts.trace_id[1], record_.compute_span);
   if (!facts.tracestate.empty()) context["tracestate"] = facts.tracestate;

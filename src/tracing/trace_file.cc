@@ -5,14 +5,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Returns 0, or errno.
 int WriteAll(int fd, std::string_view text, int64_t at) {

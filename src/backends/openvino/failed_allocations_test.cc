@@ -3,8 +3,13 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <new>
+#include <openvino/core/except.hpp>
 #include <optional>
+#include <stdexcept>
+#include <string>
 
+#include "backends/openvino/openvino_errors.h"
 #include "backends/openvino/openvino_instance.h"
 #include "backends/openvino/testing/harness.h"
 #include "base/testing/failing_allocation.h"
@@ -48,7 +53,9 @@ class FailedAllocations : public OpenVinoHarness {
   }
 
   // `count` allocations in a row fail, at every place of a request with `inputs`.
-  void TryAll(Instance& instance, int count, const std::vector<Tensor>& inputs) {
+  // It ends as it does otherwise, with `code`, or for want of memory.
+  void TryAll(Instance& instance, int count, const std::vector<Tensor>& inputs,
+              StatusCode code = StatusCode::kOk) {
     int failed = count;
     for (int before = 0; failed == count; ++before) {
       ASSERT_LT(before, 1000);
@@ -59,6 +66,8 @@ class FailedAllocations : public OpenVinoHarness {
       const auto told = sink.Wait();
       failed = failing.Stop();
       ASSERT_TRUE(told.has_value()) << "allocation " << before << " and " << count - 1 << " more";
+      EXPECT_TRUE(*told == code || *told == StatusCode::kResourceExhausted)
+          << "allocation " << before << ": " << static_cast<int>(*told);
       StatusSink next;
       instance.Execute(Make({Floats("b", {1, 2}, {4, 5})}, next));
       ASSERT_EQ(next.Wait(), StatusCode::kOk) << "after allocation " << before;
@@ -76,10 +85,18 @@ TEST_F(FailedAllocations, EachRequestIsAnsweredAndTheNextOneRuns) {
     Instance& instance = *loaded->model->instances()[0];
     for (const int count : {1, 2, 3, 4}) {
       TryAll(instance, count, {Floats("b", {1, 2}, {1, 2})});
-      TryAll(instance, count, {MakeTensor<int32_t>("b", DataType::kInt32, {1, 2}, {1, 2})});
+      TryAll(instance, count, {MakeTensor<int32_t>("b", DataType::kInt32, {1, 2}, {1, 2})},
+             StatusCode::kInvalidArgument);
     }
     loaded->model->Stop(SteadyNowNs() + 1'000'000'000);
   }
+}
+
+TEST(OpenVinoErrors, AFailedAllocationIsNoFaultOfOpenVino) {
+  const auto to_status = [](const std::string& text) { return InternalError("it said: " + text); };
+  EXPECT_EQ(Guarded([] { throw std::bad_alloc(); }, to_status), OutOfMemory());
+  EXPECT_EQ(Guarded([] { OPENVINO_THROW("std::bad_alloc"); }, to_status), OutOfMemory());
+  EXPECT_EQ(Guarded([] { throw std::runtime_error("no"); }, to_status), InternalError("it said: no"));
 }
 
 }  // namespace

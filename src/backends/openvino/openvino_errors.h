@@ -16,8 +16,11 @@ std::string CleanOpenVinoText(std::string_view text);
 // The text of the exception that is being handled. REQUIRES: called within a catch block.
 std::string CurrentExceptionText();
 
-// Runs `function`; returns what it throws as a status that `to_status` makes of the text. When there is no memory for that, it is as
-// Guarded() of base/guard.h has it.
+// What OpenVINO makes of a std::bad_alloc of ours, which it takes for any exception.
+inline constexpr std::string_view kFailedAllocationText = "std::bad_alloc";
+
+// Runs `function`; returns what it throws as a status that `to_status` makes of the text. Where memory could not be had, for that or for
+// what OpenVINO did, it is as Guarded() of base/guard.h has it.
 //   BRAID_RETURN_IF_ERROR(Guarded([&] { request.infer(); }, [](std::string text) { return ...; }));
 template <class Function, class ToStatus>
 Status Guarded(const Function& function, const ToStatus& to_status) noexcept {
@@ -26,7 +29,10 @@ Status Guarded(const Function& function, const ToStatus& to_status) noexcept {
     return OkStatus();
   } catch (...) {
     Status status;
-    const Status fault = Guarded([&] { status = to_status(CurrentExceptionText()); });
+    const Status fault = Guarded([&] {
+      const std::string text = CurrentExceptionText();
+      status = text == kFailedAllocationText ? OutOfMemory() : to_status(text);
+    });
     return fault.ok() ? status : fault;
   }
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "config/folder.h"
 #include "serving/faults.h"
 
@@ -30,7 +30,7 @@ Status MappingError(const std::string& file, const std::string& what) {
   return FaultError(Fault::kFileInvalid, "'" + file + "': " + what);
 }
 
-Status Rename(const nlohmann::json& mapping, const std::string& file, const std::string& key,
+Status Rename(const Json& mapping, const std::string& file, const std::string& key,
               const std::string& model_name, std::vector<PortNames>& ports, Logger& log) {
   auto section = mapping.find(key);
   if (section == mapping.end()) return OkStatus();
@@ -80,7 +80,7 @@ Status ApplyMappingFile(const std::string& version_path, const std::string& mode
   BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(version_path));
   if (!folder.HasFile(kMappingFile)) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(std::string text, folder.ReadFile(kMappingFile, kMaxMappingBytes));
-  const auto mapping = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto mapping = ParseJson(text);
   if (mapping.is_discarded() || !mapping.is_object()) return MappingError(file, "is not a JSON object");
   for (const auto& [key, value] : mapping.items()) {
     if (key != "inputs" && key != "outputs") {

@@ -3,14 +3,13 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "base/json.h"
+
 namespace braid {
 namespace {
-
-using Json = nlohmann::json;
 
 Result<uint64_t> Id(const Json& operation, const char* field) {
   auto found = operation.find(field);
@@ -77,7 +76,7 @@ Result<std::string> CreateMetric(CustomMetrics::Session& session, const Json& op
 }  // namespace
 
 Result<std::string> PerformMetricOperation(CustomMetrics::Session& session, std::string_view text) {
-  const Json operation = Json::parse(text, nullptr, false);
+  const Json operation = ParseJson(text);
   if (!operation.is_object()) return InvalidArgumentError("a metric operation that is no JSON object");
   BRAID_ASSIGN_OR_RETURN(const std::string what, Text(operation, "do"));
   if (what == "family") return CreateFamily(session, operation);

@@ -2,12 +2,12 @@
 
 #include <charconv>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/guard.h"
+#include "base/json.h"
 #include "base/thread.h"
 
 namespace braid {
@@ -16,7 +16,7 @@ namespace {
 // The object of an ask; its fields are written by the worker's extension.
 class Fields {
  public:
-  explicit Fields(std::string_view text) : object_(nlohmann::json::parse(text, nullptr, false)) {}
+  explicit Fields(std::string_view text) : object_(ParseJson(text)) {}
   std::string Text(const char* name) const {
     auto field = object_.is_object() ? object_.find(name) : object_.end();
     return field != object_.end() && field->is_string() ? field->get<std::string>() : "";
@@ -27,7 +27,7 @@ class Fields {
   }
 
  private:
-  const nlohmann::json object_;
+  const Json object_;
 };
 
 }  // namespace

@@ -1,11 +1,10 @@
 #include "backends/python/node_worker.h"
 
 #include <future>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid {
 namespace {
@@ -35,7 +34,7 @@ WorkerHost::Options HostOptions(const std::string& graph_name, int64_t sign_in_t
 }  // namespace
 
 std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
-  auto list = nlohmann::json::array();
+  auto list = Json::array();
   for (const PythonNodeSpec& node : nodes) {
     list.push_back({{"name", node.name},
                     {"handler_path", node.handler_path},
@@ -45,7 +44,7 @@ std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
                     {"exported", node.exported},
                     {"kept", node.kept}});
   }
-  return DumpJson(nlohmann::json{{"nodes", std::move(list)}});
+  return DumpJson(Json{{"nodes", std::move(list)}});
 }
 
 NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,

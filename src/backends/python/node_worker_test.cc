@@ -316,8 +316,8 @@ TEST(NodesToJson, IsWhatTheWorkerReads) {
   node.loopback = true;
   node.exported = {"x"};
   EXPECT_EQ(NodesToJson({node}),
-            R"({"nodes":[{"exported":["x"],"handler_path":"/a/b.py","input_names":["a","loop"],"kept":[],)"
-            R"("loopback":true,"name":"n\"1","output_names":["loop","x"]}]})");
+            R"({"nodes":[{"name":"n\"1","handler_path":"/a/b.py","input_names":["a","loop"],)"
+            R"("output_names":["loop","x"],"loopback":true,"exported":["x"],"kept":[]}]})");
 }
 
 }  // namespace

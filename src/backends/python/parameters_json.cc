@@ -1,17 +1,13 @@
 #include "backends/python/parameters_json.h"
 
-#include <nlohmann/json.hpp>
-
-#include "base/guard.h"
+#include "base/json.h"
 
 namespace braid {
 
 Parameters ParametersFromJson(std::string_view json) {
   Parameters parameters;
   if (json.empty()) return parameters;
-  // JSON of this library asks for memory when it is destroyed, and must not fail then.
-  const PatientAllocation patience;
-  const auto object = nlohmann::ordered_json::parse(json, nullptr, false);
+  const auto object = ParseJson(json);
   if (!object.is_object()) return parameters;
   for (const auto& [name, value] : object.items()) {
     if (value.is_boolean()) {

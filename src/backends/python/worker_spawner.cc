@@ -11,14 +11,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "backends/python/restart_pauses.h"
 #include "base/clock.h"
 #include "base/guard.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "base/process_memory.h"
 #include "base/send_descriptors.h"
 #include "base/thread.h"
@@ -239,7 +238,7 @@ Status WorkerSpawner::StartZygote() {
   pipes.write_output.Reset();
   pipes.write_error.Reset();
   BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
-  const auto answer = nlohmann::json::parse(text, nullptr, false);
+  const auto answer = ParseJson(text);
   if (!answer.is_object()) return ZygoteLost("it answered with something that is not understood");
   if (!answer.value("ready", false)) {
     zygote_unfit_ = true;
@@ -300,14 +299,14 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
   const PatientAllocation patience;
   MutexLock lock(mutex_);
   const std::string order =
-      DumpJson(nlohmann::json{{"name", name}, {"apart", options_.isolation.level == IsolationLevel::kBasic}});
+      DumpJson(Json{{"name", name}, {"apart", options_.isolation.level == IsolationLevel::kBasic}});
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
                      pipes.write_output.get(), pipes.write_error.get()};
   if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygote());
   if (!SendDescriptors(zygote_.get(), std::as_bytes(std::span(order)), fds, 0, "the zygote").ok())
     return ZygoteLost("it ended since it was last needed");
   BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
-  const auto answer = nlohmann::json::parse(text, nullptr, false);
+  const auto answer = ParseJson(text);
   const int64_t pid = answer.is_object() ? answer.value("pid", int64_t{0}) : 0;
   if (!answer.is_object()) return ZygoteLost("it answered with something that is not understood");
   if (pid <= 0) return UnavailableError(answer.value("error", "the worker could not be forked"));

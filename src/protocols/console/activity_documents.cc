@@ -1,16 +1,13 @@
 #include "protocols/console/activity_documents.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostSequences = 200;
 

@@ -1,19 +1,16 @@
 #include "protocols/console/model_documents.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <unordered_map>
 
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "protocols/inference/dialect.h"
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 uint64_t Microseconds(const DurationStatistic& duration) { return duration.ns / 1000; }
 
@@ -213,7 +210,7 @@ Result<std::string> ModelJson(const ConsoleContext& context, const ProcessMemory
   }
   model["used_by"] = used_by;
   model["config"] = rights.config && info.config != nullptr && context.config_to_json
-                        ? Json::parse(context.config_to_json(*info.config), nullptr, false)
+                        ? ParseJson(context.config_to_json(*info.config))
                         : Json();
   model["workers"] = WorkersJson(instances.reports, memory);
   model["structure"] = StructureJson(servable->structure());

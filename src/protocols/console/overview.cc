@@ -2,17 +2,14 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/clock.h"
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "base/memory_use.h"
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string_view ManageText(ManageHow how) {
   switch (how) {

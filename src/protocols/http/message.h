@@ -70,9 +70,12 @@ HttpResponse MakeResponse(Write&& write) noexcept {
     return OkStatus();
   });
   if (fault.ok()) return response;
-  // Without a body, should there be no memory for one.
+  // Without a body, should there be no memory for one for as long as that is waited for.
   response.status = HttpStatusOf(fault);
-  (void)Guarded([&] { response = ErrorResponse(fault); });
+  (void)Guarded([&] {
+    const PatientAllocation patience;
+    response = ErrorResponse(fault);
+  });
   return response;
 }
 

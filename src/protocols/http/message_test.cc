@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/testing/failing_allocation.h"
 #include "protocols/net/compression.h"
 
 namespace braid {
@@ -68,6 +69,22 @@ TEST(Decompressor, TakesAnyPieces) {
     EXPECT_TRUE(limited.too_large());
     EXPECT_LE(out.size(), text.size() - 1);
   }
+}
+
+TEST(MakeResponse, AFailedAllocationLeavesItsText) {
+  const std::string made(100, 'x');
+  int failures = 0;
+  for (int before = 0, failed = 1; failed > 0; ++before) {
+    FailingAllocation failing(before, 2);
+    const HttpResponse response = MakeResponse([&] { return Result<HttpResponse>(JsonResponse(made)); });
+    failed = failing.Stop();
+    if (failed == 0) break;
+    ++failures;
+    EXPECT_EQ(response.status, 429U) << before;
+    EXPECT_EQ(response.body, R"({"error":"out of memory"})") << before;
+    EXPECT_EQ(response.headers.size(), 1U) << before;
+  }
+  EXPECT_GT(failures, 0);
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <boost/container/small_vector.hpp>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace braid {
 namespace {
@@ -14,25 +15,29 @@ using simdjson::dom::element;
 constexpr size_t kMaxLocatedBytes = size_t{1} << 20;
 
 // Finds the place of a syntax error; simdjson's DOM does not tell it.
-struct ErrorLocator {
-  using Json = nlohmann::json;
-  size_t offset = 0;
-  bool null() { return true; }
-  bool boolean(bool) { return true; }
-  bool number_integer(Json::number_integer_t) { return true; }
-  bool number_unsigned(Json::number_unsigned_t) { return true; }
-  bool number_float(Json::number_float_t, const std::string&) { return true; }
-  bool string(std::string&) { return true; }
-  bool binary(Json::binary_t&) { return true; }
-  bool start_object(size_t) { return true; }
-  bool end_object() { return true; }
-  bool start_array(size_t) { return true; }
-  bool end_array() { return true; }
-  bool key(std::string&) { return true; }
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) {
-    offset = position > 0 ? position - 1 : 0;
+class ErrorLocator : public JsonEvents {
+ public:
+  size_t offset() const { return offset_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool key(string_t&) override { return true; }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    offset_ = position > 0 ? position - 1 : 0;
     return false;
   }
+
+ private:
+  size_t offset_ = 0;
 };
 
 Status SyntaxError(simdjson::error_code code, std::string_view text) {
@@ -45,8 +50,8 @@ Status SyntaxError(simdjson::error_code code, std::string_view text) {
     reason = "The document is empty.";
   } else if (text.size() <= kMaxLocatedBytes) {
     ErrorLocator locator;
-    nlohmann::json::sax_parse(text.begin(), text.end(), &locator);
-    offset = locator.offset;
+    ReadJson(text, locator);
+    offset = locator.offset();
   }
   return InternalError("failed to parse the request JSON buffer: " + reason + " at " +
                        std::to_string(offset));

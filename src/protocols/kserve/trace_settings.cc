@@ -1,8 +1,6 @@
 #include "protocols/kserve/trace_settings.h"
 
-#include <nlohmann/json.hpp>
-
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "protocols/json/json.h"
 
 namespace braid {
@@ -33,12 +31,12 @@ Status CheckTraceModel(const ProtocolContext& context, const std::string& model)
 }
 
 std::string TraceSettingsJson(const TraceSettings& settings) {
-  const nlohmann::ordered_json json = {{"trace_level", settings.levels()},
-                                       {"trace_rate", std::to_string(settings.rate)},
-                                       {"trace_count", std::to_string(settings.count)},
-                                       {"log_frequency", std::to_string(settings.log_frequency)},
-                                       {"trace_file", settings.file},
-                                       {"trace_mode", settings.mode}};
+  const Json json = {{"trace_level", settings.levels()},
+                     {"trace_rate", std::to_string(settings.rate)},
+                     {"trace_count", std::to_string(settings.count)},
+                     {"log_frequency", std::to_string(settings.log_frequency)},
+                     {"trace_file", settings.file},
+                     {"trace_mode", settings.mode}};
   return DumpJson(json);
 }
 

@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "protocols/openapi/parts.h"
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kReferencePrefix = "#/components/";
 
@@ -148,7 +145,7 @@ class Maker {
   explicit Maker(const OpenApiOptions& options) : options_(options) {}
 
   Status Add(const OpenApiPart& part) {
-    const Json described = Json::parse(part.text);
+    const Json described = ParseJson(part.text);
     std::set<std::pair<std::string, std::string>> used;
     for (const DescribedRoute& route : part.routes) {
       const DescribedPath path = DescribePath(route.pattern);
@@ -178,7 +175,7 @@ class Maker {
   }
 
   std::string Document() const {
-    Json document = Json::parse(OpenApiServerPart());
+    Json document = ParseJson(OpenApiServerPart());
     document["info"]["version"] = options_.version;
     document["security"] = Json::array();
     if (options_.has_tokens) document["security"].push_back(ByToken());

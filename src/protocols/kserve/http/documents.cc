@@ -1,16 +1,13 @@
 #include "protocols/kserve/http/documents.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/json_dump.h"
+#include "base/json.h"
 #include "protocols/json/json.h"
 
 namespace braid {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json TensorsJson(const std::vector<TensorSpec>& specs) {
   Json tensors = Json::array();

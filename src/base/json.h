@@ -1,0 +1,79 @@
+// JSON that is built or read as a value: configuration, documents about the server, what workers say. (Bodies of requests are read by simdjson.)
+//
+//   const Json json = ParseJson(text);
+//   if (json.is_discarded()) return InvalidArgumentError("not JSON");
+//   std::string line = DumpJson(Json{{"name", name}});
+//
+// A value is nlohmann's; its parser and its writer are called here alone, because each source that does has to compile them.
+//
+// nlohmann's destructor asks for memory, to unravel what is nested, and an exception in it ends the process. Json asks for it patiently
+// (base/guard.h), wherever a value is destroyed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid {
+
+// What values are made with: as std::allocator. It makes Json a type of its own.
+template <class T>
+class JsonAllocator {
+ public:
+  using value_type = T;
+  JsonAllocator() = default;
+  template <class Other>
+  JsonAllocator(const JsonAllocator<Other>&) noexcept {}
+  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T))); }
+  void deallocate(T* memory, std::size_t) noexcept { ::operator delete(memory); }
+  bool operator==(const JsonAllocator&) const = default;
+};
+
+// Keeps the order of keys.
+using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, int64_t, uint64_t,
+                                  double, JsonAllocator>;
+
+// What of nlohmann's parser is told when nothing is to be built.
+using JsonEvents = nlohmann::json_sax<Json>;
+
+// `operator new` with a PatientAllocation.
+void* AllocateForJson(std::size_t bytes);
+
+}  // namespace braid
+
+// The destructor's own list, which is a std::vector<Json>, and nothing else of a value.
+template <>
+class std::allocator<braid::Json> {
+ public:
+  using value_type = braid::Json;
+  using propagate_on_container_move_assignment = std::true_type;
+  allocator() = default;
+  template <class Other>
+  allocator(const std::allocator<Other>&) noexcept {}
+  braid::Json* allocate(std::size_t count);
+  void deallocate(braid::Json* memory, std::size_t) noexcept { ::operator delete(memory); }
+  bool operator==(const allocator&) const = default;
+};
+
+namespace braid {
+
+// The value that is_discarded() where `text` is not JSON.
+Json ParseJson(std::string_view text);
+// The same, with the parser's words about what is wrong: INVALID_ARGUMENT.
+Result<Json> CheckedJson(std::string_view text);
+// Calls `events` for what `text` holds. False when one of its methods returned false.
+bool ReadJson(std::string_view text, JsonEvents& events);
+
+// One line, with U+FFFD for what is no UTF-8: dump() throws for such text, and nothing that a client, a worker or a file can say may end in
+// an exception.
+std::string DumpJson(const Json& json);
+
+}  // namespace braid
