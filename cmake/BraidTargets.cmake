@@ -178,3 +178,11 @@ function(braid_test_suppressions name library)
                          "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan/${library}.txt")
   endif()
 endfunction()
+
+# braid_standin_gpus(TEST): the unit tests TEST find the stand-in for NVIDIA's driver, not the machine's.
+function(braid_standin_gpus test)
+  if(BRAID_TESTS)
+    add_dependencies(${test} standin_cuda standin_nvidia-ml)
+    set_target_properties(${test} PROPERTIES BUILD_RPATH ${CMAKE_BINARY_DIR}/tests/native/gpu)
+  endif()
+endfunction()

@@ -21,6 +21,8 @@ def pytest_sessionstart(session):
 
 
 def pytest_configure(config):
+    # The same everywhere: without GPUs, but for tests that bring their own (harness/gpus.py).
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # All tests of a file run in one process, so that they share their server.
     if getattr(config.option, "dist", "no") == "load":
         config.option.dist = "loadfile"

@@ -86,7 +86,7 @@ FAULTS = {
     ),
     "GPU": (
         'backend: "python"\ninstance_group [\n  { kind: KIND_GPU }\n]\n',
-        ("refused", 3, 11, "refused", "write KIND_CPU, or leave it out"),
+        ("error", 3, 11, "load", "or serve with --gpu-fallback=cpu"),
     ),
     "agents": (
         'backend: "python"\nmodel_repository_agents { agents { name: "checksum" } }\n',
@@ -186,7 +186,7 @@ def test_github_has_workflow_commands(repository):
     done = Checked("models", "--format", "github", cwd=repository.path.parent)
     assert done.code == 1
     error, note = done.out.splitlines()
-    assert error.startswith("::error file=models/m/config.pbtxt,line=2,col=24,title=braid check%3A refused::")
+    assert error.startswith("::error file=models/m/config.pbtxt,line=2,col=24,title=braid check%3A error::")
     assert note.startswith("::notice file=models/m/config.pbtxt,line=3,col=16,")
 
 
@@ -219,7 +219,7 @@ def test_options_of_serve_decide(repository):
     assert Checked(repository.path).code == 0
     done = Checked(repository.path, "--model-config-name", "gpu")
     assert done.code == 1
-    assert "configs/gpu.pbtxt:1:24: refused" in done.out
+    assert "configs/gpu.pbtxt:1:24: error" in done.out
     assert Checked(repository.path / "m" / "configs" / "gpu.pbtxt").out == done.out
 
 
@@ -577,9 +577,9 @@ def test_report_over_a_folder_of_both_worlds(tmp_path, ovms):
     (tmp_path / "user" / "ovms" / "config.json").write_text(json.dumps({"model_config_list": [entry(mean=1)]}))
     done = Checked("--report", "user", cwd=tmp_path)
     assert done.code == 1
-    assert "Of 4: 2 load as they are, 1 need a change, 1 use what Braid does not have." in done.out
+    assert "Of 4: 2 load as they are, 2 need a change, 0 use what Braid does not have." in done.out
     markdown = Checked("--report", "--format=markdown", "user", cwd=tmp_path).out
-    assert "## Needs a change\n\n- `typo`" in markdown
+    assert "## Needs a change\n\n- `gpu`" in markdown
     assert "  - `user/triton/gpu/config.pbtxt:2:24`: " in markdown
     assert Checked("--report", "user/ovms", cwd=tmp_path).out.splitlines()[2] == "Yes: all of it loads as it is."
 

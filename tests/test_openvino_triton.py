@@ -89,3 +89,22 @@ def test_what_cannot_run_says_why(server):
     reasons = {model["name"]: model.get("reason", "") for model in body}
     assert "export the model to ONNX" in reasons["torch"]
     assert "the model has no input 'z'; its inputs are: x" in reasons["wrong"]
+
+
+def test_a_gpu_is_openvinos_own(repository, serve, connect):
+    """NVIDIA's are none to it."""
+    text = 'backend: "openvino" instance_group { kind: KIND_GPU }'
+    save_ir(repository.add("m", None, text, versions=()), [-1, 3])
+    save_ir(repository.add("auto", None, 'backend: "openvino" instance_group { }', versions=()), [-1, 3])
+    refusing = serve(repository, "--exit-on-error=false", "--strict-readiness=false")
+    refusing.wait_for_log(
+        "instance group m_0 of model m has kind KIND_GPU but no GPUs are available to OpenVINO, which finds these "
+        "devices: CPU"
+    )
+    assert refusing.json("GET", "/v2/models/auto/config")[1]["instance_group"][0]["kind"] == "KIND_CPU"
+    refusing.stop()
+    server = serve(repository, "--gpu-fallback=cpu")
+    x = np.ones((1, 3), np.float32)
+    np.testing.assert_array_equal(connect("http", server).infer("m", {"x": x}).as_numpy("y"), 2 * x + 1)
+    assert server.json("GET", "/v2/models/m/config")[1]["instance_group"][0]["kind"] == "KIND_CPU"
+    assert "(--gpu-fallback=cpu)" in server.log

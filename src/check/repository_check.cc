@@ -288,11 +288,17 @@ void RepositoryCheck::AddFault(const Model& model, const Status& status, const s
 std::string RepositoryCheck::FieldOf(const Status& status, const inference::ModelConfig& config,
                                      int64_t version, const Folder& folder) const {
   inference::ModelConfig whole = config;
-  for (const bool normalised : {false, true}) {
-    if (normalised) NormalizeConfig(whole);
-    for (const FieldFault& fault : {FindUnsupportedFeature(whole), FindConfigFault(whole)}) {
+  const auto field_of = [&](const GpuPlacement& placement) -> std::string {
+    for (const FieldFault& fault : {FindUnsupportedFeature(whole), FindConfigFault(whole, placement)}) {
       if (!fault.ok() && fault.status == status) return fault.field;
     }
+    return "";
+  };
+  if (std::string field = field_of({}); !field.empty()) return field;
+  for (const GpuPlacement& placement : trial_.PlacementsOf(config)) {
+    whole = config;
+    NormalizeConfig(whole, placement);
+    if (std::string field = field_of(placement); !field.empty()) return field;
   }
   if (status.message().starts_with("circular dependency")) return "ensemble_scheduling";
   if (!IsEnsemble(config) && (!KnowsBackend(config.backend()) || CheckTritonBackend(config) == status)) {

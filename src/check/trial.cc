@@ -22,6 +22,7 @@
 #include "scheduling/batching_policy.h"
 #include "scheduling/sequence_policy.h"
 #include "server/latency_options.h"
+#include "server/part_options.h"
 
 namespace braid::check {
 namespace {
@@ -108,6 +109,7 @@ class Trial::PythonFiles final : public Backend {
  public:
   explicit PythonFiles(Trial& trial) : trial_(trial) {}
   std::string_view name() const override { return "python"; }
+  GpuPlacement Gpus(const inference::ModelConfig&) override { return trial_.gpus_; }
 
   Status Prepare(const inference::ModelConfig& config, ModelLocation& location,
                  const std::function<void(const std::string&)>&) override {
@@ -181,6 +183,7 @@ Trial::Trial(const ServerOptions& options, const ImportOptions& import, std::uni
       import_(import),
       owned_log_(std::move(log)),
       log_(*owned_log_),
+      gpus_(PlacementOf(FindGpus(options.min_supported_compute_capability).devices, options)),
       catalog_(options.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton) {}
 
 Trial::~Trial() {
@@ -193,13 +196,20 @@ Trial::~Trial() {
 Result<std::unique_ptr<Trial>> Trial::Create(const ServerOptions& options, const ImportOptions& import) {
   BRAID_ASSIGN_OR_RETURN(auto log, Logger::Create(Silent()));
   std::unique_ptr<Trial> trial(new Trial(options, import, std::move(log)));
-  BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create({"", options.cpu_extension}, trial->log_));
+  OpenVinoBackend::Options openvino;
+  openvino.cpu_extension = options.cpu_extension;
+  openvino.cpu_stands_in = trial->gpus_.cpu_stands_in;
+  BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create(openvino, trial->log_));
   trial->python_ = std::make_unique<PythonFiles>(*trial);
   BRAID_ASSIGN_OR_RETURN(trial->calculators_, MakeCalculators(options.calculator_libraries));
   return trial;
 }
 
 Trial::Blame Trial::TakeBlame() { return std::exchange(blame_, {}); }
+
+std::vector<GpuPlacement> Trial::PlacementsOf(const inference::ModelConfig& config) {
+  return {gpus_, openvino_->Gpus(config)};
+}
 
 FolderMakers Trial::folder_makers() {
   FolderMakers makers;

@@ -27,6 +27,7 @@
 #include "scheduling/timer_service.h"
 #include "server/options.h"
 #include "serving/catalog.h"
+#include "serving/gpu_placement.h"
 
 namespace braid::check {
 
@@ -43,6 +44,9 @@ class Trial {
   Catalog& catalog() { return catalog_; }
   const graph::CalculatorRegistry& calculators() const { return *calculators_; }
   bool imports() const { return import_.enabled; }
+
+  // Where the backends would place a model.
+  std::vector<GpuPlacement> PlacementsOf(const inference::ModelConfig& config);
 
   // What the server loads model folders and entries of a config.json with.
   FolderMakers folder_makers();
@@ -80,6 +84,7 @@ class Trial {
   const ImportOptions import_;
   const std::unique_ptr<Logger> owned_log_;
   Logger& log_;
+  const GpuPlacement gpus_;  // of Python models, on this machine
   Catalog catalog_;
   TimerService timers_;
   CallGraph call_graph_;

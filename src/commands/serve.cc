@@ -101,6 +101,8 @@ int Serve(const CommandLine& line) {
       std::cout << "try:       " << sample << '\n';
     }
     if (const std::string url = server.console_url(); !url.empty()) std::cout << "console:   " << url << '\n';
+    if (const std::string gpus = DescribeGpus(server.gpus()); !gpus.empty())
+      std::cout << "GPUs:      " << gpus << '\n';
     std::cout << "isolation: " << DescribeIsolation(line.options.workers.isolation) << '\n';
     std::cout << std::endl;
     int signal = 0;

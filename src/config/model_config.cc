@@ -4,6 +4,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <set>
@@ -187,7 +188,30 @@ FieldFault CheckTensors(const ModelConfig& config) {
   return {};
 }
 
-FieldFault CheckInstanceGroups(const ModelConfig& config) {
+bool Has(const std::vector<int>& gpus, int gpu) {
+  return std::find(gpus.begin(), gpus.end(), gpu) != gpus.end();
+}
+
+FieldFault CheckGpus(const ModelInstanceGroup& group, const GpuPlacement& placement, const std::string& who,
+                     const std::string& field) {
+  if (placement.gpus.empty()) {
+    return InvalidField(who + " has kind KIND_GPU but no GPUs are available" + placement.why_none,
+                        field + ".kind");
+  }
+  for (int i = 0; i < group.gpus_size(); ++i) {
+    if (Has(placement.gpus, group.gpus(i))) continue;
+    std::string available;
+    for (const int gpu : placement.gpus) available += " " + std::to_string(gpu);
+    // Word by word, and blank by blank, as Triton says it.
+    return InvalidField(who + " specifies invalid or unsupported gpu id " + std::to_string(group.gpus(i)) +
+                            ". GPUs with at least  the minimum required CUDA compute compatibility of " +
+                            std::to_string(placement.least_capability) + " are:" + available,
+                        FieldAt(field + ".gpus", i));
+  }
+  return {};
+}
+
+FieldFault CheckInstanceGroups(const ModelConfig& config, const GpuPlacement& placement) {
   int64_t count = 0;
   for (int i = 0; i < config.instance_group_size(); ++i) {
     const auto& group = config.instance_group(i);
@@ -195,13 +219,12 @@ FieldFault CheckInstanceGroups(const ModelConfig& config) {
     const std::string who = "instance group " + group.name() + " of model " + config.name();
     if (!inference::ModelInstanceGroup_Kind_IsValid(group.kind()))
       return InvalidField(who + " has an unknown kind", field + ".kind");
-    if (group.kind() == ModelInstanceGroup::KIND_GPU) {
-      return InvalidField(who + " has kind KIND_GPU but no GPUs are available", field + ".kind");
-    }
+    if (group.kind() == ModelInstanceGroup::KIND_GPU)
+      BRAID_RETURN_IF_FAULT(CheckGpus(group, placement, who, field));
     if (group.kind() == ModelInstanceGroup::KIND_CPU && group.gpus_size() > 0) {
       return InvalidField(who + " has kind KIND_CPU but specifies one or more GPUs", field + ".gpus");
     }
-    count += group.count();
+    count += int64_t{group.count()} * std::max(group.gpus_size(), 1);
   }
   if (count > kMaxInstances) {
     return InvalidField("model " + config.name() + " asks for " + std::to_string(count) +
@@ -231,6 +254,28 @@ std::string_view KindName(ModelInstanceGroup::Kind kind) {
     default:
       return "AUTO";
   }
+}
+
+// Decides between CPU and GPU. The text is for the log: the CPU stands in.
+std::string Place(ModelInstanceGroup& group, const std::string& model, const GpuPlacement& placement) {
+  const bool available =
+      !placement.gpus.empty() && std::all_of(group.gpus().begin(), group.gpus().end(),
+                                             [&](int gpu) { return Has(placement.gpus, gpu); });
+  std::string note;
+  if (group.kind() == ModelInstanceGroup::KIND_AUTO) {
+    group.set_kind(placement.automatic && available ? ModelInstanceGroup::KIND_GPU
+                                                    : ModelInstanceGroup::KIND_CPU);
+    if (group.kind() == ModelInstanceGroup::KIND_CPU) group.clear_gpus();
+  } else if (group.kind() == ModelInstanceGroup::KIND_GPU && !available && placement.cpu_stands_in) {
+    group.set_kind(ModelInstanceGroup::KIND_CPU);
+    group.clear_gpus();
+    note =
+        "instance group " + group.name() + " of model " + model +
+        " has kind KIND_GPU, and its GPUs are not there: its instances run on the CPU (--gpu-fallback=cpu)";
+  }
+  if (group.kind() == ModelInstanceGroup::KIND_GPU && group.gpus().empty())
+    group.mutable_gpus()->Assign(placement.gpus.begin(), placement.gpus.end());
+  return note;
 }
 
 }  // namespace
@@ -289,7 +334,8 @@ FieldFault FindFileFault(const ModelConfig& config) {
 
 Status CheckConfigFile(const ModelConfig& config) { return FindFileFault(config).status; }
 
-void NormalizeConfig(ModelConfig& config) {
+std::vector<std::string> NormalizeConfig(ModelConfig& config, const GpuPlacement& placement) {
+  std::vector<std::string> notes;
   if (config.has_dynamic_batching() && config.dynamic_batching().preferred_batch_size().empty() &&
       config.max_batch_size() > 0) {
     config.mutable_dynamic_batching()->add_preferred_batch_size(config.max_batch_size());
@@ -301,8 +347,9 @@ void NormalizeConfig(ModelConfig& config) {
     for (int i = 0; i < config.instance_group_size(); ++i) {
       auto& group = *config.mutable_instance_group(i);
       if (group.name().empty()) group.set_name(config.name() + "_" + std::to_string(i));
-      if (group.kind() == ModelInstanceGroup::KIND_AUTO) group.set_kind(ModelInstanceGroup::KIND_CPU);
       if (group.count() < 1) group.set_count(1);
+      if (std::string note = Place(group, config.name(), placement); !note.empty())
+        notes.push_back(std::move(note));
     }
   }
   if (config.backend() == "python" && config.default_model_filename().empty()) {
@@ -311,6 +358,7 @@ void NormalizeConfig(ModelConfig& config) {
   auto& optimization = *config.mutable_optimization();
   if (!optimization.has_input_pinned_memory()) optimization.mutable_input_pinned_memory()->set_enable(true);
   if (!optimization.has_output_pinned_memory()) optimization.mutable_output_pinned_memory()->set_enable(true);
+  return notes;
 }
 
 Status ValidateModelFile(const ModelConfig& config) {
@@ -327,23 +375,26 @@ Status ValidateModelFile(const ModelConfig& config) {
   return OkStatus();
 }
 
-FieldFault FindConfigFault(const ModelConfig& config) {
+FieldFault FindConfigFault(const ModelConfig& config, const GpuPlacement& placement) {
   BRAID_RETURN_IF_FAULT(FindFileFault(config));
-  BRAID_RETURN_IF_FAULT(CheckInstanceGroups(config));
+  BRAID_RETURN_IF_FAULT(CheckInstanceGroups(config, placement));
   BRAID_RETURN_IF_FAULT(FieldFault(ValidateModelFile(config), "default_model_filename"));
   BRAID_RETURN_IF_FAULT(CheckParameters(config));
   BRAID_RETURN_IF_FAULT(CheckTensors(config));
   return CheckSequenceTensors(config);
 }
 
-Status ValidateConfig(const ModelConfig& config) { return FindConfigFault(config).status; }
+Status ValidateConfig(const ModelConfig& config, const GpuPlacement& placement) {
+  return FindConfigFault(config, placement).status;
+}
 
 std::vector<InstanceSpec> ListInstances(const ModelConfig& config) {
   std::vector<InstanceSpec> instances;
   for (const auto& group : config.instance_group()) {
-    for (int32_t i = 0; i < group.count(); ++i) {
-      instances.push_back({group.name() + "_" + std::to_string(i), std::string(KindName(group.kind())),
-                           group.gpus_size() > 0 ? group.gpus(0) : 0, group.passive()});
+    int number = 0;
+    for (const int device : DevicesOfInstances(group)) {
+      instances.push_back({group.name() + "_" + std::to_string(number++), std::string(KindName(group.kind())),
+                           device, group.passive()});
     }
   }
   return instances;

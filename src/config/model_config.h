@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "config/field_fault.h"
 #include "model_config.pb.h"
+#include "serving/gpu_placement.h"
 
 namespace braid {
 
@@ -40,23 +41,24 @@ Status CheckConfigFile(const inference::ModelConfig& config);
 FieldFault FindFileFault(const inference::ModelConfig& config);
 
 // Writes the defaults into the configuration, so that nobody after this has to know them: instance groups
-// with their names, kinds and counts, preferred batch sizes, the file that runs, pinned memory flags.
-void NormalizeConfig(inference::ModelConfig& config);
+// with their names, kinds, counts and GPUs, preferred batch sizes, the file that runs, pinned memory flags. Returns
+// sentences for the log: which groups do not get the GPUs that they want.
+std::vector<std::string> NormalizeConfig(inference::ModelConfig& config, const GpuPlacement& placement = {});
 
 // Whether default_model_filename can be the file that runs: a plain path, for python one that ends in ".py".
 // Errors: INTERNAL, INVALID_ARGUMENT.
 Status ValidateModelFile(const inference::ModelConfig& config);
 
-// Whether a normalised configuration can be served at all; includes the checks above. Errors:
-// INVALID_ARGUMENT or INTERNAL with the first fault found.
-Status ValidateConfig(const inference::ModelConfig& config);
+// Whether a configuration that is normalised for the same placement can be served at all; includes the checks above.
+// Errors: INVALID_ARGUMENT or INTERNAL with the first fault found.
+Status ValidateConfig(const inference::ModelConfig& config, const GpuPlacement& placement = {});
 // The same, and which field it is.
-FieldFault FindConfigFault(const inference::ModelConfig& config);
+FieldFault FindConfigFault(const inference::ModelConfig& config, const GpuPlacement& placement = {});
 
 // One instance that a configuration asks for.
 struct InstanceSpec {
-  std::string name;  // "add_sub_0_1"; what user code sees
-  std::string kind;  // "CPU", "GPU", "MODEL" or "AUTO"
+  std::string name;  // "add_sub_0_1"; what user code sees. No two of a model have the same
+  std::string kind;  // "CPU", "GPU" or "MODEL"
   int32_t device_id = 0;
   bool passive = false;
 };

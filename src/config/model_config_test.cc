@@ -1,5 +1,6 @@
 #include "config/model_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "config/guess_backend.h"
@@ -107,6 +108,79 @@ struct Fault {
   std::string_view config;
   std::string_view text;
 };
+TEST(NormalizeConfig, PlacesWhatNamesNoKindOnAllGpus) {
+  GpuPlacement two;
+  two.gpus = {0, 2};
+  ModelConfig config = Parse(
+      "name: 'm' backend: 'python' instance_group [{count: 2}, {kind: KIND_AUTO gpus: [2]},"
+      "{kind: KIND_AUTO gpus: [0, 1]}, {kind: KIND_GPU}, {kind: KIND_CPU}]");
+  EXPECT_THAT(NormalizeConfig(config, two), ::testing::IsEmpty());
+  EXPECT_TRUE(ValidateConfig(config, two).ok());
+  std::vector<std::string> placed;
+  for (const InstanceSpec& instance : ListInstances(config))
+    placed.push_back(instance.name + " " + instance.kind + std::to_string(instance.device_id));
+  EXPECT_THAT(placed,
+              ::testing::ElementsAre("m_0_0 GPU0", "m_0_1 GPU0", "m_0_2 GPU2", "m_0_3 GPU2", "m_1_0 GPU2",
+                                     "m_2_0 CPU0", "m_3_0 GPU0", "m_3_1 GPU2", "m_4_0 CPU0"));
+  EXPECT_EQ(config.instance_group(2).gpus_size(), 0);
+
+  ModelConfig none = Parse("name: 'm' backend: 'python'");
+  NormalizeConfig(none, two);
+  ASSERT_EQ(ListInstances(none).size(), 2);
+  EXPECT_EQ(ListInstances(none)[1].kind, "GPU");
+  EXPECT_EQ(ListInstances(none)[1].device_id, 2);
+
+  two.automatic = false;
+  ModelConfig by_hand = Parse("name: 'm' backend: 'python' instance_group [{}, {kind: KIND_GPU gpus: [2]}]");
+  NormalizeConfig(by_hand, two);
+  EXPECT_EQ(ListInstances(by_hand)[0].kind, "CPU");
+  EXPECT_EQ(ListInstances(by_hand)[1].kind, "GPU");
+}
+
+TEST(NormalizeConfig, LetsTheCpuStandInWhereItIsToldTo) {
+  GpuPlacement placement;
+  placement.cpu_stands_in = true;
+  ModelConfig config =
+      Parse("name: 'm' backend: 'python' instance_group { kind: KIND_GPU gpus: [0, 1] count: 2 }");
+  EXPECT_THAT(NormalizeConfig(config, placement),
+              ::testing::ElementsAre(
+                  "instance group m_0 of model m has kind KIND_GPU, and its GPUs are not there: its "
+                  "instances run on the CPU (--gpu-fallback=cpu)"));
+  EXPECT_TRUE(ValidateConfig(config, placement).ok());
+  ASSERT_EQ(ListInstances(config).size(), 2);
+  EXPECT_EQ(ListInstances(config)[1].kind, "CPU");
+  EXPECT_EQ(ListInstances(config)[1].device_id, 0);
+
+  placement.gpus = {0, 1};
+  ModelConfig there = Parse("name: 'm' backend: 'python' instance_group { kind: KIND_GPU gpus: [1] }");
+  EXPECT_THAT(NormalizeConfig(there, placement), ::testing::IsEmpty());
+  EXPECT_EQ(ListInstances(there)[0].kind, "GPU");
+}
+
+TEST(ValidateConfig, NamesTheGpusThatThereAre) {
+  GpuPlacement placement;
+  placement.gpus = {0, 2};
+  ModelConfig config =
+      Parse("name: 'm' backend: 'python' instance_group [{}, { kind: KIND_GPU gpus: [0, 1] }]");
+  NormalizeConfig(config, placement);
+  const FieldFault fault = FindConfigFault(config, placement);
+  EXPECT_EQ(fault.status.message(),
+            "instance group m_1 of model m specifies invalid or unsupported gpu id 1. GPUs with at least  "
+            "the minimum "
+            "required CUDA compute compatibility of 6.000000 are: 0 2");
+  EXPECT_EQ(fault.field, "instance_group[1].gpus[1]");
+  placement = {.why_none = " to OpenVINO, which finds these devices: CPU"};
+  EXPECT_EQ(ValidateConfig(config, placement).message(),
+            "instance group m_0 of model m has kind KIND_GPU but no GPUs are available to OpenVINO, which "
+            "finds these "
+            "devices: CPU");
+  ModelConfig many = Parse("name: 'm' backend: 'python' instance_group { count: 600 }");
+  placement = {.gpus = {0, 1}};
+  NormalizeConfig(many, placement);
+  EXPECT_EQ(ValidateConfig(many, placement).message(),
+            "model m asks for 1200 instances, at most 1024 are allowed");
+}
+
 class ValidateConfigTexts : public ::testing::TestWithParam<Fault> {};
 TEST_P(ValidateConfigTexts, AreThoseOfTheContract) {
   const Status status = Validate(GetParam().config);

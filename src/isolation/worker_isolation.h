@@ -12,6 +12,8 @@ struct WorkerIsolation {
   IsolationLevel level = IsolationLevel::kBasic;
   // The model's own files; of strict and separate.
   std::vector<LandlockPath> files = {};
+  // Whether it reaches the machine's GPUs; of strict and separate.
+  bool gpus = false;
 };
 
 }  // namespace braid

@@ -82,10 +82,15 @@ std::vector<LandlockPath> SystemPaths() {
   std::vector<LandlockPath> paths;
   for (const char* path : kReadable) paths.push_back({path, false});
   for (const char* path : kWritable) paths.push_back({path, true});
+  return paths;
+}
+
+std::vector<LandlockPath> GpuPaths(const std::string& devices) {
+  std::vector<LandlockPath> paths;
   std::error_code fault;
-  for (const auto& entry : fs::directory_iterator("/dev", fault)) {
-    if (entry.path().filename().string().starts_with("nvidia"))
-      paths.push_back({entry.path().string(), true});
+  for (const auto& entry : fs::directory_iterator(devices, fault)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("nvidia") || name == "dri") paths.push_back({entry.path().string(), true});
   }
   return paths;
 }

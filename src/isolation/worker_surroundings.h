@@ -10,9 +10,12 @@
 namespace braid {
 
 // What programs of this system need whatever they do: libraries, time zones, certificates, names of users, the state of
-// processors and processes, and the devices /dev/null, /dev/zero, /dev/full, /dev/random and those of NVIDIA. No files
-// of services, homes, or others' temporary files.
+// processors and processes, and the devices /dev/null, /dev/zero, /dev/full and /dev/random. No files of services, homes,
+// or others' temporary files.
 std::vector<LandlockPath> SystemPaths();
+
+// The machine's GPUs, as their drivers open them: /dev/nvidia*, /dev/dri. `devices` is another place for tests.
+std::vector<LandlockPath> GpuPaths(const std::string& devices = "/dev");
 
 // The folder that `python` (a path) was installed into, that of the interpreter behind it where it is a link, and so
 // that of a virtual environment with that which it was made from. Nothing for what SystemPaths() has already. Empty: no

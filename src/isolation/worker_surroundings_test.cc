@@ -29,6 +29,20 @@ TEST(WorkerSurroundingsTest, ServicesAndHomesAreNotAmongTheSystemsFiles) {
     EXPECT_FALSE(Has(paths, path)) << path;
 }
 
+TEST(WorkerSurroundingsTest, GpusAreWhatTheirDriversOpen) {
+  const auto folder = TemporaryFolder::Create("/tmp", "braid-test-").value();
+  for (const char* name : {"nvidia0", "nvidiactl", "nvidia-uvm", "sda", "mem"})
+    std::ofstream(folder->path() + "/" + name) << "";
+  for (const char* name : {"dri", "nvidia-caps", "shm"}) fs::create_directory(folder->path() + "/" + name);
+  std::vector<std::string> names;
+  for (const LandlockPath& path : GpuPaths(folder->path())) {
+    EXPECT_TRUE(path.writable);
+    names.push_back(fs::path(path.path).filename());
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps", "dri"));
+  for (const LandlockPath& path : SystemPaths()) EXPECT_FALSE(path.path.starts_with("/dev/nvidia"));
+}
+
 TEST(WorkerSurroundingsTest, AVirtualEnvironmentBringsWhatItWasMadeFrom) {
   const auto folder = TemporaryFolder::Create("/tmp", "braid-test-").value();
   const fs::path base = fs::path(folder->path()) / "base";

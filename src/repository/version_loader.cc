@@ -79,22 +79,23 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
     const std::function<void(const std::string&)>& progress) const {
   auto config = std::make_shared<inference::ModelConfig>(source.config);
   BRAID_RETURN_IF_ERROR(CheckLoadableName(config->name()));
-  // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called
-  // that first.
-  if (Status supported = CheckSupportedFeatures(*config); !supported.ok()) {
-    NormalizeConfig(*config);
-    BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
-    return supported;
-  }
-
-  if (IsEnsemble(*config)) return LoadEnsemble(source, version);
-
   ModelLocation location;
   location.version = version;
   location.model_path = source.folder.path();
   location.version_path = location.model_path + "/" + std::to_string(version);
   location.temporary_files = source.temporary_files;
-  BRAID_ASSIGN_OR_RETURN(Backend * backend, FindBackend(*config, location));
+  const bool is_ensemble = IsEnsemble(*config);
+  Result<Backend*> found = is_ensemble ? Result<Backend*>(nullptr) : FindBackend(*config, location);
+  // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called
+  // that first.
+  if (Status supported = CheckSupportedFeatures(*config); !supported.ok()) {
+    const GpuPlacement placement = found.ok() && *found != nullptr ? (*found)->Gpus(*config) : GpuPlacement();
+    NormalizeConfig(*config, placement);
+    BRAID_RETURN_IF_ERROR(ValidateConfig(*config, placement));
+    return supported;
+  }
+  if (is_ensemble) return LoadEnsemble(source, version);
+  BRAID_ASSIGN_OR_RETURN(Backend * backend, std::move(found));
   BRAID_RETURN_IF_ERROR(ValidateModelFile(*config));
   // What others run may be a folder; they look for it themselves.
   if (backend->name() == "python" && !IsRegularFile(location.model_file)) {
@@ -110,8 +111,9 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
     config->set_backend(source.config.backend());
     *config->mutable_version_policy() = source.config.version_policy();
   }
-  NormalizeConfig(*config);
-  BRAID_RETURN_IF_ERROR(ValidateConfig(*config));
+  const GpuPlacement placement = backend->Gpus(*config);
+  for (const std::string& note : NormalizeConfig(*config, placement)) BRAID_LOG_WARNING(log_, "{}", note);
+  BRAID_RETURN_IF_ERROR(ValidateConfig(*config, placement));
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   info.makes_calls = backend->name() == "python";

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "scheduling/instance.h"
+#include "serving/gpu_placement.h"
 #include "serving/servable.h"
 #include "tensor/buffer.h"
 
@@ -75,6 +76,9 @@ class Backend {
                                   const std::string& /*version_path*/) const {
     return "model.py";
   }
+
+  // The GPUs that a model with this configuration can be placed on.
+  virtual GpuPlacement Gpus(const inference::ModelConfig& /*config*/) { return {}; }
 
   // Makes ready what the model needs before its code can run, e.g. unpacks its environment, and leaves it in
   // location.preparation. Called first, once for each load of a version; may take minutes. `progress` is told

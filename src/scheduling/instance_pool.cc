@@ -95,19 +95,22 @@ Status InstancePool::Start(const std::function<void(const std::string&)>& progre
 }
 
 Status InstancePool::LimitRate(RateLimiter& limiter) {
-  std::vector<const inference::ModelInstanceGroup*> groups;  // one an instance, as the backend has them
-  for (const auto& group : info_.config->instance_group()) groups.insert(groups.end(), group.count(), &group);
+  // One an instance, as the backend has them.
+  std::vector<std::pair<const inference::ModelInstanceGroup*, int>> placed;
+  for (const auto& group : info_.config->instance_group()) {
+    for (const int device : DevicesOfInstances(group)) placed.emplace_back(&group, device);
+  }
   const std::vector<Instance*> instances = backend_->instances();
   MutexLock lock(mutex_);
-  for (size_t i = 0; i < std::min(instances.size(), groups.size()); ++i) {
+  for (size_t i = 0; i < std::min(instances.size(), placed.size()); ++i) {
     Slot* slot = SlotOf(*instances[i]);
-    const auto& rate_limiter = groups[i]->rate_limiter();
+    const auto& [group, device] = placed[i];
+    const auto& rate_limiter = group->rate_limiter();
     if (slot == nullptr || rate_limiter.resources().empty()) continue;
     std::vector<ResourceNeed> needs;
     for (const auto& resource : rate_limiter.resources()) {
       needs.push_back({resource.name(), resource.global(), resource.count()});
     }
-    const int device = groups[i]->gpus_size() > 0 ? groups[i]->gpus(0) : 0;
     BRAID_ASSIGN_OR_RETURN(slot->ticket, limiter.Register(needs, device, rate_limiter.priority(),
                                                           [weak = weak_from_this(), slot] {
                                                             if (auto self = weak.lock())

@@ -37,6 +37,9 @@ namespace braid {
 // Whether instances run only with the resources that their groups ask for.
 enum class RateLimitMode : unsigned char { kOff, kExecutionCount };
 
+// Where instances of KIND_GPU run without a GPU: nowhere, or on the CPU.
+enum class GpuFallback : unsigned char { kNone, kCpu };
+
 // Where the console is served.
 enum class ConsolePlace : unsigned char { kNone, kMetricsPort, kAdminPort };
 
@@ -117,6 +120,12 @@ struct ServerOptions {
   // Console
   bool allow_console = true;
 
+  // Devices
+  double min_supported_compute_capability = 6.0;
+  GpuFallback gpu_fallback = GpuFallback::kNone;
+  // How much of a GPU's memory may be in use when a model is loaded on it, as a part of it.
+  std::map<int, double> model_load_gpu_limit;
+
   // Shared memory of clients
   bool allow_client_shm = true;
   uint64_t client_shm_max_bytes = 0;  // 0: as much as the machine has memory
@@ -126,6 +135,7 @@ struct ServerOptions {
   std::string metrics_address;  // empty: --http-address
   int64_t metrics_port = 8002;
   bool allow_cpu_metrics = true;
+  bool allow_gpu_metrics = true;
   int64_t metrics_interval_ms = 2000;
   bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
   bool summary_latencies = false;

@@ -35,6 +35,8 @@ constexpr Choices<GrpcServer::Compression> kGrpcCompressions = {{{"none", GrpcSe
 constexpr Choices<RateLimitMode> kRateLimitModes = {
     {{"off", RateLimitMode::kOff}, {"execution_count", RateLimitMode::kExecutionCount}}};
 
+constexpr Choices<GpuFallback> kGpuFallbacks = {{{"none", GpuFallback::kNone}, {"cpu", GpuFallback::kCpu}}};
+
 // ---- options with a form of their own ----
 
 Status SetBackendSetting(ServerOptions& options, std::string_view text) {
@@ -350,7 +352,37 @@ std::string ShowHost(const ServerOptions& options) {
   return options.origin("http-address") == OptionOrigin::kImplied ? options.http.address : "";
 }
 
-constexpr std::string_view kNoGpu = "Braid runs on the CPU";
+Status SetLeastCapability(ServerOptions& options, std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
+    return InvalidArgumentError(fmt::format("'{}' is no compute capability, as 6.0 is one", text));
+  options.min_supported_compute_capability = number;
+  return OkStatus();
+}
+
+// "GPU:FRACTION".
+Status SetLoadLimit(ServerOptions& options, std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::string_view part = text.substr(colon == std::string_view::npos ? text.size() : colon + 1);
+  double fraction = -1;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), fraction);
+  const auto gpu = ToNumber<int>(text.substr(0, colon), 0, std::numeric_limits<int>::max());
+  if (!gpu.ok() || error != std::errc() || end != part.data() + part.size() ||
+      !(fraction >= 0 && fraction <= 1))
+    return InvalidArgumentError(fmt::format("'{}' has not the form GPU:FRACTION, as 0:0.8", text));
+  options.model_load_gpu_limit[*gpu] = fraction;
+  return OkStatus();
+}
+
+std::string ShowLoadLimits(const ServerOptions& options) {
+  std::vector<std::string> limits;
+  for (const auto& [gpu, fraction] : options.model_load_gpu_limit)
+    limits.push_back(fmt::format("{}:{}", gpu, fraction));
+  return fmt::format("{}", fmt::join(limits, ","));
+}
+
+constexpr std::string_view kNoPool = "no memory of or for GPUs is kept in pools";
 constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
 constexpr std::string_view kFalse = "false|0";
@@ -608,7 +640,8 @@ const OptionSpec kOptionTable[] = {
               "counter_latencies=false drops the latency counters; summary_latencies=true adds quantiles, "
               "which summary_quantiles=Q:ERROR,... names; histogram_latencies=true adds histograms of the "
               "time to the first response of decoupled models"),
-    Ignored("allow-gpu-metrics", "", Group::kMetrics, CheckBool, "true", "Report GPUs", kNoGpu),
+    Works("allow-gpu-metrics", "", Group::kMetrics, Bool<&O::allow_gpu_metrics>(),
+          "Report the machine's GPUs, where there are any"),
 
     // Log
     Works("log-verbose", "LEVEL", Group::kLog, Int<&O::log_verbose, 0, 1000>(),
@@ -686,22 +719,26 @@ const OptionSpec kOptionTable[] = {
 
     // Devices
     Ignored("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, CheckInt, "268435456",
-            "Memory pinned for GPUs", kNoGpu),
+            "Memory pinned for GPUs", kNoPool),
     Ignored("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, CheckNothing, "", "GPU memory kept",
-            kNoGpu),
+            kNoPool),
     Ignored("cuda-virtual-address-size", "GPU:BYTES", Group::kDevices, CheckNothing, "",
-            "GPU address space kept", kNoGpu),
-    Ignored("min-supported-compute-capability", "N", Group::kDevices, CheckNothing, "",
-            "The oldest GPU that is used", kNoGpu),
+            "GPU address space kept", kNoPool),
+    Works("min-supported-compute-capability", "N", Group::kDevices,
+          {SetLeastCapability,
+           [](const O& options) { return fmt::format("{:.1f}", options.min_supported_compute_capability); }},
+          "The compute capability of the oldest GPU that is used"),
     Ignored("buffer-manager-thread-count", "N", Group::kDevices, CheckInt, "0",
             "Threads that gather and scatter tensors",
             "tensors are not gathered, each model sees its requests' own memory"),
     Ignored("host-policy", "P,K=V", Group::kDevices, CheckNothing, "",
-            "CPU and NUMA placement of GPU instances", kNoGpu),
-    Ignored("model-load-gpu-limit", "GPU:F", Group::kDevices, CheckNothing, "",
-            "GPU memory that loads may take", kNoGpu),
+            "CPU and NUMA placement of GPU instances", "instances run where the system puts them"),
+    WorksMany("model-load-gpu-limit", "GPU:F", Group::kDevices, {SetLoadLimit, ShowLoadLimits},
+              "No model is loaded on a GPU of whose memory more than this part is in use, 0.0 to 1.0"),
+    Works("gpu-fallback", "WHERE", Group::kDevices, OneOf<&O::gpu_fallback, kGpuFallbacks>(),
+          "Where instances of KIND_GPU run whose GPUs are not there: none (the model is refused), or cpu"),
     Ignored("enable-peer-access", "", Group::kDevices, CheckBool, "true", "Let GPUs read each other's memory",
-            kNoGpu),
+            "no tensor is moved between GPUs by the server"),
 
     // Other services' routes
     Refused("allow-sagemaker", "", Group::kHosting, CheckBool, "false", kFalse, "Serve SageMaker's routes",

@@ -24,6 +24,14 @@ std::vector<std::string> ExtensionNames(const ServerOptions& options) {
           "trace"};
 }
 
+GpuPlacement PlacementOf(const std::vector<GpuDevice>& gpus, const ServerOptions& options) {
+  GpuPlacement placement;
+  for (const GpuDevice& gpu : gpus) placement.gpus.push_back(gpu.id);
+  placement.cpu_stands_in = options.gpu_fallback == GpuFallback::kCpu;
+  placement.least_capability = options.min_supported_compute_capability;
+  return placement;
+}
+
 std::vector<std::string> RootsOfErrors(const ServerOptions& options) {
   std::vector<std::filesystem::path> folders(options.folders.model_repositories.begin(),
                                              options.folders.model_repositories.end());

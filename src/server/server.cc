@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include <spdlog/fmt/fmt.h>
+
 #include "backends/native/isolated_images.h"
 #include "backends/native/isolated_nodes.h"
 #include "backends/native/native_worker.h"
@@ -19,6 +21,8 @@
 #include "base/process_memory.h"
 #include "base/thread_watch.h"
 #include "config/config_json.h"
+#include "gpu/devices.h"
+#include "gpu/nvml.h"
 #include "images/encoded_images.h"
 #include "mediapipe_graph/calculator_library.h"
 #include "mediapipe_graph/graph_servable.h"
@@ -88,6 +92,7 @@ class Server::Parts {
         heap_trimmer_(options.workers.memory_keep_bytes) {}
 
   Status Start(Status& load_status) {
+    for (const std::string& note : gpus_.notes) BRAID_LOG_WARNING(log_, "{}", note);
     worker_services_.catalog = &catalog_;
     worker_services_.custom_metrics = &custom_metrics_;
     worker_services_.thread_watch = &thread_watch_;
@@ -136,6 +141,7 @@ class Server::Parts {
 
   const ServerAddresses& addresses() const { return addresses_; }
   const Catalog& catalog() const { return catalog_; }
+  const std::vector<GpuDevice>& gpus() const { return gpus_.devices; }
   std::string console_url() const { return console_ ? console_->Url(addresses_) : ""; }
 
  private:
@@ -194,6 +200,7 @@ class Server::Parts {
     OpenVinoIsolation::Options options;
     options.openvino.cache_directory = options_.cache_dir;
     options.openvino.cpu_extension = options_.cpu_extension;
+    options.openvino.cpu_stands_in = options_.gpu_fallback == GpuFallback::kCpu;
     options.isolate = options_.isolate.openvino;
     options.workers = &native_workers_;
     BRAID_ASSIGN_OR_RETURN(openvino_, OpenVinoIsolation::Create(std::move(options), log_));
@@ -205,6 +212,22 @@ class Server::Parts {
       return CustomNodeLibrary::Open(library.name, library.base_path);
     return OpenIsolatedLibrary(native_workers_, library.name, library.base_path,
                                CustomNodeThreads::kMostThreads);
+  }
+
+  // --model-load-gpu-limit. Any thread.
+  Status CheckLoad(const std::string& model, int gpu) {
+    const auto limit = options_.model_load_gpu_limit.find(gpu);
+    if (limit == options_.model_load_gpu_limit.end()) return OkStatus();
+    const auto device = std::ranges::find(gpus_.devices, gpu, &GpuDevice::id);
+    const std::string who = fmt::format("model '{}' is not loaded on GPU {}: ", model, gpu);
+    auto memory = nvml_.Memory(device->uuid);
+    if (!memory.ok())
+      return memory.status().WithPrefix(who + "--model-load-gpu-limit cannot be kept without ");
+    const double used = static_cast<double>(memory->used_bytes) / static_cast<double>(memory->total_bytes);
+    if (used <= limit->second) return OkStatus();
+    return UnavailableError(
+        who + fmt::format("{:.1f}% of its memory is in use, and --model-load-gpu-limit allows {:.1f}%",
+                          100 * used, 100 * limit->second));
   }
 
   // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
@@ -221,6 +244,8 @@ class Server::Parts {
     BoundSegments(workers.worker_segments);
     workers.temporary_directory = options_.environment.temporary_directory;
     workers.services = &worker_services_;
+    workers.gpus = PlacementOf(gpus_.devices, options_);
+    workers.check_gpu = [this](const std::string& model, int gpu) { return CheckLoad(model, gpu); };
     BRAID_ASSIGN_OR_RETURN(workers.support, Support());
     workers.user_ids = user_ids_;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(workers), log_));
@@ -517,6 +542,8 @@ class Server::Parts {
                    WorkerMetrics(catalog_, worker_counters_, process_memory_)};
     if (access_control_) collectors_.push_back(AccessMetrics(*access_control_));
     if (options_.allow_cpu_metrics) collectors_.push_back(CpuMetrics(options_.metrics_interval_ms));
+    if (options_.allow_gpu_metrics && !gpus_.devices.empty())
+      collectors_.push_back(GpuMetrics(gpus_.devices, nvml_, options_.metrics_interval_ms));
     metrics_route_.Enable([this] {
       MetricFamilies families;
       for (const MetricsCollector& collect : collectors_) collect(families);
@@ -593,6 +620,8 @@ class Server::Parts {
   Logger& log_;
   const RecentLog* const recent_log_;  // null: none is kept
   const ProtobufLogRoute protobuf_log_{log_};
+  const GpuDevices gpus_ = FindGpus(options_.min_supported_compute_capability);
+  Nvml nvml_;
   ThreadWatch thread_watch_{log_};
   ProcessMemory process_memory_;
   WorkerCounters worker_counters_;
@@ -678,6 +707,7 @@ Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logg
 
 const ServerAddresses& Server::addresses() const { return parts_->addresses(); }
 const Catalog& Server::catalog() const { return parts_->catalog(); }
+const std::vector<GpuDevice>& Server::gpus() const { return parts_->gpus(); }
 std::string Server::console_url() const { return parts_->console_url(); }
 Status Server::Stop() { return parts_->Stop(); }
 

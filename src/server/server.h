@@ -7,10 +7,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "base/recent_log.h"
 #include "base/status.h"
+#include "gpu/devices.h"
 #include "server/options.h"
 #include "server/startup_report.h"
 
@@ -28,6 +30,8 @@ class Server {
 
   const ServerAddresses& addresses() const;
   const Catalog& catalog() const;
+  // What models can be placed on.
+  const std::vector<GpuDevice>& gpus() const;
   // Where a browser finds the console; empty without one.
   std::string console_url() const;
 

@@ -78,6 +78,15 @@ std::string ModelTable(const Catalog& catalog) {
   return text;
 }
 
+std::string DescribeGpus(const std::vector<GpuDevice>& gpus) {
+  std::vector<std::string> texts;
+  for (const GpuDevice& gpu : gpus) {
+    texts.push_back(fmt::format("{}: {} ({}.{}, {:.1f} GiB)", gpu.id, gpu.name, gpu.capability_major,
+                                gpu.capability_minor, static_cast<double>(gpu.memory_bytes) / (1 << 30)));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 std::string DescribeIsolation(const IsolationOptions& options) {
   const IsolationReport report = ReportIsolation(options.level);
   std::string text(IsolationLevelName(options.level));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/devices.h"
 #include "isolation/isolation_options.h"
 #include "serving/catalog.h"
 
@@ -19,6 +20,9 @@ struct ServerAddresses {
 
 // A table of name, version, kind, instances and state, a line for each entry of the index.
 std::string ModelTable(const Catalog& catalog);
+
+// "0: NVIDIA L4 (8.9, 22.0 GiB), 1: ...", by their ids, with compute capability and memory. Empty without any.
+std::string DescribeGpus(const std::vector<GpuDevice>& gpus);
 
 // What of the server the processes of models do not reach, and why not more:
 // "basic (out of reach: memory and environment, signals)".

@@ -56,6 +56,8 @@ Result<PythonModelFacts> NativeWorkers::Facts(const std::string& name, const Nat
                                                                 : asked->second.string_value()));
   if (facts.isolation.level < IsolationLevel::kStrict) return facts;
   facts.isolation.files = ProgramPaths();
+  // Which device OpenVINO takes is known when it has compiled the model.
+  facts.isolation.gpus = true;
   for (const fs::path& path :
        {fs::path(task.model_path), fs::path(task.version_path), fs::path(task.model_file).parent_path(),
         fs::path(task.cpu_extension).parent_path(), fs::path(task.library_path).parent_path()}) {

@@ -36,6 +36,7 @@ class OpenVinoIsolation final : public Backend {
                           const std::string& version_path) const override {
     return inside_->DefaultFile(config, version_path);
   }
+  GpuPlacement Gpus(const inference::ModelConfig& config) override { return inside_->Gpus(config); }
   Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override;
   Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
                                                std::shared_ptr<const inference::ModelConfig> config) override;

@@ -1,5 +1,6 @@
 #include "backends/openvino/openvino_backend.h"
 
+#include <algorithm>
 #include <openvino/openvino.hpp>
 #include <optional>
 #include <utility>
@@ -30,9 +31,11 @@ Result<T> GuardedResult(const Function& function) {
 class OpenVinoBackend::Impl {
  public:
   Impl(Options options, Logger& log)
-      : runtime(std::move(options.cache_directory), std::move(options.cpu_extension), options.output_memory),
+      : cpu_stands_in(options.cpu_stands_in),
+        runtime(std::move(options.cache_directory), std::move(options.cpu_extension), options.output_memory),
         log(log) {}
 
+  const bool cpu_stands_in;
   OpenVinoRuntime runtime;
   Logger& log;
 };
@@ -62,6 +65,29 @@ bool OpenVinoBackend::StandsInFor(std::string_view backend) const { return IsOth
 std::string OpenVinoBackend::DefaultFile(const inference::ModelConfig& config,
                                          const std::string& version_path) const {
   return DefaultTritonFile(config, version_path);
+}
+
+GpuPlacement OpenVinoBackend::Gpus(const inference::ModelConfig& config) {
+  // What is not told to run on a GPU runs where it always has, since other devices give other numbers.
+  GpuPlacement placement{.automatic = false, .cpu_stands_in = impl_->cpu_stands_in};
+  const auto wants = [](const auto& group) {
+    return group.kind() == inference::ModelInstanceGroup::KIND_GPU;
+  };
+  if (!std::any_of(config.instance_group().begin(), config.instance_group().end(), wants)) return placement;
+  auto devices = impl_->runtime.Devices();
+  if (!devices.ok()) {
+    placement.why_none = ": " + devices.status().message();
+    return placement;
+  }
+  std::string names;
+  for (const std::string& device : *devices) {
+    names += (names.empty() ? "" : ", ") + device;
+    // "GPU" where there is one, "GPU.0" and so on where there are more.
+    if (device == "GPU" || device.starts_with("GPU."))
+      placement.gpus.push_back(static_cast<int>(placement.gpus.size()));
+  }
+  if (placement.gpus.empty()) placement.why_none = " to OpenVINO, which finds these devices: " + names;
+  return placement;
 }
 
 Status OpenVinoBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {

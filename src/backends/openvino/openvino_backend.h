@@ -28,6 +28,8 @@ class OpenVinoBackend final : public Backend {
     std::string cpu_extension;
     // Whether Create() loads it, to see that it can be used; else it is loaded with the first model.
     bool check_extension = true;
+    // --gpu-fallback=cpu.
+    bool cpu_stands_in = false;
     // Where outputs are written, which outlives all of them; null: the heap.
     BufferAllocator* output_memory = nullptr;
   };
@@ -42,6 +44,8 @@ class OpenVinoBackend final : public Backend {
   bool StandsInFor(std::string_view backend) const override;
   std::string DefaultFile(const inference::ModelConfig& config,
                           const std::string& version_path) const override;
+  // Those that OpenVINO's own plug-in finds; looked for only where an instance group is of KIND_GPU.
+  GpuPlacement Gpus(const inference::ModelConfig& config) override;
   Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override;
   Result<std::unique_ptr<BackendModel>> Create(const ModelLocation& location,
                                                std::shared_ptr<const inference::ModelConfig> config) override;

@@ -76,13 +76,19 @@ Result<std::shared_ptr<ov::Model>> OpenVinoRuntime::Read(const ModelFile& file) 
   return model;
 }
 
-Status OpenVinoRuntime::CheckDevice(ov::Core& core, const std::string& device) {
-  const std::string first = device.substr(0, device.find(':'));
-  if (IsVirtual(first)) return OkStatus();
+Result<std::vector<std::string>> OpenVinoRuntime::Devices() {
+  BRAID_ASSIGN_OR_RETURN(ov::Core * core, Core());
   std::vector<std::string> devices;
   BRAID_RETURN_IF_ERROR(
-      Guarded([&] { devices = core.get_available_devices(); },
+      Guarded([&] { devices = core->get_available_devices(); },
               [](const std::string& text) { return FaultError(Fault::kCannotCompileModel, text); }));
+  return devices;
+}
+
+Status OpenVinoRuntime::CheckDevice(const std::string& device) {
+  const std::string first = device.substr(0, device.find(':'));
+  if (IsVirtual(first)) return OkStatus();
+  BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> devices, Devices());
   const bool known = std::any_of(devices.begin(), devices.end(), [&](const std::string& each) {
     return each == first || each.starts_with(first + ".") || first == each + ".0";
   });
@@ -114,7 +120,7 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
                                 std::to_string(kMostInferRequests) + " are allowed");
   }
   BRAID_ASSIGN_OR_RETURN(ov::Core * core, Core());
-  BRAID_RETURN_IF_ERROR(CheckDevice(*core, options.device));
+  BRAID_RETURN_IF_ERROR(CheckDevice(options.device));
   ov::AnyMap properties = options.properties;
   if (options.use_cache && !cache_directory_.empty()) properties.emplace("CACHE_DIR", cache_directory_);
   Compiled compiled;

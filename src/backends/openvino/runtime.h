@@ -56,12 +56,14 @@ class OpenVinoRuntime {
   std::unique_ptr<RequestSource> MakeSource(const std::string& name, Compiled compiled,
                                             std::shared_ptr<ov::Model> model, CompileOptions options,
                                             Logger& log);
+  // The names of the devices that there are: "CPU", "GPU.0".
+  Result<std::vector<std::string>> Devices();
   // The names of what can be set for a device.
   Result<std::vector<std::string>> Properties(const std::string& device);
 
  private:
   Result<ov::Core*> Core();
-  Status CheckDevice(ov::Core& core, const std::string& device);
+  Status CheckDevice(const std::string& device);
 
   const std::string cache_directory_;
   const std::string extension_;

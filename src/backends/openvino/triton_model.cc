@@ -88,9 +88,18 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
   AddForgotten(forgotten, facts);
 
   std::vector<OpenVinoModel::InstanceName> instances;
-  for (const InstanceSpec& instance : ListInstances(config))
-    instances.push_back({instance.name, instance.passive});
   CompileOptions options;
+  for (const InstanceSpec& instance : ListInstances(config)) {
+    const std::string device = instance.kind == "GPU" ? "GPU." + std::to_string(instance.device_id) : "CPU";
+    if (!instances.empty() && device != options.device) {
+      return UnsupportedError("model '" + config.name() + "': its instance groups are on " + options.device +
+                              " and on " + device +
+                              "; OpenVINO runs all instances of a model on one device, AUTO and MULTI of a "
+                              "config.json are for several");
+    }
+    options.device = device;
+    instances.push_back({instance.name, instance.passive});
+  }
   BRAID_ASSIGN_OR_RETURN(options.properties, PropertiesOf(config, runtime, options.device));
   options.infer_requests = static_cast<uint32_t>(instances.size());
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));

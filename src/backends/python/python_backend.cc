@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "backends/python/auto_complete.h"
@@ -44,6 +46,14 @@ std::string ModuleName(const ModelLocation& location) {
   return file.parent_path() == std::filesystem::path(location.version_path)
              ? std::to_string(location.version) + "." + stem
              : stem;
+}
+
+// Whether an instance is on a GPU, or could be: before the defaults are filled in, too.
+bool MayUseGpu(const inference::ModelConfig& config) {
+  const auto& groups = config.instance_group();
+  return groups.empty() || std::any_of(groups.begin(), groups.end(), [](const auto& group) {
+           return group.kind() != inference::ModelInstanceGroup::KIND_CPU;
+         });
 }
 
 std::string FolderOf(const std::string& file) { return std::filesystem::path(file).parent_path().string(); }
@@ -144,7 +154,10 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   BRAID_RETURN_IF_ERROR(ReadBounds(*config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, *config));
   std::vector<PythonInstanceSpec> instances;
+  std::set<int> gpus;
   for (const InstanceSpec& spec : ListInstances(*config)) {
+    if (options_.check_gpu && spec.kind == "GPU" && gpus.insert(spec.device_id).second)
+      BRAID_RETURN_IF_ERROR(options_.check_gpu(config->name(), spec.device_id));
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
   }
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
@@ -165,6 +178,7 @@ Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,
       IsolationOf(options_.isolation, config.name(),
                   asked == config.parameters().end() ? std::string() : asked->second.string_value()));
   isolation.files = {{location.model_path}, {location.version_path}, {FolderOf(location.model_file)}};
+  isolation.gpus = MayUseGpu(config);
   return isolation;
 }
 
@@ -180,6 +194,7 @@ Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string
                                                                std::vector<PythonNodeSpec> nodes) {
   WorkerIsolation isolation;
   BRAID_ASSIGN_OR_RETURN(isolation.level, IsolationOf(options_.isolation, graph_name, ""));
+  isolation.gpus = true;  // nodes say nothing of devices
   for (const PythonNodeSpec& node : nodes) isolation.files.push_back({FolderOf(node.handler_path)});
   auto worker = std::make_unique<NodeWorker>(
       graph_name, nodes, std::move(isolation), segment_ids_, ArenaOptions(), *options_.services,

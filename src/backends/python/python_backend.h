@@ -1,6 +1,7 @@
 // PythonBackend: runs TritonPythonModel files in worker processes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ class PythonBackend final : public Backend {
     uint64_t memory_keep_bytes = uint64_t{64} << 20;
     // Of a model's inputs in flight; 0: no limit.
     uint64_t memory_max_bytes = 0;
+    // Where models are placed; and what is asked before one gets an instance there. Null: nothing.
+    GpuPlacement gpus = {};
+    std::function<Status(const std::string& model, int gpu)> check_gpu = nullptr;
     // The server's own program, which unpacks environments in processes of its own; empty: the server does.
     std::string program = {};
     // Where environments are unpacked, and what one may have.
@@ -54,6 +58,7 @@ class PythonBackend final : public Backend {
   ~PythonBackend() override;
 
   std::string_view name() const override { return "python"; }
+  GpuPlacement Gpus(const inference::ModelConfig&) override { return options_.gpus; }
   // Unpacks the model's environment, unless that is done.
   Status Prepare(const inference::ModelConfig& config, ModelLocation& location,
                  const std::function<void(const std::string&)>& progress) override;

@@ -112,6 +112,7 @@ WorkerSpawner::Surroundings WorkerSpawner::SurroundingsIn(const Place& place,
     files.insert(files.end(), more.begin(), more.end());
   };
   add(InterpreterPaths(options_.python));
+  if (isolation.gpus) add(GpuPaths());
   add(isolation.files);
   add(options_.isolation.paths);
   add({{options_.worker_directory, false}, {surroundings.folder, true}});

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -401,6 +402,67 @@ MetricsCollector CpuMetrics(int64_t interval_ms) {
     const Memory& memory = last.memory;
     AddGauge(families, "nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", memory.total);
     AddGauge(families, "nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", memory.used);
+  };
+}
+
+MetricsCollector GpuMetrics(const std::vector<GpuDevice>& gpus, Nvml& nvml, int64_t interval_ms) {
+  struct Kind {
+    const char* name;
+    const char* help;
+    MetricType type;
+    // Nothing where the device does not tell.
+    std::optional<double> (*look)(Nvml& nvml, const std::string& uuid);
+  };
+  static constexpr auto kValue = [](Result<double> value) {
+    return value.ok() ? std::optional(*value) : std::nullopt;
+  };
+  static constexpr Kind kKinds[] = {
+      {"nv_gpu_utilization", "GPU utilization rate [0.0 - 1.0]", MetricType::Gauge,
+       [](Nvml& nvml, const std::string& uuid) { return kValue(nvml.Utilization(uuid)); }},
+      {"nv_gpu_memory_total_bytes", "GPU total memory, in bytes", MetricType::Gauge,
+       [](Nvml& nvml, const std::string& uuid) {
+         auto memory = nvml.Memory(uuid);
+         return memory.ok() ? std::optional(static_cast<double>(memory->total_bytes)) : std::nullopt;
+       }},
+      {"nv_gpu_memory_used_bytes", "GPU used memory, in bytes", MetricType::Gauge,
+       [](Nvml& nvml, const std::string& uuid) {
+         auto memory = nvml.Memory(uuid);
+         return memory.ok() ? std::optional(static_cast<double>(memory->used_bytes)) : std::nullopt;
+       }},
+      {"nv_gpu_power_usage", "GPU power usage in watts", MetricType::Gauge,
+       [](Nvml& nvml, const std::string& uuid) { return kValue(nvml.PowerWatts(uuid)); }},
+      {"nv_gpu_power_limit", "GPU power management limit in watts", MetricType::Gauge,
+       [](Nvml& nvml, const std::string& uuid) { return kValue(nvml.PowerLimitWatts(uuid)); }},
+      {"nv_energy_consumption", "GPU energy consumption in joules since the server started",
+       MetricType::Counter,
+       [](Nvml& nvml, const std::string& uuid) { return kValue(nvml.EnergyJoules(uuid)); }},
+  };
+  std::map<std::string, double> energy_before;
+  for (const GpuDevice& gpu : gpus) {
+    if (auto energy = nvml.EnergyJoules(gpu.uuid); energy.ok()) energy_before[gpu.uuid] = *energy;
+  }
+  return [gpus, &nvml, interval_ms, energy_before = std::move(energy_before), last = MetricFamilies(),
+          next_ns = int64_t{0}](MetricFamilies& families) mutable {
+    if (const int64_t now_ns = SteadyNowNs(); now_ns >= next_ns) {
+      last.clear();
+      for (const Kind& kind : kKinds) {
+        MetricFamily family = Family(kind.name, kind.help, kind.type);
+        for (const GpuDevice& gpu : gpus) {
+          const std::optional<double> value = kind.look(nvml, gpu.uuid);
+          if (!value) continue;
+          ClientMetric& metric = family.metric.emplace_back();
+          metric.label = {{"gpu_uuid", gpu.uuid}};
+          if (kind.type == MetricType::Counter) {
+            metric.counter.value = *value - energy_before[gpu.uuid];
+          } else {
+            metric.gauge.value = *value;
+          }
+        }
+        if (!family.metric.empty()) last.push_back(std::move(family));
+      }
+      next_ns = now_ns + interval_ms * 1'000'000;
+    }
+    families.insert(families.end(), last.begin(), last.end());
   };
 }
 

@@ -11,6 +11,8 @@
 
 #include "base/process_memory.h"
 #include "base/thread_watch.h"
+#include "gpu/devices.h"
+#include "gpu/nvml.h"
 #include "protocols/access/access_control.h"
 #include "protocols/net/client_limits.h"
 #include "serving/catalog.h"
@@ -38,6 +40,11 @@ MetricsCollector ModelMetrics(const Catalog& catalog, const ModelMetricsOptions&
 // nv_cpu_utilization (of the machine, 0 to 1, since the scrape before) and nv_cpu_memory_{total,used}_bytes,
 // from /proc. What is less than `interval_ms` old is not looked at again.
 MetricsCollector CpuMetrics(int64_t interval_ms = 0);
+
+// nv_gpu_utilization (0 to 1), nv_gpu_memory_{total,used}_bytes, nv_gpu_power_usage, nv_gpu_power_limit (watts) and
+// nv_energy_consumption (joules since the collector was made), of each device that tells it. Label: gpu_uuid. As
+// CpuMetrics() for `interval_ms`; `nvml` outlives the collector.
+MetricsCollector GpuMetrics(const std::vector<GpuDevice>& gpus, Nvml& nvml, int64_t interval_ms = 0);
 
 // nv_pinned_memory_pool_{total,used}_bytes, which are 0: there is no such pool.
 MetricsCollector PinnedMemoryMetrics();

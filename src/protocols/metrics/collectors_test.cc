@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/temporary_folder.h"
+#include "gpu/testing/standin_gpus.h"
 #include "protocols/http/server.h"
 #include "protocols/http/testing/test_client.h"
 #include "protocols/metrics/metrics_route.h"
@@ -216,6 +217,29 @@ TEST(CpuMetrics, AreWithinBounds) {
     EXPECT_GT(families[2].metric.at(0).gauge.value, 0);
   }
   EXPECT_NE(Text(CpuMetrics()).find("\nnv_cpu_memory_total_bytes "), std::string::npos);
+}
+
+TEST(GpuMetrics, AreThoseThatADeviceTells) {
+  const StandinGpus standin("8.6 1048576 A\n8.6 2097152 B");
+  const std::vector<GpuDevice> gpus = FindGpus(6.0).devices;
+  ASSERT_EQ(gpus.size(), 2);
+  Nvml nvml;
+  MetricsCollector collect = GpuMetrics(gpus, nvml);
+  const std::string label = "{gpu_uuid=\"GPU-5ca1ab1e-0000-4000-8000-000000000001\"} ";
+  std::string text = Text(collect);
+  for (const char* series : {"nv_gpu_utilization", "nv_gpu_memory_used_bytes", "nv_gpu_power_usage",
+                             "nv_gpu_power_limit", "nv_energy_consumption"})
+    EXPECT_NE(text.find("\n" + std::string(series) + label), std::string::npos) << series;
+  EXPECT_NE(text.find("\nnv_gpu_memory_total_bytes" + label + "2097152\n"), std::string::npos);
+  EXPECT_NE(text.find("\nnv_gpu_utilization" + label + "0.26\n"), std::string::npos);
+  EXPECT_NE(text.find("# TYPE nv_energy_consumption counter\n"), std::string::npos);
+  // The device counts on from 5000 J.
+  const size_t energy = text.find("\nnv_energy_consumption" + label);
+  EXPECT_LT(std::stod(text.substr(energy + label.size() + 22)), 10);
+  standin.Fail("nvmlDeviceGetPowerUsage 3");
+  text = Text(collect);
+  EXPECT_EQ(text.find("nv_gpu_power_usage"), std::string::npos);
+  EXPECT_NE(text.find("nv_gpu_power_limit"), std::string::npos);
 }
 
 TEST(AccessMetrics, CountRefusalsByReason) {

@@ -1,0 +1,65 @@
+"""GPUs that a test can have anywhere: the stand-in for NVIDIA's driver, and the folder that stands for its devices."""
+
+import fcntl
+import os
+import pathlib
+
+from harness.server import BINARY
+from harness.waiting import wait_until
+
+DRIVER = BINARY.parent / "tests" / "native" / "gpu"
+
+
+def uuid(number):
+    return f"GPU-5ca1ab1e-0000-4000-8000-{number:012d}"
+
+
+class Gpus:
+    """`devices`: (compute capability, bytes, name) of each. `env` goes to the server, see tests/native/standin_gpu/standin.h."""
+
+    def __init__(self, folder, devices=(("8.6", 1 << 30, "Stand-in A"), ("9.0", 2 << 30, "Stand-in B"))):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir()
+        lines = [f"{capability} {size} {name}\n" for capability, size, name in devices]
+        (self.folder / "devices").write_text("".join(lines))
+        path = os.environ.get("LD_LIBRARY_PATH")
+        self.env = {
+            "CUDA_STANDIN": str(self.folder),
+            "CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(len(devices))),
+            "LD_LIBRARY_PATH": f"{DRIVER}:{path}" if path else str(DRIVER),
+        }
+
+    def fail(self, *lines):
+        """Calls fail from now on, as "cuMemAlloc_v2 2" says; "*" stands for all."""
+        (self.folder / "fail").write_text("".join(f"{line}\n" for line in lines))
+
+    def delay(self, milliseconds):
+        """What streams do is late by this much from now on."""
+        (self.folder / "delay").write_text(f"{milliseconds}\n")
+
+    def calls(self, *names, pid=None):
+        """What was called, by process: [(pid, words)]; of `names` alone, where there are any."""
+        file = self.folder / "calls"
+        found = []
+        for line in file.read_text().splitlines() if file.exists() else []:
+            number, *words = line.split()
+            if (not names or words[0] in names) and pid in (None, int(number)):
+                found.append((int(number), words))
+        return found
+
+    def assert_nothing_left(self):
+        """All memory was given back, and nobody had it open then."""
+        assert not self.calls("violation:")
+        wait_until(lambda: not self.memory(), 20.0, f"the end of device memory {self.memory()}")
+
+    def memory(self):
+        """The pieces of memory that exist, but for those of processes that were killed and have no reader."""
+        held = []
+        for file in self.folder.glob("mem.*"):
+            with open(file, "rb+") as opened:
+                try:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    file.unlink()
+                except BlockingIOError:
+                    held.append(file.name)
+        return held

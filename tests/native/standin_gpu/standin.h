@@ -1,0 +1,107 @@
+// What the two stand-in libraries of NVIDIA's driver share: a folder that stands for the machine's GPUs.
+//
+// CUDA_STANDIN names it; without it there is no device. It holds
+//
+//   devices   a line for each: "CAPABILITY BYTES NAME", e.g. "8.6 1073741824 Stand-in A"
+//   fail      may be missing; lines "FUNCTION RESULT": calls of it fail from then on; "* RESULT" for all, as when a device is lost
+//   delay     may be missing: milliseconds by which all that a stream does is late
+//   calls     what was called: "PID FUNCTION DETAILS", a line each; written here
+//   mem.*     the memory of the devices, each file locked by those who hold it; written here
+//
+// All files but the first three go with who holds them: what a killed process leaves is unlocked, and swept by the next call
+// that looks.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace standin {
+
+struct Device {
+  int number = 0;  // in the file
+  int major = 0;
+  int minor = 0;
+  uint64_t bytes = 0;
+  std::string name;
+  // A UUID that ends with the number.
+  std::string uuid() const {
+    char text[64];
+    snprintf(text, sizeof(text), "GPU-5ca1ab1e-0000-4000-8000-%012d", number);
+    return text;
+  }
+};
+
+inline std::string Folder() {
+  const char* folder = getenv("CUDA_STANDIN");
+  return folder == nullptr ? "" : folder;
+}
+
+inline std::vector<Device> AllDevices() {
+  std::vector<Device> devices;
+  std::ifstream file(Folder() + "/devices");
+  for (std::string line; std::getline(file, line);) {
+    Device device;
+    char dot = 0;
+    std::istringstream words(line);
+    if (!(words >> device.major >> dot >> device.minor >> device.bytes)) continue;
+    std::getline(words >> std::ws, device.name);
+    device.number = static_cast<int>(devices.size());
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+inline void Note(const std::string& text) {
+  const std::string line = std::to_string(getpid()) + " " + text + "\n";
+  const int file = open((Folder() + "/calls").c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  if (write(file, line.data(), line.size()) < 0) abort();
+  close(file);
+}
+
+// What the call is to return at once; 0: go on.
+inline int Failure(const std::string& function) {
+  std::ifstream file(Folder() + "/fail");
+  std::string name;
+  for (int result = 0; file >> name >> result;) {
+    if (name == function || name == "*") return result;
+  }
+  return 0;
+}
+
+inline int DelayMs() {
+  int delay = 0;
+  std::ifstream(Folder() + "/delay") >> delay;
+  return delay;
+}
+
+// The bytes of a device that somebody holds. Removes what nobody does.
+inline uint64_t UsedBytes(int device) {
+  uint64_t used = 0;
+  std::error_code fault;
+  const std::string prefix = "mem." + std::to_string(device) + ".";
+  for (const auto& entry : std::filesystem::directory_iterator(Folder(), fault)) {
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
+    const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) continue;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) {
+      unlink(entry.path().c_str());
+    } else {
+      used += static_cast<uint64_t>(std::max<off_t>(lseek(file, 0, SEEK_END), 0));
+    }
+    close(file);
+  }
+  return used;
+}
+
+}  // namespace standin
