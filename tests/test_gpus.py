@@ -96,7 +96,8 @@ def test_models_can_use_the_driver_since_the_warm_process_never_does(gpus, repos
     assert ask("fork") == b"[0, 0, 3]"
     users = {pid for pid, _ in gpus.calls("cuInit")}
     workers = users - {server.process.pid}
-    assert workers and users > workers
+    assert workers
+    assert users > workers
     for pid in children(server.process.pid):
         if "libcuda" in pathlib.Path(f"/proc/{pid}/maps").read_text():
             assert pid in workers
@@ -152,6 +153,9 @@ def test_instances_are_placed_as_their_groups_say(gpus, repository, serve, conne
     for name, text in texts.items():
         repository.add(name, PLACE, config(name, IN, OUT, extra=text))
     server = serve(repository, env=gpus.env)
+    shown = {line.split("  ")[0]: line for line in server.stdout.splitlines() if "READY" in line}
+    assert " 2 (GPU 0, 1) " in shown["plain"]
+    assert " 1  " in shown["third"]
     assert instances_of(server, "plain") == [("plain", "KIND_GPU", [0, 1], 1)]
     assert instances_of(server, "auto") == [("auto_0", "KIND_GPU", [0, 1], 2)]
     assert instances_of(server, "first") == [("first_0", "KIND_GPU", [1], 1), ("first_1", "KIND_CPU", [], 1)]

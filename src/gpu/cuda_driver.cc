@@ -23,6 +23,22 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::Open() {
   BRAID_RETURN_IF_ERROR(library.Find("cuDeviceGetUuid", driver->device_get_uuid));
   BRAID_RETURN_IF_ERROR(library.Find("cuDeviceTotalMem_v2", driver->device_total_mem));
   BRAID_RETURN_IF_ERROR(library.Find("cuDeviceGetAttribute", driver->device_get_attribute));
+  BRAID_RETURN_IF_ERROR(library.Find("cuDevicePrimaryCtxRetain", driver->device_primary_ctx_retain));
+  BRAID_RETURN_IF_ERROR(library.Find("cuDevicePrimaryCtxRelease_v2", driver->device_primary_ctx_release));
+  BRAID_RETURN_IF_ERROR(library.Find("cuCtxPushCurrent_v2", driver->ctx_push_current));
+  BRAID_RETURN_IF_ERROR(library.Find("cuCtxPopCurrent_v2", driver->ctx_pop_current));
+  BRAID_RETURN_IF_ERROR(library.Find("cuStreamCreate", driver->stream_create));
+  BRAID_RETURN_IF_ERROR(library.Find("cuStreamSynchronize", driver->stream_synchronize));
+  BRAID_RETURN_IF_ERROR(library.Find("cuStreamDestroy_v2", driver->stream_destroy));
+  BRAID_RETURN_IF_ERROR(library.Find("cuStreamWaitEvent", driver->stream_wait_event));
+  BRAID_RETURN_IF_ERROR(library.Find("cuEventCreate", driver->event_create));
+  BRAID_RETURN_IF_ERROR(library.Find("cuEventRecord", driver->event_record));
+  BRAID_RETURN_IF_ERROR(library.Find("cuEventDestroy_v2", driver->event_destroy));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyDtoHAsync_v2", driver->memcpy_dtoh_async));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyHtoDAsync_v2", driver->memcpy_htod_async));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemGetAddressRange_v2", driver->mem_get_address_range));
+  BRAID_RETURN_IF_ERROR(library.Find("cuIpcOpenMemHandle_v2", driver->ipc_open_mem_handle));
+  BRAID_RETURN_IF_ERROR(library.Find("cuIpcCloseMemHandle", driver->ipc_close_mem_handle));
   BRAID_RETURN_IF_ERROR(driver->Check("cuInit", driver->init_(0)));
   return std::shared_ptr<const CudaDriver>(std::move(driver));
 }

@@ -19,12 +19,26 @@
 namespace braid {
 
 using CudaDevice = int;
+// An address in a device's memory, which the host cannot read.
+using CudaAddress = unsigned long long;
+using CudaContextHandle = struct CUctx_st*;
+using CudaStream = struct CUstream_st*;
+using CudaEvent = struct CUevent_st*;
 struct CudaUuid {
   std::array<unsigned char, 16> bytes;
 };
 
+// Names memory of a device to other processes.
+struct CudaIpcHandle {
+  std::array<char, 64> bytes;
+};
+
 class CudaDriver {
  public:
+  static constexpr unsigned kStreamNonBlocking = 1;  // it does not wait for the default stream
+  static constexpr unsigned kEventDisableTiming = 2;
+  static constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;  // the only value that there is
+
   enum Attribute : int {
     kComputeCapabilityMajor = 75,
     kComputeCapabilityMinor = 76,
@@ -45,6 +59,23 @@ class CudaDriver {
   int (*device_get_uuid)(CudaUuid* uuid, CudaDevice device) = nullptr;
   int (*device_total_mem)(size_t* bytes, CudaDevice device) = nullptr;
   int (*device_get_attribute)(int* value, int attribute, CudaDevice device) = nullptr;
+  int (*device_primary_ctx_retain)(CudaContextHandle* context, CudaDevice device) = nullptr;
+  int (*device_primary_ctx_release)(CudaDevice device) = nullptr;
+  // What follows needs a context that is the thread's own (current).
+  int (*ctx_push_current)(CudaContextHandle context) = nullptr;
+  int (*ctx_pop_current)(CudaContextHandle* context) = nullptr;
+  int (*stream_create)(CudaStream* stream, unsigned flags) = nullptr;
+  int (*stream_synchronize)(CudaStream stream) = nullptr;
+  int (*stream_destroy)(CudaStream stream) = nullptr;
+  int (*stream_wait_event)(CudaStream stream, CudaEvent event, unsigned flags) = nullptr;
+  int (*event_create)(CudaEvent* event, unsigned flags) = nullptr;
+  int (*event_record)(CudaEvent event, CudaStream stream) = nullptr;
+  int (*event_destroy)(CudaEvent event) = nullptr;
+  int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream) = nullptr;
+  int (*memcpy_htod_async)(CudaAddress to, const void* from, size_t bytes, CudaStream stream) = nullptr;
+  int (*mem_get_address_range)(CudaAddress* base, size_t* bytes, CudaAddress address) = nullptr;
+  int (*ipc_open_mem_handle)(CudaAddress* address, CudaIpcHandle handle, unsigned flags) = nullptr;
+  int (*ipc_close_mem_handle)(CudaAddress address) = nullptr;
 
  private:
   CudaDriver() = default;

@@ -12,23 +12,12 @@ namespace braid {
 namespace {
 
 // Whether a route has no other answer than an error, which says that this is not served. Such routes are not described.
-bool OnlyRefuses(HttpAction action, std::string_view pattern) {
-  switch (action) {
-    case HttpAction::kNamedRepository:
-    case HttpAction::kCudaMemoryRegister:
-      return true;
-    case HttpAction::kCudaMemoryStatus:
-      return pattern.find("{r}") != std::string_view::npos;  // there is no such region
-    default:
-      return false;
-  }
-}
+bool OnlyRefuses(HttpAction action) { return action == HttpAction::kNamedRepository; }
 
 OpenApiPart KservePart() {
   OpenApiPart part{OpenApiKservePart(), {}};
   for (const HttpRoute& route : HttpRoutes()) {
-    if (!OnlyRefuses(route.action, route.pattern))
-      part.routes.push_back({route.method, route.pattern, route.api});
+    if (!OnlyRefuses(route.action)) part.routes.push_back({route.method, route.pattern, route.api});
   }
   return part;
 }

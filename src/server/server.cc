@@ -387,6 +387,7 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
     context_ = std::make_unique<ProtocolContext>(
         ProtocolContext{catalog_, *control_, log_, options_.id, BRAID_VERSION, ExtensionNames(options_)});
+    context_->client_memory->set_gpus(gpus_.driver, gpus_.devices);
     context_->client_memory->set_allowed(options_.allow_client_shm);
     context_->client_memory->set_max_bytes(
         options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);

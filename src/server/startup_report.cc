@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -42,6 +43,18 @@ Json SampleInput(const TensorSpec& spec, bool& possible) {
       {"name", spec.name}, {"shape", shape}, {"datatype", std::string(WireName(spec.type))}, {"data", data}};
 }
 
+// " (GPU 0, 1)", the GPUs that instances were placed on.
+std::string DevicesOf(const ServableInfo& info) {
+  std::set<int> gpus;
+  if (info.config != nullptr) {
+    for (const auto& group : info.config->instance_group()) {
+      if (group.kind() == inference::ModelInstanceGroup::KIND_GPU)
+        gpus.insert(group.gpus().begin(), group.gpus().end());
+    }
+  }
+  return gpus.empty() ? "" : fmt::format(" (GPU {})", fmt::join(gpus, ", "));
+}
+
 }  // namespace
 
 std::string ModelTable(const Catalog& catalog) {
@@ -59,7 +72,7 @@ std::string ModelTable(const Catalog& catalog) {
       const ServableInfo& info = (*servable)->info();
       row[2] = std::string(ServableKindName(info.kind)) +
                (info.platform.empty() ? "" : " (" + info.platform + ")");
-      row[3] = std::to_string(info.instance_count);
+      row[3] = std::to_string(info.instance_count) + DevicesOf(info);
     }
     rows.push_back(std::move(row));
   }

@@ -53,6 +53,16 @@ using CorrelationId = std::variant<uint64_t, std::string>;
 
 class ServableHandle;
 struct InferenceRequest;
+
+// What has to be done with a request before its servable sees it, and may block, as copying its inputs from a device.
+class RequestDetour {
+ public:
+  virtual ~RequestDetour() = default;
+  // Does not block: it takes the request to another thread, where that is done, and begins it there (Servable::Begin()),
+  // or refuses it.
+  virtual void Take(std::unique_ptr<InferenceRequest> request) = 0;
+};
+
 class PerKeyEntry;
 
 // Where the response of a request goes in the response cache.
@@ -142,6 +152,8 @@ struct InferenceRequest {
   bool here = true;
   // Keeps the servable alive and not yet drained while the request runs.
   std::unique_ptr<ServableHandle> servable;
+  // Null for most; gone once it was taken.
+  std::unique_ptr<RequestDetour> detour;
   // In what that servable has of inputs of clients' requests.
   InputShare input_share;
 

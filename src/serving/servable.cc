@@ -7,6 +7,10 @@
 namespace braid {
 
 void Servable::Begin(std::unique_ptr<InferenceRequest> request) noexcept {
+  if (const std::unique_ptr<RequestDetour> detour = std::move(request->detour); detour != nullptr) {
+    (void)Guarded([&] { detour->Take(std::move(request)); });
+    return;
+  }
   // The exception has unwound the request as well, unless it waits somewhere and goes on from there.
   (void)Guarded([&] { Infer(std::move(request)); });
 }

@@ -1,5 +1,7 @@
 """GPUs that a test can have anywhere: the stand-in for NVIDIA's driver, and the folder that stands for its devices."""
 
+import contextlib
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -63,3 +65,72 @@ class Gpus:
                 except BlockingIOError:
                     held.append(file.name)
         return held
+
+    @contextlib.contextmanager
+    def process(self):
+        """This process as one that uses the devices, as clients with memory on them do: gives a User."""
+        before = {name: os.environ.get(name) for name in ("CUDA_STANDIN", "CUDA_VISIBLE_DEVICES")}
+        os.environ.update({name: self.env[name] for name in before})
+        user = User()
+        try:
+            yield user
+        finally:
+            user.close()
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+class User:
+    """Calls the stand-in driver within this process."""
+
+    def __init__(self):
+        self.cuda = ctypes.CDLL(str(DRIVER / "libcuda.so.1"))
+        self._memory = set()
+        self._contexts = {}
+        self.call("cuInit", 0)
+
+    def call(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        assert result == 0, f"{name}: {result}"
+
+    def allocate(self, size, content=None, gpu=0):
+        """The address of new memory on a device."""
+        self._use(gpu)
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self._memory.add(address.value)
+        if content is not None:
+            self.write(address.value, content)
+        return address.value
+
+    def handle(self, address):
+        """The 64 bytes that name the memory to other processes."""
+        handle = (ctypes.c_char * 64)()
+        self.call("cuIpcGetMemHandle", handle, ctypes.c_uint64(address))
+        return bytes(handle)
+
+    def write(self, address, content):
+        content = bytes(content)
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), content, ctypes.c_size_t(len(content)))
+
+    def read(self, address, size):
+        content = (ctypes.c_char * size)()
+        self.call("cuMemcpyDtoH_v2", content, ctypes.c_uint64(address), ctypes.c_size_t(size))
+        return bytes(content)
+
+    def free(self, address):
+        self._memory.discard(address)
+        self.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def close(self):
+        for address in list(self._memory):
+            self.free(address)
+        for gpu in self._contexts:
+            self.call("cuDevicePrimaryCtxRelease_v2", gpu)
+
+    def _use(self, gpu):
+        if gpu not in self._contexts:
+            context = ctypes.c_void_p()
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), gpu)
+            self._contexts[gpu] = context
+        self.call("cuCtxSetCurrent", self._contexts[gpu])

@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <mutex>
 
 #include "base/guarded_copy.h"
+#include "protocols/inference/cuda_region.h"
 
 namespace braid {
 namespace {
@@ -61,21 +64,21 @@ bool MappedBytes::Take(uint64_t bytes) {
   return true;
 }
 
-ClientRegion::ClientRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip,
+SystemRegion::SystemRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip,
                            std::shared_ptr<MappedBytes> budget)
-    : info_(std::move(info)),
+    : ClientRegion(std::move(info)),
       file_(std::move(file)),
       mapping_(mapping),
       mapped_(mapped),
       base_(mapping + skip),
       budget_(std::move(budget)) {}
 
-ClientRegion::~ClientRegion() {
+SystemRegion::~SystemRegion() {
   munmap(mapping_, mapped_);
   budget_->GiveBack(mapped_);
 }
 
-Result<std::shared_ptr<const ClientRegion>> ClientRegion::Open(RegionInfo info,
+Result<std::shared_ptr<const ClientRegion>> SystemRegion::Open(RegionInfo info,
                                                                std::shared_ptr<MappedBytes> mapped_bytes) {
   if (info.name.empty() || info.byte_size == 0) return InvalidArguments(info.name);
   UniqueFd file = OpenFile(info.key);
@@ -101,31 +104,31 @@ Result<std::shared_ptr<const ClientRegion>> ClientRegion::Open(RegionInfo info,
     return InternalError("unable to map shared memory region: " + Quoted(info.name));
   }
   return std::shared_ptr<const ClientRegion>(
-      new ClientRegion(std::move(info), std::move(file), static_cast<std::byte*>(mapping), mapped,
+      new SystemRegion(std::move(info), std::move(file), static_cast<std::byte*>(mapping), mapped,
                        static_cast<size_t>(skip), std::move(mapped_bytes)));
 }
 
-Status ClientRegion::Shortened() const {
-  return InvalidArgumentError("shared memory region " + Quoted(info_.name) +
+Status SystemRegion::Shortened() const {
+  return InvalidArgumentError("shared memory region " + Quoted(info().name) +
                               " is shorter now than it was when it was registered");
 }
 
-Status ClientRegion::CheckLength() const {
+Status SystemRegion::CheckLength() const {
   struct stat status {};
   if (fstat(file_.get(), &status) != 0 ||
-      static_cast<uint64_t>(status.st_size) < info_.offset + info_.byte_size)
+      static_cast<uint64_t>(status.st_size) < info().offset + info().byte_size)
     return Shortened();
   return OkStatus();
 }
 
 // The file's length is looked at first for what a copy does not notice: the rest of the last page reads as
 // zeros. That it may change during the copy is what the guarded copies are for.
-Status ClientRegion::Read(uint64_t offset, std::span<std::byte> to) const {
+Status SystemRegion::Read(uint64_t offset, std::span<std::byte> to) const {
   BRAID_RETURN_IF_ERROR(CheckLength());
   return CopyFromShared(to.data(), base_ + offset, to.size()) ? OkStatus() : Shortened();
 }
 
-Status ClientRegion::Write(uint64_t offset, std::span<const std::byte> from) const {
+Status SystemRegion::Write(uint64_t offset, std::span<const std::byte> from) const {
   BRAID_RETURN_IF_ERROR(CheckLength());
   return CopyToShared(base_ + offset, from.data(), from.size()) ? OkStatus() : Shortened();
 }
@@ -148,11 +151,19 @@ Status ClientSharedMemory::CheckAllowed() const {
                         "shared memory of clients is not allowed on this server (--allow-client-shm=false)");
 }
 
-Status ClientSharedMemory::Register(RegionInfo info) {
+void ClientSharedMemory::set_gpus(std::shared_ptr<const CudaDriver> driver,
+                                  const std::vector<GpuDevice>& gpus) {
+  gpus_.clear();
+  for (const GpuDevice& gpu : gpus) gpus_.push_back(gpu.id);
+  contexts_ = std::make_unique<CudaContexts>(std::move(driver));
+}
+
+template <class Open>
+Status ClientSharedMemory::Add(const std::string& name, Open open) {
   BRAID_RETURN_IF_ERROR(CheckAllowed());
   const auto check = [&]() -> Status {
-    if (regions_.contains(info.name)) {
-      return AlreadyExistsError("shared memory region " + Quoted(info.name) + " already in manager");
+    if (regions_.contains(name)) {
+      return AlreadyExistsError("shared memory region " + Quoted(name) + " already in manager");
     }
     if (regions_.size() >= kMaxRegions) {
       return UnavailableError("no more than " + std::to_string(kMaxRegions) +
@@ -164,35 +175,56 @@ Status ClientSharedMemory::Register(RegionInfo info) {
     std::shared_lock lock(mutex_);
     BRAID_RETURN_IF_ERROR(check());
   }
-  // Opened without the lock.
-  BRAID_ASSIGN_OR_RETURN(auto region, ClientRegion::Open(info, mapped_));
+  BRAID_ASSIGN_OR_RETURN(auto region, open());
   std::lock_guard lock(mutex_);
   BRAID_RETURN_IF_ERROR(check());
-  regions_.emplace(info.name, std::move(region));
+  regions_.emplace(name, std::move(region));
   return OkStatus();
 }
 
-Status ClientSharedMemory::Unregister(std::string_view name) {
+Status ClientSharedMemory::Register(RegionInfo info) {
+  return Add(info.name, [&] { return SystemRegion::Open(info, mapped_); });
+}
+
+Status ClientSharedMemory::CheckGpus(std::string_view name) const {
+  return gpus_.empty()
+             ? InvalidArgumentError("failed to register CUDA shared memory region: " + Quoted(name) +
+                                    ", GPUs not supported")
+             : OkStatus();
+}
+
+Status ClientSharedMemory::RegisterCuda(RegionInfo info, std::string_view raw_handle) {
+  BRAID_RETURN_IF_ERROR(CheckGpus(info.name));
+  if (std::find(gpus_.begin(), gpus_.end(), *info.gpu) == gpus_.end()) {
+    return InvalidArgumentError("failed to register CUDA shared memory region: " + Quoted(info.name) +
+                                ": there is no GPU " + std::to_string(*info.gpu));
+  }
+  return Add(info.name, [&] { return CudaRegion::Open(info, raw_handle, *contexts_, copies_); });
+}
+
+Status ClientSharedMemory::Unregister(Kind kind, std::string_view name) {
   BRAID_RETURN_IF_ERROR(CheckAllowed());
   decltype(regions_) gone;  // unmapped after the lock is given up
   std::lock_guard lock(mutex_);
-  if (name.empty()) {
-    gone.swap(regions_);
-  } else if (auto it = regions_.find(name); it != regions_.end()) {
-    gone.insert(regions_.extract(it));
+  auto it = name.empty() ? regions_.begin() : regions_.find(name);
+  while (it != regions_.end()) {
+    const auto next = name.empty() ? std::next(it) : regions_.end();
+    if (KindOf(*it->second) == kind) gone.insert(regions_.extract(it));
+    it = next;
   }
   return OkStatus();
 }
 
-Result<std::vector<RegionInfo>> ClientSharedMemory::List(std::string_view name) const {
+Result<std::vector<RegionInfo>> ClientSharedMemory::List(Kind kind, std::string_view name) const {
   BRAID_RETURN_IF_ERROR(CheckAllowed());
   std::vector<RegionInfo> list;
   std::shared_lock lock(mutex_);
   for (const auto& [known, region] : regions_) {
-    if (name.empty() || known == name) list.push_back(region->info());
+    if (KindOf(*region) == kind && (name.empty() || known == name)) list.push_back(region->info());
   }
   if (list.empty() && !name.empty()) {
-    return NotFoundError("Unable to find system shared memory region: " + Quoted(name));
+    return NotFoundError("Unable to find " + std::string(kind == Kind::kCuda ? "cuda" : "system") +
+                         " shared memory region: " + Quoted(name));
   }
   return list;
 }
@@ -213,16 +245,6 @@ Result<RegionPart> ClientSharedMemory::Find(const RegionWish& wish, std::string_
   if (part.offset > size) return InvalidOffset(*wish.region);
   if (part.byte_size > size - part.offset) return InvalidEnd(*wish.region);
   return part;
-}
-
-Status RefuseCudaRegion(std::string_view name) {
-  return InvalidArgumentError("failed to register CUDA shared memory region: " + Quoted(name) +
-                              ", GPUs not supported");
-}
-
-Status FindNoCudaRegion(std::string_view name) {
-  return name.empty() ? OkStatus()
-                      : NotFoundError("Unable to find cuda shared memory region: " + Quoted(name));
 }
 
 }  // namespace braid

@@ -1,11 +1,12 @@
 // Shared memory of clients: regions that they make with shm_open(), register by name, and name in requests in
-// the place of bytes (the KServe extension for system shared memory).
+// the place of bytes (the KServe extension for system shared memory), or that they have made on a GPU (that for CUDA shared
+// memory, see cuda_region.h). No two of both kinds have the same name.
 //
 // A region is the client's, who may do to it what it likes at any time; nothing that it does harms the
 // server. Its key is one name in /dev/shm and leads nowhere else. Sizes are checked at each use, and bytes
 // are copied: from the region into the servable's memory, and from there into the region. The copies are made
 // where those from and into messages are made, on the thread that reads the request and the one that brings
-// the response.
+// the response; those from and to a GPU on a thread of their own.
 //
 // What is registered stays usable for the requests that named it when it is unregistered, or its file
 // removed.
@@ -23,8 +24,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/elastic_threads.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "gpu/cuda_context.h"
+#include "gpu/devices.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -34,6 +38,7 @@ struct RegionInfo {
   std::string key;  // as for shm_open(): "/name"
   uint64_t offset = 0;
   uint64_t byte_size = 0;
+  std::optional<int> gpu = {};  // where it lies; then there is no key
 };
 
 // How many bytes of clients' files may be mapped at once. Any thread.
@@ -50,31 +55,47 @@ class MappedBytes {
   std::atomic<uint64_t> taken_{0};
 };
 
-// A region that is mapped. Any thread.
+// A region that can be used. Any thread.
 class ClientRegion {
+ public:
+  virtual ~ClientRegion() = default;
+  ClientRegion(const ClientRegion&) = delete;
+  ClientRegion& operator=(const ClientRegion&) = delete;
+
+  const RegionInfo& info() const { return info_; }
+  // Where it has to be read and written, since that blocks; null: on any thread.
+  virtual ElasticThreads* copies() const { return nullptr; }
+  // Copy from and to the region, from `offset` in it on. REQUIRES: within byte_size. Errors: INVALID_ARGUMENT
+  // when the client has made its file shorter than what it registered; those of a GPU's driver.
+  virtual Status Read(uint64_t offset, std::span<std::byte> to) const = 0;
+  virtual Status Write(uint64_t offset, std::span<const std::byte> from) const = 0;
+
+ protected:
+  explicit ClientRegion(RegionInfo info) : info_(std::move(info)) {}
+
+ private:
+  const RegionInfo info_;
+};
+
+// One in /dev/shm, which is mapped.
+class SystemRegion final : public ClientRegion {
  public:
   // Takes its bytes from `mapped` until it is gone. Errors: INTERNAL when the key opens nothing that can be
   // mapped, INVALID_ARGUMENT when the region does not lie within its file, UNAVAILABLE when no more may be
   // mapped.
   static Result<std::shared_ptr<const ClientRegion>> Open(RegionInfo info,
                                                           std::shared_ptr<MappedBytes> mapped);
-  ~ClientRegion();
-  ClientRegion(const ClientRegion&) = delete;
-  ClientRegion& operator=(const ClientRegion&) = delete;
+  ~SystemRegion() override;
 
-  const RegionInfo& info() const { return info_; }
-  // Copy from and to the region, from `offset` in it on. REQUIRES: within byte_size. Errors: INVALID_ARGUMENT
-  // when the client has made the file shorter than what it registered.
-  Status Read(uint64_t offset, std::span<std::byte> to) const;
-  Status Write(uint64_t offset, std::span<const std::byte> from) const;
+  Status Read(uint64_t offset, std::span<std::byte> to) const override;
+  Status Write(uint64_t offset, std::span<const std::byte> from) const override;
 
  private:
-  ClientRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip,
+  SystemRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip,
                std::shared_ptr<MappedBytes> budget);
   Status CheckLength() const;
   Status Shortened() const;
 
-  const RegionInfo info_;
   const UniqueFd file_;
   std::byte* const mapping_;  // from the page in which the region begins
   const size_t mapped_;
@@ -109,12 +130,24 @@ class ClientSharedMemory {
   // request.
   void set_max_bytes(uint64_t bytes) { mapped_ = std::make_shared<MappedBytes>(bytes); }
 
-  // Errors: ALREADY_EXISTS, UNAVAILABLE for too many regions, and those of ClientRegion::Open().
+  // The GPUs whose memory can be registered; none by default. Before the first request.
+  void set_gpus(std::shared_ptr<const CudaDriver> driver, const std::vector<GpuDevice>& gpus);
+
+  // Errors: ALREADY_EXISTS, UNAVAILABLE for too many regions, and those of SystemRegion::Open().
   Status Register(RegionInfo info);
+  // Whether there are GPUs at all. Errors: INVALID_ARGUMENT, with the name of the region that cannot be registered.
+  Status CheckGpus(std::string_view name) const;
+  // The same for memory of info.gpu, which `raw_handle` names. Blocks, for long when it is the first there. Errors also:
+  // INVALID_ARGUMENT where there is no such GPU, and those of CudaRegion::Open().
+  Status RegisterCuda(RegionInfo info, std::string_view raw_handle);
   // No error when there is no such region. An empty name: all.
-  Status Unregister(std::string_view name);
+  enum class Kind : unsigned char { kSystem, kCuda };
+  Status Unregister(Kind kind, std::string_view name);
   // One region, or with an empty name all in the order of their names. Errors: NOT_FOUND.
-  Result<std::vector<RegionInfo>> List(std::string_view name) const;
+  Result<std::vector<RegionInfo>> List(Kind kind, std::string_view name) const;
+  // The thread of copies from and to devices.
+  ElasticThreads& copies() { return copies_; }
+
   // Where a tensor of a request lies. REQUIRES: wish.region. Errors: NOT_FOUND for an unknown region,
   // INVALID_ARGUMENT when the part does not lie in it; `tensor` is named in the text.
   Result<RegionPart> Find(const RegionWish& wish, std::string_view tensor) const;
@@ -123,17 +156,21 @@ class ClientSharedMemory {
   // Each is a mapping and a descriptor, of which a process has some ten thousands.
   static constexpr size_t kMaxRegions = 4096;
 
+  static Kind KindOf(const ClientRegion& region) { return region.info().gpu ? Kind::kCuda : Kind::kSystem; }
   Status CheckAllowed() const;
+  // Adds what `open` gives, which is called without the lock.
+  template <class Open>
+  Status Add(const std::string& name, Open open);
 
   bool allowed_ = true;
   std::shared_ptr<MappedBytes> mapped_ = std::make_shared<MappedBytes>(UINT64_MAX);
+  std::vector<int> gpus_;
+  std::unique_ptr<CudaContexts> contexts_;
+  // Copies from and to devices, in order.
+  ElasticThreads copies_{{.name = "brd-cuda", .most = 1}};
   mutable std::shared_mutex mutex_;
   // Guarded by mutex_; the regions are shared with requests that use them.
   std::map<std::string, std::shared_ptr<const ClientRegion>, std::less<>> regions_;
 };
-
-// There are no GPUs here: nothing is ever registered.
-Status RefuseCudaRegion(std::string_view name);
-Status FindNoCudaRegion(std::string_view name);
 
 }  // namespace braid

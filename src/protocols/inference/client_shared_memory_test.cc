@@ -13,6 +13,8 @@ namespace {
 
 constexpr size_t kSize = 10'000;
 
+using Kind = ClientSharedMemory::Kind;
+
 class ClientSharedMemoryTest : public testing::Test {
  protected:
   ClientSharedMemoryTest() {
@@ -54,6 +56,25 @@ TEST_F(ClientSharedMemoryTest, CopiesBothWays) {
   for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(file[i], i >= 300 && i < 600 ? 9 : 5) << i;
 }
 
+TEST_F(ClientSharedMemoryTest, MemoryOfGpusNeedsOne) {
+  RegionInfo info{.name = "g", .key = {}, .byte_size = 4, .gpu = 0};
+  EXPECT_EQ(memory_.RegisterCuda(info, std::string(64, 'x')).message(),
+            "failed to register CUDA shared memory region: 'g', GPUs not supported");
+  EXPECT_TRUE(memory_.List(Kind::kCuda, "").value().empty());
+  EXPECT_EQ(memory_.List(Kind::kCuda, "g").status().message(),
+            "Unable to find cuda shared memory region: 'g'");
+  EXPECT_TRUE(memory_.Unregister(Kind::kCuda, "g").ok());
+}
+
+TEST_F(ClientSharedMemoryTest, EachKindLetsItsOwnGo) {
+  ASSERT_TRUE(memory_.Register({"r", key_, 0, kSize}).ok());
+  ASSERT_TRUE(memory_.Unregister(Kind::kCuda, "").ok());
+  ASSERT_TRUE(memory_.Unregister(Kind::kCuda, "r").ok());
+  EXPECT_EQ(memory_.List(Kind::kSystem, "").value().size(), 1);
+  EXPECT_TRUE(memory_.List(Kind::kCuda, "").value().empty());
+  EXPECT_EQ(Find(0, 4).region->copies(), nullptr);
+}
+
 TEST_F(ClientSharedMemoryTest, AllRegionsTogetherAreBounded) {
   memory_.set_max_bytes(3 * kSize);
   // A sparse file costs the client nothing; what is bounded is what is mapped.
@@ -67,7 +88,7 @@ TEST_F(ClientSharedMemoryTest, AllRegionsTogetherAreBounded) {
   EXPECT_EQ(memory_.Register({"d", key_, 0, kSize}).code(), StatusCode::kUnavailable);
   {
     const RegionPart used = Find(0, 1);
-    ASSERT_TRUE(memory_.Unregister("r").ok());
+    ASSERT_TRUE(memory_.Unregister(Kind::kSystem, "r").ok());
     // A request still has it.
     EXPECT_EQ(memory_.Register({"d", key_, 0, kSize}).code(), StatusCode::kUnavailable);
   }
@@ -106,8 +127,8 @@ TEST_F(ClientSharedMemoryTest, PlacesNeverOverflow) {
 TEST_F(ClientSharedMemoryTest, ARegionInUseOutlivesItsName) {
   ASSERT_TRUE(memory_.Register({"r", key_, 0, kSize}).ok());
   const RegionPart part = Find(0, kSize);
-  ASSERT_TRUE(memory_.Unregister("").ok());
-  EXPECT_TRUE(memory_.List("").value().empty());
+  ASSERT_TRUE(memory_.Unregister(Kind::kSystem, "").ok());
+  EXPECT_TRUE(memory_.List(Kind::kSystem, "").value().empty());
   Tensor output = Output(kSize);
   EXPECT_TRUE(PutOutput(part, output).ok());
   EXPECT_TRUE(memory_.Register({"r", key_, 0, kSize}).ok());
@@ -135,13 +156,13 @@ TEST_F(ClientSharedMemoryTest, ManyThreadsRegisterTheSame) {
         if (part.ok()) {
           EXPECT_TRUE((*part).region->Read(0, bytes).ok());
         }
-        EXPECT_TRUE(memory_.Unregister("r").ok());
+        EXPECT_TRUE(memory_.Unregister(Kind::kSystem, "r").ok());
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_GE(registered, 1);
-  EXPECT_TRUE(memory_.List("").value().empty());
+  EXPECT_TRUE(memory_.List(Kind::kSystem, "").value().empty());
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "protocols/inference/input_memory.h"
 
+#include "protocols/inference/cuda_region.h"
+
 namespace braid {
 
 Status InputMemory::Prepare(const ServableInfo& info) {
@@ -27,6 +29,15 @@ Result<Buffer> InputMemory::Take(BufferAllocator& allocator, size_t size) {
   Buffer taken = block_.Slice(offset_, size);
   offset_ += Aligned(size);
   return taken;
+}
+
+// What a graph is sent within a stream does not begin as a request does.
+Status InputMemory::FillLater(const ServableInfo& info, size_t input, InferenceRequest& request) {
+  const RegionPart& part = inputs_[input].region;
+  if (info.kind == ServableKind::kGraph)
+    return UnsupportedError("inputs of graph '" + info.name + "' cannot lie in CUDA shared memory");
+  DeviceDetour::Of(request, *part.region->copies()).AddInput(input, part);
+  return OkStatus();
 }
 
 }  // namespace braid

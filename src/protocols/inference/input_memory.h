@@ -35,9 +35,10 @@ class InputMemory {
 
   // Gives all inputs of `request` their memory, and calls Status write(input, to) for each that lies in no
   // region; `to` is null where it has no bytes. `info` and `allocator` are the servable's. REQUIRES: as many
-  // inputs were added as the request has. Errors: those of the allocator, of ClientRegion::Read() and of
+  // inputs were added as the request has. What lies on a device comes when the request begins (InferenceRequest::detour).
+  // Errors: those of the allocator, of ClientRegion::Read() and of
   // write(); INVALID_ARGUMENT for a request to a graph with regions and with more inputs than the graph has
-  // streams.
+  // streams; UNSUPPORTED for one to a graph with a region on a device.
   template <class Write>
   Status Fill(const ServableInfo& info, BufferAllocator& allocator, InferenceRequest& request,
               Write&& write) {
@@ -51,6 +52,8 @@ class InputMemory {
       std::byte* const to = input.bytes > 0 ? data.mutable_data() : nullptr;
       if (!input.region.region) {
         BRAID_RETURN_IF_ERROR(write(i, to));
+      } else if (input.bytes > 0 && input.region.region->copies() != nullptr) {
+        BRAID_RETURN_IF_ERROR(FillLater(info, i, request));
       } else if (input.bytes > 0) {
         BRAID_RETURN_IF_ERROR(input.region.region->Read(input.region.offset, {to, input.bytes}));
       }
@@ -68,6 +71,7 @@ class InputMemory {
   // What is to be known before the first input gets memory.
   Status Prepare(const ServableInfo& info);
   Result<Buffer> Take(BufferAllocator& allocator, size_t size);
+  Status FillLater(const ServableInfo& info, size_t input, InferenceRequest& request);
 
   boost::container::small_vector<Input, 8> inputs_;
   size_t shared_ = 0;  // of the block

@@ -1,6 +1,7 @@
 #include "protocols/inference/output_plan.h"
 
 #include "protocols/inference/classification.h"
+#include "protocols/inference/cuda_region.h"
 
 namespace braid {
 
@@ -23,6 +24,18 @@ Status OutputPlan::Add(const ServableInfo& info, const ClientSharedMemory* memor
     if (const TensorSpec* spec = info.FindOutput(wish.name)) wish.spec = *spec;
   }
   wishes.push_back(std::move(wish));
+  return OkStatus();
+}
+
+Status OutputPlan::Prepare(const ServableInfo& info, InferenceRequest& request) const {
+  for (const OutputWish& wish : wishes) {
+    ElasticThreads* const copies = wish.part.region ? wish.part.region->copies() : nullptr;
+    if (copies == nullptr) continue;
+    if (info.kind == ServableKind::kGraph)
+      return UnsupportedError("outputs of graph '" + info.name + "' cannot lie in CUDA shared memory");
+    DeviceDetour::Of(request, *copies).AddOutputs();
+    break;
+  }
   return OkStatus();
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "protocols/inference/client_shared_memory.h"
+#include "serving/request.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -33,6 +34,9 @@ struct OutputPlan {
   // INVALID_ARGUMENT for classes in a region, and those of ClientSharedMemory::Find().
   Status Add(const ServableInfo& info, const ClientSharedMemory* memory, const RegionWish& region,
              OutputWish wish);
+  // Takes the responses of `request` to where outputs can be written into regions on devices, if any are to be.
+  // Errors: UNSUPPORTED for a request to a graph.
+  Status Prepare(const ServableInfo& info, InferenceRequest& request) const;
   // Turns outputs into classes, and puts them into the client's memory. Errors: those of Classify() and of
   // PutOutput().
   Status Apply(std::vector<Tensor>& outputs) const;

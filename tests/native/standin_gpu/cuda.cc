@@ -538,17 +538,19 @@ int cuStreamCreate(void** stream, unsigned flags) {
   D().streams.emplace(made.get(), std::move(made));
   return kSuccess;
 }
+// What fails has waited all the same: nothing that was given to the stream is still under way then.
 int cuStreamSynchronize(void* handle) {
-  BEGIN(cuStreamSynchronize);
+  if (!initialized || forked) return kNotInitialized;
   NEED_CONTEXT;
   if (IsDefault(handle)) {
     WaitForBlockingStreams();
-    return broken;
+  } else {
+    Stream* stream = StreamOf(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    stream->Wait();
   }
-  Stream* stream = StreamOf(handle);
-  if (stream == nullptr) return kInvalidHandle;
-  stream->Wait();
-  return broken;
+  BEGIN(cuStreamSynchronize);
+  return kSuccess;
 }
 int cuStreamDestroy_v2(void* handle) {
   BEGIN(cuStreamDestroy_v2);

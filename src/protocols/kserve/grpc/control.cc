@@ -1,6 +1,7 @@
 #include "protocols/kserve/grpc/control.h"
 
 #include <algorithm>
+#include <climits>
 #include <limits>
 
 #include "base/utf8.h"
@@ -286,7 +287,8 @@ Status GrpcControl::RepositoryModelUnload(const inference::RepositoryModelUnload
 Status GrpcControl::SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,
                                              inference::SystemSharedMemoryStatusResponse& response) {
   BRAID_RETURN_IF_ERROR(CheckServing());
-  BRAID_ASSIGN_OR_RETURN(auto regions, context_.client_memory->List(request.name()));
+  BRAID_ASSIGN_OR_RETURN(auto regions,
+                         context_.client_memory->List(ClientSharedMemory::Kind::kSystem, request.name()));
   for (const RegionInfo& info : regions) {
     auto& region = (*response.mutable_regions())[info.name];
     region.set_name(info.name);
@@ -308,24 +310,36 @@ Status GrpcControl::SystemSharedMemoryUnregister(
     const inference::SystemSharedMemoryUnregisterRequest& request,
     inference::SystemSharedMemoryUnregisterResponse&) {
   BRAID_RETURN_IF_ERROR(CheckServing());
-  return context_.client_memory->Unregister(request.name());
+  return context_.client_memory->Unregister(ClientSharedMemory::Kind::kSystem, request.name());
 }
 
 Status GrpcControl::CudaSharedMemoryStatus(const inference::CudaSharedMemoryStatusRequest& request,
-                                           inference::CudaSharedMemoryStatusResponse&) {
+                                           inference::CudaSharedMemoryStatusResponse& response) {
   BRAID_RETURN_IF_ERROR(CheckServing());
-  return FindNoCudaRegion(request.name());
+  BRAID_ASSIGN_OR_RETURN(auto regions,
+                         context_.client_memory->List(ClientSharedMemory::Kind::kCuda, request.name()));
+  for (const RegionInfo& info : regions) {
+    auto& region = (*response.mutable_regions())[info.name];
+    region.set_name(info.name);
+    region.set_device_id(static_cast<uint64_t>(*info.gpu));
+    region.set_byte_size(info.byte_size);
+  }
+  return OkStatus();
 }
 
 Status GrpcControl::CudaSharedMemoryRegister(const inference::CudaSharedMemoryRegisterRequest& request,
                                              inference::CudaSharedMemoryRegisterResponse&) {
   BRAID_RETURN_IF_ERROR(CheckServing());
-  return RefuseCudaRegion(request.name());
+  RegionInfo info{.name = request.name(), .key = {}, .byte_size = request.byte_size()};
+  // Numbers beyond it are those of no device.
+  info.gpu = static_cast<int>(std::clamp<int64_t>(request.device_id(), -1, INT_MAX));
+  return context_.client_memory->RegisterCuda(std::move(info), request.raw_handle());
 }
 
-Status GrpcControl::CudaSharedMemoryUnregister(const inference::CudaSharedMemoryUnregisterRequest&,
+Status GrpcControl::CudaSharedMemoryUnregister(const inference::CudaSharedMemoryUnregisterRequest& request,
                                                inference::CudaSharedMemoryUnregisterResponse&) {
-  return CheckServing();
+  BRAID_RETURN_IF_ERROR(CheckServing());
+  return context_.client_memory->Unregister(ClientSharedMemory::Kind::kCuda, request.name());
 }
 
 Status GrpcControl::TraceSetting(const inference::TraceSettingRequest& request,

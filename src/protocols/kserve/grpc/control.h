@@ -47,7 +47,7 @@ class GrpcControl {
   Status RepositoryModelUnload(const inference::RepositoryModelUnloadRequest& request,
                                inference::RepositoryModelUnloadResponse& response);
 
-  // Regions of clients. What is for GPUs is refused, or finds nothing.
+  // Regions of clients. CudaSharedMemoryRegister() blocks.
   Status SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,
                                   inference::SystemSharedMemoryStatusResponse& response);
   Status SystemSharedMemoryRegister(const inference::SystemSharedMemoryRegisterRequest& request,

@@ -107,7 +107,7 @@ constexpr Method kMethods[] = {
     Entry<&GrpcControl::CudaSharedMemoryStatus>("/inference.GRPCInferenceService/CudaSharedMemoryStatus",
                                                 Api::kSharedMemory, Place::kIoThread),
     Entry<&GrpcControl::CudaSharedMemoryRegister>("/inference.GRPCInferenceService/CudaSharedMemoryRegister",
-                                                  Api::kSharedMemory, Place::kIoThread),
+                                                  Api::kSharedMemory, Place::kTask),
     Entry<&GrpcControl::CudaSharedMemoryUnregister>(
         "/inference.GRPCInferenceService/CudaSharedMemoryUnregister", Api::kSharedMemory, Place::kIoThread),
     Entry<&GrpcControl::TraceSetting>("/inference.GRPCInferenceService/TraceSetting", Api::kTrace,

@@ -315,6 +315,7 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
   }
   answer.outputs.batching = info.max_batch_size > 0;
   BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, client_memory, request, answer));
+  BRAID_RETURN_IF_ERROR(answer.outputs.Prepare(info, request));
   BRAID_RETURN_IF_ERROR(InputBuilder(segments, parsed, servable, client_memory, request).Build());
   request.model_name = std::move(parsed.model_name);
   return OkStatus();

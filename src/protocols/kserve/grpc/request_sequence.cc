@@ -41,6 +41,9 @@ Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size
   BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
   BRAID_ASSIGN_OR_RETURN(const RegionPart part, client_memory.Find(wish, input.name));
   if (part.byte_size != size || input.contents.present()) return std::optional<uint64_t>();
+  if (part.region->copies() != nullptr)
+    return UnsupportedError("input '" + input.name +
+                            "', which names the sequence, cannot lie in CUDA shared memory");
   uint64_t value = 0;
   BRAID_RETURN_IF_ERROR(part.region->Read(part.offset, {reinterpret_cast<std::byte*>(&value), size}));
   return std::optional<uint64_t>(value);

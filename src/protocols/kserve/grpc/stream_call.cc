@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "protocols/inference/cuda_region.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/request_headers.h"
 #include "protocols/kserve/grpc/graph_stream.h"
@@ -171,6 +172,7 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
   }
   if (found) status = thread().state().limits->budget.Admit();
   if (status.ok()) status = Build(segments, *request, *sink);
+  if (status.ok()) KeepOrder(*request);
   message = {};
   if (first && !found && needs_a_servable()) {
     EndWith(status);
@@ -203,6 +205,15 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
     return;
   }
   servable.Begin(std::move(request));
+}
+
+// What was sent later does not overtake what is copied from a device first.
+void GrpcStreamCall::KeepOrder(InferenceRequest& request) {
+  if (request.detour != nullptr) {
+    detours_ = true;
+  } else if (detours_) {
+    DeviceDetour::Of(request, kserve_.context().client_memory->copies());
+  }
 }
 
 bool GrpcStreamCall::needs_a_servable() const {

@@ -96,6 +96,7 @@ class GrpcStreamCall final : public GrpcCall {
   void EndWith(const Status& status);
   // The same from any thread that holds a reference, when nothing else can be told any more.
   void EndWithFault(const Status& status) noexcept;
+  void KeepOrder(InferenceRequest& request);
   bool needs_a_servable() const;
   // Answers a request that reached no model.
   void Refuse(const Status& status, const std::string& id);
@@ -129,6 +130,7 @@ class GrpcStreamCall final : public GrpcCall {
   bool grpc_errors_ = false;
   // Of the I/O thread.
   bool first_message_ = true;  // none was read yet
+  bool detours_ = false;       // a request before has taken one, so all take it
 
   Mutex mutex_;
   // Null unless the first message has begun a conversation; set by the I/O thread.

@@ -141,7 +141,7 @@ class RequestReader {
           out_.format.plan.Add(target_.info, target_.client_memory, wish, std::move(choice)));
     }
     AskForSequenceId(target_.info, out_.request);
-    return OkStatus();
+    return out_.format.plan.Prepare(target_.info, out_.request);
   }
 
   Status ReadInputs(element value) {
@@ -397,6 +397,8 @@ class RequestReader {
     uint64_t value = 0;  // the low bytes come first
     const std::span<std::byte> to(reinterpret_cast<std::byte*>(&value), ElementSize(type));
     const RegionPart& part = memory_.region(index);
+    if (part.region && part.region->copies() != nullptr)
+      return UnsupportedError("the input that names the sequence cannot lie in CUDA shared memory");
     const Status read = part.region ? part.region->Read(part.offset, to)
                                     : FillFromJson(plans_[index].data, JsonForm::kNested, type, 1, to.data());
     if (read == JsonCountError(JsonForm::kNested)) return std::optional<uint64_t>();

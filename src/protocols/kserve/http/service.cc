@@ -145,11 +145,14 @@ KserveHttp::Answer KserveHttp::Dispatch(const Exchange& exchange, HttpRouteMatch
     case HttpAction::kSystemMemoryUnregister:
       return UnregisterSystemMemory(*context_.client_memory, match.region);
     case HttpAction::kCudaMemoryStatus:
-      return CudaMemoryStatus(match.region);
+      return CudaMemoryStatus(*context_.client_memory, match.region);
     case HttpAction::kCudaMemoryRegister:
-      return RegisterCudaMemory(match.region);
+      return OnControlThread(exchange,
+                             [memory = context_.client_memory, region = match.region](std::string_view body) {
+                               return RegisterCudaMemory(*memory, region, body);
+                             });
     case HttpAction::kCudaMemoryUnregister:
-      return HttpResponse{};
+      return UnregisterCudaMemory(*context_.client_memory, match.region);
   }
   return ErrorResponse(404, "Not Found");
 }

@@ -2,6 +2,10 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
+#include <climits>
+#include <utility>
+
 #include "protocols/json/json.h"
 
 namespace braid {
@@ -30,6 +34,43 @@ Result<RegionInfo> ReadRegistration(const std::string& region, std::string_view 
   return info;
 }
 
+struct CudaRegistration {
+  RegionInfo info;
+  std::string raw_handle;
+};
+Result<CudaRegistration> ReadCudaRegistration(const std::string& region, std::string_view body) {
+  simdjson::dom::parser parser;
+  BRAID_ASSIGN_OR_RETURN(auto root, ParseJsonCopy(parser, body));
+  BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("request", root, kMaxJsonKeys));
+  CudaRegistration read{.info = {.name = region, .key = {}}, .raw_handle = {}};
+  bool has_handle = false;
+  bool has_byte_size = false;
+  for (auto field : object) {
+    if (field.key == "raw_handle") {
+      BRAID_ASSIGN_OR_RETURN(auto handle, JsonObject("raw_handle", field.value, kMaxJsonKeys));
+      for (auto part : handle) {
+        if (part.key != "b64") continue;
+        BRAID_ASSIGN_OR_RETURN(const std::string_view text, JsonString("b64", part.value));
+        auto decoded = DecodeBase64(text);
+        if (!decoded) return InvalidArgumentError("'raw_handle' has no base64 in 'b64'");
+        read.raw_handle = *std::move(decoded);
+        has_handle = true;
+      }
+    } else if (field.key == "device_id") {
+      BRAID_ASSIGN_OR_RETURN(const uint64_t gpu, JsonUnsigned("device_id", field.value));
+      read.info.gpu = static_cast<int>(std::min<uint64_t>(gpu, INT_MAX));
+    } else if (field.key == "byte_size") {
+      BRAID_ASSIGN_OR_RETURN(read.info.byte_size, JsonUnsigned("byte_size", field.value));
+      has_byte_size = true;
+    }
+  }
+  const std::string lacks = "Shared memory register request has no ";
+  if (!has_handle) return InvalidArgumentError(lacks + "'raw_handle' field");
+  if (!read.info.gpu) return InvalidArgumentError(lacks + "'device_id' field");
+  if (!has_byte_size) return InvalidArgumentError(lacks + "'byte_size' field");
+  return read;
+}
+
 HttpResponse Acknowledge(const Status& status) {
   return status.ok() ? HttpResponse{} : ErrorResponse(status);
 }
@@ -37,7 +78,7 @@ HttpResponse Acknowledge(const Status& status) {
 }  // namespace
 
 HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
-  auto list = memory.List(region);
+  auto list = memory.List(ClientSharedMemory::Kind::kSystem, region);
   if (!list.ok()) return ErrorResponse(list.status());
   std::string json = "[";
   for (const RegionInfo& info : *list) {
@@ -59,14 +100,33 @@ HttpResponse RegisterSystemMemory(ClientSharedMemory& memory, const std::string&
 }
 
 HttpResponse UnregisterSystemMemory(ClientSharedMemory& memory, std::string_view region) {
-  return Acknowledge(memory.Unregister(region));
+  return Acknowledge(memory.Unregister(ClientSharedMemory::Kind::kSystem, region));
 }
 
-HttpResponse CudaMemoryStatus(std::string_view region) {
-  const Status status = FindNoCudaRegion(region);
-  return status.ok() ? JsonResponse("[]") : ErrorResponse(status);
+HttpResponse CudaMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
+  auto list = memory.List(ClientSharedMemory::Kind::kCuda, region);
+  if (!list.ok()) return ErrorResponse(list.status());
+  std::string json = "[";
+  for (const RegionInfo& info : *list) {
+    if (json.size() > 1) json += ',';
+    json += "{\"name\":";
+    AppendJsonString(json, info.name);
+    json += ",\"device_id\":" + std::to_string(*info.gpu);
+    json += ",\"byte_size\":" + std::to_string(info.byte_size) + "}";
+  }
+  return JsonResponse(json + "]");
 }
 
-HttpResponse RegisterCudaMemory(std::string_view region) { return ErrorResponse(RefuseCudaRegion(region)); }
+HttpResponse RegisterCudaMemory(ClientSharedMemory& memory, const std::string& region,
+                                std::string_view body) {
+  if (const Status gpus = memory.CheckGpus(region); !gpus.ok()) return ErrorResponse(gpus);
+  auto read = ReadCudaRegistration(region, body);
+  if (!read.ok()) return ErrorResponse(read.status());
+  return Acknowledge(memory.RegisterCuda(std::move(read->info), read->raw_handle));
+}
+
+HttpResponse UnregisterCudaMemory(ClientSharedMemory& memory, std::string_view region) {
+  return Acknowledge(memory.Unregister(ClientSharedMemory::Kind::kCuda, region));
+}
 
 }  // namespace braid

@@ -15,7 +15,9 @@ HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_vi
 HttpResponse RegisterSystemMemory(ClientSharedMemory& memory, const std::string& region,
                                   std::string_view body);
 HttpResponse UnregisterSystemMemory(ClientSharedMemory& memory, std::string_view region);
-HttpResponse CudaMemoryStatus(std::string_view region);
-HttpResponse RegisterCudaMemory(std::string_view region);
+HttpResponse CudaMemoryStatus(const ClientSharedMemory& memory, std::string_view region);
+// The body says raw_handle, as {"b64": "..."}, device_id and byte_size. Blocks.
+HttpResponse RegisterCudaMemory(ClientSharedMemory& memory, const std::string& region, std::string_view body);
+HttpResponse UnregisterCudaMemory(ClientSharedMemory& memory, std::string_view region);
 
 }  // namespace braid

@@ -1,0 +1,103 @@
+#include "gpu/cuda_context.h"
+
+#include <utility>
+
+namespace braid {
+
+template <class Calls>
+Status CudaContext::Within(Calls calls) const {
+  BRAID_RETURN_IF_ERROR(driver_->Check("cuCtxPushCurrent", driver_->ctx_push_current(handle_)));
+  Status status = calls();
+  CudaContextHandle popped = nullptr;
+  const Status left = driver_->Check("cuCtxPopCurrent", driver_->ctx_pop_current(&popped));
+  return status.ok() ? left : status;
+}
+
+Result<std::shared_ptr<CudaContext>> CudaContext::Create(std::shared_ptr<const CudaDriver> driver, int gpu) {
+  CudaDevice device = 0;
+  BRAID_RETURN_IF_ERROR(driver->Check("cuDeviceGet", driver->device_get(&device, gpu)));
+  std::shared_ptr<CudaContext> context(new CudaContext(std::move(driver), device));
+  const CudaDriver& cuda = *context->driver_;
+  BRAID_RETURN_IF_ERROR(
+      cuda.Check("cuDevicePrimaryCtxRetain", cuda.device_primary_ctx_retain(&context->handle_, device)));
+  BRAID_RETURN_IF_ERROR(context->Within([&] {
+    return cuda.Check("cuStreamCreate",
+                      cuda.stream_create(&context->stream_, CudaDriver::kStreamNonBlocking));
+  }));
+  return context;
+}
+
+CudaContext::~CudaContext() {
+  if (handle_ == nullptr) return;
+  // A device that is lost fails each of these; there is nothing left to give back then.
+  if (stream_ != nullptr) {
+    static_cast<void>(
+        Within([&] { return driver_->Check("cuStreamDestroy", driver_->stream_destroy(stream_)); }));
+  }
+  driver_->device_primary_ctx_release(device_);
+}
+
+Status CudaContext::Order(CudaStream first, CudaStream then) const {
+  return Within([&] {
+    CudaEvent event = nullptr;
+    BRAID_RETURN_IF_ERROR(
+        driver_->Check("cuEventCreate", driver_->event_create(&event, CudaDriver::kEventDisableTiming)));
+    Status ordered = driver_->Check("cuEventRecord", driver_->event_record(event, first));
+    if (ordered.ok())
+      ordered = driver_->Check("cuStreamWaitEvent", driver_->stream_wait_event(then, event, 0));
+    driver_->event_destroy(event);  // when it is not waited for any more
+    return ordered;
+  });
+}
+
+Status CudaContext::CopyFrom(CudaAddress from, std::span<std::byte> to) {
+  return Within([&] {
+    BRAID_RETURN_IF_ERROR(
+        driver_->Check("cuMemcpyDtoHAsync", driver_->memcpy_dtoh_async(to.data(), from, to.size(), stream_)));
+    return driver_->Check("cuStreamSynchronize", driver_->stream_synchronize(stream_));
+  });
+}
+
+Status CudaContext::CopyTo(CudaAddress to, std::span<const std::byte> from) {
+  return Within([&] {
+    BRAID_RETURN_IF_ERROR(driver_->Check("cuMemcpyHtoDAsync",
+                                         driver_->memcpy_htod_async(to, from.data(), from.size(), stream_)));
+    return driver_->Check("cuStreamSynchronize", driver_->stream_synchronize(stream_));
+  });
+}
+
+Result<std::shared_ptr<CudaContext>> CudaContexts::Get(int gpu) {
+  if (driver_ == nullptr) return NotFoundError("there is no GPU");
+  MutexLock lock(mutex_);
+  std::weak_ptr<CudaContext>& known = contexts_[gpu];
+  if (auto context = known.lock()) return context;
+  BRAID_ASSIGN_OR_RETURN(auto context, CudaContext::Create(driver_, gpu));
+  known = context;
+  return context;
+}
+
+Result<std::shared_ptr<CudaMemory>> CudaMemory::Open(std::shared_ptr<CudaContext> context,
+                                                     const CudaIpcHandle& handle) {
+  std::shared_ptr<CudaMemory> memory(new CudaMemory(std::move(context)));
+  const CudaDriver& cuda = *memory->context_->driver_;
+  BRAID_RETURN_IF_ERROR(memory->context_->Within([&] {
+    BRAID_RETURN_IF_ERROR(cuda.Check(
+        "cuIpcOpenMemHandle",
+        cuda.ipc_open_mem_handle(&memory->address_, handle, CudaDriver::kIpcMemLazyEnablePeerAccess)));
+    size_t size = 0;
+    BRAID_RETURN_IF_ERROR(
+        cuda.Check("cuMemGetAddressRange", cuda.mem_get_address_range(nullptr, &size, memory->address_)));
+    memory->size_ = size;
+    return OkStatus();
+  }));
+  return memory;
+}
+
+CudaMemory::~CudaMemory() {
+  if (address_ == 0) return;
+  const CudaDriver& cuda = *context_->driver_;
+  static_cast<void>(context_->Within(
+      [&] { return cuda.Check("cuIpcCloseMemHandle", cuda.ipc_close_mem_handle(address_)); }));
+}
+
+}  // namespace braid

@@ -1,0 +1,98 @@
+#include "protocols/inference/cuda_region.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/guard.h"
+#include "serving/servable.h"
+
+namespace braid {
+namespace {
+
+// Brings responses on the thread of copies; deletes itself after the last.
+class AsideSink final : public ResponseSink {
+ public:
+  AsideSink(ResponseSink* sink, ElasticThreads& copies) : sink_(sink), copies_(copies) {}
+
+  void Respond(std::optional<InferenceResponse> response, bool final) override {
+    const PatientAllocation patience;
+    // std::function must be copyable, so what is moved travels in a shared pointer.
+    auto late = std::make_shared<std::optional<InferenceResponse>>(std::move(response));
+    copies_.Run([this, late, final] {
+      sink_->Respond(std::move(*late), final);
+      if (final) delete this;
+    });
+  }
+
+ private:
+  ResponseSink* const sink_;
+  ElasticThreads& copies_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const ClientRegion>> CudaRegion::Open(RegionInfo info, std::string_view raw_handle,
+                                                             CudaContexts& contexts, ElasticThreads& copies) {
+  const std::string who = "failed to register CUDA shared memory region: '" + info.name + "'";
+  CudaIpcHandle handle{};
+  if (raw_handle.size() != handle.bytes.size()) {
+    return InvalidArgumentError(who + ": 'raw_handle' has " + std::to_string(raw_handle.size()) +
+                                " bytes, a handle of CUDA has 64");
+  }
+  if (info.name.empty() || info.byte_size == 0) return InvalidArgumentError(who + ": invalid args");
+  std::memcpy(handle.bytes.data(), raw_handle.data(), raw_handle.size());
+  auto context = contexts.Get(*info.gpu);
+  if (!context.ok()) return context.status().WithPrefix(who + ": ");
+  auto memory = CudaMemory::Open(*context, handle);
+  if (!memory.ok())
+    return InvalidArgumentError(who + ": failed to open CUDA IPC handle: " + memory.status().message());
+  if (info.byte_size > (*memory)->size()) {
+    return InvalidArgumentError(who + ": it is to have " + std::to_string(info.byte_size) +
+                                " bytes, and has " + std::to_string((*memory)->size()));
+  }
+  return std::shared_ptr<const ClientRegion>(new CudaRegion(std::move(info), *std::move(memory), copies));
+}
+
+// On whichever thread this is, it does not wait for the device.
+CudaRegion::~CudaRegion() {
+  const PatientAllocation patience;
+  copies_.Run([memory = std::move(memory_)]() mutable { memory.reset(); });
+}
+
+Status CudaRegion::Named(const Status& status) const {
+  return status.WithPrefix("CUDA shared memory region '" + info().name + "': ");
+}
+
+Status CudaRegion::Read(uint64_t offset, std::span<std::byte> to) const {
+  const Status status = memory_->Read(offset, to);
+  return status.ok() ? status : Named(status);
+}
+
+Status CudaRegion::Write(uint64_t offset, std::span<const std::byte> from) const {
+  const Status status = memory_->Write(offset, from);
+  return status.ok() ? status : Named(status);
+}
+
+DeviceDetour& DeviceDetour::Of(InferenceRequest& request, ElasticThreads& copies) {
+  if (request.detour == nullptr) request.detour.reset(new DeviceDetour(copies));
+  return static_cast<DeviceDetour&>(*request.detour);
+}
+
+void DeviceDetour::Take(std::unique_ptr<InferenceRequest> request) {
+  if (outputs_) request->sink = new AsideSink(request->sink, copies_);
+  // The thread that brought it is not the one that could run it.
+  request->here = false;
+  auto taken = std::make_shared<std::unique_ptr<InferenceRequest>>(std::move(request));
+  copies_.Run([inputs = std::move(inputs_), taken] {
+    std::unique_ptr<InferenceRequest> request = std::move(*taken);
+    for (const Input& input : inputs) {
+      Buffer& data = request->inputs[input.index].data;
+      const Status read = input.part.region->Read(input.part.offset, {data.mutable_data(), data.size()});
+      if (!read.ok()) return request->Refuse(read);
+    }
+    Servable& servable = request->servable->get();
+    servable.Begin(std::move(request));
+  });
+}
+
+}  // namespace braid
