@@ -1,6 +1,7 @@
 #include "worker/extension/calls.h"
 
 #include "base/clock.h"
+#include "worker/extension/dlpack.h"
 #include "worker/extension/python_state.h"
 #include "worker/extension/response_iterator.h"
 #include "worker/extension/response_object.h"
@@ -54,8 +55,10 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
   inner.requested_outputs.assign(request.requested_outputs.begin(), request.requested_outputs.end());
   const Py_ssize_t count = request.inputs ? PyList_Size(request.inputs.get()) : 0;
   inner.inputs.reserve(static_cast<size_t>(count));
+  std::vector<Ref> copies;  // until the message is encoded
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const PyTensor& tensor = ValueOf<PyTensor>(PyList_GetItem(request.inputs.get(), i));
+    PyObject* const object = PyList_GetItem(request.inputs.get(), i);
+    const PyTensor& tensor = ValueOf<PyTensor>(object);
     TensorMessage& input = inner.inputs.emplace_back();
     if (!tensor.name || !TextOf(tensor.name.get(), input.name)) {
       PyErr_Clear();
@@ -63,7 +66,8 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
     }
     input.type = tensor.type;
     input.shape = tensor.shape;
-    BRAID_RETURN_IF_ERROR(worker_.Place({tensor.data, tensor.size}, input));
+    BRAID_RETURN_IF_ERROR(tensor.device_type == kDlCuda ? worker_.PlaceFromDevice(object, input, copies)
+                                                        : worker_.Place({tensor.data, tensor.size}, input));
   }
   braid::Encode(encoded_, message);
   return OkStatus();

@@ -144,9 +144,16 @@ Status Connection::Place(std::span<const std::byte> bytes, TensorMessage& tensor
     tensor.bytes = bytes;
     return OkStatus();
   }
+  BRAID_ASSIGN_OR_RETURN(Buffer block, AllocateOutput(bytes.size()));
+  std::memcpy(block.mutable_data(), bytes.data(), bytes.size());
+  Placed(std::move(block), tensor);
+  return OkStatus();
+}
+
+Result<Buffer> Connection::AllocateOutput(size_t bytes) {
   // A child has the parent's memory before it, which it must not write to.
   BRAID_RETURN_IF_ERROR(CheckOpen());
-  BRAID_ASSIGN_OR_RETURN(Buffer block, arena_->Allocate(bytes.size()));
+  BRAID_ASSIGN_OR_RETURN(Buffer block, arena_->Allocate(bytes));
   const Segment& segment = *static_cast<SegmentBlock*>(block.owner())->segment();
   if (!announced_.contains(segment.id())) {
     Status announced = channel_->SendSegment(segment, segment.id());
@@ -159,11 +166,14 @@ Status Connection::Place(std::span<const std::byte> bytes, TensorMessage& tensor
     BRAID_RETURN_IF_ERROR(announced);
     announced_.insert(segment.id());
   }
-  std::memcpy(block.mutable_data(), bytes.data(), bytes.size());
+  return block;
+}
+
+void Connection::Placed(Buffer block, TensorMessage& tensor) {
+  const Segment& segment = *static_cast<SegmentBlock*>(block.owner())->segment();
   tensor.place = Place::kSenderMemory;
-  tensor.handle = {segment.id(), static_cast<uint64_t>(block.data() - segment.base()), bytes.size()};
+  tensor.handle = {segment.id(), static_cast<uint64_t>(block.data() - segment.base()), block.size()};
   lent_out_.insert_or_assign({tensor.handle.segment, tensor.handle.offset}, std::move(block));
-  return OkStatus();
 }
 
 void Connection::Unplace(const TensorMessage& tensor) {

@@ -112,6 +112,9 @@ class Connection {
   // Copies the bytes of an output to where the server finds them, and says in `tensor` where that is. Small
   // ones stay where they are: `bytes` has to live until the message is encoded. Errors: UNAVAILABLE.
   Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
+  // Memory for an output of more than kInlineTensorBytes, which Placed() says is written.
+  Result<Buffer> AllocateOutput(size_t bytes);
+  void Placed(Buffer block, TensorMessage& tensor);
 
   // Gives memory back to the server, now or with what is sent next.
   void QueueRelease(const MemoryHandle& handle);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "worker/extension/devices.h"
 #include "worker/extension/memory.h"
 #include "worker/extension/python_state.h"
 
@@ -102,6 +103,54 @@ void DropCapsule(PyObject* capsule) {
   managed->deleter(managed);
 }
 
+bool Raise(const Status& status) {
+  RaiseModelException(status.message());
+  return false;
+}
+
+// A stream as the protocol names it: by its address, where 1 is the default one, and 2 that of the thread.
+CudaStream StreamOf(intptr_t number) { return reinterpret_cast<CudaStream>(number); }
+constexpr intptr_t kDefaultStream = 1;
+constexpr intptr_t kNoOrder = -1;
+
+// Consumers of what is on a device see it in `stream`.
+bool MakeWait(int gpu, PyObject* stream) {
+  intptr_t number = kDefaultStream;
+  if (stream != nullptr && stream != Py_None) {
+    number = static_cast<intptr_t>(PyLong_AsSsize_t(stream));
+    if (number == kNoOrder && PyErr_Occurred() != nullptr) return false;
+  }
+  if (number == kNoOrder) return true;
+  auto device = DeviceOf(gpu);
+  const Status led = device.ok() ? (*device)->Lead(StreamOf(number)) : device.status();
+  return led.ok() || Raise(led);
+}
+
+// What __dlpack_device__() says.
+bool DeviceOfProducer(PyObject* source, DLDevice& device) {
+  Ref pair = Ref::Steal(PyObject_CallMethod(source, "__dlpack_device__", nullptr));
+  return pair &&
+         PyArg_ParseTuple(pair.get(), "ii:__dlpack_device__", &device.device_type, &device.device_id) != 0;
+}
+
+// The capsule of an object that makes them. On a GPU it is asked to order its work before the worker's stream there.
+Ref CapsuleOfProducer(PyObject* source) {
+  DLDevice from{};
+  if (!DeviceOfProducer(source, from)) return {};
+  if (from.device_type != kDlCuda) return Ref::Steal(PyObject_CallMethod(source, "__dlpack__", nullptr));
+  auto device = DeviceOf(from.device_id);
+  if (!device.ok()) {
+    Raise(device.status());
+    return {};
+  }
+  Ref method = Ref::Steal(PyObject_GetAttrString(source, "__dlpack__"));
+  Ref none = Ref::Steal(PyTuple_New(0));
+  Ref stream = Ref::Steal(Py_BuildValue(
+      "{s:n}", "stream", static_cast<Py_ssize_t>(reinterpret_cast<intptr_t>((*device)->stream()))));
+  if (!method || !none || !stream) return {};
+  return Ref::Steal(PyObject_Call(method.get(), none.get(), stream.get()));
+}
+
 bool IsContiguous(const DLTensor& tensor) {
   if (tensor.strides == nullptr) return true;
   // The stride of a dimension of one element says nothing.
@@ -115,8 +164,9 @@ bool IsContiguous(const DLTensor& tensor) {
 
 }  // namespace
 
-PyObject* CapsuleOfTensor(PyObject* object) {
+PyObject* CapsuleOfTensor(PyObject* object, PyObject* stream) {
   PyTensor& tensor = ValueOf<PyTensor>(object);
+  if (tensor.device_type == kDlCuda && !MakeWait(tensor.device_id, stream)) return nullptr;
   uint8_t code = 0;
   if (!CodeOf(tensor.type, code)) {
     return RaiseModelException("DLPack does not have support for string tensors.");
@@ -147,7 +197,7 @@ bool TakeDlpack(PyObject* source, PyTensor& tensor) {
           "`__dlpack__` and `__dlpack_device__` attributes");
       return false;
     }
-    capsule = Ref::Steal(PyObject_CallMethod(source, "__dlpack__", nullptr));
+    capsule = CapsuleOfProducer(source);
     if (!capsule) return false;
   }
   if (!PyCapsule_IsValid(capsule.get(), kName)) {
@@ -156,11 +206,10 @@ bool TakeDlpack(PyObject* source, PyTensor& tensor) {
   }
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.get(), kName));
   const DLTensor& in = managed->dl_tensor;
-  if (in.device.device_type != kDlCpu && in.device.device_type != kDlCudaHost) {
-    RaiseModelException(in.device.device_type == kDlCuda
-                            ? "Tensors in GPU memory are not supported by this version of Braid."
-                            : "DLDevice type " + std::to_string(in.device.device_type) +
-                                  " is not support by Python backend.");
+  if (in.device.device_type != kDlCpu && in.device.device_type != kDlCudaHost &&
+      in.device.device_type != kDlCuda) {
+    RaiseModelException("DLDevice type " + std::to_string(in.device.device_type) +
+                        " is not support by Python backend.");
     return false;
   }
   const DataType type = TypeOf(in.dtype);
@@ -181,6 +230,11 @@ bool TakeDlpack(PyObject* source, PyTensor& tensor) {
         "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are "
         "supported.");
     return false;
+  }
+  if (in.device.device_type == kDlCuda && capsule.get() == source) {
+    auto device = DeviceOf(in.device.device_id);
+    const Status follows = device.ok() ? (*device)->Follow(StreamOf(kDefaultStream)) : device.status();
+    if (!follows.ok()) return Raise(follows);
   }
   // From here on the tensor is ours: the capsule's own destructor leaves it alone under the new name.
   if (PyCapsule_SetName(capsule.get(), kUsedName) != 0) return false;

@@ -11,11 +11,14 @@ inline constexpr int kDlCpu = 1;
 inline constexpr int kDlCuda = 2;
 inline constexpr int kDlCudaHost = 3;
 
-// A capsule over the memory of a Tensor object, which it keeps alive. Null with an exception set.
-PyObject* CapsuleOfTensor(PyObject* tensor);
+// A capsule over the memory of a Tensor object, which it keeps alive. Of one on a GPU, what `stream` is given from now on
+// waits until it is there: an integer as __dlpack__() has it, or null or None for the default stream. Null with an exception
+// set.
+PyObject* CapsuleOfTensor(PyObject* tensor, PyObject* stream);
 
 // Fills all but the name from a capsule, or from an object that has __dlpack__ and __dlpack_device__. The
-// producer's memory is kept for as long as the tensor lives. False with an exception set.
+// producer's memory is kept for as long as the tensor lives. On a GPU, the worker's stream there (DeviceOf()) waits for what
+// the producer has under way, or of a capsule, for the default stream. False with an exception set.
 bool TakeDlpack(PyObject* source, PyTensor& tensor);
 
 }  // namespace braid

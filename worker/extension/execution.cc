@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "worker/extension/dlpack.h"
 #include "worker/extension/python_state.h"
 #include "worker/extension/turn.h"
 
@@ -300,12 +301,18 @@ bool Worker::PrepareResponse(OpenRequest& request, PyObject* object, OutgoingRes
   const Py_ssize_t count = PyList_Size(response.tensors.get());
   message.outputs.reserve(static_cast<size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const PyTensor& tensor = ValueOf<PyTensor>(PyList_GetItem(response.tensors.get(), i));
+    PyObject* const object = PyList_GetItem(response.tensors.get(), i);
+    const PyTensor& tensor = ValueOf<PyTensor>(object);
     if (!tensor.name || !request.Wants(tensor.name.get())) continue;
     TensorMessage& output = message.outputs.emplace_back();
     if (!view_of(tensor.name, output.name)) return false;
     output.type = tensor.type;
     output.shape = tensor.shape;
+    if (tensor.device_type == kDlCuda) {
+      const Status placed = PlaceFromDevice(object, output, out.holds);
+      if (!placed.ok()) return FailResponse(out, placed);
+      continue;
+    }
     std::span<const std::byte> bytes(tensor.data, tensor.size);
     if (outlives && bytes.size() > kInlineTensorBytes) {
       if (Lending* lending = turn->LendingOf(tensor)) {

@@ -92,16 +92,15 @@ PyObject* GetShape(PyObject* self, PyObject*) {
 
 PyObject* IsCpu(PyObject* self, PyObject*) { return PyBool_FromLong(Self(self).device_type != kDlCuda); }
 
-PyObject* ToDlpack(PyObject* self, PyObject*) { return CapsuleOfTensor(self); }
+PyObject* ToDlpack(PyObject* self, PyObject*) { return CapsuleOfTensor(self, nullptr); }
 
 PyObject* DunderDlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
-  // `stream` orders work on GPUs; there is none on the CPU.
   static const char* names[] = {"stream", nullptr};
   PyObject* stream = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:__dlpack__", const_cast<char**>(names), &stream)) {
     return nullptr;
   }
-  return CapsuleOfTensor(self);
+  return CapsuleOfTensor(self, stream);
 }
 
 PyObject* DunderDlpackDevice(PyObject* self, PyObject*) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "worker/extension/devices.h"
 #include "worker/extension/memory.h"
 #include "worker/extension/node_runner.h"
 #include "worker/extension/python_state.h"
@@ -310,6 +311,36 @@ Status Worker::Place(std::span<const std::byte> bytes, TensorMessage& tensor) {
     DoChores();
   }
   return connection_->Place(bytes, tensor);
+}
+
+Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::vector<Ref>& holds) {
+  // Other threads of Python may run meanwhile, and drop what they have of it.
+  const Ref kept = Ref::Share(object);
+  const PyTensor& tensor = ValueOf<PyTensor>(object);
+  BRAID_ASSIGN_OR_RETURN(CudaContext * device, DeviceOf(tensor.device_id));
+  const auto address = static_cast<CudaAddress>(reinterpret_cast<uintptr_t>(tensor.data));
+  const auto copy = [&](std::byte* to) {
+    Status copied;
+    Py_BEGIN_ALLOW_THREADS copied = device->CopyFrom(address, {to, tensor.size});
+    Py_END_ALLOW_THREADS return copied;
+  };
+  if (tensor.size > kInlineTensorBytes) {
+    inbox_->Poll();
+    DoChores();
+    BRAID_ASSIGN_OR_RETURN(Buffer block, connection_->AllocateOutput(tensor.size));
+    BRAID_RETURN_IF_ERROR(copy(block.mutable_data()));
+    connection_->Placed(std::move(block), message);
+    return OkStatus();
+  }
+  std::byte* bytes = nullptr;
+  Ref memory = Ref::Steal(NewOwnMemory(tensor.size, &bytes));
+  if (!memory) {
+    PyErr_Clear();
+    return UnavailableError("no memory for an output");
+  }
+  if (tensor.size > 0) BRAID_RETURN_IF_ERROR(copy(bytes));
+  holds.push_back(std::move(memory));
+  return connection_->Place({bytes, tensor.size}, message);
 }
 
 Status Worker::Send(std::span<const std::byte> message) {

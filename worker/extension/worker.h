@@ -116,6 +116,9 @@ class Worker {
   PyObject* MakeTensor(const TensorMessage& message, std::vector<std::shared_ptr<Lending>>* lendings);
   // Puts bytes where the server finds them, see Connection::Place().
   Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
+  // The same for a Tensor object on a GPU: its bytes are copied once, when the worker's stream there has come to them, without
+  // the GIL. What has to live until the message is encoded is added to `holds`. Errors also: those of the driver.
+  Status PlaceFromDevice(PyObject* tensor, TensorMessage& message, std::vector<Ref>& holds);
   // Sends what user code has encoded; what it has let go of goes along.
   Status Send(std::span<const std::byte> message);
   // Does what others have left to do for holders of the GIL.

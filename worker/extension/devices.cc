@@ -1,0 +1,16 @@
+#include "worker/extension/devices.h"
+
+#include <map>
+
+namespace braid {
+
+Result<CudaContext*> DeviceOf(int gpu) {
+  // Never destroyed: threads of the driver and of user code end with the process.
+  static auto& contexts = *new std::map<int, std::shared_ptr<CudaContext>>();
+  if (const auto known = contexts.find(gpu); known != contexts.end()) return known->second.get();
+  BRAID_ASSIGN_OR_RETURN(auto driver, CudaDriver::Open());
+  BRAID_ASSIGN_OR_RETURN(auto context, CudaContext::Create(std::move(driver), gpu));
+  return (contexts[gpu] = std::move(context)).get();
+}
+
+}  // namespace braid

@@ -1,0 +1,17 @@
+// The GPUs that this worker's user code has tensors on. The driver is opened with the first of them: never in the warm
+// process that workers are forked from, which runs no user code.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/status.h"
+#include "gpu/cuda_context.h"
+
+namespace braid {
+
+// The context of a device, with the stream on which this worker reads tensors there; it lasts as long as the process.
+// Guarded by the GIL. Errors: those of the driver.
+Result<CudaContext*> DeviceOf(int gpu);
+
+}  // namespace braid
