@@ -106,8 +106,10 @@ def test_match(run):
     assert time == 5
 
 
-def test_a_calculator_of_whole_messages(tmp_path):
+@pytest.mark.parametrize("isolate", ["", "calculators"])
+def test_a_calculator_of_whole_messages(tmp_path, isolate):
     options = ["--model_name", "totals", "--model_path", ROOT / "examples" / "calculators" / "totals"]
+    options.append(f"--isolate={isolate}")
     library = LIBRARY.with_name("libtotals.so")
     with Server([], *options, "--calculator-library", library, workdir=tmp_path) as server:
 
@@ -129,9 +131,10 @@ def test_a_calculator_of_whole_messages(tmp_path):
         assert "second: expected FP32, found INT32" in told["error"]
 
 
-def test_a_calculator_of_users(tmp_path):
+@pytest.mark.parametrize("isolate", ["", "calculators"])
+def test_a_calculator_of_users(tmp_path, isolate):
     client = load(ROOT / "examples" / "calculators" / "client.py")
-    options = ["--model_name", "smooth", "--model_path", ROOT / "examples" / "calculators"]
+    options = ["--model_name", "smooth", "--model_path", ROOT / "examples" / "calculators", f"--isolate={isolate}"]
     with Server([], *options, "--calculator-library", LIBRARY, workdir=tmp_path) as server:
         import tritonclient.grpc as grpcclient
 

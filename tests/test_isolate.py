@@ -249,8 +249,10 @@ def test_a_wrong_parameter_is_named(repository, serve):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("calculators", "'calculators' cannot be isolated yet; these can: openvino,custom-nodes,images"),
-        ("openvino,python", "'python' is nothing that can be isolated; these can: openvino,custom-nodes,images"),
+        (
+            "openvino,python",
+            "'python' is nothing that can be isolated; these can: openvino,custom-nodes,images,calculators",
+        ),
     ],
 )
 def test_what_cannot_be_isolated_is_refused(repository, tmp_path, value, text):
@@ -644,3 +646,135 @@ def test_images_are_decoded_apart(tmp_path):
         status, answer = show(server, broken)
         assert status == 400
         assert "Image parsing failed" in answer["error"]
+
+
+# ---- Calculators ---------------------------------------------------------------------------------
+
+CALCULATORS = BINARY.parent / "src" / "mediapipe_graph" / "testing" / "plugins" / "test_calculators.so"
+
+
+def calculators_config(folder, **graphs):
+    """A config.json with a graph for each name: nodes between the streams "in" and "out", as text."""
+    entries = []
+    for name, nodes in graphs.items():
+        (folder / name).mkdir()
+        text = f'input_stream: "OVTENSOR:in"\noutput_stream: "OVTENSOR:out"\n{nodes}\n'
+        (folder / name / "graph.pbtxt").write_text(text, encoding="utf-8")
+        entries.append({"name": name, "base_path": str(folder / name)})
+    return {"model_config_list": [], "mediapipe_config_list": entries}
+
+
+def calculator(name, source="in", sink="out", **given):
+    pairs = " ".join(f'option {{ key: "{key}" value: "{value}" }}' for key, value in given.items())
+    extra = f"node_options: {{ [type.googleapis.com/braid.PluginOptions] {{ {pairs} }} }}" if given else ""
+    return f'node {{ calculator: "{name}" input_stream: "{source}" output_stream: "{sink}" {extra} }}'
+
+
+def through(client, graph, values):
+    return client.infer(graph, {"in": np.array(values, np.float32)}).as_numpy("out")
+
+
+def test_a_calculator_that_crashes_costs_its_requests_and_comes_back(tmp_path, connect):
+    config = calculators_config(
+        tmp_path,
+        fragile=calculator("FaultyCalculator", fault="crash_of_666"),
+        failing=calculator("FaultyCalculator", fault="process_fail"),
+        several=calculator("PassOnCalculator", sink="x") + calculator("DelayCalculator", "x"),
+    )
+    options = ("--isolate=calculators", "--calculator-library", CALCULATORS)
+    with OvmsServer(config, *options, workdir=tmp_path) as server:
+        maps = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text(encoding="utf-8")
+        assert "test_calculators" not in maps
+        [first] = workers(server)
+        for protocol in ("grpc", "http"):
+            client = connect(protocol, server)
+            np.testing.assert_array_equal(through(client, "fragile", [1, 2]), [1, 2])
+            np.testing.assert_array_equal(through(client, "several", [3, 4]), [3, 4])
+            with pytest.raises(InferenceServerException, match="it fails in process"):
+                through(client, "failing", [1])
+            with pytest.raises(InferenceServerException) as error:
+                through(client, "fragile", [666, 1])
+            assert "Stub process 'test_calculators' is not healthy. It was ended by signal 6" in error.value.message()
+            np.testing.assert_array_equal(through(client, "fragile", [1, 2]), [1, 2])
+        assert workers(server) != [first]
+        large = np.arange(1 << 20, dtype=np.float32)
+        np.testing.assert_array_equal(through(connect("grpc", server), "several", large), large)
+
+
+def test_each_request_of_a_graph_has_one_outcome_while_its_library_is_killed(tmp_path, connect):
+    outcomes = []
+    stop = threading.Event()
+
+    def run(number):
+        client = connect("grpc", server)
+        while not stop.is_set():
+            values = [number, len(outcomes)]
+            try:
+                right = np.array_equal(through(client, "passes", values), values)
+                outcomes.append("right" if right else "wrong")
+            except InferenceServerException as error:
+                outcomes.append(error.message())
+
+    config = calculators_config(tmp_path, passes=calculator("DelayCalculator"))
+    options = ("--isolate=calculators", "--calculator-library", CALCULATORS)
+    with OvmsServer(config, *options, workdir=tmp_path) as server:
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            reached = len(outcomes) + 50
+            wait_until(lambda reached=reached: len(outcomes) >= reached, PATIENCE, "answers")
+            for pid in workers(server):
+                os.kill(pid, signal.SIGKILL)
+        reached = len(outcomes) + 50
+        wait_until(lambda: len(outcomes) >= reached, PATIENCE, "answers after the last blow")
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert set(outcomes[-20:]) == {"right"}
+        others = [each for each in outcomes if each != "right"]
+        assert all("is not healthy" in each or "has ended, and with it" in each for each in others), others
+        assert len(others) <= 5 * len(threads)
+
+
+@pytest.mark.parametrize(
+    ("library", "text"),
+    [
+        ("wrong_version", "it was made for version 2 of the interface of calculators"),
+        ("crash_at_open", "is not healthy. It was ended by signal 6"),
+    ],
+)
+def test_a_library_of_calculators_that_cannot_be_used_is_told(tmp_path, library, text):
+    path = CALCULATORS.with_name(f"{library}.so")
+    options = ("--isolate=calculators", "--calculator-library", path)
+    server = OvmsServer({"model_config_list": []}, *options, workdir=tmp_path, ready=False, listening=False)
+    server.process.wait(PATIENCE)
+    assert f"the calculator library '{path}' cannot be used: " in server.log
+    assert text in server.log
+
+
+@pytest.mark.parametrize("level", ["strict", "separate"])
+def test_calculators_run_at_a_level_of_their_library(tmp_path, connect, level):
+    if level == "separate" and os.geteuid() != 0:
+        pytest.skip("takes root")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    config = calculators_config(tmp_path, passes=calculator("DelayCalculator"))
+    options = ("--isolate=calculators", f"--worker-isolation=test_calculators={level}")
+    with OvmsServer(config, *options, "--calculator-library", CALCULATORS, workdir=tmp_path) as server:
+        np.testing.assert_array_equal(through(connect("grpc", server), "passes", [1, 2]), [1, 2])
+        assert len(workers(server)) == 1
+
+
+def test_a_description_that_crashes_keeps_its_graph_away(tmp_path, connect):
+    config = calculators_config(
+        tmp_path,
+        fragile=calculator("FaultyCalculator", fault="describe_crash"),
+        good=calculator("FaultyCalculator", fault="none"),
+    )
+    options = ("--isolate=calculators", "--calculator-library", CALCULATORS)
+    with OvmsServer(config, *options, workdir=tmp_path, ready=False) as server:
+        wait_until(lambda: server.states("good").get(1) == "AVAILABLE", PATIENCE, "the good graph")
+        np.testing.assert_array_equal(through(connect("grpc", server), "good", [1, 2]), [1, 2])
+        assert server.states("fragile").get(1) != "AVAILABLE"
+        assert "is not healthy" in server.log

@@ -8,12 +8,19 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "backends/native/native_worker.h"
 #include "base/guard.h"
 #include "base/unique_fd.h"
 #include "commands/keep_memory.h"
+#include "graph/registry.h"
+#include "mediapipe_graph/calculator_host.h"
+#include "mediapipe_graph/calculator_library.h"
 
 namespace braid {
 namespace {
@@ -26,6 +33,16 @@ UniqueFd Descriptor(std::string_view word) {
   // What the libraries start does not get it.
   if (fcntl(number, F_SETFD, FD_CLOEXEC) != 0) return {};
   return UniqueFd(number);
+}
+
+Result<NativeCalculators> OpenLibrary(const std::string& path) {
+  auto registry = std::make_shared<graph::CalculatorRegistry>();
+  BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(path, *registry));
+  NativeCalculators calculators;
+  calculators.names = registry->Names();
+  const auto host = std::make_shared<CalculatorHost>(std::move(registry));
+  calculators.call = [host](const std::vector<Tensor>& inputs) { return host->Call(inputs); };
+  return calculators;
 }
 
 }  // namespace
@@ -45,7 +62,7 @@ int RunNativeWorkerCommand(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);
   InstallAllocationHandler();
   KeepMemory();
-  const int code = RunNativeWorker(std::move(end));
+  const int code = RunNativeWorker(std::move(end), &OpenLibrary);
   std::fflush(nullptr);
   // Threads of libraries run on, and find what they use until the process is gone.
   _exit(code);

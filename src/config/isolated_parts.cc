@@ -11,11 +11,9 @@ struct Part {
   std::string_view name;
   bool IsolatedParts::*isolated;
 };
-constexpr std::array kParts = {Part{"openvino", &IsolatedParts::openvino},
-                               Part{"custom-nodes", &IsolatedParts::custom_nodes},
-                               Part{"images", &IsolatedParts::images}};
-// Native code that runs inside the server alone.
-constexpr std::string_view kNotYet = "calculators";
+constexpr std::array kParts = {
+    Part{"openvino", &IsolatedParts::openvino}, Part{"custom-nodes", &IsolatedParts::custom_nodes},
+    Part{"images", &IsolatedParts::images}, Part{"calculators", &IsolatedParts::calculators}};
 
 }  // namespace
 
@@ -28,7 +26,8 @@ std::string NamesOf(const IsolatedParts& parts) {
 }
 
 Result<IsolatedParts> ParseIsolatedParts(std::string_view text) {
-  const std::string known = NamesOf({.openvino = true, .custom_nodes = true, .images = true});
+  const std::string known =
+      NamesOf({.openvino = true, .custom_nodes = true, .images = true, .calculators = true});
   IsolatedParts parts;
   while (!text.empty()) {
     const size_t comma = text.find(',');
@@ -36,13 +35,10 @@ Result<IsolatedParts> ParseIsolatedParts(std::string_view text) {
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
     const auto part =
         std::find_if(kParts.begin(), kParts.end(), [&](const Part& each) { return each.name == name; });
-    if (part != kParts.end()) {
-      parts.*part->isolated = true;
-    } else if (name == kNotYet) {
-      return UnsupportedError("'" + name + "' cannot be isolated yet; these can: " + known);
-    } else {
+    if (part == kParts.end()) {
       return InvalidArgumentError("'" + name + "' is nothing that can be isolated; these can: " + known);
     }
+    parts.*part->isolated = true;
   }
   return parts;
 }

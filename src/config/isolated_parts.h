@@ -13,12 +13,13 @@ struct IsolatedParts {
   bool openvino = false;
   bool custom_nodes = false;
   bool images = false;
+  bool calculators = false;
   bool operator==(const IsolatedParts&) const = default;
 };
 
 // The names of `parts`, separated by commas.
 std::string NamesOf(const IsolatedParts& parts);
-// Reads such names. Errors: INVALID_ARGUMENT for one that there is not, UNSUPPORTED for a part that cannot be isolated.
+// Reads such names. Errors: INVALID_ARGUMENT for one that there is not.
 Result<IsolatedParts> ParseIsolatedParts(std::string_view text);
 
 // The parameter of a config.pbtxt by which an OpenVINO model says where it runs: "true" or "false".

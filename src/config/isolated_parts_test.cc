@@ -11,17 +11,15 @@ TEST(IsolatedParts, AreReadFromTheirNames) {
   EXPECT_EQ(ParseIsolatedParts("images,openvino,images").value(),
             (IsolatedParts{.openvino = true, .images = true}));
   EXPECT_EQ(ParseIsolatedParts("custom-nodes").value(), IsolatedParts{.custom_nodes = true});
+  EXPECT_EQ(ParseIsolatedParts("calculators").value(), IsolatedParts{.calculators = true});
   EXPECT_EQ(NamesOf({}), "");
   EXPECT_EQ(NamesOf({.openvino = true, .images = true}), "openvino,images");
 }
 
 TEST(IsolatedParts, WhatCannotBeIsolatedIsSaid) {
-  EXPECT_EQ(
-      ParseIsolatedParts("openvino,calculators").status(),
-      UnsupportedError("'calculators' cannot be isolated yet; these can: openvino,custom-nodes,images"));
-  EXPECT_EQ(
-      ParseIsolatedParts("gpu").status(),
-      InvalidArgumentError("'gpu' is nothing that can be isolated; these can: openvino,custom-nodes,images"));
+  EXPECT_EQ(ParseIsolatedParts("openvino,gpu").status(),
+            InvalidArgumentError("'gpu' is nothing that can be isolated; these can: "
+                                 "openvino,custom-nodes,images,calculators"));
 }
 
 TEST(IsolatedParts, AModelSaysForItself) {

@@ -44,7 +44,19 @@ class Packet {
     return packet;
   }
 
+  // A value that others hold too. REQUIRES: it is not null.
+  template <class T>
+  static Packet Share(std::shared_ptr<const T> value, Timestamp at) {
+    Packet packet;
+    packet.value_ = std::move(value);
+    packet.type_ = &typeid(T);
+    packet.timestamp_ = at;
+    return packet;
+  }
+
   bool empty() const { return value_ == nullptr; }
+  // Where the value is: the same for packets that share it, as long as one of them is there.
+  const void* identity() const { return value_.get(); }
   Timestamp timestamp() const { return timestamp_; }
   // The same value at another time.
   Packet At(Timestamp timestamp) const {

@@ -15,6 +15,12 @@ std::map<std::string, CalculatorKind, std::less<>>::const_iterator CalculatorReg
   return kinds_.find(name);
 }
 
+std::vector<std::string> CalculatorRegistry::Names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds_) names.push_back(name);
+  return names;
+}
+
 const CalculatorKind* CalculatorRegistry::Find(std::string_view name) const {
   const auto found = At(name);
   return found == kinds_.end() ? nullptr : &found->second;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "graph/calculator.h"
@@ -32,6 +33,8 @@ class CalculatorRegistry {
   bool Add(std::string name, CalculatorKind kind) {
     return kinds_.try_emplace(std::move(name), std::move(kind)).second;
   }
+  // All names, in order.
+  std::vector<std::string> Names() const;
   // A leading "mediapipe." or "::mediapipe::" of `name` counts for nothing. Null when there is none.
   const CalculatorKind* Find(std::string_view name) const;
   // The name as it was added; `name` itself when there is none.

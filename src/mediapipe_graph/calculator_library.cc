@@ -44,13 +44,38 @@ std::string FaultOf(const BraidCalculatorLibrary* library) {
   return "";
 }
 
+Status CannotBeUsed(const std::string& path, const std::string& why) {
+  return InvalidArgumentError(
+      std::string("the calculator library '").append(path).append("' cannot be used: ").append(why));
+}
+
+// Adds all or none.
+Status Add(const std::string& path, std::vector<std::pair<std::string, graph::CalculatorKind>> kinds,
+           graph::CalculatorRegistry& registry) {
+  for (const auto& [name, kind] : kinds) {
+    if (registry.Find(name) != nullptr) {
+      return CannotBeUsed(path, std::string("there is a calculator '").append(name).append("' already"));
+    }
+  }
+  for (auto& [name, kind] : kinds) registry.Add(std::move(name), std::move(kind));
+  return OkStatus();
+}
+
+Status AddIsolatedLibrary(const std::string& path, const OpenIsolatedCalculators& open,
+                          graph::CalculatorRegistry& registry) {
+  auto library = open(path);
+  if (!library.ok()) {
+    // What is wrong with the library is told by the process that has looked at it.
+    const bool told = library.status().code() == StatusCode::kInvalidArgument;
+    return told ? library.status() : CannotBeUsed(path, library.status().message());
+  }
+  return Add(path, IsolatedKinds(*std::move(library)), registry);
+}
+
 }  // namespace
 
 Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& registry) {
-  const auto fail = [&path](const std::string& why) {
-    return InvalidArgumentError(
-        std::string("the calculator library '").append(path).append("' cannot be used: ").append(why));
-  };
+  const auto fail = [&path](const std::string& why) { return CannotBeUsed(path, why); };
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
   // The loader would wait for a writer of a named pipe.
@@ -64,25 +89,21 @@ Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& 
   if (entry == nullptr) return fail(std::string("it has no function '") + BRAID_CALCULATOR_ENTRY + "'");
   const BraidCalculatorLibrary* library = entry();
   if (const std::string fault = FaultOf(library); !fault.empty()) return fail(fault);
+  std::vector<std::pair<std::string, graph::CalculatorKind>> kinds;
   for (size_t i = 0; i < library->count; ++i) {
-    if (registry.Find(library->calculators[i].name) != nullptr) {
-      return fail(
-          std::string("there is a calculator '").append(library->calculators[i].name).append("' already"));
-    }
+    kinds.emplace_back(library->calculators[i].name, PluginKind(library->calculators[i]));
   }
-  for (size_t i = 0; i < library->count; ++i) {
-    registry.Add(library->calculators[i].name, PluginKind(library->calculators[i]));
-  }
-  return OkStatus();
+  return Add(path, std::move(kinds), registry);
 }
 
 Result<std::shared_ptr<const graph::CalculatorRegistry>> MakeCalculators(
-    const std::vector<std::string>& libraries) {
+    const std::vector<std::string>& libraries, const OpenIsolatedCalculators& open) {
   auto calculators = std::make_shared<graph::CalculatorRegistry>();
   graph::AddCoreCalculators(*calculators);
   AddOvmsCalculators(*calculators);
   for (const std::string& library : libraries) {
-    BRAID_RETURN_IF_ERROR(AddCalculatorLibrary(library, *calculators));
+    BRAID_RETURN_IF_ERROR(open ? AddIsolatedLibrary(library, open, *calculators)
+                               : AddCalculatorLibrary(library, *calculators));
   }
   return std::shared_ptr<const graph::CalculatorRegistry>(std::move(calculators));
 }

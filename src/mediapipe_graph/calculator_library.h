@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "graph/registry.h"
+#include "mediapipe_graph/isolated_calculators.h"
 
 namespace braid {
 
@@ -15,9 +16,9 @@ namespace braid {
 // whose name is taken; nothing is added then. Runs code of the library.
 Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& registry);
 
-// The calculators that graphs of a server can use: MediaPipe's, those of OpenVINO Model Server, and those of libraries.
-// Errors: as above.
+// The calculators that graphs of a server can use: MediaPipe's, those of OpenVINO Model Server, and those of libraries. With `open`,
+// libraries are not loaded here, but run where that starts them. Errors: as above.
 Result<std::shared_ptr<const graph::CalculatorRegistry>> MakeCalculators(
-    const std::vector<std::string>& libraries);
+    const std::vector<std::string>& libraries, const OpenIsolatedCalculators& open = {});
 
 }  // namespace braid

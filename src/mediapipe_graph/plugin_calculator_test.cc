@@ -8,7 +8,9 @@
 
 #include "graph/run.h"
 #include "graph/topology.h"
+#include "mediapipe_graph/calculator_host.h"
 #include "mediapipe_graph/calculator_library.h"
+#include "mediapipe_graph/isolated_calculators.h"
 #include "mediapipe_graph/plugin_packets.h"
 #include "mediapipe_graph/testing/graph_fixture.h"
 
@@ -56,10 +58,13 @@ class Kept final : public graph::RunObserver {
   std::optional<Status> end;
 };
 
-class PluginCalculatorTest : public ::testing::Test {
+enum class Where { kInside, kApart };
+
+// Calculators inside the server, and what stands for them there when a worker has them; the worker's end is in this process too.
+class PluginCalculatorTest : public ::testing::TestWithParam<Where> {
  protected:
   PluginCalculatorTest() {
-    EXPECT_EQ(AddCalculatorLibrary(LibraryPath("test_calculators"), *registry_), OkStatus());
+    AddLibrary(LibraryPath("test_calculators"));
     library_ = dlopen(LibraryPath("test_calculators").c_str(), RTLD_NOW | RTLD_NOLOAD);
     BRAID_CHECK(library_ != nullptr);
     done_before_ = Count("DoneOwners");
@@ -67,9 +72,26 @@ class PluginCalculatorTest : public ::testing::Test {
   ~PluginCalculatorTest() override {
     run_.reset();
     kept_.reset();
+    registry_.reset();
     EXPECT_EQ(Count("LiveValues"), 0);
     EXPECT_EQ(Count("LiveCalculators"), 0);
     dlclose(library_);
+  }
+
+  void AddLibrary(const std::string& path) {
+    if (GetParam() == Where::kInside) {
+      ASSERT_EQ(AddCalculatorLibrary(path, *registry_), OkStatus());
+      return;
+    }
+    auto here = std::make_shared<graph::CalculatorRegistry>();
+    ASSERT_EQ(AddCalculatorLibrary(path, *here), OkStatus());
+    IsolatedCalculators library;
+    library.names = here->Names();
+    library.call = [host = std::make_shared<CalculatorHost>(std::move(here))](std::vector<Tensor> inputs) {
+      return host->Call(inputs);
+    };
+    for (auto& [name, kind] : IsolatedKinds(std::move(library)))
+      ASSERT_TRUE(registry_->Add(name, std::move(kind)));
   }
 
   long Count(const char* name) const { return reinterpret_cast<long (*)()>(dlsym(library_, name))(); }
@@ -132,7 +154,7 @@ class PluginCalculatorTest : public ::testing::Test {
   std::shared_ptr<graph::Run> run_;
 };
 
-TEST_F(PluginCalculatorTest, PassesPacketsOnWithoutACopy) {
+TEST_P(PluginCalculatorTest, PassesPacketsOnWithoutACopy) {
   ASSERT_EQ(LoadAndStart("input_stream: 'a' input_stream: 'b' output_stream: 'c' output_stream: 'd'" +
                          Node("PassOnCalculator",
                               "input_stream: 'a' input_stream: 'b' output_stream: 'c' "
@@ -150,7 +172,7 @@ TEST_F(PluginCalculatorTest, PassesPacketsOnWithoutACopy) {
   EXPECT_NE(kept_->packets[1].second.GetIf<MediaTensor>(), nullptr);
 }
 
-TEST_F(PluginCalculatorTest, EachKindOfPacketIsMade) {
+TEST_P(PluginCalculatorTest, EachKindOfPacketIsMade) {
   ASSERT_EQ(LoadAndStart("input_stream: 'in' output_stream: 'OVTENSOR:t' output_stream: 'OVMS_PY_TENSOR:p' "
                          "output_stream: 'b' output_stream: 'i' output_stream: 's' output_stream: 'o' " +
                          Node("MakeCalculator",
@@ -200,10 +222,12 @@ TEST_F(PluginCalculatorTest, EachKindOfPacketIsMade) {
   // Two tensors of two values each, and an object.
   EXPECT_EQ(Count("LiveValues"), 5);
   kept_->packets.clear();
+  // A worker is told of an object with the next call.
+  EXPECT_EQ(Load(Between("DelayCalculator")), OkStatus());
   EXPECT_EQ(Count("LiveValues"), 0);
 }
 
-TEST_F(PluginCalculatorTest, EachKindOfPacketIsRead) {
+TEST_P(PluginCalculatorTest, EachKindOfPacketIsRead) {
   ASSERT_EQ(LoadAndStart(Between("TellCalculator")), OkStatus());
   Tensor tensor;
   tensor.name = "t";
@@ -226,7 +250,7 @@ TEST_F(PluginCalculatorTest, EachKindOfPacketIsRead) {
                                           "true @3", "-4 @4", "'text' @5", "kind 7 @6", "kind 7 @7"));
 }
 
-TEST_F(PluginCalculatorTest, ObjectsGoFromNodeToNode) {
+TEST_P(PluginCalculatorTest, ObjectsGoFromNodeToNode) {
   ASSERT_EQ(LoadAndStart("input_stream: 'in' output_stream: 'out' " +
                          Node("MakeCalculator",
                               "input_stream: 'in' output_stream: 'TENSOR:t' output_stream: "
@@ -240,7 +264,7 @@ TEST_F(PluginCalculatorTest, ObjectsGoFromNodeToNode) {
   EXPECT_THAT(kept_->Texts(), ElementsAre("object 3 @0", "object 4 @1"));
 }
 
-TEST_F(PluginCalculatorTest, AKeptPacketOutlivesItsCall) {
+TEST_P(PluginCalculatorTest, AKeptPacketOutlivesItsCall) {
   ASSERT_EQ(LoadAndStart(Between("DelayCalculator")), OkStatus());
   for (int64_t i = 0; i < 3; ++i) Add(10 + i, 2 * i);
   EXPECT_THAT(kept_->Numbers(), ElementsAre("2=10", "4=11"));
@@ -257,7 +281,7 @@ TEST_F(PluginCalculatorTest, AKeptPacketOutlivesItsCall) {
   EXPECT_THAT(kept_->packets, IsEmpty());
 }
 
-TEST_F(PluginCalculatorTest, ASourceStops) {
+TEST_P(PluginCalculatorTest, ASourceStops) {
   const std::string source = Node("SourceCalculator", "output_stream: 'out'", {{"count", "3"}});
   ASSERT_EQ(LoadAndStart("output_stream: 'out' " + source), OkStatus());
   EXPECT_EQ(End(), OkStatus());
@@ -274,7 +298,7 @@ TEST_F(PluginCalculatorTest, ASourceStops) {
   EXPECT_THAT(LoadAndStart(from).message(), HasSubstr("Side packet \"start\" has type bool"));
 }
 
-TEST_F(PluginCalculatorTest, WhatADescriptionRefuses) {
+TEST_P(PluginCalculatorTest, WhatADescriptionRefuses) {
   const std::pair<std::string, std::string> faults[] = {
       {"describe_fail", "it fails in describe"},
       {"describe_fail_without_text", "the calculator refuses the node"},
@@ -292,7 +316,7 @@ TEST_F(PluginCalculatorTest, WhatADescriptionRefuses) {
               HasSubstr("option count is missing"));
 }
 
-TEST_F(PluginCalculatorTest, AnOpenThatFails) {
+TEST_P(PluginCalculatorTest, AnOpenThatFails) {
   const std::pair<std::string, std::string> faults[] = {
       {"open_fail", "it fails in open"},
       {"open_fail_without_text", "the calculator has failed"},
@@ -308,7 +332,7 @@ TEST_F(PluginCalculatorTest, AnOpenThatFails) {
               HasSubstr("the calculator's object could not be made"));
 }
 
-TEST_F(PluginCalculatorTest, CallsThatFail) {
+TEST_P(PluginCalculatorTest, CallsThatFail) {
   EXPECT_EQ(FaultOf(Faulty("none of these")), "none");
   const std::pair<std::string, std::string> faults[] = {
       {"process_fail", "it fails in process"},
@@ -334,7 +358,7 @@ TEST_F(PluginCalculatorTest, CallsThatFail) {
   EXPECT_THAT(FaultOf(Faulty("close_throw_number")), HasSubstr("an exception of an unknown type"));
 }
 
-TEST_F(PluginCalculatorTest, EachOwnerIsToldOnce) {
+TEST_P(PluginCalculatorTest, EachOwnerIsToldOnce) {
   ASSERT_EQ(LoadAndStart("input_stream: 'in' output_stream: 'out' output_stream: 'tensor' " +
                          Node("RawCalculator",
                               "input_stream: 'in' output_stream: 'out' output_stream: "
@@ -352,12 +376,12 @@ TEST_F(PluginCalculatorTest, EachOwnerIsToldOnce) {
 }
 
 // A library of its own file, so that nothing else holds it open.
-TEST_F(PluginCalculatorTest, PacketsOutliveTheCalculators) {
+TEST_P(PluginCalculatorTest, PacketsOutliveTheCalculators) {
   const auto folder = std::move(TemporaryFolder::Create(::testing::TempDir(), "braid-calculators-")).value();
   const std::string copy = folder->path() + "/copy.so";
   std::filesystem::copy_file(LibraryPath("test_calculators"), copy);
   registry_ = std::make_shared<graph::CalculatorRegistry>();
-  ASSERT_EQ(AddCalculatorLibrary(copy, *registry_), OkStatus());
+  AddLibrary(copy);
   ASSERT_EQ(LoadAndStart("input_stream: 'in' " +
                          Node("MakeCalculator",
                               "input_stream: 'in' output_stream: 'TENSOR:t' output_stream: "
@@ -378,6 +402,11 @@ TEST_F(PluginCalculatorTest, PacketsOutliveTheCalculators) {
   EXPECT_EQ(live(), 0);
   dlclose(library);
 }
+
+INSTANTIATE_TEST_SUITE_P(Where, PluginCalculatorTest, ::testing::Values(Where::kInside, Where::kApart),
+                         [](const auto& where) {
+                           return where.param == Where::kInside ? "Inside" : "Apart";
+                         });
 
 }  // namespace
 }  // namespace braid

@@ -106,16 +106,8 @@ int GetString(const BraidPacket* packet, const char** text, size_t* size) {
 
 void* GetObject(const BraidPacket* packet, const char* type) {
   const auto* held = packet->packet.GetIf<PluginObject>();
-  return held != nullptr && type != nullptr && held->type == type ? held->object.get() : nullptr;
-}
-
-// Whoever takes an OVTENSOR trusts its size.
-bool SizeIsRight(DataType type, const Shape& shape, const Buffer& data) {
-  if (type != DataType::kBytes) return ByteSize(type, shape) == data.size();
-  BytesElements elements(data.text());
-  int64_t count = 0;
-  while (elements.Next()) ++count;
-  return !elements.truncated() && ElementCount(shape) == count;
+  const bool is_here = held != nullptr && held->library == nullptr;
+  return is_here && type != nullptr && held->type == type ? held->object.get() : nullptr;
 }
 
 BraidPacket* MakeTensor(BraidKind kind, const BraidTensor* from, void (*done)(void*), void* owner) {
@@ -134,16 +126,16 @@ BraidPacket* MakeTensor(BraidKind kind, const BraidTensor* from, void (*done)(vo
   for (const int64_t dimension : tensor.shape) {
     if (dimension < 0) return nullptr;
   }
+  tensor.data = std::move(buffer);
   if (const auto type = DataTypeFromWireName(from->datatype)) {
     tensor.type = *type;
-    if (kind == BRAID_TENSOR && !SizeIsRight(*type, tensor.shape, buffer)) return nullptr;
+    if (kind == BRAID_TENSOR && !SizeIsRight(tensor)) return nullptr;
   } else if (kind == BRAID_TENSOR) {
     return nullptr;
   } else {
     tensor.type = DataType::kCustom;
     tensor.custom_type = from->datatype;
   }
-  tensor.data = std::move(buffer);
   if (kind == BRAID_TENSOR) return NewPluginPacket(Packet::Of(OvTensor{std::move(tensor)}));
   return NewPluginPacket(Packet::Of(PythonTensor{NodeTensor{std::move(tensor), true, nullptr}}));
 }
@@ -159,7 +151,7 @@ BraidPacket* MakeObject(const char* type, void* object, void (*done)(void*)) {
     if (done != nullptr) done(held);
   });
   if (type == nullptr || *type == '\0') return nullptr;
-  return NewPluginPacket(Packet::Of(PluginObject{type, std::move(owned)}));
+  return NewPluginPacket(Packet::Of(PluginObject{type, std::move(owned), nullptr}));
 }
 
 int MessageTensorCount(const BraidPacket* packet) {
@@ -217,6 +209,14 @@ PortType PluginPortType(BraidKind kind) {
     default:
       return PortType::Of<PluginObject>();
   }
+}
+
+bool SizeIsRight(const Tensor& tensor) {
+  if (tensor.type != DataType::kBytes) return ByteSize(tensor.type, tensor.shape) == tensor.data.size();
+  BytesElements elements(tensor.data.text());
+  int64_t count = 0;
+  while (elements.Next()) ++count;
+  return !elements.truncated() && ElementCount(tensor.shape) == count;
 }
 
 BraidPacket* NewPluginPacket(Packet packet) {

@@ -13,6 +13,7 @@
 #include "graph/packet.h"
 #include "include/braid_calculator.h"
 #include "tensor/buffer.h"
+#include "tensor/tensor.h"
 
 // A share in a packet of the engine. Counted by keep() and release() of the host.
 struct BraidPacket {
@@ -36,6 +37,8 @@ namespace braid {
 struct PluginObject {
   std::string type;
   std::shared_ptr<void> object;
+  // Whose process has it, when that is not this one (isolated_calculators.h): `object` is no library's then.
+  const void* library = nullptr;
 };
 
 // The type of the engine behind a kind of port. REQUIRES: a kind of a value.
@@ -43,6 +46,8 @@ graph::PortType PluginPortType(BraidKind kind);
 // A first share for the caller.
 BraidPacket* NewPluginPacket(graph::Packet packet);
 BraidKind PluginKindOf(const graph::Packet& packet);
+// Whether a tensor has as many bytes as its type and shape say: whoever takes an OVTENSOR trusts that.
+bool SizeIsRight(const Tensor& tensor);
 
 // Fills the part of the host that is about packets.
 void FillPacketFunctions(BraidHost& host);

@@ -435,7 +435,7 @@ const OptionSpec kOptionTable[] = {
         "until every sequence has ended; also --sequence-drain-seconds"),
     Works("isolate", "PARTS", Group::kModels, {SetIsolate, ShowIsolate},
           "Native code that runs in processes of its own, so that a crash costs its requests and not the "
-          "server: openvino, custom-nodes, images; several with commas"),
+          "server: openvino, custom-nodes, images, calculators; several with commas"),
     Works("image-max-pixels", "N", Group::kModels, Int<&O::image_max_pixels, 1, int64_t{1} << 40>(),
           "Pixels that the encoded images of one request may have together, before they are resized"),
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),

@@ -99,9 +99,10 @@ TEST(Options, StrictModelConfigIsTheOlderNameOfDisableAutoComplete) {
 TEST(Options, NativeCodeIsIsolatedByParts) {
   EXPECT_FALSE(Parse({"models"}).options.isolate.openvino);
   EXPECT_TRUE(Parse({"models", "--isolate=openvino"}).options.isolate.openvino);
+  EXPECT_TRUE(Parse({"models", "--isolate", "openvino,calculators"}).options.isolate.calculators);
   EXPECT_THAT(
-      Parse({"models", "--isolate", "openvino,calculators"}).err,
-      StartsWith("braid serve: --isolate: 'calculators' cannot be isolated yet; these can: openvino,"));
+      Parse({"models", "--isolate", "openvino,python"}).err,
+      StartsWith("braid serve: --isolate: 'python' is nothing that can be isolated; these can: openvino,"));
 }
 
 TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {

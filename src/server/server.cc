@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include <spdlog/fmt/fmt.h>
 
 #include "backends/native/isolated_images.h"
 #include "backends/native/isolated_nodes.h"
+#include "backends/native/native_function.h"
 #include "backends/native/native_worker.h"
 #include "backends/native/openvino_isolation.h"
 #include "backends/python/model_asks.h"
@@ -67,6 +69,8 @@ namespace {
 constexpr int64_t kProtocolGraceNs = 2 * kSecondNs;
 // Of a port that has room when clients of models have taken all of theirs.
 constexpr size_t kReservedConnections = 256;
+// As many of users' calculators may block at once.
+constexpr size_t kMostCalculators = 64;
 
 // More segments than a quarter of the descriptors would leave too few for clients.
 void BoundSegments(SegmentBudget::Limits& limits) {
@@ -230,6 +234,19 @@ class Server::Parts {
                           100 * used, 100 * limit->second));
   }
 
+  Result<IsolatedCalculators> OpenCalculators(const std::string& path) {
+    NativeTask task;
+    task.kind = NativeTask::Kind::kCalculators;
+    task.library_path = std::filesystem::absolute(path).string();
+    task.library_name = std::filesystem::path(path).stem().string();
+    task.most_calls = kMostCalculators;
+    BRAID_ASSIGN_OR_RETURN(std::shared_ptr<NativeFunction> function,
+                           NativeFunction::Load(native_workers_, task.library_name, task));
+    return IsolatedCalculators{function->answer().calculators, [function](std::vector<Tensor> inputs) {
+                                 return function->Call(std::move(inputs));
+                               }};
+  }
+
   // The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
   // without any needs no interpreter. Any thread.
   Result<PythonBackend*> Python() {
@@ -291,7 +308,10 @@ class Server::Parts {
       return CreateGraph(entry, files);
     };
     if (options.config) {
-      BRAID_ASSIGN_OR_RETURN(calculators_, MakeCalculators(options_.calculator_libraries));
+      OpenIsolatedCalculators open;
+      if (options_.isolate.calculators)
+        open = [this](const std::string& path) { return OpenCalculators(path); };
+      BRAID_ASSIGN_OR_RETURN(calculators_, MakeCalculators(options_.calculator_libraries, open));
     }
     const bool has_folders = options.folders.has_value();
     manager_ =
@@ -655,8 +675,7 @@ class Server::Parts {
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   CustomNodeThreads custom_node_threads_;
   std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
-  // As many as users' calculators may block at once.
-  ElasticThreads graph_threads_{{.name = "brd-graph", .most = 64}};
+  ElasticThreads graph_threads_{{.name = "brd-graph", .most = kMostCalculators}};
   std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
   std::unique_ptr<OpenVinoIsolation> openvino_;
   Mutex python_mutex_;

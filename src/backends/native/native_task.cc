@@ -207,7 +207,7 @@ Result<NativeTask> DecodeTask(std::string_view text) {
   TextReader in(text);
   NativeTask task;
   in(task);
-  in.Require(static_cast<uint8_t>(task.kind) <= static_cast<uint8_t>(NativeTask::Kind::kImages));
+  in.Require(static_cast<uint8_t>(task.kind) <= static_cast<uint8_t>(NativeTask::Kind::kCalculators));
   in.Require(task.most_calls >= 1 && task.most_calls <= kMostNativeCalls);
   if (!in.complete()) return InvalidArgumentError("the task of a native worker cannot be read");
   return task;
@@ -220,7 +220,7 @@ std::string EncodeAnswer(const NativeAnswer& answer) {
   std::string message = answer.status.message();
   inference::ModelConfig config = answer.config;
   if (answer.info.config != nullptr) config = *answer.info.config;
-  out(code, fault, message, answer.info, answer.node_inputs, answer.node_outputs);
+  out(code, fault, message, answer.info, answer.node_inputs, answer.node_outputs, answer.calculators);
   Config(out, config);
   return out.text();
 }
@@ -231,7 +231,7 @@ Result<NativeAnswer> DecodeAnswer(std::string_view text) {
   auto code = StatusCode::kOk;
   uint8_t fault = 0;
   std::string message;
-  in(code, fault, message, answer.info, answer.node_inputs, answer.node_outputs);
+  in(code, fault, message, answer.info, answer.node_inputs, answer.node_outputs, answer.calculators);
   Config(in, answer.config);
   in.Require(static_cast<uint8_t>(code) <= static_cast<uint8_t>(StatusCode::kPermissionDenied));
   CheckTensors(in, answer.info.inputs, true);

@@ -24,6 +24,7 @@ struct NativeTask {
     kNodeLibrary,   // see whether the library of custom nodes can be used, and end
     kNode,          // run a custom node: the calls of its execute
     kImages,        // decode images
+    kCalculators,   // run calls of a library of calculators
   };
   Kind kind = Kind::kConfigModel;
   // OpenVinoBackend::Options.
@@ -37,12 +38,12 @@ struct NativeTask {
   std::string model_file = {};
   int64_t version = 1;
   // The library of custom nodes, and the node: those of CustomNodeLibrary::Open() and CodeFor(). Of kImages the path alone,
-  // which is that of ImageCodec's library.
+  // which is that of ImageCodec's library; of kCalculators the first two.
   std::string library_name = {};
   std::string library_path = {};
   std::string node = {};
   std::vector<std::pair<std::string, std::string>> params = {};
-  // Of kNode and kImages: how many calls run at once, from 1 to kMostNativeCalls.
+  // Of kNode, kImages and kCalculators: how many calls run at once, from 1 to kMostNativeCalls.
   uint32_t most_calls = 1;
 };
 inline constexpr uint32_t kMostNativeCalls = 1024;
@@ -61,6 +62,8 @@ struct NativeAnswer {
   // kNode: what the node takes and gives; of type kInvalid where it does not say.
   std::vector<TensorSpec> node_inputs = {};
   std::vector<TensorSpec> node_outputs = {};
+  // kCalculators: their names.
+  std::vector<std::string> calculators = {};
 };
 
 std::string EncodeAnswer(const NativeAnswer& answer);

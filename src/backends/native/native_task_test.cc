@@ -92,6 +92,7 @@ NativeAnswer SomeAnswer() {
   auto config = std::make_shared<inference::ModelConfig>();
   config->set_name("m");
   info.config = config;
+  answer.calculators = {"A", "B"};
   return answer;
 }
 
@@ -101,6 +102,7 @@ TEST(NativeAnswer, IsReadAsItWasWritten) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(read->status.ok());
   const ServableInfo& info = read->info;
+  EXPECT_EQ(read->calculators, answer.calculators);
   EXPECT_EQ(info.name, "m");
   EXPECT_EQ(info.version, 3);
   EXPECT_EQ(info.platform, "OpenVINO");

@@ -65,8 +65,11 @@ Status Malformed() { return InvalidArgumentError("the server sent a message that
 
 class NativeWorker final : private ExecutionListener {
  public:
-  explicit NativeWorker(std::unique_ptr<Channel> channel)
-      : channel_(std::move(channel)), memory_(*channel_), log_sender_(*channel_) {}
+  NativeWorker(std::unique_ptr<Channel> channel, OpenCalculators open_calculators)
+      : open_calculators_(std::move(open_calculators)),
+        channel_(std::move(channel)),
+        memory_(*channel_),
+        log_sender_(*channel_) {}
 
   // Errors: the server broke the rules, or there is no memory.
   Status Run();
@@ -106,6 +109,7 @@ class NativeWorker final : private ExecutionListener {
   void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
   void OnAvailability(Instance&, bool) override {}
 
+  const OpenCalculators open_calculators_;
   const std::unique_ptr<Channel> channel_;
   NativeMemory memory_;
   LogSender log_sender_;
@@ -221,6 +225,12 @@ Status NativeWorker::Do(const NativeTask& task, NativeAnswer& answer) {
       model_ = std::make_unique<FunctionModel>(ImageFunction(task.library_path, memory_.outputs()),
                                                task.most_calls);
       break;
+    case NativeTask::Kind::kCalculators: {
+      BRAID_ASSIGN_OR_RETURN(NativeCalculators calculators, open_calculators_(task.library_path));
+      answer.calculators = std::move(calculators.names);
+      model_ = std::make_unique<FunctionModel>(std::move(calculators.call), task.most_calls);
+      break;
+    }
   }
   if (model_ == nullptr) return OkStatus();
   instances_ = model_->instances();
@@ -406,12 +416,12 @@ void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
 
 }  // namespace
 
-int RunNativeWorker(Channel::WorkerEnd end) {
+int RunNativeWorker(Channel::WorkerEnd end, OpenCalculators open_calculators) {
   auto channel = Channel::OpenWorkerEnd(std::move(end));
   Status status = channel.status();
   if (status.ok()) {
     // Threads that run at the end find it as it is.
-    auto* const worker = new NativeWorker(std::move(channel).value());
+    auto* const worker = new NativeWorker(std::move(channel).value(), std::move(open_calculators));
     status = Guarded([&] { return worker->Run(); });
   }
   if (!status.ok()) ReportFault("native worker", status);

@@ -4,6 +4,12 @@
 // from there. A process ends with its server.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/native/function_model.h"
+#include "base/status.h"
 #include "ipc/channel.h"
 
 namespace braid {
@@ -12,8 +18,15 @@ namespace braid {
 // behind it. It is the server's own to use.
 inline constexpr char kNativeWorkerCommand[] = "native-worker";
 
+// A library of calculators as a worker has it. What their calls are is for those to know who link the engine of graphs.
+struct NativeCalculators {
+  std::vector<std::string> names;
+  FunctionModel::Function call;
+};
+using OpenCalculators = std::function<Result<NativeCalculators>(const std::string& path)>;
+
 // Does what the server says until it says that it is enough. Returns the exit code. The process ends right after it:
 // threads of the libraries may still be there.
-int RunNativeWorker(Channel::WorkerEnd end);
+int RunNativeWorker(Channel::WorkerEnd end, OpenCalculators open_calculators);
 
 }  // namespace braid

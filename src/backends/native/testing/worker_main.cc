@@ -96,6 +96,16 @@ int RunFaulty(std::string_view fault, Channel::WorkerEnd end) {
   return 1;
 }
 
+// One that is called "Twice" and answers with its inputs and those again.
+Result<NativeCalculators> OpenCalculatorsForTests(const std::string& path) {
+  if (path != "twice.so") return InvalidArgumentError("no library: " + path);
+  return NativeCalculators{{"Twice"}, [](const std::vector<Tensor>& inputs) -> Result<std::vector<Tensor>> {
+                             std::vector<Tensor> outputs = inputs;
+                             outputs.insert(outputs.end(), inputs.begin(), inputs.end());
+                             return outputs;
+                           }};
+}
+
 int Main(int argc, char** argv) {
   const auto descriptor = [&](int back) {
     const int number = std::atoi(argv[argc - back]);
@@ -104,7 +114,8 @@ int Main(int argc, char** argv) {
   };
   if (argc < 4) return 1;
   Channel::WorkerEnd end{descriptor(3), descriptor(2), descriptor(1)};
-  _exit(argc == 4 ? RunNativeWorker(std::move(end)) : RunFaulty(argv[1], std::move(end)));
+  _exit(argc == 4 ? RunNativeWorker(std::move(end), &OpenCalculatorsForTests)
+                  : RunFaulty(argv[1], std::move(end)));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Libraries that a server refuses; which one this is, a definition says.
+#include <cstdlib>
+
 #include "braid_calculator.h"
 
 namespace {
@@ -27,6 +29,9 @@ extern "C" __attribute__((visibility("default"))) const BraidCalculatorLibrary*
 calculators() {
 #else
 braidCalculators() {
+#endif
+#if defined(CRASH_AT_OPEN)
+  std::abort();
 #endif
 #if defined(NULL_LIST)
   return nullptr;

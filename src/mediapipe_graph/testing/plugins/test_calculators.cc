@@ -1,5 +1,6 @@
 // Calculators that use all of the interface, and count what the server has not given back.
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -147,6 +148,18 @@ class Delay final : public Counted {
   int64_t next_ = 0;
 };
 
+// Takes objects of this library, and gives what comes.
+class Objects final : public Counted {
+ public:
+  static void Describe(plugin::Contract& contract) {
+    contract.Input("", 0, BRAID_OBJECT, "value");
+    contract.Output("", 0, BRAID_ANY);
+  }
+  void Process(plugin::Context& context) override {
+    context.Output("", 0, context.Input(""), context.input_timestamp());
+  }
+};
+
 // Counts from side packet START (or 0) on, option "count" times, then stops.
 class Source final : public Counted {
  public:
@@ -178,6 +191,7 @@ class Faulty final : public Counted {
     contract.Input("", 0, BRAID_ANY);
     contract.Output("", 0, BRAID_ANY);
     if (fault == "describe_port") contract.Input("MORE", 2, BRAID_INT64);
+    if (fault == "describe_crash") std::abort();
     if (fault == "describe_kind") contract.Output("", 0, BRAID_EMPTY);
     Go(contract, fault, "describe");
   }
@@ -195,6 +209,10 @@ class Faulty final : public Counted {
       context.CloseOutput("", 0);
       context.Output("", 0, input, at + 1);
     }
+    BraidTensor tensor{};
+    float value = 0;
+    if (input.Get(tensor) && tensor.size >= sizeof(value)) std::memcpy(&value, tensor.data, sizeof(value));
+    if (fault == "crash_of_666" && value == 666) std::abort();
     Go(context, fault, "process");
   }
   void Close(plugin::Context& context) override { Go(context, context.Option("fault"), "close"); }
@@ -298,6 +316,7 @@ BRAID_CALCULATORS(plugin::MakeCalculator<PassOn>("PassOnCalculator"),
                   plugin::MakeCalculator<Tell>("TellCalculator"),
                   plugin::MakeCalculator<Make>("MakeCalculator"),
                   plugin::MakeCalculator<Delay>("DelayCalculator"),
+                  plugin::MakeCalculator<Objects>("ObjectsCalculator"),
                   plugin::MakeCalculator<Source>("SourceCalculator"),
                   plugin::MakeCalculator<Faulty>("FaultyCalculator"),
                   plugin::MakeCalculator<Unmakeable>("UnmakeableCalculator"), kRaw)
