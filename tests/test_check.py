@@ -13,6 +13,7 @@ from harness import openvino_models
 from harness.ovms import OvmsServer
 from harness.repository import IDENTITY, Repository, config
 from harness.server import BINARY, MARK, ROOT, marked_processes
+from harness.waiting import wait_until
 
 ADD = [("IN", "FP32", [-1])], [("OUT", "FP32", [-1])]
 
@@ -349,6 +350,11 @@ IMPORTS = {
         2,
         "auto_complete_config must return a valid pb.ModelConfig object",
     ),
+    "reaches for its parent": (
+        "import os\n\nopen(f'/proc/{os.getppid()}/mem', 'rb')\n",
+        3,
+        "PermissionError: [Errno 13] Permission denied",
+    ),
     "reaches out": (
         "import socket\n\nsocket.create_connection(('127.0.0.1', PORT), 1)\n",
         3,
@@ -379,6 +385,21 @@ def test_import_that_fails(repository, name):
     assert finding["file"] == f"{repository.path}/m/1/model.py"
     assert finding["line"] == line
     assert text in finding["message"]
+
+
+def test_an_import_ends_with_the_check(repository, tmp_path):
+    began = tmp_path / "began"
+    source = f"import pathlib, threading\n\npathlib.Path({str(began)!r}).touch()\nthreading.Event().wait()\n"
+    (repository.path / "m" / "1").mkdir(parents=True)
+    (repository.path / "m" / "config.pbtxt").write_text(config(None, *ADD))
+    (repository.path / "m" / "1" / "model.py").write_text(source)
+    mark = uuid.uuid4().hex
+    command = [BINARY, "check", repository.path, "--import", "--python", sys.executable]
+    with subprocess.Popen(command, env={**os.environ, MARK: mark}, stdout=subprocess.DEVNULL) as process:
+        wait_until(began.exists, 20, "the import")
+        assert len(marked_processes(mark)) == 2
+        process.kill()
+    wait_until(lambda: not marked_processes(mark), 20, "the end of the import")
 
 
 def test_import_that_asks_the_server(repository):

@@ -17,8 +17,10 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "backends/python/environment.h"
@@ -27,7 +29,9 @@
 #include "base/json.h"
 #include "base/process_family.h"
 #include "base/temporary_folder.h"
+#include "base/thread.h"
 #include "base/unique_fd.h"
+#include "isolation/confinement.h"
 
 extern char** environ;
 
@@ -62,8 +66,10 @@ std::string ContentOf(const UniqueFd& file) {
   return text;
 }
 
-// What the child does between fork and exec, of which nothing allocates: other threads may hold locks.
-struct Confinement {
+// What the child gives up between fork and exec besides what its thread has (isolation/confinement.h), of which nothing allocates: other
+// threads may hold locks. Without a network it can make sockets all the same: code that makes one as it is imported would do so in a
+// worker. That namespace is why this is no StartProgram(): who is not root gets one in a process with memory of its own alone.
+struct Surroundings {
   std::string user_map;
   std::string group_map;
   rlim_t memory_bytes = 0;
@@ -112,6 +118,13 @@ class Process {
  public:
   Process(std::string python, std::string script, std::vector<std::string> variables)
       : python_(std::move(python)), script_(std::move(script)), variables_(std::move(variables)) {}
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    if (!parent_.joinable()) return;
+    over_.set_value();
+    parent_.join();
+  }
 
   Result<Run> Execute(std::string_view request, const ImportOptions& options) {
     BRAID_ASSIGN_OR_RETURN(const UniqueFd in, MemoryFile("request", request));
@@ -137,20 +150,18 @@ class Process {
     std::vector<char*> variables;
     for (std::string& variable : variables_) variables.push_back(variable.data());
     variables.push_back(nullptr);
-    Confinement confinement;
-    confinement.user_map = std::to_string(::geteuid()) + " " + std::to_string(::geteuid()) + " 1";
-    confinement.group_map = std::to_string(::getegid()) + " " + std::to_string(::getegid()) + " 1";
-    confinement.memory_bytes = options.memory_bytes;
+    Surroundings surroundings;
+    surroundings.user_map = std::to_string(::geteuid()) + " " + std::to_string(::geteuid()) + " 1";
+    surroundings.group_map = std::to_string(::getegid()) + " " + std::to_string(::getegid()) + " 1";
+    surroundings.memory_bytes = options.memory_bytes;
     // A process of many threads uses more time than there is on the clock.
-    confinement.cpu_seconds = options.timeout_seconds * 64;
+    surroundings.cpu_seconds = options.timeout_seconds * 64;
     int gate[2];
     if (pipe2(gate, O_CLOEXEC) != 0) return ErrnoError("pipe", errno);
     const UniqueFd wait(gate[0]);
     UniqueFd go(gate[1]);
     const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    pid_ = ::fork();
-    if (pid_ < 0) return ErrnoError("fork", errno);
-    if (pid_ == 0) {
+    const auto run = [&] {
       ::setpgid(0, 0);
       sigset_t none;
       sigemptyset(&none);
@@ -158,7 +169,7 @@ class Process {
       char byte = 0;
       // The family is founded before there can be a second member.
       if (::read(wait.get(), &byte, 1) != 1) ::_exit(126);
-      confinement.Enter();
+      surroundings.Enter();
       // Above all targets, so that no duplicate closes what is still to be passed.
       const std::array<int, 4> high = {
           ::fcntl(in.get(), F_DUPFD_CLOEXEC, 64), ::fcntl(null.get(), F_DUPFD_CLOEXEC, 64),
@@ -166,7 +177,17 @@ class Process {
       for (size_t i = 0; i < high.size(); ++i) ::dup2(high[i], static_cast<int>(i));
       ::execve(python_.c_str(), argv.data(), variables.data());
       ::_exit(127);
-    }
+    };
+    // What it gives up it has given up for good; it stays because the process ends with it.
+    parent_ = StartThread("brd-import", [&] {
+      Status confined = ConfineThread({.level = IsolationLevel::kBasic});
+      if (confined.ok()) pid_ = ::fork();
+      if (confined.ok() && pid_ == 0) run();
+      if (pid_ < 0) confined = ErrnoError("fork", errno);
+      started_.set_value(std::move(confined));
+      over_.get_future().wait();
+    });
+    BRAID_RETURN_IF_ERROR(started_.get_future().get());
     auto family = ProcessFamily::Found(pid_);
     if (!family.ok()) {
       int ignored = 0;
@@ -204,7 +225,10 @@ class Process {
   std::string python_;
   std::string script_;
   std::vector<std::string> variables_;
-  pid_t pid_ = 0;
+  std::thread parent_;  // of the process
+  std::promise<Status> started_;
+  std::promise<void> over_;
+  pid_t pid_ = 0;  // written by that thread before it says that it has started
   std::unique_ptr<ProcessFamily> family_;
 };
 
