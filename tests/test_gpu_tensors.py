@@ -29,6 +29,14 @@ MAKER = HEADER + per_request(
     return pb_utils.InferenceResponse([tensor])
     """
 )
+NUMBA = HEADER + per_request(
+    """
+    array = arrays.CudaArray([2 * value for value in get(request, "IN")], 1)
+    tensor = pb_utils.Tensor.from_dlpack("OUT", array)
+    assert (tensor.is_cpu(), tensor.__dlpack_device__()) == (False, (2, 1))
+    return pb_utils.InferenceResponse([tensor])
+    """
+)
 # A capsule says nothing of streams: what is on the default stream is waited for, and so on those that it waits for.
 CAPSULE = HEADER + per_request(
     """
@@ -95,6 +103,24 @@ LOOKER = HEADER + per_request(
         address = arrays.look(tensor.__dlpack__(stream=-1))[2]
         return [ordered, arrays.read(address, 3, stream)]
 
+    def wrong():
+        found = []
+        for more in (
+            {"data": None},
+            {"shape": [3]},
+            {"typestr": ">f4"},
+            {"typestr": "|O8"},
+            {"strides": (8,)},
+            {"shape": (1 << 62, 8)},
+            {"data": (1, False)},
+        ):
+            try:
+                pb_utils.Tensor.from_dlpack("T", arrays.CudaArray([1, 2, 3], **more))
+            except pb_utils.TritonModelException as error:
+                found.append(str(error).removeprefix("__cuda_array_interface__: "))
+        taken = pb_utils.Tensor.from_dlpack("T", arrays.CudaArray([1, 2, 3], strides=(4,)))
+        return [*found, taken.shape()]
+
     def memory():
         array = arrays.Array([1])
         tensor = pb_utils.Tensor.from_dlpack("T", array)
@@ -110,7 +136,7 @@ LOOKER = HEADER + per_request(
         gc.collect()
         return [*freed, len(arrays.freed)]
 
-    result = {"look": look, "order": order, "memory": memory}[get(request, "IN")[0].decode()]()
+    result = {"look": look, "order": order, "memory": memory, "wrong": wrong}[get(request, "IN")[0].decode()]()
     return respond(OUT=np.array([json.dumps(result)], np.object_))
     """
 )
@@ -132,6 +158,7 @@ def server(gpus, module_repository, module_serve):
     add("maker", MAKER, VECTOR, first)
     add("second", MAKER, VECTOR, "instance_group [ { kind: KIND_GPU gpus: [ 1 ] } ]")
     add("capsule", CAPSULE, VECTOR, first)
+    add("numba", NUMBA, VECTOR, first)
     add("repeat", REPEAT, VECTOR, first + " model_transaction_policy { decoupled: true }")
     add("caller", CALLER, VECTOR, first)
     add("looker", LOOKER, TEXT, first)
@@ -152,7 +179,7 @@ def ask(client, text):
 
 
 @pytest.mark.parametrize("count", [10, 100_000])
-@pytest.mark.parametrize("model", ["maker", "second", "capsule"])
+@pytest.mark.parametrize("model", ["maker", "second", "capsule", "numba"])
 def test_outputs_on_a_device_reach_clients(client, gpus, server, model, count):
     """Streams are late on purpose: what is read too early is not there yet. Each output is copied once."""
     gpus.delay(30)
@@ -189,6 +216,19 @@ def test_a_tensor_on_a_device_says_so(client):
         "again": [False, True],
         "numpy": "Tensor is stored in GPU and cannot be converted to NumPy.",
     }
+
+
+def test_arrays_that_are_no_tensors_are_refused(client):
+    assert ask(client, "wrong") == [
+        "it has no 'data'",
+        "it has no 'shape'",
+        "its 'typestr' is none of a tensor's types",
+        "its 'typestr' is none of a tensor's types",
+        "only contiguous arrays that are stored in C-Order are supported",
+        f"it has an impossible shape [{1 << 62},8]",
+        "cuPointerGetAttribute: CUDA_ERROR_INVALID_VALUE (invalid argument)",
+        [3],
+    ]
 
 
 def test_streams_of_consumers_wait_for_producers_unless_they_do_not_want_to(client, gpus):

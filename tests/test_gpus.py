@@ -6,10 +6,12 @@ import re
 
 import pytest
 from harness.clients import strings
+from harness.gpus import DRIVER as DRIVER_FOLDER
 from harness.gpus import Gpus, uuid
 from harness.repository import config, per_request
 from harness.server import children
 from harness.waiting import wait_until
+from test_isolation import KEEPS_FILES
 
 OUT = [("OUT", "STRING", [1])]
 IN = [("IN", "STRING", [1])]
@@ -109,6 +111,17 @@ def test_models_can_use_the_driver_since_the_warm_process_never_does(gpus, repos
         ]
         assert warm
         assert all("libcuda" not in pathlib.Path(f"/proc/{pid}/maps").read_text() for pid in warm)
+
+
+@KEEPS_FILES
+def test_the_driver_works_at_strict_isolation(gpus, repository, serve, connect):
+    """What is found where the driver is and where its devices are has to be named here; a real one lies in /usr and /dev."""
+    repository.add(
+        "driver", DRIVER, config("driver", IN, OUT, extra="instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]")
+    )
+    options = ["--worker-isolation=strict", "--worker-path", DRIVER_FOLDER, "--worker-path", f"{gpus.folder}=write"]
+    server = serve(repository, *options, env=gpus.env)
+    assert connect("http", server).infer("driver", {"IN": strings("go")}).as_numpy("OUT")[0] == b"[0, 0]"
 
 
 # ---- placement ----

@@ -74,7 +74,7 @@ TEST(OvmsRules, NameTheServable) {
 }
 
 TEST(AdviceFor, FindsTheFieldOrWhatIsAroundIt) {
-  EXPECT_EQ(AdviceFor("instance_group[3].kind").level, Level::kRefused);
+  EXPECT_EQ(AdviceFor("instance_group[3].kind").level, Level::kError);
   EXPECT_THAT(std::string(AdviceFor("input[0].dims[1]").advice), HasSubstr("-1"));
   EXPECT_EQ(AdviceFor("/custom_loader_config_list/0").level, Level::kRefused);
   EXPECT_TRUE(AdviceFor("nameless").advice.empty());

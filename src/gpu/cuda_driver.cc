@@ -37,6 +37,7 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::Open() {
   BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyDtoHAsync_v2", driver->memcpy_dtoh_async));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyHtoDAsync_v2", driver->memcpy_htod_async));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemGetAddressRange_v2", driver->mem_get_address_range));
+  BRAID_RETURN_IF_ERROR(library.Find("cuPointerGetAttribute", driver->pointer_get_attribute));
   BRAID_RETURN_IF_ERROR(library.Find("cuIpcOpenMemHandle_v2", driver->ipc_open_mem_handle));
   BRAID_RETURN_IF_ERROR(library.Find("cuIpcCloseMemHandle", driver->ipc_close_mem_handle));
   BRAID_RETURN_IF_ERROR(driver->Check("cuInit", driver->init_(0)));

@@ -43,6 +43,7 @@ class CudaDriver {
     kComputeCapabilityMajor = 75,
     kComputeCapabilityMinor = 76,
   };
+  enum PointerAttribute : int { kDeviceOrdinal = 9 };
 
   // Loads and initializes the driver; makes no context, and takes no memory of a GPU. Errors: NOT_FOUND where there is
   // no driver, or one that is too old; what cuInit() says otherwise, among it that there is no device.
@@ -74,6 +75,7 @@ class CudaDriver {
   int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream) = nullptr;
   int (*memcpy_htod_async)(CudaAddress to, const void* from, size_t bytes, CudaStream stream) = nullptr;
   int (*mem_get_address_range)(CudaAddress* base, size_t* bytes, CudaAddress address) = nullptr;
+  int (*pointer_get_attribute)(void* value, int attribute, CudaAddress address) = nullptr;
   int (*ipc_open_mem_handle)(CudaAddress* address, CudaIpcHandle handle, unsigned flags) = nullptr;
   int (*ipc_close_mem_handle)(CudaAddress address) = nullptr;
 

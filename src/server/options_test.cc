@@ -339,9 +339,30 @@ TEST(Options, NotesWhatMeansNothingHereOnce) {
                             "--backend-config=python,stub-timeout-seconds=7"});
   ASSERT_FALSE(line.exit_code) << line.err;
   EXPECT_THAT(line.notes,
-              ElementsAre("--cuda-memory-pool-byte-size means nothing here: Braid runs on the CPU",
+              ElementsAre("--cuda-memory-pool-byte-size means nothing here: no memory of or for GPUs is kept in pools",
                           HasSubstr("shm-default-byte-size")));
   EXPECT_EQ(line.options.workers.stub_timeout_seconds, 7);
+}
+
+TEST(Options, OfGpus) {
+  CommandLine line = Parse({"models", "--gpu-fallback=cpu", "--model-load-gpu-limit", "0:0.5",
+                            "--model-load-gpu-limit=2:1", "--min-supported-compute-capability=8.6"});
+  ASSERT_FALSE(line.exit_code) << line.err;
+  EXPECT_EQ(line.options.gpu_fallback, GpuFallback::kCpu);
+  EXPECT_EQ(line.options.model_load_gpu_limit, (std::map<int, double>{{0, 0.5}, {2, 1.0}}));
+  EXPECT_DOUBLE_EQ(line.options.min_supported_compute_capability, 8.6);
+  EXPECT_TRUE(line.notes.empty());
+  for (const char* wrong :
+       {"--gpu-fallback=gpu", "--model-load-gpu-limit=0.5", "--model-load-gpu-limit=-1:0.5",
+        "--model-load-gpu-limit=0:1.5", "--model-load-gpu-limit=0:", "--model-load-gpu-limit=0:x",
+        "--min-supported-compute-capability=new", "--min-supported-compute-capability=-1",
+        "--min-supported-compute-capability=8.6x"}) {
+    EXPECT_EQ(Parse({"models", wrong}).exit_code, 1) << wrong;
+  }
+  line = Parse({"models", "--print-config", "--model-load-gpu-limit=0:0.5"});
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("model-load-gpu-limit +0:0.5 .*command line\n"));
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("min-supported-compute-capability +6.0 +6.0 +default\n"));
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("gpu-fallback +none +none +default\n"));
 }
 
 TEST(Options, PrintConfigShowsValueDefaultAndOrigin) {

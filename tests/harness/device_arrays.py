@@ -101,6 +101,21 @@ class Array:
         return python.PyCapsule_New(ctypes.addressof(managed), NAME, None)
 
 
+class CudaArray:
+    """The same memory by __cuda_array_interface__ alone; `more` goes in."""
+
+    def __init__(self, values, gpu=0, **more):
+        self.array = Array(values, gpu)
+        self.__cuda_array_interface__ = {
+            "shape": (len(values),),
+            "typestr": "<f4",
+            "data": (self.array.address.value, False),
+            "version": 3,
+            "stream": self.array.stream.value,
+            **more,
+        }
+
+
 def look(capsule):
     """What a capsule says: (device type, device, address, shape)."""
     tensor = Managed.from_address(python.PyCapsule_GetPointer(capsule, NAME)).tensor

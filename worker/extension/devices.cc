@@ -13,4 +13,12 @@ Result<CudaContext*> DeviceOf(int gpu) {
   return (contexts[gpu] = std::move(context)).get();
 }
 
+Result<int> GpuOf(CudaAddress address) {
+  BRAID_ASSIGN_OR_RETURN(const auto driver, CudaDriver::Open());
+  int gpu = 0;
+  BRAID_RETURN_IF_ERROR(driver->Check(
+      "cuPointerGetAttribute", driver->pointer_get_attribute(&gpu, CudaDriver::kDeviceOrdinal, address)));
+  return gpu;
+}
+
 }  // namespace braid

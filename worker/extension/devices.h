@@ -14,4 +14,7 @@ namespace braid {
 // Guarded by the GIL. Errors: those of the driver.
 Result<CudaContext*> DeviceOf(int gpu);
 
+// The device that an address lies on. Errors: those of the driver.
+Result<int> GpuOf(CudaAddress address);
+
 }  // namespace braid

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "worker/extension/cuda_array.h"
 #include "worker/extension/devices.h"
 #include "worker/extension/memory.h"
 #include "worker/extension/python_state.h"
@@ -192,6 +193,7 @@ bool TakeDlpack(PyObject* source, PyTensor& tensor) {
   if (!PyCapsule_CheckExact(source)) {
     if (!PyObject_HasAttrString(source, "__dlpack__") ||
         !PyObject_HasAttrString(source, "__dlpack_device__")) {
+      if (HasCudaArray(source)) return TakeCudaArray(source, tensor);
       RaiseModelException(
           "Provided tensor is not supported. Tensor must be a DLPack capsule                     or have "
           "`__dlpack__` and `__dlpack_device__` attributes");

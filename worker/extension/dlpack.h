@@ -16,7 +16,8 @@ inline constexpr int kDlCudaHost = 3;
 // set.
 PyObject* CapsuleOfTensor(PyObject* tensor, PyObject* stream);
 
-// Fills all but the name from a capsule, or from an object that has __dlpack__ and __dlpack_device__. The
+// Fills all but the name from a capsule, from an object that has __dlpack__ and __dlpack_device__, or from one that has neither
+// but __cuda_array_interface__ (cuda_array.h). The
 // producer's memory is kept for as long as the tensor lives. On a GPU, the worker's stream there (DeviceOf()) waits for what
 // the producer has under way, or of a capsule, for the default stream. False with an exception set.
 bool TakeDlpack(PyObject* source, PyTensor& tensor);

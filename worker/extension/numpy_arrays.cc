@@ -7,36 +7,6 @@ namespace {
 
 constexpr std::string_view kUnsupported = "NumPy dtype is not supported.";
 
-// The types that numpy has under other names or in other byte orders, by kind and size.
-DataType TypeByKind(char kind, long size) {
-  switch (kind) {
-    case 'b':
-      return DataType::kBool;
-    case 'u':
-      return size == 1   ? DataType::kUint8
-             : size == 2 ? DataType::kUint16
-             : size == 4 ? DataType::kUint32
-             : size == 8 ? DataType::kUint64
-                         : DataType::kInvalid;
-    case 'i':
-      return size == 1   ? DataType::kInt8
-             : size == 2 ? DataType::kInt16
-             : size == 4 ? DataType::kInt32
-             : size == 8 ? DataType::kInt64
-                         : DataType::kInvalid;
-    case 'f':
-      return size == 2   ? DataType::kFp16
-             : size == 4 ? DataType::kFp32
-             : size == 8 ? DataType::kFp64
-                         : DataType::kInvalid;
-    case 'O':
-    case 'S':
-      return DataType::kBytes;
-    default:
-      return DataType::kInvalid;
-  }
-}
-
 bool InspectDtype(PyObject* dtype, DataType& type, bool& native) {
   Ref kind = Ref::Steal(PyObject_GetAttrString(dtype, "kind"));
   Ref size = Ref::Steal(PyObject_GetAttrString(dtype, "itemsize"));
@@ -66,6 +36,35 @@ bool TypeOfArray(PyObject* array, DataType& type, Ref& dtype, bool& native) {
 }
 
 }  // namespace
+
+DataType TypeByKind(char kind, long size) {
+  switch (kind) {
+    case 'b':
+      return DataType::kBool;
+    case 'u':
+      return size == 1   ? DataType::kUint8
+             : size == 2 ? DataType::kUint16
+             : size == 4 ? DataType::kUint32
+             : size == 8 ? DataType::kUint64
+                         : DataType::kInvalid;
+    case 'i':
+      return size == 1   ? DataType::kInt8
+             : size == 2 ? DataType::kInt16
+             : size == 4 ? DataType::kInt32
+             : size == 8 ? DataType::kInt64
+                         : DataType::kInvalid;
+    case 'f':
+      return size == 2   ? DataType::kFp16
+             : size == 4 ? DataType::kFp32
+             : size == 8 ? DataType::kFp64
+                         : DataType::kInvalid;
+    case 'O':
+    case 'S':
+      return DataType::kBytes;
+    default:
+      return DataType::kInvalid;
+  }
+}
 
 bool TypeOfArray(PyObject* array, DataType& type) {
   Ref dtype;

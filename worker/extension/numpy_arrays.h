@@ -14,6 +14,9 @@ namespace braid {
 // there is none; another byte order than the machine's is told by kInvalid with true, see TakeArray().
 bool TypeOfArray(PyObject* array, DataType& type);
 
+// The tensor type of what numpy calls a kind ('f') and an item size (4), under whatever name; kInvalid for none.
+DataType TypeByKind(char kind, long size);
+
 bool IsObjectArray(PyObject* array);
 
 // A C-ordered array in the machine's byte order.

@@ -1,6 +1,8 @@
 #include "protocols/inference/cuda_region.h"
 
 #include <cstring>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/guard.h"

@@ -6,8 +6,11 @@
 // thread as well. There is one such thread, so that requests that come one after the other stay in that order.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/elastic_threads.h"

@@ -474,6 +474,14 @@ int cuMemGetAddressRange_v2(Pointer* base, size_t* bytes, Pointer address) {
   if (bytes != nullptr) *bytes = memory->bytes;
   return kSuccess;
 }
+int cuPointerGetAttribute(void* value, int attribute, Pointer address) {
+  BEGIN(cuPointerGetAttribute);
+  const std::lock_guard lock(D().mutex);
+  const Memory* memory = MemoryAt(address);
+  if (attribute != 9 || memory == nullptr) return kInvalidValue;
+  *static_cast<int*>(value) = memory->device;
+  return kSuccess;
+}
 int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
   BEGIN(cuMemHostAlloc);
   NEED_CONTEXT;
