@@ -2,7 +2,11 @@
 
 import base64
 import contextlib
+import os
+import pathlib
 import queue
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -285,6 +289,48 @@ def test_a_region_that_is_let_go_stays_for_requests_that_have_named_it(client, u
     assert answers.empty()
     np.testing.assert_array_equal(answers.get(timeout=30), np.full(10, 3, np.float32))
     asking.join()
+
+
+def test_a_device_that_is_lost_and_comes_back(client, user, gpus):
+    handle = user.handle(user.allocate(40))
+    register(client, "r", handle, 40)
+    asked = [place_input(client, "IN", [10], "FP32", "r", 40)]
+    gpus.fail("* 719")
+    with client.fails("INTERNAL", contains="CUDA_ERROR_LAUNCH_FAILED"):
+        client.infer("identity", asked)
+    with client.fails("INVALID_ARG", contains="CUDA_ERROR_LAUNCH_FAILED"):
+        register(client, "other", handle, 40)
+    sent = np.ones(3, np.float32)
+    np.testing.assert_array_equal(client.infer("identity", {"IN": sent}).as_numpy("OUT"), sent)
+    gpus.fail()
+    np.testing.assert_array_equal(client.infer("identity", asked).as_numpy("OUT"), np.zeros(10, np.float32))
+
+
+CLIENT = """
+import base64, os, sys, time
+sys.path.insert(0, sys.argv[1])
+from harness.gpus import User
+user = User()
+print(base64.b64encode(user.handle(user.allocate(40, bytes(range(40))))).decode(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_client_that_is_killed_keeps_its_region_until_it_is_let_go(client, gpus, server):
+    tests = pathlib.Path(__file__).parent
+    other = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, tests], env={**os.environ, **gpus.env}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        handle = base64.b64decode(other.stdout.readline())
+        register(client, "r", handle, 40)
+    finally:
+        other.kill()
+        other.wait()
+    got = client.infer("identity", [place_input(client, "IN", [10], "FP32", "r", 40)]).as_numpy("OUT")
+    assert got.tobytes() == bytes(range(40))
+    client.raw.unregister_cuda_shared_memory("r")
+    wait_until(lambda: not [name for name in gpus.memory() if f".{other.pid}." in name], 20.0, "its memory to be gone")
 
 
 # ---- streams ----

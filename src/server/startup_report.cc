@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "isolation/confinement.h"
+#include "model_config.pb.h"
 
 namespace braid {
 namespace {
