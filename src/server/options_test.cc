@@ -338,9 +338,11 @@ TEST(Options, NotesWhatMeansNothingHereOnce) {
                             "--backend-config=python,shm-default-byte-size=1048576",
                             "--backend-config=python,stub-timeout-seconds=7"});
   ASSERT_FALSE(line.exit_code) << line.err;
-  EXPECT_THAT(line.notes,
-              ElementsAre("--cuda-memory-pool-byte-size means nothing here: no memory of or for GPUs is kept in pools",
-                          HasSubstr("shm-default-byte-size")));
+  EXPECT_THAT(
+      line.notes,
+      ElementsAre(
+          "--cuda-memory-pool-byte-size means nothing here: no memory of or for GPUs is kept in pools",
+          HasSubstr("shm-default-byte-size")));
   EXPECT_EQ(line.options.workers.stub_timeout_seconds, 7);
 }
 
