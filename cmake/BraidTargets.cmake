@@ -184,5 +184,7 @@ function(braid_standin_gpus test)
   if(BRAID_TESTS)
     add_dependencies(${test} standin_cuda standin_nvidia-ml)
     set_target_properties(${test} PROPERTIES BUILD_RPATH ${CMAKE_BINARY_DIR}/tests/native/gpu)
+    # As an RPATH, not a RUNPATH: the sanitizers call dlopen() from a library of theirs, which has no part in the program's RUNPATH.
+    target_link_options(${test} PRIVATE -Wl,--disable-new-dtags)
   endif()
 endfunction()
