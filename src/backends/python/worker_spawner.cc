@@ -296,7 +296,7 @@ void WorkerSpawner::KeepWarm() {
 
 Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                                          const Pipes& pipes) {
-  // A JSON value that is destroyed asks for memory, and no destructor can say that it got none.
+  // An order whose answer is not read would leave the next one with the answer to this.
   const PatientAllocation patience;
   MutexLock lock(mutex_);
   const std::string order =

@@ -71,6 +71,23 @@ Result<CudaRegistration> ReadCudaRegistration(const std::string& region, std::st
   return read;
 }
 
+// The regions of a kind; append_place(info, json) writes where one lies.
+template <class AppendPlace>
+HttpResponse RegionList(const ClientSharedMemory& memory, ClientSharedMemory::Kind kind,
+                        std::string_view region, AppendPlace append_place) {
+  auto list = memory.List(kind, region);
+  if (!list.ok()) return ErrorResponse(list.status());
+  std::string json = "[";
+  for (const RegionInfo& info : *list) {
+    if (json.size() > 1) json += ',';
+    json += "{\"name\":";
+    AppendJsonString(json, info.name);
+    append_place(info, json);
+    json += ",\"byte_size\":" + std::to_string(info.byte_size) + "}";
+  }
+  return JsonResponse(json + "]");
+}
+
 HttpResponse Acknowledge(const Status& status) {
   return status.ok() ? HttpResponse{} : ErrorResponse(status);
 }
@@ -78,19 +95,12 @@ HttpResponse Acknowledge(const Status& status) {
 }  // namespace
 
 HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
-  auto list = memory.List(ClientSharedMemory::Kind::kSystem, region);
-  if (!list.ok()) return ErrorResponse(list.status());
-  std::string json = "[";
-  for (const RegionInfo& info : *list) {
-    if (json.size() > 1) json += ',';
-    json += "{\"name\":";
-    AppendJsonString(json, info.name);
-    json += ",\"key\":";
-    AppendJsonString(json, info.key);
-    json += ",\"offset\":" + std::to_string(info.offset);
-    json += ",\"byte_size\":" + std::to_string(info.byte_size) + "}";
-  }
-  return JsonResponse(json + "]");
+  return RegionList(memory, ClientSharedMemory::Kind::kSystem, region,
+                    [](const RegionInfo& info, std::string& json) {
+                      json += ",\"key\":";
+                      AppendJsonString(json, info.key);
+                      json += ",\"offset\":" + std::to_string(info.offset);
+                    });
 }
 
 HttpResponse RegisterSystemMemory(ClientSharedMemory& memory, const std::string& region,
@@ -104,17 +114,10 @@ HttpResponse UnregisterSystemMemory(ClientSharedMemory& memory, std::string_view
 }
 
 HttpResponse CudaMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
-  auto list = memory.List(ClientSharedMemory::Kind::kCuda, region);
-  if (!list.ok()) return ErrorResponse(list.status());
-  std::string json = "[";
-  for (const RegionInfo& info : *list) {
-    if (json.size() > 1) json += ',';
-    json += "{\"name\":";
-    AppendJsonString(json, info.name);
-    json += ",\"device_id\":" + std::to_string(*info.gpu);
-    json += ",\"byte_size\":" + std::to_string(info.byte_size) + "}";
-  }
-  return JsonResponse(json + "]");
+  return RegionList(memory, ClientSharedMemory::Kind::kCuda, region,
+                    [](const RegionInfo& info, std::string& json) {
+                      json += ",\"device_id\":" + std::to_string(*info.gpu);
+                    });
 }
 
 HttpResponse RegisterCudaMemory(ClientSharedMemory& memory, const std::string& region,
