@@ -29,7 +29,17 @@ def run(campaign, *arguments):
 def test_chaos_loses_nothing_and_leaves_nothing():
     # On machines that do other things at the same time; by hand a server heals within five seconds.
     printed = run("chaos", "--requests", 100_000, "--seconds", 10, "--every", 0.3, "--seed", 7, "--heal-seconds", 20)
-    for strand in ("default", "decoupled", "BLS", "sequence", "ensemble", "pipeline", "generator", "stateful"):
+    for strand in (
+        "default",
+        "decoupled",
+        "BLS",
+        "sequence",
+        "ensemble",
+        "pipeline",
+        "generator",
+        "stateful",
+        "calculators",
+    ):
         assert f"| {strand} | " in printed
     for blow in ("workers killed", "zygote stopped", "connections cut", "model reloaded", "descriptors"):
         assert f"| {blow} | " in printed

@@ -644,6 +644,7 @@ def test_images_are_decoded_apart(tmp_path):
             os.kill(pid, signal.SIGKILL)
         broken = base64.b64encode(base64.b64decode(picture((1, 2, 3)))[:60]).decode()
         status, answer = show(server, broken)
+        assert 1 << 20 < server.metric_values()['braid_worker_pss_bytes{instance="images"}'] < 1 << 30
         assert status == 400
         assert "Image parsing failed" in answer["error"]
 
@@ -699,6 +700,7 @@ def test_a_calculator_that_crashes_costs_its_requests_and_comes_back(tmp_path, c
         assert workers(server) != [first]
         large = np.arange(1 << 20, dtype=np.float32)
         np.testing.assert_array_equal(through(connect("grpc", server), "several", large), large)
+        assert 1 << 20 < server.metric_values()['braid_worker_pss_bytes{instance="test_calculators"}'] < 1 << 30
 
 
 def test_each_request_of_a_graph_has_one_outcome_while_its_library_is_killed(tmp_path, connect):

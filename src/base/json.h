@@ -41,8 +41,26 @@ class JsonAllocator {
 using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, int64_t, uint64_t,
                                   double, JsonAllocator>;
 
-// What of nlohmann's parser is told when nothing is to be built.
-using JsonEvents = nlohmann::json_sax<Json>;
+// What a text holds, told in its order when nothing is to be built of it (ReadJson()): a class says what it wants to know. A method that
+// returns false ends the reading.
+class JsonEvents : public nlohmann::json_sax<Json> {
+ public:
+  // A value that is no object and no list.
+  virtual bool Scalar() { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(std::string&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+
+  bool null() final { return Scalar(); }
+  bool boolean(bool) final { return Scalar(); }
+  bool number_integer(int64_t) final { return Scalar(); }
+  bool number_unsigned(uint64_t) final { return Scalar(); }
+  bool number_float(double, const std::string&) final { return Scalar(); }
+  bool string(std::string&) final { return Scalar(); }
+  bool binary(binary_t&) final { return Scalar(); }
+};
 
 // `operator new` with a PatientAllocation.
 void* AllocateForJson(std::size_t bytes);

@@ -147,13 +147,6 @@ class TextCheck : public JsonEvents {
  public:
   const std::string& error() const { return error_; }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
   bool start_object(std::size_t) override { return Push(); }
   bool end_object() override { return Pop(); }
   bool start_array(std::size_t) override { return Push(); }

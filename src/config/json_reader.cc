@@ -28,13 +28,10 @@ class DocumentCheck : public JsonEvents {
   explicit DocumentCheck(JsonFaults& faults) : faults_(faults) {}
   const std::string& error() const { return error_; }
 
-  bool null() override { return Value(); }
-  bool boolean(bool) override { return Value(); }
-  bool number_integer(number_integer_t) override { return Value(); }
-  bool number_unsigned(number_unsigned_t) override { return Value(); }
-  bool number_float(number_float_t, const string_t&) override { return Value(); }
-  bool string(string_t&) override { return Value(); }
-  bool binary(binary_t&) override { return Value(); }
+  bool Scalar() override {
+    if (!levels_.empty()) ++levels_.back().index;
+    return true;
+  }
   bool start_object(std::size_t) override { return Push(false); }
   bool end_object() override { return Pop(); }
   bool start_array(std::size_t) override { return Push(true); }
@@ -58,10 +55,6 @@ class DocumentCheck : public JsonEvents {
     std::set<std::string> keys;
   };
 
-  bool Value() {
-    if (!levels_.empty()) ++levels_.back().index;
-    return true;
-  }
   bool Push(bool is_list) {
     if (levels_.size() >= kMaxLevels) {
       error_ = Path() + ": the text is nested deeper than " + std::to_string(kMaxLevels) + " levels";
@@ -72,7 +65,7 @@ class DocumentCheck : public JsonEvents {
   }
   bool Pop() {
     levels_.pop_back();
-    return Value();
+    return Scalar();
   }
   std::string Path() const {
     std::string path;

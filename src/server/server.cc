@@ -196,8 +196,19 @@ class Server::Parts {
     ImageDecoder::Options options;
     options.most_pixels = options_.image_max_pixels;
     if (options_.isolate.images)
-      options.codec = std::make_shared<IsolatedImageCodec>(native_workers_, "", options.most_threads);
+      options.codec = isolated_images_ =
+          std::make_shared<IsolatedImageCodec>(native_workers_, "", options.most_threads);
     return options;
+  }
+
+  // The workers that belong to no model. Any thread.
+  std::vector<InstanceReport> OwnWorkers() const {
+    std::vector<InstanceReport> reports;
+    if (isolated_images_) {
+      if (auto report = isolated_images_->report()) reports.push_back(*std::move(report));
+    }
+    for (const auto& library : isolated_calculators_) reports.push_back(library->report());
+    return reports;
   }
 
   Status MakeOpenVino() {
@@ -242,6 +253,7 @@ class Server::Parts {
     task.most_calls = kMostCalculators;
     BRAID_ASSIGN_OR_RETURN(std::shared_ptr<NativeFunction> function,
                            NativeFunction::Load(native_workers_, task.library_name, task));
+    isolated_calculators_.push_back(function);
     return IsolatedCalculators{function->answer().calculators, [function](std::vector<Tensor> inputs) {
                                  return function->Call(std::move(inputs));
                                }};
@@ -560,7 +572,8 @@ class Server::Parts {
                    UserMetrics(custom_metrics_),
                    LimitMetrics(*limits_),
                    ThreadMetrics(thread_watch_),
-                   WorkerMetrics(catalog_, worker_counters_, process_memory_)};
+                   WorkerMetrics(
+                       catalog_, [this] { return OwnWorkers(); }, worker_counters_, process_memory_)};
     if (access_control_) collectors_.push_back(AccessMetrics(*access_control_));
     if (options_.allow_cpu_metrics) collectors_.push_back(CpuMetrics(options_.metrics_interval_ms));
     if (options_.allow_gpu_metrics && !gpus_.devices.empty())
@@ -667,6 +680,7 @@ class Server::Parts {
   Mutex support_mutex_;
   std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
   NativeWorkers native_workers_{NativeWorkerOptions(), log_};
+  std::shared_ptr<IsolatedImageCodec> isolated_images_;  // shared with the decoder; null: decoded in here
   ImageDecoder images_{ImageOptions()};
   const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_};
   SequenceCleaner sequence_cleaner_{catalog_, timers_,
@@ -674,7 +688,8 @@ class Server::Parts {
   std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   CustomNodeThreads custom_node_threads_;
-  std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
+  std::vector<std::shared_ptr<NativeFunction>> isolated_calculators_;  // shared with the registry
+  std::shared_ptr<const graph::CalculatorRegistry> calculators_;       // shared with the graphs
   ElasticThreads graph_threads_{{.name = "brd-graph", .most = kMostCalculators}};
   std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
   std::unique_ptr<OpenVinoIsolation> openvino_;

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from harness import openvino_models, pipelines
 from harness.ensembles import ensemble, step
-from harness.graphs import single
+from harness.graphs import boundary, single, write_graph
 from harness.repository import Repository, config, per_request
 from harness.server import BINARY
 from harness.stateful_models import EXACT, running_sum_model, stateful_entry
@@ -20,6 +20,7 @@ from harness.stateful_models import EXACT, running_sum_model, stateful_entry
 from campaigns.transports import WrongError
 
 NODES = BINARY.parent / "src" / "pipeline" / "testing" / "nodes"
+CALCULATORS = BINARY.parent / "src" / "mediapipe_graph" / "testing" / "plugins" / "test_calculators.so"
 IN = [("IN", "INT64", [1])]
 OUT = [("OUT", "INT64", [1])]
 IDLE_US = 600_000_000
@@ -132,6 +133,12 @@ TELL = """
                 yield [Tensor("out", np.array([first + i], np.int64))]
 """
 
+# Each calculator of the library holds a packet back until the graph ends.
+HOLD = """
+node { calculator: "DelayCalculator" input_stream: "in" output_stream: "middle" }
+node { calculator: "DelayCalculator" input_stream: "middle" output_stream: "out" }
+"""
+
 
 class Strands:
     """Models on disk: a repository for Triton's, a config.json for those of OpenVINO Model Server."""
@@ -189,6 +196,7 @@ class Strands:
             "mediapipe_config_list": [
                 single(graphs, "plus", ADD_ONE),
                 single(graphs, "tell", TELL, loopback=True),
+                write_graph(graphs, "held", boundary(("OVTENSOR:in",), ("OVTENSOR:out",)) + HOLD),
             ],
         }
 
@@ -211,7 +219,7 @@ class Strands:
 
     def options(self):
         return ["--config_path", self.config_path, "--model-control-mode=explicit", "--load-model=*",
-                "--file_system_poll_wait_seconds=0"]  # fmt: skip
+                "--file_system_poll_wait_seconds=0", "--calculator-library", CALCULATORS]  # fmt: skip
 
 
 # ---- clients ---------------------------------------------------------------------------------------
@@ -229,6 +237,16 @@ def single_output(outputs):
 def expect(got, expected):
     if got != expected:
         raise WrongError(f"{got} instead of {expected}")
+
+
+def add_server_options(parser):
+    """`--option`, again and again: the server's own options, of which a campaign knows nothing."""
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        help="an option of the server, as --option=--isolate=openvino; may be given again",
+    )
 
 
 def unary(model, rule, shape=(1,), name="IN", dtype=np.int64, ids=True):
@@ -310,14 +328,36 @@ def tell(client):
     def work():
         first, count = next(_numbers), client.draw.randint(0, 20)
         client.connection.send("tell", {"in": np.array([first, count], np.int64)}, "")
-        answers = client.connection.finish()
-        errors = [outcome for _, outcome, _ in answers if isinstance(outcome, Exception)]
-        values = [int(outcome["out"][0]) for _, outcome, _ in answers if not isinstance(outcome, Exception)]
+        values, errors = finish_graph(client)
         if len(errors) > 1:
             raise WrongError(f"the errors {errors}")
         prefix(values, errors[0] if errors else None, count, first)
 
     return client.attempt(work)
+
+
+def pass_through(client):
+    """A graph's own stream, which gives back what comes. What one message could not have costs that message alone."""
+
+    def work():
+        first, count = 32 * next(_numbers), client.draw.randint(1, 20)
+        sent = range(first, first + count)
+        for value in sent:
+            client.connection.send("held", {"in": np.array([value], np.int64)}, "")
+        values, errors = finish_graph(client)
+        if values != [value for value in sent if value in values] or (not errors and len(values) != count):
+            raise WrongError(f"{values} and {errors} for {sent}")
+        if errors:
+            raise errors[0]
+
+    return client.attempt(work)
+
+
+def finish_graph(client):
+    """Ends the stream of a graph: the numbers and the errors that it has told."""
+    answers = client.connection.finish()
+    errors = [outcome for _, outcome, _ in answers if isinstance(outcome, Exception)]
+    return [int(outcome["out"][0]) for _, outcome, _ in answers if not isinstance(outcome, Exception)], errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,6 +382,8 @@ STRANDS = [
     Strand("OpenVINO", ALL, unary("scale", lambda x: 2 * x, (1, 10), "x", np.float32)),
     Strand("pipeline", ALL, unary("steps", lambda x: 2 * x + 1, (1, 10), "x", np.float32)),
     Strand("graph", KSERVE, unary("plus", lambda x: x + 1, (1,), "in", ids=False)),
+    Strand("calculators", ("gRPC", "HTTP JSON", "HTTP binary"), unary("held", lambda x: x, (1,), "in", ids=False)),
+    Strand("calculators", ("gRPC stream",), pass_through),
     Strand("generator", ("gRPC stream",), tell),
     Strand("decoupled", ("gRPC stream",), count_on_stream),
     Strand("decoupled", ("HTTP JSON",), count_events),

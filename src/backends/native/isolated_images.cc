@@ -65,6 +65,12 @@ Result<NativeFunction*> IsolatedImageCodec::Worker() {
   return function_.get();
 }
 
+std::optional<InstanceReport> IsolatedImageCodec::report() const {
+  MutexLock lock(mutex_);
+  if (!function_) return std::nullopt;
+  return function_->report();
+}
+
 Result<std::unique_ptr<DecodedImage>> IsolatedImageCodec::Decode(std::string_view encoded,
                                                                  const ImageTarget& target,
                                                                  const std::string& name) {

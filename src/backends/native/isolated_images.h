@@ -25,13 +25,16 @@ class IsolatedImageCodec final : public ImageCodec {
   Result<std::unique_ptr<DecodedImage>> Decode(std::string_view encoded, const ImageTarget& target,
                                                const std::string& name) override;
 
+  // Of the worker, once there is one. Any thread.
+  std::optional<InstanceReport> report() const BRAID_EXCLUDES(mutex_);
+
  private:
   Result<NativeFunction*> Worker() BRAID_EXCLUDES(mutex_);
 
   NativeWorkers& workers_;
   const std::string library_;
   const uint32_t most_images_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::unique_ptr<NativeFunction> function_ BRAID_GUARDED_BY(mutex_);  // constant once there is one
 };
 

@@ -520,13 +520,12 @@ MetricsCollector AccessMetrics(const AccessControl& access) {
   };
 }
 
-MetricsCollector WorkerMetrics(const Catalog& catalog, const WorkerCounters& counters,
-                               ProcessMemory& memory) {
-  return [&](MetricFamilies& families) {
+MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector<InstanceReport>()> of_server,
+                               const WorkerCounters& counters, ProcessMemory& memory) {
+  return [&, of_server = std::move(of_server)](MetricFamilies& families) {
     MetricFamily pss =
         Family("braid_worker_pss_bytes",
-               "Memory of a process that runs a model, with its share of what it shares, in bytes",
-               MetricType::Gauge);
+               "Memory of a worker's process, with its share of what it shares, in bytes", MetricType::Gauge);
     std::vector<pid_t> pids;
     for (const auto& servable : catalog.All()) {
       const ServableInfo& info = servable->info();
@@ -537,6 +536,11 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, const WorkerCounters& cou
         metric.label = {
             {"instance", report.name}, {"model", info.name}, {"version", std::to_string(info.version)}};
       }
+    }
+    for (const InstanceReport& report : of_server()) {
+      if (report.pid == 0) continue;
+      pids.push_back(report.pid);
+      pss.metric.emplace_back().label = {{"instance", report.name}};
     }
     memory.Ask(pids, kFirstLookNs);
     // One whose memory is not known, since it may not be looked at or has ended, has no series.

@@ -62,10 +62,12 @@ MetricsCollector LimitMetrics(const ClientLimits& limits);
 // permission_denied). `access` outlives the collector.
 MetricsCollector AccessMetrics(const AccessControl& access);
 
-// braid_worker_pss_bytes: the memory of each process that runs models, with its share of what it shares.
+// braid_worker_pss_bytes: the memory of each worker's process, with its share of what it shares.
 // braid_worker_execute_timeouts_total, braid_worker_memory_replacements_total: see WorkerCounters. Labels: instance,
-// model, version. The arguments outlive the collector.
-MetricsCollector WorkerMetrics(const Catalog& catalog, const WorkerCounters& counters, ProcessMemory& memory);
+// model, version; those that `of_server` tells of (any thread) belong to no model and have the first alone. The other arguments
+// outlive the collector.
+MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector<InstanceReport>()> of_server,
+                               const WorkerCounters& counters, ProcessMemory& memory);
 
 // braid_thread_stalls_total: how often a thread of the server has stood still, by `thread`. `watch` outlives the
 // collector.

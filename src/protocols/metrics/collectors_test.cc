@@ -291,11 +291,16 @@ TEST(WorkerMetrics, HaveTheMemoryOfProcessesAndWhatWasDoneToThem) {
   auto older = counters.Add({"m", "1", "m_0"});
   older->execute_timeouts = 4;
   older->memory_replacements = 1;
-  const MetricsCollector collect = WorkerMetrics(catalog, counters, memory);
+  InstanceReport images;
+  images.name = "images";
+  images.pid = ::getpid();
+  const MetricsCollector collect = WorkerMetrics(
+      catalog, [&] { return std::vector<InstanceReport>{images}; }, counters, memory);
   memory.Ask({::getpid(), -1}, 30'000'000'000);
   const std::string text = Text(collect);
   const std::string labels = R"({instance="m_0",model="m",version="1"} )";
   EXPECT_NE(text.find("\nbraid_worker_pss_bytes" + labels), std::string::npos) << text;
+  EXPECT_NE(text.find("\nbraid_worker_pss_bytes{instance=\"images\"} "), std::string::npos) << text;
   EXPECT_EQ(text.find("m_1"), std::string::npos) << "it has no process";
   EXPECT_EQ(text.find("m_2"), std::string::npos) << "its process is gone";
   EXPECT_NE(text.find("\nbraid_worker_execute_timeouts_total" + labels + "7\n"), std::string::npos) << text;
