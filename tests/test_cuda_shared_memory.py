@@ -12,7 +12,7 @@ import threading
 import numpy as np
 import pytest
 from harness.clients import Client
-from harness.gpus import Gpus
+from harness.gpus import Gpus, uuid
 from harness.repository import config, per_request
 from harness.waiting import wait_until
 
@@ -331,6 +331,99 @@ def test_a_client_that_is_killed_keeps_its_region_until_it_is_let_go(client, gpu
     assert got.tobytes() == bytes(range(40))
     client.raw.unregister_cuda_shared_memory("r")
     wait_until(lambda: not [name for name in gpus.memory() if f".{other.pid}." in name], 20.0, "its memory to be gone")
+
+
+# ---- a device that hangs ----
+
+
+@pytest.fixture
+def hanging(gpus, repository, serve, connect, user):
+    """A server that waits 300 ms for a device, a client with region "r" of 40 bytes there, and the address."""
+    repository.add_identity("identity")
+    server = serve(repository, "--gpu-timeout-ms", "300", env=gpus.env)
+    client = connect("http", server)
+    address = user.allocate(80)
+    register(client, "r", user.handle(address), 40)
+    yield server, client, address
+    gpus.hang()
+    server.stop()
+
+
+HANGS = "GPU 0 has not answered for 300 ms (--gpu-timeout-ms)"
+
+
+@pytest.mark.parametrize("function", ["cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"])
+def test_inputs_do_not_wait_for_a_device_that_hangs(hanging, gpus, user, function):
+    server, client, address = hanging
+    asked = [place_input(client, "IN", [10], "FP32", "r", 40)]
+    user.write(address, np.full(10, 5, np.float32).tobytes())
+    gpus.hang(function)
+    for _ in range(3):
+        with client.fails("UNAVAILABLE", f"CUDA shared memory region 'r': {HANGS}"):
+            client.infer("identity", asked)
+    # It is one device that hangs, once.
+    sent = np.ones(3, np.float32)
+    np.testing.assert_array_equal(client.infer("identity", {"IN": sent}).as_numpy("OUT"), sent)
+    assert f"{HANGS}; what needs it fails until it does" in server.log
+    stalls = {series: value for series, value in server.metric_values().items() if "gpu_stalls" in series}
+    assert stalls == {f'braid_gpu_stalls_total{{gpu_uuid="{uuid(number)}"}}': 1 - number for number in range(2)}
+    gpus.hang()
+    wait_until(lambda: "GPU 0 answers again" in server.log, 20.0, "the device to come back")
+    np.testing.assert_array_equal(client.infer("identity", asked).as_numpy("OUT"), np.full(10, 5, np.float32))
+
+
+def test_outputs_do_not_wait_for_a_device_that_hangs(hanging, gpus, user):
+    server, client, address = hanging
+    gpus.hang("cuMemcpyHtoDAsync_v2")
+    sent = {"IN": np.ones(10, np.float32)}
+    for _ in range(2):
+        with client.fails("UNAVAILABLE", f"CUDA shared memory region 'r': {HANGS}"):
+            client.infer("identity", sent, outputs=[place_output(client, "OUT", "r", 40)])
+    gpus.hang()
+    wait_until(lambda: "GPU 0 answers again" in server.log, 20.0, "the device to come back")
+    client.infer("identity", sent, outputs=[place_output(client, "OUT", "r", 40)])
+    assert user.read(address, 40) == sent["IN"].tobytes()
+
+
+def test_many_requests_for_a_device_that_hangs_end_together(hanging, gpus):
+    server, _, _ = hanging
+    gpus.hang("cuMemcpyDtoHAsync_v2")
+    texts = queue.Queue()
+
+    def ask():
+        with contextlib.closing(Client("grpc", server)) as client:
+            with client.fails("UNAVAILABLE", f"CUDA shared memory region 'r': {HANGS}"):
+                client.infer("identity", [place_input(client, "IN", [10], "FP32", "r", 40)])
+            texts.put("failed")
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts.qsize() == 8
+    # They have waited for one copy, not one after the other.
+    assert server.log.count(HANGS + "; what needs it") == 1
+
+
+def test_registering_does_not_wait_for_a_device_that_hangs(hanging, gpus, user):
+    server, client, address = hanging
+    gpus.hang("cuIpcOpenMemHandle_v2")
+    text = f"failed to register CUDA shared memory region: 'other': {HANGS}"
+    with client.fails("UNAVAILABLE", text):
+        register(client, "other", user.handle(address), 40)
+    assert list(status_of(client)) == ["r"]
+    gpus.hang()
+    wait_until(lambda: "GPU 0 answers again" in server.log, 20.0, "the device to come back")
+    register(client, "other", user.handle(address), 40)
+
+
+def test_a_server_ends_while_a_device_hangs(hanging, gpus):
+    server, client, _ = hanging
+    gpus.hang("cuMemcpyDtoHAsync_v2")
+    with client.fails("UNAVAILABLE", contains=HANGS):
+        client.infer("identity", [place_input(client, "IN", [10], "FP32", "r", 40)])
+    server.stop()
 
 
 # ---- streams ----

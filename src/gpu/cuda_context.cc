@@ -66,16 +66,6 @@ Status CudaContext::CopyTo(CudaAddress to, std::span<const std::byte> from) {
   });
 }
 
-Result<std::shared_ptr<CudaContext>> CudaContexts::Get(int gpu) {
-  if (driver_ == nullptr) return NotFoundError("there is no GPU");
-  MutexLock lock(mutex_);
-  std::weak_ptr<CudaContext>& known = contexts_[gpu];
-  if (auto context = known.lock()) return context;
-  BRAID_ASSIGN_OR_RETURN(auto context, CudaContext::Create(driver_, gpu));
-  known = context;
-  return context;
-}
-
 Result<std::shared_ptr<CudaMemory>> CudaMemory::Open(std::shared_ptr<CudaContext> context,
                                                      const CudaIpcHandle& handle) {
   std::shared_ptr<CudaMemory> memory(new CudaMemory(std::move(context)));

@@ -1,19 +1,16 @@
 // CudaContext: the primary context of one device, with a stream for copies. It takes some 100 ms to make and some 100 MiB of
 // the device, so it is made when it is first needed, and goes with the last who has it.
 //
-//   CudaContexts contexts(gpus.driver);
-//   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<CudaContext> context, contexts.Get(0));
+//   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<CudaContext> context, CudaContext::Create(gpus.driver, 0));
 //   BRAID_ASSIGN_OR_RETURN(auto memory, CudaMemory::Open(context, handle));
 //   BRAID_RETURN_IF_ERROR(memory->Read(0, bytes));
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 
-#include "base/mutex.h"
 #include "base/status.h"
 #include "gpu/cuda_driver.h"
 
@@ -52,21 +49,6 @@ class CudaContext {
   const CudaDevice device_;
   CudaContextHandle handle_ = nullptr;  // constant once it is made, as the stream
   CudaStream stream_ = nullptr;
-};
-
-// The contexts that somebody has. Any thread.
-class CudaContexts {
- public:
-  // `driver` may be null: then there are none.
-  explicit CudaContexts(std::shared_ptr<const CudaDriver> driver) : driver_(std::move(driver)) {}
-
-  // That of a device, which is made if nobody has it. Errors: those of Create().
-  Result<std::shared_ptr<CudaContext>> Get(int gpu);
-
- private:
-  const std::shared_ptr<const CudaDriver> driver_;  // shared by all who use it
-  Mutex mutex_;                                     // held while a context is made
-  std::map<int, std::weak_ptr<CudaContext>> contexts_ BRAID_GUARDED_BY(mutex_);
 };
 
 // Memory of a device that another process has made. Any thread; all of it may block.

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "gpu/client_gpus.h"
 #include "gpu/devices.h"
 #include "gpu/shared_library.h"
 #include "gpu/testing/standin_gpus.h"
@@ -95,17 +96,12 @@ class Maker {
   int to_ = -1;
 };
 
-TEST(CudaContexts, AreMadeWhenTheyAreNeededAndGoWithTheLast) {
-  const StandinGpus gpus("8.6 1048576 A\n8.6 1048576 B");
-  CudaContexts contexts(FindGpus(6.0).driver);
-  {
-    const auto first = contexts.Get(1).value();
-    EXPECT_EQ(contexts.Get(1).value(), first);
-    EXPECT_NE(contexts.Get(0).value(), first);
+std::vector<std::string> CallsOf(const StandinGpus& gpus, const std::string& beginning) {
+  std::vector<std::string> calls;
+  for (const std::string& call : gpus.Calls()) {
+    if (call.starts_with(beginning)) calls.push_back(call);
   }
-  EXPECT_THAT(gpus.Calls(), ElementsAre("cuInit", "context 1", "context 0", "no-context 0", "no-context 1"));
-  EXPECT_THAT(contexts.Get(7).status().message(), HasSubstr("CUDA_ERROR_INVALID_DEVICE"));
-  EXPECT_EQ(CudaContexts(nullptr).Get(0).status().message(), "there is no GPU");
+  return calls;
 }
 
 TEST(CudaMemory, IsReadAndWrittenWhereAnotherProcessHasIt) {
@@ -113,8 +109,7 @@ TEST(CudaMemory, IsReadAndWrittenWhereAnotherProcessHasIt) {
   Maker maker;
   gpus.Delay(20);
   {
-    CudaContexts contexts(FindGpus(6.0).driver);
-    auto memory = CudaMemory::Open(contexts.Get(0).value(), maker.handle);
+    auto memory = CudaMemory::Open(CudaContext::Create(FindGpus(6.0).driver, 0).value(), maker.handle);
     ASSERT_TRUE(memory.ok()) << memory.status();
     EXPECT_EQ((*memory)->size(), 1000);
     std::vector<std::byte> part(3);
@@ -132,11 +127,11 @@ TEST(CudaMemory, IsReadAndWrittenWhereAnotherProcessHasIt) {
 TEST(CudaMemory, FailsWithWhatTheDriverSays) {
   const StandinGpus gpus(kOne);
   Maker maker;
-  CudaContexts contexts(FindGpus(6.0).driver);
+  const auto context = CudaContext::Create(FindGpus(6.0).driver, 0).value();
   CudaIpcHandle wrong{};
-  EXPECT_EQ(CudaMemory::Open(contexts.Get(0).value(), wrong).status().message(),
+  EXPECT_EQ(CudaMemory::Open(context, wrong).status().message(),
             "cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE (invalid argument)");
-  auto memory = CudaMemory::Open(contexts.Get(0).value(), maker.handle).value();
+  auto memory = CudaMemory::Open(context, maker.handle).value();
   gpus.Fail("cuStreamSynchronize 719");
   std::vector<std::byte> bytes(16);
   EXPECT_EQ(memory->Read(0, bytes).message(),
@@ -145,6 +140,59 @@ TEST(CudaMemory, FailsWithWhatTheDriverSays) {
   EXPECT_THAT(memory->Write(0, bytes).message(), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
   gpus.Fail("");
   memory.reset();
+  EXPECT_TRUE(maker.Free());
+}
+
+// Waits until the device answers again, which a thread has to see.
+void AwaitAnswer(ClientGpus::Memory& memory) {
+  std::vector<std::byte> byte(1);
+  for (int i = 0; i < 2000 && !memory.Read(0, byte).ok(); ++i) usleep(5000);
+}
+
+TEST(ClientGpus, MakeAContextForTheFirstMemoryAndEndItWithTheLast) {
+  const StandinGpus gpus(kOne);
+  Maker maker;
+  {
+    ClientGpus clients(FindGpus(6.0).driver, {0}, {});
+    EXPECT_TRUE(clients.Has(0));
+    EXPECT_FALSE(clients.Has(1));
+    const size_t before = CallsOf(gpus, "context").size();
+    {
+      const auto first = clients.Open(0, maker.handle).value();
+      const auto second = clients.Open(0, maker.handle).value();
+      EXPECT_EQ(CallsOf(gpus, "context").size(), before + 1);
+      std::vector<std::byte> part(2);
+      ASSERT_TRUE(second->Read(7, part).ok());
+      EXPECT_THAT(part, ElementsAre(std::byte{7}, std::byte{8}));
+      ASSERT_TRUE(second->Write(7, part).ok());
+    }
+    EXPECT_THAT(clients.Open(0, CudaIpcHandle{}).status().message(), HasSubstr("CUDA_ERROR_INVALID_VALUE"));
+  }
+  EXPECT_EQ(CallsOf(gpus, "no-context").size(), 2);  // that of the handle which is none, too
+  EXPECT_TRUE(maker.Free());
+}
+
+TEST(ClientGpus, DoNotWaitForADeviceThatHangs) {
+  const StandinGpus gpus(kOne);
+  Maker maker;
+  {
+    ClientGpus clients(FindGpus(6.0).driver, {0}, {.limit_ns = 50'000'000});
+    const auto memory = clients.Open(0, maker.handle).value();
+    gpus.Hang("cuMemcpyDtoHAsync_v2");
+    std::vector<std::byte> bytes(16, std::byte{99});
+    const std::string hangs = "GPU 0 has not answered for 50 ms (--gpu-timeout-ms)";
+    EXPECT_EQ(memory->Read(0, bytes), UnavailableError(hangs));
+    // At once, whatever it is.
+    EXPECT_EQ(memory->Write(0, bytes), UnavailableError(hangs));
+    EXPECT_EQ(clients.Open(0, maker.handle).status(), UnavailableError(hangs));
+    EXPECT_EQ(clients.Stalls().at(0), 1);
+    gpus.Hang("");
+    AwaitAnswer(*memory);
+    EXPECT_EQ(bytes[1], std::byte{99});  // what comes late is nobody's
+    ASSERT_TRUE(memory->Read(0, bytes).ok());
+    EXPECT_EQ(bytes[1], std::byte{1});
+    EXPECT_EQ(clients.Stalls().at(0), 1);
+  }
   EXPECT_TRUE(maker.Free());
 }
 

@@ -123,6 +123,7 @@ struct ServerOptions {
   // Devices
   double min_supported_compute_capability = 6.0;
   GpuFallback gpu_fallback = GpuFallback::kNone;
+  int64_t gpu_timeout_ms = 10000;
   // How much of a GPU's memory may be in use when a model is loaded on it, as a part of it.
   std::map<int, double> model_load_gpu_limit;
 

@@ -737,6 +737,10 @@ const OptionSpec kOptionTable[] = {
               "No model is loaded on a GPU of whose memory more than this part is in use, 0.0 to 1.0"),
     Works("gpu-fallback", "WHERE", Group::kDevices, OneOf<&O::gpu_fallback, kGpuFallbacks>(),
           "Where instances of KIND_GPU run whose GPUs are not there: none (the model is refused), or cpu"),
+    Works("gpu-timeout-ms", "MS", Group::kDevices, Int<&O::gpu_timeout_ms, 1, 1000000000>(),
+          "How long a client's memory on a GPU may take to be opened, read or written; then the request "
+          "fails, and so do "
+          "others at once until the GPU comes back"),
     Ignored("enable-peer-access", "", Group::kDevices, CheckBool, "true", "Let GPUs read each other's memory",
             "no tensor is moved between GPUs by the server"),
 

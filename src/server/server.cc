@@ -419,7 +419,11 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
     context_ = std::make_unique<ProtocolContext>(
         ProtocolContext{catalog_, *control_, log_, options_.id, BRAID_VERSION, ExtensionNames(options_)});
-    context_->client_memory->set_gpus(gpus_.driver, gpus_.devices);
+    std::vector<int> gpu_ids;
+    for (const GpuDevice& gpu : gpus_.devices) gpu_ids.push_back(gpu.id);
+    context_->client_memory->set_gpus(std::make_unique<ClientGpus>(
+        gpus_.driver, gpu_ids,
+        ClientGpus::Options{.limit_ns = options_.gpu_timeout_ms * kMillisecondNs, .log = &log_}));
     context_->client_memory->set_allowed(options_.allow_client_shm);
     context_->client_memory->set_max_bytes(
         options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
@@ -576,8 +580,10 @@ class Server::Parts {
                        catalog_, [this] { return OwnWorkers(); }, worker_counters_, process_memory_)};
     if (access_control_) collectors_.push_back(AccessMetrics(*access_control_));
     if (options_.allow_cpu_metrics) collectors_.push_back(CpuMetrics(options_.metrics_interval_ms));
-    if (options_.allow_gpu_metrics && !gpus_.devices.empty())
+    if (options_.allow_gpu_metrics && !gpus_.devices.empty()) {
       collectors_.push_back(GpuMetrics(gpus_.devices, nvml_, options_.metrics_interval_ms));
+      collectors_.push_back(GpuStallMetrics(gpus_.devices, context_->client_memory->gpus()));
+    }
     metrics_route_.Enable([this] {
       MetricFamilies families;
       for (const MetricsCollector& collect : collectors_) collect(families);

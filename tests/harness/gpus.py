@@ -35,6 +35,10 @@ class Gpus:
         """Calls fail from now on, as "cuMemAlloc_v2 2" says; "*" stands for all."""
         (self.folder / "fail").write_text("".join(f"{line}\n" for line in lines))
 
+    def hang(self, *functions):
+        """Calls of these do not return until this is called again."""
+        (self.folder / "hang").write_text("".join(f"{name}\n" for name in functions))
+
     def delay(self, milliseconds):
         """What streams do is late by this much from now on."""
         (self.folder / "delay").write_text(f"{milliseconds}\n")

@@ -29,6 +29,8 @@ class StandinGpus {
 
   // "FUNCTION RESULT": calls of it fail from now on. Empty: none.
   void Fail(const std::string& line) const { Write("fail", line); }
+  // Calls of the function do not return until this is called again. Empty: none.
+  void Hang(const std::string& function) const { Write("hang", function); }
   // What streams do is late by this much from now on.
   void Delay(int milliseconds) const { Write("delay", std::to_string(milliseconds)); }
 

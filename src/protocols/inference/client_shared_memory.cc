@@ -151,13 +151,6 @@ Status ClientSharedMemory::CheckAllowed() const {
                         "shared memory of clients is not allowed on this server (--allow-client-shm=false)");
 }
 
-void ClientSharedMemory::set_gpus(std::shared_ptr<const CudaDriver> driver,
-                                  const std::vector<GpuDevice>& gpus) {
-  gpus_.clear();
-  for (const GpuDevice& gpu : gpus) gpus_.push_back(gpu.id);
-  contexts_ = std::make_unique<CudaContexts>(std::move(driver));
-}
-
 template <class Open>
 Status ClientSharedMemory::Add(const std::string& name, Open open) {
   BRAID_RETURN_IF_ERROR(CheckAllowed());
@@ -187,7 +180,7 @@ Status ClientSharedMemory::Register(RegionInfo info) {
 }
 
 Status ClientSharedMemory::CheckGpus(std::string_view name) const {
-  return gpus_.empty()
+  return gpus_->empty()
              ? InvalidArgumentError("failed to register CUDA shared memory region: " + Quoted(name) +
                                     ", GPUs not supported")
              : OkStatus();
@@ -195,11 +188,11 @@ Status ClientSharedMemory::CheckGpus(std::string_view name) const {
 
 Status ClientSharedMemory::RegisterCuda(RegionInfo info, std::string_view raw_handle) {
   BRAID_RETURN_IF_ERROR(CheckGpus(info.name));
-  if (std::find(gpus_.begin(), gpus_.end(), *info.gpu) == gpus_.end()) {
+  if (!gpus_->Has(*info.gpu)) {
     return InvalidArgumentError("failed to register CUDA shared memory region: " + Quoted(info.name) +
                                 ": there is no GPU " + std::to_string(*info.gpu));
   }
-  return Add(info.name, [&] { return CudaRegion::Open(info, raw_handle, *contexts_, copies_); });
+  return Add(info.name, [&] { return CudaRegion::Open(info, raw_handle, *gpus_, copies_); });
 }
 
 Status ClientSharedMemory::Unregister(Kind kind, std::string_view name) {

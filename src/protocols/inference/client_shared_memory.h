@@ -27,8 +27,7 @@
 #include "base/elastic_threads.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "gpu/cuda_context.h"
-#include "gpu/devices.h"
+#include "gpu/client_gpus.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -131,7 +130,8 @@ class ClientSharedMemory {
   void set_max_bytes(uint64_t bytes) { mapped_ = std::make_shared<MappedBytes>(bytes); }
 
   // The GPUs whose memory can be registered; none by default. Before the first request.
-  void set_gpus(std::shared_ptr<const CudaDriver> driver, const std::vector<GpuDevice>& gpus);
+  void set_gpus(std::unique_ptr<ClientGpus> gpus) { gpus_ = std::move(gpus); }
+  const ClientGpus& gpus() const { return *gpus_; }
 
   // Errors: ALREADY_EXISTS, UNAVAILABLE for too many regions, and those of SystemRegion::Open().
   Status Register(RegionInfo info);
@@ -164,8 +164,9 @@ class ClientSharedMemory {
 
   bool allowed_ = true;
   std::shared_ptr<MappedBytes> mapped_ = std::make_shared<MappedBytes>(UINT64_MAX);
-  std::vector<int> gpus_;
-  std::unique_ptr<CudaContexts> contexts_;
+  // Never null; without devices by default. Outlives the regions.
+  std::unique_ptr<ClientGpus> gpus_ =
+      std::make_unique<ClientGpus>(nullptr, std::vector<int>(), ClientGpus::Options());
   // Copies from and to devices, in order.
   ElasticThreads copies_{{.name = "brd-cuda", .most = 1}};
   mutable std::shared_mutex mutex_;

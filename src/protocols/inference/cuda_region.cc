@@ -34,7 +34,7 @@ class AsideSink final : public ResponseSink {
 }  // namespace
 
 Result<std::shared_ptr<const ClientRegion>> CudaRegion::Open(RegionInfo info, std::string_view raw_handle,
-                                                             CudaContexts& contexts, ElasticThreads& copies) {
+                                                             ClientGpus& gpus, ElasticThreads& copies) {
   const std::string who = "failed to register CUDA shared memory region: '" + info.name + "'";
   CudaIpcHandle handle{};
   if (raw_handle.size() != handle.bytes.size()) {
@@ -43,9 +43,8 @@ Result<std::shared_ptr<const ClientRegion>> CudaRegion::Open(RegionInfo info, st
   }
   if (info.name.empty() || info.byte_size == 0) return InvalidArgumentError(who + ": invalid args");
   std::memcpy(handle.bytes.data(), raw_handle.data(), raw_handle.size());
-  auto context = contexts.Get(*info.gpu);
-  if (!context.ok()) return context.status().WithPrefix(who + ": ");
-  auto memory = CudaMemory::Open(*context, handle);
+  auto memory = gpus.Open(*info.gpu, handle);
+  if (memory.status().code() == StatusCode::kUnavailable) return memory.status().WithPrefix(who + ": ");
   if (!memory.ok())
     return InvalidArgumentError(who + ": failed to open CUDA IPC handle: " + memory.status().message());
   if (info.byte_size > (*memory)->size()) {
@@ -53,12 +52,6 @@ Result<std::shared_ptr<const ClientRegion>> CudaRegion::Open(RegionInfo info, st
                                 " bytes, and has " + std::to_string((*memory)->size()));
   }
   return std::shared_ptr<const ClientRegion>(new CudaRegion(std::move(info), *std::move(memory), copies));
-}
-
-// On whichever thread this is, it does not wait for the device.
-CudaRegion::~CudaRegion() {
-  const PatientAllocation patience;
-  copies_.Run([memory = std::move(memory_)]() mutable { memory.reset(); });
 }
 
 Status CudaRegion::Named(const Status& status) const {

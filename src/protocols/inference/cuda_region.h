@@ -15,7 +15,7 @@
 
 #include "base/elastic_threads.h"
 #include "base/status.h"
-#include "gpu/cuda_context.h"
+#include "gpu/client_gpus.h"
 #include "protocols/inference/client_shared_memory.h"
 #include "serving/request.h"
 
@@ -23,22 +23,21 @@ namespace braid {
 
 class CudaRegion final : public ClientRegion {
  public:
-  // Blocks. `copies` outlives the region. Errors: INVALID_ARGUMENT for a handle that is none, or of less memory; those of
-  // the driver.
+  // Blocks. `gpus` has info.gpu; `copies` outlives the region. Errors: INVALID_ARGUMENT for a handle that is none, or of
+  // less memory; those of the driver; UNAVAILABLE for a device that hangs.
   static Result<std::shared_ptr<const ClientRegion>> Open(RegionInfo info, std::string_view raw_handle,
-                                                          CudaContexts& contexts, ElasticThreads& copies);
-  ~CudaRegion() override;
+                                                          ClientGpus& gpus, ElasticThreads& copies);
 
   ElasticThreads* copies() const override { return &copies_; }
   Status Read(uint64_t offset, std::span<std::byte> to) const override;
   Status Write(uint64_t offset, std::span<const std::byte> from) const override;
 
  private:
-  CudaRegion(RegionInfo info, std::shared_ptr<CudaMemory> memory, ElasticThreads& copies)
+  CudaRegion(RegionInfo info, std::unique_ptr<ClientGpus::Memory> memory, ElasticThreads& copies)
       : ClientRegion(std::move(info)), memory_(std::move(memory)), copies_(copies) {}
   Status Named(const Status& status) const;
 
-  std::shared_ptr<CudaMemory> memory_;  // shared with the work that closes it
+  const std::unique_ptr<ClientGpus::Memory> memory_;
   ElasticThreads& copies_;
 };
 

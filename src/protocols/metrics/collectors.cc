@@ -466,6 +466,21 @@ MetricsCollector GpuMetrics(const std::vector<GpuDevice>& gpus, Nvml& nvml, int6
   };
 }
 
+MetricsCollector GpuStallMetrics(const std::vector<GpuDevice>& gpus, const ClientGpus& memory) {
+  std::map<int, std::string> uuids;
+  for (const GpuDevice& gpu : gpus) uuids.emplace(gpu.id, gpu.uuid);
+  return [uuids = std::move(uuids), &memory](MetricFamilies& families) {
+    MetricFamily stalls =
+        Family("braid_gpu_stalls_total", "How often a GPU has not answered in time", MetricType::Counter);
+    for (const auto& [gpu, count] : memory.Stalls()) {
+      ClientMetric& metric = stalls.metric.emplace_back();
+      metric.label = {{"gpu_uuid", uuids.at(gpu)}};
+      metric.counter.value = static_cast<double>(count);
+    }
+    families.push_back(std::move(stalls));
+  };
+}
+
 MetricsCollector PinnedMemoryMetrics() {
   return [](MetricFamilies& families) {
     AddGauge(families, "nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",

@@ -11,6 +11,7 @@
 
 #include "base/process_memory.h"
 #include "base/thread_watch.h"
+#include "gpu/client_gpus.h"
 #include "gpu/devices.h"
 #include "gpu/nvml.h"
 #include "protocols/access/access_control.h"
@@ -45,6 +46,10 @@ MetricsCollector CpuMetrics(int64_t interval_ms = 0);
 // nv_energy_consumption (joules since the collector was made), of each device that tells it. Label: gpu_uuid. As
 // CpuMetrics() for `interval_ms`; `nvml` outlives the collector.
 MetricsCollector GpuMetrics(const std::vector<GpuDevice>& gpus, Nvml& nvml, int64_t interval_ms = 0);
+
+// braid_gpu_stalls_total: how often a device has not answered in time (--gpu-timeout-ms). Label: gpu_uuid. `memory` outlives
+// the collector.
+MetricsCollector GpuStallMetrics(const std::vector<GpuDevice>& gpus, const ClientGpus& memory);
 
 // nv_pinned_memory_pool_{total,used}_bytes, which are 0: there is no such pool.
 MetricsCollector PinnedMemoryMetrics();

@@ -4,11 +4,12 @@
 //
 //   devices   a line for each: "CAPABILITY BYTES NAME", e.g. "8.6 1073741824 Stand-in A"
 //   fail      may be missing; lines "FUNCTION RESULT": calls of it fail from then on; "* RESULT" for all, as when a device is lost
+//   hang      may be missing; lines "FUNCTION": calls of it do not return until the line is gone
 //   delay     may be missing: milliseconds by which all that a stream does is late
 //   calls     what was called: "PID FUNCTION DETAILS", a line each; written here
 //   mem.*     the memory of the devices, each file locked by those who hold it; written here
 //
-// All files but the first three go with who holds them: what a killed process leaves is unlocked, and swept by the next call
+// All files but the first four go with who holds them: what a killed process leaves is unlocked, and swept by the next call
 // that looks.
 #pragma once
 
@@ -17,12 +18,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace standin {
@@ -69,8 +72,17 @@ inline void Note(const std::string& text) {
   close(file);
 }
 
-// What the call is to return at once; 0: go on.
+inline bool Hangs(const std::string& function) {
+  std::ifstream file(Folder() + "/hang");
+  for (std::string name; file >> name;) {
+    if (name == function) return true;
+  }
+  return false;
+}
+
+// What the call is to return at once; 0: go on. Returns late, or never, if the folder says so.
 inline int Failure(const std::string& function) {
+  while (Hangs(function)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::ifstream file(Folder() + "/fail");
   std::string name;
   for (int result = 0; file >> name >> result;) {

@@ -1,0 +1,70 @@
+// ClientGpus: memory that other processes have made on GPUs, opened, read and written within a limit of time.
+//
+//   ClientGpus gpus(driver, {0, 1}, {.limit_ns = 10 * kSecondNs, .log = &log});
+//   BRAID_ASSIGN_OR_RETURN(auto memory, gpus.Open(0, handle));
+//   BRAID_RETURN_IF_ERROR(memory->Read(0, bytes));
+//
+// The context of a device is made with the first memory there, and goes with the last.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "gpu/cuda_context.h"
+#include "gpu/cuda_driver.h"
+#include "gpu/device_calls.h"
+
+namespace braid {
+
+// Any thread; all of it blocks, no longer than the limit but for what is said.
+class ClientGpus {
+ public:
+  struct Options {
+    int64_t limit_ns = 10'000'000'000;  // see DeviceCalls
+    Logger* log = nullptr;              // outlives this
+  };
+  // `ids` are the devices that there are; `driver` may be null where there are none.
+  ClientGpus(std::shared_ptr<const CudaDriver> driver, const std::vector<int>& ids, const Options& options);
+  ~ClientGpus();
+
+  class Memory;
+  // REQUIRES: Has(gpu). Errors: those of the driver; UNAVAILABLE for a device that hangs.
+  Result<std::unique_ptr<Memory>> Open(int gpu, const CudaIpcHandle& handle);
+  bool Has(int gpu) const { return devices_.contains(gpu); }
+  bool empty() const { return devices_.empty(); }
+
+  // How often each device has hung so far. Does not block.
+  std::map<int, uint64_t> Stalls() const;
+
+ private:
+  struct Device;
+
+  const std::shared_ptr<const CudaDriver> driver_;  // shared by all who use it
+  std::map<int, std::shared_ptr<Device>> devices_;  // shared with their memory, which may outlive this
+};
+
+class ClientGpus::Memory {
+ public:
+  Memory(std::shared_ptr<Device> device, std::shared_ptr<CudaMemory> memory);
+  // Does not block: the device's thread closes it.
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  uint64_t size() const { return memory_->size(); }
+  // REQUIRES: within size(). Errors: as for Open().
+  Status Read(uint64_t offset, std::span<std::byte> to) const;
+  Status Write(uint64_t offset, std::span<const std::byte> from) const;
+
+ private:
+  const std::shared_ptr<Device> device_;
+  std::shared_ptr<CudaMemory> memory_;  // shared with calls that hang
+};
+
+}  // namespace braid
