@@ -5,7 +5,12 @@ import re
 import subprocess
 
 COMMAND = re.compile(r"^  braid ([a-z][a-z-]*)(?: (\S.*?))?  +(\S.*)$")
-OPTION = re.compile(r"^ {1,4}(?:-\w, )?--([A-Za-z][\w-]*)(\[=BOOL\]|[ =][^\s]+)?( \.\.\.)?(?:  +(\S.*))?$")
+# Of the server's own help, "--name VALUE", and of CLI11's, "-n,--name,--other TYPE:{range}=default Excludes: --more".
+OPTION = re.compile(
+    r"^ {1,4}(?:-\w, ?)?--([A-Za-z][\w-]*)(?:,--[\w-]+)*(\[=BOOL\]|[ =](?!(?:Excludes|Needs):)[^\s]+)?(?: in \[[^]]*\]\S*)?( \.\.\.)?"
+    r"(?: (?:Excludes|Needs):(?: --[\w-]+)+)?(?: +(\S.*))?$"
+)
+TYPE = re.compile(r"^(TEXT|INT|UINT|FLOAT)\b.*$")
 TITLE = re.compile(r"^(\S.*):$")
 # The options that `braid serve` accepts or refuses, and that have no work to do.
 WITHOUT_WORK = "Known, but without work to do here"
@@ -76,7 +81,7 @@ def _read(text: str) -> tuple[str, list[Group]]:
     for line in text.splitlines():
         if match := OPTION.match(line):
             name, value, repeatable, rest = match.groups()
-            value = "BOOL" if value == "[=BOOL]" else (value or "").strip(" =")
+            value = "BOOL" if value == "[=BOOL]" else TYPE.sub(r"\1", (value or "").strip(" ="))
             option = Option(name, value, bool(repeatable), rest or "")
             groups[-1].options.append(option)
         elif option and line.startswith("      "):

@@ -13,6 +13,7 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 WHEEL = "tests/test_wheel.py does it, with the wheel"
 PACKAGE = "tests/install/run does it, in a bare system"
 PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
+FLEET = "tests/test_fleet_envoy.py does it, with three servers and an Envoy"
 GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
     "README.md": {"make test": "this test is a part of it"},
@@ -26,6 +27,11 @@ NOT_RUN = {
     },
     "docs/check.md": {"build/braid check --report": "files of the reader's own"},
     "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
+    "docs/fleet-routing.md": {
+        "braid fleet envoy": FLEET,
+        "braid try running_sum": FLEET,
+        "braid fleet status": "tests/test_fleet_status.py does it, with several servers",
+    },
     "docs/install.md": {
         "python3 -m venv env": WHEEL,
         "import braid": WHEEL,

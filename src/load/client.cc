@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include <spdlog/fmt/fmt.h>
+
 #include "base/clock.h"
 #include "base/json.h"
 #include "load/wire.h"
@@ -258,6 +260,7 @@ Client::Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connecti
     : protocol_(protocol), dialer_(std::move(dialer)), headers_(std::move(headers)), timeout_s_(timeout_s) {}
 
 Client::~Client() = default;
+Client::Client(Client&&) noexcept = default;
 
 Status Client::Connect() {
   if (connection_ != nullptr) {
@@ -275,8 +278,7 @@ Status Client::WaitUntil(const bool& done, Exchange& exchange) {
     connection_->Receive(true);
     if (!done && SteadyNowNs() > deadline_ns) {
       connection_->Cancel(exchange);
-      return UnavailableError("the server did not answer in " +
-                              std::to_string(static_cast<int64_t>(timeout_s_)) + " s");
+      return UnavailableError(fmt::format("the server did not answer in {:g} s", timeout_s_));
     }
   }
   return OkStatus();

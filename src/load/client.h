@@ -58,6 +58,7 @@ class Client {
   Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers,
          double timeout_s);
   ~Client();
+  Client(Client&&) noexcept;
 
   // Whether the server and the model are ready.
   bool Ready(const std::string& model);
@@ -69,6 +70,8 @@ class Client {
   Result<ServerStatistics> Statistics(const std::string& model, const std::string& version);
   // "name version", or "" where the server does not tell.
   std::string ServerName();
+  // Over HTTP alone: the body of the answer. Errors: none came in time, or one whose status is an error; its text begins with "HTTP ".
+  Result<std::string> AskHttp(std::string_view method, const std::string& path, std::string_view body = {});
 
   // Shared memory: the region of that name is the file /dev/shm + `key`.
   Status RegisterMemory(const std::string& name, const std::string& key, size_t bytes);
@@ -81,9 +84,8 @@ class Client {
                const std::function<bool(const InferResponse&)>& take);
 
  private:
-  // Over HTTP a path with a body (POST) or without (GET), over gRPC a method with a message: the answer's bytes.
+  // The bytes of the answer.
   Result<std::string> Ask(const OutgoingMessage& message);
-  Result<std::string> AskHttp(std::string_view method, const std::string& path, std::string_view body = {});
   Result<std::string> AskGrpc(std::string_view method, std::string message);
   Status Connect();
   // Works the connection until `done`.

@@ -23,6 +23,10 @@ void ConnectOptions::AddTo(CLI::App& app) {
   app.add_option("-i,--protocol", protocol, "http or grpc")
       ->transform(CLI::IsMember({"http", "grpc"}, CLI::ignore_case))
       ->group("Server");
+  AddManner(app);
+}
+
+void ConnectOptions::AddManner(CLI::App& app) {
   app.add_option("-H,--header", headers,
                  "'NAME: VALUE' to send with each request, as 'Authorization: Bearer ...'; repeatable")
       ->group("Server");

@@ -26,6 +26,8 @@ struct ConnectOptions {
 
   // Adds them to a command.
   void AddTo(CLI::App& app);
+  // Those but for where and by which protocol: headers, time, TLS.
+  void AddManner(CLI::App& app);
 
   Protocol protocol_kind() const { return protocol == "grpc" ? Protocol::kGrpc : Protocol::kHttp; }
   // Errors: one that cannot be used.

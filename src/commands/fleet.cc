@@ -1,0 +1,322 @@
+#include "commands/fleet.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "base/json_lines.h"
+#include "base/utf8.h"
+#include "fleet/envoy.h"
+#include "fleet/replica.h"
+#include "fleet/status_report.h"
+#include "load/connect_options.h"
+
+namespace braid {
+namespace {
+
+constexpr int kFleetFailed = 1;
+constexpr int kFleetMisused = 2;
+constexpr char kFleetFooter[] =
+    "examples:\n"
+    "  braid fleet status --endpoints braid-0,braid-1,braid-2\n"
+    "  braid fleet status --dns braid.models.svc:8001:8000:8002 --format json\n"
+    "  braid fleet envoy --endpoints 10.0.0.1:8001:8000,10.0.0.2:8001:8000 --output envoy.json\n"
+    "  braid fleet envoy --endpoints 10.0.0.1:8001:8000,10.0.0.2:8001:8000 --xds-folder /etc/envoy/braid\n";
+
+int RefuseFleet(const Status& status, int exit_code) {
+  std::cerr << "braid fleet: " << ToUtf8(status.message()) << '\n';
+  return exit_code;
+}
+
+// ---- which replicas, and how they are asked -----------------------------------------------------------------
+
+struct WhereOptions {
+  std::string endpoints;
+  std::string dns;
+  load::ConnectOptions connect;
+
+  void AddTo(CLI::App& app) {
+    app.add_option(
+           "--endpoints", endpoints,
+           "the servers, with commas between: HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS")
+        ->type_name("LIST");
+    app.add_option("--dns", dns, "a name in the same form, each of whose addresses is a server")
+        ->type_name("NAME")
+        ->excludes("--endpoints");
+    connect.timeout_s = 5;
+    connect.AddManner(app);
+  }
+
+  // Those that are named: with --dns the one that stands for all.
+  Result<std::vector<fleet::Endpoint>> Named() const {
+    if (endpoints.empty() && dns.empty())
+      return InvalidArgumentError("--endpoints or --dns must say where the servers are");
+    return fleet::ParseEndpoints(dns.empty() ? endpoints : dns);
+  }
+
+  // Each server.
+  Result<std::vector<fleet::Endpoint>> Servers() const {
+    BRAID_ASSIGN_OR_RETURN(std::vector<fleet::Endpoint> named, Named());
+    if (dns.empty()) return named;
+    if (named.size() != 1) return InvalidArgumentError("--dns takes one name");
+    return fleet::Resolve(named.front());
+  }
+
+  Result<fleet::Asking> Manner() const {
+    fleet::Asking asking;
+    BRAID_ASSIGN_OR_RETURN(asking.headers, connect.ParseHeaders());
+    asking.tls = connect.tls;
+    asking.timeout_s = connect.timeout_s;
+    return asking;
+  }
+};
+
+// ---- status -------------------------------------------------------------------------------------------------
+
+int FleetStatus(const WhereOptions& where, bool json) {
+  const Result<std::vector<fleet::Endpoint>> servers = where.Servers();
+  if (!servers.ok()) return RefuseFleet(servers.status(), kFleetMisused);
+  const Result<fleet::Asking> asking = where.Manner();
+  if (!asking.ok()) return RefuseFleet(asking.status(), kFleetMisused);
+  const std::vector<fleet::Replica> replicas = fleet::LookAtAll(*servers, *asking);
+  std::cout << (json ? DumpJson(fleet::StatusJson(replicas)) + "\n" : ToUtf8(fleet::StatusText(replicas)));
+  const bool alike = fleet::Differences(replicas).empty();
+  const bool well = std::ranges::all_of(
+      replicas, [](const fleet::Replica& replica) { return replica.answer.ok() && replica.ready; });
+  return alike && well ? 0 : kFleetFailed;
+}
+
+// ---- envoy --------------------------------------------------------------------------------------------------
+
+struct EnvoyCommandOptions {
+  fleet::EnvoyOptions envoy;
+  std::string output;
+  std::string xds_folder;
+  std::vector<std::string> sequence_models;
+};
+
+Status CheckListen(const char* option, const std::string& text) {
+  const Result<load::Address> address = load::ParseAddress(text, "");
+  const bool number = address.ok() && !address->port.empty() && address->port.size() <= 5 &&
+                      std::ranges::all_of(address->port, [](char c) { return c >= '0' && c <= '9'; }) &&
+                      std::stoul(address->port) <= 65535;
+  if (number && fleet::IsAddress(address->host)) return OkStatus();
+  return InvalidArgumentError(fmt::format("{} '{}': it looks like ADDRESS:PORT", option, text));
+}
+
+// Writes beside it, and renames: whoever reads it sees the whole file before, or the whole one after.
+Status Replace(const std::filesystem::path& path, const std::string& text) {
+  if (std::ifstream before(path, std::ios::binary); before) {
+    const std::string old((std::istreambuf_iterator<char>(before)), std::istreambuf_iterator<char>());
+    // Its readers need not read again what they know.
+    if (old == text) return OkStatus();
+  }
+  const std::string beside = fmt::format("{}.{}.new", path.string(), getpid());
+  std::ofstream file(beside, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    std::remove(beside.c_str());
+    return ErrnoError("cannot write " + path.string(), error);
+  }
+  return OkStatus();
+}
+
+// What Envoy is told of the replicas, and what the user is to know of it: lines on the standard error.
+Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCommandOptions& options) {
+  BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> named, where.Named());
+  fleet::EnvoyFleet described;
+  described.by_dns = !where.dns.empty();
+  for (const fleet::Endpoint& endpoint : named) {
+    if (endpoint.grpc == 0) {
+      return InvalidArgumentError(fmt::format("{}: Envoy needs the port of gRPC too, as {}:GRPC:{}",
+                                              endpoint.name(), endpoint.host, endpoint.http));
+    }
+  }
+  const bool resolve = !options.xds_folder.empty();
+  std::vector<fleet::Endpoint> servers = named;
+  if (described.by_dns && (resolve || options.sequence_models.empty())) {
+    BRAID_ASSIGN_OR_RETURN(servers, where.Servers());
+  }
+  std::vector<fleet::Replica> replicas;
+  if (options.sequence_models.empty()) {
+    BRAID_ASSIGN_OR_RETURN(const fleet::Asking asking, where.Manner());
+    replicas = fleet::LookAtAll(servers, asking);
+    std::set<std::string> models;
+    size_t answered = 0;
+    for (const fleet::Replica& replica : replicas) {
+      if (!replica.answer.ok()) {
+        std::cerr << fmt::format("{} did not answer: {}\n", replica.endpoint.name(),
+                                 ToUtf8(replica.answer.message()));
+        continue;
+      }
+      ++answered;
+      for (const fleet::ModelView& model : replica.models) {
+        if (model.sequences) models.insert(model.name);
+      }
+    }
+    if (answered == 0) {
+      return UnavailableError(
+          "no server says which models have sequences; name them by --sequence-models to do without");
+    }
+    for (const std::string& difference : fleet::Differences(replicas)) {
+      std::cerr << "differs: " << ToUtf8(difference) << '\n';
+    }
+    described.sequence_models.assign(models.begin(), models.end());
+  } else if (options.sequence_models != std::vector<std::string>{"none"}) {
+    described.sequence_models = options.sequence_models;
+  }
+  // With files, Envoy is told addresses; with one file, it looks for those of names by itself.
+  const std::vector<fleet::Endpoint>& listed = described.by_dns && resolve ? servers : named;
+  for (size_t i = 0; i < listed.size(); ++i) {
+    fleet::Upstream upstream;
+    upstream.endpoint = listed[i];
+    if (resolve && !fleet::IsAddress(listed[i].host)) {
+      BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> addresses, fleet::Resolve(listed[i]));
+      upstream.address = addresses.front().host;
+    }
+    if (resolve && i < replicas.size()) upstream.draining = replicas[i].answer.ok() && !replicas[i].ready;
+    described.upstreams.push_back(std::move(upstream));
+  }
+  if (described.by_dns && resolve) described.by_dns = false;
+  return described;
+}
+
+int FleetEnvoy(const WhereOptions& where, EnvoyCommandOptions& options) {
+  options.envoy.tls = where.connect.tls;
+  for (const auto& [name, text] :
+       {std::pair("--listen-grpc", options.envoy.listen_grpc),
+        std::pair("--listen-http", options.envoy.listen_http), std::pair("--admin", options.envoy.admin)}) {
+    if (const Status status = CheckListen(name, text); !status.ok())
+      return RefuseFleet(status, kFleetMisused);
+  }
+  if (options.envoy.cert_file.empty() != options.envoy.key_file.empty()) {
+    return RefuseFleet(InvalidArgumentError("--cert and --key go together"), kFleetMisused);
+  }
+  const Result<fleet::EnvoyFleet> described = DescribeFleet(where, options);
+  if (!described.ok()) {
+    const bool misused = described.status().code() == StatusCode::kInvalidArgument;
+    return RefuseFleet(described.status(), misused ? kFleetMisused : kFleetFailed);
+  }
+  if (options.xds_folder.empty()) {
+    const std::string text = DumpJsonLines(fleet::EnvoyConfiguration(*described, options.envoy));
+    if (options.output.empty()) {
+      std::cout << text << std::flush;
+      return std::cout ? 0 : kFleetFailed;
+    }
+    const Status written = Replace(options.output, text);
+    return written.ok() ? 0 : RefuseFleet(written, kFleetFailed);
+  }
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(options.xds_folder);
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    return RefuseFleet(UnavailableError(fmt::format("{}: {}", folder.string(), error.message())),
+                       kFleetFailed);
+  for (const auto& [name, json] : fleet::EnvoyFiles(*described, options.envoy, folder.string())) {
+    if (const Status written = Replace(folder / name, DumpJsonLines(json)); !written.ok())
+      return RefuseFleet(written, kFleetFailed);
+  }
+  return 0;
+}
+
+// ---- the command --------------------------------------------------------------------------------------------------
+
+// The options of the command, which all that it does share, and behind them those of each.
+std::string FleetHelp(const CLI::App& app) {
+  // Without the formatter, help() is that of the subcommand that was named.
+  std::string help = app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+  const size_t footer = help.find(kFleetFooter);
+  std::string own;
+  for (const CLI::App* each : app.get_subcommands({})) {
+    const std::string text = each->help();
+    const size_t begin = text.find("\nOf ");
+    if (begin != std::string::npos) own += text.substr(begin + 1);
+  }
+  return help.insert(footer == std::string::npos ? help.size() : footer, own);
+}
+
+}  // namespace
+
+int RunFleet(int argc, const char* const* argv) {
+  // OpenSSL writes to a connection that is over.
+  std::signal(SIGPIPE, SIG_IGN);
+  CLI::App app("Looks at several running servers as one fleet.", "braid fleet");
+  app.footer(kFleetFooter);
+  app.require_subcommand(1);
+  WhereOptions where;
+  where.AddTo(app);
+  const auto add = [&](const char* name, const char* help) {
+    CLI::App& added = *app.add_subcommand(name, help)->fallthrough();
+    added.set_help_flag("");
+    added.footer("");
+    added.option_defaults()->group(std::string("Of ") + name);
+    return &added;
+  };
+
+  CLI::App& status = *add("status", "show what the servers serve, what differs, and their load");
+  std::string format = "text";
+  status.add_option("--format", format, "text or json")
+      ->transform(CLI::IsMember({"text", "json"}, CLI::ignore_case));
+
+  CLI::App& envoy = *add("envoy", "write a configuration of Envoy as the front of the servers");
+  EnvoyCommandOptions made;
+  envoy.add_option("--output", made.output, "that it is written to; without it, it is printed")
+      ->type_name("FILE");
+  envoy
+      .add_option("--xds-folder", made.xds_folder,
+                  "that it is written to as files that Envoy reads again when they change")
+      ->type_name("DIR")
+      ->excludes("--output");
+  envoy.add_option("--listen-grpc", made.envoy.listen_grpc, "for clients of gRPC [0.0.0.0:8001]")
+      ->type_name("ADDRESS:PORT");
+  envoy.add_option("--listen-http", made.envoy.listen_http, "for clients of HTTP [0.0.0.0:8000]")
+      ->type_name("ADDRESS:PORT");
+  envoy.add_option("--admin", made.envoy.admin, "Envoy's own page [127.0.0.1:9901]")
+      ->type_name("ADDRESS:PORT");
+  envoy.add_option("--cert", made.envoy.cert_file, "with the certificate that clients are shown")
+      ->type_name("FILE");
+  envoy.add_option("--key", made.envoy.key_file, "with its private key")->type_name("FILE");
+  envoy
+      .add_option("--hash-header", made.envoy.hash_headers,
+                  "a header whose requests all go to one server, beside braid-sequence-id; repeatable")
+      ->type_name("NAME");
+  envoy
+      .add_option("--session-header", made.envoy.session_header,
+                  "the header by which clients are told their server, and stay there")
+      ->type_name("NAME");
+  envoy.add_flag("--lift-sequence-ids", made.envoy.lift_sequence_ids,
+                 "read the sequence out of bodies where the header is missing");
+  envoy
+      .add_option("--sequence-models", made.sequence_models,
+                  "those with sequences, with commas between, or none; the servers are then not asked")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  envoy
+      .add_option("--buffer-bytes", made.envoy.buffer_bytes,
+                  "of a request that are kept, to send it again or to read its sequence [4194304]")
+      ->check(CLI::Range(uint32_t{1} << 16, uint32_t{1} << 30));
+  try {
+    app.parse(argc - 1, argv + 1);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << FleetHelp(app);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kFleetMisused;
+  }
+  if (status.parsed()) return FleetStatus(where, format == "json");
+  return FleetEnvoy(where, made);
+}
+
+}  // namespace braid

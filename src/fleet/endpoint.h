@@ -1,0 +1,38 @@
+// Where the replicas of a fleet are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid::fleet {
+
+// One Braid.
+struct Endpoint {
+  std::string host;  // a name or an address; one of IPv6 without brackets
+  uint16_t http = 8000;
+  uint16_t grpc = 8001;     // 0: not known
+  uint16_t metrics = 8002;  // 0: not known
+
+  // "host:http", as the replica is called in all that is printed, and as Envoy places it on its ring.
+  std::string name() const;
+  bool operator==(const Endpoint&) const = default;
+};
+
+// Reads HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS, with IPv6 addresses in brackets. HOST alone has the ports that Braid
+// has by default; of the others those that are not named are not known. Errors: INVALID_ARGUMENT.
+Result<Endpoint> ParseEndpoint(std::string_view text);
+
+// Reads a list with commas between. Errors: INVALID_ARGUMENT; also for one that is named twice.
+Result<std::vector<Endpoint>> ParseEndpoints(std::string_view text);
+
+// Every address of the host, in order, with its ports. Errors: UNAVAILABLE where the name has none.
+Result<std::vector<Endpoint>> Resolve(const Endpoint& endpoint);
+
+// Whether the host is an address already.
+bool IsAddress(const std::string& host);
+
+}  // namespace braid::fleet

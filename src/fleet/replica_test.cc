@@ -1,0 +1,96 @@
+#include "fleet/replica.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fleet/status_report.h"
+
+namespace braid::fleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ModelView Model(const std::string& name, std::vector<VersionView> versions, const std::string& config) {
+  ModelView model;
+  model.name = name;
+  model.versions = std::move(versions);
+  model.config = ParseJson(config);
+  return model;
+}
+
+Replica At(const std::string& host, std::vector<ModelView> models) {
+  Replica replica;
+  replica.endpoint = {host, 1, 0, 0};
+  replica.server = "braid 1";
+  replica.ready = true;
+  replica.models = std::move(models);
+  return replica;
+}
+
+TEST(Replica, HasTheFiguresOfItsMetrics) {
+  std::vector<ModelView> models = {Model("a", {{"1", "READY", ""}}, ""),
+                                   Model("b", {{"1", "READY", ""}}, "{}")};
+  ReadMetrics(
+      "# TYPE braid_sequences_active gauge\n"
+      "braid_sequences_active{model=\"b\",version=\"1\"} 3\n"
+      "braid_sequences_active{model=\"b\",version=\"2\"} 4\n"
+      "braid_sequences_active{name=\"a\",version=\"1\"} 5\n"
+      "braid_sequences_active{model=\"other\"} 5\n"
+      "nv_inference_pending_request_count{submodel=\"b\",model=\"a\",version=\"1\"} 2\n"
+      "nv_inference_pending_request_count{model=\"a\"\n",
+      models);
+  EXPECT_EQ(models[0].live_sequences, 5);
+  EXPECT_EQ(models[0].waiting, 2);
+  // Its metrics alone say it: it has no configuration.
+  EXPECT_TRUE(models[0].sequences);
+  EXPECT_EQ(models[1].live_sequences, 7);
+  EXPECT_FALSE(models[1].sequences);
+}
+
+TEST(Differences, AreNamedWithTheirReplicas) {
+  const ModelView one = Model("m", {{"1", "READY", ""}}, R"({"max_batch_size": 8, "name": "m"})");
+  EXPECT_THAT(Differences({At("a", {one}), At("b", {one})}), IsEmpty());
+  const ModelView two =
+      Model("m", {{"1", "READY", ""}, {"2", "UNAVAILABLE", "x"}}, R"({"max_batch_size": 4, "name": "m"})");
+  Replica newer = At("c", {});
+  newer.server = "braid 2";
+  Replica silent;
+  silent.endpoint = {"d", 1, 0, 0};
+  silent.answer = UnavailableError("Connection refused");
+  EXPECT_THAT(
+      Differences({At("a", {one}), At("b", {two}), newer, silent}),
+      ElementsAre("the server is braid 1 at a:1, b:1; braid 2 at c:1",
+                  "model m: not there at c:1; version 1 at a:1; version 1, version 2 UNAVAILABLE at b:1",
+                  "model m: its max_batch_size is 4 at b:1; 8 at a:1"));
+}
+
+TEST(StatusReport, SaysWhatIsNotKnown) {
+  Replica without = At("a", {Model("m", {{"1", "READY", ""}}, "{}")});
+  without.metrics = UnavailableError("HTTP 404");
+  without.models[0].requests = 4;
+  without.models[0].queue_ns = 8000;
+  Replica silent;
+  silent.endpoint = {"b", 1, 0, 0};
+  silent.answer = UnavailableError("Connection refused");
+  const std::string text = StatusText({without, silent});
+  EXPECT_THAT(text,
+              HasSubstr("a:1      ready      braid 1  1       -          -        4         0       2 us\n"));
+  EXPECT_THAT(text, HasSubstr("b:1      no answer  Connection refused\n"));
+  EXPECT_THAT(text, HasSubstr("1 of 2 did not answer\n"));
+  const Json json = StatusJson({without, silent});
+  EXPECT_TRUE(json["replicas"][0]["models"][0]["load"]["live_sequences"].is_null());
+  EXPECT_EQ(json["replicas"][1]["error"], "Connection refused");
+}
+
+TEST(Replica, ThatDoesNotAnswerSaysWhy) {
+  Asking asking;
+  asking.timeout_s = 1;
+  const std::vector<Replica> replicas = LookAtAll({{"127.0.0.1", 1, 0, 0}}, asking);
+  EXPECT_EQ(replicas[0].answer.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(replicas[0].answer.message(), HasSubstr("Connection refused"));
+}
+
+}  // namespace
+}  // namespace braid::fleet

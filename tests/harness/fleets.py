@@ -1,0 +1,196 @@
+"""Several Braids with the same models, and a front before them made by `braid fleet envoy`."""
+
+import contextlib
+import subprocess
+import threading
+import time
+import types
+
+import numpy as np
+
+from harness.clients import Client
+from harness.envoy import Envoy
+from harness.repository import Repository, config, per_request
+from harness.server import BINARY, Server
+from harness.waiting import wait_until
+
+# The name of the replica that answers: that of the folder in which its repository lies.
+WHERE = "os.path.basename(os.path.dirname(os.path.dirname(self.args['model_repository'])))"
+# A sum of all VALUEs of a sequence, which lives in the process of the model.
+SUMS = per_request(f"""
+sums = self.__dict__.setdefault("sums", {{}})
+key = request.correlation_id()
+sums[key] = get(request, "VALUE") + (0 if request.flags() & 1 else sums[key])
+return respond(SUM=sums[key], WHERE=np.array([[{WHERE}]], dtype=object))
+""")
+# Waits as long as there is a file "wait" in the replica's folder.
+WORK = per_request(f"""
+folder = os.path.dirname(os.path.dirname(self.args["model_repository"]))
+while os.path.exists(os.path.join(folder, "wait")):
+    time.sleep(0.01)
+return respond(WHERE=np.array([{WHERE}], dtype=object))
+""")
+SEQUENCES = (
+    "sequence_batching { oldest { max_candidate_sequences: 256 } max_sequence_idle_microseconds: 600000000 "
+    'control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] } } }'
+)
+
+
+def add_fleet_models(repository):
+    repository.add(
+        "sums",
+        SUMS,
+        config(
+            "sums", [("VALUE", "INT32", [1])], [("SUM", "INT32", [1]), ("WHERE", "STRING", [1])], 64, extra=SEQUENCES
+        ),
+    )
+    repository.add("work", WORK, config("work", [("IN", "FP32", [-1])], [("WHERE", "STRING", [1])]))
+
+
+class Fleet:
+    """Replicas by their names, which come and go. Use as a context manager."""
+
+    def __init__(self, workdir, names, *options):
+        self._workdir = workdir
+        self._options = options
+        self._stack = contextlib.ExitStack()
+        self.replicas = {}
+        try:
+            for name in names:
+                self.add(name, wait=False)
+            for server in self.replicas.values():
+                server.wait_ready()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._stack.close()
+
+    def folder(self, name):
+        return self._workdir / name
+
+    def add(self, name, *options, wait=True):
+        self.folder(name).mkdir(parents=True)
+        repository = Repository(self.folder(name) / "models")
+        add_fleet_models(repository)
+        server = Server([repository.path], *self._options, *options, workdir=self.folder(name), ready=wait)
+        self.replicas[name] = self._stack.enter_context(server)
+        return server
+
+    def endpoints(self, *names):
+        """For --endpoints; without names, of all."""
+        return ",".join(self.endpoint(name) for name in names or self.replicas)
+
+    def endpoint(self, name):
+        server = self.replicas[name]
+        host, _, grpc = server.grpc.rpartition(":")
+        return ":".join([host, grpc, server.http.rpartition(":")[2], server.metrics.rpartition(":")[2]])
+
+    def front(self, *options, names=(), workdir=None):
+        """An Envoy before the replicas of these names, or of all; it ends with the fleet."""
+        config_file = (workdir or self._workdir) / "envoy.json"
+        fleet_envoy("--endpoints", self.endpoints(*names), "--output", config_file, *options)
+        return self.run_envoy(config_file, len(names) or len(self.replicas))
+
+    def run_envoy(self, config_file, replicas):
+        envoy = Envoy(config_file, config_file.parent)
+        self._stack.callback(envoy.stop)
+        for cluster in ("grpc", "http", "grpc-sequences", "http-sequences"):
+            envoy.wait_for_members(cluster, replicas)
+        return envoy
+
+
+def run_fleet(*arguments, check=True):
+    done = subprocess.run(
+        [str(BINARY), "fleet", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def fleet_envoy(*arguments):
+    """`braid fleet envoy` with listeners on free ports of the loopback interface."""
+    listen = [f"--{name}=127.0.0.1:0" for name in ("listen-grpc", "listen-http", "admin")]
+    return run_fleet("envoy", *listen, *arguments)
+
+
+class FrontClients:
+    """A client of each protocol of a front, or of one server."""
+
+    def __init__(self, http, grpc):
+        address = types.SimpleNamespace(http=http, grpc=grpc)
+        self.of = {"http": Client("http", address, concurrency=16), "grpc": Client("grpc", address)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for client in self.of.values():
+            client.close()
+
+    def step(self, protocol, sequence, value, header=True, headers=None, **more):
+        """(sum, replica) of a step of the model "sums"."""
+        named = {"braid-sequence-id": str(sequence)} if header else {}
+        result = self.of[protocol].infer(
+            "sums",
+            {"VALUE": np.array([[value]], np.int32)},
+            sequence_id=sequence,
+            headers={**named, **(headers or {})},
+            **more,
+        )
+        return int(result.as_numpy("SUM")[0, 0]), result.as_numpy("WHERE")[0, 0].decode()
+
+    def work(self, protocol, size=1):
+        """The replica that answered."""
+        result = self.of[protocol].infer("work", {"IN": np.zeros(size, np.float32)})
+        return result.as_numpy("WHERE")[0].decode()
+
+
+class Load:
+    """Threads that ask for `work`, one request after the other, until the block ends. `done` has (begin, end, replica or error)."""
+
+    def __init__(self, envoy, threads=8, size=1):
+        self.done = []
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(envoy, ("http", "grpc")[i % 2], size)) for i in range(threads)
+        ]
+
+    def _run(self, envoy, protocol, size):
+        with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
+            while not self._ended.is_set():
+                begin = time.monotonic()
+                try:
+                    what = clients.work(protocol, size)
+                except Exception as error:
+                    what = error
+                self.done.append((begin, time.monotonic(), what))
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def wait_for(self, count, since=0.0):
+        """Waits until so many requests that began since then are done."""
+        wait_until(lambda: len(self.between(since)) >= count, 30, f"{count} requests")
+
+    def between(self, begin, end=float("inf")):
+        return [what for began, _, what in list(self.done) if begin <= began < end]
+
+    def errors(self, since=0.0):
+        return [what for what in self.between(since) if isinstance(what, Exception)]

@@ -1,0 +1,359 @@
+"""`braid fleet envoy`: three Braids behind a real Envoy that has the configuration which it writes."""
+
+import collections
+import contextlib
+import json
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+import requests
+from harness.envoy import need_envoy, validate
+from harness.fleets import Fleet, FrontClients, Load, fleet_envoy, run_fleet
+from harness.server import ROOT
+from harness.waiting import wait_until
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
+NAMES = ("one", "two", "three")
+ADDRESSES = "10.0.0.1:8001:8000,10.0.0.2:8001:8000,10.0.0.3:8001:8000"
+
+
+def load_json(path):
+    return json.loads(path.read_text())
+
+
+# ---- what is written -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--sequence-models=none"],
+        ["--sequence-models=sums,a b", "--lift-sequence-ids", "--hash-header=x-user", "--session-header=braid-session"],
+        ["--sequence-models=sums", "--ssl"],
+    ],
+)
+@pytest.mark.parametrize("where", [["--endpoints", ADDRESSES], ["--dns", "braid.example:8001:8000"]])
+def test_envoy_takes_it(tmp_path, where, options):
+    need_envoy()
+    fleet_envoy(*where, *options, "--output", tmp_path / "envoy.json")
+    validate(tmp_path / "envoy.json")
+
+
+def test_envoy_takes_its_files(tmp_path):
+    need_envoy()
+    fleet_envoy("--endpoints", ADDRESSES, "--sequence-models=sums", "--xds-folder", tmp_path / "xds")
+    validate(tmp_path / "xds" / "envoy.json")
+    assert len(load_json(tmp_path / "xds" / "clusters.json")["resources"]) == 4
+
+
+@pytest.mark.parametrize("name", ["three-braids", "three-braids-lift", "three-braids-session"])
+def test_the_examples_are_what_it_writes(name):
+    more = {"three-braids-lift": ["--lift-sequence-ids"], "three-braids-session": ["--session-header=braid-session"]}
+    written = run_fleet(
+        "envoy", "--endpoints", ADDRESSES, "--sequence-models=running_sum,running_mean", *more.get(name, [])
+    )
+    assert written.stdout == (ROOT / "deploy" / "envoy" / f"{name}.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "--endpoints or --dns must say where the servers are"),
+        (["--endpoints", "a"], "no server says which models have sequences"),
+        (["--endpoints", "a:1"], "a:1: Envoy needs the port of gRPC too"),
+        (["--endpoints", "a:1:2:3:4"], "'a:1:2:3:4' is no endpoint"),
+        (["--endpoints", ADDRESSES, "--listen-http", "nowhere"], "--listen-http 'nowhere'"),
+        (["--endpoints", ADDRESSES, "--cert", "c"], "--cert and --key go together"),
+    ],
+)
+def test_wrong_use(arguments, text):
+    done = run_fleet("envoy", *arguments, check=False)
+    assert done.returncode != 0
+    assert text in done.stderr
+
+
+def test_files_that_say_the_same_stay(tmp_path):
+    """A file that is written anew would have Envoy read it again."""
+    command = ["--endpoints", ADDRESSES, "--sequence-models=sums", "--xds-folder", tmp_path]
+    fleet_envoy(*command)
+    before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    command[1] += ",10.0.0.4:8001:8000"
+    fleet_envoy(*command)
+    after = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {f"endpoints-{kind}.json" for kind in ("grpc", "http", "grpc-sequences", "http-sequences")}
+
+
+# ---- three Braids ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    need_envoy()
+    with Fleet(tmp_path_factory.mktemp("fleet"), NAMES, "--model-max-queued-bytes=24500") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def envoy(fleet):
+    return fleet.front("--hash-header=x-user")
+
+
+@pytest.fixture
+def clients(envoy):
+    with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as made:
+        yield made
+
+
+def run_sequences(clients, ids, steps=5, **more):
+    """Interleaved sequences, each step over the other protocol than the one before. The replicas of each."""
+    where = collections.defaultdict(set)
+    for step in range(steps):
+        for number, sequence in enumerate(ids):
+            flags = {"sequence_start": step == 0, "sequence_end": step == steps - 1}
+            protocol = ("http", "grpc")[(step + number) % 2]
+            total, replica = clients.step(protocol, sequence, number + step, **flags, **more)
+            assert total == sum(number + each for each in range(step + 1)), (sequence, step)
+            where[sequence].add(replica)
+    return where
+
+
+def test_sequences_stay_at_one_replica(clients):
+    """Also where their steps come over both protocols: a replica has one place on the rings of both."""
+    where = run_sequences(clients, [*range(1, 41), *(f"text-{i}" for i in range(10))])
+    assert {len(replicas) for replicas in where.values()} == {1}
+    assert set.union(*where.values()) == set(NAMES)
+
+
+def test_a_stream_stays_at_one_replica(envoy):
+    with grpc.insecure_channel(envoy.listeners["grpc"], [("grpc.enable_http_proxy", 0)]) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for sequence in range(100, 110):
+            messages = []
+            for step in range(5):
+                message = service_pb2.ModelInferRequest(model_name="sums", id=str(step))
+                message.parameters["sequence_id"].int64_param = sequence
+                message.parameters["sequence_start"].bool_param = step == 0
+                message.parameters["sequence_end"].bool_param = step == 4
+                tensor = message.inputs.add(name="VALUE", datatype="INT32", shape=[1, 1])
+                tensor.contents.int_contents.append(step)
+                messages.append(message)
+            named = [("braid-sequence-id", str(sequence))]
+            answers = [each.infer_response for each in stub.ModelStreamInfer(iter(messages), metadata=named)]
+            sums = [int(np.frombuffer(each.raw_output_contents[0], np.int32)[0]) for each in answers]
+            assert sums == [0, 1, 3, 6, 10]
+
+
+def test_another_header_of_clients(clients):
+    """--hash-header: all requests of a user go to one replica."""
+    where = collections.defaultdict(set)
+    for _ in range(4):
+        for user in range(20):
+            protocol = ("http", "grpc")[user % 2]
+            result = clients.of[protocol].infer("work", {"IN": np.zeros(1, np.float32)}, headers={"x-user": str(user)})
+            where[user].add(result.as_numpy("WHERE")[0].decode())
+    assert {len(replicas) for replicas in where.values()} == {1}
+    assert set.union(*where.values()) == set(NAMES)
+
+
+def test_requests_without_sequences_go_everywhere(clients):
+    for protocol in ("http", "grpc"):
+        assert {clients.work(protocol) for _ in range(60)} == set(NAMES)
+
+
+def test_a_sequence_without_the_header_is_refused_over_http(clients):
+    text = "'sums' has sequences: its requests name theirs in the header braid-sequence-id"
+    with pytest.raises(InferenceServerException, match=text) as refused:
+        clients.step("http", 7, 1, header=False, sequence_start=True)
+    assert refused.value.status() == "400"
+
+
+def test_the_header_and_the_body_are_compared(clients):
+    with pytest.raises(InferenceServerException, match="'12' by its header braid-sequence-id and '13' by its body"):
+        clients.step("grpc", 13, 1, header=False, headers={"braid-sequence-id": "12"}, sequence_start=True)
+
+
+def test_what_is_about_one_server_is_refused(envoy, clients):
+    for path in ("/v2/repository/models/sums/unload", "/v2/logging", "/v2/systemsharedmemory/region/a/register"):
+        answer = requests.post(f"http://{envoy.listeners['http']}{path}", json={}, timeout=20)
+        assert (answer.status_code, "ask that itself" in answer.json()["error"]) == (403, True), path
+    with pytest.raises(InferenceServerException, match="ask that itself") as refused:
+        clients.of["grpc"].raw.unload_model("sums")
+    assert refused.value.status() == "StatusCode.PERMISSION_DENIED"
+    assert clients.of["grpc"].raw.is_model_ready("sums")
+
+
+@contextlib.contextmanager
+def busy(fleet, name):
+    """The model "work" of a replica does not come back within the block."""
+    file = fleet.folder(name) / "wait"
+    file.touch()
+    try:
+        yield
+    finally:
+        file.unlink()
+
+
+def test_load_leaves_a_replica_that_is_slow(fleet, envoy):
+    with Load(envoy) as load:
+        load.wait_for(50)
+        with busy(fleet, "one"):
+            since = time.monotonic() + 1
+            load.wait_for(50, since)
+            assert set(load.between(since)) == {"two", "three"}
+    assert not load.errors()
+
+
+def test_load_leaves_a_replica_that_refuses(fleet, envoy):
+    """One whose model is stuck, and answers all else by 429 and RESOURCE_EXHAUSTED, which is quicker than to work."""
+    with busy(fleet, "two"):
+        server = fleet.replicas["two"]
+        with ThreadPoolExecutor(10) as pool:
+            # Ten fill its queue.
+            stuck = [pool.submit(ask_directly, server) for _ in range(10)]
+            wait_until(lambda: ask_directly(server, timeout=0.2) == 429, 20, "a refusal")
+            with Load(envoy, size=600) as load:
+                begin = time.monotonic()
+                load.wait_for(50, begin + 1)
+            assert set(load.between(begin)) == {"one", "three"}
+            for cluster in ("grpc", "http"):
+                assert envoy.statistic(cluster, "upstream_rq_retry_success") > 0
+                assert envoy.statistic(cluster, "outlier_detection.ejections_enforced_total") > 0
+            (fleet.folder("two") / "wait").unlink()
+            assert [each.result() for each in stuck] == 10 * [200]
+            (fleet.folder("two") / "wait").touch()
+    # It is taken in again.
+    with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
+        for protocol in ("http", "grpc"):
+            wait_until(lambda protocol=protocol: clients.work(protocol) == "two", 30, "work for the replica")
+
+
+def ask_directly(server, timeout=60):
+    """The status of a request to its model "work"; None when it is not answered in time."""
+    tensor = {"name": "IN", "datatype": "FP32", "shape": [600], "data": [0] * 600}
+    try:
+        return server.request("POST", "/v2/models/work/infer", json.dumps({"inputs": [tensor]}), timeout=timeout)[0]
+    except TimeoutError:
+        return None
+
+
+# ---- replicas that come and go ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_fleet(tmp_path):
+    need_envoy()
+    with Fleet(tmp_path, ("one", "two")) as made:
+        yield made
+
+
+def test_a_killed_replica_costs_what_had_begun(small_fleet):
+    small_fleet.add("three")
+    envoy = small_fleet.front()
+    with Load(envoy) as load:
+        load.wait_for(100)
+        killed = time.monotonic()
+        small_fleet.replicas["three"].kill()
+        dead = time.monotonic()
+        load.wait_for(200, dead)
+        assert not load.errors(dead)
+    # Each of the threads had one on its way.
+    assert len(load.errors(killed - 1)) <= 8
+    assert set(load.between(dead)) == {"one", "two"}
+    for cluster in ("grpc", "http"):
+        envoy.wait_for_members(cluster, 2)
+
+
+def test_replicas_come_and_go_by_files(small_fleet, tmp_path):
+    folder = tmp_path / "xds"
+    fleet_envoy("--endpoints", small_fleet.endpoints(), "--xds-folder", folder)
+    envoy = small_fleet.run_envoy(folder / "envoy.json", 2)
+    with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients, Load(envoy, threads=2) as load:
+        small_fleet.add("three")
+        fleet_envoy("--endpoints", small_fleet.endpoints(), "--xds-folder", folder)
+        for protocol in ("http", "grpc"):
+            envoy.wait_for_members(protocol, 3)
+            wait_until(lambda protocol=protocol: clients.work(protocol) == "three", 20, "work for the new replica")
+        where = run_sequences(clients, range(1, 31), steps=2)
+        assert set.union(*where.values()) == {"one", "two", "three"}
+
+        fleet_envoy("--endpoints", small_fleet.endpoints("one", "three"), "--xds-folder", folder)
+        for protocol in ("http", "grpc"):
+            envoy.wait_for_members(protocol, 2)
+        since = time.monotonic()
+        load.wait_for(50, since)
+        assert set(load.between(since)) == {"one", "three"}
+    assert not load.errors()
+
+
+# ---- the id in the body alone ----------------------------------------------------------------------
+
+
+def test_ids_are_lifted_out_of_bodies(small_fleet):
+    envoy = small_fleet.front("--lift-sequence-ids")
+    ids = [*range(1, 21), 2**53 + 1, 2**63 - 1, *(f"text_{i}-a.b" for i in range(5))]
+    with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
+        where = run_sequences(clients, ids, header=False)
+        assert {len(replicas) for replicas in where.values()} == {1}
+        assert set.union(*where.values()) == {"one", "two"}
+        # Half of the steps with the header, half without.
+        total, first = clients.step("grpc", 50, 1, sequence_start=True)
+        assert clients.step("http", 50, 2, header=False) == (total + 2, first)
+        # Other models are not looked into.
+        assert {clients.work(protocol) for protocol in ("http", "grpc") for _ in range(20)} == {"one", "two"}
+    # JSON without binary tensors, and an id that a tensor's text seems to name.
+    tensor = {"name": "VALUE", "datatype": "INT32", "shape": [1, 1], "data": [5]}
+    body = {"inputs": [tensor], "parameters": {"sequence_id": 77, "sequence_start": True}}
+    url = f"http://{envoy.listeners['http']}/v2/models/sums/infer"
+    first = requests.post(url, json=body, timeout=20).json()
+    body["parameters"] = {"sequence_id": 77, "sequence_end": True}
+    second = requests.post(url, json=body, timeout=20).json()
+    values = [[each["data"] for each in answer["outputs"]] for answer in (first, second)]
+    assert values == [[[5], values[0][1]], [[10], values[0][1]]]
+    refused = requests.post(url, json={"id": '"sequence_id": 9', "inputs": [tensor]}, timeout=20)
+    assert (refused.status_code, "names theirs" in refused.text or "name theirs" in refused.text) == (400, True)
+
+
+# ---- a session that Envoy keeps --------------------------------------------------------------------
+
+
+def test_a_session_outlives_that_its_replica_drains(tmp_path):
+    """With the ring alone, the sequences of a replica that says that it is not ready would go to others."""
+    need_envoy()
+    with Fleet(tmp_path, ("one", "two"), "--sequence-drain-seconds=60") as fleet:
+        envoy = fleet.front("--session-header=braid-session")
+        url = f"http://{envoy.listeners['http']}/v2/models/sums/infer"
+
+        def step(sequence, session, **flags):
+            tensor = {"name": "VALUE", "datatype": "INT32", "shape": [1, 1], "data": [1]}
+            body = {"inputs": [tensor], "parameters": {"sequence_id": sequence, **flags}}
+            headers = {"braid-sequence-id": str(sequence), **({"braid-session": session} if session else {})}
+            answer = requests.post(url, json=body, headers=headers, timeout=20)
+            assert answer.status_code == 200, answer.text
+            values = {each["name"]: each["data"][0] for each in answer.json()["outputs"]}
+            return values["SUM"], values["WHERE"], answer.headers.get("braid-session", session)
+
+        sessions = {}
+        for sequence in range(1, 21):
+            total, where, session = step(sequence, None, sequence_start=True)
+            assert total == 1
+            sessions[sequence] = where, session
+        assert {where for where, _ in sessions.values()} == {"one", "two"}
+        leaving = fleet.replicas["one"]
+        leaving.process.send_signal(signal.SIGTERM)
+        for cluster in ("http", "http-sequences"):
+            envoy.wait_for_members(cluster, 1)
+        # New ones begin elsewhere; those that there are end where they began.
+        for sequence in range(101, 111):
+            assert step(sequence, None, sequence_start=True, sequence_end=True)[1] == "two"
+        for sequence, (where, session) in sessions.items():
+            assert step(sequence, session)[:2] == (2, where)
+            assert step(sequence, session, sequence_end=True)[:2] == (3, where)
+        assert leaving.wait_exit(30) == 0
+        leaving.stopped = True
+        leaving.assert_nothing_left()
