@@ -243,7 +243,13 @@ Status CheckOvmsMetricNames(const std::vector<std::string>& names) {
                                                    "braid_sequences_ended",
                                                    "braid_sequences_expired",
                                                    "braid_sequences_lost",
-                                                   "braid_sequences_rejected"};
+                                                   "braid_sequences_rejected",
+                                                   "braid_sequence_store_written",
+                                                   "braid_sequence_store_failed",
+                                                   "braid_sequence_store_taken_over",
+                                                   "braid_sequence_store_fenced",
+                                                   "braid_sequence_store_unconfirmed",
+                                                   "braid_sequence_store_lag_ms"};
   for (const std::string& name : names) {
     if (!known.contains(name)) return InvalidArgumentError("Invalid name in metrics_list - " + name);
   }

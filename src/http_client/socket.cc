@@ -8,6 +8,7 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -42,6 +43,18 @@ Result<UniqueFd> ConnectTo(const addrinfo& to, int64_t deadline_ns) {
   const int one = 1;
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   return fd;
+}
+
+Result<UniqueFd> ConnectToPath(const std::string& path) {
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  if (path.size() >= sizeof to.sun_path) return UnavailableError("the path of the socket is too long");
+  path.copy(to.sun_path, path.size());
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return ErrnoError("socket", errno);
+  // It is answered at once, or refused.
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return fd;
+  return UnavailableError(std::strerror(errno));
 }
 
 }  // namespace
@@ -121,6 +134,10 @@ Dialer::~Dialer() { SSL_CTX_free(context_); }
 
 Result<std::unique_ptr<Socket>> Socket::Dial(const Dialer& dialer, bool http2, double timeout_s) {
   const int64_t deadline_ns = SteadyNowNs() + static_cast<int64_t>(timeout_s * 1e9);
+  if (dialer.address().host.starts_with('/')) {
+    BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ConnectToPath(dialer.address().host));
+    return std::unique_ptr<Socket>(new Socket(std::move(fd)));
+  }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;

@@ -29,6 +29,7 @@ struct TlsOptions {
 
 // Where a server is.
 struct Address {
+  // Beginning with '/': the path of a Unix socket, which has no port.
   std::string host;
   std::string port;
   // "host:port", as a server knows itself.

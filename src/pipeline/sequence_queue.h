@@ -22,7 +22,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "pipeline/trampoline.h"
+#include "base/trampoline.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/per_key_queue.h"
 #include "scheduling/timer_service.h"

@@ -46,16 +46,20 @@ void AddMissing(std::vector<SavedSequence> older, std::vector<SavedSequence>& se
 }  // namespace
 
 SequenceVault::Entry::Entry(std::shared_ptr<Servable> servable, SequenceKeeper& keeper)
-    : who(Who(servable->info())),
+    : key(KeyOf(*servable)),
+      who(Who(servable->info())),
       file(SequenceFolder::NameOf(servable->info().name, servable->info().version)),
       keeper(keeper),
       servable(std::move(servable)) {}
 
-SequenceVault::SequenceVault(const Options& options, SequenceFolder folder, Logger& log)
+SequenceVault::SequenceVault(const Options& options, std::optional<SequenceFolder> folder, Logger& log)
     : options_(options), folder_(std::move(folder)), log_(log) {}
 
 Result<std::unique_ptr<SequenceVault>> SequenceVault::Open(const Options& options, Logger& log) {
-  BRAID_ASSIGN_OR_RETURN(SequenceFolder folder, SequenceFolder::Open(options.path));
+  std::optional<SequenceFolder> folder;
+  if (options.store == nullptr) {
+    BRAID_ASSIGN_OR_RETURN(folder, SequenceFolder::Open(options.path));
+  }
   std::unique_ptr<SequenceVault> vault(new SequenceVault(options, std::move(folder), log));
   if (options.interval_ns == 0) return vault;
   try {
@@ -106,11 +110,12 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
 }
 
 void SequenceVault::RestoreFromFile(Entry& entry) {
-  auto read = folder_.Read(entry.file);
+  if (!folder_) return;
+  auto read = folder_->Read(entry.file);
   if (!read.ok()) {
     if (read.status().code() == StatusCode::kNotFound) return;
-    BRAID_LOG_ERROR(log_, "{}: its sequences cannot be restored from {}: {}", entry.who,
-                    folder_.PathOf(entry.file), read.status().message());
+    BRAID_LOG_ERROR(log_, "{}: its sequences cannot be restored from {}: {}", entry.who, PlaceOf(entry),
+                    read.status().message());
     SetAside(entry, read.status().code() == StatusCode::kUnsupported ? kOtherFormat : kDamaged);
     return;
   }
@@ -131,9 +136,9 @@ void SequenceVault::RestoreFromFile(Entry& entry) {
 }
 
 void SequenceVault::SetAside(const Entry& entry, std::string_view suffix) {
-  if (Status moved = folder_.SetAside(entry.file, suffix); !moved.ok()) {
-    BRAID_LOG_ERROR(log_, "{}: {} cannot be set aside: {}", entry.who, folder_.PathOf(entry.file),
-                    moved.message());
+  if (!folder_) return;
+  if (Status moved = folder_->SetAside(entry.file, suffix); !moved.ok()) {
+    BRAID_LOG_ERROR(log_, "{}: {} cannot be set aside: {}", entry.who, PlaceOf(entry), moved.message());
   }
 }
 
@@ -225,7 +230,7 @@ void SequenceVault::Settle(const Key& key) {
       const size_t count = saved.sequences.size();
       if (Status written = in_file ? OkStatus() : Write(*last, std::move(saved)); !written.ok()) {
         BRAID_LOG_ERROR(log_, "{}: {} cannot be saved to {}: {}; what was saved before stays", last->who,
-                        Count(count), folder_.PathOf(last->file), written.message());
+                        Count(count), PlaceOf(*last), written.message());
       } else if (count > 0) {
         BRAID_LOG_INFO(log_, "{}: {} saved", last->who, Count(count));
       }
@@ -281,14 +286,62 @@ Status SequenceVault::Write(const Entry& entry, Saved saved) {
     writing_.insert(entry.file);
   }
   const Status written =
-      saved.sequences.empty()
-          ? folder_.Remove(entry.file)
-          : folder_.Write(entry.file, {std::move(saved.identity), WallNowMs(), std::move(saved.sequences)},
-                          [this] { return SteadyNowNs() > write_deadline_ns_.load(); });
+      !folder_ ? WriteToStore(entry, std::move(saved))
+      : saved.sequences.empty()
+          ? folder_->Remove(entry.file)
+          : folder_->Write(entry.file, {std::move(saved.identity), WallNowMs(), std::move(saved.sequences)},
+                           [this] { return SteadyNowNs() > write_deadline_ns_.load(); });
   MutexLock lock(mutex_);
   writing_.erase(writing_.find(entry.file));
   changed_.NotifyAll();
   return written;
+}
+
+std::string SequenceVault::PlaceOf(const Entry& entry) const {
+  return folder_ ? folder_->PathOf(entry.file) : "the store of sequences";
+}
+
+Status SequenceVault::WriteToStore(const Entry& entry, Saved saved) {
+  struct Writes {
+    Mutex mutex;
+    CondVar changed;
+    size_t left BRAID_GUARDED_BY(mutex) = 0;
+    size_t failed BRAID_GUARDED_BY(mutex) = 0;
+    Status last BRAID_GUARDED_BY(mutex);
+  };
+  // Shared with writes that nobody waits for any more.
+  const auto writes = std::make_shared<Writes>();
+  std::erase_if(saved.sequences, [](const SavedSequence& sequence) { return sequence.tenure.stored; });
+  {
+    MutexLock lock(writes->mutex);
+    writes->left = saved.sequences.size();
+  }
+  for (SavedSequence& sequence : saved.sequences) {
+    StateStore::Step step;
+    step.tenure = sequence.tenure;
+    // Another replica may have begun one of that name since, if the store was not told of this one.
+    step.tenure.tried = step.tenure.epoch == 0;
+    step.states = std::make_shared<const std::vector<Tensor>>(std::move(sequence.states));
+    options_.store->Write({entry.key.first, entry.key.second, std::move(sequence.id)}, saved.identity, step,
+                          [writes](const Result<StateStore::Written>& written) {
+                            MutexLock lock(writes->mutex);
+                            --writes->left;
+                            // What another replica has is not this server's to keep.
+                            if (!written.ok()) {
+                              ++writes->failed;
+                              writes->last = written.status();
+                            }
+                            writes->changed.NotifyAll();
+                          });
+  }
+  MutexLock lock(writes->mutex);
+  while (writes->left > 0) {
+    const int64_t left_ns = write_deadline_ns_.load() - SteadyNowNs();
+    if (left_ns <= 0) return UnavailableError("it took too long");
+    writes->changed.WaitFor(writes->mutex, std::chrono::nanoseconds(std::min(left_ns, kSecondNs)));
+  }
+  if (writes->failed == 0) return OkStatus();
+  return UnavailableError(std::to_string(writes->failed) + " of them: " + writes->last.message());
 }
 
 void SequenceVault::SaveIfChanged(Entry& entry) {
@@ -304,7 +357,7 @@ void SequenceVault::SaveIfChanged(Entry& entry) {
     if (failed_before) BRAID_LOG_INFO(log_, "{}: its sequences are saved again", entry.who);
   } else if (!failed_before) {
     BRAID_LOG_ERROR(log_, "{}: its sequences cannot be saved to {}: {}; what was saved before stays",
-                    entry.who, folder_.PathOf(entry.file), written.message());
+                    entry.who, PlaceOf(entry), written.message());
   }
 }
 
@@ -360,7 +413,8 @@ Status SequenceVault::Shutdown(int64_t deadline_ns) {
         continue;
       }
       std::string files;
-      for (const std::string& file : writing_) files += (files.empty() ? "" : ", ") + folder_.PathOf(file);
+      for (const std::string& file : writing_)
+        files += (files.empty() ? "" : ", ") + (folder_ ? folder_->PathOf(file) : file);
       return UnavailableError("sequences are still being written: " + files);
     }
   }

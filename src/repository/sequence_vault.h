@@ -1,5 +1,5 @@
 // SequenceVault: keeps the sequences of stateful models over a planned restart of the server, and over a
-// reload of their model (--sequence_state_path).
+// reload of their model (--sequence_state_path, --sequence_state_store).
 //
 //   BRAID_ASSIGN_OR_RETURN(auto vault, SequenceVault::Open({.path = "/var/lib/braid"}, log));
 //   vault->Enter(servable);   // before it is published: it gets what was saved, or waits for it
@@ -28,6 +28,10 @@
 // leaves its file behind.
 //
 // Without sequences there is no file.
+//
+// Where replicas share a store (store/state_store.h), there is no folder: a version that comes finds each sequence
+// in the store when its first request comes, which is its StoreLink's business. What the store has not when a
+// version ends is written there; a reload hands it over in memory.
 #pragma once
 
 #include <atomic>
@@ -49,6 +53,7 @@
 #include "repository/sequence_folder.h"
 #include "serving/sequences.h"
 #include "serving/servable.h"
+#include "store/state_store.h"
 
 namespace braid {
 
@@ -56,7 +61,8 @@ namespace braid {
 class SequenceVault {
  public:
   struct Options {
-    std::string path;
+    std::string path;  // of the folder; means nothing with a store
+    StateStore* store = nullptr;
     // Between two looks at what has changed; 0: sequences are saved at the end alone.
     int64_t interval_ns = int64_t{60} * 1000000000;
     // How long requests wait for the sequences of the version that is replaced.
@@ -114,6 +120,7 @@ class SequenceVault {
   struct Entry {
     Entry(std::shared_ptr<Servable> servable, SequenceKeeper& keeper);
 
+    const Key key;
     const std::string who;   // for the log
     const std::string file;  // its name
     SequenceKeeper& keeper;  // not to be called once the state is kLeft
@@ -140,7 +147,7 @@ class SequenceVault {
     bool settling = false;  // a thread decides what becomes of those that have left
   };
 
-  SequenceVault(const Options& options, SequenceFolder folder, Logger& log);
+  SequenceVault(const Options& options, std::optional<SequenceFolder> folder, Logger& log);
 
   std::shared_ptr<Entry> Find(Servable& servable) const BRAID_REQUIRES(mutex_);
   void RestoreFromFile(Entry& entry);
@@ -154,10 +161,13 @@ class SequenceVault {
   void HandOver(Saved saved, Entry& heir);
   void SaveIfChanged(Entry& entry);
   Status Write(const Entry& entry, Saved saved);
+  Status WriteToStore(const Entry& entry, Saved saved);
+  // Where it is written to, for the log.
+  std::string PlaceOf(const Entry& entry) const;
   void RunSchedule();
 
   const Options options_;
-  const SequenceFolder folder_;
+  const std::optional<SequenceFolder> folder_;  // nothing with a store
   Logger& log_;
   std::atomic<int64_t> write_deadline_ns_{std::numeric_limits<int64_t>::max()};
 

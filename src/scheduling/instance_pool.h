@@ -48,6 +48,7 @@
 namespace braid {
 
 class ImageDecoder;
+class StateStore;
 
 class InstancePool : public Servable,
                      private ExecutionListener,
@@ -65,6 +66,8 @@ class InstancePool : public Servable,
     CallGraph* call_graph = nullptr;
     // Decodes the images of requests; null where none can come. Outlives the model.
     ImageDecoder* images = nullptr;
+    // Where replicas share sequences; null: they live here alone. Outlives the model.
+    StateStore* state_store = nullptr;
     // Null: none, whatever the configuration says. Outlives the model.
     ResponseCache* cache = nullptr;
     // Null: instances run whatever resources they ask for. Outlives the model.

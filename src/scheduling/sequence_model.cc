@@ -63,7 +63,8 @@ SequenceModel::SequenceModel(ServableInfo info, std::unique_ptr<BackendModel> ba
       next_generated_id_(FirstGeneratedId()),
       store_(StoreOptions(info_, policy_, inputs_)),
       table_({instance_names_.size(), policy_.slots, policy_.idle_ns, options.max_queue_size}, store_),
-      lanes_(instance_names_.size()) {}
+      lanes_(instance_names_.size()),
+      link_(StoreLink::Make(*this, info_, options.state_store, timers, log, options.max_queue_size)) {}
 
 // --- Requests in ---------------------------------------------------------------------------------
 
@@ -99,8 +100,20 @@ void SequenceModel::Infer(std::unique_ptr<InferenceRequest> request) {
   Result<Buffer> id_bytes = status.ok() ? inputs_.EncodeId(request->correlation_id) : Result<Buffer>(status);
   if (!id_bytes.ok()) {
     request->Refuse(id_bytes.status());
-    return;
+  } else if (link_ != nullptr) {
+    link_->Take(std::move(request));
+  } else {
+    Enter(std::move(request), std::move(*id_bytes));
   }
+}
+
+void SequenceModel::Run(std::unique_ptr<InferenceRequest> request) {
+  // It was encoded once before, when the request was checked.
+  Result<Buffer> id_bytes = inputs_.EncodeId(request->correlation_id);
+  Enter(std::move(request), std::move(*id_bytes));
+}
+
+void SequenceModel::Enter(std::unique_ptr<InferenceRequest> request, Buffer id_bytes) {
   // The request may have ended, and the model with it, before the last lines of this function.
   const std::shared_ptr<InstancePool> self = shared_from_this();
   request->queue_start_ns = timers_.NowNs();
@@ -114,7 +127,7 @@ void SequenceModel::Infer(std::unique_ptr<InferenceRequest> request) {
   } else if (held_.holding()) {
     HoldLocked(std::move(request), change.work);
   } else {
-    EnterLocked(std::move(request), std::move(*id_bytes), change.now_ns, change.work);
+    EnterLocked(std::move(request), std::move(id_bytes), change.now_ns, change.work);
   }
   change.Perform();
 }
@@ -459,6 +472,35 @@ Status SequenceModel::StatusOf(const Ending& ending) const {
 }
 
 // --- The keeper ----------------------------------------------------------------------------------
+
+SequenceKeeper* SequenceModel::sequences() {
+  if (link_ != nullptr) return link_.get();
+  return this;
+}
+
+void SequenceModel::Stop(int64_t deadline_ns) {
+  if (link_ != nullptr) link_->BeginStop();
+  InstancePool::Stop(deadline_ns);
+}
+
+int64_t SequenceModel::pending_requests() const {
+  return InstancePool::pending_requests() + (link_ == nullptr ? 0 : link_->waiting());
+}
+
+std::optional<SequenceStore::Held> SequenceModel::Look(const CorrelationId& id, bool touch) {
+  MutexLock lock(mutex_);
+  return store_.Look(table_.Find(id, touch, timers_.NowNs()));
+}
+
+void SequenceModel::SetTenure(const CorrelationId& id, const SequenceTenure& tenure) {
+  MutexLock lock(mutex_);
+  store_.SetTenure(table_.Find(id, false, timers_.NowNs()), tenure);
+}
+
+void SequenceModel::PutBack(const CorrelationId& id, const SequenceStore::Held& held) {
+  MutexLock lock(mutex_);
+  store_.PutBack(table_.Find(id, false, timers_.NowNs()), held);
+}
 
 std::vector<SequenceReport> SequenceModel::List(size_t most) const {
   MutexLock lock(mutex_);

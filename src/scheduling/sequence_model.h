@@ -21,20 +21,30 @@
 #include "scheduling/sequence_store.h"
 #include "scheduling/sequence_table.h"
 #include "scheduling/slot_batch.h"
+#include "scheduling/store_link.h"
 #include "scheduling/turn_inputs.h"
 
 namespace braid {
 
-class SequenceModel final : public InstancePool, private SequenceKeeper {
+class SequenceModel final : public InstancePool, private LinkedSequences {
  public:
   SequenceModel(ServableInfo info, std::unique_ptr<BackendModel> backend, SequencePolicy policy,
                 Timers& timers, Logger& log, const Options& options);
   ~SequenceModel() override { StopIfStarted(); }
 
   void Infer(std::unique_ptr<InferenceRequest> request) override;
-  SequenceKeeper* sequences() override { return this; }
+  SequenceKeeper* sequences() override;
+  void Stop(int64_t deadline_ns) override;
+  int64_t pending_requests() const override;
 
  private:
+  // Requests that were checked, and have passed the link, if there is one.
+  void Run(std::unique_ptr<InferenceRequest> request) override;
+  std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) override;
+  void SetTenure(const CorrelationId& id, const SequenceTenure& tenure) override;
+  void PutBack(const CorrelationId& id, const SequenceStore::Held& held) override;
+  std::weak_ptr<Servable> Weak() override { return weak_from_this(); }
+
   // When the next request of a sequence may run.
   enum class TurnEnd : unsigned char {
     kReturned,   // user code has returned from the one before
@@ -92,6 +102,8 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
 
   // Whether the request can be one of a sequence; sets what an iterative model's request needs.
   Status CheckSequence(InferenceRequest& request);
+  // A request that was checked.
+  void Enter(std::unique_ptr<InferenceRequest> request, Buffer id_bytes);
   // Takes a request in and lets it run, if it can.
   void EnterLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
@@ -135,6 +147,8 @@ class SequenceModel final : public InstancePool, private SequenceKeeper {
   std::vector<SlotView> views_ BRAID_GUARDED_BY(mutex_);
   std::vector<WaitingRequest> waiting_ BRAID_GUARDED_BY(mutex_);
   std::vector<Sequence*> chosen_ BRAID_GUARDED_BY(mutex_);  // by slot; null is one that is padded
+
+  const std::unique_ptr<StoreLink> link_;  // null where no replicas share the sequences
 };
 
 }  // namespace braid

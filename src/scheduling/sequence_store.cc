@@ -116,6 +116,32 @@ void SequenceStore::TakeBack(const Mark& mark, uint64_t steps) {
   if (entry.saved()) Changed();
 }
 
+std::optional<SequenceStore::Held> SequenceStore::Look(uint64_t number) const {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(number);
+  if (found == entries_.end()) return std::nullopt;
+  return Held{found->second.states, found->second.tenure};
+}
+
+void SequenceStore::SetTenure(uint64_t number, const SequenceTenure& tenure) {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(number);
+  if (found != entries_.end()) found->second.tenure = tenure;
+}
+
+void SequenceStore::PutBack(uint64_t number, const Held& held) {
+  States before;  // these two go after the lock
+  States settled_before;
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(number);
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  before = std::exchange(entry.states, held.states);
+  settled_before = std::exchange(entry.settled, held.states);
+  entry.tenure = held.tenure;
+  if (entry.saved()) Changed();
+}
+
 bool SequenceStore::HasRun(uint64_t number) const {
   MutexLock lock(mutex_);
   const auto found = entries_.find(number);
@@ -154,6 +180,7 @@ uint64_t SequenceStore::Restore(SavedSequence saved) {
   const uint64_t number = ++last_number_;
   Entry& entry = entries_[number];
   entry.id = std::move(saved.id);
+  entry.tenure = saved.tenure;
   entry.begun_ns = entry.used_ns = SteadyNowNs();
   entry.states = states;
   entry.settled = std::move(states);
@@ -189,24 +216,26 @@ std::vector<SequenceReport> SequenceStore::List(size_t most) const {
 
 std::vector<SavedSequence> SequenceStore::Save() const {
   // Requests go on as soon as it is known whose states these are; what they are is copied afterwards.
-  struct Held {
+  struct OfEntry {
     uint64_t number;
     CorrelationId id;
     States states;
+    SequenceTenure tenure;
   };
-  std::vector<Held> held;
+  std::vector<OfEntry> held;
   {
     MutexLock lock(mutex_);
     held.reserve(entries_.size());
     for (const auto& [number, entry] : entries_) {
-      if (entry.saved()) held.push_back({number, entry.id, entry.settled});
+      if (entry.saved()) held.push_back({number, entry.id, entry.settled, entry.tenure});
     }
   }
-  std::sort(held.begin(), held.end(), [](const Held& a, const Held& b) { return a.number < b.number; });
+  std::sort(held.begin(), held.end(), [](const OfEntry& a, const OfEntry& b) { return a.number < b.number; });
   std::vector<SavedSequence> saved;
   saved.reserve(held.size());
-  for (Held& one : held) {
-    saved.push_back({std::move(one.id), one.states == nullptr ? std::vector<Tensor>() : *one.states});
+  for (OfEntry& one : held) {
+    saved.push_back(
+        {std::move(one.id), one.states == nullptr ? std::vector<Tensor>() : *one.states, one.tenure});
   }
   return saved;
 }

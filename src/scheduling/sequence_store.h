@@ -65,6 +65,15 @@ class SequenceStore {
   std::optional<Mark> MarkOf(uint64_t number) const;
   // See TakeBackSteps.
   void TakeBack(const Mark& mark, uint64_t steps);
+  // What a sequence is after its last response, and whose.
+  struct Held {
+    States states;
+    SequenceTenure tenure;
+  };
+  std::optional<Held> Look(uint64_t number) const;
+  void SetTenure(uint64_t number, const SequenceTenure& tenure);
+  // Makes it what it was.
+  void PutBack(uint64_t number, const Held& held);
   // Whether a request of the sequence has ended well, in this life of the model or before.
   bool HasRun(uint64_t number) const;
 
@@ -88,8 +97,9 @@ class SequenceStore {
  private:
   struct Entry {
     CorrelationId id;
-    States states;         // after the last response
-    States settled;        // after the last request
+    States states;   // after the last response
+    States settled;  // after the last request
+    SequenceTenure tenure;
     uint64_t steps = 0;    // requests that were settled
     int64_t begun_ns = 0;  // SteadyNowNs(), as it came here
     int64_t used_ns = 0;   // likewise, as it was put last

@@ -76,6 +76,13 @@ Sequence* SequenceTable::Restore(SavedSequence saved, int64_t now_ns) {
   return &sequence;
 }
 
+uint64_t SequenceTable::Find(const CorrelationId& id, bool touch, int64_t now_ns) {
+  Sequence* sequence = Latest(id);
+  if (sequence == nullptr || !sequence->open) return 0;
+  if (touch) Watch(*sequence, now_ns);
+  return sequence->number;
+}
+
 Sequence& SequenceTable::Create(uint64_t number, const CorrelationId& id, Sequence* before, int64_t now_ns) {
   Sequence& sequence = sequences_[number];
   sequence.number = number;

@@ -149,6 +149,10 @@ class SequenceTable {
   // there is one with its id, or its states do not fit.
   Sequence* Restore(SavedSequence saved, int64_t now_ns);
 
+  // The number of the sequence with this id that takes more requests; 0 when there is none. With `touch` its idle
+  // time begins anew.
+  uint64_t Find(const CorrelationId& id, bool touch, int64_t now_ns);
+
   // From now on a slot is a sequence's only while that has something to run: Assign() gives those of idle
   // sequences too. Nothing that is idle expires.
   void BeginDrain();

@@ -37,8 +37,8 @@ StatefulModel::StatefulModel(ServableInfo info, std::unique_ptr<BackendModel> ba
               .initial = nullptr,
               .savable = true,
               .identity = info_.sequence_identity}),
-      table_({.max_sequences = info_.stateful->max_sequences, .max_waiting = options.max_queue_size},
-             store_) {}
+      table_({.max_sequences = info_.stateful->max_sequences, .max_waiting = options.max_queue_size}, store_),
+      link_(StoreLink::Make(*this, info_, options.state_store, timers, log, options.max_queue_size)) {}
 
 Ending StatefulModel::NoRoom(std::unique_ptr<InferenceRequest> request) const {
   Status status = TooManyWaitForSequences(*request, options_.max_queue_size, info_.name);
@@ -48,13 +48,21 @@ Ending StatefulModel::NoRoom(std::unique_ptr<InferenceRequest> request) const {
 // --- Requests in ---------------------------------------------------------------------------------
 
 void StatefulModel::Infer(std::unique_ptr<InferenceRequest> request) {
-  Status status = TakeSequenceInputs(*request);
-  if (status.ok() && NeedsDecoding(full_info_, *request)) {
+  if (Status status = TakeSequenceInputs(*request); !status.ok()) {
+    request->Refuse(std::move(status));
+  } else if (link_ != nullptr) {
+    link_->Take(std::move(request));
+  } else {
+    Run(std::move(request));
+  }
+}
+
+void StatefulModel::Run(std::unique_ptr<InferenceRequest> request) {
+  if (NeedsDecoding(full_info_, *request)) {
     Decode(std::move(request));
     return;
   }
-  if (status.ok()) status = FinishIntake(full_info_, *request);
-  if (!status.ok()) {
+  if (Status status = FinishIntake(full_info_, *request); !status.ok()) {
     request->Refuse(std::move(status));
     return;
   }
@@ -274,6 +282,31 @@ void StatefulModel::Follow(Followers followers, Work& work) {
 
 // --- The keeper ----------------------------------------------------------------------------------
 
+SequenceKeeper* StatefulModel::sequences() {
+  if (link_ != nullptr) return link_.get();
+  return this;
+}
+
+uint64_t StatefulModel::NumberOf(const CorrelationId& id, bool touch) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  return number == nullptr ? 0 : table_.Find(*number, touch);
+}
+
+std::optional<SequenceStore::Held> StatefulModel::Look(const CorrelationId& id, bool touch) {
+  MutexLock lock(mutex_);
+  return store_.Look(NumberOf(id, touch));
+}
+
+void StatefulModel::SetTenure(const CorrelationId& id, const SequenceTenure& tenure) {
+  MutexLock lock(mutex_);
+  store_.SetTenure(NumberOf(id, false), tenure);
+}
+
+void StatefulModel::PutBack(const CorrelationId& id, const SequenceStore::Held& held) {
+  MutexLock lock(mutex_);
+  store_.PutBack(NumberOf(id, false), held);
+}
+
 void StatefulModel::CleanUp() {
   if (!info_.stateful->idle_cleanup) return;
   MutexLock lock(mutex_);
@@ -339,6 +372,15 @@ size_t StatefulModel::Restore(std::vector<SavedSequence> saved) {
 }
 
 // --- Stop ----------------------------------------------------------------------------------------
+
+void StatefulModel::Stop(int64_t deadline_ns) {
+  if (link_ != nullptr) link_->BeginStop();
+  BatchedModel::Stop(deadline_ns);
+}
+
+int64_t StatefulModel::pending_requests() const {
+  return BatchedModel::pending_requests() + (link_ == nullptr ? 0 : link_->waiting());
+}
 
 void StatefulModel::BeginStopLocked(Work& work) {
   InstancePool::BeginStopLocked(work);

@@ -16,17 +16,20 @@
 // The rules of sequences are StatefulTable's.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "scheduling/batched_model.h"
 #include "scheduling/per_key_queue.h"
 #include "scheduling/sequence_store.h"
 #include "scheduling/stateful_table.h"
+#include "scheduling/store_link.h"
 
 namespace braid {
 
-class StatefulModel final : public BatchedModel, private SequenceKeeper {
+class StatefulModel final : public BatchedModel, private LinkedSequences {
  public:
   // `info` is what clients see: without states.
   StatefulModel(ServableInfo info, std::unique_ptr<BackendModel> backend, BatchingPolicy policy,
@@ -34,9 +37,19 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
   ~StatefulModel() override { StopIfStarted(); }
 
   void Infer(std::unique_ptr<InferenceRequest> request) override;
-  SequenceKeeper* sequences() override { return this; }
+  SequenceKeeper* sequences() override;
+  void Stop(int64_t deadline_ns) override;
+  int64_t pending_requests() const override;
 
  private:
+  // Requests that have passed the link, if there is one.
+  void Run(std::unique_ptr<InferenceRequest> request) override;
+  std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) override;
+  void SetTenure(const CorrelationId& id, const SequenceTenure& tenure) override;
+  void PutBack(const CorrelationId& id, const SequenceStore::Held& held) override;
+  std::weak_ptr<Servable> Weak() override { return weak_from_this(); }
+  uint64_t NumberOf(const CorrelationId& id, bool touch) BRAID_REQUIRES(mutex_);
+
   SequenceCounts counts() const override { return store_.counts(); }
   std::vector<SequenceReport> List(size_t most) const override { return store_.List(most); }
   bool savable() const override { return store_.savable(); }
@@ -98,6 +111,8 @@ class StatefulModel final : public BatchedModel, private SequenceKeeper {
   StatefulTable table_ BRAID_GUARDED_BY(mutex_);
   // The sequences of ends that were held until their clients have gone.
   std::vector<uint64_t> held_ends_ BRAID_GUARDED_BY(mutex_);
+
+  const std::unique_ptr<StoreLink> link_;  // null where no replicas share the sequences
 };
 
 }  // namespace braid

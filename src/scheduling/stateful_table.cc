@@ -56,6 +56,13 @@ uint64_t StatefulTable::FreeId() {
   return next_id_;
 }
 
+uint64_t StatefulTable::Find(uint64_t id, bool touch) {
+  const auto number = numbers_.find(id);
+  if (number == numbers_.end()) return 0;
+  if (touch) sequences_.at(number->second).idle = false;
+  return number->second;
+}
+
 std::optional<SequenceStore::Mark> StatefulTable::Mark(uint64_t id) const {
   const auto number = numbers_.find(id);
   return number == numbers_.end() ? std::nullopt : store_.MarkOf(number->second);

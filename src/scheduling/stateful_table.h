@@ -78,6 +78,8 @@ class StatefulTable {
   void CleanUp();
   // Ends a sequence, if there is one; appends what waits of it to `refused`.
   void Drop(uint64_t id, Requests& refused);
+  // The number of a sequence; 0 when there is none. With `touch` the cleaner's next look lets it live.
+  uint64_t Find(uint64_t id, bool touch);
   // What the sequence is now, if there is one that has run.
   std::optional<SequenceStore::Mark> Mark(uint64_t id) const;
   // A sequence of an earlier life. False when its id is none or is taken, its states do not fit, or there are

@@ -114,6 +114,37 @@ Status CheckTls(const TlsOptions& tls, std::string_view protocol) {
   return OkStatus();
 }
 
+Status CheckSequenceStore(const ServerOptions& options) {
+  const SequenceStoreOptions& store = options.sequence_store;
+  constexpr std::string_view kName = "sequence_state_store";
+  if (store.url.empty()) {
+    for (const auto& [name, origin] : options.origins) {
+      if (name.starts_with(kName)) return InvalidArgumentError(fmt::format("--{} needs --{}", name, kName));
+    }
+    return OkStatus();
+  }
+  if (!options.sequence_state_path.empty()) {
+    return InvalidArgumentError(
+        "--sequence_state_store and --sequence_state_path exclude each other: sequences are kept in one "
+        "place");
+  }
+  if (store.mode != StoreMode::kBehind &&
+      options.origin("sequence_state_store_lag_ms") != OptionOrigin::kDefault) {
+    return InvalidArgumentError("--sequence_state_store_lag_ms needs --sequence_state_store_mode=behind");
+  }
+  const bool tls = !store.ca_file.empty() || !store.cert_file.empty() || !store.key_file.empty();
+  if (tls && !store.url.starts_with("rediss://")) {
+    return InvalidArgumentError(
+        "--sequence_state_store_ca_file, _cert_file and _key_file need TLS: "
+        "--sequence_state_store=rediss://...");
+  }
+  if (store.cert_file.empty() != store.key_file.empty()) {
+    return InvalidArgumentError(
+        "--sequence_state_store_cert_file and --sequence_state_store_key_file need each other");
+  }
+  return OkStatus();
+}
+
 // What no single option can be blamed for.
 Status CheckTogether(const ServerOptions& options) {
   if (options.folders.model_repositories.empty() && !options.serves_config()) {
@@ -138,6 +169,7 @@ Status CheckTogether(const ServerOptions& options) {
       options.origin("sequence_state_interval_seconds") != OptionOrigin::kDefault) {
     return InvalidArgumentError("--sequence_state_interval_seconds needs --sequence_state_path");
   }
+  BRAID_RETURN_IF_ERROR(CheckSequenceStore(options));
   if (!options.allow_http && !options.allow_grpc) {
     return InvalidArgumentError("--allow-http and --allow-grpc are both off; at least one is needed");
   }

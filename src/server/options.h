@@ -30,6 +30,7 @@
 #include "repository/manager_options.h"
 #include "scheduling/rate_limiter.h"
 #include "server/environment.h"
+#include "store/state_store.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -56,6 +57,21 @@ struct BackendSetting {
   std::string value;
 };
 
+// Where replicas share sequences; the fields are options that begin with --sequence_state_store.
+struct SequenceStoreOptions {
+  std::string url;            // empty: nowhere. See ParseRedisUrl()
+  std::string password_file;  // empty: the store asks for none
+  std::string ca_file;        // of TLS; empty: the system's
+  std::string cert_file;      // of this client; empty: none
+  std::string key_file;
+  StoreMode mode = StoreMode::kDurable;
+  StoreAway unavailable = StoreAway::kRefuse;
+  int64_t lag_ms = 1000;
+  int64_t ttl_seconds = 3600;
+  int64_t connect_timeout_ms = 1000;
+  int64_t timeout_ms = 1000;
+};
+
 // Plain data, complete and valid after parsing. The comments name the option of a field where its name does
 // not.
 struct ServerOptions {
@@ -68,6 +84,7 @@ struct ServerOptions {
   int64_t outage_wait_ms = 5000;
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
   int64_t sequence_state_interval_seconds = 60;
+  SequenceStoreOptions sequence_store;
   int64_t sequence_drain_seconds = 0;
   IsolatedParts isolate;
   int64_t image_max_pixels = ImageDecoder::Options().most_pixels;

@@ -15,6 +15,8 @@
 #include "server/option_lines.h"
 #include "server/options_ovms.h"
 #include "server/options_trace.h"
+#include "store/redis_url.h"
+#include "store/state_store.h"
 
 namespace braid {
 namespace {
@@ -25,6 +27,10 @@ constexpr Choices<ControlMode> kControlModes = {
     {{"none", ControlMode::kNone}, {"poll", ControlMode::kPoll}, {"explicit", ControlMode::kExplicit}}};
 constexpr Choices<WorkerStart> kWorkerStarts = {
     {{"fork", WorkerStart::kFork}, {"fresh", WorkerStart::kFresh}}};
+constexpr Choices<StoreMode> kStoreModes = {
+    {{"durable", StoreMode::kDurable}, {"behind", StoreMode::kBehind}, {"drain", StoreMode::kDrain}}};
+constexpr Choices<StoreAway> kStoreAways = {
+    {{"refuse", StoreAway::kRefuse}, {"continue", StoreAway::kContinue}}};
 constexpr Choices<LogFormat> kLogFormats = {
     {{"default", LogFormat::kDefault}, {"ISO8601", LogFormat::kIso8601}}};
 constexpr Choices<GrpcServer::Compression> kGrpcCompressions = {{{"none", GrpcServer::Compression::kNone},
@@ -382,6 +388,18 @@ std::string ShowLoadLimits(const ServerOptions& options) {
   return fmt::format("{}", fmt::join(limits, ","));
 }
 
+using S = SequenceStoreOptions;
+template <auto kMember>
+constexpr FieldOfPart<&O::sequence_store, kMember> Store;
+
+Status SetSequenceStore(ServerOptions& options, std::string_view text) {
+  BRAID_RETURN_IF_ERROR(ParseRedisUrl(text).status());
+  options.sequence_store.url = text;
+  return OkStatus();
+}
+
+std::string ShowSequenceStore(const ServerOptions& options) { return options.sequence_store.url; }
+
 constexpr std::string_view kNoPool = "no memory of or for GPUs is kept in pools";
 constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
@@ -429,6 +447,39 @@ const OptionSpec kOptionTable[] = {
           Int<&O::sequence_state_interval_seconds, 0, 1000000000>(),
           "Seconds between two saves of what has changed there; 0 to save at the end alone; also "
           "--sequence-state-interval-seconds"),
+    Works("sequence_state_store", "URL", Group::kModels, {SetSequenceStore, ShowSequenceStore},
+          "A Redis where replicas of this server share those sequences, so that each goes on at any of them: "
+          "redis://[USER@]HOST:PORT/DB, rediss:// with TLS, unix:///PATH?db=DB; also --sequence-state-store, "
+          "as "
+          "all of these with dashes"),
+    Works("sequence_state_store_mode", "MODE", Group::kModels, OneOf<Store<&S::mode>, kStoreModes>(),
+          "When states are written there: durable (before a step is answered), behind (meanwhile, see the "
+          "lag), "
+          "drain (when the model ends)"),
+    Works(
+        "sequence_state_store_unavailable", "HOW", Group::kModels,
+        OneOf<Store<&S::unavailable>, kStoreAways>(),
+        "What becomes of a step while that store is away: refuse, or continue (answered, and written later)"),
+    Works(
+        "sequence_state_store_lag_ms", "MS", Group::kModels, Int<Store<&S::lag_ms>, 0, 1000000000>(),
+        "In mode behind, milliseconds since the store has last confirmed a sequence after which a step waits "
+        "for it"),
+    Works("sequence_state_store_ttl_seconds", "N", Group::kModels,
+          Int<Store<&S::ttl_seconds>, 1, 1000000000>(),
+          "Seconds after its last step for which the store keeps a sequence"),
+    Works("sequence_state_store_password_file", "FILE", Group::kModels, Text<Store<&S::password_file>>(),
+          "A file with the password of the store; read for each connection"),
+    Works("sequence_state_store_ca_file", "FILE", Group::kModels, Text<Store<&S::ca_file>>(),
+          "Certificates, in PEM, by which that of the store is known (default: the system's)"),
+    Works("sequence_state_store_cert_file", "FILE", Group::kModels, Text<Store<&S::cert_file>>(),
+          "The certificate, in PEM, that the store gets to see"),
+    Works("sequence_state_store_key_file", "FILE", Group::kModels, Text<Store<&S::key_file>>(),
+          "The key of that certificate, in PEM"),
+    Works("sequence_state_store_connect_timeout_ms", "MS", Group::kModels,
+          Int<Store<&S::connect_timeout_ms>, 1, 1000000>(),
+          "Milliseconds that a connection to the store may take to be made"),
+    Works("sequence_state_store_timeout_ms", "MS", Group::kModels, Int<Store<&S::timeout_ms>, 1, 1000000>(),
+          "Milliseconds that the store may take to answer; then the connection is made anew"),
     Works(
         "sequence_drain_seconds", "N", Group::kModels, Int<&O::sequence_drain_seconds, 0, 1000000000>(),
         "At a stop, seconds for which requests are still served, while the server says that it is not ready, "
@@ -787,6 +838,12 @@ const OptionSpec* FindOption(std::string_view name) {
       {"sequence-drain-seconds", "sequence_drain_seconds"}};
   for (const auto& [second, first] : kSecondNames) {
     if (name == second) name = first;
+  }
+  std::string with_underscores;
+  if (name.starts_with("sequence-state-store")) {
+    with_underscores = name;
+    std::ranges::replace(with_underscores, '-', '_');
+    name = with_underscores;
   }
   const std::span<const OptionSpec> table = OptionTable();
   const auto found = std::ranges::find(table, name, &OptionSpec::name);

@@ -15,9 +15,11 @@
 namespace braid {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 CommandLine Parse(std::vector<const char*> arguments) {
@@ -118,6 +120,29 @@ TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
     EXPECT_EQ(line.options.sequence_state_path, "states");
     EXPECT_EQ(line.options.sequence_state_interval_seconds, 5);
   }
+  EXPECT_EQ(Parse({"models"}).options.sequence_store.url, "");
+  const CommandLine shared =
+      Parse({"models", "--sequence-state-store=redis://h:1/2", "--sequence_state_store_mode", "behind",
+             "--sequence-state-store-lag-ms", "5", "--sequence_state_store_unavailable=continue",
+             "--sequence_state_store_password_file=p"});
+  EXPECT_EQ(shared.err, "");
+  EXPECT_EQ(shared.options.sequence_store.url, "redis://h:1/2");
+  EXPECT_EQ(shared.options.sequence_store.mode, StoreMode::kBehind);
+  EXPECT_EQ(shared.options.sequence_store.unavailable, StoreAway::kContinue);
+  EXPECT_EQ(shared.options.sequence_store.lag_ms, 5);
+  EXPECT_EQ(shared.options.sequence_store.password_file, "p");
+  EXPECT_THAT(Parse({"models", "--sequence_state_store=redis://:secret@h"}).err,
+              AllOf(StartsWith("braid serve: --sequence_state_store: a password in the URL"),
+                    Not(HasSubstr("secret"))));
+  EXPECT_THAT(Parse({"models", "--sequence_state_store=redis://h", "--sequence_state_path=s"}).err,
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(Parse({"models", "--sequence_state_store_ttl_seconds=5"}).err,
+              HasSubstr("--sequence_state_store_ttl_seconds needs --sequence_state_store"));
+  EXPECT_THAT(Parse({"models", "--sequence_state_store=redis://h", "--sequence_state_store_cert_file=c"}).err,
+              HasSubstr("need TLS"));
+  EXPECT_THAT(
+      Parse({"models", "--sequence_state_store=rediss://h", "--sequence_state_store_cert_file=c"}).err,
+      HasSubstr("need each other"));
   EXPECT_EQ(Parse({"models"}).options.sequence_drain_seconds, 0);
   EXPECT_EQ(Parse({"models", "--sequence-drain-seconds", "9"}).options.sequence_drain_seconds, 9);
   EXPECT_THAT(Parse({"models", "--sequence_state_path="}).err,

@@ -60,6 +60,9 @@
 #include "server/server_control.h"
 #include "server/worker_directory.h"
 #include "serving/worker_counters.h"
+#include "store/redis_state_store.h"
+#include "store/redis_url.h"
+#include "store/state_store.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -108,7 +111,8 @@ class Server::Parts {
       limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
     }
     BRAID_RETURN_IF_ERROR(MakeOpenVino());
-    if (!options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());
+    if (!options_.sequence_store.url.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceStore());
+    if (state_store_ || !options_.sequence_state_path.empty()) BRAID_RETURN_IF_ERROR(OpenSequenceVault());
     BRAID_RETURN_IF_ERROR(MakeManager());
     control_ = std::make_unique<ServerControl>(*manager_);
     BRAID_RETURN_IF_ERROR(Listen());
@@ -281,10 +285,27 @@ class Server::Parts {
     return python_.get();
   }
 
+  Status OpenSequenceStore() {
+    const SequenceStoreOptions& wanted = options_.sequence_store;
+    RedisStateStore::Options store;
+    BRAID_ASSIGN_OR_RETURN(store.client.url, ParseRedisUrl(wanted.url));
+    store.client.password_file = wanted.password_file;
+    store.client.ca_file = wanted.ca_file;
+    store.client.cert_file = wanted.cert_file;
+    store.client.key_file = wanted.key_file;
+    store.client.connect_timeout_ns = wanted.connect_timeout_ms * kMillisecondNs;
+    store.client.command_timeout_ns = wanted.timeout_ms * kMillisecondNs;
+    store.policy = {wanted.mode, wanted.unavailable, wanted.lag_ms * kMillisecondNs};
+    store.ttl_ms = wanted.ttl_seconds * 1000;
+    BRAID_ASSIGN_OR_RETURN(state_store_, RedisStateStore::Open(std::move(store), log_));
+    return OkStatus();
+  }
+
   Status OpenSequenceVault() {
     SequenceVault::Options vault;
     vault.path = options_.sequence_state_path;
-    vault.interval_ns = options_.sequence_state_interval_seconds * kSecondNs;
+    vault.store = state_store_.get();
+    vault.interval_ns = state_store_ ? 0 : options_.sequence_state_interval_seconds * kSecondNs;
     vault.hold_ns = options_.exit_timeout_secs * kSecondNs;
     BRAID_ASSIGN_OR_RETURN(sequence_vault_, SequenceVault::Open(vault, log_));
     return OkStatus();
@@ -370,6 +391,7 @@ class Server::Parts {
     scheduling.images = &images_;
     scheduling.limiter = limiter_.get();
     scheduling.cache = cache_.get();
+    scheduling.state_store = state_store_.get();
     BRAID_ASSIGN_OR_RETURN(
         auto servable, StartModel(std::move(info), std::move(model), timers_, log_, progress, scheduling));
     Configure(*servable, latency);
@@ -668,6 +690,7 @@ class Server::Parts {
   HeapTrimmer heap_trimmer_;
   CustomMetrics custom_metrics_;
   InputLimit input_limit_;
+  std::unique_ptr<StateStore> state_store_;  // null where replicas share no sequences
   // For what is not found, the server's own start decides how it is told.
   Catalog catalog_{options_.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton,
                    RootsOfErrors(options_), options_.verbose_errors};

@@ -60,12 +60,34 @@ struct SequenceReport {
   std::optional<uint64_t> requests;  // that it has had
 };
 
+// What a server knows of its right to a sequence, where replicas share a store of sequences (store/state_store.h).
+struct SequenceTenure {
+  uint64_t life =
+      0;  // names the sequence among those that this server has had; 0: it is not known to a store
+  uint64_t epoch = 0;  // the store's number of this ownership; 0: the store has not heard of the sequence
+  uint64_t steps = 0;  // requests that have gone well since it began, on whichever server
+  int64_t confirmed_ns = 0;  // SteadyNowNs() when it was this server's for certain
+  bool stored = false;       // the store has its states as they are
+  bool tried = false;        // it has been tried in vain to tell the store of it
+};
+
 // What of a sequence outlives the server, between two of its requests. `states` are those that the next
 // request begins with, named, typed and shaped as StateSpec (or `state` of a Triton model) says; their bytes
 // are shared and not to be written to.
 struct SavedSequence {
   CorrelationId id = uint64_t{0};
   std::vector<Tensor> states;
+  SequenceTenure tenure = {};
+};
+
+// What was written to a store that replicas share, see store/state_store.h.
+struct SequenceStoreCounts {
+  uint64_t written = 0;      // states, and ends of sequences
+  uint64_t failed = 0;       // writes that the store did not answer, or refused
+  uint64_t taken_over = 0;   // sequences, from other replicas or from an earlier life
+  uint64_t fenced = 0;       // sequences that had another owner when this one wrote, or were gone
+  uint64_t unconfirmed = 0;  // sequences whose last states the store has not confirmed
+  uint64_t lag_ms = 0;       // since when the oldest of those has waited
 };
 
 // Makes a sequence what it was when this was made, if just `steps` of its requests have gone well since;
@@ -80,6 +102,8 @@ class SequenceKeeper {
   virtual ~SequenceKeeper() = default;
 
   virtual SequenceCounts counts() const = 0;
+  // Nothing where they are in no store that replicas share.
+  virtual std::optional<SequenceStoreCounts> store_counts() const { return std::nullopt; }
   // Of those that are there, the oldest `most`.
   virtual std::vector<SequenceReport> List(size_t /*most*/) const { return {}; }
 

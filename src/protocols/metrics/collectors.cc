@@ -84,11 +84,12 @@ void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
     MetricFamily family = Family(std::string(counted.name), std::string(counted.help), counted.type);
     for (const Model& model : models) {
       SequenceKeeper* sequences = model.servable->sequences();
-      if (sequences == nullptr) continue;
+      const auto count = sequences == nullptr ? std::nullopt : counted.count(*sequences);
+      if (!count) continue;
       ClientMetric& metric = family.metric.emplace_back();
       metric.label = model.labels;
-      const auto count = static_cast<double>(sequences->counts().*counted.count);
-      (counted.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = count;
+      (counted.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) =
+          static_cast<double>(*count);
     }
     if (!family.metric.empty()) families.push_back(std::move(family));
   }

@@ -152,11 +152,12 @@ struct Metric {
 template <size_t kIndex>
 void AddSequences(MetricFamily& family, const ServedModel& model) {
   SequenceKeeper* sequences = model.servable->sequences();
-  if (sequences == nullptr) return;
+  const auto count = sequences == nullptr ? std::nullopt : kSequenceMetrics[kIndex].count(*sequences);
+  if (!count) return;
   ClientMetric& metric = family.metric.emplace_back();
   metric.label = With({}, model.info());
-  const auto count = static_cast<double>(sequences->counts().*kSequenceMetrics[kIndex].count);
-  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = count;
+  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) =
+      static_cast<double>(*count);
 }
 
 template <size_t kIndex>
@@ -256,8 +257,14 @@ constexpr Metric kMetrics[] = {
     SequenceRow<4>(),
     SequenceRow<5>(),
     SequenceRow<6>(),
+    SequenceRow<7>(),
+    SequenceRow<8>(),
+    SequenceRow<9>(),
+    SequenceRow<10>(),
+    SequenceRow<11>(),
+    SequenceRow<12>(),
 };
-static_assert(std::size(kSequenceMetrics) == 7);
+static_assert(std::size(kSequenceMetrics) == 13);
 
 void Collect(const Catalog& catalog, std::span<const Metric* const> metrics, MetricFamilies& families) {
   std::vector<ServedModel> models;

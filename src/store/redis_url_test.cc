@@ -1,0 +1,52 @@
+#include "store/redis_url.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace braid {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(RedisUrlTest, ReadsWhatNamesARedis) {
+  const auto plain = ParseRedisUrl("redis://one.example:7000/3").value();
+  EXPECT_EQ(plain.host, "one.example");
+  EXPECT_EQ(plain.port, "7000");
+  EXPECT_EQ(plain.database, 3);
+  EXPECT_FALSE(plain.tls);
+  const auto secure = ParseRedisUrl("rediss://me@[::1]").value();
+  EXPECT_EQ(secure.host, "::1");
+  EXPECT_EQ(secure.port, "6379");
+  EXPECT_EQ(secure.user, "me");
+  EXPECT_EQ(secure.database, 0);
+  EXPECT_TRUE(secure.tls);
+  const auto path = ParseRedisUrl("unix:///run/redis.sock?db=2").value();
+  EXPECT_EQ(path.host, "/run/redis.sock");
+  EXPECT_EQ(path.database, 2);
+  EXPECT_EQ(ParseRedisUrl("unix:///s").value().database, 0);
+}
+
+TEST(RedisUrlTest, RefusesOthersWithoutShowingThem) {
+  const auto why = [](std::string_view text) {
+    const auto url = ParseRedisUrl(text);
+    return url.ok() ? "ok" : url.status().message();
+  };
+  for (const char* text : {"redis://:secret@h", "redis://me:secret@h/1", "rediss://a:se@cret@h"}) {
+    EXPECT_THAT(why(text), HasSubstr("--sequence_state_store_password_file")) << text;
+    EXPECT_THAT(why(text), Not(HasSubstr("secret"))) << text;
+  }
+  EXPECT_THAT(why("http://h"), HasSubstr("the scheme is not known"));
+  EXPECT_THAT(why("redis://h/x"), HasSubstr("the database is no number"));
+  EXPECT_THAT(why("redis://h/-1"), HasSubstr("the database is no number"));
+  EXPECT_THAT(why("redis://"), HasSubstr("it names no host"));
+  EXPECT_THAT(why("redis://h:port"), HasSubstr("it names no host"));
+  EXPECT_THAT(why("redis:///path"), HasSubstr("no"));
+  EXPECT_THAT(why("redis://a:1,b:2"), HasSubstr("several hosts"));
+  EXPECT_THAT(why("redis+sentinel://a/main"), HasSubstr("Sentinel"));
+  EXPECT_THAT(why("unix://run"), HasSubstr("begins with '/'"));
+  EXPECT_THAT(why("unix:///run?x=1"), HasSubstr("?db=DB"));
+}
+
+}  // namespace
+}  // namespace braid

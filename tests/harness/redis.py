@@ -1,0 +1,97 @@
+"""A Redis of a test's own: on a port of the loopback interface, or on one with TLS; it keeps nothing on the disk."""
+
+import socket
+import ssl
+import subprocess
+
+from harness.waiting import wait_until
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Redis:
+    """`certificates`: a folder with root.pem, server.pem and server.key; then it speaks TLS alone."""
+
+    def __init__(self, workdir, password=None, certificates=None):
+        self.workdir = workdir
+        self.password = password
+        self.certificates = certificates
+        self.port = free_port()
+        self.process = None
+        self.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.kill()
+
+    @property
+    def url(self):
+        return f"{'rediss' if self.certificates else 'redis'}://localhost:{self.port}/3"
+
+    def start(self):
+        plain, secure = (0, self.port) if self.certificates else (self.port, 0)
+        command = ["redis-server", "--bind", "127.0.0.1", "--port", plain, "--save", "", "--dir", self.workdir]
+        if self.certificates:
+            command += ["--tls-port", secure, "--tls-auth-clients", "no"]
+            command += ["--tls-cert-file", self.certificates / "server.pem"]
+            command += ["--tls-key-file", self.certificates / "server.key"]
+            command += ["--tls-ca-cert-file", self.certificates / "root.pem"]
+        if self.password:
+            # As an option it would be seen by all.
+            (self.workdir / "redis.conf").write_text(f'requirepass "{self.password}"\n')
+            command.insert(1, self.workdir / "redis.conf")
+        self.process = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_until(self._answers, what="the Redis to answer")
+
+    def _answers(self):
+        assert self.process.poll() is None, f"redis-server has ended with {self.process.returncode}"
+        try:
+            return self.ask("PING") in (b"PONG", "NOAUTH")
+        except OSError:
+            return False
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(20)
+
+    def ask(self, *words):
+        """The answer to one command: bytes, a number, None, or a list of them."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as plain:
+            connection = plain
+            if self.certificates:
+                context = ssl.create_default_context(cafile=self.certificates / "root.pem")
+                connection = context.wrap_socket(plain, server_hostname="localhost")
+            stream = connection.makefile("rwb")
+            for command in ([("AUTH", self.password)] if self.password else []) + [("SELECT", 3), words]:
+                pieces = [word if isinstance(word, bytes) else str(word).encode() for word in command]
+                stream.write(b"*%d\r\n" % len(pieces))
+                for piece in pieces:
+                    stream.write(b"$%d\r\n%s\r\n" % (len(piece), piece))
+                stream.flush()
+                answer = self._read(stream)
+            return answer
+
+    def _read(self, stream):
+        line = stream.readline().rstrip(b"\r\n")
+        kind, rest = line[:1], line[1:]
+        if kind == b"-":
+            raise AssertionError(rest.decode())
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if rest == b"-1" else stream.read(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return [self._read(stream) for _ in range(int(rest))]
+        return rest

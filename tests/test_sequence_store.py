@@ -1,0 +1,425 @@
+"""Sequences go on at another replica when theirs is lost, by a store that all share: --sequence_state_store."""
+
+import concurrent.futures
+import signal
+import subprocess
+import time
+
+import pytest
+from harness.redis import Redis
+from harness.sequence_settings import ConfigSetting, RefusedError, RepositorySetting
+from harness.server import BINARY
+from harness.waiting import wait_until
+
+MODES = ["durable", "behind", "drain"]
+
+
+@pytest.fixture
+def redis(tmp_path):
+    with Redis(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(params=[ConfigSetting, RepositorySetting], ids=["config", "repository"])
+def setting(request, tmp_path):
+    return request.param(tmp_path)
+
+
+def replica(setting, redis, *options, mode="durable"):
+    return setting.serve("--sequence_state_store", redis.url, "--sequence_state_store_mode", mode, *options)
+
+
+def send(setting, server, value, sequence, step=None, start=False, end=False):
+    """(status, answer) of one step."""
+    path, body = setting.request(value)
+    body["parameters"] = {"sequence_id": sequence, "sequence_start": start, "sequence_end": end}
+    if step is not None:
+        body["parameters"]["sequence_step"] = step
+    return server.json("POST", path, body)
+
+
+def value_of(answer):
+    return next(each["data"][0] for each in answer["outputs"] if each["name"] == "y")
+
+
+def refusal(setting, server, value, sequence, **flags):
+    status, answer = send(setting, server, value, sequence, **flags)
+    assert status != 200, answer
+    return status, answer["error"]
+
+
+def counted(server, what):
+    """The metric braid_sequence_store_{what}, at whichever endpoint."""
+    address = server.metrics or server.http
+    status, _, body = server.request("GET", "/metrics", address=address)
+    assert status == 200
+    lines = [line for line in body.decode().splitlines() if line.startswith(f"braid_sequence_store_{what}")]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+# ---- a replica is lost -------------------------------------------------------------------------------
+
+
+def test_a_sequence_goes_on_where_its_replica_was_killed(setting, redis):
+    with replica(setting, redis) as first, replica(setting, redis) as second:
+        for sequence in range(1, 9):
+            assert setting.ask(first, sequence, sequence, start=True) == sequence
+            assert setting.ask(first, 10, sequence) == sequence + 10
+        first.kill()
+        for sequence in range(1, 9):
+            assert setting.ask(second, 100, sequence) == sequence + 110
+            assert setting.ask(second, 1000, sequence, end=True) == sequence + 1110
+            setting.assert_missing(second, sequence)
+        assert counted(second, "taken_over") == 8
+        assert counted(second, "written") == 16
+        assert counted(second, "fenced") == 0
+    assert redis.ask("DBSIZE") == 0
+
+
+def test_a_sequence_wanders_between_replicas(setting, redis):
+    with replica(setting, redis) as one, replica(setting, redis) as two, replica(setting, redis) as three:
+        total = setting.ask(one, 1, 7, start=True)
+        for step in range(2, 31):
+            at = (one, two, three)[step % 3]
+            status, answer = send(setting, at, step, 7, step=step)
+            total += step
+            assert (status, value_of(answer)) == (200, total)
+            assert answer["parameters"]["sequence_step"] == step
+        # Each has it still, and believes that it is its own; without the number of the step it cannot know better.
+        assert refusal(setting, two, 0, 7)[0] == 409
+        assert setting.ask(two, 0, 7, end=True) == total
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_kill_loses(setting, redis, mode):
+    """By value: nothing, what the lag allows, or the sequence."""
+    options = ["--sequence_state_store_lag_ms", 200] if mode == "behind" else []
+    with replica(setting, redis, *options, mode=mode) as first, replica(setting, redis, *options, mode=mode) as second:
+        told, sums = 0, []
+        for step in range(40):
+            told = setting.ask(first, 1, 5, start=step == 0)
+            sums.append((time.monotonic(), told))
+        killed = time.monotonic()
+        first.kill()
+        if mode == "drain":
+            setting.assert_missing(second, 5)
+            return
+        found = setting.ask(second, 0, 5)
+        if mode == "durable":
+            assert found == told == 40
+        else:
+            confirmed = max((value for at, value in sums if at < killed - 0.2), default=0)
+            assert confirmed <= found <= told
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_planned_stop_loses_nothing(setting, redis, mode):
+    with replica(setting, redis, mode=mode) as first, replica(setting, redis, mode=mode) as second:
+        for sequence in (1, 2, 3):
+            assert setting.ask(first, sequence, sequence, start=True) == sequence
+        assert setting.ask(first, 1, 3, end=True) == 4
+        first.stop()
+        assert setting.ask(second, 10, 1) == 11
+        assert setting.ask(second, 10, 2) == 12
+        setting.assert_missing(second, 3)
+        # In mode drain the store had it for the one that took it over.
+        second.kill()
+    if mode == "drain":
+        with replica(setting, redis, mode=mode) as third:
+            setting.assert_missing(third, 1)
+
+
+# ---- two owners --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["durable", "behind"])
+def test_an_owner_that_was_taken_for_dead_is_fenced(setting, redis, mode):
+    options = ["--sequence_state_store_lag_ms", 100] if mode == "behind" else []
+    with replica(setting, redis, *options, mode=mode) as old, replica(setting, redis, *options, mode=mode) as new:
+        assert setting.ask(old, 5, 9, start=True) == 5
+        wait_until(lambda: counted(old, "unconfirmed") == 0, what="the store to have it")
+        old.process.send_signal(signal.SIGSTOP)
+        try:
+            assert setting.ask(new, 10, 9) == 15
+            time.sleep(0.2)  # longer than the lag
+        finally:
+            old.process.send_signal(signal.SIGCONT)
+        status, text = refusal(setting, old, 100, 9)
+        assert status == 409
+        assert (
+            text
+            == "sequence 9 of model 'sum' has gone on at another replica, or was begun again there: this step was not done"
+        )
+        assert counted(old, "fenced") == 1
+        assert setting.ask(new, 1, 9) == 16
+        # What it believed is gone: it takes the sequence over as anybody.
+        assert setting.ask(old, 1, 9) == 17
+        time.sleep(0.2)  # within the lag the other one may not know it yet
+        status, text = refusal(setting, new, 1, 9)
+        assert "has gone on at another replica" in text
+
+
+def test_two_replicas_race_for_a_sequence(setting, redis):
+    """Each step is done once, or is refused; the sum is that of those which were done."""
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        setting.ask(one, 0, 4, start=True)
+        done = []
+
+        def client(server, value):
+            for _ in range(60):
+                status, answer = send(setting, server, value, 4)
+                if status == 200:
+                    done.append((value_of(answer), value))
+                else:
+                    assert "has gone on at another replica" in answer["error"], answer
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for each in [pool.submit(client, server, 10**i) for i, server in enumerate((one, two, one, two))]:
+                each.result()
+        total = 0
+        for told, value in sorted(done):
+            total += value
+            assert told == total
+        send(setting, one, 0, 4)  # which takes it over, or hears that it has to
+        assert setting.ask(one, 0, 4, end=True) == total
+
+
+def test_a_start_takes_the_place_of_what_another_replica_has(setting, redis):
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        assert setting.ask(one, 5, 3, start=True) == 5
+        assert setting.ask(two, 7, 3, start=True) == 7
+        assert refusal(setting, one, 1, 3)[0] == 409
+        assert setting.ask(two, 1, 3) == 8
+
+
+def test_an_owner_whose_sequence_was_ended_elsewhere_is_told(setting, redis):
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        assert setting.ask(one, 5, 3, start=True) == 5
+        assert setting.ask(two, 7, 3, end=True) == 12
+        status, text = refusal(setting, one, 1, 3)
+        assert status == 409
+        assert "is not in the store of sequences any more" in text
+        setting.assert_missing(one, 3)
+
+
+# ---- steps -------------------------------------------------------------------------------------------
+
+
+def test_a_client_can_say_which_step_it_means(setting, redis):
+    with replica(setting, redis) as first, replica(setting, redis) as second:
+        status, answer = send(setting, first, 5, 2, step=1, start=True)
+        assert (status, answer["parameters"]["sequence_step"]) == (200, 1)
+        assert send(setting, first, 6, 2, step=2)[0] == 200
+        for server in (first, second):
+            status, text = refusal(setting, server, 6, 2, step=2)
+            assert status == 400
+            assert text == "this is step 2 of sequence 2 of model 'sum', whose next step is 3: it was done before"
+        status, text = refusal(setting, second, 6, 2, step=5)
+        assert text == "this is step 5 of sequence 2 of model 'sum', whose next step is 3"
+        assert value_of(send(setting, second, 7, 2, step=3)[1]) == 18
+
+
+def test_ids_that_servers_give_do_not_meet(tmp_path, redis):
+    setting = ConfigSetting(tmp_path)
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        ids = set()
+        for server in (one, two) * 3:
+            path, body = setting.request(1)
+            body["parameters"] = {"sequence_start": True}
+            status, answer = server.json("POST", path, body)
+            assert status == 200, answer
+            ids.add(next(each["data"][0] for each in answer["outputs"] if each["name"] == "sequence_id"))
+        assert len(ids) == 6
+
+
+def test_texts_name_sequences_too(tmp_path, redis):
+    setting = RepositorySetting(tmp_path)
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        for name in ("a", "a}b", "a b/ü"):
+            assert setting.ask(one, 5, name, start=True) == 5
+            assert setting.ask(two, 6, name) == 11
+
+
+# ---- the store is away -------------------------------------------------------------------------------
+
+
+def test_without_the_store_steps_are_refused(setting, redis):
+    with replica(setting, redis) as server:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        redis.signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        status, text = refusal(setting, server, 6, 1)
+        assert time.monotonic() - begun < 8
+        assert status == 503
+        assert text.startswith("step 2 of sequence 1 of model 'sum' could not be kept, and whether it was is not known")
+        redis.signal(signal.SIGCONT)
+        server.wait_for_log("the store of sequences can be used again|the connection to the store")
+        # The step may have been done: which it was, the store knows.
+        wait_until(lambda: send(setting, server, 0, 2, start=True)[0] == 200, what="the store to be used again")
+        status, answer = send(setting, server, 0, 1)
+        assert (status, value_of(answer), answer["parameters"]["sequence_step"]) in [(200, 5, 2), (200, 11, 3)]
+        assert counted(server, "failed") >= 1
+
+
+def test_a_store_that_has_lost_its_data_is_no_reason_to_guess(setting, redis):
+    with replica(setting, redis) as server:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        redis.kill()
+        redis.start()
+        wait_until(lambda: send(setting, server, 0, 2, start=True)[0] == 200, what="the store to be used again")
+        status, text = refusal(setting, server, 6, 1)
+        assert status == 409
+        assert "is not in the store of sequences any more (it was ended, has expired, or the store has lost it)" in text
+        setting.assert_missing(server, 1)
+        assert setting.ask(server, 7, 1, start=True) == 7
+
+
+def test_without_the_store_steps_go_on_where_that_is_wanted(setting, redis):
+    options = ["--sequence_state_store_unavailable", "continue", "--sequence_state_store_timeout_ms", 200]
+    with replica(setting, redis, *options) as server, replica(setting, redis, *options) as other:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        redis.signal(signal.SIGSTOP)
+        assert setting.ask(server, 6, 1) == 11
+        assert setting.ask(server, 7, 1) == 18
+        assert setting.ask(server, 3, 2, start=True) == 3
+        assert counted(server, "unconfirmed") == 2
+        # What is not here cannot be known.
+        assert refusal(setting, server, 1, 99)[0] == 503
+        redis.signal(signal.SIGCONT)
+        wait_until(lambda: counted(server, "unconfirmed") == 0, what="the store to have all")
+        server.kill()
+        wait_until(lambda: send(setting, other, 0, 50, start=True)[0] == 200, what="the store to be used again")
+        assert setting.ask(other, 1, 1) == 19
+        assert setting.ask(other, 1, 2) == 4
+
+
+def test_behind_takes_a_step_back_that_it_could_not_keep(setting, redis):
+    options = ["--sequence_state_store_lag_ms", 0, "--sequence_state_store_timeout_ms", 200]
+    with replica(setting, redis, *options, mode="behind") as server:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        wait_until(lambda: counted(server, "unconfirmed") == 0, what="the store to have it")
+        redis.signal(signal.SIGSTOP)
+        assert refusal(setting, server, 6, 1)[0] == 503
+        redis.signal(signal.SIGCONT)
+        wait_until(lambda: send(setting, server, 6, 1, step=2)[0] == 200, what="the step to be done")
+        assert setting.ask(server, 0, 1) == 11
+
+
+# ---- models ------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_of_another_model_is_refused(setting, redis):
+    with replica(setting, redis) as server:
+        setting.ask(server, 5, 1, start=True)
+    setting.change_model()
+    with replica(setting, redis) as server:
+        status, text = refusal(setting, server, 6, 1)
+        assert text == (
+            "sequence 1 of model 'sum' was begun with another model of that name and version (its files or states "
+            "differ); begin it again"
+        )
+        assert setting.ask(server, 6, 1, start=True) == 6
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_request_is_lost_or_counted_twice_by_reloads(setting, redis, mode):
+    def client(server, sequence, count):
+        total = 0
+        for i in range(count):
+            total += i + sequence
+            assert setting.ask(server, i + sequence, sequence, start=i == 0) == total
+        return total
+
+    with replica(setting, redis, mode=mode) as server:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            clients = [pool.submit(client, server, sequence, 100) for sequence in range(1, 5)]
+            for _ in range(3):
+                setting.reload(server)
+            totals = [each.result() for each in clients]
+        for sequence, total in enumerate(totals, 1):
+            assert setting.ask(server, 0, sequence, end=True) == total
+
+
+def test_a_slot_that_was_idle_for_too_long_costs_no_sequence(tmp_path, redis):
+    setting = RepositorySetting(tmp_path)
+    setting.write_with(setting.source, 8, "max_sequence_idle_microseconds: 50000")
+    with replica(setting, redis) as server:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        expired = 'braid_sequences_expired{model="sum",version="1"}'
+        wait_until(lambda: server.metric_values()[expired] == 1, what="the slot to be free")
+        assert setting.ask(server, 6, 1) == 11
+
+
+def test_an_instance_that_dies_costs_no_sequence(tmp_path, redis):
+    setting = RepositorySetting(tmp_path)
+    setting.source = setting.source.replace(
+        "total =", "if get(request, 'x')[0, 0] == -7: os._exit(3)\n        total =", 1
+    )
+    setting.write(setting.source)
+    with replica(setting, redis) as server:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        with pytest.raises(RefusedError):
+            setting.ask(server, -7, 1)
+        assert setting.ask(server, 6, 1) == 11
+
+
+def test_a_sequence_that_nobody_uses_leaves_the_store(setting, redis):
+    with replica(setting, redis, "--sequence_state_store_ttl_seconds", 1) as server:
+        assert setting.ask(server, 5, 1, start=True) == 5
+        wait_until(lambda: redis.ask("DBSIZE") == 0, what="the store to forget it")
+        assert refusal(setting, server, 6, 1)[0] == 409
+
+
+# ---- who may use the store ---------------------------------------------------------------------------
+
+
+def test_a_password(tmp_path):
+    setting = ConfigSetting(tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_text("wrong\n")
+    with Redis(tmp_path, password="open sesame") as redis:
+        with replica(setting, redis, "--sequence_state_store_password_file", secret) as server:
+            server.wait_for_log("the store of sequences cannot be used: it refuses AUTH: WRONGPASS")
+            status, text = refusal(setting, server, 5, 1, start=True)
+            assert status == 503
+            assert "it refuses AUTH" in text
+            # The file is read for each connection.
+            secret.write_text("open sesame\n")
+            wait_until(lambda: send(setting, server, 5, 1, start=True)[0] == 200, what="the store to be used")
+            assert setting.ask(server, 6, 1) == 11
+            assert "open sesame" not in server.log
+        with replica(setting, redis) as server:
+            server.wait_for_log("the store of sequences cannot be used: it refuses SELECT: NOAUTH")
+
+
+def test_tls(tmp_path):
+    setting = ConfigSetting(tmp_path)
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    subprocess.run([BINARY.parent / "tests" / "native" / "make_certificates", folder], check=True)
+    with Redis(tmp_path, certificates=folder) as redis:
+        with replica(setting, redis, "--sequence_state_store_ca_file", folder / "root.pem") as server:
+            assert setting.ask(server, 5, 1, start=True) == 5
+            assert setting.ask(server, 6, 1) == 11
+        with replica(setting, redis) as server:
+            server.wait_for_log("the store of sequences cannot be used: TLS: .*certificate")
+            assert refusal(setting, server, 5, 1, start=True)[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--sequence_state_store", "redis://:open-sesame@host/0"], "a password in the URL would be seen by all"),
+        (["--sequence_state_store", "redis+sentinel://host/main"], "Redis Sentinel is not supported"),
+        (["--sequence_state_store", "memcached://host"], "the scheme is not known"),
+        (["--sequence_state_store_mode", "behind"], "--sequence_state_store_mode needs --sequence_state_store"),
+        (["--sequence_state_store", "redis://h", "--sequence_state_path", "s"], "exclude each other"),
+        (["--sequence_state_store", "redis://h", "--sequence_state_store_lag_ms", "5"], "needs --sequence_state_store_mode=behind"),
+        (["--sequence-state-store", "redis://h", "--sequence-state-store-ca-file", "f"], "need TLS"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be(options, text):
+    run = subprocess.run([BINARY, "serve", "models", *options], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode != 0
+    assert text in run.stderr
+    assert "open-sesame" not in run.stderr
