@@ -1,8 +1,12 @@
 """Sequences go on at another replica when theirs is lost, by a store that all share: --sequence_state_store."""
 
 import concurrent.futures
+import http.client
+import random
+import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -127,6 +131,66 @@ def test_a_planned_stop_loses_nothing(setting, redis, mode):
     if mode == "drain":
         with replica(setting, redis, mode=mode) as third:
             setting.assert_missing(third, 1)
+
+
+@pytest.mark.parametrize("mode", ["durable", "behind"])
+def test_each_step_is_done_once_though_replicas_are_killed(tmp_path, redis, mode):
+    """By clients that name their steps. In mode behind they hear which were lost, and send them again."""
+    setting = RepositorySetting(tmp_path)
+    options = ["--sequence_state_store_lag_ms", 50] if mode == "behind" else []
+    replicas = [replica(setting, redis, *options, mode=mode) for _ in range(3)]
+    stopping, lost, moved = threading.Event(), [], []
+    steps = 400
+
+    def client(sequence):
+        choices = random.Random(sequence)
+        step, home, deadline = 1, choices.randrange(3), time.monotonic() + 90
+        while step <= steps:
+            assert time.monotonic() < deadline, f"sequence {sequence} stands at step {step}"
+            try:
+                status, answer = send(setting, replicas[home], step, sequence, step=step, start=step == 1)
+            except (OSError, http.client.HTTPException):
+                status, answer = 0, None
+            if status == 200:
+                assert value_of(answer) == step * (step + 1) // 2
+                step += 1
+            elif answer and (found := re.search(r"whose next step is (\d+)", answer["error"])):
+                following = int(found[1])
+                if following < step:
+                    lost.append(step - following)
+                assert following <= step + 1
+                step = following
+            else:
+                if answer and "must specify the START" in answer["error"]:
+                    lost.append(step)
+                    step = 1
+                moved.append(home)
+                home = choices.randrange(3)
+                time.sleep(0.02)
+
+    def kill_one_after_the_other():
+        killed = 0
+        while not stopping.wait(0.3):
+            replicas[killed % 3].kill()
+            replicas[killed % 3] = replica(setting, redis, *options, mode=mode)
+            killed += 1
+        return killed
+
+    try:
+        with concurrent.futures.ThreadPoolExecutor(7) as pool:
+            kills = pool.submit(kill_one_after_the_other)
+            try:
+                for each in [pool.submit(client, sequence) for sequence in range(1, 7)]:
+                    each.result()
+            finally:
+                stopping.set()
+            assert kills.result() >= 1
+        assert moved
+        if mode == "durable":
+            assert not lost
+    finally:
+        for server in replicas:
+            server.kill()
 
 
 # ---- two owners --------------------------------------------------------------------------------------

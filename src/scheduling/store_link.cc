@@ -187,10 +187,11 @@ void StoreLink::BeginOne(Request request) {
     if (active.pending && !stopping_) writing = PrepareLocked(id, active);
   }
   Send(std::move(writing));
-  store_.Take(
-      NameOf(id), identity(),
-      [this, model = request->servable->share(), taker = std::make_shared<Request>(std::move(request))](
-          Result<StateStore::Taken> taken) { OnTaken(std::move(*taker), std::move(taken)); });
+  const std::shared_ptr<Servable> model = request->servable->share();
+  const auto taker = std::make_shared<Request>(std::move(request));
+  store_.Take(NameOf(id), identity(), [this, model, taker](Result<StateStore::Taken> taken) {
+    OnTaken(std::move(*taker), std::move(taken));
+  });
 }
 
 void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
@@ -326,6 +327,8 @@ void StoreLink::OnAnswered(std::unique_ptr<Step> step) {
 void StoreLink::Write(std::unique_ptr<Step> step, Held after) {
   const int64_t now_ns = timers_.NowNs();
   const bool drain = policy_.mode == StoreMode::kDrain;
+  // An earlier sequence of that name would be taken for this one.
+  if (drain && step->start) store_.End(NameOf(step->id), {}, [](const Result<StateStore::Written>&) {});
   bool waits = step->waits;
   std::optional<Writing> writing;
   {
@@ -348,8 +351,6 @@ void StoreLink::Write(std::unique_ptr<Step> step, Held after) {
       if (waits) active.answer = std::move(step);
     }
   }
-  // An earlier sequence of that name would be taken for this one.
-  if (drain && step->start) store_.End(NameOf(step->id), {}, [](const Result<StateStore::Written>&) {});
   Send(std::move(writing));
   if (step != nullptr) Answer(std::move(step));
 }
