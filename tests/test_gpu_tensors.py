@@ -63,7 +63,7 @@ class TritonPythonModel:
 CALLER = HEADER + per_request(
     """
     sent = pb_utils.Tensor.from_dlpack("IN", arrays.Array(list(get(request, "IN"))))
-    preferred = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0)
+    preferred = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0)
     call = pb_utils.InferenceRequest(
         model_name="maker", inputs=[sent], requested_output_names=["OUT"], preferred_memory=preferred
     )
@@ -162,7 +162,7 @@ def server(gpus, module_repository, module_serve):
     add("repeat", REPEAT, VECTOR, first + " model_transaction_policy { decoupled: true }")
     add("caller", CALLER, VECTOR, first)
     add("looker", LOOKER, TEXT, first)
-    return module_serve(module_repository, env=gpus.env)
+    return module_serve(module_repository, "--cuda-memory-pool-byte-size=0:0", env=gpus.env)
 
 
 @pytest.fixture(params=["http", "grpc"])

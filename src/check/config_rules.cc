@@ -66,8 +66,6 @@ constexpr Rule kModelRules[] = {
      "leave it out", kConfiguration},
     {"no-effect", "instance_group.host_policy", "", Level::kNote, "'host_policy' has no effect",
      "leave it out", kConfiguration},
-    {"no-effect", "parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", "", Level::kNote,
-     "'FORCE_CPU_ONLY_INPUT_TENSORS' has no effect: inputs are on the CPU in any case", "", kProcesses},
     {"other-runtime", "backend", "onnxruntime", Level::kDifference,
      "OpenVINO runs the model, not ONNX Runtime", "compare its answers once", kProcesses},
     {"other-runtime", "backend", "tensorflow", Level::kDifference, "OpenVINO runs the model, not TensorFlow",

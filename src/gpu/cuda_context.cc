@@ -4,20 +4,13 @@
 
 namespace braid {
 
-template <class Calls>
-Status CudaContext::Within(Calls calls) const {
-  BRAID_RETURN_IF_ERROR(driver_->Check("cuCtxPushCurrent", driver_->ctx_push_current(handle_)));
-  Status status = calls();
-  CudaContextHandle popped = nullptr;
-  const Status left = driver_->Check("cuCtxPopCurrent", driver_->ctx_pop_current(&popped));
-  return status.ok() ? left : status;
-}
-
 Result<std::shared_ptr<CudaContext>> CudaContext::Create(std::shared_ptr<const CudaDriver> driver, int gpu) {
   CudaDevice device = 0;
   BRAID_RETURN_IF_ERROR(driver->Check("cuDeviceGet", driver->device_get(&device, gpu)));
   std::shared_ptr<CudaContext> context(new CudaContext(std::move(driver), device));
   const CudaDriver& cuda = *context->driver_;
+  context->gpu_ = gpu;
+  BRAID_RETURN_IF_ERROR(cuda.Check("cuDeviceGetUuid", cuda.device_get_uuid(&context->uuid_, device)));
   BRAID_RETURN_IF_ERROR(
       cuda.Check("cuDevicePrimaryCtxRetain", cuda.device_primary_ctx_retain(&context->handle_, device)));
   BRAID_RETURN_IF_ERROR(context->Within([&] {
@@ -64,6 +57,22 @@ Status CudaContext::CopyTo(CudaAddress to, std::span<const std::byte> from) {
                                          driver_->memcpy_htod_async(to, from.data(), from.size(), stream_)));
     return driver_->Check("cuStreamSynchronize", driver_->stream_synchronize(stream_));
   });
+}
+
+Status CudaContext::CopyWithin(CudaAddress to, CudaAddress from, size_t bytes, size_t zero_until) {
+  return Within([&] {
+    BRAID_RETURN_IF_ERROR(
+        driver_->Check("cuMemcpyDtoDAsync", driver_->memcpy_dtod_async(to, from, bytes, stream_)));
+    if (zero_until > bytes) {
+      BRAID_RETURN_IF_ERROR(driver_->Check(
+          "cuMemsetD8Async", driver_->memset_d8_async(to + bytes, 0, zero_until - bytes, stream_)));
+    }
+    return driver_->Check("cuStreamSynchronize", driver_->stream_synchronize(stream_));
+  });
+}
+
+Status CudaContext::Synchronize() {
+  return Within([&] { return driver_->Check("cuCtxSynchronize", driver_->ctx_synchronize()); });
 }
 
 Result<std::shared_ptr<CudaMemory>> CudaMemory::Open(std::shared_ptr<CudaContext> context,

@@ -25,6 +25,10 @@ class CudaContext {
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
+  // The device, as this process counts them.
+  int gpu() const { return gpu_; }
+  // Names the device in other processes, which may count devices differently.
+  const CudaUuid& uuid() const { return uuid_; }
   // That of copies, for those who order their work before it.
   CudaStream stream() const { return stream_; }
   // What the stream is given from now on waits for what `other` has; or the other way round. Both return at once. 0 and 1
@@ -35,18 +39,31 @@ class CudaContext {
   // Copy on the stream, and wait until that is done. Errors: those of the driver, e.g. of a device that is lost.
   Status CopyFrom(CudaAddress from, std::span<std::byte> to);
   Status CopyTo(CudaAddress to, std::span<const std::byte> from);
+  // The same within the device; what lies behind `bytes` of the target is zeroed up to `zero_until`.
+  Status CopyWithin(CudaAddress to, CudaAddress from, size_t bytes, size_t zero_until);
+  // Waits for all that this process has under way on the device.
+  Status Synchronize();
 
  private:
   friend class CudaMemory;
+  friend class DeviceMemory;
   CudaContext(std::shared_ptr<const CudaDriver> driver, CudaDevice device)
       : driver_(std::move(driver)), device_(device) {}
   Status Order(CudaStream first, CudaStream then) const;
   // `calls` with this context as the thread's own.
   template <class Calls>
-  Status Within(Calls calls) const;
+  Status Within(Calls calls) const {
+    BRAID_RETURN_IF_ERROR(driver_->Check("cuCtxPushCurrent", driver_->ctx_push_current(handle_)));
+    Status status = calls();
+    CudaContextHandle popped = nullptr;
+    const Status left = driver_->Check("cuCtxPopCurrent", driver_->ctx_pop_current(&popped));
+    return status.ok() ? left : status;
+  }
 
   const std::shared_ptr<const CudaDriver> driver_;  // shared by all who use it
   const CudaDevice device_;
+  int gpu_ = 0;  // constant once it is made, as what follows
+  CudaUuid uuid_ = {};
   CudaContextHandle handle_ = nullptr;  // constant once it is made, as the stream
   CudaStream stream_ = nullptr;
 };

@@ -6,9 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "gpu/client_gpus.h"
+#include "gpu/device_memory.h"
 #include "gpu/devices.h"
 #include "gpu/shared_library.h"
 #include "gpu/testing/standin_gpus.h"
@@ -141,6 +144,66 @@ TEST(CudaMemory, FailsWithWhatTheDriverSays) {
   gpus.Fail("");
   memory.reset();
   EXPECT_TRUE(maker.Free());
+}
+
+// What DeviceMemory::Create() has made in another process, by its descriptor.
+TEST(DeviceMemory, LivesAsLongAsSomebodyHasIt) {
+  const StandinGpus gpus("8.6 9000000 Stand-in");
+  const auto context = CudaContext::Create(FindGpus(6.0).driver, 0).value();
+  std::vector<std::byte> sent(3000, std::byte{7});
+  auto made = DeviceMemory::Create(context, sent.size()).value();
+  EXPECT_EQ(made->size(), size_t{2} << 20);
+  UniqueFd descriptor = made->Export().value();
+  ASSERT_TRUE(context->CopyTo(made->address(), sent).ok());
+  auto taken = DeviceMemory::Import(context, descriptor.get(), made->size()).value();
+  EXPECT_NE(taken->address(), made->address());
+  made.reset();
+  descriptor = {};
+  std::vector<std::byte> got(sent.size());
+  ASSERT_TRUE(context->CopyFrom(taken->address(), got).ok());
+  EXPECT_EQ(got, sent);
+  // The device has room for four such pieces, and they are in use.
+  std::vector<std::unique_ptr<DeviceMemory>> others;
+  for (int i = 0; i < 3; ++i) others.push_back(DeviceMemory::Create(context, 1).value());
+  EXPECT_EQ(DeviceMemory::Create(context, size_t{2} << 20).status().code(), StatusCode::kResourceExhausted);
+  taken.reset();
+  EXPECT_TRUE(DeviceMemory::Create(context, 1).ok());
+}
+
+TEST(DeviceMemory, FailsWithWhatTheDriverSays) {
+  const StandinGpus gpus("8.6 8388608 Stand-in");
+  const auto context = CudaContext::Create(FindGpus(6.0).driver, 0).value();
+  const UniqueFd none(open("/dev/null", O_RDWR | O_CLOEXEC));
+  EXPECT_THAT(DeviceMemory::Import(context, none.get(), size_t{2} << 20).status().message(),
+              HasSubstr("cuMemImportFromShareableHandle: CUDA_ERROR_INVALID_VALUE"));
+  EXPECT_EQ(DeviceMemory::Create(context, 0).status().code(), StatusCode::kInvalidArgument);
+  const auto made = DeviceMemory::Create(context, 1).value();
+  const UniqueFd descriptor = made->Export().value();
+  // More than there is.
+  EXPECT_THAT(DeviceMemory::Import(context, descriptor.get(), size_t{4} << 20).status().message(),
+              HasSubstr("cuMemMap: CUDA_ERROR_INVALID_VALUE"));
+  gpus.Fail("cuMemSetAccess 719");
+  EXPECT_THAT(DeviceMemory::Create(context, 1).status().message(), HasSubstr("cuMemSetAccess"));
+  gpus.Fail("");
+  EXPECT_EQ(CallsOf(gpus, "create").size() + CallsOf(gpus, "import").size(),
+            CallsOf(gpus, "release").size() + 1)
+      << "all but the one that is there is gone";
+}
+
+TEST(CudaContext, CopiesWithinTheDeviceAndZeroesWhatWasBehind) {
+  const StandinGpus gpus("8.6 8388608 Stand-in");
+  gpus.Delay(10);
+  const auto context = CudaContext::Create(FindGpus(6.0).driver, 0).value();
+  const auto from = DeviceMemory::Create(context, 8).value();
+  const auto to = DeviceMemory::Create(context, 8).value();
+  std::vector<std::byte> bytes(8, std::byte{1});
+  ASSERT_TRUE(context->CopyTo(from->address(), bytes).ok());
+  std::fill(bytes.begin(), bytes.end(), std::byte{9});
+  ASSERT_TRUE(context->CopyTo(to->address(), bytes).ok());
+  ASSERT_TRUE(context->CopyWithin(to->address(), from->address(), 3, 6).ok());
+  ASSERT_TRUE(context->CopyFrom(to->address(), bytes).ok());
+  EXPECT_THAT(bytes, ElementsAre(std::byte{1}, std::byte{1}, std::byte{1}, std::byte{0}, std::byte{0},
+                                 std::byte{0}, std::byte{9}, std::byte{9}));
 }
 
 // Waits until the device answers again, which a thread has to see.

@@ -27,6 +27,7 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::Open() {
   BRAID_RETURN_IF_ERROR(library.Find("cuDevicePrimaryCtxRelease_v2", driver->device_primary_ctx_release));
   BRAID_RETURN_IF_ERROR(library.Find("cuCtxPushCurrent_v2", driver->ctx_push_current));
   BRAID_RETURN_IF_ERROR(library.Find("cuCtxPopCurrent_v2", driver->ctx_pop_current));
+  BRAID_RETURN_IF_ERROR(library.Find("cuCtxSynchronize", driver->ctx_synchronize));
   BRAID_RETURN_IF_ERROR(library.Find("cuStreamCreate", driver->stream_create));
   BRAID_RETURN_IF_ERROR(library.Find("cuStreamSynchronize", driver->stream_synchronize));
   BRAID_RETURN_IF_ERROR(library.Find("cuStreamDestroy_v2", driver->stream_destroy));
@@ -36,6 +37,19 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::Open() {
   BRAID_RETURN_IF_ERROR(library.Find("cuEventDestroy_v2", driver->event_destroy));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyDtoHAsync_v2", driver->memcpy_dtoh_async));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyHtoDAsync_v2", driver->memcpy_htod_async));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyDtoDAsync_v2", driver->memcpy_dtod_async));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemsetD8Async", driver->memset_d8_async));
+  BRAID_RETURN_IF_ERROR(
+      library.Find("cuMemGetAllocationGranularity", driver->mem_get_allocation_granularity));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemCreate", driver->mem_create));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemRelease", driver->mem_release));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemAddressReserve", driver->mem_address_reserve));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemAddressFree", driver->mem_address_free));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemMap", driver->mem_map));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemUnmap", driver->mem_unmap));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemSetAccess", driver->mem_set_access));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemExportToShareableHandle", driver->mem_export));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemImportFromShareableHandle", driver->mem_import));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemGetAddressRange_v2", driver->mem_get_address_range));
   BRAID_RETURN_IF_ERROR(library.Find("cuPointerGetAttribute", driver->pointer_get_attribute));
   BRAID_RETURN_IF_ERROR(library.Find("cuIpcOpenMemHandle_v2", driver->ipc_open_mem_handle));

@@ -33,11 +33,32 @@ struct CudaIpcHandle {
   std::array<char, 64> bytes;
 };
 
+// Physical memory of a device, which is mapped to be used, and can be handed to other processes by a descriptor.
+using CudaMemHandle = unsigned long long;
+struct CudaMemLocation {
+  int type = 1;  // a device
+  int id = 0;
+};
+struct CudaMemProperties {
+  int type = 1;          // pinned, the only one that there is
+  int handle_types = 1;  // it can be exported by a POSIX file descriptor
+  CudaMemLocation location;
+  void* win32_handle = nullptr;
+  unsigned char flags[8] = {};
+};
+struct CudaMemAccess {
+  CudaMemLocation location;
+  int flags = 3;  // read and write
+};
+
 class CudaDriver {
  public:
   static constexpr unsigned kStreamNonBlocking = 1;  // it does not wait for the default stream
   static constexpr unsigned kEventDisableTiming = 2;
   static constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;  // the only value that there is
+
+  static constexpr int kByDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+  static constexpr int kLeastGranularity = 0;
 
   enum Attribute : int {
     kComputeCapabilityMajor = 75,
@@ -65,6 +86,7 @@ class CudaDriver {
   // What follows needs a context that is the thread's own (current).
   int (*ctx_push_current)(CudaContextHandle context) = nullptr;
   int (*ctx_pop_current)(CudaContextHandle* context) = nullptr;
+  int (*ctx_synchronize)() = nullptr;
   int (*stream_create)(CudaStream* stream, unsigned flags) = nullptr;
   int (*stream_synchronize)(CudaStream stream) = nullptr;
   int (*stream_destroy)(CudaStream stream) = nullptr;
@@ -74,6 +96,23 @@ class CudaDriver {
   int (*event_destroy)(CudaEvent event) = nullptr;
   int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream) = nullptr;
   int (*memcpy_htod_async)(CudaAddress to, const void* from, size_t bytes, CudaStream stream) = nullptr;
+  int (*memcpy_dtod_async)(CudaAddress to, CudaAddress from, size_t bytes, CudaStream stream) = nullptr;
+  int (*memset_d8_async)(CudaAddress to, unsigned char value, size_t bytes, CudaStream stream) = nullptr;
+  int (*mem_get_allocation_granularity)(size_t* bytes, const CudaMemProperties* properties,
+                                        int option) = nullptr;
+  int (*mem_create)(CudaMemHandle* handle, size_t bytes, const CudaMemProperties* properties,
+                    unsigned long long flags) = nullptr;
+  int (*mem_release)(CudaMemHandle handle) = nullptr;
+  int (*mem_address_reserve)(CudaAddress* address, size_t bytes, size_t alignment, CudaAddress wish,
+                             unsigned long long flags) = nullptr;
+  int (*mem_address_free)(CudaAddress address, size_t bytes) = nullptr;
+  int (*mem_map)(CudaAddress address, size_t bytes, size_t offset, CudaMemHandle handle,
+                 unsigned long long flags) = nullptr;
+  int (*mem_unmap)(CudaAddress address, size_t bytes) = nullptr;
+  int (*mem_set_access)(CudaAddress address, size_t bytes, const CudaMemAccess* access,
+                        size_t count) = nullptr;
+  int (*mem_export)(void* descriptor, CudaMemHandle handle, int type, unsigned long long flags) = nullptr;
+  int (*mem_import)(CudaMemHandle* handle, void* descriptor, int type) = nullptr;
   int (*mem_get_address_range)(CudaAddress* base, size_t* bytes, CudaAddress address) = nullptr;
   int (*pointer_get_attribute)(void* value, int attribute, CudaAddress address) = nullptr;
   int (*ipc_open_mem_handle)(CudaAddress* address, CudaIpcHandle handle, unsigned flags) = nullptr;

@@ -26,9 +26,11 @@ struct SegmentNote {
   uint64_t size;
   uint32_t id;
   uint32_t kind;
+  GpuUuid gpu;  // of kDeviceSegment
 };
 constexpr uint32_t kSegment = 0;
 constexpr uint32_t kKnocker = 1;
+constexpr uint32_t kDeviceSegment = 2;
 // That the server has not looked at yet.
 constexpr size_t kMostKnockers = 1024;
 
@@ -279,11 +281,13 @@ void Channel::TellOfSpace() {
 }
 
 Status Channel::SendSegment(const Segment& segment, uint32_t as) {
-  return SendDescriptor(segment.fd(), segment.size(), as, kSegment);
+  const bool device = segment.on_device();
+  return SendDescriptor(segment.fd(), segment.size(), as, device ? kDeviceSegment : kSegment,
+                        device ? segment.gpu() : GpuUuid());
 }
 
 Status Channel::SendKnocker(int socket) {
-  BRAID_RETURN_IF_ERROR(SendDescriptor(socket, 0, 0, kKnocker));
+  BRAID_RETURN_IF_ERROR(SendDescriptor(socket, 0, 0, kKnocker, {}));
   KnockOn(peer_ring_);
   return OkStatus();
 }
@@ -293,8 +297,8 @@ std::vector<UniqueFd> Channel::TakeKnockers() {
   return std::exchange(knockers_, {});
 }
 
-Status Channel::SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind) {
-  const SegmentNote note{size, id, kind};
+Status Channel::SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind, const GpuUuid& gpu) {
+  const SegmentNote note{size, id, kind, gpu};
   return SendDescriptors(socket_.get(), std::as_bytes(std::span(&note, 1)), {&fd, 1}, MSG_DONTWAIT,
                          "cannot hand shared memory to the peer");
 }
@@ -305,6 +309,8 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
     BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ReceiveDescriptor(socket_.get(), wait, note));
     if (!fd.valid()) return std::shared_ptr<Segment>();
     if (note.kind == kSegment) return Segment::Import(note.id, std::move(fd), note.size, options_.imports);
+    if (note.kind == kDeviceSegment)
+      return Segment::OfDevice(note.id, std::move(fd), note.size, note.gpu, options_.imports);
     MutexLock lock(knock_mutex_);
     if (knockers_.size() >= kMostKnockers) return InvalidArgumentError("the peer's forks knock without end");
     knockers_.push_back(std::move(fd));

@@ -114,7 +114,7 @@ class Channel {
   Result<std::shared_ptr<Segment>> ReceiveSegment(bool wait);
 
  private:
-  Status SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind);
+  Status SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind, const GpuUuid& gpu);
 
   Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake, bool server_end,
           const Options& options);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -383,6 +384,23 @@ TEST_F(ChannelPair, SegmentsOfAPeerThatEndedWithoutTakingOursAreThere) {
   ExpectNoSegment(StatusCode::kUnavailable);
 }
 
+TEST_F(ChannelPair, MemoryOfGpusGoesByItsDescriptorAndIsNotLookedAt) {
+  const GpuUuid gpu = {1, 2, 3, 16};
+  UniqueFd memory(memfd_create("device", MFD_CLOEXEC));  // of no use as a segment
+  struct stat ours {};
+  ASSERT_EQ(fstat(memory.get(), &ours), 0);
+  auto segment = Segment::OfDevice(7, std::move(memory), size_t{2} << 20, gpu).value();
+  ASSERT_TRUE(worker_->SendSegment(*segment, 9).ok());
+  const auto got = server_->ReceiveSegment(true).value();
+  EXPECT_TRUE(got->on_device());
+  EXPECT_EQ(got->id(), 9u);
+  EXPECT_EQ(got->size(), size_t{2} << 20);
+  EXPECT_EQ(got->gpu(), gpu);
+  struct stat theirs {};
+  ASSERT_EQ(fstat(got->fd(), &theirs), 0);
+  EXPECT_EQ(theirs.st_ino, ours.st_ino);
+}
+
 TEST_F(ChannelPair, HangUpEndsAWaitForASegment) {
   std::thread waiter([this] { EXPECT_FALSE(worker_->ReceiveSegment(true).ok()); });
   server_.reset();
@@ -393,10 +411,11 @@ TEST_F(ChannelPair, WhatIsNoSegmentIsRefusedAndLeavesNoDescriptor) {
   struct {
     uint64_t size;
     uint32_t id;
-    uint32_t reserved;
+    uint32_t kind;
+    GpuUuid gpu;
     uint64_t more;
-  } note{4096, 1, 0, 0};
-  constexpr size_t kNote = 16;
+  } note{4096, 1, 0, {}, 0};
+  constexpr size_t kNote = 32;
   auto segment = Segment::Create(1, 4096).value();
   UniqueFd unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);

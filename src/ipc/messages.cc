@@ -30,7 +30,7 @@ constexpr uint32_t kMaxDimensions = 64;
 
 // The fewest bytes that each takes.
 constexpr size_t kLeastTensor = 11;
-constexpr size_t kLeastRequest = 49;
+constexpr size_t kLeastRequest = 53;
 constexpr size_t kLeastResponse = 18;
 
 void PutRequest(WireWriter& out, const RequestMessage& request) {
@@ -50,6 +50,8 @@ void PutRequest(WireWriter& out, const RequestMessage& request) {
   out.PutText(request.trace_context);
   out.Put(static_cast<uint32_t>(request.requested_outputs.size()));
   for (std::string_view output : request.requested_outputs) out.PutText(output);
+  out.Put(static_cast<uint32_t>(request.device_outputs.size()));
+  for (std::string_view output : request.device_outputs) out.PutText(output);
   out.Put(static_cast<uint32_t>(request.inputs.size()));
   for (const TensorMessage& input : request.inputs) EncodeTensor(out, input);
 }
@@ -71,6 +73,9 @@ RequestMessage GetRequest(WireReader& in) {
   const uint32_t outputs = in.GetCount(4);
   request.requested_outputs.reserve(outputs);
   for (uint32_t k = 0; k < outputs; ++k) request.requested_outputs.push_back(in.GetText());
+  const uint32_t on_device = in.GetCount(4);
+  request.device_outputs.reserve(on_device);
+  for (uint32_t k = 0; k < on_device; ++k) request.device_outputs.push_back(in.GetText());
   const uint32_t inputs = in.GetCount(kLeastTensor);
   request.inputs.reserve(inputs);
   for (uint32_t k = 0; k < inputs && in.ok(); ++k) request.inputs.push_back(DecodeTensor(in));
@@ -134,7 +139,7 @@ TensorMessage DecodeTensor(WireReader& in) {
   if (dims > kMaxDimensions) in.Fail();
   for (uint8_t i = 0; i < dims && in.ok(); ++i) tensor.shape.push_back(in.Get<int64_t>());
   const auto place = in.Get<uint8_t>();
-  if (place > static_cast<uint8_t>(Place::kSharedMemory)) in.Fail();
+  if (place > static_cast<uint8_t>(Place::kSharedDeviceMemory)) in.Fail();
   tensor.place = static_cast<Place>(place);
   if (tensor.type == DataType::kCustom) tensor.custom_type = in.GetText();
   if (tensor.place == Place::kInline) {
@@ -157,6 +162,11 @@ void Encode(std::vector<std::byte>& out, const LoadMessage& message) {
     writer.PutText(text);
   }
   writer.Put(message.arena_keep_bytes);
+  writer.Put(static_cast<uint32_t>(message.device_pools.size()));
+  for (const LoadMessage::DevicePool& pool : message.device_pools) {
+    writer.Put(pool.gpu);
+    writer.Put(pool.keep_bytes);
+  }
   PutFlag(writer, message.verbose_errors);
 }
 
@@ -172,6 +182,13 @@ bool Decode(std::span<const std::byte> in, LoadMessage& message) {
     *text = reader.GetText();
   }
   message.arena_keep_bytes = reader.Get<uint64_t>();
+  const uint32_t pools = reader.GetCount(12);
+  message.device_pools.clear();
+  for (uint32_t i = 0; i < pools; ++i) {
+    LoadMessage::DevicePool& pool = message.device_pools.emplace_back();
+    pool.gpu = reader.Get<int32_t>();
+    pool.keep_bytes = reader.Get<uint64_t>();
+  }
   message.verbose_errors = GetFlag(reader);
   return Complete(reader);
 }
@@ -201,6 +218,7 @@ void Encode(std::vector<std::byte>& out, const CallMessage& message) {
   writer.Put(message.traced_request);
   writer.Put(message.called_ns);
   PutFlag(writer, message.decoupled);
+  PutFlag(writer, message.device_outputs);
   PutRequest(writer, message.request);
 }
 
@@ -212,6 +230,7 @@ bool Decode(std::span<const std::byte> in, CallMessage& message) {
   message.traced_request = reader.Get<uint64_t>();
   message.called_ns = reader.Get<int64_t>();
   message.decoupled = GetFlag(reader);
+  message.device_outputs = GetFlag(reader);
   message.request = GetRequest(reader);
   return Complete(reader) && message.request.id != 0;
 }
@@ -260,7 +279,8 @@ bool Decode(std::span<const std::byte> in, AskMessage& message) {
   WireReader reader = Open(in, MessageType::kAsk);
   message.ask_id = reader.Get<uint64_t>();
   const auto topic = reader.Get<uint8_t>();
-  if (topic < static_cast<uint8_t>(AskTopic::kLoadModel) || topic > static_cast<uint8_t>(AskTopic::kMetric)) {
+  if (topic < static_cast<uint8_t>(AskTopic::kLoadModel) ||
+      topic > static_cast<uint8_t>(AskTopic::kTakesDeviceInputs)) {
     reader.Fail();
   }
   message.topic = static_cast<AskTopic>(topic);

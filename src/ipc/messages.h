@@ -62,7 +62,13 @@ enum class Place : uint8_t {
   kReceiverMemory = 2,  // memory that the receiver lent to the sender, which comes back with this
   // As kSenderMemory, from the server only: others see the bytes too, so the receiver must not change them.
   kSharedMemory = 3,
+  // As kSenderMemory and kSharedMemory: memory of a GPU, all of a segment from its beginning.
+  kDeviceMemory = 4,
+  kSharedDeviceMemory = 5,
 };
+inline bool IsOnDevice(Place place) {
+  return place == Place::kDeviceMemory || place == Place::kSharedDeviceMemory;
+}
 
 struct TensorMessage {
   std::string_view name;
@@ -95,7 +101,13 @@ struct LoadMessage {
   std::string_view instance_kind;       // "CPU", "GPU", "MODEL"
   std::string_view instance_device_id;  // "0"
   uint64_t arena_keep_bytes = 0;        // Arena::Options::keep_bytes of the worker
-  bool verbose_errors = false;          // errors name paths and source lines
+  // How much of its memory on a GPU the worker may keep when it is idle; of those that are not named, its own default.
+  struct DevicePool {
+    int32_t gpu = 0;
+    uint64_t keep_bytes = 0;
+  };
+  std::vector<DevicePool> device_pools;
+  bool verbose_errors = false;  // errors name paths and source lines
 };
 void Encode(std::vector<std::byte>& out, const LoadMessage& message);
 bool Decode(std::span<const std::byte> in, LoadMessage& message);
@@ -112,6 +124,7 @@ struct RequestMessage {
   uint32_t cancel_slot = kNoCancelSlot;             // index into ChannelHeader::cancelled
   std::string_view trace_context;                   // JSON text for trace().get_context(); "" for none
   std::vector<std::string_view> requested_outputs;  // empty: all outputs of the configuration
+  std::vector<std::string_view> device_outputs;     // that may stay on a GPU
   std::vector<TensorMessage> inputs;
 };
 
@@ -187,6 +200,8 @@ struct CallMessage {
   int64_t called_ns = 0;
   // Whether the caller can take any number of responses.
   bool decoupled = false;
+  // Whether outputs may come as memory of a GPU.
+  bool device_outputs = false;
   // `id` is the worker's name for the call, unique in its process; never 0.
   RequestMessage request;
 };
@@ -211,6 +226,8 @@ enum class AskTopic : uint8_t {
   kUnloadModel = 2,   // {"model_name", "unload_dependents"}
   kIsModelReady = 3,  // {"model_name", "model_version"}; answered by "true" or "false"
   kMetric = 4,        // an operation on custom metrics
+  // VERSION:NAME, as "-1:m": whether it takes inputs that lie on a GPU; answered by "true" or "false"
+  kTakesDeviceInputs = 5,
 };
 
 struct AskMessage {

@@ -68,6 +68,7 @@ void ExpectEqual(const RequestMessage& a, const RequestMessage& b) {
   EXPECT_EQ(a.cancel_slot, b.cancel_slot);
   EXPECT_EQ(a.trace_context, b.trace_context);
   EXPECT_EQ(a.requested_outputs, b.requested_outputs);
+  EXPECT_EQ(a.device_outputs, b.device_outputs);
   ExpectEqual(a.inputs, b.inputs);
 }
 
@@ -89,6 +90,16 @@ std::vector<TensorMessage> SomeTensors() {
        .shape = {9},
        .place = Place::kSharedMemory,
        .handle = {1, 0, 9}},
+      {.name = "device",
+       .type = DataType::kFp32,
+       .shape = {2},
+       .place = Place::kDeviceMemory,
+       .handle = {2, 0, 8}},
+      {.name = "both",
+       .type = DataType::kFp32,
+       .shape = {2},
+       .place = Place::kSharedDeviceMemory,
+       .handle = {3, 0, 8}},
   };
 }
 
@@ -105,6 +116,7 @@ LoadMessage SomeLoad() {
           .instance_kind = "CPU",
           .instance_device_id = "0",
           .arena_keep_bytes = UINT64_MAX,
+          .device_pools = {{1, UINT64_MAX}, {3, 0}},
           .verbose_errors = true};
 }
 
@@ -120,6 +132,7 @@ ExecuteMessage SomeExecute() {
                               .cancel_slot = 4095,
                               .trace_context = R"({"traceparent":"00-1-2-01"})",
                               .requested_outputs = {"OUTPUT0", "OUTPUT1"},
+                              .device_outputs = {"OUTPUT1"},
                               .inputs = SomeTensors()});
   message.requests.push_back({.id = 2, .correlation_id = std::string_view("text")});
   message.requests.push_back({.id = 3, .correlation_id = std::string_view("")});
@@ -154,6 +167,7 @@ CallMessage SomeCall() {
           .traced_request = UINT64_MAX,
           .called_ns = -7,
           .decoupled = true,
+          .device_outputs = true,
           .request = SomeExecute().requests[0]};
 }
 
@@ -183,6 +197,9 @@ TEST(Messages, LoadKeepsEveryField) {
   EXPECT_EQ(m.instance_kind, "CPU");
   EXPECT_EQ(m.instance_device_id, "0");
   EXPECT_EQ(m.arena_keep_bytes, UINT64_MAX);
+  ASSERT_EQ(m.device_pools.size(), 2u);
+  EXPECT_EQ(m.device_pools[0].keep_bytes, UINT64_MAX);
+  EXPECT_EQ(m.device_pools[1].gpu, 3);
   EXPECT_TRUE(m.verbose_errors);
 }
 
@@ -264,6 +281,7 @@ TEST(Messages, CallAndItsCancellationKeepEveryField) {
   EXPECT_EQ(m.traced_request, UINT64_MAX);
   EXPECT_EQ(m.called_ns, -7);
   EXPECT_TRUE(m.decoupled);
+  EXPECT_TRUE(m.device_outputs);
   ExpectEqual(m.request, sent.request);
   // A call without a name could not be answered.
   CallMessage nameless = sent;
@@ -568,7 +586,7 @@ TEST(Messages, WrongNumbersAreRefused) {
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));
   EXPECT_TRUE(refused(ResponseMessage{
       .outputs = {{.type = static_cast<DataType>(static_cast<int>(DataType::kCustom) + 1)}}}));
-  EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.place = static_cast<Place>(4)}}}));
+  EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.place = static_cast<Place>(6)}}}));
   EXPECT_TRUE(refused(ResponseMessage{.outputs = {{.shape = Shape(65, 1)}}}));
   EXPECT_FALSE(refused(ResponseMessage{.outputs = {{.shape = Shape(64, 1)}}}));
 }

@@ -31,8 +31,18 @@ Segment::Segment(uint32_t id, UniqueFd fd, std::byte* base, size_t size)
     : id_(id), fd_(std::move(fd)), base_(base), size_(size) {}
 
 Segment::~Segment() {
-  munmap(base_, size_);
-  if (budget_) budget_->Return(size_);
+  if (!on_device()) munmap(base_, size_);
+  if (budget_) budget_->Return(on_device() ? 0 : size_);
+}
+
+Result<std::shared_ptr<Segment>> Segment::OfDevice(uint32_t id, UniqueFd fd, size_t size, const GpuUuid& gpu,
+                                                   std::shared_ptr<SegmentBudget> budget) {
+  if (size == 0) return InvalidArgumentError("a peer's memory of a GPU is empty");
+  if (budget) BRAID_RETURN_IF_ERROR(budget->Take(0));
+  std::shared_ptr<Segment> segment(new Segment(id, std::move(fd), nullptr, size));
+  segment->gpu_ = gpu;
+  segment->budget_ = std::move(budget);
+  return segment;
 }
 
 Result<std::shared_ptr<Segment>> Segment::Create(uint32_t id, size_t size) {

@@ -1,7 +1,10 @@
 // Segment: a piece of shared memory without a name. It is a sealed memfd, mapped here; a peer gets it by its
 // descriptor over a socket, and the kernel frees it with its last holder, however that one ended.
+//
+// Or it is memory of a GPU with such a descriptor (gpu/device_memory.h): then it is not mapped here, and only handed on.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +18,9 @@
 
 namespace braid {
 
+// The UUID of a GPU: processes may count their devices differently.
+using GpuUuid = std::array<unsigned char, 16>;
+
 class Segment {
  public:
   // A new segment of `size` bytes (rounded up to pages), zeroed, of a size that nobody can change. `id` names
@@ -25,13 +31,19 @@ class Segment {
   // `budget`, which may be null and is shared by all that was imported with it.
   static Result<std::shared_ptr<Segment>> Import(uint32_t id, UniqueFd fd, size_t size,
                                                  std::shared_ptr<SegmentBudget> budget = nullptr);
+  // Memory of a GPU, of which nothing is looked at. Errors: those of `budget`, which counts no bytes for it.
+  static Result<std::shared_ptr<Segment>> OfDevice(uint32_t id, UniqueFd fd, size_t size, const GpuUuid& gpu,
+                                                   std::shared_ptr<SegmentBudget> budget = nullptr);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
   uint32_t id() const { return id_; }
   int fd() const { return fd_.get(); }
-  std::byte* base() const { return base_; }
+  std::byte* base() const { return base_; }  // null for memory of a GPU
+  bool on_device() const { return base_ == nullptr; }
+  // REQUIRES: on_device().
+  const GpuUuid& gpu() const { return gpu_; }
   size_t size() const { return size_; }
   bool Contains(uint64_t offset, uint64_t length) const {
     return offset <= size_ && length <= size_ - offset;
@@ -44,6 +56,7 @@ class Segment {
   const UniqueFd fd_;
   std::byte* const base_;
   const size_t size_;
+  GpuUuid gpu_ = {};
   std::shared_ptr<SegmentBudget> budget_;  // what it is counted in; null: nothing
 };
 

@@ -62,7 +62,8 @@ std::shared_ptr<Segment> SegmentMap::Containing(const void* address) const {
   const auto* at = static_cast<const std::byte*>(address);
   MutexLock lock(mutex_);
   for (const auto& [id, segment] : segments_) {
-    if (at >= segment->base() && at < segment->base() + segment->size()) return segment;
+    if (!segment->on_device() && at >= segment->base() && at < segment->base() + segment->size())
+      return segment;
   }
   return nullptr;
 }

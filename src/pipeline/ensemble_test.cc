@@ -37,6 +37,33 @@ TEST_F(EnsembleTest, RunsAChain) {
   EXPECT_EQ(statistics.fail.count, 0u);
 }
 
+TEST_F(EnsembleTest, ATensorMayStayOnADeviceWhenAllWhoTakeItCan) {
+  const auto maker = AddStep("maker");
+  const auto taker = AddStep("taker", Identity());
+  const auto other = AddStep("other", Identity());
+  maker->set_device_tensors(false, true);
+  taker->set_device_tensors(true, true);
+  const auto wished = [&](const std::shared_ptr<Servable>& ensemble) {
+    KeepingSink sink;
+    Ask(ensemble, sink, {1});
+    const auto request = maker->Take();
+    AnswerPlus(*request, 1);
+    EXPECT_TRUE(sink.ended());
+    return request->device_outputs;
+  };
+  const std::string first = StepText("maker", "X", "T");
+  EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y"))), ElementsAre("OUT"));
+  EXPECT_THAT(wished(Serve(first + StepText("other", "T", "Y"))), ::testing::IsEmpty());
+  EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y") + StepText("other", "T", "Z"), {"Y", "Z"})),
+              ::testing::IsEmpty());
+  EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y") + StepText("taker", "T", "Z"), {"Y", "Z"})),
+              ElementsAre("OUT"));
+  // The client gets it, too.
+  EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y"), {"Y", "T"})), ::testing::IsEmpty());
+  maker->set_device_tensors(false, false);
+  EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y"))), ::testing::IsEmpty());
+}
+
 TEST_F(EnsembleTest, AThousandStepsNeedTheStackOfOne) {
   int depth = 0;
   int deepest = 0;

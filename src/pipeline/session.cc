@@ -1,5 +1,7 @@
 #include "pipeline/session.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/guard.h"
 
@@ -269,12 +271,31 @@ void Session::Begin(std::unique_ptr<Run> run) {
   {
     const PatientAllocation patience;
     request = MakeStepRequest(client_->request(), servable, step.outputs, run->start_ns());
+    if (servable.info().device_outputs) request->device_outputs = DeviceOutputs(run->node);
     request->inputs = std::move(run->inputs);
     request->cancellation = run->cancellation;
     request->servable = entered.servable->Another();
     request->sink = run.release();
   }
   servable.Begin(std::move(request));
+}
+
+std::vector<std::string> Session::DeviceOutputs(uint32_t node) const {
+  std::vector<std::string> names;
+  if (dag().nodes()[node].demultiply != Dag::kWhole) return names;
+  for (const Dag::Port& port : dag().nodes()[node].outputs) {
+    const Dag::Tensor& tensor = dag().tensors()[port.tensor];
+    const bool leaves =
+        std::ranges::any_of(wanted_, [&](uint32_t output) { return dag().outputs()[output] == port.tensor; });
+    const bool stays =
+        !leaves && tensor.gathers.empty() && std::ranges::all_of(tensor.consumers, [&](uint32_t consumer) {
+          const auto& servable = steps_[consumer].servable;
+          return servable != nullptr && servable->get().info().device_inputs &&
+                 plan_->steps[consumer].precisions.empty();
+        });
+    if (stays) names.push_back(port.name);
+  }
+  return names;
 }
 
 BufferAllocator& Session::MemoryOf(uint32_t node) {

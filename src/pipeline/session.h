@@ -193,6 +193,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   void DoGather(Action& action);
   // Memory for inputs that the step reads without a further copy.
   BufferAllocator& MemoryOf(uint32_t node);
+  // Which outputs of a node may stay on a GPU: those that nobody takes but nodes that can take them there.
+  std::vector<std::string> DeviceOutputs(uint32_t node) const;
 
   const Dag& dag() const { return *plan_->dag; }
   // Whether responses wait for what happens in flows of this scope.

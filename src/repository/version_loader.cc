@@ -122,6 +122,11 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
     info.sequence_identity = IdentityOfModel(location.version_path, DescribeStates(*config), who, log_);
   }
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
+  // What is kept by the server, or looked at, has to be where it can see it.
+  if (!config->response_cache().enable()) {
+    info.device_inputs = model->device_tensors().inputs;
+    info.device_outputs = model->device_tensors().outputs && info.initial_states.empty();
+  }
   return makers_.make_model(std::move(info), std::move(model), progress);
 }
 

@@ -56,6 +56,12 @@ class BackendModel {
 
   // Not ready while an instance is being restarted, with the reason. Any thread.
   virtual Readiness readiness() const = 0;
+  // Which of its tensors may lie on a GPU, see ServableInfo. Constant.
+  struct DeviceTensors {
+    bool inputs = false;
+    bool outputs = false;
+  };
+  virtual DeviceTensors device_tensors() const { return {}; }
   // See Servable::CheckReadiness().
   virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
 };

@@ -381,6 +381,26 @@ Status SetLoadLimit(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
+// "GPU:BYTES".
+Status SetCudaPool(ServerOptions& options, std::string_view text) {
+  const size_t colon = text.find(':');
+  const auto gpu = ToNumber<int>(text.substr(0, colon), 0, std::numeric_limits<int>::max());
+  const auto bytes =
+      ToNumber<uint64_t>(text.substr(colon == std::string_view::npos ? text.size() : colon + 1), 0,
+                         std::numeric_limits<uint64_t>::max());
+  if (!gpu.ok() || !bytes.ok())
+    return InvalidArgumentError(fmt::format("'{}' has not the form GPU:BYTES, as 0:67108864", text));
+  options.workers.cuda_pool_bytes[*gpu] = *bytes;
+  return OkStatus();
+}
+
+std::string ShowCudaPools(const ServerOptions& options) {
+  std::vector<std::string> pools;
+  for (const auto& [gpu, bytes] : options.workers.cuda_pool_bytes)
+    pools.push_back(fmt::format("{}:{}", gpu, bytes));
+  return fmt::format("{}", fmt::join(pools, ","));
+}
+
 std::string ShowLoadLimits(const ServerOptions& options) {
   std::vector<std::string> limits;
   for (const auto& [gpu, fraction] : options.model_load_gpu_limit)
@@ -771,10 +791,12 @@ const OptionSpec kOptionTable[] = {
     // Devices
     Ignored("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, CheckInt, "268435456",
             "Memory pinned for GPUs", kNoPool),
-    Ignored("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, CheckNothing, "", "GPU memory kept",
-            kNoPool),
+    WorksMany("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, {SetCudaPool, ShowCudaPools},
+              "What each process of a model may keep of a GPU's memory for further outputs that stay there, "
+              "when it is "
+              "idle; 67108864 of a GPU that is not named"),
     Ignored("cuda-virtual-address-size", "GPU:BYTES", Group::kDevices, CheckNothing, "",
-            "GPU address space kept", kNoPool),
+            "GPU address space kept", "address space is taken as it is needed"),
     Works("min-supported-compute-capability", "N", Group::kDevices,
           {SetLeastCapability,
            [](const O& options) { return fmt::format("{:.1f}", options.min_supported_compute_capability); }},

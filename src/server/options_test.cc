@@ -359,33 +359,35 @@ TEST(Options, MetricsAreConfigured) {
 }
 
 TEST(Options, NotesWhatMeansNothingHereOnce) {
-  CommandLine line = Parse({"models", "--cuda-memory-pool-byte-size=0:1", "--cuda-memory-pool-byte-size=1:1",
+  CommandLine line = Parse({"models", "--cuda-virtual-address-size=0:1", "--cuda-virtual-address-size=1:1",
                             "--backend-config=python,shm-default-byte-size=1048576",
                             "--backend-config=python,stub-timeout-seconds=7"});
   ASSERT_FALSE(line.exit_code) << line.err;
   EXPECT_THAT(
       line.notes,
-      ElementsAre(
-          "--cuda-memory-pool-byte-size means nothing here: no memory of or for GPUs is kept in pools",
-          HasSubstr("shm-default-byte-size")));
+      ElementsAre("--cuda-virtual-address-size means nothing here: address space is taken as it is needed",
+                  HasSubstr("shm-default-byte-size")));
   EXPECT_EQ(line.options.workers.stub_timeout_seconds, 7);
 }
 
 TEST(Options, OfGpus) {
   CommandLine line =
       Parse({"models", "--gpu-fallback=cpu", "--model-load-gpu-limit", "0:0.5", "--model-load-gpu-limit=2:1",
-             "--min-supported-compute-capability=8.6", "--gpu-timeout-ms=500"});
+             "--min-supported-compute-capability=8.6", "--gpu-timeout-ms=500",
+             "--cuda-memory-pool-byte-size=0:1", "--cuda-memory-pool-byte-size=1:0"});
   ASSERT_FALSE(line.exit_code) << line.err;
   EXPECT_EQ(line.options.gpu_fallback, GpuFallback::kCpu);
   EXPECT_EQ(line.options.model_load_gpu_limit, (std::map<int, double>{{0, 0.5}, {2, 1.0}}));
   EXPECT_DOUBLE_EQ(line.options.min_supported_compute_capability, 8.6);
   EXPECT_EQ(line.options.gpu_timeout_ms, 500);
+  EXPECT_EQ(line.options.workers.cuda_pool_bytes, (std::map<int, uint64_t>{{0, 1}, {1, 0}}));
   EXPECT_TRUE(line.notes.empty());
   for (const char* wrong :
        {"--gpu-fallback=gpu", "--model-load-gpu-limit=0.5", "--model-load-gpu-limit=-1:0.5",
         "--model-load-gpu-limit=0:1.5", "--model-load-gpu-limit=0:", "--model-load-gpu-limit=0:x",
         "--min-supported-compute-capability=new", "--min-supported-compute-capability=-1",
-        "--min-supported-compute-capability=8.6x", "--gpu-timeout-ms=0"}) {
+        "--min-supported-compute-capability=8.6x", "--gpu-timeout-ms=0", "--cuda-memory-pool-byte-size=1",
+        "--cuda-memory-pool-byte-size=0:x", "--cuda-memory-pool-byte-size=x:1"}) {
     EXPECT_EQ(Parse({"models", wrong}).exit_code, 1) << wrong;
   }
   line = Parse({"models", "--print-config", "--model-load-gpu-limit=0:0.5"});

@@ -132,6 +132,8 @@ struct InferenceRequest {
   std::vector<Tensor> inputs;
   // Empty: all outputs of the model.
   std::vector<std::string> requested_outputs;
+  // Those that may come as memory of a GPU (Buffer::on_device()), from servables whose ServableInfo says so.
+  std::vector<std::string> device_outputs;
 
   // SteadyNowNs() when the request was read, and when it entered the queue of its scheduler.
   int64_t start_ns = 0;

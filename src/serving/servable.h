@@ -78,6 +78,9 @@ struct ServableInfo {
   // Its user code, or that of a servable behind it, may ask other servables and wait for them.
   bool makes_calls = false;
   int instance_count = 1;
+  // Takes inputs that lie on a GPU (Buffer::on_device()); leaves outputs there for requests that allow it.
+  bool device_inputs = false;
+  bool device_outputs = false;
   // How many of its executions the device runs beside each other; 0: not known.
   int stream_count = 0;
   // The normalised configuration; null where the origin has none. Shared with the backend that runs it.

@@ -73,6 +73,9 @@ class Buffer {
   std::byte* mutable_data() { return data_; }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
+  // Memory of a GPU, of which only the size is known here; the owner knows the rest. There are none but among inputs and
+  // outputs of servables that say so (ServableInfo).
+  bool on_device() const { return data_ == nullptr && size_ != 0; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   BufferOwner* owner() const { return owner_; }
 

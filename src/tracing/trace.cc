@@ -62,7 +62,7 @@ void Trace::RecordTensor(TraceTensorKind kind, const Tensor& tensor, int64_t ns)
   traced.name = tensor.name;
   traced.type = tensor.type;
   traced.shape = tensor.shape;
-  const size_t size = std::min(tensor.data.size(), kMostTensorBytes);
+  const size_t size = tensor.data.on_device() ? 0 : std::min(tensor.data.size(), kMostTensorBytes);
   traced.bytes.assign(tensor.data.data(), tensor.data.data() + size);
   traced.truncated = size < tensor.data.size();
   MutexLock lock(mutex_);

@@ -101,6 +101,21 @@ class Array:
         return python.PyCapsule_New(ctypes.addressof(managed), NAME, None)
 
 
+class Copy(Array):
+    """What lies at an address of the device, copied within it by a stream that may be late."""
+
+    def __init__(self, address, count, gpu=0):
+        super().__init__([0.0] * count, gpu)
+        call("cuMemcpyDtoDAsync_v2", self.address, ctypes.c_uint64(address), ctypes.c_size_t(self.size), self.stream)
+
+
+def clear(address, count, gpu=0):
+    """Writes zeros where a tensor lies, at once."""
+    use(gpu)
+    zeros = (ctypes.c_float * count)()
+    call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), zeros, ctypes.c_size_t(ctypes.sizeof(zeros)))
+
+
 class CudaArray:
     """The same memory by __cuda_array_interface__ alone; `more` goes in."""
 

@@ -1,5 +1,7 @@
 #include "worker/extension/calls.h"
 
+#include <optional>
+
 #include "base/clock.h"
 #include "worker/extension/dlpack.h"
 #include "worker/extension/python_state.h"
@@ -55,7 +57,8 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
   inner.requested_outputs.assign(request.requested_outputs.begin(), request.requested_outputs.end());
   const Py_ssize_t count = request.inputs ? PyList_Size(request.inputs.get()) : 0;
   inner.inputs.reserve(static_cast<size_t>(count));
-  std::vector<Ref> copies;  // until the message is encoded
+  std::vector<Ref> copies;    // until the message is encoded
+  std::optional<bool> stays;  // on a GPU, what lies there
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const object = PyList_GetItem(request.inputs.get(), i);
     const PyTensor& tensor = ValueOf<PyTensor>(object);
@@ -66,8 +69,12 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
     }
     input.type = tensor.type;
     input.shape = tensor.shape;
-    BRAID_RETURN_IF_ERROR(tensor.device_type == kDlCuda ? worker_.PlaceFromDevice(object, input, copies)
-                                                        : worker_.Place({tensor.data, tensor.size}, input));
+    if (tensor.device_type == kDlCuda) {
+      if (!stays) stays = worker_.TakesDeviceInputs(request.model_name, request.model_version);
+      BRAID_RETURN_IF_ERROR(worker_.PlaceFromDevice(object, input, copies, *stays));
+    } else {
+      BRAID_RETURN_IF_ERROR(worker_.Place({tensor.data, tensor.size}, input));
+    }
   }
   braid::Encode(encoded_, message);
   return OkStatus();
@@ -80,6 +87,7 @@ Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool de
   BRAID_RETURN_IF_ERROR(worker_.EnsureConversation());
   std::shared_ptr<Exchange> exchange = worker_.inbox().Begin(notice, background);
   message.decoupled = decoupled;
+  message.device_outputs = request.prefers_device && worker_.uses_devices();
   message.blocked_execution = waits ? worker_.HeldUpExecution() : worker_.BlockedExecution();
   message.request.id = exchange->id();
   Status status = Encode(request, message);

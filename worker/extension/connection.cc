@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/process_family.h"
 #include "base/thread.h"
+#include "worker/extension/devices.h"
 
 namespace braid {
 namespace {
@@ -28,6 +29,8 @@ Lending::~Lending() {
   if (!handed_back_) connection_.QueueRelease(handle_);
 }
 
+DeviceLending::~DeviceLending() { connection_.QueueRelease(handle_, std::move(memory_)); }
+
 Connection::Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
   ConfigureArena(Arena::Options().keep_bytes);
 }
@@ -41,6 +44,10 @@ void Connection::ConfigureArena(size_t keep_bytes) {
   Arena::Options options;
   options.keep_bytes = keep_bytes;
   arena_ = std::make_unique<Arena>(ids_, options);
+}
+
+void Connection::ConfigurePools(std::span<const LoadMessage::DevicePool> pools) {
+  for (const LoadMessage::DevicePool& pool : pools) device_keep_bytes_[pool.gpu] = pool.keep_bytes;
 }
 
 Status Connection::StartWatching(Alone alone) {
@@ -106,6 +113,24 @@ Result<std::shared_ptr<Lending>> Connection::Borrow(const TensorMessage& tensor)
   return std::make_shared<Lending>(*this, tensor.handle, std::move(segment), std::move(view));
 }
 
+Result<std::shared_ptr<DeviceLending>> Connection::BorrowOnDevice(const TensorMessage& tensor) {
+  BRAID_ASSIGN_OR_RETURN(const auto segment, FindSegment(tensor.handle));
+  const auto map = [&]() -> Result<std::shared_ptr<DeviceMemory>> {
+    if (!segment->on_device()) return InvalidArgumentError("an input lies on no GPU");
+    if (const auto known = mapped_.find(segment->id()); known != mapped_.end()) return known->second;
+    BRAID_ASSIGN_OR_RETURN(auto context, DeviceNamed(segment->gpu()));
+    BRAID_ASSIGN_OR_RETURN(auto memory,
+                           DeviceMemory::Import(std::move(context), segment->fd(), segment->size()));
+    return mapped_[segment->id()] = std::move(memory);
+  };
+  auto memory = map();
+  if (!memory.ok()) {
+    QueueRelease(tensor.handle);
+    return memory.status();
+  }
+  return std::make_shared<DeviceLending>(*this, tensor.handle, *std::move(memory));
+}
+
 Result<Buffer> Connection::TakeOwn(const TensorMessage& tensor) {
   const MemoryHandle& handle = tensor.handle;
   if (tensor.place == Place::kReceiverMemory) return TakeBack(handle);
@@ -154,30 +179,50 @@ Result<Buffer> Connection::AllocateOutput(size_t bytes) {
   // A child has the parent's memory before it, which it must not write to.
   BRAID_RETURN_IF_ERROR(CheckOpen());
   BRAID_ASSIGN_OR_RETURN(Buffer block, arena_->Allocate(bytes));
-  const Segment& segment = *static_cast<SegmentBlock*>(block.owner())->segment();
-  if (!announced_.contains(segment.id())) {
-    Status announced = channel_->SendSegment(segment, segment.id());
-    if (!announced.ok()) {
-      // The server takes segments while it reads messages; it may be behind.
-      pollfd socket{channel_->socket(), POLLOUT, 0};
-      poll(&socket, 1, kSocketWaitMs);
-      announced = channel_->SendSegment(segment, segment.id());
-    }
-    BRAID_RETURN_IF_ERROR(announced);
-    announced_.insert(segment.id());
-  }
+  BRAID_RETURN_IF_ERROR(Announce(*static_cast<SegmentBlock*>(block.owner())->segment()));
   return block;
+}
+
+Status Connection::Announce(const Segment& segment) {
+  if (announced_.contains(segment.id())) return OkStatus();
+  Status announced = channel_->SendSegment(segment, segment.id());
+  if (!announced.ok()) {
+    // The server takes segments while it reads messages; it may be behind.
+    pollfd socket{channel_->socket(), POLLOUT, 0};
+    poll(&socket, 1, kSocketWaitMs);
+    announced = channel_->SendSegment(segment, segment.id());
+  }
+  if (announced.ok()) announced_.insert(segment.id());
+  return announced;
+}
+
+Result<Buffer> Connection::AllocateOnDevice(const std::shared_ptr<CudaContext>& context, size_t bytes) {
+  BRAID_RETURN_IF_ERROR(CheckOpen());
+  std::shared_ptr<DevicePool>& pool = device_pools_[context->gpu()];
+  if (pool == nullptr) {
+    const auto said = device_keep_bytes_.find(context->gpu());
+    pool = std::make_shared<DevicePool>(
+        context, ids_, said == device_keep_bytes_.end() ? DevicePool::kKeepBytes : said->second);
+  }
+  return pool->Allocate(bytes);
+}
+
+Status Connection::PlacedOnDevice(Buffer block, TensorMessage& tensor) {
+  BRAID_RETURN_IF_ERROR(Announce(*static_cast<SegmentBlock*>(block.owner())->segment()));
+  Placed(std::move(block), tensor);
+  return OkStatus();
 }
 
 void Connection::Placed(Buffer block, TensorMessage& tensor) {
   const Segment& segment = *static_cast<SegmentBlock*>(block.owner())->segment();
-  tensor.place = Place::kSenderMemory;
+  tensor.place = segment.on_device() ? Place::kDeviceMemory : Place::kSenderMemory;
   tensor.handle = {segment.id(), static_cast<uint64_t>(block.data() - segment.base()), block.size()};
   lent_out_.insert_or_assign({tensor.handle.segment, tensor.handle.offset}, std::move(block));
 }
 
 void Connection::Unplace(const TensorMessage& tensor) {
-  if (tensor.place == Place::kSenderMemory) lent_out_.erase({tensor.handle.segment, tensor.handle.offset});
+  if (tensor.place == Place::kSenderMemory || tensor.place == Place::kDeviceMemory)
+    lent_out_.erase({tensor.handle.segment, tensor.handle.offset});
 }
 
 void Connection::Withdraw(std::vector<TensorMessage>& outputs) {
@@ -192,11 +237,34 @@ void Connection::QueueRelease(const MemoryHandle& handle) {
   if (waiting_) {
     FlushReleases(false);
   } else if (releases_.size() >= kMaxQueuedReleases || releases_bytes_ >= kMaxQueuedBytes) {
-    FlushReleases(true);
+    SendReleases(true);
   }
 }
 
+void Connection::QueueRelease(const MemoryHandle& handle, std::shared_ptr<DeviceMemory> memory) {
+  if (forked_ || closed_) return;
+  device_releases_.emplace_back(handle, std::move(memory));
+  if (waiting_) FlushReleases(false);
+}
+
 void Connection::FlushReleases(bool quietly) {
+  if (!device_releases_.empty()) SettleDevices();
+  SendReleases(quietly);
+  RetireDeviceSegments();
+}
+
+void Connection::SettleDevices() {
+  const auto waiting = std::exchange(device_releases_, {});
+  std::map<int, CudaContext*> devices;
+  for (const auto& [handle, memory] : waiting) {
+    devices[memory->context().gpu()] = &memory->context();
+    releases_.push_back(handle);
+  }
+  // What a device that fails was given has ended too.
+  for (const auto& [gpu, device] : devices) static_cast<void>(device->Synchronize());
+}
+
+void Connection::SendReleases(bool quietly) {
   if (releases_.empty()) return;
   ReleaseMessage message;
   message.handles.swap(releases_);
@@ -221,7 +289,19 @@ bool Connection::HandleRetireSegment(std::span<const std::byte> message) {
   uint32_t id = 0;
   if (!DecodeRetireSegment(message, id)) return false;
   segments_.Remove(id);
+  mapped_.erase(id);
   return true;
+}
+
+void Connection::RetireDeviceSegments() {
+  std::vector<std::byte> message;
+  for (const auto& [gpu, pool] : device_pools_) {
+    for (uint32_t id : pool->TakeGone()) {
+      if (announced_.erase(id) == 0) continue;
+      EncodeRetireSegment(message, id);
+      static_cast<void>(Send(message, true));
+    }
+  }
 }
 
 void Connection::Trim() {

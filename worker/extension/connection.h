@@ -20,6 +20,7 @@
 #include "ipc/messages.h"
 #include "ipc/private_view.h"
 #include "ipc/segment_map.h"
+#include "worker/extension/device_pool.h"
 
 namespace braid {
 
@@ -61,6 +62,23 @@ class Lending {
   bool handed_back_ = false;
 };
 
+// The same of memory on a GPU: it is mapped there, and given back when the device has done all that it was given by then.
+class DeviceLending {
+ public:
+  DeviceLending(Connection& connection, const MemoryHandle& handle, std::shared_ptr<DeviceMemory> memory)
+      : connection_(connection), handle_(handle), memory_(std::move(memory)) {}
+  ~DeviceLending();
+  DeviceLending(const DeviceLending&) = delete;
+  DeviceLending& operator=(const DeviceLending&) = delete;
+
+  const DeviceMemory& memory() const { return *memory_; }
+
+ private:
+  Connection& connection_;
+  const MemoryHandle handle_;
+  std::shared_ptr<DeviceMemory> memory_;  // shared: it stays mapped when the server retires it
+};
+
 class Connection {
  public:
   static Result<std::unique_ptr<Connection>> Open(Channel::WorkerEnd end);
@@ -70,6 +88,8 @@ class Connection {
   enum class Alone : unsigned char { kEnds, kEndsFamily };
   Status StartWatching(Alone alone);
   void ConfigureArena(size_t keep_bytes);
+  // What is kept on each GPU; DevicePool::kKeepBytes where nothing is said.
+  void ConfigurePools(std::span<const LoadMessage::DevicePool> pools);
 
   // Refused in a forked child, which would disturb its parent's conversation, and after Close().
   Status Send(std::span<const std::byte> message, bool quietly = false);
@@ -103,6 +123,8 @@ class Connection {
   Result<std::shared_ptr<Lending>> Borrow(const TensorMessage& tensor);
   // A copy, or memory that the server had and gives back with the input. Errors: as for Borrow().
   Result<Buffer> TakeOwn(const TensorMessage& tensor);
+  // Maps an input that lies on a GPU. Errors also: those of the driver; it was given back then.
+  Result<std::shared_ptr<DeviceLending>> BorrowOnDevice(const TensorMessage& tensor);
   // Gives the memory of an input back without a look at it.
   void Refuse(const TensorMessage& tensor);
   // Undoes a Place() of what was never sent.
@@ -115,9 +137,14 @@ class Connection {
   // Memory for an output of more than kInlineTensorBytes, which Placed() says is written.
   Result<Buffer> AllocateOutput(size_t bytes);
   void Placed(Buffer block, TensorMessage& tensor);
+  // Memory of a GPU for what stays there, see DevicePool, and the same as Placed() for it. REQUIRES: bytes > 0. Errors also:
+  // those of the driver.
+  Result<Buffer> AllocateOnDevice(const std::shared_ptr<CudaContext>& context, size_t bytes);
+  Status PlacedOnDevice(Buffer block, TensorMessage& tensor);
 
   // Gives memory back to the server, now or with what is sent next.
   void QueueRelease(const MemoryHandle& handle);
+  void QueueRelease(const MemoryHandle& handle, std::shared_ptr<DeviceMemory> memory);
   void FlushReleases(bool quietly);
   // The server gives back.
   bool HandleRelease(std::span<const std::byte> message);
@@ -133,6 +160,12 @@ class Connection {
   void Watch(Alone alone);
   Result<std::shared_ptr<Segment>> FindSegment(const MemoryHandle& handle);
   Result<Buffer> TakeBack(const MemoryHandle& handle);
+  Status Announce(const Segment& segment);
+  // What waits for devices can be given back when they have come to the end of what they have.
+  void SettleDevices();
+  void SendReleases(bool quietly);
+  // Tells of segments on devices that are gone.
+  void RetireDeviceSegments();
 
   // More would make the server wait for its memory during a long execution.
   static constexpr size_t kMaxQueuedReleases = 128;
@@ -149,6 +182,11 @@ class Connection {
   std::unique_ptr<Arena> arena_;
   std::unordered_set<uint32_t> announced_;                    // segments of arena_ that the server knows
   std::map<std::pair<uint32_t, uint64_t>, Buffer> lent_out_;  // blocks of arena_ that the server holds
+  // On GPUs: what this process makes, by device; what it has mapped, by the server's names.
+  std::map<int, std::shared_ptr<DevicePool>> device_pools_;  // shared with blocks in use
+  std::map<int, size_t> device_keep_bytes_;
+  std::map<uint32_t, std::shared_ptr<DeviceMemory>> mapped_;  // shared with what is lent
+  std::vector<std::pair<MemoryHandle, std::shared_ptr<DeviceMemory>>> device_releases_;
   std::vector<MemoryHandle> releases_;
   size_t releases_bytes_ = 0;
   std::vector<std::byte> release_message_;

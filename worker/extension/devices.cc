@@ -4,13 +4,33 @@
 
 namespace braid {
 
-Result<CudaContext*> DeviceOf(int gpu) {
+Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu) {
   // Never destroyed: threads of the driver and of user code end with the process.
   static auto& contexts = *new std::map<int, std::shared_ptr<CudaContext>>();
-  if (const auto known = contexts.find(gpu); known != contexts.end()) return known->second.get();
+  if (const auto known = contexts.find(gpu); known != contexts.end()) return known->second;
   BRAID_ASSIGN_OR_RETURN(auto driver, CudaDriver::Open());
   BRAID_ASSIGN_OR_RETURN(auto context, CudaContext::Create(std::move(driver), gpu));
-  return (contexts[gpu] = std::move(context)).get();
+  return contexts[gpu] = std::move(context);
+}
+
+Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid) {
+  static auto& known = *new std::map<GpuUuid, int>();
+  if (const auto found = known.find(uuid); found != known.end()) return DeviceOf(found->second);
+  BRAID_ASSIGN_OR_RETURN(const auto driver, CudaDriver::Open());
+  int count = 0;
+  BRAID_RETURN_IF_ERROR(driver->Check("cuDeviceGetCount", driver->device_get_count(&count)));
+  for (int gpu = 0; gpu < count; ++gpu) {
+    CudaDevice device = 0;
+    CudaUuid its;
+    BRAID_RETURN_IF_ERROR(driver->Check("cuDeviceGet", driver->device_get(&device, gpu)));
+    BRAID_RETURN_IF_ERROR(driver->Check("cuDeviceGetUuid", driver->device_get_uuid(&its, device)));
+    known[its.bytes] = gpu;
+  }
+  const auto found = known.find(uuid);
+  if (found == known.end())
+    return NotFoundError(
+        "a tensor lies on a GPU that this model's process does not see (CUDA_VISIBLE_DEVICES)");
+  return DeviceOf(found->second);
 }
 
 Result<int> GpuOf(CudaAddress address) {

@@ -7,12 +7,15 @@
 
 #include "base/status.h"
 #include "gpu/cuda_context.h"
+#include "ipc/segment.h"
 
 namespace braid {
 
 // The context of a device, with the stream on which this worker reads tensors there; it lasts as long as the process.
 // Guarded by the GIL. Errors: those of the driver.
-Result<CudaContext*> DeviceOf(int gpu);
+Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu);
+// The same of a device by its UUID. Errors also: NOT_FOUND where this process does not see it.
+Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid);
 
 // The device that an address lies on. Errors: those of the driver.
 Result<int> GpuOf(CudaAddress address);

@@ -21,6 +21,8 @@ PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
   PyRequest request;
   request.open = std::make_shared<OpenRequest>(*this, message.id, message.cancel_slot);
   turn.requests.push_back(request.open);
+  if (!message.device_outputs.empty())
+    request.open->LeaveOnDevice({message.device_outputs.begin(), message.device_outputs.end()});
   if (!message.requested_outputs.empty()) {
     request.open->RequestOnly({message.requested_outputs.begin(), message.requested_outputs.end()});
   }
@@ -45,6 +47,12 @@ PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
       if (!name.object) return nullptr;
     }
     PyObject* tensor = MakeTensor(message.inputs[i], &turn.lendings);
+    if (tensor == nullptr && IsOnDevice(message.inputs[i].place)) {
+      // A device that fails costs the execution, not the process.
+      if (turn.violation.empty()) turn.violation = TakeExceptionText();
+      PyErr_Clear();
+      tensor = NewTensor(PyTensor());
+    }
     if (tensor == nullptr) return nullptr;
     ValueOf<PyTensor>(tensor).name = name.object;
     if (PyList_SetItem(request.inputs.get(), static_cast<Py_ssize_t>(i), tensor) != 0) return nullptr;
@@ -77,7 +85,7 @@ bool Worker::HandleExecute() {
   if (!MakeTurn(turn)) return false;
   turn.executed.input_end_ns = SteadyNowNs();
   current_execution_ = turn.executed.execution_id;
-  const bool called = CallExecute(turn);
+  const bool called = turn.violation.empty() && CallExecute(turn);
   if (turn.handed_over) return true;
   current_execution_ = 0;
   // The server expects the answers in the order of the executions.
@@ -309,7 +317,7 @@ bool Worker::PrepareResponse(OpenRequest& request, PyObject* object, OutgoingRes
     output.type = tensor.type;
     output.shape = tensor.shape;
     if (tensor.device_type == kDlCuda) {
-      const Status placed = PlaceFromDevice(object, output, out.holds);
+      const Status placed = PlaceFromDevice(object, output, out.holds, request.StaysOnDevice(output.name));
       if (!placed.ok()) return FailResponse(out, placed);
       continue;
     }

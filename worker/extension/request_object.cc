@@ -92,6 +92,18 @@ bool TakeOutputNames(PyObject* object, PyRequest& request) {
   return true;
 }
 
+// Of a PreferredMemory.
+bool TakePreference(PyObject* object, bool& device) {
+  Ref type = Ref::Steal(PyObject_GetAttrString(object, "_type"));
+  const long number = type ? PyLong_AsLong(type.get()) : -1;
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return RaiseBadArguments() == 0;
+  }
+  device = number == 0;
+  return true;
+}
+
 bool IsListLike(PyObject* object) { return PySequence_Check(object) && !IsText(object); }
 
 int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
@@ -142,6 +154,9 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   Ref json;
   if (parameters && !EncodeParameters(parameters, json)) return -1;
   if (json && !TakeText(json.get(), "parameters", request.parameters_json)) return -1;
+  if (preferred_memory && !IsNone(preferred_memory) &&
+      !TakePreference(preferred_memory, request.prefers_device))
+    return -1;
   if (trace && !IsNone(trace)) request.trace = Ref::Share(trace);
   std::swap(Self(self), request);
   return 0;

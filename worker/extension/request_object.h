@@ -1,9 +1,11 @@
 // pb_utils.InferenceRequest: one that came from the server, or one that a model makes for a call of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -32,6 +34,11 @@ class OpenRequest {
   // A new set of str.
   PyObject* RequestedOutputs() const;
   void RequestOnly(std::vector<std::string> names) { requested_ = std::move(names); }
+  // Which outputs may stay on a GPU.
+  void LeaveOnDevice(std::vector<std::string> names) { on_device_ = std::move(names); }
+  bool StaysOnDevice(std::string_view name) const {
+    return std::find(on_device_.begin(), on_device_.end(), name) != on_device_.end();
+  }
 
   // Responses so far.
   size_t responses() const { return responses_; }
@@ -60,6 +67,7 @@ class OpenRequest {
   const uint64_t id_;
   uint32_t slot_;
   std::vector<std::string> requested_;  // empty: all outputs of the model
+  std::vector<std::string> on_device_;
   size_t responses_ = 0;
   bool closed_ = false;
   bool released_ = false;
@@ -87,6 +95,7 @@ struct PyRequest {
   std::vector<std::string> requested_outputs;
   std::string model_name;
   int64_t model_version = -1;
+  bool prefers_device = false;  // where outputs are wanted
 };
 
 bool AddRequestType(PyObject* module);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "worker/extension/devices.h"
+#include "worker/extension/dlpack.h"
 #include "worker/extension/memory.h"
 #include "worker/extension/node_runner.h"
 #include "worker/extension/python_state.h"
@@ -30,6 +31,18 @@ class WithGil {
  private:
   const PyGILState_STATE state_;
 };
+
+}  // namespace
+
+namespace {
+
+// Into a block of a DevicePool, without the GIL.
+Status CopyOnDevice(CudaContext& device, CudaAddress from, const Buffer& block) {
+  Status copied;
+  const size_t dirty = DevicePool::TakeDirty(block);
+  Py_BEGIN_ALLOW_THREADS copied = device.CopyWithin(DevicePool::AddressOf(block), from, block.size(), dirty);
+  Py_END_ALLOW_THREADS return copied;
+}
 
 }  // namespace
 
@@ -220,6 +233,8 @@ bool Worker::HandleLoad() {
   }
   arena_keep_bytes_ = load.arena_keep_bytes;
   if (load.arena_keep_bytes != 0) connection_->ConfigureArena(load.arena_keep_bytes);
+  connection_->ConfigurePools(load.device_pools);
+  uses_devices_ = load.instance_kind != "CPU";
   Ref fields = Ref::Steal(PyDict_New());
   if (!fields) return false;
   const std::pair<const char*, std::string_view> texts[] = {
@@ -313,17 +328,27 @@ Status Worker::Place(std::span<const std::byte> bytes, TensorMessage& tensor) {
   return connection_->Place(bytes, tensor);
 }
 
-Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::vector<Ref>& holds) {
+Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::vector<Ref>& holds,
+                               bool stays) {
   // Other threads of Python may run meanwhile, and drop what they have of it.
   const Ref kept = Ref::Share(object);
   const PyTensor& tensor = ValueOf<PyTensor>(object);
-  BRAID_ASSIGN_OR_RETURN(CudaContext * device, DeviceOf(tensor.device_id));
+  BRAID_ASSIGN_OR_RETURN(const auto device, DeviceOf(tensor.device_id));
   const auto address = static_cast<CudaAddress>(reinterpret_cast<uintptr_t>(tensor.data));
   const auto copy = [&](std::byte* to) {
     Status copied;
     Py_BEGIN_ALLOW_THREADS copied = device->CopyFrom(address, {to, tensor.size});
     Py_END_ALLOW_THREADS return copied;
   };
+  if (stays && tensor.size > 0) {
+    inbox_->Poll();
+    DoChores();
+    // Without room on the device, the bytes go through the machine's memory.
+    if (auto block = connection_->AllocateOnDevice(device, tensor.size); block.ok()) {
+      BRAID_RETURN_IF_ERROR(CopyOnDevice(*device, address, *block));
+      return connection_->PlacedOnDevice(*std::move(block), message);
+    }
+  }
   if (tensor.size > kInlineTensorBytes) {
     inbox_->Poll();
     DoChores();
@@ -341,6 +366,18 @@ Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::ve
   if (tensor.size > 0) BRAID_RETURN_IF_ERROR(copy(bytes));
   holds.push_back(std::move(memory));
   return connection_->Place({bytes, tensor.size}, message);
+}
+
+bool Worker::TakesDeviceInputs(const std::string& model_name, int64_t model_version) {
+  const std::string question = std::to_string(model_version) + ":" + model_name;
+  AskMessage ask;
+  ask.topic = AskTopic::kTakesDeviceInputs;
+  ask.text = question;
+  Ref answer = Ref::Steal(Ask(ask, true));
+  std::string_view text;
+  if (answer && TextOf(answer.get(), text)) return text == "true";
+  PyErr_Clear();
+  return false;
 }
 
 Status Worker::Send(std::span<const std::byte> message) {
@@ -392,10 +429,42 @@ PyObject* Worker::TakeMemory(const TensorMessage& message, std::byte*& data, siz
   return NewForeignMemory(data, size, std::move(keeper));
 }
 
+bool Worker::TakeFromDevice(const TensorMessage& message, PyTensor& tensor) {
+  auto lending = connection_->BorrowOnDevice(message);
+  if (!lending.ok()) {
+    RaiseModelException(lending.status().message());
+    return false;
+  }
+  CudaContext& device = (*lending)->memory().context();
+  CudaAddress address = (*lending)->memory().address();
+  std::shared_ptr<void> keeper = *lending;
+  if (message.place == Place::kSharedDeviceMemory) {
+    // User code may write to it, which others must not see.
+    auto own = connection_->AllocateOnDevice((*lending)->memory().shared_context(), message.handle.size);
+    Status copied = own.ok() ? CopyOnDevice(device, address, *own) : own.status();
+    if (!copied.ok()) {
+      RaiseModelException(copied.message());
+      return false;
+    }
+    address = DevicePool::AddressOf(*own);
+    keeper = std::make_shared<Buffer>(*std::move(own));
+  }
+  tensor.data = reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
+  tensor.size = message.handle.size;
+  tensor.device_type = kDlCuda;
+  tensor.device_id = device.gpu();
+  tensor.memory = Ref::Steal(NewForeignMemory(tensor.data, tensor.size, std::move(keeper)));
+  return static_cast<bool>(tensor.memory);
+}
+
 PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shared_ptr<Lending>>* lendings) {
   PyTensor tensor;
-  tensor.memory = Ref::Steal(TakeMemory(message, tensor.data, tensor.size, lendings));
-  if (!tensor.memory) return nullptr;
+  if (IsOnDevice(message.place)) {
+    if (!TakeFromDevice(message, tensor)) return nullptr;
+  } else {
+    tensor.memory = Ref::Steal(TakeMemory(message, tensor.data, tensor.size, lendings));
+    if (!tensor.memory) return nullptr;
+  }
   tensor.type = message.type;
   tensor.shape = message.shape;
   if (message.type != DataType::kBytes) {

@@ -117,8 +117,13 @@ class Worker {
   // Puts bytes where the server finds them, see Connection::Place().
   Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
   // The same for a Tensor object on a GPU: its bytes are copied once, when the worker's stream there has come to them, without
-  // the GIL. What has to live until the message is encoded is added to `holds`. Errors also: those of the driver.
-  Status PlaceFromDevice(PyObject* tensor, TensorMessage& message, std::vector<Ref>& holds);
+  // the GIL. What has to live until the message is encoded is added to `holds`. With `stays` the copy is on the GPU too, where
+  // there is room for it. Errors also: those of the driver.
+  Status PlaceFromDevice(PyObject* tensor, TensorMessage& message, std::vector<Ref>& holds, bool stays);
+  // Whether a servable takes inputs that lie on a GPU, as the server says.
+  bool TakesDeviceInputs(const std::string& model_name, int64_t model_version);
+  // Whether this instance may have tensors of others on a GPU.
+  bool uses_devices() const { return uses_devices_; }
   // Sends what user code has encoded; what it has let go of goes along.
   Status Send(std::span<const std::byte> message);
   // Does what others have left to do for holders of the GIL.
@@ -155,6 +160,8 @@ class Worker {
   bool HandleExecute();
   bool MakeTurn(Turn& turn);
   PyObject* MakeRequest(const RequestMessage& message, Turn& turn);
+  // Fills all but name, type and shape. False with an exception set.
+  bool TakeFromDevice(const TensorMessage& message, PyTensor& tensor);
   bool CallExecute(Turn& turn);
   bool StartTask(Turn& turn, Ref coroutine);
   bool FinishTurn(Turn& turn, bool called);
@@ -185,6 +192,7 @@ class Worker {
   std::thread::id main_thread_;
   bool serving_ = false;
   bool ended_ = false;
+  bool uses_devices_ = false;
 
   // In the event loop.
   bool in_loop_ = false;

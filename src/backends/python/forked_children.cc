@@ -129,8 +129,7 @@ class ForkedChildren::Child {
       case MessageType::kRetireSegment: {
         uint32_t segment = 0;
         if (!DecodeRetireSegment(message, segment)) return malformed();
-        memory_->OnRetire(segment);
-        return OkStatus();
+        return memory_->OnRetire(segment);
       }
       default:
         return malformed();

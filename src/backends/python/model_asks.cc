@@ -59,6 +59,9 @@ void ModelAsks::AddTo(WorkerServices& services) {
   services.asks[AskTopic::kIsModelReady] = [this](const AskMessage& ask, AskAnswer answer) {
     IsReady(ask, std::move(answer));
   };
+  services.asks[AskTopic::kTakesDeviceInputs] = [this](const AskMessage& ask, const AskAnswer& answer) {
+    TakesDeviceInputs(ask, answer);
+  };
 }
 
 void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer answer) {
@@ -126,6 +129,17 @@ void ModelAsks::Unload(const AskMessage& ask, AskAnswer answer) {
         return std::string();
       },
       std::move(answer));
+}
+
+void ModelAsks::TakesDeviceInputs(const AskMessage& ask, const AskAnswer& answer) {
+  const size_t colon = ask.text.find(':');
+  int64_t version = 0;
+  const auto [end, code] = std::from_chars(ask.text.data(), ask.text.data() + ask.text.size(), version);
+  if (colon == std::string_view::npos || code != std::errc() || end != ask.text.data() + colon)
+    return answer(InternalError("a question about a model that cannot be read"));
+  auto servable = CatalogReader(catalog_).Find(std::string(ask.text.substr(colon + 1)), version);
+  // What is wrong with the name is the call's to say.
+  answer(std::string(servable.ok() && (*servable)->get().info().device_inputs ? "true" : "false"));
 }
 
 void ModelAsks::IsReady(const AskMessage& ask, AskAnswer answer) {

@@ -1,4 +1,5 @@
-// ModelAsks: what user code asks about models: load_model, unload_model and is_model_ready.
+// ModelAsks: what user code asks about models: load_model, unload_model and is_model_ready, and its worker for it: where
+// they take tensors.
 //
 // A load blocks until the model is there, and the model's own `initialize` may load further ones. So each
 // gets a thread of its own for its time, up to a limit, rather than a place in a pool where the outer ones
@@ -31,6 +32,7 @@ class ModelAsks {
   void Load(const AskMessage& ask, AskAnswer answer);
   void Unload(const AskMessage& ask, AskAnswer answer);
   void IsReady(const AskMessage& ask, AskAnswer answer);
+  void TakesDeviceInputs(const AskMessage& ask, const AskAnswer& answer);
   // Runs `task` on a thread of its own. Errors: too many run.
   void RunApart(std::function<Result<std::string>()> task, AskAnswer answer);
 

@@ -153,20 +153,29 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   ModelBounds bounds = options_.bounds;
   BRAID_RETURN_IF_ERROR(ReadBounds(*config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, *config));
+  BackendModel::DeviceTensors device_tensors;
+  device_tensors.outputs = !options_.gpus.gpus.empty();
   std::vector<PythonInstanceSpec> instances;
   std::set<int> gpus;
   for (const InstanceSpec& spec : ListInstances(*config)) {
     if (options_.check_gpu && spec.kind == "GPU" && gpus.insert(spec.device_id).second)
       BRAID_RETURN_IF_ERROR(options_.check_gpu(config->name(), spec.device_id));
+    // The processes of others need not reach a device.
+    device_tensors.outputs = device_tensors.outputs && spec.kind != "CPU";
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
   }
+  const auto force_cpu = config->parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
+  device_tensors.inputs = device_tensors.outputs && force_cpu != config->parameters().end() &&
+                          force_cpu->second.string_value() == "no";
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
   ModelLocation kept = location;
   kept.preparation.reset();  // the model lets go of its environment before its location
+  PythonModelFacts facts = Facts(location, *config, options_.memory_keep_bytes, std::move(isolation));
+  for (const auto& [gpu, bytes] : options_.cuda_pool_bytes) facts.device_pools.push_back({gpu, bytes});
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
-      std::move(kept), Facts(location, *config, options_.memory_keep_bytes, std::move(isolation)),
-      std::move(instances), segment_ids_, ArenaOptions(), *options_.services, std::move(environment),
-      *reaper_, memory_limits_, log_, options_.stub_timeout_seconds * 1'000'000'000, bounds));
+      std::move(kept), std::move(facts), std::move(instances), segment_ids_, ArenaOptions(),
+      *options_.services, std::move(environment), *reaper_, memory_limits_, log_,
+      options_.stub_timeout_seconds * 1'000'000'000, bounds, device_tensors));
 }
 
 Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ class PythonBackend final : public Backend {
     uint64_t memory_max_bytes = 0;
     // Where models are placed; and what is asked before one gets an instance there. Null: nothing.
     GpuPlacement gpus = {};
+    // What each process of a model may keep of its memory on a GPU when it is idle; 64 MiB of those that are not named.
+    std::map<int, uint64_t> cuda_pool_bytes = {};
     std::function<Status(const std::string& model, int gpu)> check_gpu = nullptr;
     // The server's own program, which unpacks environments in processes of its own; empty: the server does.
     std::string program = {};

@@ -11,6 +11,14 @@
 namespace braid {
 namespace {
 
+// Whether nothing lies on a GPU that the request does not want there.
+bool Placed(const InferenceRequest& request, const std::vector<Tensor>& outputs) {
+  return std::none_of(outputs.begin(), outputs.end(), [&](const Tensor& output) {
+    return output.data.on_device() && std::find(request.device_outputs.begin(), request.device_outputs.end(),
+                                                output.name) == request.device_outputs.end();
+  });
+}
+
 uint64_t RequestName(uint32_t slot, uint32_t generation) { return uint64_t{generation} << 32 | slot; }
 
 }  // namespace
@@ -146,11 +154,13 @@ Status PythonInstance::Send(const Execution& execution, uint64_t execution_id,
       request.cancellation->SetListener([flag] { flag->store(1, std::memory_order_release); });
     }
     message.requested_outputs.assign(request.requested_outputs.begin(), request.requested_outputs.end());
+    message.device_outputs.assign(request.device_outputs.begin(), request.device_outputs.end());
     message.inputs.resize(request.inputs.size());
     // Found out before the first is lent, which takes a further share in its owner.
     boost::container::small_vector<bool, 16> sole(request.inputs.size(), true);
     for (size_t k = 0; k < sole.size(); ++k) {
-      if (request.inputs[k].data.size() > kInlineTensorBytes) sole[k] = IsSoleHolder(request.inputs, k);
+      const Buffer& data = request.inputs[k].data;
+      if (data.size() > kInlineTensorBytes || data.on_device()) sole[k] = IsSoleHolder(request.inputs, k);
     }
     for (size_t k = 0; k < request.inputs.size(); ++k) {
       const Tensor& input = request.inputs[k];
@@ -245,7 +255,7 @@ Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory
     tensor.name = output.name;
     tensor.type = output.type;
     tensor.shape = output.shape;
-    BRAID_ASSIGN_OR_RETURN(tensor.data, link_.memory->Take(output, returned));
+    BRAID_ASSIGN_OR_RETURN(tensor.data, link_.memory->Take(output, returned, true));
     if (output.type == DataType::kInvalid)
       return InvalidArgumentError("the worker sent a tensor without a type");
     const auto bytes = ByteSize(output.type, output.shape);
@@ -276,6 +286,8 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
       return OkStatus();
     }
     request = slot.request.get();
+    if (response && !Placed(*request, response->outputs))
+      return InvalidArgumentError("the worker leaves an output on a GPU that is not wanted there");
     times = slot.times;
     host_.NoteServed();
     if (execute_timeout_ns_ > 0) {

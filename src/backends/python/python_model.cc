@@ -20,10 +20,11 @@ PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
                          const Arena::Options& arena, const WorkerServices& services,
                          std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper,
                          MemoryLimits& limits, Logger& log, int64_t sign_in_timeout_ns,
-                         const ModelBounds& bounds)
+                         const ModelBounds& bounds, DeviceTensors device_tensors)
     : location_(std::move(location)),
       facts_(std::move(facts)),
       log_(log),
+      device_tensors_(device_tensors),
       environment_(std::move(environment)),
       arena_(ids, arena) {
   for (const PythonInstanceSpec& spec : instances) {

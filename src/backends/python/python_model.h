@@ -21,7 +21,8 @@ class PythonModel final : public BackendModel {
   PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
               SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
               std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, MemoryLimits& limits,
-              Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds);
+              Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds,
+              DeviceTensors device_tensors);
   ~PythonModel() override;
 
   BufferAllocator& input_allocator() override { return arena_; }
@@ -29,6 +30,7 @@ class PythonModel final : public BackendModel {
   Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>& progress) override;
   void Stop(int64_t deadline_ns) override;
   Readiness readiness() const override;
+  DeviceTensors device_tensors() const override { return device_tensors_; }
   void CheckReadiness(std::function<void(Readiness)> done) override;
 
  private:
@@ -38,6 +40,7 @@ class PythonModel final : public BackendModel {
   const ModelLocation location_;  // keeps temporary files
   const PythonModelFacts facts_;
   Logger& log_;
+  const DeviceTensors device_tensors_;
   // Shared with the other models in it; let go in Stop(), on a thread that may wait for its files to go.
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;

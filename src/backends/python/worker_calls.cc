@@ -92,6 +92,18 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
   if (!servable.ok()) return refuse(NotAccepted(message, servable.status()));
   request->servable = std::move(servable).value();
   const ServableInfo& info = request->servable->get().info();
+  // The worker has asked what the model takes; another may have come in its place since.
+  if (!info.device_inputs && std::any_of(request->inputs.begin(), request->inputs.end(),
+                                         [](const Tensor& input) { return input.data.on_device(); })) {
+    return refuse(
+        NotAccepted(message, UnavailableError("it takes no inputs on a GPU since it was loaded again")));
+  }
+  if (message.device_outputs && info.device_outputs) {
+    request->device_outputs = request->requested_outputs;
+    if (request->device_outputs.empty()) {
+      for (const TensorSpec& output : info.outputs) request->device_outputs.push_back(output.name);
+    }
+  }
   if (trace != nullptr) request->trace = trace->StartChild(info.name, info.version);
   request->call_chain = std::move(chain);
   request->cancellation = std::shared_ptr<Cancellation>(call, &call->cancellation());
@@ -125,7 +137,7 @@ Result<std::unique_ptr<InferenceRequest>> WorkerCalls::MakeRequest(const CallMes
     tensor.name = input.name;
     tensor.type = input.type;
     tensor.shape = input.shape;
-    BRAID_ASSIGN_OR_RETURN(tensor.data, memory_->Take(input, returned));
+    BRAID_ASSIGN_OR_RETURN(tensor.data, memory_->Take(input, returned, true));
   }
   return request;
 }
@@ -214,7 +226,8 @@ Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& re
     // Found out before the first is lent, which takes a further share in its owner.
     boost::container::small_vector<bool, 16> sole(outputs.size(), true);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].data.size() > kInlineTensorBytes) sole[i] = IsSoleHolder(outputs, i);
+      const Buffer& data = outputs[i].data;
+      if (data.size() > kInlineTensorBytes || data.on_device()) sole[i] = IsSoleHolder(outputs, i);
     }
     message.outputs.reserve(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {

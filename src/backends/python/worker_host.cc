@@ -127,8 +127,7 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
     case MessageType::kRetireSegment: {
       uint32_t segment = 0;
       if (!DecodeRetireSegment(message, segment)) return malformed();
-      memory_->OnRetire(segment);
-      return OkStatus();
+      return memory_->OnRetire(segment);
     }
     case MessageType::kCall: {
       CallMessage call;

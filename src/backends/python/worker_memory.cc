@@ -71,13 +71,15 @@ WorkerMemory::Showable WorkerMemory::ShowableAs(const Buffer& buffer, bool sole)
   const auto* workers = dynamic_cast<const WorkerBlock*>(block);
   // The model's own memory: its workers see all of it anyway.
   if (workers == nullptr && arena_.Made(*block)) return {segment.id(), sole, nullptr};
+  // Each tensor on a GPU has a segment of its own, and its maker does not look at it any more.
+  if (buffer.on_device()) return {workers->worker_segment().id(), sole, &workers->worker_segment()};
   if (!HasSegmentToItself(buffer, segment)) return {};
   if (workers == nullptr) return {segment.id(), false, nullptr};
   return {workers->worker_segment().id(), false, &workers->worker_segment()};
 }
 
 Status WorkerMemory::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor) {
-  if (buffer.size() <= kInlineTensorBytes) {
+  if (buffer.size() <= kInlineTensorBytes && !buffer.on_device()) {
     tensor.place = Place::kInline;
     tensor.bytes = {buffer.data(), buffer.size()};
     return OkStatus();
@@ -90,8 +92,13 @@ Status WorkerMemory::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor
     as = ShowableAs(lent, true);
   }
   const Segment& segment = *static_cast<SegmentBlock*>(lent.owner())->segment();
-  tensor.place = as.sole ? Place::kSenderMemory : Place::kSharedMemory;
-  tensor.handle = {as.id, static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
+  if (segment.on_device()) {
+    tensor.place = as.sole ? Place::kDeviceMemory : Place::kSharedDeviceMemory;
+    tensor.handle = {as.id, 0, lent.size()};
+  } else {
+    tensor.place = as.sole ? Place::kSenderMemory : Place::kSharedMemory;
+    tensor.handle = {as.id, static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
+  }
   MutexLock lock(mutex_);
   // Nobody would give it back.
   if (abandoned_) return UnavailableError("the worker is gone");
@@ -118,25 +125,41 @@ Status WorkerMemory::ReceiveSegments() {
   }
 }
 
-void WorkerMemory::OnRetire(uint32_t segment) {
+Status WorkerMemory::OnRetire(uint32_t segment) {
+  // One that was never named may not have been taken yet.
+  if (worker_segments_.Find(segment) == nullptr) BRAID_RETURN_IF_ERROR(ReceiveSegments());
   worker_segments_.Remove(segment);
   known_segments_.erase(segment);
+  return OkStatus();
 }
 
-Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returned) {
+Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returned, bool device) {
   const MemoryHandle& handle = tensor.handle;
   switch (tensor.place) {
     case Place::kInline:
       return CopyToHeap(tensor.bytes);
     case Place::kSenderMemory: {
       BRAID_ASSIGN_OR_RETURN(auto segment, FindSegment(handle.segment));
-      if (handle.size == 0 || !segment->memory()->Contains(handle.offset, handle.size)) {
+      if (handle.size == 0 || segment->memory()->on_device() ||
+          !segment->memory()->Contains(handle.offset, handle.size)) {
         return InvalidArgumentError("the worker names memory beyond its segment");
       }
       std::byte* data = segment->memory()->base() + handle.offset;
       return Buffer(data, handle.size, new WorkerBlock(shared_from_this(), std::move(segment), handle));
     }
+    case Place::kDeviceMemory: {
+      if (!device) return InvalidArgumentError("the worker leaves a tensor on a GPU");
+      BRAID_ASSIGN_OR_RETURN(auto segment, FindSegment(handle.segment));
+      if (handle.size == 0 || !segment->memory()->on_device() || handle.offset != 0 ||
+          !segment->memory()->Contains(0, handle.size)) {
+        return InvalidArgumentError("the worker names memory of a GPU beyond its segment");
+      }
+      // Strings are read on the way.
+      if (tensor.type == DataType::kBytes) return InvalidArgumentError("the worker has strings on a GPU");
+      return Buffer(nullptr, handle.size, new WorkerBlock(shared_from_this(), std::move(segment), handle));
+    }
     case Place::kSharedMemory:
+    case Place::kSharedDeviceMemory:
       return InvalidArgumentError("the worker lends memory that it shares with others");
     case Place::kReceiverMemory:
       break;
@@ -225,6 +248,7 @@ bool IsSoleHolder(const std::vector<Tensor>& inputs, size_t index) {
     const Buffer& other = inputs[i].data;
     if (other.owner() != owner) continue;
     ++ours;
+    if (i != index && buffer.on_device()) return false;
     if (i != index && other.data() < buffer.data() + buffer.size() &&
         buffer.data() < other.data() + other.size())
       return false;

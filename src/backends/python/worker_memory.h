@@ -64,16 +64,16 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
     boost::container::small_vector<MemoryHandle, 8> lent_;
   };
 
-  // The bytes that the worker names in a response. The receiving thread. Errors: INVALID_ARGUMENT when the
-  // worker names what it must not; it is then to be ended.
-  Result<Buffer> Take(const TensorMessage& tensor, Returned& returned);
+  // The bytes that the worker names in a response, with `device` perhaps on a GPU (Buffer::on_device()). The receiving
+  // thread. Errors: INVALID_ARGUMENT when the worker names what it must not; it is then to be ended.
+  Result<Buffer> Take(const TensorMessage& tensor, Returned& returned, bool device = false);
 
   // Takes what segments the worker has handed over until now. The receiving thread. Errors: as for Take().
   Status ReceiveSegments();
   // The worker needs lent memory no more. The receiving thread. Errors: as for Take().
   Status OnRelease(const ReleaseMessage& message) { return Return(message.handles); }
-  // The worker names a segment of its own no more. The receiving thread.
-  void OnRetire(uint32_t segment);
+  // The worker names a segment of its own no more. The receiving thread. Errors: as for Take().
+  Status OnRetire(uint32_t segment);
   // A segment of ours is gone, or one of another worker's; the worker is to unmap it. Any thread.
   void RetireOwn(uint32_t segment);
 

@@ -1,6 +1,7 @@
 #include "backends/python/worker_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -60,6 +61,25 @@ class Model {
     tensor.handle = {segment.id(), static_cast<uint64_t>(block.data() - segment.base()), block.size()};
     return tensor;
   }
+  // The same for memory of a GPU: a file stands for it.
+  TensorMessage NameOnDevice(uint32_t id, size_t size) {
+    const auto segment =
+        Segment::OfDevice(id, UniqueFd(memfd_create("device", MFD_CLOEXEC)), size_t{2} << 20, {5}).value();
+    EXPECT_TRUE(worker_->SendSegment(*segment, id).ok());
+    TensorMessage tensor;
+    tensor.type = DataType::kFp32;
+    tensor.place = Place::kDeviceMemory;
+    tensor.handle = {id, 0, size};
+    return tensor;
+  }
+  Result<Buffer> Take(const TensorMessage& tensor) {
+    WorkerMemory::Returned returned;
+    return memory_->Take(tensor, returned, true);
+  }
+  Result<Buffer> TakeOnHost(const TensorMessage& tensor) {
+    WorkerMemory::Returned returned;
+    return memory_->Take(tensor, returned);
+  }
   // An output of the worker, as the server has it then.
   Buffer Output(const Buffer& block) {
     WorkerMemory::Returned returned;
@@ -82,6 +102,11 @@ class Model {
   std::optional<MessageType> Hear() {
     if (worker_->Receive(heard_, 0) != Channel::Outcome::kMessage) return std::nullopt;
     return TypeOf(heard_);
+  }
+  // Whether it hears of memory that it has back.
+  bool HearsRelease() {
+    const auto heard = Hear();
+    return heard && *heard == MessageType::kRelease;
   }
   uint32_t HeardSegment() const {
     uint32_t id = 0;
@@ -136,6 +161,65 @@ TEST_F(WorkerMemoryTest, TheModelsOwnMemoryIsLentAsItIs) {
     EXPECT_EQ(shared.place, Place::kSharedMemory);
     EXPECT_EQ(shared.handle.offset, alone.handle.offset);
   }
+}
+
+TEST_F(WorkerMemoryTest, MemoryOfAGpuIsHandedOnWhateverItsSize) {
+  for (const size_t size : {size_t{4}, kLarge}) {
+    Buffer output = a_.Take(a_.NameOnDevice(static_cast<uint32_t>(100 + size), size)).value();
+    EXPECT_TRUE(output.on_device());
+    EXPECT_EQ(output.size(), size);
+    const TensorMessage alone = LendToB(output);
+    EXPECT_EQ(alone.place, Place::kDeviceMemory);
+    EXPECT_EQ(alone.handle.size, size);
+    EXPECT_EQ(b_.SegmentOf(alone)->gpu(), (GpuUuid{5}));
+    const TensorMessage shared = LendToB(output, false);
+    EXPECT_EQ(shared.place, Place::kSharedDeviceMemory);
+    EXPECT_EQ(shared.handle.segment, alone.handle.segment);
+    output = {};
+    ASSERT_TRUE(b_.Release(alone).ok());
+    EXPECT_FALSE(a_.HearsRelease()) << "it is lent once more";
+    ASSERT_TRUE(b_.Release(shared).ok());
+    EXPECT_TRUE(a_.HearsRelease());
+  }
+}
+
+TEST_F(WorkerMemoryTest, MemoryOfAGpuComesBackWhenItsReaderIsGone) {
+  Buffer output = a_.Take(a_.NameOnDevice(1000, 64)).value();
+  LendToB(output);
+  output = {};
+  EXPECT_FALSE(a_.HearsRelease());
+  b_.memory()->Abandon();
+  EXPECT_TRUE(a_.HearsRelease());
+}
+
+TEST_F(WorkerMemoryTest, WhatIsWrongWithMemoryOfAGpuIsRefused) {
+  const auto refused = [&](const TensorMessage& tensor) {
+    return a_.Take(tensor).status().code() == StatusCode::kInvalidArgument;
+  };
+  const TensorMessage good = a_.NameOnDevice(1000, 64);
+  TensorMessage wrong = good;
+  wrong.handle.size = (size_t{2} << 20) + 1;
+  EXPECT_TRUE(refused(wrong));
+  wrong = good;
+  wrong.handle.offset = 4;
+  EXPECT_TRUE(refused(wrong));
+  wrong = good;
+  wrong.handle.size = 0;
+  EXPECT_TRUE(refused(wrong));
+  wrong = good;
+  wrong.type = DataType::kBytes;
+  EXPECT_TRUE(refused(wrong));
+  wrong = good;
+  wrong.place = Place::kSharedDeviceMemory;
+  EXPECT_TRUE(refused(wrong));
+  wrong = good;
+  wrong.place = Place::kSenderMemory;  // it is none that can be read
+  EXPECT_TRUE(refused(wrong));
+  wrong = a_.Name(Filled(a_.worker_arena(), kLarge, 1));
+  wrong.place = Place::kDeviceMemory;
+  EXPECT_TRUE(refused(wrong));
+  EXPECT_EQ(a_.TakeOnHost(good).status().message(), "the worker leaves a tensor on a GPU");
+  EXPECT_FALSE(refused(good));
 }
 
 TEST_F(WorkerMemoryTest, WhatWasLentIsTakenBackWhenItsMessageIsNotSent) {
@@ -246,7 +330,7 @@ TEST_F(WorkerMemoryTest, AWorkerIsToldWhenASegmentOfAnotherIsGone) {
   const uint32_t id = static_cast<SegmentBlock*>(made.owner())->segment()->id();
   const TensorMessage lent = LendToB(a_.Output(made));
   // A worker does not retire what is in use; should it do so, nothing changes for the others.
-  a_.memory()->OnRetire(id);
+  EXPECT_TRUE(a_.memory()->OnRetire(id).ok());
   EXPECT_EQ(b_.Hear(), std::nullopt);
   EXPECT_TRUE(Holds(b_.Bytes(lent), 2));
   ASSERT_TRUE(b_.Release(lent).ok());
@@ -264,7 +348,7 @@ TEST_F(WorkerMemoryTest, ASegmentIsHandedOverOnceAndAgainAfterItWasRetired) {
   ASSERT_TRUE(b_.Release(first).ok());
   ASSERT_TRUE(b_.Release(second).ok());
   EXPECT_EQ(b_.Hear(), std::nullopt);
-  a_.memory()->OnRetire(id);
+  EXPECT_TRUE(a_.memory()->OnRetire(id).ok());
   EXPECT_EQ(b_.Hear(), MessageType::kRetireSegment);
   const TensorMessage third = LendToB(a_.Output(made));
   EXPECT_NE(third.handle.segment, first.handle.segment);
@@ -293,7 +377,7 @@ TEST_F(WorkerMemoryTest, AReadersDeathGivesTheBlockBackToItsMaker) {
   EXPECT_EQ(a_.Hear(), std::nullopt);
   reader.memory()->Abandon();
   EXPECT_EQ(a_.Hear(), MessageType::kRelease);
-  a_.memory()->OnRetire(static_cast<SegmentBlock*>(made.owner())->segment()->id());
+  EXPECT_TRUE(a_.memory()->OnRetire(static_cast<SegmentBlock*>(made.owner())->segment()->id()).ok());
   EXPECT_EQ(reader.Hear(), std::nullopt);
 }
 

@@ -184,6 +184,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
   load.instance_kind = spec.kind;
   load.instance_device_id = device;
   load.arena_keep_bytes = facts.arena_keep_bytes;
+  load.device_pools = facts.device_pools;
   load.verbose_errors = verbose_errors_;
   std::vector<std::byte> message;
   Encode(message, load);

@@ -29,6 +29,7 @@ struct PythonModelFacts {
   std::string model_name;
   std::string model_version;
   uint64_t arena_keep_bytes = 0;
+  std::vector<LoadMessage::DevicePool> device_pools = {};
   // How its processes are confined, of which the worker is told nothing.
   WorkerIsolation isolation = {};
 };

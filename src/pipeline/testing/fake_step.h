@@ -50,6 +50,11 @@ class FakeStep final : public Servable {
   void set_behaviour(Behaviour behaviour) { behaviour_ = std::move(behaviour); }
   // Its user code asks other servables. Set before it is a node of anything.
   void set_makes_calls() { info_.makes_calls = true; }
+  // Of Python models on GPUs.
+  void set_device_tensors(bool inputs, bool outputs) {
+    info_.device_inputs = inputs;
+    info_.device_outputs = outputs;
+  }
   void set_readiness(Readiness readiness) { readiness_ = std::move(readiness); }
 
   // The oldest request that it keeps; null when there is none.

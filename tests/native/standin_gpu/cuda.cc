@@ -51,6 +51,35 @@ struct Memory {
   std::string name;       // of the file
   bool imported = false;  // through a handle
   int opens = 0;
+  bool mapped = false;     // physical memory, which has a handle of its own
+  bool accessible = true;  // by cuMemSetAccess() for what is mapped
+};
+
+// Physical memory: a file that lives, and is locked, as long as some process has a descriptor of it. That is what a descriptor
+// for other processes is too: they share one lock.
+struct Physical {
+  int device = 0;
+  int file = -1;
+  size_t bytes = 0;
+  std::string name;
+};
+constexpr size_t kGranularity = size_t{2} << 20;
+constexpr size_t kNameBytes = 64;  // what stands behind the bytes, so that a descriptor tells its name
+
+struct Location {
+  int type;
+  int id;
+};
+struct Properties {
+  int type;
+  int handle_types;
+  Location location;
+  void* unused;
+  unsigned char flags[8];
+};
+struct Access {
+  Location location;
+  int flags;
 };
 
 struct IpcHandle {
@@ -136,6 +165,8 @@ struct Driver {
   std::map<void*, std::unique_ptr<Stream>> streams;
   std::map<void*, std::shared_ptr<Event>> events;
   std::map<void*, size_t> pinned;
+  std::map<Pointer, size_t> reserved;
+  std::map<unsigned long long, Physical> physical;
   uint64_t last_memory = 0;
 };
 
@@ -191,7 +222,8 @@ struct Place {
 bool Locate(Pointer address, size_t bytes, Place& place) {
   const std::lock_guard lock(D().mutex);
   const Memory* memory = MemoryAt(address);
-  if (memory == nullptr || bytes > memory->bytes - (address - memory->base)) return false;
+  if (memory == nullptr || !memory->accessible || bytes > memory->bytes - (address - memory->base))
+    return false;
   place = {memory->file, static_cast<off_t>(address - memory->base)};
   return true;
 }
@@ -248,6 +280,26 @@ int Give(void* handle, std::function<void()> task) {
   if (stream == nullptr) return kInvalidHandle;
   stream->Add(std::move(task));
   return kSuccess;
+}
+
+std::string NewName(int device) {
+  return "mem." + std::to_string(device) + "." + std::to_string(getpid()) + "." +
+         std::to_string(++D().last_memory);
+}
+
+// The descriptor of a new file of zeroes with something behind them. Locked before it has its name, so that nobody sweeps it.
+int NewFile(const std::string& name, size_t bytes, const std::string& behind) {
+  const std::string path = standin::Folder() + "/" + name;
+  const std::string unnamed = standin::Folder() + "/new." + name;
+  const int file = open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return -1;
+  if (flock(file, LOCK_SH) == 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
+      pwrite(file, behind.data(), behind.size(), static_cast<off_t>(bytes)) ==
+          static_cast<ssize_t>(behind.size()) &&
+      rename(unnamed.c_str(), path.c_str()) == 0)
+    return file;
+  close(file);
+  return -1;
 }
 
 // Reserves the addresses of a file's bytes.
@@ -423,15 +475,9 @@ int cuMemAlloc_v2(Pointer* address, size_t bytes) {
   Memory memory;
   memory.device = current.back()->device;
   memory.bytes = bytes;
-  memory.name = "mem." + std::to_string(device.number) + "." + std::to_string(getpid()) + "." +
-                std::to_string(++D().last_memory);
-  // Locked before it has its name, so that nobody sweeps it.
-  const std::string path = standin::Folder() + "/" + memory.name;
-  const std::string unnamed = standin::Folder() + "/new." + memory.name;
-  memory.file = open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (memory.file < 0 || flock(memory.file, LOCK_SH) != 0 ||
-      ftruncate(memory.file, static_cast<off_t>(bytes)) != 0 || rename(unnamed.c_str(), path.c_str()) != 0)
-    return kOutOfMemory;
+  memory.name = NewName(device.number);
+  memory.file = NewFile(memory.name, bytes, "");
+  if (memory.file < 0) return kOutOfMemory;
   memory.base = Reserve(bytes);
   if (memory.base == 0) return kOutOfMemory;
   *address = memory.base;
@@ -444,7 +490,7 @@ int cuMemFree_v2(Pointer address) {
   WaitForBlockingStreams();
   const std::lock_guard lock(D().mutex);
   const auto found = D().memory.find(address);
-  if (found == D().memory.end() || found->second.imported) return kInvalidValue;
+  if (found == D().memory.end() || found->second.imported || found->second.mapped) return kInvalidValue;
   const Memory& memory = found->second;
   standin::Note("free " + memory.name);
   if (flock(memory.file, LOCK_EX | LOCK_NB) != 0)
@@ -502,6 +548,145 @@ int cuMemFreeHost(void* address) {
   return kSuccess;
 }
 
+// --- Physical memory, mapped and handed on -------------------------------------------------------
+
+int cuMemGetAllocationGranularity(size_t* bytes, const Properties*, int) {
+  BEGIN(cuMemGetAllocationGranularity);
+  *bytes = kGranularity;
+  return kSuccess;
+}
+int cuMemCreate(unsigned long long* handle, size_t bytes, const Properties* properties, unsigned long long) {
+  BEGIN(cuMemCreate);
+  if (bytes == 0 || bytes % kGranularity != 0 || properties->type != 1 || properties->handle_types != 1 ||
+      properties->location.type != 1)
+    return kInvalidValue;
+  if (!IsDevice(properties->location.id)) return kInvalidDevice;
+  const std::lock_guard lock(D().mutex);
+  const standin::Device& device = D().devices[properties->location.id];
+  if (standin::UsedBytes(device.number) + bytes > device.bytes) return kOutOfMemory;
+  Physical made;
+  made.device = properties->location.id;
+  made.bytes = bytes;
+  made.name = NewName(device.number);
+  std::string trailer = made.name;
+  trailer.resize(kNameBytes);
+  made.file = NewFile(made.name, bytes, trailer);
+  if (made.file < 0) return kOutOfMemory;
+  standin::Note("create " + made.name + " " + std::to_string(bytes));
+  *handle = ++D().last_memory;
+  D().physical.emplace(*handle, made);
+  return kSuccess;
+}
+int cuMemRelease(unsigned long long handle) {
+  BEGIN(cuMemRelease);
+  const std::lock_guard lock(D().mutex);
+  const auto found = D().physical.find(handle);
+  if (found == D().physical.end()) return kInvalidValue;
+  standin::Note("release " + found->second.name);
+  close(found->second.file);
+  D().physical.erase(found);
+  return kSuccess;
+}
+int cuMemAddressReserve(Pointer* address, size_t bytes, size_t, Pointer, unsigned long long) {
+  BEGIN(cuMemAddressReserve);
+  if (bytes == 0 || bytes % kGranularity != 0) return kInvalidValue;
+  *address = Reserve(bytes);
+  if (*address == 0) return kOutOfMemory;
+  const std::lock_guard lock(D().mutex);
+  D().reserved.emplace(*address, bytes);
+  return kSuccess;
+}
+int cuMemAddressFree(Pointer address, size_t bytes) {
+  BEGIN(cuMemAddressFree);
+  const std::lock_guard lock(D().mutex);
+  const auto found = D().reserved.find(address);
+  if (found == D().reserved.end() || found->second != bytes || D().memory.contains(address))
+    return kInvalidValue;
+  munmap(reinterpret_cast<void*>(address), bytes);
+  D().reserved.erase(found);
+  return kSuccess;
+}
+int cuMemMap(Pointer address, size_t bytes, size_t offset, unsigned long long handle, unsigned long long) {
+  BEGIN(cuMemMap);
+  const std::lock_guard lock(D().mutex);
+  const auto place = D().reserved.find(address);
+  const auto found = D().physical.find(handle);
+  if (place == D().reserved.end() || place->second != bytes || found == D().physical.end() || offset != 0 ||
+      bytes > found->second.bytes || D().memory.contains(address))
+    return kInvalidValue;
+  Memory memory;
+  memory.device = found->second.device;
+  memory.file = fcntl(found->second.file, F_DUPFD_CLOEXEC, 0);
+  memory.base = address;
+  memory.bytes = bytes;
+  memory.name = found->second.name;
+  memory.mapped = true;
+  memory.accessible = false;
+  if (memory.file < 0) return kOutOfMemory;
+  D().memory.emplace(address, memory);
+  return kSuccess;
+}
+int cuMemUnmap(Pointer address, size_t bytes) {
+  BEGIN(cuMemUnmap);
+  const std::lock_guard lock(D().mutex);
+  const auto found = D().memory.find(address);
+  if (found == D().memory.end() || !found->second.mapped || found->second.bytes != bytes)
+    return kInvalidValue;
+  standin::Note("unmap " + found->second.name);
+  close(found->second.file);
+  D().memory.erase(found);
+  return kSuccess;
+}
+int cuMemSetAccess(Pointer address, size_t bytes, const Access* access, size_t count) {
+  BEGIN(cuMemSetAccess);
+  const std::lock_guard lock(D().mutex);
+  const auto found = D().memory.find(address);
+  if (found == D().memory.end() || !found->second.mapped || found->second.bytes != bytes || count != 1 ||
+      access->flags != 3)
+    return kInvalidValue;
+  if (access->location.id != found->second.device) return kInvalidDevice;
+  found->second.accessible = true;
+  return kSuccess;
+}
+int cuMemExportToShareableHandle(void* descriptor, unsigned long long handle, int type, unsigned long long) {
+  BEGIN(cuMemExportToShareableHandle);
+  const std::lock_guard lock(D().mutex);
+  const auto found = D().physical.find(handle);
+  if (found == D().physical.end() || type != 1) return kInvalidValue;
+  const int file = fcntl(found->second.file, F_DUPFD_CLOEXEC, 0);
+  if (file < 0) return kOutOfMemory;
+  standin::Note("export " + found->second.name);
+  *static_cast<int*>(descriptor) = file;
+  return kSuccess;
+}
+int cuMemImportFromShareableHandle(unsigned long long* handle, void* descriptor, int type) {
+  BEGIN(cuMemImportFromShareableHandle);
+  const int given = static_cast<int>(reinterpret_cast<intptr_t>(descriptor));
+  struct stat status {};
+  std::string name(kNameBytes, '\0');
+  if (type != 1 || fstat(given, &status) != 0 ||
+      pread(given, name.data(), name.size(), status.st_size - static_cast<off_t>(kNameBytes)) !=
+          static_cast<ssize_t>(kNameBytes) ||
+      !name.starts_with("mem."))
+    return kInvalidValue;
+  name.resize(strlen(name.c_str()));
+  const std::lock_guard lock(D().mutex);
+  Physical made;
+  made.name = name;
+  made.bytes = static_cast<size_t>(status.st_size) - kNameBytes;
+  const auto device = std::find_if(D().devices.begin(), D().devices.end(), [&](const standin::Device& each) {
+    return name.starts_with("mem." + std::to_string(each.number) + ".");
+  });
+  if (device == D().devices.end()) return kInvalidDevice;
+  made.device = static_cast<int>(device - D().devices.begin());
+  made.file = fcntl(given, F_DUPFD_CLOEXEC, 0);
+  if (made.file < 0) return kOutOfMemory;
+  standin::Note("import " + made.name);
+  *handle = ++D().last_memory;
+  D().physical.emplace(*handle, made);
+  return kSuccess;
+}
+
 // --- Copies --------------------------------------------------------------------------------------
 
 int cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, void* stream) {
@@ -536,6 +721,27 @@ int cuMemcpyDtoH_v2(void* to, Pointer from, size_t bytes) {
 }
 
 // --- Streams and events --------------------------------------------------------------------------
+
+int cuMemsetD8Async(Pointer to, unsigned char value, size_t bytes, void* stream) {
+  BEGIN(cuMemsetD8Async);
+  NEED_CONTEXT;
+  return Give(stream, [=] {
+    const std::vector<unsigned char> content(bytes, value);
+    ToDevice(to, content.data(), bytes);
+  });
+}
+int cuCtxSynchronize() {
+  BEGIN(cuCtxSynchronize);
+  NEED_CONTEXT;
+  std::vector<Stream*> all;
+  {
+    const std::lock_guard lock(D().mutex);
+    for (auto& [handle, stream] : D().streams) all.push_back(stream.get());
+  }
+  for (Stream* stream : all) stream->Wait();
+  standin::Note("synchronize");
+  return broken;
+}
 
 int cuStreamCreate(void** stream, unsigned flags) {
   BEGIN(cuStreamCreate);
@@ -631,7 +837,7 @@ int cuIpcGetMemHandle(IpcHandle* handle, Pointer address) {
   BEGIN(cuIpcGetMemHandle);
   const std::lock_guard lock(D().mutex);
   const auto found = D().memory.find(address);
-  if (found == D().memory.end() || found->second.imported) return kInvalidValue;
+  if (found == D().memory.end() || found->second.imported || found->second.mapped) return kInvalidValue;
   *handle = {};
   snprintf(handle->name, sizeof(handle->name), "%s", found->second.name.c_str());
   return kSuccess;

@@ -1,0 +1,357 @@
+"""Tensors that go from model to model on a device, on the stand-in for NVIDIA's driver."""
+
+import pathlib
+
+import numpy as np
+import pytest
+from harness.gpus import Gpus
+from harness.repository import config, per_request
+from harness.waiting import wait_until
+
+ARRAYS = (pathlib.Path(__file__).parent / "harness" / "device_arrays.py").read_text()
+VECTOR = {"inputs": [("IN", "FP32", [-1])], "outputs": [("OUT", "FP32", [-1])]}
+FIRST = "instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]"
+KEEPS = ' parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
+
+HEADER = """
+import gc, os, sys
+sys.path.insert(0, os.path.dirname(__file__))
+import device_arrays as arrays
+
+def place(tensor):
+    kind, gpu, address, shape = arrays.look(tensor.to_dlpack())
+    assert (kind, gpu) == tensor.__dlpack_device__()
+    return address, shape[0]
+
+def tensor(name, array):
+    return pb_utils.Tensor.from_dlpack(name, array)
+"""
+# Brings what it gets to the device.
+MAKER = HEADER + per_request(
+    "return pb_utils.InferenceResponse([tensor('OUT', arrays.Array(list(get(request, 'IN'))))])"
+)
+# Copies within the device what lies there, and passes on what does not; says where it was.
+COPIER = HEADER + per_request(
+    """
+    given = pb_utils.get_input_tensor_by_name(request, "IN")
+    if given.is_cpu():
+        assert given.as_numpy()[0] != -1
+        return respond(OUT=given.as_numpy(), HERE=np.array([0], np.float32))
+    copy = arrays.Copy(*place(given))
+    return pb_utils.InferenceResponse(
+        [tensor("OUT", copy), pb_utils.Tensor("HERE", np.array([1], np.float32))]
+    )
+    """
+)
+# Brings its input to the device, calls `self.callee` with it, and copies the answer; "memory" is what the call prefers.
+CALLER = HEADER + per_request(
+    """
+    callee, preferred, on_device = (json.loads(self.args["model_config"])["parameters"][key]["string_value"]
+                                    for key in ("callee", "memory", "sends"))
+    given = get(request, "IN")
+    more = {}
+    if preferred:
+        more["preferred_memory"] = pb_utils.PreferredMemory(getattr(pb_utils, "TRITONSERVER_MEMORY_" + preferred), 0)
+    sent = tensor("IN", arrays.Array(list(given))) if on_device == "device" else pb_utils.Tensor("IN", given)
+    call = pb_utils.InferenceRequest(model_name=callee, inputs=[sent], requested_output_names=["OUT", "HERE"], **more)
+    del sent
+    answer = call.exec()
+    if answer.has_error():
+        return pb_utils.InferenceResponse(error=answer.error())
+    got = pb_utils.get_output_tensor_by_name(answer, "OUT")
+    here = pb_utils.get_output_tensor_by_name(answer, "HERE").as_numpy()[0]
+    if got.is_cpu():
+        return respond(OUT=got.as_numpy(), HERE=np.array([here, 0], np.float32))
+    copy = arrays.Copy(*place(got))
+    return pb_utils.InferenceResponse(
+        [tensor("OUT", copy), pb_utils.Tensor("HERE", np.array([here, 1], np.float32))]
+    )
+    """
+)
+# Writes to its input, after the other consumer has had its time to read it, or before.
+SPOILER = HEADER + per_request(
+    """
+    address, count = place(pb_utils.get_input_tensor_by_name(request, "IN"))
+    arrays.clear(address, count)
+    return respond(OUT=np.array([1], np.float32))
+    """
+)
+HOST = per_request("return respond(OUT=get(request, 'IN') + 1)")
+WITH_PLACE = {"inputs": VECTOR["inputs"], "outputs": [*VECTOR["outputs"], ("HERE", "FP32", [-1])]}
+
+
+def step(model, inputs, outputs):
+    maps = [f'input_map {{ key: "{key}" value: "{value}" }}' for key, value in inputs.items()]
+    maps += [f'output_map {{ key: "{key}" value: "{value}" }}' for key, value in outputs.items()]
+    return f'step [ {{ model_name: "{model}" model_version: -1 {" ".join(maps)} }} ]'
+
+
+def ensemble(name, outputs, *steps):
+    inputs = [("IN", "FP32", [-1])]
+    tensors = [(output, "FP32", [-1]) for output in outputs]
+    extra = f'platform: "ensemble" ensemble_scheduling {{ {" ".join(steps)} }}'
+    return config(name, inputs, tensors, backend=None, extra=extra)
+
+
+def parameters(**values):
+    return "".join(
+        f' parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}' for key, value in values.items()
+    )
+
+
+@pytest.fixture(scope="module")
+def gpus(tmp_path_factory):
+    gpus = Gpus(tmp_path_factory.mktemp("standin") / "gpus")
+    yield gpus
+    gpus.assert_nothing_left()
+
+
+def fill(repository):
+    def add(name, source, text, extra=""):
+        repository.add(name, source, config(name, **text, extra=extra), files={"1/device_arrays.py": ARRAYS})
+
+    add("maker", MAKER, VECTOR, FIRST)
+    add("copier", COPIER, WITH_PLACE, FIRST + KEEPS)
+    add("reader", COPIER, WITH_PLACE, FIRST)  # whose inputs are brought to it
+    add("spoiler", SPOILER, VECTOR, FIRST + KEEPS)
+    add("host", HOST, VECTOR, "instance_group [ { kind: KIND_CPU } ]")
+    for name, kind, callee, memory, sends in (
+        ("device-to-device", FIRST, "copier", "GPU", "device"),
+        ("by-default", FIRST, "copier", "", "device"),
+        ("to-reader", FIRST, "reader", "GPU", "device"),
+        ("from-host", FIRST, "copier", "GPU", "host"),
+        ("cpu", "instance_group [ { kind: KIND_CPU } ]", "copier", "GPU", "host"),
+        ("unknown", FIRST, "nobody", "GPU", "device"),
+    ):
+        add(name, CALLER, WITH_PLACE, kind + parameters(callee=callee, memory=memory, sends=sends))
+    chain = [step("maker", {"IN": "IN"}, {"OUT": "a"}), step("copier", {"IN": "a"}, {"OUT": "b", "HERE": "HERE"})]
+    repository.add(
+        "chain",
+        None,
+        ensemble("chain", ["OUT", "HERE"], *chain[:1], step("copier", {"IN": "a"}, {"OUT": "OUT", "HERE": "HERE"})),
+    )
+    repository.add(
+        "to-host", None, ensemble("to-host", ["OUT", "HERE"], *chain, step("host", {"IN": "b"}, {"OUT": "OUT"}))
+    )
+    repository.add(
+        "open",
+        None,
+        ensemble("open", ["a", "OUT", "HERE"], *chain[:1], step("copier", {"IN": "a"}, {"OUT": "OUT", "HERE": "HERE"})),
+    )
+    repository.add(
+        "shared",
+        None,
+        ensemble(
+            "shared",
+            ["OUT", "HERE", "SPOILED"],
+            *chain[:1],
+            step("copier", {"IN": "a"}, {"OUT": "OUT", "HERE": "HERE"}),
+            step("spoiler", {"IN": "a"}, {"OUT": "SPOILED"}),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def server(gpus, module_repository, module_serve):
+    fill(module_repository)
+    return module_serve(module_repository, "--cuda-memory-pool-byte-size=0:0", env=gpus.env)
+
+
+@pytest.fixture
+def client(server, connect, gpus):
+    yield connect("grpc", server)
+    gpus.fail()
+    gpus.delay(0)
+    wait_until(lambda: not gpus.memory(), 20.0, "the memory to be given back")
+
+
+def copies(gpus, before):
+    """What has left a device since, in bytes."""
+    return [int(words[1]) for _, words in gpus.calls("from-device")[before:]]
+
+
+@pytest.mark.parametrize("count", [1, 1000, 3_000_000])
+def test_a_call_and_its_answer_stay_on_the_device(client, gpus, count):
+    """Streams are late on purpose. What the client gets is the only thing that is copied from the device."""
+    gpus.delay(20)
+    sent = np.arange(1, count + 1, dtype=np.float32)
+    before = len(gpus.calls("from-device"))
+    made = len(gpus.calls("to-device"))
+    result = client.infer("device-to-device", {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    assert result.as_numpy("HERE").tolist() == [1, 1]
+    assert copies(gpus, before) == [4 * count]
+    # What the arrays themselves are made with.
+    assert len({pid for pid, _ in gpus.calls("to-device")[made:]}) == 2
+    assert len(gpus.calls("to-device")[made:]) == 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("model", "where", "leaves"),
+    [
+        ("by-default", [1, 0], 1),  # the answer comes to the machine's memory
+        ("to-reader", [0, 0], 1),  # the input does, and so the answer is there
+        ("from-host", [0, 0], 0),
+        ("cpu", [0, 0], 0),
+    ],
+)
+def test_what_is_not_wanted_on_the_device_is_copied_once(client, gpus, model, where, leaves):
+    sent = np.arange(1, 1001, dtype=np.float32)
+    before = len(gpus.calls("from-device"))
+    result = client.infer(model, {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    assert result.as_numpy("HERE").tolist() == where
+    assert copies(gpus, before) == [4000] * leaves
+
+
+def test_calls_of_what_is_not_there_fail_as_ever(client):
+    with client.fails("NOT_FOUND", contains="Request for unknown model: 'nobody' is not found"):
+        client.infer("unknown", {"IN": np.ones(3, np.float32)})
+
+
+@pytest.mark.parametrize(("model", "leaves", "adds"), [("chain", 1, 0), ("to-host", 1, 1)])
+def test_a_tensor_between_steps_stays_on_the_device(client, gpus, model, leaves, adds):
+    gpus.delay(20)
+    sent = np.arange(1, 1001, dtype=np.float32)
+    before = len(gpus.calls("from-device"))
+    result = client.infer(model, {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent + adds)
+    assert result.as_numpy("HERE").tolist() == [1]
+    assert copies(gpus, before) == [4000] * leaves
+
+
+def test_a_tensor_that_the_client_gets_too_is_copied_once(client, gpus):
+    sent = np.arange(1, 1001, dtype=np.float32)
+    before = len(gpus.calls("from-device"))
+    result = client.infer("open", {"IN": sent})
+    for name in ("a", "OUT"):
+        np.testing.assert_array_equal(result.as_numpy(name), sent)
+    assert result.as_numpy("HERE").tolist() == [0]
+    assert copies(gpus, before) == [4000]
+
+
+@pytest.mark.parametrize("count", [3, 1000])
+def test_consumers_do_not_see_what_others_write(client, count):
+    sent = np.arange(1, count + 1, dtype=np.float32)
+    for _ in range(10):
+        result = client.infer("shared", {"IN": sent})
+        np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+        assert result.as_numpy("HERE").tolist() == [1]
+
+
+def test_without_room_on_the_device_it_goes_through_the_machines_memory(client, gpus):
+    sent = np.arange(1, 1001, dtype=np.float32)
+    gpus.fail("cuMemCreate 2")
+    result = client.infer("device-to-device", {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    assert result.as_numpy("HERE").tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("model", ["device-to-device", "chain"])
+@pytest.mark.parametrize("call", ["cuMemImportFromShareableHandle", "cuMemMap", "cuMemcpyDtoDAsync_v2"])
+def test_a_device_that_fails_costs_the_request(client, gpus, model, call):
+    sent = {"IN": np.ones(1000, np.float32)}
+    gpus.fail(f"{call} 719")
+    if call != "cuMemMap":  # which without the pool's memory is no fault: that goes through the machine's
+        with client.fails("INTERNAL", contains="CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)"):
+            client.infer(model, sent)
+    else:
+        client.infer(model, sent)
+    gpus.fail()
+    np.testing.assert_array_equal(client.infer(model, sent).as_numpy("OUT"), sent["IN"])
+
+
+def test_memory_is_used_again(repository, serve, connect, gpus):
+    """Blocks of the pool, and what others have mapped of them."""
+    fill(repository)
+    server = serve(repository, env=gpus.env)
+    client = connect("grpc", server)
+    sent = {"IN": np.arange(1, 100_001, dtype=np.float32)}
+    client.infer("device-to-device", sent)
+    before = len(gpus.calls("create", "import"))
+    for _ in range(20):
+        np.testing.assert_array_equal(client.infer("device-to-device", sent).as_numpy("OUT"), sent["IN"])
+    # What was lent may come back after the next is needed: a second block each, at most.
+    assert len(gpus.calls("create", "import")) <= before + 4
+    assert gpus.calls("synchronize")
+    server.stop()
+
+
+KEEPER = HEADER + per_request(
+    """
+    what = get(request, "WHAT")[0]
+    if what == 0:  # keep
+        self.kept = pb_utils.get_input_tensor_by_name(request, "IN")
+        return respond(OUT=np.array([0 if self.kept.is_cpu() else 1], np.float32))
+    if what == 1:  # read what was kept
+        address, count = place(self.kept)
+        return pb_utils.InferenceResponse([tensor("OUT", arrays.Copy(address, count))])
+    if what == 2:  # let go
+        self.kept = None
+        return respond(OUT=np.array([0], np.float32))
+    os.kill(os.getpid(), 9)
+    """
+)
+
+
+@pytest.fixture
+def keeping(repository, serve, connect, gpus):
+    dying = MAKER.replace(
+        "        return pb_utils.",
+        "        if get(request, 'IN')[0] == -1:\n            os.kill(os.getpid(), 9)\n        return pb_utils.",
+        1,
+    )
+    repository.add("maker", dying, config("maker", **VECTOR, extra=FIRST), files={"1/device_arrays.py": ARRAYS})
+    inputs = [*VECTOR["inputs"], ("WHAT", "FP32", [-1])]
+    repository.add(
+        "keeper",
+        KEEPER,
+        config("keeper", inputs, VECTOR["outputs"], extra=FIRST + KEEPS),
+        files={"1/device_arrays.py": ARRAYS},
+    )
+    text = ensemble(
+        "kept",
+        ["OUT"],
+        step("maker", {"IN": "IN"}, {"OUT": "a"}),
+        step("keeper", {"IN": "a", "WHAT": "WHAT"}, {"OUT": "OUT"}),
+    )
+    repository.add(
+        "kept", None, text.replace("platform:", 'input [ { name: "WHAT" data_type: TYPE_FP32 dims: [-1] } ]\nplatform:')
+    )
+    client = connect("grpc", serve(repository, "--cuda-memory-pool-byte-size=0:0", env=gpus.env))
+    yield client
+    wait_until(lambda: not gpus.memory(), 20.0, "the memory to be given back")
+
+
+def number(value):
+    return np.array([value], np.float32)
+
+
+def test_memory_stays_when_its_maker_is_killed(keeping, gpus):
+    sent = np.arange(1, 1001, dtype=np.float32)
+    assert keeping.infer("kept", {"IN": sent, "WHAT": number(0)}).as_numpy("OUT").tolist() == [1]
+    with keeping.fails("INTERNAL", contains="is not healthy"):
+        keeping.infer("maker", {"IN": number(-1)})
+    got = keeping.infer("keeper", {"IN": number(0), "WHAT": number(1)}).as_numpy("OUT")
+    np.testing.assert_array_equal(got, sent)
+    keeping.infer("keeper", {"IN": number(0), "WHAT": number(2)})
+
+
+def test_memory_comes_back_when_its_reader_is_killed(keeping, gpus):
+    sent = np.arange(1, 1001, dtype=np.float32)
+    for _ in range(3):
+        assert keeping.infer("kept", {"IN": sent, "WHAT": number(0)}).as_numpy("OUT").tolist() == [1]
+        with keeping.fails("INTERNAL", contains="is not healthy"):
+            keeping.infer("keeper", {"IN": number(0), "WHAT": number(3)})
+        wait_until(lambda: not gpus.memory(), 20.0, "the memory to be given back")
+
+
+def test_memory_that_is_kept_is_not_used_for_others(keeping):
+    sent = np.arange(1, 1001, dtype=np.float32)
+    keeping.infer("kept", {"IN": sent, "WHAT": number(0)})
+    for _ in range(5):
+        keeping.infer("maker", {"IN": sent + 7})
+        keeping.infer("kept", {"IN": sent + 7, "WHAT": number(1)})
+    got = keeping.infer("keeper", {"IN": number(0), "WHAT": number(1)}).as_numpy("OUT")
+    np.testing.assert_array_equal(got, sent)
+    keeping.infer("keeper", {"IN": number(0), "WHAT": number(2)})

@@ -1,0 +1,89 @@
+#include "worker/extension/device_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace braid {
+namespace {
+
+// So much of a block may be left over.
+constexpr size_t kLeftOver = size_t{4} << 20;
+
+}  // namespace
+
+class DevicePool::Block final : public SegmentBlock {
+ public:
+  Block(std::unique_ptr<DeviceMemory> memory, std::shared_ptr<Segment> segment)
+      : memory_(std::move(memory)), segment_(std::move(segment)) {}
+  ~Block() override = default;
+
+  const std::shared_ptr<Segment>& segment() const override { return segment_; }
+  const DeviceMemory& memory() const { return *memory_; }
+  // For one tensor; the pool stays as long as it has one.
+  void Begin(std::shared_ptr<DevicePool> pool, size_t bytes) {
+    ResetReferences();
+    pool_ = std::move(pool);
+    bytes_ = bytes;
+  }
+  size_t TakeDirty() { return std::exchange(dirty_, bytes_); }
+
+ private:
+  void Destroy() override {
+    const std::shared_ptr<DevicePool> pool = std::move(pool_);
+    pool->GiveBack(*this);
+  }
+
+  const std::unique_ptr<DeviceMemory> memory_;
+  const std::shared_ptr<Segment> segment_;  // shared with who sends it
+  std::shared_ptr<DevicePool> pool_;
+  size_t bytes_ = 0;
+  size_t dirty_ = 0;
+};
+
+DevicePool::DevicePool(std::shared_ptr<CudaContext> context, SegmentIds& ids, size_t keep_bytes)
+    : context_(std::move(context)), ids_(ids), keep_bytes_(keep_bytes) {}
+
+DevicePool::~DevicePool() = default;
+
+Result<Buffer> DevicePool::Allocate(size_t size) {
+  auto best = idle_.end();
+  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+    const size_t has = (*it)->memory().size();
+    if (has < size || has - size > std::max(size, kLeftOver)) continue;
+    if (best == idle_.end() || has < (*best)->memory().size()) best = it;
+  }
+  std::unique_ptr<Block> block;
+  if (best != idle_.end()) {
+    block = std::move(*best);
+    idle_.erase(best);
+    idle_bytes_ -= block->memory().size();
+  } else {
+    BRAID_ASSIGN_OR_RETURN(auto memory, DeviceMemory::Create(context_, size));
+    BRAID_ASSIGN_OR_RETURN(UniqueFd descriptor, memory->Export());
+    BRAID_ASSIGN_OR_RETURN(auto segment, Segment::OfDevice(ids_.Next(), std::move(descriptor), memory->size(),
+                                                           context_->uuid().bytes));
+    block = std::make_unique<Block>(std::move(memory), std::move(segment));
+  }
+  block->Begin(shared_from_this(), size);
+  return Buffer(nullptr, size, block.release());
+}
+
+CudaAddress DevicePool::AddressOf(const Buffer& buffer) {
+  return static_cast<Block*>(buffer.owner())->memory().address();
+}
+
+size_t DevicePool::TakeDirty(const Buffer& buffer) {
+  return static_cast<Block*>(buffer.owner())->TakeDirty();
+}
+
+void DevicePool::GiveBack(Block& block) {
+  idle_.emplace_front(&block);
+  idle_bytes_ += block.memory().size();
+  while (idle_bytes_ > keep_bytes_) {
+    idle_bytes_ -= idle_.back()->memory().size();
+    gone_.push_back(idle_.back()->segment()->id());
+    idle_.pop_back();
+  }
+}
+
+}  // namespace braid
