@@ -21,6 +21,7 @@ NOT_RUN = {
         "build/braid bench -m add_sub --concurrency-range": "takes more than a minute",
         "build/braid bench -m add_sub -u one:8000": "two servers on other machines",
     },
+    "docs/benchmarks-gpu.md": {"tests/gpu/run": "tests/test_gpu_run.py does it"},
     "docs/campaigns.md": {
         "make test": "tests/test_campaigns.py runs the campaigns, for seconds",
         "cmake --preset": "takes minutes",
@@ -65,6 +66,7 @@ NOT_RUN = {
         "make lock": "asks an index for each package",
         ".venv/bin/python scripts/check-hardening": "tests/test_hardening.py does it",
     },
+    "examples/gpu/README.md": {"PYTHONPATH=": "needs a GPU; tests/test_gpu_example.py does it on the stand-in"},
 }
 
 
