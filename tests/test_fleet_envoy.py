@@ -215,7 +215,7 @@ def test_load_leaves_a_replica_that_refuses(fleet, envoy):
         server = fleet.replicas["two"]
         with ThreadPoolExecutor(10) as pool:
             # Ten fill its queue.
-            stuck = [pool.submit(ask_directly, server) for _ in range(10)]
+            stuck = [pool.submit(wait_until, lambda: ask_directly(server) == 200, 60) for _ in range(10)]
             wait_until(lambda: ask_directly(server, timeout=0.2) == 429, 20, "a refusal")
             with Load(envoy, size=600) as load:
                 begin = time.monotonic()
@@ -225,7 +225,7 @@ def test_load_leaves_a_replica_that_refuses(fleet, envoy):
                 assert envoy.statistic(cluster, "upstream_rq_retry_success") > 0
                 assert envoy.statistic(cluster, "outlier_detection.ejections_enforced_total") > 0
             (fleet.folder("two") / "wait").unlink()
-            assert [each.result() for each in stuck] == 10 * [200]
+            assert [each.result() for each in stuck] == 10 * [True]
             (fleet.folder("two") / "wait").touch()
     # It is taken in again.
     with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
@@ -240,6 +240,21 @@ def ask_directly(server, timeout=60):
         return server.request("POST", "/v2/models/work/infer", json.dumps({"inputs": [tensor]}), timeout=timeout)[0]
     except TimeoutError:
         return None
+
+
+def test_what_is_too_large_is_no_failure_of_a_replica(tmp_path):
+    """A client that sends it again and again would have Envoy leave all of them."""
+    need_envoy()
+    with Fleet(tmp_path, ("four", "five"), "--grpc-max-input-size=100000") as small:
+        envoy = small.front()
+        with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
+            for _ in range(20):
+                with pytest.raises(InferenceServerException, match="Received message larger than max") as refused:
+                    clients.work("grpc", 50000)
+                assert refused.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+            assert {clients.work("grpc") for _ in range(20)} == {"four", "five"}
+        assert envoy.statistic("grpc", "outlier_detection.ejections_enforced_total") == 0
+        assert envoy.statistic("grpc", "upstream_rq_retry") == 0
 
 
 # ---- replicas that come and go ---------------------------------------------------------------------

@@ -82,12 +82,13 @@ Json HealthCheck(const ClusterKind& kind) {
 }
 
 // Envoy takes of gRPC's answers UNAVAILABLE for a failure of a replica, and RESOURCE_EXHAUSTED for none. So the latter becomes the former
-// on its way to Envoy's router, with a mark by which it is retried, and is itself again on the way to the client.
+// on its way to Envoy's router, with a mark by which it is retried, and is itself again on the way to the client. A call that is too large
+// has no grpc-retry-pushback-ms, and stays what it is.
 constexpr char kRefusedMark[] = "braid-refused";
 constexpr char kMarkRefused[] = R"lua(
 function envoy_on_response(handle)
   local headers = handle:headers()
-  if headers:get("grpc-status") == "8" then
+  if headers:get("grpc-status") == "8" and headers:get("grpc-retry-pushback-ms") ~= nil then
     headers:replace("grpc-status", "14")
     headers:replace("braid-refused", "8")
   end

@@ -84,6 +84,7 @@ void GrpcCall::TakePrefixLocked(std::string_view& bytes) {
     const std::string text = "Received message larger than max (" + std::to_string(in_.left) + " vs. " +
                              std::to_string(most) + "). Use --grpc-max-input-size to increase the limit.";
     refusals().Count(Limit::kGrpcMessage, text);
+    too_large_ = true;
     CutLocked(kGrpcResourceExhausted, text);
   } else if (in_.left == 0) {
     CompleteMessageLocked();
@@ -191,6 +192,7 @@ void GrpcCall::AddOut(int64_t bytes) {
 void GrpcCall::AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) {
   fields.push_back({"grpc-status", finish_->code});
   if (!finish_->message.empty()) fields.push_back({"grpc-message", finish_->message});
+  if (finish_->later) fields.push_back({kGrpcPushback, kGrpcPushbackMs});
 }
 
 bool GrpcCall::IsAtMost(const Waiting& most) const {
@@ -238,7 +240,7 @@ void GrpcCall::StartLocked() {
 void GrpcCall::FinishLocked(int code, std::string_view message) {
   connection_->mutex_.AssertHeld();
   if (closed_ || finish_) return;
-  finish_ = End{std::to_string(code), PercentEncoded(message)};
+  finish_ = End{std::to_string(code), PercentEncoded(message), code == kGrpcResourceExhausted && !too_large_};
   open_.store(false, std::memory_order_release);
   refused_ = true;
   if (started_) {
@@ -286,8 +288,10 @@ Result<GrpcMessage> GrpcCall::Unpack(const GrpcMessage& message) {
     return InternalError("a message is compressed, and the call has no grpc-encoding that says how");
   }
   Result<GrpcMessage> inflated = Decompress(message, thread().state().max_input_bytes);
-  if (inflated.status().code() == StatusCode::kResourceExhausted)
+  if (inflated.status().code() == StatusCode::kResourceExhausted) {
     refusals().Count(Limit::kGrpcMessage, inflated.status().message());
+    connection_->Locked([&] { too_large_ = true; });
+  }
   return inflated;
 }
 

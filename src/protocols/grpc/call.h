@@ -154,7 +154,8 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   bool half_closed_ = false;
   bool half_close_told_ = false;
   std::optional<Waiting> notify_;
-  bool refused_ = false;  // what the client still sends is thrown away
+  bool refused_ = false;    // what the client still sends is thrown away
+  bool too_large_ = false;  // a message is larger than the server takes
   boost::container::deque<EncodedMessageReader> out_;
   size_t out_bytes_ = 0;
   MemoryCharge out_charge_;
@@ -164,6 +165,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   struct End {
     std::string code;
     std::string message;  // percent-encoded
+    bool later = false;   // the same call may well be taken later
   };
   std::optional<End> finish_;
 };

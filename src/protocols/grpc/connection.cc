@@ -186,15 +186,16 @@ void GrpcConnection::AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcCall::Ev
 
 std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head head, const Status& fault) {
   mutex_.AssertHeld();
-  const auto refuse = [&](std::string_view http, const Status& status) {
+  const auto refuse = [&](std::string_view http, const Status& status, bool later = false) {
     mutex_.AssertHeld();
     const std::string code = std::to_string(GrpcCodeOf(status));
     const std::string text = PercentEncoded(status.message());
     const Http2Field fields[] = {{":status", http},
                                  {"content-type", "application/grpc"},
                                  {"grpc-status", code},
-                                 {"grpc-message", text}};
-    session_.RespondAtOnce(id, fields);
+                                 {"grpc-message", text},
+                                 {kGrpcPushback, kGrpcPushbackMs}};
+    session_.RespondAtOnce(id, std::span(fields).first(later ? 5 : 4));
     return std::shared_ptr<Http2Stream>();
   };
   if (!fault.ok()) {
@@ -214,7 +215,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
                                        {route->api, std::nullopt});
   if (!permit.ok()) return refuse("200", permit.status());
   if (route->api == Api::kInference) {
-    if (Status admitted = state.limits->budget.Admit(); !admitted.ok()) return refuse("200", admitted);
+    if (Status admitted = state.limits->budget.Admit(); !admitted.ok()) return refuse("200", admitted, true);
   }
   const std::string_view timeout = head.Find("grpc-timeout");
   const std::optional<int64_t> left_ns = ParseTimeout(timeout);

@@ -194,6 +194,7 @@ class GrpcTransportTest : public ::testing::TestWithParam<bool> {
   struct Answer {
     grpc::Status status;
     std::string text;
+    bool later = false;  // the server says when the call may be sent again
   };
   Answer Call(const std::string& text, const std::string& path = "/test.Test/Echo",
               const std::function<void(grpc::ClientContext&)>& prepare = {}) {
@@ -211,6 +212,7 @@ class GrpcTransportTest : public ::testing::TestWithParam<bool> {
     void* tag = nullptr;
     bool ok = false;
     queue.Next(&tag, &ok);
+    result.later = context.GetServerTrailingMetadata().contains("grpc-retry-pushback-ms");
     std::vector<grpc::Slice> slices;
     if (result.status.ok()) {
       EXPECT_TRUE(answer.Dump(&slices).ok());
@@ -258,7 +260,10 @@ TEST_P(GrpcTransportTest, CarriesErrorsWhole) {
   const Answer failed = Call("fail");
   EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(failed.status.error_message(), "no 100% \"such\" thing: \xc3\xa4\n");
-  EXPECT_EQ(Call("throw").status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(failed.later);
+  const Answer exhausted = Call("throw");
+  EXPECT_EQ(exhausted.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(exhausted.later);
   EXPECT_EQ(Call("x", "/test.Test/Other").status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(Call("still there").text, "still there");
 }
@@ -284,6 +289,7 @@ TEST_P(GrpcTransportTest, RefusesMessagesBeyondTheLimitByTheirLength) {
   EXPECT_EQ(
       refused.status.error_message(),
       "Received message larger than max (1001 vs. 1000). Use --grpc-max-input-size to increase the limit.");
+  EXPECT_FALSE(refused.later);
 }
 
 TEST_P(GrpcTransportTest, TakesAndGivesCompressedMessages) {
@@ -303,6 +309,7 @@ TEST_P(GrpcTransportTest, TakesAndGivesCompressedMessages) {
   };
   const Answer bomb = Call(std::string(3 << 20, 'y'), "/test.Test/Echo", gzip);
   EXPECT_EQ(bomb.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(bomb.later);
 }
 
 TEST_P(GrpcTransportTest, TellsACallThatItsClientHasGone) {

@@ -13,6 +13,11 @@ inline constexpr int kGrpcDeadlineExceeded = 4;
 inline constexpr int kGrpcResourceExhausted = 8;
 inline constexpr int kGrpcInternal = 13;
 
+// Goes with kGrpcResourceExhausted where the server has too much to do, as Retry-After does over HTTP: milliseconds until the client may
+// send the call again, which has not begun. Without it the call itself is too large.
+inline constexpr std::string_view kGrpcPushback = "grpc-retry-pushback-ms";
+inline constexpr std::string_view kGrpcPushbackMs = "1000";
+
 // The number of gRPC for the status.
 int GrpcCodeOf(const Status& status);
 
