@@ -30,6 +30,7 @@ NOT_RUN = {
     "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
     "docs/fleet-routing.md": {
         "braid fleet envoy": FLEET,
+        "braid fleet reload": "tests/test_fleet_reload.py does it, with several servers",
         "braid try running_sum": FLEET,
         "braid fleet status": "tests/test_fleet_status.py does it, with several servers",
     },

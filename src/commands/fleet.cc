@@ -17,6 +17,7 @@
 #include "base/json_lines.h"
 #include "base/utf8.h"
 #include "fleet/envoy.h"
+#include "fleet/reload.h"
 #include "fleet/replica.h"
 #include "fleet/status_report.h"
 #include "load/connect_options.h"
@@ -30,6 +31,7 @@ constexpr char kFleetFooter[] =
     "examples:\n"
     "  braid fleet status --endpoints braid-0,braid-1,braid-2\n"
     "  braid fleet status --dns braid.models.svc:8001:8000:8002 --format json\n"
+    "  braid fleet reload --endpoints braid-0,braid-1,braid-2 --model add_sub\n"
     "  braid fleet envoy --endpoints 10.0.0.1:8001:8000,10.0.0.2:8001:8000 --output envoy.json\n"
     "  braid fleet envoy --endpoints 10.0.0.1:8001:8000,10.0.0.2:8001:8000 --xds-folder /etc/envoy/braid\n";
 
@@ -231,6 +233,18 @@ int FleetEnvoy(const WhereOptions& where, EnvoyCommandOptions& options) {
   return 0;
 }
 
+// ---- reload ---------------------------------------------------------------------------------------------------
+
+int FleetReload(const WhereOptions& where, const fleet::ReloadOptions& options) {
+  const Result<std::vector<fleet::Endpoint>> servers = where.Servers();
+  if (!servers.ok()) return RefuseFleet(servers.status(), kFleetMisused);
+  const Result<fleet::Asking> asking = where.Manner();
+  if (!asking.ok()) return RefuseFleet(asking.status(), kFleetMisused);
+  const Status status = fleet::RollingReload(
+      *servers, *asking, options, [](const std::string& line) { std::cout << ToUtf8(line) << std::endl; });
+  return status.ok() ? 0 : RefuseFleet(status, kFleetFailed);
+}
+
 // ---- the command --------------------------------------------------------------------------------------------------
 
 // The options of the command, which all that it does share, and behind them those of each.
@@ -269,6 +283,21 @@ int RunFleet(int argc, const char* const* argv) {
   std::string format = "text";
   status.add_option("--format", format, "text or json")
       ->transform(CLI::IsMember({"text", "json"}, CLI::ignore_case));
+
+  CLI::App& reload =
+      *add("reload", "load a model anew at one server after the other, as long as all goes well");
+  fleet::ReloadOptions renewal;
+  reload.add_option("--model", renewal.model, "that is loaded anew")->type_name("NAME")->required();
+  reload
+      .add_option("--watch-seconds", renewal.watch_s,
+                  "that a server is watched after its load, before the next one's [10]")
+      ->check(CLI::Range(0.0, 86400.0));
+  reload
+      .add_option("--more-errors", renewal.more_errors,
+                  "percent of the requests that may fail beyond those that failed before [1]")
+      ->check(CLI::Range(0.0, 100.0));
+  reload.add_option("--load-seconds", renewal.load_s, "that one load may take [300]")
+      ->check(CLI::Range(1.0, 86400.0));
 
   CLI::App& envoy = *add("envoy", "write a configuration of Envoy as the front of the servers");
   EnvoyCommandOptions made;
@@ -315,6 +344,7 @@ int RunFleet(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kFleetMisused;
   }
+  if (reload.parsed()) return FleetReload(where, renewal);
   if (status.parsed()) return FleetStatus(where, format == "json");
   return FleetEnvoy(where, made);
 }

@@ -74,7 +74,7 @@ class Fleet:
         return self._workdir / name
 
     def add(self, name, *options, wait=True):
-        self.folder(name).mkdir(parents=True)
+        self.folder(name).mkdir(parents=True, exist_ok=True)
         repository = Repository(self.folder(name) / "models")
         add_fleet_models(repository)
         server = Server([repository.path], *self._options, *options, workdir=self.folder(name), ready=wait)
