@@ -13,6 +13,7 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 WHEEL = "tests/test_wheel.py does it, with the wheel"
 PACKAGE = "tests/install/run does it, in a bare system"
 PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
+CLUSTER = "needs a cluster; tests/test_kubernetes.py judges the manifests"
 FLEET = "tests/test_fleet_envoy.py does it, with three servers and an Envoy"
 GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
@@ -43,6 +44,11 @@ NOT_RUN = {
         "systemctl restart braid": PACKAGE,
         "docker load": PACKAGE,
         "braid health": PACKAGE,
+    },
+    "docs/kubernetes.md": {
+        "kubectl ": CLUSTER,
+        "helm ": CLUSTER,
+        "braid fleet envoy": FLEET,
     },
     "docs/metrics-and-tracing.md": {
         "context = request.trace()": "a part of a model, with a package that is not installed"

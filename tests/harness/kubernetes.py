@@ -1,0 +1,95 @@
+"""Kubernetes' own schemas, and those of custom resources, for manifests of ours: kubeconform judges by them."""
+
+import json
+import re
+import subprocess
+
+import yaml
+
+from harness.public_clients import environment, need
+
+NUMBER_OR_TEXT = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
+
+
+def strict(schema):
+    """The schema without what JSON Schema does not know, in which an object has no fields but those that are named."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string":
+        return NUMBER_OR_TEXT
+    made = {}
+    for key, value in schema.items():
+        if key == "properties":
+            made[key] = {name: strict(each) for name, each in value.items()}
+        elif not key.startswith("x-kubernetes-") and key not in ("format", "default"):
+            made[key] = strict(value)
+    keeps_more = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
+    if "properties" in made and not keeps_more:
+        made["additionalProperties"] = False
+    return made
+
+
+def file_name(group, version, kind):
+    return f"{kind.lower()}-{group.split('.')[0]}-{version}.json".replace("--", "-")
+
+
+def with_all_it_names(name, definitions):
+    """A schema of its own: the definition, and those that it refers to."""
+    found, left = {}, [name]
+    while left:
+        each = left.pop()
+        if each not in found:
+            found[each] = definitions[each]
+            left += re.findall(r'"#/definitions/([^"]+)"', json.dumps(found[each]))
+    return {"$ref": f"#/definitions/{name}", "definitions": found}
+
+
+def write_schemas(folder):
+    """A file for each kind, as the template of SchemaJudge has it."""
+    source = need("kubernetes-schemas")
+    folder.mkdir()
+    swagger = json.loads((source / "swagger.json").read_text())
+    definitions = {name: strict(each) for name, each in swagger["definitions"].items()}
+    # In the document it is a text, which is what it is sent as; people write numbers too.
+    definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = {"type": ["string", "number"]}
+    definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = NUMBER_OR_TEXT
+    for name, each in swagger["definitions"].items():
+        kinds = each.get("x-kubernetes-group-version-kind", [])
+        # Others are of many groups at once, as the options of a deletion.
+        if len(kinds) == 1:
+            (kind,) = kinds
+            file = folder / file_name(kind["group"], kind["version"], kind["kind"])
+            file.write_text(json.dumps(with_all_it_names(name, definitions)))
+    for file in source.glob("*.yaml"):
+        resource = yaml.safe_load(file.read_text())["spec"]
+        for version in resource["versions"]:
+            schema = strict(version["schema"]["openAPIV3Schema"])
+            name = file_name(resource["group"], version["name"], resource["names"]["kind"])
+            (folder / name).write_text(json.dumps(schema))
+
+
+class SchemaJudge:
+    def __init__(self, folder):
+        self._program = need("kubeconform") / "kubeconform"
+        write_schemas(folder)
+        self._template = f"{folder}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
+
+    def judge(self, manifests):
+        """(what is wrong with them, how many are right); `manifests` is YAML."""
+        command = [self._program, "-strict", "-output", "json", "-summary", "-schema-location", self._template, "-"]
+        done = subprocess.run(
+            command, input=manifests, capture_output=True, text=True, timeout=120, env=environment(), check=False
+        )
+        told = json.loads(done.stdout)
+        return [f"{each['kind']} {each['name']}: {each['msg']}" for each in told["resources"]], told["summary"]["valid"]
+
+
+def helm(*arguments, check=True):
+    done = subprocess.run(
+        [need("helm") / "helm", *map(str, arguments)], capture_output=True, text=True, timeout=60, env=environment(),
+        check=False,
+    )  # fmt: skip
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done

@@ -1,0 +1,240 @@
+"""deploy/kubernetes: the chart, the manifests that are made of it, and KServe's runtimes, by Kubernetes' own schemas; and that what the
+containers are told to run does run."""
+
+import contextlib
+import json
+import re
+import urllib.request
+
+import onnx
+import onnx.helper
+import pytest
+import yaml
+from harness import openvino_models
+from harness.kubernetes import SchemaJudge, helm
+from harness.server import ROOT, Server
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+CHART = FOLDER / "chart"
+EVERYTHING = {
+    "autoscaling.enabled": "true",
+    "serviceMonitor.enabled": "true",
+    "serviceMonitor.labels.release": "prometheus",
+    "sequences.stateStorage": "1Gi",
+    "sequences.storageClassName": "fast",
+    "options[0]": "--model-control-mode=explicit",
+    "env[0].name": "A",
+    "env[0].value": "b",
+    "image.pullSecrets[0].name": "registry",
+    "priorityClassName": "high",
+    "nodeSelector.disk": "ssd",
+    "tolerations[0].operator": "Exists",
+    "podAnnotations.a": "b",
+    "service.annotations.a": "b",
+    "serviceAccount.annotations.a": "b",
+    "networkPolicy.clients[0].namespaceSelector.matchLabels.team": "a",
+    "networkPolicy.egress[0].to[0].ipBlock.cidr": "10.0.0.0/8",
+}
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    return SchemaJudge(tmp_path_factory.mktemp("schemas") / "all").judge
+
+
+def rendered(values=()):
+    sets = [f"--set-string={key}={value}" if key.startswith("env") else f"--set={key}={value}" for key, value in values]
+    # A Helm that was built without its release script takes Kubernetes for a very old one.
+    version = ["--kube-version", "1.34.0"]
+    return helm("template", "braid", CHART, "--namespace", "models", *version, *sets).stdout
+
+
+def documents(text):
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def of_kind(text, kind):
+    return [each for each in documents(text) if each["kind"] == kind]
+
+
+# ---- the chart -------------------------------------------------------------------------------------
+
+
+def test_helm_finds_nothing_wrong():
+    assert "1 chart(s) linted, 0 chart(s) failed" in helm("lint", "--strict", CHART).stdout
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_the_chart_by_the_schemas(judge, values):
+    text = rendered(values.items())
+    wrong, right = judge(text)
+    assert not wrong
+    assert right == len(documents(text)) == (8 if values else 6)
+
+
+def test_the_judge_can_find_something(judge):
+    text = (FOLDER / "braid.yaml").read_text()
+    wrong, _ = judge(text.replace("readOnlyRootFilesystem", "readOnlyRoot"))
+    assert len(wrong) == 1
+    assert wrong[0].startswith("StatefulSet braid: ")
+    wrong, _ = judge((FOLDER / "kserve" / "inference-services.yaml").read_text().replace("storageUri", "storageUrl"))
+    assert len(wrong) == 4
+
+
+def test_the_plain_manifests_are_those_of_the_chart():
+    assert (FOLDER / "braid.yaml").read_text() == rendered()
+
+
+def test_the_plain_manifests_by_the_schemas(judge):
+    wrong, right = judge((FOLDER / "braid.yaml").read_text())
+    assert (wrong, right) == ([], 6)
+
+
+def test_a_pod_has_the_time_that_its_end_takes():
+    for seconds in (0, 600):
+        (made,) = of_kind(rendered([("sequences.drainSeconds", seconds)]), "StatefulSet")
+        pod = made["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert f"--sequence-drain-seconds={seconds}" in container["args"]
+        assert pod["terminationGracePeriodSeconds"] == 5 + seconds + 30 + 15
+
+
+def test_an_autoscaler_is_not_held_against_a_number_of_replicas():
+    (made,) = of_kind(rendered([("autoscaling.enabled", "true")]), "StatefulSet")
+    assert "replicas" not in made["spec"]
+    rule = yaml.safe_load((FOLDER / "adapter-rules.yaml").read_text())["rules"]["custom"][0]
+    (scaler,) = of_kind(rendered([("autoscaling.enabled", "true")]), "HorizontalPodAutoscaler")
+    assert scaler["spec"]["metrics"][0]["pods"]["metric"]["name"] == rule["name"]["as"]
+
+
+# ---- what the containers run -----------------------------------------------------------------------
+
+
+def manifest(path, kind):
+    return of_kind((FOLDER / path).read_text(), kind)
+
+
+def containers():
+    """(its name, the pod's specification, the container) of each pod that is described."""
+    (made,) = manifest("braid.yaml", "StatefulSet")
+    pods = [("braid", made["spec"]["template"]["spec"])]
+    runtimes = manifest("kserve/cluster-serving-runtimes.yaml", "ClusterServingRuntime")
+    pods += [(each["metadata"]["name"], each["spec"]) for each in runtimes]
+    return [(name, pod, container) for name, pod in pods for container in pod["containers"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "pod", "container"), containers(), ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_a_container_has_no_rights_that_it_does_not_need(name, pod, container):
+    security = {**pod.get("securityContext", {}), **container["securityContext"]}
+    assert security["runAsNonRoot"] is True
+    assert security["runAsUser"] == 1000
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not any(key in str(pod) for key in ("hostPath", "hostNetwork", "hostPID", "privileged"))
+    # What it writes to: what it passes to its workers, and temporary files.
+    assert {each["mountPath"] for each in container["volumeMounts"]} >= {"/dev/shm", "/tmp"}
+
+
+@pytest.fixture
+def models(tmp_path):
+    """Folders that stand for what is mounted, by the name of the pod."""
+    openvino_models.save(openvino_models.add(), tmp_path / "ir")
+    (tmp_path / "onnx" / "1").mkdir(parents=True)
+    shape = [("x", onnx.TensorProto.FLOAT, [1, 4]), ("y", onnx.TensorProto.FLOAT, [1, 4])]
+    x, y = (onnx.helper.make_tensor_value_info(*each) for each in shape)
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)]),
+        tmp_path / "onnx" / "1" / "model.onnx",
+    )
+    openvino_models.save(openvino_models.add(), tmp_path / "config" / "m")
+    entry = {"config": {"name": "m", "base_path": "m"}}
+    (tmp_path / "config" / "config.json").write_text(json.dumps({"model_config_list": [entry]}))
+    examples = ROOT / "examples" / "models"
+    return {
+        "braid": examples,
+        "braid-python": examples,
+        "braid-openvino-ir": tmp_path / "ir",
+        "braid-onnx": tmp_path / "onnx",
+        "braid-config-json": tmp_path / "config",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "pod", "container"), containers(), ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_what_a_container_runs_answers_its_probes(name, pod, container, models, tmp_path):
+    """The same options, but for paths and ports, and the probes at the ports that they name."""
+    ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
+    options = []
+    for argument in container["args"][1:]:
+        argument = argument.replace("/mnt/models", "/models").replace("/models", str(models[name]), 1)
+        if match := re.fullmatch(r"--(http-port|grpc-port|metrics-port|port|rest_port)=(\d+)", argument):
+            kind = {"port": "grpc", "rest_port": "http"}.get(match[1], match[1].removesuffix("-port"))
+            ports[kind] = int(match[2])
+            continue  # the harness has its own
+        options.append(argument.replace("{{.Name}}", "m"))
+    with contextlib.closing(Runner(options, tmp_path)) as server:
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = container[probe]["httpGet"]
+            named = {each["name"]: each["containerPort"] for each in container["ports"]}
+            port = named.get(asked["port"], asked["port"])
+            (kind,) = [kind for kind, number in ports.items() if number == port]
+            assert server.get(kind, asked["path"]) == 200
+        annotations = pod.get("annotations", {})
+        metrics = annotations.get("prometheus.kserve.io/port", 8002)
+        (kind,) = [kind for kind, number in ports.items() if number == int(metrics)]
+        assert server.get(kind, "/metrics") == 200
+        model = "add_sub" if "python" in name or name == "braid" else "m"
+        assert server.get("http", f"/v2/models/{model}/ready") == 200
+
+
+class Runner(Server):
+    """A server with options of its own alone, on free ports."""
+
+    def __init__(self, options, workdir):
+        positional = [each for each in options if not each.startswith("--")]
+        rest = [each for each in options if each.startswith("--")]
+        super().__init__(positional, *rest, workdir=workdir)
+
+    def get(self, kind, path):
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://{getattr(self, kind)}{path}", timeout=10) as answer:
+            return answer.status
+
+    def close(self):
+        self.stop()
+
+
+# ---- KServe ----------------------------------------------------------------------------------------
+
+
+def test_kserve_by_the_schemas(judge):
+    for file, count in (("cluster-serving-runtimes.yaml", 4), ("inference-services.yaml", 4)):
+        wrong, right = judge((FOLDER / "kserve" / file).read_text())
+        assert (wrong, right) == ([], count)
+
+
+def test_each_service_finds_its_runtime():
+    runtimes = {
+        each["metadata"]["name"]: each["spec"]
+        for each in manifest("kserve/cluster-serving-runtimes.yaml", "ClusterServingRuntime")
+    }
+    found = []
+    for service in manifest("kserve/inference-services.yaml", "InferenceService"):
+        model = service["spec"]["predictor"]["model"]
+        named = model.get("runtime")
+        for name, runtime in runtimes.items():
+            formats = [
+                each
+                for each in runtime["supportedModelFormats"]
+                if each["name"] == model["modelFormat"]["name"] and each["version"] == model["modelFormat"]["version"]
+            ]
+            fits = formats and model["protocolVersion"] in runtime["protocolVersions"]
+            if fits and (named == name or (named is None and formats[0].get("autoSelect"))):
+                found.append(name)
+    assert sorted(found) == sorted(runtimes)
