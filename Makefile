@@ -16,7 +16,7 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build wheel deb image sbom audit lock serve test test-asan test-tsan fuzz test-mediapipe bench format check docs site clean
+.PHONY: help build wheel deb image sbom audit lock serve fleet test test-asan test-tsan fuzz test-mediapipe bench format check docs site clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -55,6 +55,10 @@ lock:  ## Write requirements/lock.txt anew after a change of requirements/ (ARGS
 serve: build  ## Build, then serve the example models on this machine (MODELS=folder ARGS="more options")
 	@scripts/python-env serve
 	@exec $(BUILD_FOLDER)/braid serve $(MODELS) --host 127.0.0.1 --python .venv/bin/python $(ARGS)
+
+fleet: build  ## Three servers with the example models behind an Envoy on this machine, until Ctrl-C
+	@scripts/python-env serve test
+	@.venv/bin/python scripts/fleet --braid $(BUILD_FOLDER)/braid --models $(MODELS)
 
 test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@scripts/install-system-packages build test package

@@ -1,0 +1,60 @@
+"""`make fleet`: several servers behind an Envoy on one machine, which leave nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness.envoy import need_envoy
+from harness.repository import Repository
+from harness.server import BINARY, MARK, ROOT, marked_processes
+from harness.waiting import wait_until
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_runs_and_ends(tmp_path, number):
+    need_envoy()
+    repository = Repository(tmp_path / "models")
+    repository.add_identity("m")
+    mark = f"{os.getpid()}-{number}"
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, ROOT / "scripts" / "fleet", "--braid", BINARY, "--models", repository.path]
+    process = subprocess.Popen(
+        [*command, "--replicas", "2"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, MARK: mark, "TMPDIR": str(tmp_path / "tmp")},
+    )
+    try:
+        lines = []
+        while "Ctrl-C" not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
+            lines.append(line)
+        said = "".join(lines)
+        front = re.search(r"front: +HTTP (\S+) +gRPC (\S+) ", said)
+        asked = subprocess.run([BINARY, "try", "m", "-u", front[1], "--shape", "IN:3"], timeout=60, check=False)
+        assert asked.returncode == 0
+        shown = re.search(r"braid (fleet status --endpoints \S+)", said)
+        status = subprocess.run([BINARY, *shown[1].split()], capture_output=True, text=True, timeout=60, check=False)
+        assert "the replicas that answered serve the same" in status.stdout
+        assert status.returncode == 0
+        process.send_signal(number)
+        assert process.wait(60) == 0, process.stderr.read()
+        wait_until(lambda: not marked_processes(mark), 20, "the end of all processes")
+        assert not list((tmp_path / "tmp").iterdir())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_says_why_it_does_not_begin(tmp_path):
+    need_envoy()
+    command = [sys.executable, ROOT / "scripts" / "fleet", "--braid", BINARY, "--models", tmp_path / "nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "server 0 has ended with 1" in done.stderr
+    assert "nowhere" in done.stderr
