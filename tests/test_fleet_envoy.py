@@ -4,6 +4,8 @@ import collections
 import contextlib
 import json
 import signal
+import ssl
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +15,7 @@ import pytest
 import requests
 from harness.envoy import need_envoy, validate
 from harness.fleets import Fleet, FrontClients, Load, fleet_envoy, run_fleet
-from harness.server import ROOT
+from harness.server import BINARY, ROOT
 from harness.waiting import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
@@ -332,6 +334,46 @@ def test_ids_are_lifted_out_of_bodies(small_fleet):
     assert values == [[[5], values[0][1]], [[10], values[0][1]]]
     refused = requests.post(url, json={"id": '"sequence_id": 9', "inputs": [tensor]}, timeout=20)
     assert (refused.status_code, "names theirs" in refused.text or "name theirs" in refused.text) == (400, True)
+
+
+# ---- TLS -------------------------------------------------------------------------------------------
+
+
+def test_tls_on_both_sides(tmp_path):
+    need_envoy()
+    subprocess.run([BINARY.parent / "tests" / "native" / "make_certificates", tmp_path], check=True)
+    root, certificate, key = (str(tmp_path / name) for name in ("root.pem", "server.pem", "server.key"))
+    options = []
+    for protocol in ("http", "grpc"):
+        options += [
+            f"--{protocol}-use-ssl",
+            f"--{protocol}-server-cert={certificate}",
+            f"--{protocol}-server-key={key}",
+        ]
+    with Fleet(tmp_path, ("one", "two"), *options, tls=ssl.create_default_context(cafile=root)) as fleet:
+        # The names of the certificates.
+        endpoints = fleet.endpoints().replace("127.0.0.1", "localhost")
+        config = tmp_path / "envoy.json"
+        shown = ["--cert", certificate, "--key", key]
+        fleet_envoy("--endpoints", endpoints, "--ssl", "--ssl-ca", root, *shown, "--output", config)
+        envoy = fleet.run_envoy(config, 2)
+        port = envoy.listeners["http"].rpartition(":")[2]
+        tensor = {"name": "IN", "datatype": "FP32", "shape": [1], "data": [0]}
+        answers = set()
+        for _ in range(20):
+            url = f"https://localhost:{port}/v2/models/work/infer"
+            answer = requests.post(url, json={"inputs": [tensor]}, verify=root, timeout=20)
+            answers.add(answer.json()["outputs"][0]["data"][0])
+        assert answers == {"one", "two"}
+        credentials = grpc.ssl_channel_credentials((tmp_path / "root.pem").read_bytes())
+        address = f"localhost:{envoy.listeners['grpc'].rpartition(':')[2]}"
+        with grpc.secure_channel(address, credentials, [("grpc.enable_http_proxy", 0)]) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            assert stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=20).ready
+        # Whom nobody vouches for is not asked.
+        wrong = run_fleet("status", "--endpoints", endpoints, "--ssl", check=False)
+        assert wrong.returncode == 1
+        assert "2 of 2 did not answer" in wrong.stdout
 
 
 # ---- a session that Envoy keeps --------------------------------------------------------------------

@@ -401,7 +401,10 @@ Json EnvoyConfiguration(const EnvoyFleet& fleet, const EnvoyOptions& options) {
   for (const ClusterKind& kind : kClusters) {
     Json cluster = Cluster(fleet, options, kind);
     cluster["type"] = AllAddresses(fleet) ? "STATIC" : "STRICT_DNS";
-    if (!AllAddresses(fleet)) cluster["dns_refresh_rate"] = "1s";
+    if (!AllAddresses(fleet)) {
+      cluster["dns_refresh_rate"] = "1s";
+      cluster["dns_lookup_family"] = "V4_PREFERRED";
+    }
     cluster["load_assignment"] = Assignment(fleet, kind);
     clusters.push_back(std::move(cluster));
   }

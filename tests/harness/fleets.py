@@ -50,8 +50,9 @@ def add_fleet_models(repository):
 class Fleet:
     """Replicas by their names, which come and go. Use as a context manager."""
 
-    def __init__(self, workdir, names, *options):
+    def __init__(self, workdir, names, *options, tls=None):
         self._workdir = workdir
+        self._tls = tls
         self._options = options
         self._stack = contextlib.ExitStack()
         self.replicas = {}
@@ -77,7 +78,9 @@ class Fleet:
         self.folder(name).mkdir(parents=True, exist_ok=True)
         repository = Repository(self.folder(name) / "models")
         add_fleet_models(repository)
-        server = Server([repository.path], *self._options, *options, workdir=self.folder(name), ready=wait)
+        server = Server(
+            [repository.path], *self._options, *options, workdir=self.folder(name), ready=wait, tls=self._tls
+        )
         self.replicas[name] = self._stack.enter_context(server)
         return server
 
