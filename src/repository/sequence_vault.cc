@@ -161,6 +161,7 @@ std::vector<std::shared_ptr<SequenceVault::Entry>>::const_iterator SequenceVault
 
 void SequenceVault::BeginStop(Servable& servable) {
   if (servable.sequences() == nullptr) return;
+  const PatientAllocation patience;  // as in Enter()
   MutexLock lock(mutex_);
   const std::shared_ptr<Entry> entry = Find(servable);
   if (entry == nullptr) return;
@@ -172,6 +173,7 @@ void SequenceVault::BeginStop(Servable& servable) {
 
 void SequenceVault::Leave(Servable& servable) {
   if (servable.sequences() == nullptr) return;
+  const PatientAllocation patience;  // as in Enter()
   std::shared_ptr<Entry> entry;
   {
     MutexLock lock(mutex_);
@@ -285,12 +287,13 @@ Status SequenceVault::Write(const Entry& entry, Saved saved) {
     MutexLock lock(mutex_);
     writing_.insert(entry.file);
   }
-  const Status written =
-      !folder_ ? WriteToStore(entry, std::move(saved))
-      : saved.sequences.empty()
-          ? folder_->Remove(entry.file)
-          : folder_->Write(entry.file, {std::move(saved.identity), WallNowMs(), std::move(saved.sequences)},
-                           [this] { return SteadyNowNs() > write_deadline_ns_.load(); });
+  // An exception would leave it among those that a shutdown waits for.
+  const Status written = Guarded([&] {
+    if (!folder_) return WriteToStore(entry, std::move(saved));
+    if (saved.sequences.empty()) return folder_->Remove(entry.file);
+    return folder_->Write(entry.file, {std::move(saved.identity), WallNowMs(), std::move(saved.sequences)},
+                          [this] { return SteadyNowNs() > write_deadline_ns_.load(); });
+  });
   MutexLock lock(mutex_);
   writing_.erase(writing_.find(entry.file));
   changed_.NotifyAll();

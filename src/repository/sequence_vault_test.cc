@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/guard.h"
+#include "base/testing/failing_allocation.h"
 #include "config/testing/scratch_folder.h"
 #include "repository/testing/fake_sequences.h"
 
@@ -103,6 +105,34 @@ TEST_F(SequenceVaultTest, SequencesOutlastARestart) {
   vault_->Leave(*servable);
   Open();
   EXPECT_EQ(Enter()->keeper.sums(), sums);
+}
+
+TEST_F(SequenceVaultTest, WhateverAllocationFailsNothingIsLostAndTheShutdownEnds) {
+  int failed = 1;
+  for (int tried = 0; failed > 0; ++tried) {
+    ASSERT_LT(tried, 1000);
+    Open();
+    const auto servable = Enter();
+    servable->keeper.Set(uint64_t{1}, tried + 1);
+    {
+      FailingAllocation failing(tried, 1);
+      (void)Guarded([&] { vault_->SaveChanged(); });
+      failed = failing.Stop();
+    }
+    servable->keeper.Set(uint64_t{2}, tried + 1);
+    FailingAllocation failing(tried, 2);
+    const Status left = Guarded([&] { vault_->Leave(*servable); });
+    failed += failing.Stop();
+    ASSERT_EQ(left, OkStatus()) << "allocation " << tried;
+    const int64_t deadline_ns = SteadyNowNs() + 20 * kSecondNs;
+    vault_->BeginShutdown(deadline_ns);
+    ASSERT_EQ(vault_->Shutdown(deadline_ns), OkStatus()) << "allocation " << tried;
+    EXPECT_LT(SteadyNowNs(), deadline_ns) << "allocation " << tried;
+    Open();
+    const auto next = Enter();
+    EXPECT_EQ(next->keeper.sums(), (Sums{{uint64_t{1}, tried + 1}, {uint64_t{2}, tried + 1}}));
+    vault_->Leave(*next);
+  }
 }
 
 TEST_F(SequenceVaultTest, EachVersionHasItsOwn) {

@@ -1,4 +1,4 @@
-// An `operator new` that fails when a test says so. It stands for the whole program, so one file of the tests of a folder includes it.
+// An `operator new` that fails when a test says so. It is the whole program's, and the same in each file that includes this: they are weak.
 #pragma once
 
 #include <dlfcn.h>
@@ -83,22 +83,22 @@ class FailingAllocation {
 
 }  // namespace braid
 
-void* operator new(std::size_t size) {
+[[gnu::weak]] void* operator new(std::size_t size) {
   return braid::FailingAllocation::Allocate(size, __builtin_return_address(0));
 }
-void* operator new[](std::size_t size) {
+[[gnu::weak]] void* operator new[](std::size_t size) {
   return braid::FailingAllocation::Allocate(size, __builtin_return_address(0));
 }
 // What can do without the memory is spared; but it gives back by those below what it has got.
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+[[gnu::weak]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return std::malloc(size == 0 ? 1 : size);
 }
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+[[gnu::weak]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
   return std::malloc(size == 0 ? 1 : size);
 }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::weak]] void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+[[gnu::weak]] void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+[[gnu::weak]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::weak]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::weak]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::weak]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
