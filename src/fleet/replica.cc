@@ -91,6 +91,7 @@ Status AskAll(load::Client& client, const Asking& asking, Replica& replica) {
   const Result<std::string> metrics = scraped->AskHttp("GET", "/metrics");
   replica.metrics = metrics.status();
   if (metrics.ok()) ReadMetrics(*metrics, replica.models);
+  MarkEnsembles(replica.models);
   return OkStatus();
 }
 
@@ -182,6 +183,23 @@ void ReadMetrics(std::string_view text, std::vector<ModelView>& models) {
     sum = sum.value_or(0) + static_cast<uint64_t>(value);
     // The configuration says it where there is one: requests that run again are sequences of their own.
     if (sequences && !model->config.is_object()) model->sequences = true;
+  }
+}
+
+void MarkEnsembles(std::vector<ModelView>& models) {
+  // A step may be an ensemble, too: again, until nothing is new.
+  for (bool marked = true; marked;) {
+    marked = false;
+    for (ModelView& model : models) {
+      if (model.sequences || !model.config.is_object()) continue;
+      const Json steps =
+          model.config.value("ensemble_scheduling", Json::object()).value("step", Json::array());
+      model.sequences = std::ranges::any_of(steps, [&](const Json& step) {
+        const ModelView* const used = Find(models, step.value("model_name", ""));
+        return used != nullptr && used->sequences;
+      });
+      marked = marked || model.sequences;
+    }
   }
 }
 

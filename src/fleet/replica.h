@@ -71,6 +71,9 @@ std::vector<Replica> LookAtAll(const std::vector<Endpoint>& endpoints, const Ask
 // Reads Prometheus' text: the figures of models go into those of the same name.
 void ReadMetrics(std::string_view text, std::vector<ModelView>& models);
 
+// Marks ensembles with a step of a model with sequences: their requests belong together as that model's do.
+void MarkEnsembles(std::vector<ModelView>& models);
+
 // What is not the same at all replicas that have answered, one sentence each: servers, models, versions, states, configurations.
 std::vector<std::string> Differences(const std::vector<Replica>& replicas);
 

@@ -49,6 +49,23 @@ TEST(Replica, HasTheFiguresOfItsMetrics) {
   EXPECT_FALSE(models[1].sequences);
 }
 
+TEST(Replica, HasEnsemblesWithSequences) {
+  const std::vector<VersionView> ready = {{"1", "READY", ""}};
+  std::vector<ModelView> models = {
+      Model("a", ready,
+            R"({"ensemble_scheduling": {"step": [{"model_name": "plain"}, {"model_name": "b"}]}})"),
+      Model("b", ready, R"({"ensemble_scheduling": {"step": [{"model_name": "sums"}]}})"),
+      Model("c", ready,
+            R"({"ensemble_scheduling": {"step": [{"model_name": "plain"}, {"model_name": "gone"}]}})"),
+      Model("plain", ready, "{}"), Model("sums", ready, "{}")};
+  models[4].sequences = true;
+  MarkEnsembles(models);
+  EXPECT_TRUE(models[0].sequences);
+  EXPECT_TRUE(models[1].sequences);
+  EXPECT_FALSE(models[2].sequences);
+  EXPECT_FALSE(models[3].sequences);
+}
+
 TEST(Differences, AreNamedWithTheirReplicas) {
   const ModelView one = Model("m", {{"1", "READY", ""}}, R"({"max_batch_size": 8, "name": "m"})");
   EXPECT_THAT(Differences({At("a", {one}), At("b", {one})}), IsEmpty());
