@@ -235,6 +235,29 @@ def test_load_leaves_a_replica_that_refuses(fleet, envoy):
             wait_until(lambda protocol=protocol: clients.work(protocol) == "two", 30, "work for the replica")
 
 
+def test_sequences_stay_at_a_replica_that_refuses(fleet, envoy):
+    """Elsewhere they would not be known."""
+    url = f"http://{envoy.listeners['http']}/v2/models/work/infer"
+    tensor = {"name": "IN", "datatype": "FP32", "shape": [600], "data": [0] * 600}
+
+    def ask(user):
+        answer = requests.post(url, json={"inputs": [tensor]}, headers={"x-user": str(user)}, timeout=60)
+        return answer.json()["outputs"][0]["data"][0] if answer.status_code == 200 else answer.status_code
+
+    users = [user for user in range(30) if ask(user) == "two"]
+    assert users
+    with busy(fleet, "two"), ThreadPoolExecutor(10) as pool:
+        server = fleet.replicas["two"]
+        stuck = [pool.submit(wait_until, lambda: ask_directly(server) == 200, 60) for _ in range(10)]
+        wait_until(lambda: ask_directly(server, timeout=0.2) == 429, 20, "a refusal")
+        assert {ask(user) for user in users for _ in range(5)} == {429}
+        (fleet.folder("two") / "wait").unlink()
+        assert [each.result() for each in stuck] == 10 * [True]
+        (fleet.folder("two") / "wait").touch()
+    assert {ask(user) for user in users} == {"two"}
+    assert envoy.statistic("http-sequences", "outlier_detection.ejections_enforced_total") == 0
+
+
 def ask_directly(server, timeout=60):
     """The status of a request to its model "work"; None when it is not answered in time."""
     tensor = {"name": "IN", "datatype": "FP32", "shape": [600], "data": [0] * 600}

@@ -1,6 +1,5 @@
 #include "commands/fleet.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

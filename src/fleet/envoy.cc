@@ -112,7 +112,9 @@ Json LuaFilter(const std::string& name, const std::string& script) {
 // error is the same at all replicas, and none to leave one for.
 Json ProtocolOptions(const ClusterKind& kind) {
   Json options = {{"common_http_protocol_options", {{"idle_timeout", kUpstreamIdle}}}};
-  if (kind.grpc) {
+  if (kind.sequences) {
+    // No answer is a reason to leave a replica at which sequences are.
+  } else if (kind.grpc) {
     options["http_filters"] = Json::array(
         {LuaFilter("mark-refused", kMarkRefused),
          Extension("envoy.filters.http.upstream_codec", "filters.http.upstream_codec.v3.UpstreamCodec")});
@@ -127,21 +129,20 @@ Json ProtocolOptions(const ClusterKind& kind) {
   return Typed(std::string(kExtensions) + ".upstreams.http.v3.HttpProtocolOptions", std::move(options));
 }
 
-Json Outliers(size_t replicas) {
-  Json outliers = {{"consecutive_5xx", 3},
-                   {"enforcing_consecutive_5xx", 100},
-                   {"enforcing_consecutive_gateway_failure", 0},
-                   {"enforcing_success_rate", 0},
-                   {"split_external_local_origin_errors", true},
-                   {"consecutive_local_origin_failure", 2},
-                   {"enforcing_local_origin_success_rate", 0},
-                   {"interval", "0.5s"},
-                   {"base_ejection_time", "1s"},
-                   {"max_ejection_time", "30s"}};
-  // When all have too much to do, no more than half of them are taken out; of two, one.
-  outliers["max_ejection_percent"] = 50;
-  outliers["always_eject_one_host"] = replicas > 1;
-  return outliers;
+Json Outliers(const ClusterKind& kind) {
+  return {{"consecutive_5xx", 3},
+          // A sequence waits for its replica, however much that has to do: elsewhere it would not be known.
+          {"enforcing_consecutive_5xx", kind.sequences ? 0 : 100},
+          {"enforcing_consecutive_gateway_failure", 0},
+          {"enforcing_success_rate", 0},
+          {"split_external_local_origin_errors", true},
+          {"consecutive_local_origin_failure", 2},
+          {"enforcing_local_origin_success_rate", 0},
+          {"interval", "0.5s"},
+          {"base_ejection_time", "1s"},
+          {"max_ejection_time", "30s"},
+          // When all have too much to do, no more than half of them are taken out, and never the only one.
+          {"max_ejection_percent", 50}};
 }
 
 Json UpstreamTls(const load::TlsOptions& tls, bool grpc) {
@@ -171,7 +172,7 @@ Json Balancing(const ClusterKind& kind) {
 }
 
 // Without the assignment.
-Json Cluster(const EnvoyFleet& fleet, const EnvoyOptions& options, const ClusterKind& kind) {
+Json Cluster(const EnvoyOptions& options, const ClusterKind& kind) {
   Json common = {{"healthy_panic_threshold", {{"value", 0}}}};
   if (kind.sequences && !options.session_header.empty()) {
     // A sequence stays where it is while its replica ends, which then says that it is not ready.
@@ -186,7 +187,7 @@ Json Cluster(const EnvoyFleet& fleet, const EnvoyOptions& options, const Cluster
       // One that is no longer named is left at once, also while it is well.
       {"ignore_health_on_host_removal", true},
       {"health_checks", Json::array({HealthCheck(kind)})},
-      {"outlier_detection", Outliers(fleet.by_dns ? 2 : fleet.upstreams.size())},
+      {"outlier_detection", Outliers(kind)},
       // The limits are the replicas'.
       {"circuit_breakers",
        {{"thresholds",
@@ -399,7 +400,7 @@ Json EnvoyConfiguration(const EnvoyFleet& fleet, const EnvoyOptions& options) {
   }
   Json clusters = Json::array();
   for (const ClusterKind& kind : kClusters) {
-    Json cluster = Cluster(fleet, options, kind);
+    Json cluster = Cluster(options, kind);
     cluster["type"] = AllAddresses(fleet) ? "STATIC" : "STRICT_DNS";
     if (!AllAddresses(fleet)) {
       cluster["dns_refresh_rate"] = "1s";
@@ -430,7 +431,7 @@ std::vector<std::pair<std::string, Json>> EnvoyFiles(const EnvoyFleet& fleet, co
   std::vector<Json> clusters;
   for (const ClusterKind& kind : kClusters) {
     const std::string name = fmt::format("endpoints-{}.json", kind.name);
-    clusters.push_back(Cluster(fleet, options, kind));
+    clusters.push_back(Cluster(options, kind));
     clusters.back()["type"] = "EDS";
     clusters.back()["eds_cluster_config"] = {{"eds_config", PathSource(path(name))}};
     files.emplace_back(name, Resources("endpoint.v3.ClusterLoadAssignment", {Assignment(fleet, kind)}));

@@ -48,6 +48,13 @@ TEST(Envoy, SendsSequencesAgainOnlyWhenTheyHaveNotBegun) {
   }
 }
 
+TEST(Envoy, LeavesNoReplicaOfSequencesForItsAnswers) {
+  for (const Json& cluster : EnvoyConfiguration(Two(), {})["static_resources"]["clusters"]) {
+    const bool sequences = cluster["name"].get<std::string>().ends_with("-sequences");
+    EXPECT_EQ(cluster["outlier_detection"]["enforcing_consecutive_5xx"], sequences ? 0 : 100);
+  }
+}
+
 TEST(Envoy, AnswersSequencesWithoutTheirHeaderOverHttp) {
   const Json whole = EnvoyConfiguration(Two(), {});
   EXPECT_THAT(Targets(RoutesOf(whole, 1)), ElementsAre("403", "403", "403", "403", "http-sequences", "400",
