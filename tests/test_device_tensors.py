@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from harness.gpus import Gpus
+from harness.gpus import DRIVER, Gpus
 from harness.repository import config, per_request
 from harness.waiting import wait_until
 
@@ -259,6 +259,106 @@ def test_a_device_that_fails_costs_the_request(client, gpus, model, call):
         client.infer(model, sent)
     gpus.fail()
     np.testing.assert_array_equal(client.infer(model, sent).as_numpy("OUT"), sent["IN"])
+
+
+ASYNC = HEADER + per_request(
+    """
+    sent = tensor("IN", arrays.Array(list(get(request, "IN"))))
+    call = pb_utils.InferenceRequest(
+        model_name="repeat",
+        inputs=[sent],
+        requested_output_names=["OUT"],
+        preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0),
+    )
+    kept = []
+    for answer in call.exec(decoupled=True):
+        if answer.has_error():
+            return pb_utils.InferenceResponse(error=answer.error())
+        for got in answer.output_tensors():
+            assert not got.is_cpu()
+            kept.append(got)
+    copies = [arrays.Copy(*place(got)) for got in kept]
+    values = [arrays.read(copy.address.value, 2, copy.stream) for copy in copies]
+    return respond(OUT=np.array(values, np.float32).ravel())
+    """
+)
+REPEAT = (
+    HEADER
+    + """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            given = pb_utils.get_input_tensor_by_name(request, "IN")
+            assert not given.is_cpu()
+            sender = request.get_response_sender()
+            for _ in range(3):
+                sender.send(pb_utils.InferenceResponse([tensor("OUT", arrays.Copy(*place(given)))]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+)
+
+
+@pytest.mark.parametrize("level", ["basic", "strict"])
+def test_answers_of_a_decoupled_model_stay_on_the_device(repository, serve, connect, gpus, level):
+    """Also between processes that reach little else."""
+    files = {"1/device_arrays.py": ARRAYS}
+    repository.add("front", ASYNC, config("front", **VECTOR, extra=FIRST), files=files)
+    decoupled = FIRST + KEEPS + " model_transaction_policy { decoupled: true }"
+    repository.add("repeat", REPEAT, config("repeat", **VECTOR, extra=decoupled), files=files)
+    # The stand-in's devices are a folder, which a confined process has to reach.
+    paths = ["--worker-path", DRIVER, "--worker-path", f"{gpus.folder}=write"] if level == "strict" else []
+    server = serve(repository, "--worker-isolation", level, *paths, env=gpus.env)
+    gpus.delay(10)
+    result = connect("grpc", server).infer("front", {"IN": np.array([1, 2], np.float32)})
+    gpus.delay(0)
+    assert result.as_numpy("OUT").tolist() == [1, 2] * 3
+    server.stop()
+
+
+COROUTINE = (
+    HEADER
+    + """
+import asyncio
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        return await asyncio.gather(*(self.one(request) for request in requests))
+
+    async def one(self, request):
+        values = list(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy())
+        calls = [
+            pb_utils.InferenceRequest(
+                model_name="copier",
+                inputs=[tensor("IN", arrays.Array([value]))],
+                requested_output_names=["OUT"],
+                preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0),
+            ).async_exec()
+            for value in values
+        ]
+        found = []
+        for answer in await asyncio.gather(*calls):
+            got = pb_utils.get_output_tensor_by_name(answer, "OUT")
+            assert not got.is_cpu()
+            copy = arrays.Copy(*place(got))
+            found += arrays.read(copy.address.value, 1, copy.stream)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array(found, np.float32))])
+"""
+)
+
+
+def test_calls_from_a_coroutine_stay_on_the_device(repository, serve, connect, gpus):
+    fill(repository)
+    text = config("coroutine", **VECTOR, extra=FIRST)
+    repository.add("coroutine", COROUTINE, text, files={"1/device_arrays.py": ARRAYS})
+    server = serve(repository, env=gpus.env)
+    sent = np.arange(1, 11, dtype=np.float32)
+    result = connect("grpc", server).infer("coroutine", {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    server.stop()
 
 
 def test_memory_is_used_again(repository, serve, connect, gpus):
