@@ -58,7 +58,7 @@ Status DeviceCalls::Run(std::function<Status()> call) {
     Status status = OutOfMemory();
     const Status fault = Guarded([&] { status = call(); });
     call = nullptr;  // who waits finds that it has let go of what it had
-    done->set_value(fault.ok() ? std::move(status) : fault);
+    done->set_value(fault.ok() ? status : fault);
   });
   if (result.wait_for(std::chrono::nanoseconds(state_->options.limit_ns)) == std::future_status::ready)
     return result.get();

@@ -420,7 +420,6 @@ Status SetSequenceStore(ServerOptions& options, std::string_view text) {
 
 std::string ShowSequenceStore(const ServerOptions& options) { return options.sequence_store.url; }
 
-constexpr std::string_view kNoPool = "no memory of or for GPUs is kept in pools";
 constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
 constexpr std::string_view kFalse = "false|0";
@@ -790,7 +789,7 @@ const OptionSpec kOptionTable[] = {
 
     // Devices
     Ignored("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, CheckInt, "268435456",
-            "Memory pinned for GPUs", kNoPool),
+            "Memory pinned for GPUs", "no memory is pinned; the driver copies by way of its own"),
     WorksMany("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, {SetCudaPool, ShowCudaPools},
               "What each process of a model may keep of a GPU's memory for further outputs that stay there, "
               "when it is "
