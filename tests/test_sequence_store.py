@@ -11,6 +11,7 @@ import time
 
 import pytest
 from harness.redis import Redis
+from harness.relay import Relay
 from harness.sequence_settings import ConfigSetting, RefusedError, RepositorySetting
 from harness.server import BINARY
 from harness.waiting import wait_until
@@ -369,6 +370,75 @@ def test_behind_takes_a_step_back_that_it_could_not_keep(setting, redis):
         assert setting.ask(server, 0, 1) == 11
 
 
+def test_sentinels_say_where_the_store_is(tmp_path, redis):
+    setting = ConfigSetting(tmp_path)
+    with Redis(tmp_path, master=redis) as second, Redis(tmp_path, watches=redis) as sentinel:
+        url = f"redis+sentinel://localhost:1,localhost:{sentinel.port}/main/3"
+        with (
+            setting.serve("--sequence_state_store", url) as server,
+            setting.serve("--sequence_state_store", url) as other,
+        ):
+            assert setting.ask(server, 5, 1, start=True) == 5
+            wait_until(lambda: second.ask("DBSIZE") == 1, what="the replica of the Redis to have it")
+            redis.kill()
+            status, _ = send(setting, server, 0, 2, start=True)
+            assert status == 503
+            wait_until(lambda: send(setting, server, 0, 2, start=True)[0] == 200, 60, "the fail-over")
+            assert setting.ask(other, 6, 1) == 11
+            assert refusal(setting, server, 7, 1)[0] == 409
+            assert setting.ask(server, 7, 1) == 18
+
+
+# ---- one replica is cut off from the store -----------------------------------------------------------
+
+
+@pytest.fixture
+def relay(redis):
+    with Relay(redis.port) as between:
+        yield between
+
+
+def cut_off(setting, relay, *options, **more):
+    """A replica that reaches the store through the relay."""
+    url = f"redis://localhost:{relay.port}/3"
+    return setting.serve("--sequence_state_store", url, "--sequence_state_store_timeout_ms", 200, *options, **more)
+
+
+def test_a_replica_that_is_cut_off_does_not_answer_from_an_old_state(setting, redis, relay):
+    with cut_off(setting, relay) as one, replica(setting, redis) as two:
+        assert setting.ask(one, 5, 1, start=True) == 5
+        assert setting.ask(one, 5, 2, start=True) == 5
+        relay.cut()
+        assert setting.ask(two, 6, 1) == 11
+        status, text = refusal(setting, one, 100, 1)
+        assert (status, "whether it was is not known" in text) == (503, True)
+        status, text = refusal(setting, one, 100, 2)
+        assert status == 503
+        relay.mend()
+        # The write that was on its way comes late, and is refused: it has the epoch of before.
+        wait_until(lambda: send(setting, one, 0, 3, start=True)[0] == 200, what="the store to be reached again")
+        assert setting.ask(two, 7, 1) == 18
+        assert setting.ask(one, 1, 1) == 19
+        # Of the other one nobody knew; it was done, or not.
+        assert setting.ask(one, 0, 2) in (5, 105)
+
+
+def test_a_replica_that_goes_on_alone_is_told_when_another_has_gone_on(setting, redis, relay):
+    options = ["--sequence_state_store_unavailable", "continue"]
+    with cut_off(setting, relay, *options) as one, replica(setting, redis, *options) as two:
+        assert setting.ask(one, 5, 1, start=True) == 5
+        assert setting.ask(one, 5, 2, start=True) == 5
+        relay.cut()
+        assert setting.ask(one, 10, 1) == 15
+        assert setting.ask(one, 10, 2) == 15
+        assert setting.ask(two, 6, 1) == 11  # without what the other one has answered alone
+        relay.mend()
+        wait_until(lambda: counted(one, "unconfirmed") == 0, what="the store to have all")
+        one.wait_for_log("steps that were answered are lost: sequence 1 of model 'sum' has gone on at another replica")
+        assert setting.ask(one, 7, 1) == 18
+        assert setting.ask(two, 7, 2) == 22
+
+
 # ---- models ------------------------------------------------------------------------------------------
 
 
@@ -474,7 +544,7 @@ def test_tls(tmp_path):
     ("options", "text"),
     [
         (["--sequence_state_store", "redis://:open-sesame@host/0"], "a password in the URL would be seen by all"),
-        (["--sequence_state_store", "redis+sentinel://host/main"], "Redis Sentinel is not supported"),
+        (["--sequence_state_store", "redis+sentinel://host"], "it names no master that the sentinels know"),
         (["--sequence_state_store", "memcached://host"], "the scheme is not known"),
         (["--sequence_state_store_mode", "behind"], "--sequence_state_store_mode needs --sequence_state_store"),
         (["--sequence_state_store", "redis://h", "--sequence_state_path", "s"], "exclude each other"),

@@ -133,7 +133,7 @@ Status CheckSequenceStore(const ServerOptions& options) {
     return InvalidArgumentError("--sequence_state_store_lag_ms needs --sequence_state_store_mode=behind");
   }
   const bool tls = !store.ca_file.empty() || !store.cert_file.empty() || !store.key_file.empty();
-  if (tls && !store.url.starts_with("rediss://")) {
+  if (tls && !store.url.starts_with("rediss")) {
     return InvalidArgumentError(
         "--sequence_state_store_ca_file, _cert_file and _key_file need TLS: "
         "--sequence_state_store=rediss://...");

@@ -76,9 +76,8 @@ Result<std::string> ReadSecret(const std::string& path) {
 
 }  // namespace
 
-RedisClient::RedisClient(Options options, std::shared_ptr<const client::Dialer> dialer, UniqueFd wake,
-                         Logger& log)
-    : options_(std::move(options)), dialer_(std::move(dialer)), wake_(std::move(wake)), log_(log) {}
+RedisClient::RedisClient(Options options, client::TlsOptions tls, UniqueFd wake, Logger& log)
+    : options_(std::move(options)), tls_(std::move(tls)), wake_(std::move(wake)), log_(log) {}
 
 Result<std::unique_ptr<RedisClient>> RedisClient::Start(const Options& options, Logger& log) {
   client::TlsOptions tls;
@@ -86,11 +85,11 @@ Result<std::unique_ptr<RedisClient>> RedisClient::Start(const Options& options, 
   tls.ca_file = options.ca_file;
   tls.cert_file = options.cert_file;
   tls.key_file = options.key_file;
-  BRAID_ASSIGN_OR_RETURN(auto dialer,
-                         client::Dialer::Make(client::Address{options.url.host, options.url.port}, tls));
+  // What is wrong with the files is known now.
+  BRAID_RETURN_IF_ERROR(client::Dialer::Make(options.url.addresses.front(), tls).status());
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return ErrnoError("eventfd", errno);
-  std::unique_ptr<RedisClient> client(new RedisClient(options, std::move(dialer), std::move(wake), log));
+  std::unique_ptr<RedisClient> client(new RedisClient(options, std::move(tls), std::move(wake), log));
   BRAID_ASSIGN_OR_RETURN(client->thread_,
                          TryStartThread("brd-store", [self = client.get()] { self->Run(); }));
   return client;
@@ -162,16 +161,39 @@ void RedisClient::Run() {
   FailQueued(stopped);
 }
 
+Status RedisClient::Dial(const client::Address& address, int64_t deadline_ns) {
+  const int64_t left_ns = deadline_ns - SteadyNowNs();
+  if (left_ns <= 0) return UnavailableError("it does not answer");
+  BRAID_ASSIGN_OR_RETURN(const auto dialer, client::Dialer::Make(address, tls_));
+  BRAID_ASSIGN_OR_RETURN(socket_, client::Socket::Dial(*dialer, false, static_cast<double>(left_ns) / 1e9));
+  if (reader_ != nullptr) redisReaderFree(reader_);
+  reader_ = redisReaderCreate();
+  return reader_ == nullptr ? OutOfMemory() : OkStatus();
+}
+
+Result<client::Address> RedisClient::AskSentinels(int64_t deadline_ns) {
+  Status last;
+  const int64_t each_ns =
+      options_.connect_timeout_ns / static_cast<int64_t>(options_.url.addresses.size() + 1);
+  for (const client::Address& sentinel : options_.url.addresses) {
+    const int64_t until_ns = std::min(deadline_ns, SteadyNowNs() + each_ns);
+    last = Dial(sentinel, until_ns);
+    if (!last.ok()) continue;
+    const auto told = AskNow({"SENTINEL", "get-master-addr-by-name", options_.url.master}, until_ns);
+    if (told.ok() && told->list.size() == 2) return client::Address{told->list[0].text, told->list[1].text};
+    last = told.ok() ? UnavailableError("it knows no master '" + options_.url.master + "' " +
+                                        told->text.substr(0, kMostErrorText))
+                     : told.status();
+  }
+  return last.WithPrefix("no sentinel says where the master is: ");
+}
+
 void RedisClient::Connect() {
   const int64_t deadline_ns = SteadyNowNs() + options_.connect_timeout_ns;
-  auto dialed = client::Socket::Dial(*dialer_, false, static_cast<double>(options_.connect_timeout_ns) / 1e9);
-  Status status = dialed.status();
-  if (status.ok()) {
-    socket_ = std::move(dialed).value();
-    if (reader_ != nullptr) redisReaderFree(reader_);
-    reader_ = redisReaderCreate();
-    status = reader_ == nullptr ? OutOfMemory() : Greet(deadline_ns);
-  }
+  Result<client::Address> address = options_.url.addresses.front();
+  if (!options_.url.master.empty()) address = AskSentinels(deadline_ns);
+  Status status = address.ok() ? Dial(*address, deadline_ns) : address.status();
+  if (status.ok()) status = Greet(deadline_ns);
   if (!status.ok()) {
     socket_.reset();
     // The same again says nothing new.
@@ -265,7 +287,10 @@ Status RedisClient::Exchange() {
       if (sent_.empty()) return UnavailableError("it has answered what nobody has asked");
       Command command = std::move(sent_.front());
       sent_.pop_front();
+      // It was the master before a fail-over.
+      const bool replica = reply.kind == RedisReply::Kind::kError && reply.text.starts_with("READONLY");
       Finish(command, std::move(reply));
+      if (replica) return UnavailableError("it is a replica, which takes no writes");
     }
   }
 }

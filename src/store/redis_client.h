@@ -9,8 +9,8 @@
 // The store is *away* from the moment at which a connection cannot be made until one is. What is given then
 // fails, at once between two attempts, else with the attempt. A connection that breaks fails all that was sent
 // on it, of which nobody knows whether it was done; what was not sent waits for one new connection. A Redis
-// that does not answer within the time-out breaks the connection. Attempts to connect are made after 0.1 s,
-// then after twice as long, up to 2 s.
+// that does not answer within the time-out, or is a replica that takes no writes, breaks the connection. Attempts to connect are made after 0.1 s,
+// then after twice as long, up to 2 s. Where the URL names sentinels, each attempt asks them for the master.
 #pragma once
 
 #include <cstdint>
@@ -81,12 +81,15 @@ class RedisClient {
     int64_t deadline_ns = 0;  // once it is sent
   };
 
-  RedisClient(Options options, std::shared_ptr<const client::Dialer> dialer, UniqueFd wake, Logger& log);
+  RedisClient(Options options, client::TlsOptions tls, UniqueFd wake, Logger& log);
 
   void Run();
   bool Stopping();
   // One connection, from the attempt to its end.
   void Connect();
+  Status Dial(const client::Address& address, int64_t deadline_ns);
+  // Where the master is, as the first sentinel says that answers.
+  Result<client::Address> AskSentinels(int64_t deadline_ns);
   Status Greet(int64_t deadline_ns);
   Result<RedisReply> AskNow(const std::vector<std::string>& words, int64_t deadline_ns);
   Status Exchange();
@@ -102,7 +105,7 @@ class RedisClient {
   static void Finish(Command& command, Result<RedisReply> reply);
 
   const Options options_;
-  const std::shared_ptr<const client::Dialer> dialer_;  // shared by its own interface
+  const client::TlsOptions tls_;
   const UniqueFd wake_;
   Logger& log_;
 

@@ -125,6 +125,14 @@ TEST_F(RedisClientTest, WhatIsLeftFailsAtTheEnd) {
   for (auto& one : left) EXPECT_EQ(one.get().status().code(), StatusCode::kUnavailable);
 }
 
+TEST_F(RedisClientTest, SentinelsThatKnowNothingAreSaidTo) {
+  // A Redis that is no sentinel.
+  RedisClient::Options options = redis_.options();
+  options.url.master = "main";
+  Open(options);
+  EXPECT_THAT(Ask({"PING"}), HasSubstr("no sentinel says where the master is: it knows no master 'main'"));
+}
+
 TEST_F(RedisClientTest, ShowsItsPassword) {
   RealRedis guarded("open-sesame");
   Open(guarded.options());

@@ -1,13 +1,17 @@
 #include "store/redis_url.h"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "http_client/socket.h"
 
 namespace braid {
 namespace {
 
-constexpr std::string_view kForms = "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH?db=DB";
+constexpr std::string_view kForms =
+    "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=DB or "
+    "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB";
 
 Status ReadDatabase(std::string_view text, RedisUrl& url) {
   if (text.empty()) return OkStatus();
@@ -21,8 +25,8 @@ Status ReadDatabase(std::string_view text, RedisUrl& url) {
 Result<RedisUrl> ReadSocketPath(std::string_view text) {
   RedisUrl url;
   const size_t query = std::min(text.find('?'), text.size());
-  url.host = text.substr(0, query);
-  if (!url.host.starts_with('/')) {
+  url.addresses.push_back({std::string(text.substr(0, query)), ""});
+  if (!text.starts_with('/')) {
     return InvalidArgumentError("the path of a Unix socket begins with '/': " + std::string(kForms));
   }
   if (query == text.size()) return url;
@@ -34,20 +38,32 @@ Result<RedisUrl> ReadSocketPath(std::string_view text) {
   return url;
 }
 
+Status ReadAddress(std::string_view text, std::string_view usual_port, RedisUrl& url) {
+  auto address = client::ParseAddress(text, usual_port);
+  if (!address.ok() || address->host.starts_with('/')) {
+    return InvalidArgumentError("it names no host: " + std::string(kForms));
+  }
+  url.addresses.push_back(std::move(address).value());
+  return OkStatus();
+}
+
+// Takes `scheme` off the front of `text`, if it is there.
+bool TakeScheme(std::string_view scheme, std::string_view& text) {
+  if (!text.starts_with(scheme)) return false;
+  text.remove_prefix(scheme.size());
+  return true;
+}
+
 }  // namespace
 
 Result<RedisUrl> ParseRedisUrl(std::string_view text) {
-  if (text.starts_with("redis+sentinel://") || text.starts_with("rediss+sentinel://")) {
-    return InvalidArgumentError(
-        "Redis Sentinel is not supported; name a Redis, or what stands in front of them");
-  }
-  if (text.starts_with("unix://")) return ReadSocketPath(text.substr(7));
+  if (TakeScheme("unix://", text)) return ReadSocketPath(text);
   RedisUrl url;
-  url.tls = text.starts_with("rediss://");
-  if (!url.tls && !text.starts_with("redis://")) {
+  url.tls = text.starts_with("rediss");
+  const bool sentinels = TakeScheme("redis+sentinel://", text) || TakeScheme("rediss+sentinel://", text);
+  if (!sentinels && !TakeScheme("redis://", text) && !TakeScheme("rediss://", text)) {
     return InvalidArgumentError("the scheme is not known: " + std::string(kForms));
   }
-  text.remove_prefix(url.tls ? 9 : 8);
   if (const size_t at = text.rfind('@'); at != std::string_view::npos) {
     url.user = text.substr(0, at);
     text.remove_prefix(at + 1);
@@ -58,20 +74,28 @@ Result<RedisUrl> ParseRedisUrl(std::string_view text) {
           "--sequence_state_store_password_file");
     }
   }
-  if (const size_t slash = text.find('/'); slash != std::string_view::npos) {
-    BRAID_RETURN_IF_ERROR(ReadDatabase(text.substr(slash + 1), url));
-    text = text.substr(0, slash);
+  const auto take = [&text] {
+    const size_t slash = std::min(text.find('/'), text.size());
+    const std::string_view piece = text.substr(0, slash);
+    text.remove_prefix(std::min(slash + 1, text.size()));
+    return piece;
+  };
+  std::string_view hosts = take();
+  if (sentinels) {
+    url.master = take();
+    if (url.master.empty()) {
+      return InvalidArgumentError("it names no master that the sentinels know: " + std::string(kForms));
+    }
+  } else if (hosts.find(',') != std::string_view::npos) {
+    return InvalidArgumentError("several hosts are those of sentinels: " + std::string(kForms));
   }
-  if (text.find(',') != std::string_view::npos) {
-    return InvalidArgumentError("several hosts are not supported: " + std::string(kForms));
+  BRAID_RETURN_IF_ERROR(ReadDatabase(text, url));
+  while (true) {
+    const size_t comma = std::min(hosts.find(','), hosts.size());
+    BRAID_RETURN_IF_ERROR(ReadAddress(hosts.substr(0, comma), sentinels ? "26379" : "6379", url));
+    if (comma == hosts.size()) return url;
+    hosts.remove_prefix(comma + 1);
   }
-  auto address = client::ParseAddress(text, "6379");
-  if (!address.ok() || address->host.starts_with('/')) {
-    return InvalidArgumentError("it names no host: " + std::string(kForms));
-  }
-  url.host = std::move(address->host);
-  url.port = std::move(address->port);
-  return url;
 }
 
 }  // namespace braid

@@ -4,20 +4,25 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
+#include "http_client/socket.h"
 
 namespace braid {
 
 struct RedisUrl {
-  std::string host;  // or, beginning with '/', the path of a Unix socket
-  std::string port;
+  // Where it is; the host may be the path of a Unix socket. With a master several, of sentinels that know where
+  // that is.
+  std::vector<client::Address> addresses;
+  std::string master;
   std::string user;  // "": the default one
   int64_t database = 0;
   bool tls = false;
 };
 
-// Reads "redis://[USER@]HOST[:PORT][/DB]", "rediss://..." (the same with TLS) and "unix:///PATH[?db=DB]". Errors:
+// Reads "redis://[USER@]HOST[:PORT][/DB]", "rediss://..." (the same with TLS), "unix:///PATH[?db=DB]" and
+// "redis+sentinel://[USER@]HOST[:PORT],.../MASTER[/DB]", "rediss+sentinel://...". Errors:
 // INVALID_ARGUMENT, which says what is wrong without what the URL has: a password in it is refused, since
 // everybody who lists processes would see it.
 Result<RedisUrl> ParseRedisUrl(std::string_view text);

@@ -11,20 +11,27 @@ using ::testing::Not;
 
 TEST(RedisUrlTest, ReadsWhatNamesARedis) {
   const auto plain = ParseRedisUrl("redis://one.example:7000/3").value();
-  EXPECT_EQ(plain.host, "one.example");
-  EXPECT_EQ(plain.port, "7000");
+  EXPECT_EQ(plain.addresses.at(0).host, "one.example");
+  EXPECT_EQ(plain.addresses.at(0).port, "7000");
   EXPECT_EQ(plain.database, 3);
   EXPECT_FALSE(plain.tls);
   const auto secure = ParseRedisUrl("rediss://me@[::1]").value();
-  EXPECT_EQ(secure.host, "::1");
-  EXPECT_EQ(secure.port, "6379");
+  EXPECT_EQ(secure.addresses.at(0).host, "::1");
+  EXPECT_EQ(secure.addresses.at(0).port, "6379");
   EXPECT_EQ(secure.user, "me");
   EXPECT_EQ(secure.database, 0);
   EXPECT_TRUE(secure.tls);
   const auto path = ParseRedisUrl("unix:///run/redis.sock?db=2").value();
-  EXPECT_EQ(path.host, "/run/redis.sock");
+  EXPECT_EQ(path.addresses.at(0).host, "/run/redis.sock");
   EXPECT_EQ(path.database, 2);
   EXPECT_EQ(ParseRedisUrl("unix:///s").value().database, 0);
+  const auto sentinels = ParseRedisUrl("rediss+sentinel://me@a,b:7/main/4").value();
+  ASSERT_EQ(sentinels.addresses.size(), 2u);
+  EXPECT_EQ(sentinels.addresses[0].authority(), "a:26379");
+  EXPECT_EQ(sentinels.addresses[1].authority(), "b:7");
+  EXPECT_EQ(sentinels.master, "main");
+  EXPECT_EQ(sentinels.database, 4);
+  EXPECT_TRUE(sentinels.tls);
 }
 
 TEST(RedisUrlTest, RefusesOthersWithoutShowingThem) {
@@ -43,7 +50,8 @@ TEST(RedisUrlTest, RefusesOthersWithoutShowingThem) {
   EXPECT_THAT(why("redis://h:port"), HasSubstr("it names no host"));
   EXPECT_THAT(why("redis:///path"), HasSubstr("no"));
   EXPECT_THAT(why("redis://a:1,b:2"), HasSubstr("several hosts"));
-  EXPECT_THAT(why("redis+sentinel://a/main"), HasSubstr("Sentinel"));
+  EXPECT_THAT(why("redis+sentinel://a"), HasSubstr("it names no master"));
+  EXPECT_THAT(why("redis+sentinel://a,/main"), HasSubstr("it names no host"));
   EXPECT_THAT(why("unix://run"), HasSubstr("begins with '/'"));
   EXPECT_THAT(why("unix:///run?x=1"), HasSubstr("?db=DB"));
 }

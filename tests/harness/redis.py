@@ -14,10 +14,12 @@ def free_port():
 
 
 class Redis:
-    """`certificates`: a folder with root.pem, server.pem and server.key; then it speaks TLS alone."""
+    """`certificates`: a folder with root.pem, server.pem and server.key; then it speaks TLS alone. `master`: the Redis that it is a
+    replica of. `watches`: the Redis that it is the sentinel of, under the name "main"."""
 
-    def __init__(self, workdir, password=None, certificates=None):
+    def __init__(self, workdir, password=None, certificates=None, master=None, watches=None):
         self.workdir = workdir
+        self.master, self.watches = master, watches
         self.password = password
         self.certificates = certificates
         self.port = free_port()
@@ -46,6 +48,16 @@ class Redis:
             # As an option it would be seen by all.
             (self.workdir / "redis.conf").write_text(f'requirepass "{self.password}"\n')
             command.insert(1, self.workdir / "redis.conf")
+        if self.master:
+            command += ["--replicaof", "127.0.0.1", self.master.port]
+        if self.watches:
+            file = self.workdir / f"sentinel-{self.port}.conf"
+            file.write_text(
+                f"sentinel monitor main 127.0.0.1 {self.watches.port} 1\n"
+                "sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n"
+            )
+            command = ["redis-server", file, "--sentinel", "--bind", "127.0.0.1", "--port", self.port]
+            command += ["--dir", self.workdir]
         self.process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -54,7 +66,7 @@ class Redis:
     def _answers(self):
         assert self.process.poll() is None, f"redis-server has ended with {self.process.returncode}"
         try:
-            return self.ask("PING") in (b"PONG", "NOAUTH")
+            return self.ask("PING") == b"PONG"
         except OSError:
             return False
 
@@ -74,7 +86,9 @@ class Redis:
                 context = ssl.create_default_context(cafile=self.certificates / "root.pem")
                 connection = context.wrap_socket(plain, server_hostname="localhost")
             stream = connection.makefile("rwb")
-            for command in ([("AUTH", self.password)] if self.password else []) + [("SELECT", 3), words]:
+            before = [("AUTH", self.password)] if self.password else []
+            before += [] if self.watches else [("SELECT", 3)]
+            for command in [*before, words]:
                 pieces = [word if isinstance(word, bytes) else str(word).encode() for word in command]
                 stream.write(b"*%d\r\n" % len(pieces))
                 for piece in pieces:

@@ -1,4 +1,4 @@
-"""A process that passes on what comes to its port, and can be stopped: a partition of the network, for whoever it stands between."""
+"""A process that passes on what comes to its port, until it is cut: a partition of the network between those on both sides of it."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ import sys
 
 
 class Relay:
-    """Before a TCP port of the loopback interface. `port` is its own."""
+    """Listens on `port` of the loopback interface, and passes all on to its port `target`. Use as a context manager."""
 
     def __init__(self, target):
         self._process = subprocess.Popen(
@@ -24,11 +24,11 @@ class Relay:
         self._process.wait()
         self._process.stdout.close()
 
-    def stop(self):
+    def cut(self):
         """What is sent from now on arrives later, and connections begin and are not answered."""
         self._process.send_signal(signal.SIGSTOP)
 
-    def go_on(self):
+    def mend(self):
         self._process.send_signal(signal.SIGCONT)
 
 

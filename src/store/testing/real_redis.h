@@ -61,7 +61,7 @@ class RealRedis {
   std::string socket() const { return (folder_ / "s").string(); }
   RedisClient::Options options() const {
     RedisClient::Options options;
-    options.url.host = socket();
+    options.url.addresses = {{socket(), ""}};
     if (!password_.empty()) options.password_file = folder_ / "secret";
     return options;
   }
