@@ -12,8 +12,9 @@ import time
 import pytest
 from harness.redis import Redis
 from harness.relay import Relay
+from harness.repository import Repository, config, per_request
 from harness.sequence_settings import ConfigSetting, RefusedError, RepositorySetting
-from harness.server import BINARY
+from harness.server import BINARY, Server
 from harness.waiting import wait_until
 
 MODES = ["durable", "behind", "drain"]
@@ -472,6 +473,33 @@ def test_no_request_is_lost_or_counted_twice_by_reloads(setting, redis, mode):
             totals = [each.result() for each in clients]
         for sequence, total in enumerate(totals, 1):
             assert setting.ask(server, 0, sequence, end=True) == total
+
+
+def test_what_a_model_keeps_to_itself_stays_with_its_server(tmp_path, redis):
+    repository = Repository(tmp_path / "models")
+    source = per_request("""
+        start = request.flags() & 1
+        self.total = (0 if start else self.total) + get(request, "x")
+        return respond(y=self.total)
+    """)
+    batching = "sequence_batching { max_sequence_idle_microseconds: 600000000 }"
+    repository.add("own", source, config(None, [("x", "INT32", [1])], [("y", "INT32", [1])], 0, extra=batching))
+
+    def ask(server, value, **flags):
+        tensor = {"name": "x", "shape": [1], "datatype": "INT32", "data": [value]}
+        body = {"parameters": {"sequence_id": 7, **flags}, "inputs": [tensor]}
+        return server.json("POST", "/v2/models/own/infer", body)
+
+    with Server([repository.path], "--sequence_state_store", redis.url, workdir=tmp_path) as server:
+        assert (
+            server.log.count("'own' version 1: the model itself keeps what its sequences have; they cannot be saved")
+            == 1
+        )
+        assert value_of(ask(server, 5, sequence_start=True)[1]) == 5
+        status, answer = ask(server, 6)
+        assert (status, value_of(answer), "parameters" in answer) == (200, 11, False)
+        assert redis.ask("DBSIZE") == 0
+        assert not [series for series in server.metric_values() if series.startswith("braid_sequence_store_")]
 
 
 def test_a_slot_that_was_idle_for_too_long_costs_no_sequence(tmp_path, redis):
