@@ -12,6 +12,7 @@ from campaigns.ledger import Allowance, Ledgers
 from campaigns.linearizable import Operation, linearization, unexplained
 from campaigns.sequence_models import EXISTS, FAILED, LOSE, LOST, MISSING, REFUSED, batched, stateful
 from campaigns.transports import CutError, RefusedError, WrongError
+from harness.envoy import need_envoy
 from harness.server import ROOT
 
 # ---- the campaigns themselves ----------------------------------------------------------------------
@@ -60,6 +61,15 @@ def test_failing_calls_and_allocations_cost_requests_and_not_the_server():
     printed = run("failures", "--seconds", 6, "--one-in", 500, "--every", 1, "--heal-seconds", 60)
     assert "| epoll_wait | " in printed
     assert " x out of memory" in printed
+
+
+@pytest.mark.parametrize("mode", ["durable", "behind"])
+def test_sequences_of_a_fleet_go_on_whatever_becomes_of_its_servers(mode):
+    need_envoy()
+    arguments = ("--sequences", 120, "--kill-every", 3, "--drain-every", 5, "--cut-every", 4, "--mode", mode)
+    printed = run("fleet", *arguments)
+    assert "| sequences that ended | 120 |" in printed
+    assert "| servers killed | " in printed
 
 
 # ---- the checker of histories ----------------------------------------------------------------------
