@@ -75,9 +75,9 @@ def test_refused_option_says_why(option):
 
 def test_option_that_means_nothing_here_is_noted_once(repository, serve):
     repository.add_identity("a")
-    server = serve(repository, "--pinned-memory-pool-byte-size=1024", "--cuda-memory-pool-byte-size=0:1024")
+    server = serve(repository, "--pinned-memory-pool-byte-size=1024", "--cuda-virtual-address-size=0:1024")
     assert server.log.count("--pinned-memory-pool-byte-size means nothing here") == 1
-    assert server.log.count("--cuda-memory-pool-byte-size means nothing here") == 1
+    assert server.log.count("--cuda-virtual-address-size means nothing here") == 1
 
 
 def test_option_table_of_the_documentation_is_up_to_date():

@@ -108,10 +108,7 @@ struct EnvoyCommandOptions {
 
 Status CheckListen(const char* option, const std::string& text) {
   const Result<load::Address> address = load::ParseAddress(text, "");
-  const bool number = address.ok() && !address->port.empty() && address->port.size() <= 5 &&
-                      std::ranges::all_of(address->port, [](char c) { return c >= '0' && c <= '9'; }) &&
-                      std::stoul(address->port) <= 65535;
-  if (number && fleet::IsAddress(address->host)) return OkStatus();
+  if (address.ok() && fleet::ReadPort(address->port) && fleet::IsAddress(address->host)) return OkStatus();
   return InvalidArgumentError(fmt::format("{} '{}': it looks like ADDRESS:PORT", option, text));
 }
 

@@ -12,11 +12,6 @@
 namespace braid::fleet {
 namespace {
 
-bool ParsePort(std::string_view text, uint16_t* port) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *port);
-  return error == std::errc() && end == text.data() + text.size() && *port != 0;
-}
-
 std::vector<std::string_view> Split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   while (true) {
@@ -28,6 +23,13 @@ std::vector<std::string_view> Split(std::string_view text, char at) {
 }
 
 }  // namespace
+
+std::optional<uint16_t> ReadPort(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return port;
+}
 
 std::string Endpoint::name() const {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, http)
@@ -59,7 +61,9 @@ Result<Endpoint> ParseEndpoint(std::string_view text) {
   if (rest.empty()) return endpoint;
   std::vector<uint16_t> ports;
   for (const std::string_view part : Split(rest.substr(1), ':')) {
-    if (!ParsePort(part, &ports.emplace_back())) return refused();
+    const std::optional<uint16_t> port = ReadPort(part);
+    if (!port || *port == 0) return refused();
+    ports.push_back(*port);
   }
   if (ports.size() > 3) return refused();
   endpoint.grpc = ports.size() > 1 ? ports[0] : 0;

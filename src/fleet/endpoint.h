@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct Endpoint {
   std::string name() const;
   bool operator==(const Endpoint&) const = default;
 };
+
+// A number from 0 to 65535 in digits, and nothing else.
+std::optional<uint16_t> ReadPort(std::string_view text);
 
 // Reads HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS, with IPv6 addresses in brackets. HOST alone has the ports that Braid
 // has by default; of the others those that are not named are not known. Errors: INVALID_ARGUMENT.

@@ -1,5 +1,7 @@
 #include "fleet/envoy.h"
 
+#include <algorithm>
+
 #include <spdlog/fmt/fmt.h>
 
 #include "fleet/lift_sequence_id.h"
@@ -33,7 +35,7 @@ Json SocketAddress(const std::string& text) {
   const size_t colon = text.rfind(':');
   std::string host = text.substr(0, colon);
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
-  return SocketAddress(host, std::stoul(text.substr(colon + 1)));
+  return SocketAddress(host, ReadPort(text.substr(colon + 1)).value_or(0));
 }
 
 // ---- clusters -----------------------------------------------------------------------------------------------
@@ -159,11 +161,20 @@ Json UpstreamTls(const load::TlsOptions& tls, bool grpc) {
                    std::move(context));
 }
 
-Json Balancing(const ClusterKind& kind) {
+// With so many places each replica has a share of the sequences that differs little from the others' (bench/run-fleet-model): with 256 places
+// each, the fullest of 1,000 has 1.2 times the mean; with four, 3.3 times.
+size_t RingSize(const EnvoyFleet& fleet) {
+  constexpr size_t kPlaces = 256;
+  // How many there will be is not known.
+  if (fleet.by_dns) return 256 * kPlaces;
+  return std::max<size_t>(4096, fleet.upstreams.size() * kPlaces);
+}
+
+Json Balancing(const EnvoyFleet& fleet, const ClusterKind& kind) {
   Json policy = kind.sequences
                     ? Extension("envoy.load_balancing_policies.ring_hash",
                                 "load_balancing_policies.ring_hash.v3.RingHash",
-                                {{"hash_function", "XX_HASH"}, {"minimum_ring_size", 4096}})
+                                {{"hash_function", "XX_HASH"}, {"minimum_ring_size", RingSize(fleet)}})
                     // Of all replicas the one that has the fewest requests, not of two that were drawn.
                     : Extension("envoy.load_balancing_policies.least_request",
                                 "load_balancing_policies.least_request.v3.LeastRequest",
@@ -172,7 +183,7 @@ Json Balancing(const ClusterKind& kind) {
 }
 
 // Without the assignment.
-Json Cluster(const EnvoyOptions& options, const ClusterKind& kind) {
+Json Cluster(const EnvoyFleet& fleet, const EnvoyOptions& options, const ClusterKind& kind) {
   Json common = {{"healthy_panic_threshold", {{"value", 0}}}};
   if (kind.sequences && !options.session_header.empty()) {
     // A sequence stays where it is while its replica ends, which then says that it is not ready.
@@ -182,7 +193,7 @@ Json Cluster(const EnvoyOptions& options, const ClusterKind& kind) {
   Json cluster = {
       {"name", kind.name},
       {"connect_timeout", "1s"},
-      {"load_balancing_policy", Balancing(kind)},
+      {"load_balancing_policy", Balancing(fleet, kind)},
       {"common_lb_config", std::move(common)},
       // One that is no longer named is left at once, also while it is well.
       {"ignore_health_on_host_removal", true},
@@ -400,7 +411,7 @@ Json EnvoyConfiguration(const EnvoyFleet& fleet, const EnvoyOptions& options) {
   }
   Json clusters = Json::array();
   for (const ClusterKind& kind : kClusters) {
-    Json cluster = Cluster(options, kind);
+    Json cluster = Cluster(fleet, options, kind);
     cluster["type"] = AllAddresses(fleet) ? "STATIC" : "STRICT_DNS";
     if (!AllAddresses(fleet)) {
       cluster["dns_refresh_rate"] = "1s";
@@ -431,7 +442,7 @@ std::vector<std::pair<std::string, Json>> EnvoyFiles(const EnvoyFleet& fleet, co
   std::vector<Json> clusters;
   for (const ClusterKind& kind : kClusters) {
     const std::string name = fmt::format("endpoints-{}.json", kind.name);
-    clusters.push_back(Cluster(options, kind));
+    clusters.push_back(Cluster(fleet, options, kind));
     clusters.back()["type"] = "EDS";
     clusters.back()["eds_cluster_config"] = {{"eds_config", PathSource(path(name))}};
     files.emplace_back(name, Resources("endpoint.v3.ClusterLoadAssignment", {Assignment(fleet, kind)}));

@@ -55,6 +55,20 @@ TEST(Envoy, LeavesNoReplicaOfSequencesForItsAnswers) {
   }
 }
 
+TEST(Envoy, GivesEachReplicaManyPlacesOnTheRing) {
+  EnvoyFleet fleet = Two();
+  const auto places = [&]() -> size_t {
+    const Json cluster = EnvoyConfiguration(fleet, {})["static_resources"]["clusters"].back();
+    const Json policy = cluster["load_balancing_policy"]["policies"][0]["typed_extension_config"];
+    return policy["typed_config"]["minimum_ring_size"];
+  };
+  EXPECT_EQ(places(), 4096);
+  fleet.upstreams.resize(100, fleet.upstreams.front());
+  EXPECT_EQ(places(), 25600);
+  fleet.by_dns = true;
+  EXPECT_EQ(places(), 65536);
+}
+
 TEST(Envoy, AnswersSequencesWithoutTheirHeaderOverHttp) {
   const Json whole = EnvoyConfiguration(Two(), {});
   EXPECT_THAT(Targets(RoutesOf(whole, 1)), ElementsAre("403", "403", "403", "403", "http-sequences", "400",
