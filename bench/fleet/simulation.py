@@ -21,7 +21,7 @@ class Costs:
     """Seconds of one processor, unless said otherwise; docs/fleet.md says where the figures come from."""
 
     front: float = 60e-6  # a request on its way there and back
-    step: float = 60e-6  # a step at its replica beside its model, with the client of the store
+    step: float = 70e-6  # a step at its replica beside its model, with the client of the store
     model: float = 2e-3  # the model's own work on a step
     write: float = 15e-6  # of the store's one thread, for the state of a step
     read: float = 15e-6  # the same, when a replica takes a sequence over

@@ -322,8 +322,6 @@ Status SequenceVault::WriteToStore(const Entry& entry, Saved saved) {
   for (SavedSequence& sequence : saved.sequences) {
     StateStore::Step step;
     step.tenure = sequence.tenure;
-    // Another replica may have begun one of that name since, if the store was not told of this one.
-    step.tenure.tried = step.tenure.epoch == 0;
     step.states = std::make_shared<const std::vector<Tensor>>(std::move(sequence.states));
     options_.store->Write({entry.key.first, entry.key.second, std::move(sequence.id)}, saved.identity, step,
                           [writes](const Result<StateStore::Written>& written) {

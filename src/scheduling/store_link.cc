@@ -55,12 +55,14 @@ bool LeadsBackTo(const std::string& model, const CallChain* chain) {
 // itself while the model has the request.
 class StoreLink::Step final : public ResponseSink {
  public:
-  Step(StoreLink& link, const InferenceRequest& request, std::optional<Held> before, bool waits)
+  Step(StoreLink& link, const InferenceRequest& request, std::optional<Held> before,
+       const SequenceTenure& begin, bool waits)
       : link(link),
         id(request.correlation_id),
         start(request.sequence_start),
         end(request.sequence_end),
         before(std::move(before)),
+        begin(begin),
         waits(waits),
         sink(request.sink),
         handle(request.servable->Another()) {}
@@ -81,6 +83,7 @@ class StoreLink::Step final : public ResponseSink {
   const bool start;
   const bool end;
   const std::optional<Held> before;  // nothing for a sequence that was not here
+  const SequenceTenure begin;        // with which a start begins
   const bool waits;                  // no response leaves before the store has the states
   ResponseSink* const sink;
   // Until the client has its answer, whatever the model believes.
@@ -170,7 +173,13 @@ void StoreLink::BeginOne(Request request) {
   const CorrelationId id = request->correlation_id;
   if (request->sequence_start) {
     const Status right = CheckStep(*request, {});
-    return right.ok() ? Run(std::move(request), std::nullopt) : Refuse(std::move(request), right);
+    if (!right.ok()) return Refuse(std::move(request), right);
+    if (policy_.mode == StoreMode::kDrain) return Run(std::move(request), std::nullopt, {.life = NextLife()});
+    const std::shared_ptr<Servable> model = request->servable->share();
+    const auto starter = std::make_shared<Request>(std::move(request));
+    return store_.Take(NameOf(id), "", [this, model, starter](const Result<StateStore::Taken>& taken) {
+      OnStart(std::move(*starter), taken);
+    });
   }
   if (std::optional<Held> here = model_.Look(id, true)) {
     const Status right = CheckStep(*request, here->tenure);
@@ -192,6 +201,38 @@ void StoreLink::BeginOne(Request request) {
   store_.Take(NameOf(id), identity(), [this, model, taker](Result<StateStore::Taken> taken) {
     OnTaken(std::move(*taker), std::move(taken));
   });
+}
+
+// The sequence is this server's before the request runs. Else its first write, late, could take the place of one that its client, told that
+// the start had failed, has begun elsewhere since.
+void StoreLink::OnStart(Request request, const Result<StateStore::Taken>& taken) {
+  const PatientAllocation patience;
+  SequenceTenure begin{.life = NextLife()};
+  if (!taken.ok()) {
+    failed_.fetch_add(1, std::memory_order_relaxed);
+    if (policy_.mode == StoreMode::kDurable && policy_.away == StoreAway::kRefuse) {
+      Status why = AwayError(request->correlation_id, 1, taken.status());
+      return Refuse(std::move(request), std::move(why));
+    }
+  } else {
+    begin.epoch = taken->epoch;
+    // The model may refuse the start, since the sequence which has its name goes on here.
+    RenewTenure(request->correlation_id, taken->before, taken->epoch);
+  }
+  Run(std::move(request), std::nullopt, begin);
+}
+
+void StoreLink::RenewTenure(const CorrelationId& id, uint64_t before, uint64_t epoch) {
+  MutexLock lock(mutex_);
+  std::optional<Held> here = model_.Look(id, false);
+  // Of another epoch it is no longer this server's.
+  if (!here || here->tenure.epoch != before) return;
+  here->tenure.epoch = epoch;
+  model_.SetTenure(id, here->tenure);
+  const auto found = active_.find(id);
+  if (found == active_.end() || !found->second.pending) return;
+  SequenceTenure& pending = found->second.pending->held.tenure;
+  if (pending.life == here->tenure.life) pending.epoch = epoch;
 }
 
 void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
@@ -248,10 +289,10 @@ Status StoreLink::CheckStep(const InferenceRequest& request, const SequenceTenur
                                     : FailedPreconditionError(text);
 }
 
-void StoreLink::Run(Request request, std::optional<Held> before) {
+void StoreLink::Run(Request request, std::optional<Held> before, const SequenceTenure& begin) {
   const bool waits = policy_.mode == StoreMode::kDurable ||
                      (policy_.mode == StoreMode::kBehind && before && Late(before->tenure));
-  auto step = std::make_unique<Step>(*this, *request, std::move(before), waits);
+  auto step = std::make_unique<Step>(*this, *request, std::move(before), begin, waits);
   request->sink = step.release();
   model_.Run(std::move(request));
 }
@@ -335,7 +376,10 @@ void StoreLink::Write(std::unique_ptr<Step> step, Held after) {
     MutexLock lock(mutex_);
     // What the store has said meanwhile.
     if (const auto here = model_.Look(step->id, false)) after.tenure = here->tenure;
-    if (step->start) after.tenure = {.life = NextLife(), .confirmed_ns = now_ns};
+    if (step->start) {
+      after.tenure = step->begin;
+      after.tenure.confirmed_ns = now_ns;
+    }
     if (step->good) ++after.tenure.steps;
     after.tenure.stored = false;
     step->number = after.tenure.steps;
@@ -356,7 +400,7 @@ void StoreLink::Write(std::unique_ptr<Step> step, Held after) {
 }
 
 void StoreLink::EndInStore(std::unique_ptr<Step> step) {
-  SequenceTenure tenure = step->before ? step->before->tenure : SequenceTenure{};
+  SequenceTenure tenure = step->before ? step->before->tenure : step->begin;
   step->number = tenure.steps + 1;
   {
     MutexLock lock(mutex_);
@@ -366,9 +410,9 @@ void StoreLink::EndInStore(std::unique_ptr<Step> step) {
       tenure = active.pending->held.tenure;
       active.pending.reset();
     }
-    // The first write is on its way.
-    tenure.tried = tenure.tried || (tenure.epoch == 0 && step->before);
   }
+  // There alone earlier ones are left in the store.
+  if (policy_.mode == StoreMode::kDrain) tenure = {};
   // Alone in this server since it began, or since it was taken over and with that out of the store.
   if (policy_.mode == StoreMode::kDrain && step->before) return Answer(std::move(step));
   const bool waits = policy_.mode == StoreMode::kDurable ||
@@ -486,7 +530,7 @@ void StoreLink::OnAccepted(const Writing& writing, int64_t sent_ns, uint64_t epo
     active.writing = false;
     const bool newest = active.version == writing.version;
     const auto confirm = [&](SequenceTenure& tenure) {
-      tenure.epoch = epoch;
+      tenure.epoch = std::max(tenure.epoch, epoch);  // a start may have renewed it meanwhile
       tenure.confirmed_ns = sent_ns;
       tenure.stored = newest;
     };
@@ -558,8 +602,6 @@ void StoreLink::OnAway(const Writing& writing, const Status& why) {
     answer = std::move(active.answer);
     auto here = model_.Look(writing.id, false);
     if (here && here->tenure.life != life) here.reset();
-    if (here) here->tenure.tried = true;
-    if (active.pending && active.pending->held.tenure.life == life) active.pending->held.tenure.tried = true;
     if (answer != nullptr && !goes_on) {
       active.pending.reset();
       ++active.version;
@@ -572,8 +614,6 @@ void StoreLink::OnAway(const Writing& writing, const Status& why) {
         // The step may have been written after all.
         active.pending = Pending{*here, true, timers_.NowNs()};
       }
-    } else if (here) {
-      model_.SetTenure(writing.id, here->tenure);
     }
     if (active.pending && !stopping_) RetryLaterLocked();
     if (answer == nullptr) EraseIfIdleLocked(writing.id);
@@ -641,9 +681,7 @@ void StoreLink::Drop(const CorrelationId& id) {
     }
   }
   if (policy_.mode == StoreMode::kDrain) return;
-  SequenceTenure tenure = here->tenure;
-  tenure.tried = true;
-  store_.End(NameOf(id), tenure, [](const Result<StateStore::Written>&) {});
+  store_.End(NameOf(id), here->tenure, [](const Result<StateStore::Written>&) {});
 }
 
 TakeBackSteps StoreLink::Mark(const CorrelationId& id) {

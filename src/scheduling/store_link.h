@@ -139,8 +139,11 @@ class StoreLink final : public SequenceKeeper {
   // The request is the first of its sequence that has not been answered. Here, or after a row of others.
   void Begin(Request request);
   void BeginOne(Request request);
+  void OnStart(Request request, const Result<StateStore::Taken>& taken);
+  // What is here goes on under a new epoch, if it was this server's.
+  void RenewTenure(const CorrelationId& id, uint64_t before, uint64_t epoch);
   void OnTaken(Request request, Result<StateStore::Taken> taken);
-  void Run(Request request, std::optional<Held> before);
+  void Run(Request request, std::optional<Held> before, const SequenceTenure& begin = {});
   // Errors: the client means another step.
   Status CheckStep(const InferenceRequest& request, const SequenceTenure& tenure) const;
   void Refuse(Request request, Status status);

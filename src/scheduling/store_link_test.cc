@@ -30,6 +30,13 @@ class StoreLinkTest : public ::testing::Test {
     const auto found = store_.records.find(id);
     return found == store_.records.end() ? -1 : ValueIn<float>(found->second.states, "sum");
   }
+  // A start that runs as soon as the store, which answers nothing at once, has been asked for an earlier sequence.
+  StatefulClient AskStart(StatefulHarness& replica, float value, bool away = false) {
+    StatefulClient client = replica.Send(kId, kStart, value);
+    store_.AnswerOne(away);
+    replica.Finish();
+    return client;
+  }
   static SequenceStoreCounts CountsOf(StatefulHarness& replica) { return *replica.keeper().store_counts(); }
 
   FakeStateStore store_;
@@ -40,7 +47,7 @@ class StoreLinkTest : public ::testing::Test {
 TEST_F(StoreLinkTest, AnAnswerWaitsForTheStore) {
   Start();
   store_.answers_at_once = false;
-  StatefulClient client = one_.Ask(kId, kStart, 5);
+  StatefulClient client = AskStart(one_, 5);
   EXPECT_TRUE(client.waits());
   EXPECT_EQ(one_.model_->gate().inside(), 1u) << "what waits keeps the model";
   store_.AnswerAll();
@@ -52,17 +59,18 @@ TEST_F(StoreLinkTest, AnAnswerWaitsForTheStore) {
 TEST_F(StoreLinkTest, TheNextOfASequenceWaitsForTheAnswerOfTheOneBefore) {
   Start();
   store_.answers_at_once = false;
-  StatefulClient first = one_.Ask(kId, kStart, 5);
+  StatefulClient first = AskStart(one_, 5);
   StatefulClient second = one_.Send(kId, kMiddle, 6);
   StatefulClient other = one_.Send(uint64_t{8}, kStart, 1);
-  EXPECT_EQ(one_.Running(), 8u);
   EXPECT_EQ(one_.model_->pending_requests(), 1);
-  one_.Finish();
   store_.AnswerOne();
   EXPECT_EQ(first.sum(), 5);
   EXPECT_EQ(one_.Running(), 7u);
   one_.Finish();
   EXPECT_TRUE(second.waits());
+  store_.AnswerOne();
+  EXPECT_EQ(one_.Running(), 8u);
+  one_.Finish();
   store_.AnswerAll();
   EXPECT_EQ(second.sum(), 11);
   EXPECT_EQ(other.sum(), 1);
@@ -126,7 +134,7 @@ TEST_F(StoreLinkTest, AWriteThatIsNotAnsweredMakesTheStepFailAndTheSequenceLeave
 TEST_F(StoreLinkTest, WhereThatIsWantedStepsGoOnWithoutTheStoreAndAreWrittenLater) {
   Start(StoreMode::kDurable, StoreAway::kContinue);
   store_.answers_at_once = false;
-  StatefulClient first = one_.Ask(kId, kStart, 5);
+  StatefulClient first = AskStart(one_, 5, true);
   store_.AnswerAll(true);
   EXPECT_EQ(first.sum(), 5);
   EXPECT_EQ(CountsOf(one_).unconfirmed, 1u);
@@ -145,10 +153,10 @@ TEST_F(StoreLinkTest, WhereThatIsWantedStepsGoOnWithoutTheStoreAndAreWrittenLate
 TEST_F(StoreLinkTest, ALateStartTakesNobodysPlace) {
   Start(StoreMode::kDurable, StoreAway::kContinue);
   store_.answers_at_once = false;
-  StatefulClient first = one_.Ask(kId, kStart, 5);
+  StatefulClient first = AskStart(one_, 5, true);
   store_.AnswerAll(true);
   EXPECT_EQ(first.sum(), 5);
-  StatefulClient other = two_.Ask(kId, kStart, 8);
+  StatefulClient other = AskStart(two_, 8);
   store_.AnswerAll();
   EXPECT_EQ(other.sum(), 8);
   one_.timers_.Advance(300 * kMs);
@@ -158,10 +166,46 @@ TEST_F(StoreLinkTest, ALateStartTakesNobodysPlace) {
   EXPECT_EQ(one_.counts().active, 0u);
 }
 
+// Its client was told nothing, and has begun the sequence elsewhere.
+TEST_F(StoreLinkTest, ALateFirstWriteTakesNobodysPlace) {
+  for (const bool earlier : {false, true}) {
+    Start();
+    if (earlier) {
+      EXPECT_EQ(two_.Ask(kId, kStart, 1).sum(), 1);
+      EXPECT_EQ(two_.Ask(kId, kMiddle, 1).sum(), 2);
+      two_.keeper().Drop(kId);
+      store_.records[kId] = {++store_.last_epoch, 1, 2, "id", {}};
+    }
+    store_.answers_at_once = false;
+    StatefulClient first = AskStart(one_, 5);
+    ASSERT_EQ(store_.asked.size(), 1u);
+    const auto late = std::move(store_.asked.front());
+    store_.asked.clear();
+    store_.answers_at_once = true;
+    EXPECT_EQ(two_.Ask(kId, kStart, 8).sum(), 8);
+    late(false);
+    EXPECT_EQ(first.code(), StatusCode::kAborted);
+    EXPECT_EQ(Stored(7), 8);
+    EXPECT_EQ(two_.Ask(kId, kMiddle, 1).sum(), 9);
+    EXPECT_EQ(two_.Ask(kId, kEnd, 1).sum(), 10);
+  }
+}
+
+TEST_F(StoreLinkTest, AStartTakesThePlaceOfAnEarlierSequenceOfItsName) {
+  Start();
+  EXPECT_EQ(two_.Ask(kId, kStart, 1).sum(), 1);
+  EXPECT_EQ(two_.Ask(kId, kMiddle, 1).sum(), 2);
+  EXPECT_EQ(one_.Ask(kId, kStart, 5).sum(), 5);
+  EXPECT_EQ(Stored(7), 5);
+  EXPECT_EQ(store_.records.at(kId).steps, 1u);
+  EXPECT_EQ(two_.Ask(kId, kMiddle, 1).code(), StatusCode::kAborted);
+  EXPECT_EQ(two_.Ask(kId, kMiddle, 1).sum(), 6);
+}
+
 TEST_F(StoreLinkTest, BehindAnswersAtOnceAndWritesTheLast) {
   Start(StoreMode::kBehind);
   store_.answers_at_once = false;
-  EXPECT_EQ(one_.Ask(kId, kStart, 1).sum(), 1);
+  EXPECT_EQ(AskStart(one_, 1).sum(), 1);
   EXPECT_EQ(one_.Ask(kId, kMiddle, 1).sum(), 2);
   EXPECT_EQ(one_.Ask(kId, kMiddle, 1).sum(), 3);
   EXPECT_EQ(store_.asked.size(), 1u) << "one write at a time";
@@ -250,7 +294,7 @@ TEST_F(StoreLinkTest, StepsAreCountedAndCanBeMeant) {
 TEST_F(StoreLinkTest, AReloadHandsOverWhatIsNotWritten) {
   Start(StoreMode::kBehind);
   store_.answers_at_once = false;
-  EXPECT_EQ(one_.Ask(kId, kStart, 1).sum(), 1);
+  EXPECT_EQ(AskStart(one_, 1).sum(), 1);
   EXPECT_EQ(one_.Ask(kId, kMiddle, 1).sum(), 2);
   two_.keeper().HoldUntilRestored(two_.timers_.NowNs() + 1000 * kMs);
   StatefulClient held = two_.Send(kId, kMiddle, 1);

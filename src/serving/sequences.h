@@ -68,7 +68,6 @@ struct SequenceTenure {
   uint64_t steps = 0;  // requests that have gone well since it began, on whichever server
   int64_t confirmed_ns = 0;  // SteadyNowNs() when it was this server's for certain
   bool stored = false;       // the store has its states as they are
-  bool tried = false;        // it has been tried in vain to tell the store of it
 };
 
 // What of a sequence outlives the server, between two of its requests. `states` are those that the next

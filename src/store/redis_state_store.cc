@@ -18,18 +18,20 @@ struct RedisStateStore::Script {
 
 namespace {
 
-// ARGV: identity, ttl, whether the states leave the store
+// ARGV: identity or nothing for one that begins anew, ttl, whether the states leave the store
 constexpr std::string_view kTakeText = R"lua(
 local held = redis.call('HMGET', KEYS[1], 'e', 's', 'i', 'd')
-if not held[4] then return {0} end
-if held[3] ~= ARGV[1] then return {2} end
+local begins = ARGV[1] == ''
+if not begins and not held[4] then return {0} end
+if not begins and held[3] ~= ARGV[1] then return {2} end
 local time = redis.call('TIME')
-local epoch = string.format('%.0f', math.max(tonumber(held[1]) + 1, time[1] * 1000000 + time[2]))
+local before = held[1] or '0'
+local epoch = string.format('%.0f', math.max(tonumber(before) + 1, time[1] * 1000000 + time[2]))
 redis.call('HSET', KEYS[1], 'e', epoch)
 redis.call('HDEL', KEYS[1], 'o')
 if ARGV[3] == '1' then redis.call('HDEL', KEYS[1], 'd') end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return {1, epoch, held[2], held[4]}
+return {1, epoch, held[2] or '0', begins and '' or held[4], before}
 )lua";
 
 // ARGV: how, epoch, life, step, identity, states, ttl
@@ -41,16 +43,17 @@ local again = how == 'claim' and held[2] == ARGV[3]
 if how == 'claim' and held[4] and not again then return {0} end
 if again then
   if tonumber(held[3]) > tonumber(ARGV[4]) then return {1, epoch} end
-elseif how == 'begin' or how == 'claim' then
+elseif how == 'claim' then
   local time = redis.call('TIME')
   epoch = string.format('%.0f', math.max(tonumber(held[1] or '0') + 1, time[1] * 1000000 + time[2]))
-  redis.call('HSET', KEYS[1], 'e', epoch, 'o', ARGV[3])
+  redis.call('HSET', KEYS[1], 'e', epoch)
 else
   if not held[1] then return {-1} end
   if held[1] ~= ARGV[2] then return {0} end
-  if how == 'step' and held[4] and tonumber(held[3]) > tonumber(ARGV[4]) then return {1, epoch} end
+  local same = held[2] == ARGV[3]
+  if how == 'step' and same and tonumber(held[3]) > tonumber(ARGV[4]) then return {1, epoch} end
 end
-redis.call('HSET', KEYS[1], 's', ARGV[4], 'i', ARGV[5], 'd', ARGV[6])
+redis.call('HSET', KEYS[1], 'o', ARGV[3], 's', ARGV[4], 'i', ARGV[5], 'd', ARGV[6])
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 return {1, epoch}
 )lua";
@@ -144,13 +147,16 @@ Result<StateStore::Taken> TakenIn(const Result<RedisReply>& reply) {
   if (verdict == 2) taken.finding = StateStore::Finding::kOtherModel;
   if (verdict != 1) return taken;
   const std::vector<RedisReply>& list = reply.value().list;
-  if (list.size() < 4) return Unexpected();
+  if (list.size() < 5) return Unexpected();
   const auto epoch = NumberIn(list[1]);
   const auto steps = NumberIn(list[2]);
-  if (!epoch || !steps) return Unexpected();
+  const auto before = NumberIn(list[4]);
+  if (!epoch || !steps || !before) return Unexpected();
   taken.finding = StateStore::Finding::kFound;
   taken.epoch = *epoch;
   taken.steps = *steps;
+  taken.before = *before;
+  if (list[3].text.empty()) return taken;
   auto states = DecodeSequenceRecord(list[3].text);
   if (!states.ok()) return InternalError("what it has cannot be read: " + states.status().message());
   taken.states = std::move(states).value();
@@ -159,7 +165,7 @@ Result<StateStore::Taken> TakenIn(const Result<RedisReply>& reply) {
 
 // By what right something is asked.
 std::vector<std::string> RightOf(const SequenceTenure& tenure) {
-  const char* how = tenure.epoch != 0 ? "step" : tenure.tried ? "claim" : "begin";
+  const char* how = tenure.epoch != 0 ? "step" : tenure.life != 0 ? "claim" : "any";
   return {how, std::to_string(tenure.epoch), std::to_string(tenure.life)};
 }
 

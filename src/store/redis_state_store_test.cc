@@ -58,8 +58,8 @@ class RedisStateStoreTest : public ::testing::Test {
     }
     return value;
   }
-  static SequenceTenure Tenure(uint64_t epoch, uint64_t steps, uint64_t life = 1, bool tried = false) {
-    return {.life = life, .epoch = epoch, .steps = steps, .tried = tried};
+  static SequenceTenure Tenure(uint64_t epoch, uint64_t steps, uint64_t life = 1) {
+    return {.life = life, .epoch = epoch, .steps = steps};
   }
 
   inline static const StateStore::Name kName{"m", 1, uint64_t{7}};
@@ -100,20 +100,42 @@ TEST_F(RedisStateStoreTest, FencesTheOwnerBefore) {
 TEST_F(RedisStateStoreTest, AStartTakesThePlaceOfWhatWasThere) {
   const auto store = Open();
   const uint64_t first = Write(*store, Tenure(0, 3, 1), 5).epoch;
-  EXPECT_GT(Write(*store, Tenure(0, 1, 2), 6).epoch, first);
+  const auto begun = Take(*store, "");
+  EXPECT_GT(begun.epoch, first);
+  EXPECT_EQ(begun.before, first);
+  EXPECT_TRUE(begun.states.empty());
   EXPECT_EQ(Write(*store, Tenure(first, 4, 1), 9).verdict, Verdict::kFenced);
-  EXPECT_EQ(ValueOf(Take(*store)), 6);
+  EXPECT_EQ(Write(*store, Tenure(begun.epoch, 1, 2), 6).verdict, Verdict::kAccepted);
+  EXPECT_EQ(Write(*store, Tenure(begun.epoch, 1, 2), 6).verdict, Verdict::kAccepted) << "sent again";
+  const auto taken = Take(*store);
+  EXPECT_EQ(ValueOf(taken), 6);
+  EXPECT_EQ(taken.steps, 1u);
+}
+
+TEST_F(RedisStateStoreTest, AStartIsItsOwnersBeforeItsFirstWrite) {
+  const auto store = Open();
+  const auto one = Take(*store, "");
+  EXPECT_EQ(one.finding, Finding::kFound);
+  EXPECT_EQ(one.before, 0u);
+  EXPECT_EQ(Take(*store).finding, Finding::kMissing) << "there is nothing to go on with";
+  const auto two = Take(*store, "");
+  EXPECT_EQ(two.before, one.epoch);
+  EXPECT_EQ(Write(*store, Tenure(two.epoch, 1, 2), 8).verdict, Verdict::kAccepted);
+  EXPECT_EQ(Write(*store, Tenure(one.epoch, 1, 1), 5).verdict, Verdict::kFenced) << "it comes late";
+  EXPECT_EQ(ValueOf(Take(*store)), 8);
+  EXPECT_EQ(End(*store, {}), Verdict::kAccepted);
+  EXPECT_EQ(Write(*store, Tenure(two.epoch, 2, 2), 8).verdict, Verdict::kMissing);
 }
 
 TEST_F(RedisStateStoreTest, AStartThatIsTriedAgainTakesNobodysPlace) {
   const auto store = Open();
   const uint64_t epoch = Write(*store, Tenure(0, 1, 1), 5).epoch;
-  EXPECT_EQ(Write(*store, Tenure(0, 1, 1, true), 5).epoch, epoch) << "the first attempt had arrived";
-  EXPECT_EQ(Write(*store, Tenure(0, 2, 1, true), 6).epoch, epoch);
-  EXPECT_EQ(Write(*store, Tenure(0, 1, 2, true), 9).verdict, Verdict::kFenced);
-  EXPECT_EQ(End(*store, Tenure(0, 1, 2, true)), Verdict::kFenced);
+  EXPECT_EQ(Write(*store, Tenure(0, 1, 1), 5).epoch, epoch) << "the first attempt had arrived";
+  EXPECT_EQ(Write(*store, Tenure(0, 2, 1), 6).epoch, epoch);
+  EXPECT_EQ(Write(*store, Tenure(0, 1, 2), 9).verdict, Verdict::kFenced);
+  EXPECT_EQ(End(*store, Tenure(0, 1, 2)), Verdict::kFenced);
   EXPECT_EQ(ValueOf(Take(*store)), 6);
-  EXPECT_EQ(Write(*store, Tenure(0, 2, 1, true), 9).verdict, Verdict::kFenced) << "it was taken over since";
+  EXPECT_EQ(Write(*store, Tenure(0, 2, 1), 9).verdict, Verdict::kFenced) << "it was taken over since";
 }
 
 TEST_F(RedisStateStoreTest, AWriteThatComesLateDoesNothing) {
@@ -134,7 +156,7 @@ TEST_F(RedisStateStoreTest, AStepCanBeTakenBack) {
 
 TEST_F(RedisStateStoreTest, WhereStatesAreWrittenAtTheEndATakeOverRemovesThem) {
   const auto store = Open(StoreMode::kDrain);
-  Write(*store, Tenure(0, 5, 1, true), 5);
+  Write(*store, Tenure(0, 5, 1), 5);
   const auto taken = Take(*store);
   EXPECT_EQ(ValueOf(taken), 5);
   EXPECT_EQ(Take(*store).finding, Finding::kMissing);

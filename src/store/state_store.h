@@ -58,6 +58,7 @@ class StateStore {
     Finding finding = Finding::kMissing;
     // With kFound:
     uint64_t epoch = 0;
+    uint64_t before = 0;  // its epoch until then; 0: it was not there
     uint64_t steps = 0;
     std::vector<Tensor> states;
   };
@@ -74,8 +75,7 @@ class StateStore {
     // Whether it takes the place of an earlier step, as one that was taken back does; else a write that comes
     // late does nothing.
     bool takes_back = false;
-    // An epoch of 0 begins a sequence: in the place of whatever has its name; or, when that was tried before,
-    // unless somebody else has begun one meanwhile.
+    // An epoch of 0 begins a sequence of which the store was not told, unless somebody else has begun one of its name.
     SequenceTenure tenure;
     std::shared_ptr<const std::vector<Tensor>> states;  // shared with the sequence
   };
@@ -84,12 +84,13 @@ class StateStore {
 
   virtual ~StateStore() = default;
 
-  // Makes a sequence this replica's, if it was begun by a model of this identity. Where states are written at the
+  // Makes a sequence this replica's, if it was begun by a model of this identity. An empty identity is for one that begins
+  // anew, whatever is there of its name: it is this replica's from then on, and its states are not given. Where states are written at the
   // end alone, the store has them no more: they would be old. Errors, beside UNAVAILABLE: INTERNAL when what
   // there is cannot be read.
   virtual void Take(const Name& name, const std::string& identity, TakenDone done) = 0;
   virtual void Write(const Name& name, const std::string& identity, const Step& step, WrittenDone done) = 0;
-  // Removes a sequence of this owner. An epoch of 0 removes whatever has its name, unless that was tried before.
+  // Removes a sequence of this owner. An epoch of 0 is one that has begun so; with no life either whatever has its name.
   virtual void End(const Name& name, const SequenceTenure& tenure, WrittenDone done) = 0;
 
   virtual const StorePolicy& policy() const = 0;

@@ -19,21 +19,26 @@ class FakeStateStore final : public StateStore {
     uint64_t steps = 0;
     std::string identity;
     std::vector<Tensor> states;
+    bool begun = true;  // false: it has an owner, and no states yet
   };
 
   void Take(const Name& name, const std::string& identity, TakenDone done) override {
     Do([this, name, identity, done = std::move(done)](bool away) {
       if (away) return done(UnavailableError("it is away"));
       Taken taken;
-      if (const auto found = records.find(name.id); found != records.end()) {
+      const bool begins = identity.empty();
+      if (begins && !records.contains(name.id)) records[name.id].begun = false;
+      if (const auto found = records.find(name.id);
+          found != records.end() && (begins || found->second.begun)) {
         Record& record = found->second;
-        taken.finding = record.identity == identity ? Finding::kFound : Finding::kOtherModel;
+        taken.finding = begins || record.identity == identity ? Finding::kFound : Finding::kOtherModel;
         if (taken.finding == Finding::kFound) {
+          taken.before = record.epoch;
           record.epoch = ++last_epoch;
           record.life = 0;
           taken.epoch = record.epoch;
           taken.steps = record.steps;
-          taken.states = record.states;
+          if (!begins) taken.states = record.states;
         }
       }
       done(std::move(taken));
@@ -47,13 +52,13 @@ class FakeStateStore final : public StateStore {
       if (tenure.epoch != 0) {
         if (found == records.end()) return done(Written{Verdict::kMissing, 0});
         if (found->second.epoch != tenure.epoch) return done(Written{Verdict::kFenced, 0});
-        if (!step.takes_back && found->second.steps > tenure.steps)
+        if (!step.takes_back && found->second.life == tenure.life && found->second.steps > tenure.steps)
           return done(Written{Verdict::kAccepted, tenure.epoch});
-      } else if (tenure.tried && found != records.end() && found->second.life != tenure.life) {
+      } else if (found != records.end() && found->second.begun && found->second.life != tenure.life) {
         return done(Written{Verdict::kFenced, 0});
       }
       Record& record = records[name.id];
-      if (tenure.epoch == 0 && !(tenure.tried && record.life == tenure.life)) record.epoch = ++last_epoch;
+      if (tenure.epoch == 0 && record.life != tenure.life) record.epoch = ++last_epoch;
       record = {record.epoch, tenure.life, tenure.steps, identity, *step.states};
       ++writes;
       done(Written{Verdict::kAccepted, record.epoch});
