@@ -380,7 +380,8 @@ def test_sentinels_say_where_the_store_is(tmp_path, redis):
             setting.serve("--sequence_state_store", url) as other,
         ):
             assert setting.ask(server, 5, 1, start=True) == 5
-            wait_until(lambda: second.ask("DBSIZE") == 1, what="the replica of the Redis to have it")
+            [key] = redis.ask("KEYS", "*")
+            wait_until(lambda: second.ask("HEXISTS", key, "d") == 1, what="the replica of the Redis to have its states")
             redis.kill()
             status, _ = send(setting, server, 0, 2, start=True)
             assert status == 503
