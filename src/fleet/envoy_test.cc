@@ -49,7 +49,8 @@ TEST(Envoy, SendsSequencesAgainOnlyWhenTheyHaveNotBegun) {
 }
 
 TEST(Envoy, LeavesNoReplicaOfSequencesForItsAnswers) {
-  for (const Json& cluster : EnvoyConfiguration(Two(), {})["static_resources"]["clusters"]) {
+  const Json whole = EnvoyConfiguration(Two(), {});
+  for (const Json& cluster : whole["static_resources"]["clusters"]) {
     const bool sequences = cluster["name"].get<std::string>().ends_with("-sequences");
     EXPECT_EQ(cluster["outlier_detection"]["enforcing_consecutive_5xx"], sequences ? 0 : 100);
   }
