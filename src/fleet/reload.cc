@@ -123,7 +123,15 @@ class Reload {
   }
 
   Status Renew(Place& place) {
-    if (const Status status = Load(place, "{}"); !status.ok()) return status.WithPrefix("the load failed: ");
+    if (const Status status = Load(place, "{}"); !status.ok()) {
+      // One that took too long goes on, and may have come to its end since.
+      Result<ModelView> now = LookWhenSettled(place);
+      if (now.ok() && WayBackOf(place.before, *now) != WayBack::kNone) {
+        place.after = *std::move(now);
+        loaded_.push_back(&place);
+      }
+      return status.WithPrefix("the load failed: ");
+    }
     loaded_.push_back(&place);
     BRAID_ASSIGN_OR_RETURN(place.after, LookWhenSettled(place));
     Say(place, fmt::format("loaded {}: version {}, was {}", options_.model, VersionText(place.after),

@@ -2,6 +2,7 @@
 
 #include <hiredis/hiredis.h>
 #include <poll.h>
+#include <spdlog/fmt/fmt.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -50,19 +51,18 @@ RedisReply Convert(const redisReply& from) {
   return reply;
 }
 
+// A command in the Redis protocol (RESP): a list of texts. Written here, since hiredis' formatter makes a text of its own of what may hold
+// the states of a large model, which would be copied once more.
 void Append(const std::vector<std::string>& words, std::string& out) {
-  std::vector<const char*> pieces;
-  std::vector<size_t> sizes;
+  size_t bytes = 32;
+  for (const std::string& word : words) bytes += word.size() + 32;
+  out.reserve(out.size() + bytes);
+  fmt::format_to(std::back_inserter(out), "*{}\r\n", words.size());
   for (const std::string& word : words) {
-    pieces.push_back(word.data());
-    sizes.push_back(word.size());
+    fmt::format_to(std::back_inserter(out), "${}\r\n", word.size());
+    out += word;
+    out += "\r\n";
   }
-  char* formatted = nullptr;
-  const int size =
-      redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), pieces.data(), sizes.data());
-  if (size < 0) throw std::bad_alloc();
-  out.append(formatted, static_cast<size_t>(size));
-  redisFreeCommand(formatted);
 }
 
 Result<std::string> ReadSecret(const std::string& path) {

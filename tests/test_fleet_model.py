@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-BENCH = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(BENCH))
+BENCH = pathlib.Path(__file__).resolve().parent.parent / "bench"
+sys.path.append(str(BENCH))  # behind the tests: both have a package "harness"
 
 from fleet.simulation import Costs, Fleet, Load, Ring, simulate, walls  # noqa: E402
 
