@@ -160,3 +160,16 @@ def test_a_server_that_takes_no_loads_says_so(tmp_path):
         done = run_fleet("reload", "--endpoints", fleet.endpoints(), "--model=work", check=False)
         assert done.returncode == 1
         assert "explicit model load / unload is not allowed if polling is enabled" in done.stderr
+
+
+def test_a_load_that_ends_after_its_time_is_taken_back(fleet, tmp_path):
+    for name in fleet.replicas:
+        folder = tmp_path / name / "models"
+        write(folder, 2, ANSWER.format(value=2))
+        file = folder / "m" / "2" / "model.py"
+        file.write_text("import time\n\ntime.sleep(2)\n" + file.read_text())
+    done = reload(fleet, "--load-seconds=3", check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert answers(fleet) == [1, 1, 1]
+    assert "the load failed" in done.stdout + done.stderr
+    assert "went back to version 1" in done.stdout + done.stderr

@@ -29,6 +29,8 @@ std::string VersionText(const ModelView& model) {
   return fmt::format("{}", fmt::join(ReadyVersions(model), ","));
 }
 
+int64_t FromNow(double seconds) { return SteadyNowNs() + static_cast<int64_t>(seconds * 1e9); }
+
 Outcomes OutcomesOf(const ModelView& model) { return {model.requests, model.failures}; }
 
 // One replica, and what it served before.
@@ -93,7 +95,7 @@ class Reload {
 
   // What it serves when the versions before have ended their requests: until then it says that it is not ready.
   Result<ModelView> LookWhenSettled(const Place& place) const {
-    const int64_t deadline_ns = SteadyNowNs() + static_cast<int64_t>(options_.load_s * 1e9);
+    const int64_t deadline_ns = FromNow(options_.load_s);
     for (bool once_more = true;;) {
       const Replica replica = LookAt(place.endpoint, asking_);
       Result<ModelView> model = Judge(replica, options_.model);
@@ -123,13 +125,9 @@ class Reload {
   }
 
   Status Renew(Place& place) {
+    const int64_t late_ns = FromNow(options_.load_s);
     if (const Status status = Load(place, "{}"); !status.ok()) {
-      // One that took too long goes on, and may have come to its end since.
-      Result<ModelView> now = LookWhenSettled(place);
-      if (now.ok() && WayBackOf(place.before, *now) != WayBack::kNone) {
-        place.after = *std::move(now);
-        loaded_.push_back(&place);
-      }
+      if (SteadyNowNs() >= late_ns && EndsLate(place)) loaded_.push_back(&place);
       return status.WithPrefix("the load failed: ");
     }
     loaded_.push_back(&place);
@@ -139,10 +137,26 @@ class Reload {
     return Watch(place);
   }
 
+  // Whether a load that was not answered in time, and goes on, comes to an end in as long again.
+  bool EndsLate(Place& place) const {
+    Say(place, fmt::format("the load is not answered after {:g} s; it is looked at for as long again",
+                           options_.load_s));
+    const int64_t deadline_ns = FromNow(options_.load_s);
+    for (;;) {
+      Result<ModelView> now = LookWhenSettled(place);
+      if (now.ok() && WayBackOf(place.before, *now) != WayBack::kNone) {
+        place.after = *std::move(now);
+        return true;
+      }
+      if (SteadyNowNs() > deadline_ns) return false;
+      std::this_thread::sleep_for(kLookEach);
+    }
+  }
+
   // Figures of what a load replaced may go, or stay: those since are counted from the first look.
   Status Watch(const Place& place) {
     const Outcomes first = OutcomesOf(place.after);
-    const int64_t end_ns = SteadyNowNs() + static_cast<int64_t>(options_.watch_s * 1e9);
+    const int64_t end_ns = FromNow(options_.watch_s);
     Outcomes since;
     do {
       std::this_thread::sleep_for(kLookEach);
