@@ -9,10 +9,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
 
+import harness
 import pytest
 from harness.repository import config, per_request
 from harness.server import BINARY, Server, alive, children
@@ -442,7 +444,7 @@ def test_separate_has_a_machine_of_its_own(hostile):
     assert 70001 <= other <= 70099
     assert other != user
     assert attempt(server, "hostile", "read", path="/run/utmp") == {"read": "ENOENT"}
-    assert server.process.pid not in attempt(server, "hostile", "processes")["processes"]
+    assert attempt(server, "hostile", "processes") == {"processes": [1]}
 
 
 @ROOT_ONLY
@@ -451,6 +453,69 @@ def test_separate_ends_a_fork_bomb(hostile):
     server = hostile("--worker-isolation", "hostile=separate", "--worker-env", "BRAID_TEST_MARK")
     assert attempt(server, "hostile", "forks") == {"forks": "EAGAIN"}
     assert attempt(server, "other", "private") == {"private": 4}
+
+
+def user_of(pid):
+    """The user that a process runs as, as this one sees it."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
+
+
+@contextlib.contextmanager
+def subordinate(repository, *options, **arguments):
+    """A server of a user that is not root and has 1,000 subordinate ids."""
+    repository.add("hostile", HOSTILE, config("hostile", TEXT, OUT))
+    repository.add("other", HOSTILE, config("other", TEXT, OUT))
+    user, first, count = 65534, 300000, 1000
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(repository.path, f"{folder}/models")
+        os.mkdir(f"{folder}/temporary")
+        for path in (folder, *pathlib.Path(folder).rglob("*")):
+            os.chown(path, user, user)
+        through = [sys.executable, pathlib.Path(harness.__file__).parent / "subordinate_ids.py", user, first, count]
+        options = ("--worker-isolation", "separate", "--worker-env", "BRAID_TEST_MARK", *options)
+        env = {"TMPDIR": f"{folder}/temporary"}
+        with Server([f"{folder}/models"], *options, workdir=folder, through=through, env=env, **arguments) as server:
+            yield server
+        assert os.listdir(f"{folder}/temporary") == []
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+def test_separate_by_subordinate_ids(repository):
+    """As for root, in a user namespace."""
+    with subordinate(repository, "--worker-user-ids", "1-1000") as server:
+        assert user_of(server.process.pid) == 65534
+        users = {attempt(server, name, "user")["user"][0] for name in ("hostile", "other")}
+        assert len(users) == 2 and all(1 <= user <= 1000 for user in users), users
+        outside = {user_of(pid) for pid in children(server.process.pid)} - {65534}
+        assert outside == {299999 + user for user in users}
+        got = attempt(
+            server, "hostile", "own_pid", "capabilities", "private", "shm", "tcp", "processes", "forks",
+            port=int(server.http.rpartition(":")[2]),
+        )  # fmt: skip
+        assert got.pop("processes") == [1]
+        assert got == {
+            "own_pid": 1,
+            "capabilities": f"{1 << 2:016x}",
+            "private": 4,
+            "shm": [],
+            "tcp": "ECONNREFUSED",
+            "forks": "EAGAIN",
+        }
+        assert attempt(server, "other", "private") == {"private": 4}
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+def test_separate_names_the_ids_that_there_are(repository):
+    with subordinate(repository, ready=False, listening=False) as server:
+        server.wait_exit()
+        server.stop(status=1)
+        assert (
+            "--worker-isolation=separate is not possible here: --worker-user-ids 1879048192-1879052287 are not all users "
+            "here; /proc/self/uid_map has 0-0, 1-1000" in server.stderr
+        )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="for users that are not root")

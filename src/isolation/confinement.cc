@@ -99,7 +99,7 @@ Status KeepReadingFiles() {
   return OkStatus();
 }
 
-// Of this thread alone: the C library's functions would change all threads.
+// The C library's functions would change all threads of which it knows, the parent's, whose memory this may be.
 Status BecomeUser(uint32_t user) {
   ::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
   if (::syscall(SYS_setgroups, 0, nullptr) != 0) return ErrnoError("setgroups", errno);
@@ -109,7 +109,7 @@ Status BecomeUser(uint32_t user) {
 }
 
 Status BeSeparate(uint32_t user) {
-  if (::unshare(CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID) != 0) return ErrnoError("namespaces", errno);
+  if (::unshare(CLONE_NEWIPC | CLONE_NEWNET) != 0) return ErrnoError("namespaces", errno);
   BRAID_RETURN_IF_ERROR(SwitchLoopbackOn());
   BRAID_RETURN_IF_ERROR(MakeOwnMounts(true));
   DropCapabilities(IsolationLevel::kSeparate, kReadFiles);
@@ -174,7 +174,9 @@ IsolationReport ReportIsolation(IsolationLevel level) {
   if (landlock < 1) report.refused = "this kernel has no Landlock (Linux 5.13, lsm=landlock)";
   if (!HasSyscallFilters()) report.refused = "this kernel has no filters of system calls (seccomp)";
   if (level == IsolationLevel::kSeparate && !privileged)
-    report.refused = "it needs root (CAP_SYS_ADMIN, CAP_SETUID)";
+    report.refused =
+        "it needs root (CAP_SYS_ADMIN, CAP_SETUID), or subordinate ids: unshare --map-root-user --map-auto "
+        "braid serve ...";
   return report;
 }
 

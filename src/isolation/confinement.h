@@ -1,4 +1,4 @@
-// Confinement: what the calling thread gives up for good, so that the process which it starts next has given it up.
+// Confinement: what a process gives up for good before it is a program of somebody else's.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct Confinement {
   uint32_t user_id = 0;
 };
 
-// Confines the calling thread, which starts one process and ends. What this machine has not got for kBasic is left out,
-// see IsolationReport. The system calls for this are those that leave the other threads as they are. Errors: what of
-// kStrict or kSeparate this machine does not do.
+// Confines the calling thread, and all that it starts from then on. The system calls for this leave the threads that it shares
+// memory with as they are. For kSeparate it is the first of a new process table (CLONE_NEWPID). What this machine has not got
+// for kBasic is left out, see IsolationReport. Errors: what of kStrict or kSeparate this machine does not do.
 Status ConfineThread(const Confinement& confinement);
 
 // Confines the calling process, which has one thread and starts no program: from then on it can use what it has open, and

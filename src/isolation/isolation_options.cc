@@ -3,23 +3,26 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "isolation/confinement.h"
+#include "isolation/user_ids.h"
 
 namespace braid {
 namespace {
 
-Status CheckLevel(IsolationLevel level, const std::string& where) {
-  const IsolationReport report = ReportIsolation(level);
-  if (report.refused.empty()) return OkStatus();
+Status CheckLevel(const IsolationOptions& options, IsolationLevel level, const std::string& where) {
+  std::string refused = ReportIsolation(level).refused;
+  if (refused.empty() && level == IsolationLevel::kSeparate)
+    refused = CheckUserIds(options.first_user_id, options.last_user_id).message();
+  if (refused.empty()) return OkStatus();
   return FailedPreconditionError(
-      fmt::format("{}{} is not possible here: {}", where, IsolationLevelName(level), report.refused));
+      fmt::format("{}{} is not possible here: {}", where, IsolationLevelName(level), refused));
 }
 
 }  // namespace
 
 Status CheckIsolation(const IsolationOptions& options) {
-  BRAID_RETURN_IF_ERROR(CheckLevel(options.level, "--worker-isolation="));
+  BRAID_RETURN_IF_ERROR(CheckLevel(options, options.level, "--worker-isolation="));
   for (const auto& [model, level] : options.models) {
-    BRAID_RETURN_IF_ERROR(CheckLevel(level, "--worker-isolation=" + model + "="));
+    BRAID_RETURN_IF_ERROR(CheckLevel(options, level, "--worker-isolation=" + model + "="));
   }
   return OkStatus();
 }
@@ -44,7 +47,7 @@ Result<IsolationLevel> IsolationOf(const IsolationOptions& options, std::string_
   const std::string where = fmt::format("parameter WORKER_ISOLATION of model '{}': ", model);
   if (!own.ok()) return own.status().WithPrefix(where);
   if (*own >= options.level) {
-    BRAID_RETURN_IF_ERROR(CheckLevel(*own, where));
+    BRAID_RETURN_IF_ERROR(CheckLevel(options, *own, where));
     return own;
   }
   return InvalidArgumentError(

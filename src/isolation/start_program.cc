@@ -1,6 +1,7 @@
 #include "isolation/start_program.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 
-#include "base/thread.h"
 #include "base/unique_fd.h"
 
 namespace braid {
@@ -16,6 +16,7 @@ namespace {
 
 // Above all that a program is given.
 constexpr int kFirstSpare = 64;
+constexpr size_t kStackBytes = 256 << 10;
 
 // For execve(), which changes neither the texts nor the pointers.
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -25,8 +26,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// What the new process does until it is the program. It shares the server's memory meanwhile (vfork), so it calls the
-// kernel and nothing else.
+// What the new process does until it is the program. It shares the server's memory meanwhile, in the place of the thread that
+// starts it, which waits (as for vfork): it may allocate, and leave a Status behind. It has a stack of its own.
 class Child {
  public:
   explicit Child(const ProgramStart& start)
@@ -41,31 +42,29 @@ class Child {
     return OkStatus();
   }
 
-  // On the confined thread. Errors: see failed().
-  __attribute__((noinline)) pid_t Start() {
+  // Errors: what kept it from becoming the program, and it is gone.
+  Result<pid_t> Start() {
+    const bool own_processes = start_.confinement.level == IsolationLevel::kSeparate;
+    const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (own_processes ? CLONE_NEWPID : 0);
     // No handler of the server's may run in the child.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const pid_t pid = vfork();
-    if (pid == 0) Run();
-    if (pid < 0) Fail("fork");
+    const auto run = [](void* child) -> int { static_cast<Child*>(child)->Run(); };
+    const pid_t pid = clone(run, stack_.data() + stack_.size(), flags, this);
+    const int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return pid;
-  }
-  bool failed() const { return error_ != 0; }
-  Status error() const {
-    return ErrnoError(fmt::format("'{}': {}", start_.arguments.front(), what_), error_);
+    if (pid < 0) return ErrnoError("a new process", error);
+    if (failed_.ok()) return pid;
+    waitpid(pid, nullptr, 0);
+    return failed_;
   }
 
  private:
-  void Fail(const char* what) {
-    what_ = what;
-    error_ = errno;
-  }
-
   [[noreturn]] void Run() {
+    failed_ = ConfineThread(start_.confinement);
+    if (!failed_.ok()) _exit(127);
     // A Ctrl-C on the terminal is for the server, which then ends its processes in order.
     setpgid(0, 0);
     int target = 0;
@@ -96,7 +95,7 @@ class Child {
   }
 
   [[noreturn]] void Stop(const char* what) {
-    Fail(what);
+    failed_ = ErrnoError(fmt::format("'{}': {}", start_.arguments.front(), what), errno);
     _exit(127);
   }
 
@@ -104,9 +103,8 @@ class Child {
   const std::vector<char*> arguments_;
   const std::vector<char*> variables_;
   std::vector<UniqueFd> spares_;
-  // Written by the child.
-  const char* volatile what_ = "";
-  volatile int error_ = 0;
+  std::vector<std::byte> stack_ = std::vector<std::byte>(kStackBytes);
+  Status failed_;  // written by the child
 };
 
 }  // namespace
@@ -114,17 +112,7 @@ class Child {
 Result<pid_t> StartProgram(const ProgramStart& start) {
   Child child(start);
   BRAID_RETURN_IF_ERROR(child.TakeDescriptors());
-  Status confined;
-  pid_t pid = 0;
-  // What a thread gives up it has given up for good, and the process inherits it: a thread for this alone.
-  StartThread("brd-spawn", [&] {
-    confined = ConfineThread(start.confinement);
-    if (confined.ok()) pid = child.Start();
-  }).join();
-  BRAID_RETURN_IF_ERROR(confined);
-  if (!child.failed()) return pid;
-  if (pid > 0) waitpid(pid, nullptr, 0);
-  return child.error();
+  return child.Start();
 }
 
 }  // namespace braid

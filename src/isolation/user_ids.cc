@@ -1,8 +1,55 @@
 #include "isolation/user_ids.h"
 
-#include <string>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <fstream>
+#include <vector>
 
 namespace braid {
+namespace {
+
+struct IdRange {
+  uint64_t first;
+  uint64_t last;
+};
+
+// Those that a file of user_namespaces(7) maps, uid_map or gid_map, in their order.
+std::vector<IdRange> MappedIds(const std::string& path) {
+  std::vector<IdRange> ranges;
+  std::ifstream lines(path);
+  uint64_t first = 0;
+  uint64_t outside = 0;
+  uint64_t count = 0;
+  while (lines >> first >> outside >> count) ranges.push_back({first, first + count - 1});
+  std::ranges::sort(ranges, {}, &IdRange::first);
+  return ranges;
+}
+
+bool Covers(const std::vector<IdRange>& ranges, uint64_t first, uint64_t last) {
+  for (const IdRange& range : ranges) {
+    if (range.first > first) return false;
+    if (range.last >= last) return true;
+    first = std::max(first, range.last + 1);
+  }
+  return false;
+}
+
+}  // namespace
+
+Status CheckUserIds(uint32_t first, uint32_t last, const std::string& process) {
+  for (const char* kind : {"uid_map", "gid_map"}) {
+    const std::string path = process + "/" + kind;
+    const std::vector<IdRange> ranges = MappedIds(path);
+    if (Covers(ranges, first, last)) continue;
+    std::string known;
+    for (const IdRange& range : ranges)
+      known += fmt::format("{}{}-{}", known.empty() ? "" : ", ", range.first, range.last);
+    return FailedPreconditionError(fmt::format("--worker-user-ids {}-{} are not all users here; {} has {}",
+                                               first, last, path, known.empty() ? "none" : known));
+  }
+  return OkStatus();
+}
 
 Result<UserIds::Share> UserIds::Take() {
   MutexLock lock(mutex_);

@@ -8,11 +8,16 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
+
+// Whether the ids from `first` to `last` are users and groups of this process's user namespace, so that a process can become
+// one. Errors: FAILED_PRECONDITION: which there are. `process` is another /proc/self for tests.
+Status CheckUserIds(uint32_t first, uint32_t last, const std::string& process = "/proc/self");
 
 // All methods may be called from any thread.
 class UserIds : public std::enable_shared_from_this<UserIds> {

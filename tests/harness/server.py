@@ -83,10 +83,10 @@ class Server:
 
     def __init__(
         self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0, tls=None,
-        user=None,
+        user=None, through=(),
     ):  # fmt: skip
         """`tls`: the SSLContext to ask HTTP and metrics with, where they speak TLS. `user`: the id of the user that it runs
-        as, where this one may choose; it has to be able to reach `workdir`."""
+        as, where this one may choose; it has to be able to reach `workdir`. `through`: the command that becomes the server."""
         self.tls = tls
         self.mark = uuid.uuid4().hex
         self.workdir = pathlib.Path(workdir)
@@ -95,7 +95,7 @@ class Server:
         if user is not None:
             os.chown(self.tempdir, user, user)
         self._shared_memory_before = set(os.listdir("/dev/shm"))
-        self.command = [str(BINARY), "serve", *map(str, repositories)]
+        self.command = [*map(str, through), str(BINARY), "serve", *map(str, repositories)]
         self.command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--host", "127.0.0.1"]
         self.command += ["--python", sys.executable, *map(str, options)]
         self._recorder = Recorder.of_environment(repositories, options, env, self.workdir)

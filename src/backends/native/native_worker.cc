@@ -356,14 +356,16 @@ void NativeWorker::OnResponse(Instance& instance, InferenceRequest&,
 void NativeWorker::OnDelivered(Instance& instance) {
   Ended& ended = ended_[IndexOf(instance)];
   uint64_t id = 0;
+  ExecutionTimes times;
+  std::vector<InferenceResponse> responses;
   {
+    // With the answer the server may send the instance the next, which another thread may run: it is handed over under this lock.
     MutexLock lock(mutex_);
     id = ended.handed_over.front();
     ended.handed_over.pop_front();
+    times = ended.times;
+    responses = std::exchange(ended.responses, {});
   }
-  // With the answer the server may send the instance the next, which another thread may run.
-  const ExecutionTimes times = ended.times;
-  const std::vector<InferenceResponse> responses = std::exchange(ended.responses, {});
   Answer(id, times, responses);
 }
 
