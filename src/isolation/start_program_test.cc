@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <optional>
 
 #include "base/landlock.h"
@@ -50,6 +51,21 @@ TEST(StartProgramTest, ItHasItsVariablesAndDescriptorsAndNoMore) {
                   {"NAME=value", "PATH=/bin"}),
             "value\n0 1 2 3 ")
       << "3 is that of the folder that ls reads";
+}
+
+TEST(StartProgramTest, ItIgnoresAndBlocksWhatTheServerWasStartedWith) {
+  struct Restore {
+    ~Restore() {
+      for (const int number : {SIGPIPE, SIGHUP, SIGUSR1}) std::signal(number, SIG_DFL);
+    }
+  } restore;
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  std::signal(SIGUSR1, [](int) {});
+  EXPECT_EQ(Shell("cat /proc/self/status | grep -E 'Sig(Blk|Ign|Cgt)'", {.level = IsolationLevel::kBasic}),
+            "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000000\n")
+      << "SIGHUP is the first";
+  EXPECT_NE(std::signal(SIGUSR1, SIG_DFL), SIG_DFL) << "the server's own stay";
 }
 
 TEST(StartProgramTest, TheThreadThatStartsItIsNotConfined) {
