@@ -7,9 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/unique_fd.h"
 
@@ -65,7 +67,7 @@ Status Allow(int ruleset, const LandlockPath& allowed, uint64_t handled) {
   return OkStatus();
 }
 
-Status Enter(RulesetAttributes attributes, const std::vector<LandlockPath>& paths, int version) {
+Status Enter(RulesetAttributes attributes, std::span<const LandlockPath> paths, int version) {
   const UniqueFd ruleset(
       static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attributes, AttributesSize(version), 0)));
   if (!ruleset.valid()) return ErrnoError("landlock_create_ruleset", errno);
@@ -98,7 +100,8 @@ Status EnterLandlockDomain() {
   }
   // A domain has to restrict something: moves between folders, which are allowed again below the root.
   attributes.handled_access_fs = LANDLOCK_ACCESS_FS_REFER;
-  return Enter(attributes, {{"/", true}}, version);
+  const std::array<LandlockPath, 1> root = {{{"/", true}}};
+  return Enter(attributes, root, version);
 }
 
 Status EnterLandlockDomain(const std::vector<LandlockPath>& paths) {

@@ -28,7 +28,8 @@ inline constexpr int kLandlockForAllFiles = 2;
 // From which version on signals and abstract sockets are kept within a domain.
 inline constexpr int kLandlockForSignals = 6;
 
-// Puts the calling thread into a new domain, in which files are as they were. Errors: UNAVAILABLE: not on this kernel.
+// Puts the calling thread into a new domain, in which files are as they were. Allocates nothing unless it fails. Errors:
+// UNAVAILABLE: not on this kernel.
 Status EnterLandlockDomain();
 
 // The same, with `paths` as all the files that can be reached; those that do not exist are left out.

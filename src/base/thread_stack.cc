@@ -72,8 +72,11 @@ bool Prepare() {
 class OwnSymbols {
  public:
   OwnSymbols() {
-    std::ifstream file("/proc/self/exe", std::ios::binary);
-    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+    std::ifstream file("/proc/self/exe", std::ios::binary | std::ios::ate);
+    if (!file) return;
+    bytes_.resize(static_cast<size_t>(file.tellg()));
+    file.seekg(0);
+    if (!file.read(bytes_.data(), static_cast<std::streamsize>(bytes_.size()))) bytes_.clear();
     const auto* head = At<Elf64_Ehdr>(0);
     if (head == nullptr || std::memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) return;
     for (uint64_t i = 0; i < head->e_shnum; ++i) {

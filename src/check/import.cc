@@ -178,9 +178,11 @@ class Process {
       ::execve(python_.c_str(), argv.data(), variables.data());
       ::_exit(127);
     };
+    auto confinement = PreparedConfinement::Make({.level = IsolationLevel::kBasic});
+    BRAID_RETURN_IF_ERROR(confinement.status());
     // What it gives up it has given up for good; it stays because the process ends with it.
     parent_ = StartThread("brd-import", [&] {
-      Status confined = ConfineThread({.level = IsolationLevel::kBasic});
+      Status confined = confinement->Enter();
       if (confined.ok()) pid_ = ::fork();
       if (confined.ok() && pid_ == 0) run();
       if (pid_ < 0) confined = ErrnoError("fork", errno);

@@ -14,9 +14,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/unique_fd.h"
-#include "isolation/syscall_filter.h"
 
 namespace braid {
 namespace {
@@ -116,30 +116,45 @@ Status BeSeparate(uint32_t user) {
   return BecomeUser(user);
 }
 
-Status Confine(const Confinement& confinement) {
-  if (confinement.level == IsolationLevel::kBasic) {
-    DropCapabilities(confinement.level);
-    if (LandlockVersion() >= kLandlockForAllFiles) BRAID_RETURN_IF_ERROR(EnterLandlockDomain());
-    return HasSyscallFilters() ? FilterSyscalls(confinement.level) : OkStatus();
-  }
-  if (confinement.level == IsolationLevel::kSeparate) {
-    BRAID_RETURN_IF_ERROR(BeSeparate(confinement.user_id));
-  } else {
-    if (HasCapability(CAP_SYS_ADMIN)) BRAID_RETURN_IF_ERROR(MakeOwnMounts(false));
-    DropCapabilities(confinement.level);
-  }
-  BRAID_RETURN_IF_ERROR(EnterLandlockDomain(confinement.files));
-  return FilterSyscalls(confinement.level);
-}
-
 }  // namespace
 
-Status ConfineThread(const Confinement& confinement) {
+Result<PreparedConfinement> PreparedConfinement::Make(Confinement confinement) {
+  PreparedConfinement prepared;
+  prepared.confinement_ = std::move(confinement);
+  const IsolationLevel level = prepared.confinement_.level;
+  if (level == IsolationLevel::kNone || (level == IsolationLevel::kBasic && !HasSyscallFilters()))
+    return prepared;
+  BRAID_ASSIGN_OR_RETURN(prepared.filter_, SyscallFilter::Of(level));
+  return prepared;
+}
+
+Status PreparedConfinement::Enter() const {
   // Programs with set-user-id bits give nothing back, at any level.
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (confinement.level == IsolationLevel::kNone) return OkStatus();
-  return Confine(confinement)
-      .WithPrefix("isolation '" + std::string(IsolationLevelName(confinement.level)) + "': ");
+  if (confinement_.level == IsolationLevel::kNone) return OkStatus();
+  Status entered = EnterLevel();
+  if (entered.ok()) return entered;
+  return entered.WithPrefix("isolation '" + std::string(IsolationLevelName(confinement_.level)) + "': ");
+}
+
+Status PreparedConfinement::EnterLevel() const {
+  switch (confinement_.level) {
+    case IsolationLevel::kNone:
+      return OkStatus();
+    case IsolationLevel::kBasic:
+      DropCapabilities(confinement_.level);
+      if (LandlockVersion() >= kLandlockForAllFiles) BRAID_RETURN_IF_ERROR(EnterLandlockDomain());
+      return filter_.Enter();
+    case IsolationLevel::kStrict:
+      if (HasCapability(CAP_SYS_ADMIN)) BRAID_RETURN_IF_ERROR(MakeOwnMounts(false));
+      DropCapabilities(confinement_.level);
+      break;
+    case IsolationLevel::kSeparate:
+      BRAID_RETURN_IF_ERROR(BeSeparate(confinement_.user_id));
+      break;
+  }
+  BRAID_RETURN_IF_ERROR(EnterLandlockDomain(confinement_.files));
+  return filter_.Enter();
 }
 
 Status ConfineProcess(const std::vector<LandlockPath>& files) {
@@ -147,7 +162,9 @@ Status ConfineProcess(const std::vector<LandlockPath>& files) {
   DropCapabilities(IsolationLevel::kStrict);
   BRAID_RETURN_IF_ERROR(LayDownCapabilities());
   if (LandlockVersion() > 0) BRAID_RETURN_IF_ERROR(EnterLandlockDomain(files));
-  return HasSyscallFilters() ? FilterSyscalls(IsolationLevel::kStrict) : OkStatus();
+  if (!HasSyscallFilters()) return OkStatus();
+  BRAID_ASSIGN_OR_RETURN(const SyscallFilter filter, SyscallFilter::Of(IsolationLevel::kStrict));
+  return filter.Enter();
 }
 
 IsolationReport ReportIsolation(IsolationLevel level) {

@@ -8,6 +8,7 @@
 #include "base/landlock.h"
 #include "base/status.h"
 #include "isolation/isolation_level.h"
+#include "isolation/syscall_filter.h"
 
 namespace braid {
 
@@ -19,10 +20,23 @@ struct Confinement {
   uint32_t user_id = 0;
 };
 
-// Confines the calling thread, and all that it starts from then on. The system calls for this leave the threads that it shares
-// memory with as they are. For kSeparate it is the first of a new process table (CLONE_NEWPID). What this machine has not got
-// for kBasic is left out, see IsolationReport. Errors: what of kStrict or kSeparate this machine does not do.
-Status ConfineThread(const Confinement& confinement);
+// A confinement as the kernel takes it: made beforehand, since the process that enters it may share its parent's memory, where one
+// that is killed must not hold a lock. What this machine has not got for kBasic is left out, see IsolationReport. Errors: what
+// of kStrict or kSeparate this machine does not do.
+class PreparedConfinement {
+ public:
+  static Result<PreparedConfinement> Make(Confinement confinement);
+
+  // Confines the calling thread, and all that it starts from then on; the other threads stay as they are. For kSeparate it is
+  // the first of a new process table (CLONE_NEWPID). Allocates nothing unless it fails.
+  Status Enter() const;
+
+ private:
+  Status EnterLevel() const;
+
+  Confinement confinement_;
+  SyscallFilter filter_;
+};
 
 // Confines the calling process, which has one thread and starts no program: from then on it can use what it has open, and
 // reach `files`, as far as this machine keeps it from the rest; it has no capabilities. Errors: as above.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/guard.h"
 #include "base/unique_fd.h"
 
 // clone(2), by a name that the sanitizer of threads does not take for a fork.
@@ -31,11 +32,15 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 }
 
 // What the new process does until it is the program. It shares the server's memory meanwhile, in the place of the thread that
-// starts it, which waits (as for vfork): it may allocate, and leave a Status behind. It has a stack of its own.
+// starts it, which waits (as for vfork), and has a stack of its own. Since it may be killed at any time, it takes no lock of the
+// server's: it allocates nothing unless it fails.
 class Child {
  public:
-  explicit Child(const ProgramStart& start)
-      : start_(start), arguments_(Pointers(start.arguments)), variables_(Pointers(start.variables)) {}
+  Child(const ProgramStart& start, PreparedConfinement confinement)
+      : start_(start),
+        confinement_(std::move(confinement)),
+        arguments_(Pointers(start.arguments)),
+        variables_(Pointers(start.variables)) {}
 
   // Duplicates above every target, so that none is overwritten before it was passed.
   Status TakeDescriptors() {
@@ -55,7 +60,11 @@ class Child {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const auto run = [](void* child) -> int { static_cast<Child*>(child)->Run(); };
+    const auto run = [](void* self) {
+      Child& child = *static_cast<Child*>(self);
+      child.failed_ = Guarded([&child] { return child.Become(); });
+      return 127;
+    };
     const pid_t pid = __clone(run, stack_.data() + stack_.size(), flags, this);
     const int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -66,22 +75,26 @@ class Child {
   }
 
  private:
-  [[noreturn]] void Run() {
-    failed_ = ConfineThread(start_.confinement);
-    if (!failed_.ok()) _exit(127);
+  // Returns only with what kept it from becoming the program.
+  Status Become() {
+    BRAID_RETURN_IF_ERROR(confinement_.Enter());
     // A Ctrl-C on the terminal is for the server, which then ends its processes in order.
     setpgid(0, 0);
     int target = 0;
     for (const UniqueFd& spare : spares_) dup2(spare.get(), target++);
     // Also those that a library of the server's has opened without O_CLOEXEC.
     close_range(static_cast<unsigned>(target), ~0U, 0);
-    if (!start_.folder.empty() && chdir(start_.folder.c_str()) != 0) Stop("its folder");
+    if (!start_.folder.empty() && chdir(start_.folder.c_str()) != 0) return Failed("its folder");
     for (const auto& [resource, value] : start_.limits) {
-      if (setrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) Stop("a limit");
+      if (setrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) return Failed("a limit");
     }
     ResetSignals();
     execve(arguments_.front(), arguments_.data(), variables_.data());
-    Stop("cannot be run");
+    return Failed("cannot be run");
+  }
+
+  Status Failed(const char* what) const {
+    return ErrnoError(fmt::format("'{}': {}", start_.arguments.front(), what), errno);
   }
 
   // By the kernel's own call, since a sanitizer keeps a table of handlers in the memory that is the server's.
@@ -103,12 +116,8 @@ class Child {
     sigprocmask(SIG_SETMASK, &none, nullptr);
   }
 
-  [[noreturn]] void Stop(const char* what) {
-    failed_ = ErrnoError(fmt::format("'{}': {}", start_.arguments.front(), what), errno);
-    _exit(127);
-  }
-
   const ProgramStart& start_;
+  const PreparedConfinement confinement_;
   const std::vector<char*> arguments_;
   const std::vector<char*> variables_;
   std::vector<UniqueFd> spares_;
@@ -119,7 +128,8 @@ class Child {
 }  // namespace
 
 Result<pid_t> StartProgram(const ProgramStart& start) {
-  Child child(start);
+  BRAID_ASSIGN_OR_RETURN(PreparedConfinement confinement, PreparedConfinement::Make(start.confinement));
+  Child child(start, std::move(confinement));
   BRAID_RETURN_IF_ERROR(child.TakeDescriptors());
   return child.Start();
 }

@@ -11,7 +11,9 @@
 #include <csignal>
 #include <optional>
 
+#include "base/guard.h"
 #include "base/landlock.h"
+#include "base/testing/failing_allocation.h"
 #include "base/unique_fd.h"
 #include "isolation/syscall_filter.h"
 
@@ -85,6 +87,25 @@ TEST(StartProgramTest, BasicKeepsFilesAndStrictDoesNot) {
   EXPECT_THAT(Shell("cat /etc/shadow", {.level = IsolationLevel::kStrict, .files = files}),
               HasSubstr("Permission denied"));
   EXPECT_EQ(Shell("echo here", {.level = IsolationLevel::kStrict, .files = files}), "here\n");
+}
+
+TEST(StartProgramTest, AConfinementIsEnteredWithoutAnAllocation) {
+  for (const IsolationLevel level : {IsolationLevel::kBasic, IsolationLevel::kStrict}) {
+    if (level == IsolationLevel::kStrict && LandlockVersion() < 1) continue;
+    const PreparedConfinement confinement =
+        PreparedConfinement::Make(
+            {.level = level, .files = {{"/usr"}, {"/a/path/that/does/not/exist/anywhere"}}})
+            .value();
+    const pid_t pid = fork();
+    if (pid == 0) {
+      FailingAllocation failing(0, 1000);
+      const bool entered = Guarded([&] { return confinement.Enter(); }).ok();
+      _exit(entered && failing.Stop() == 0 ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0) << IsolationLevelName(level);
+  }
 }
 
 TEST(StartProgramTest, SaysWhichProgramThereIsNot) {

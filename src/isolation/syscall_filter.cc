@@ -1,15 +1,21 @@
 #include "isolation/syscall_filter.h"
 
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <memory>
 #include <string>
+
+#include "base/unique_fd.h"
 
 namespace braid {
 namespace {
@@ -33,10 +39,10 @@ constexpr const char* kRefusedCalls[] = {
 constexpr uint64_t kNewNamespaces =
     CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
 
-class Filter {
+class FilterBuilder {
  public:
   // Allows all calls.
-  Filter() : context_(seccomp_init(SCMP_ACT_ALLOW), &seccomp_release) {}
+  FilterBuilder() : context_(seccomp_init(SCMP_ACT_ALLOW), &seccomp_release) {}
 
   bool valid() const { return context_ != nullptr; }
   int error() const { return error_; }
@@ -53,8 +59,16 @@ class Filter {
     Note(seccomp_rule_add_array(context_.get(), SCMP_ACT_ERRNO(static_cast<uint32_t>(error)), number,
                                 static_cast<unsigned>(all.size()), all.data()));
   }
-  void Load() {
-    if (error_ == 0) Note(seccomp_load(context_.get()));
+  // For the kernel.
+  std::vector<sock_filter> Program() {
+    const UniqueFd file(memfd_create("syscall-filter", MFD_CLOEXEC));
+    Note(file.valid() ? seccomp_export_bpf(context_.get(), file.get()) : -errno);
+    if (error_ != 0) return {};
+    std::vector<sock_filter> program(static_cast<size_t>(lseek(file.get(), 0, SEEK_END)) /
+                                     sizeof(sock_filter));
+    const size_t bytes = program.size() * sizeof(sock_filter);
+    if (pread(file.get(), program.data(), bytes, 0) != static_cast<ssize_t>(bytes)) Note(-EIO);
+    return program;
   }
 
  private:
@@ -73,7 +87,7 @@ scmp_arg_cmp Is(unsigned argument, uint32_t value) {
 }
 scmp_arg_cmp Has(unsigned argument, uint64_t flag) { return {argument, SCMP_CMP_MASKED_EQ, flag, flag}; }
 
-void RefuseAtBasic(Filter& filter) {
+void RefuseAtBasic(FilterBuilder& filter) {
   for (const char* call : kRefusedCalls) filter.Refuse(call, EPERM);
   // Limits of other processes; and the one by which the server knows what a worker has started (ProcessFamily).
   filter.Refuse("prlimit64", EPERM, Not(0, 0), Not(2, 0));
@@ -81,7 +95,7 @@ void RefuseAtBasic(Filter& filter) {
   filter.Refuse("setrlimit", EPERM, Is(0, RLIMIT_LOCKS));
 }
 
-void RefuseAtStrict(Filter& filter) {
+void RefuseAtStrict(FilterBuilder& filter) {
   filter.Refuse("unshare", EPERM);
   filter.Refuse("setns", EPERM);
   filter.Refuse("chroot", EPERM);
@@ -98,20 +112,29 @@ void RefuseAtStrict(Filter& filter) {
 
 bool HasSyscallFilters() { return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0; }
 
-Status FilterSyscalls(IsolationLevel level) {
-  Filter filter;
-  if (!filter.valid()) return InternalError("a filter of system calls: out of memory");
-  filter.Set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
-  // Else older kernels slow the process down, against attacks by its own code on itself.
-  filter.Set(SCMP_FLTATR_CTL_SSB, 1);
-  filter.Set(SCMP_FLTATR_CTL_OPTIMIZE, 2);
-  RefuseAtBasic(filter);
-  if (level >= IsolationLevel::kStrict) RefuseAtStrict(filter);
-  if (level == IsolationLevel::kStrict) {
-    filter.Refuse("socket", EACCES, Not(0, AF_UNIX));
-  }
-  filter.Load();
-  if (filter.error() != 0) return ErrnoError("a filter of system calls", filter.error());
+Result<SyscallFilter> SyscallFilter::Of(IsolationLevel level) {
+  FilterBuilder builder;
+  if (!builder.valid()) return InternalError("a filter of system calls: out of memory");
+  builder.Set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
+  builder.Set(SCMP_FLTATR_CTL_OPTIMIZE, 2);
+  RefuseAtBasic(builder);
+  if (level >= IsolationLevel::kStrict) RefuseAtStrict(builder);
+  if (level == IsolationLevel::kStrict) builder.Refuse("socket", EACCES, Not(0, AF_UNIX));
+  SyscallFilter filter;
+  filter.program_ = builder.Program();
+  if (builder.error() != 0) return ErrnoError("a filter of system calls", builder.error());
+  return filter;
+}
+
+Status SyscallFilter::Enter() const {
+  if (program_.empty()) return OkStatus();
+  const sock_fprog program{static_cast<unsigned short>(program_.size()),
+                           const_cast<sock_filter*>(program_.data())};
+  // The kernel asks for this of threads that are not privileged.
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  // Without the flag older kernels slow the process down, against attacks by its own code on itself.
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) != 0)
+    return ErrnoError("a filter of system calls", errno);
   return OkStatus();
 }
 

@@ -2,6 +2,10 @@
 // what tries one goes on.
 #pragma once
 
+#include <linux/filter.h>
+
+#include <vector>
+
 #include "base/status.h"
 #include "isolation/isolation_level.h"
 
@@ -10,7 +14,7 @@ namespace braid {
 // Whether this kernel has filters.
 bool HasSyscallFilters();
 
-// Puts the calling thread, and all that it starts from then on, under the filter of `level`.
+// The filter of a level.
 //
 // kBasic: calls with which one process gets at another's memory or descriptors (ptrace, process_vm_readv, pidfd_getfd),
 // changes another's limits, or changes the system (mount, kexec, bpf, modules, keys, perf events); EPERM. Programs of
@@ -18,7 +22,19 @@ bool HasSyscallFilters();
 // kStrict: besides, sockets that are not of the Unix domain (EACCES), new namespaces (EPERM), and io_uring (ENOSYS),
 // which makes calls that no filter sees.
 // kSeparate: as kStrict, but with sockets: its network is one of its own.
-// Errors: INTERNAL. REQUIRES: `level` is not kNone.
-Status FilterSyscalls(IsolationLevel level);
+class SyscallFilter {
+ public:
+  // Allows all calls.
+  SyscallFilter() = default;
+  // Errors: INTERNAL. REQUIRES: `level` is not kNone.
+  static Result<SyscallFilter> Of(IsolationLevel level);
+
+  // Puts the calling thread, and all that it starts from then on, under the filter. Allocates nothing unless it fails. Errors:
+  // INTERNAL.
+  Status Enter() const;
+
+ private:
+  std::vector<sock_filter> program_;
+};
 
 }  // namespace braid

@@ -19,9 +19,10 @@ namespace {
 
 // The error of `call` in a process under the filter; 0: none.
 int Under(IsolationLevel level, const std::function<long()>& call) {
+  const SyscallFilter filter = SyscallFilter::Of(level).value();
   const pid_t pid = fork();
   if (pid == 0) {
-    if (!FilterSyscalls(level).ok()) _exit(254);
+    if (!filter.Enter().ok()) _exit(254);
     _exit(call() < 0 ? errno : 0);
   }
   int status = 0;
