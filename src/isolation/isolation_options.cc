@@ -17,6 +17,22 @@ Status CheckLevel(const IsolationOptions& options, IsolationLevel level, const s
       fmt::format("{}{} is not possible here: {}", where, IsolationLevelName(level), refused));
 }
 
+Result<IsolationLevel> LevelOf(const IsolationOptions& options, std::string_view model,
+                               std::string_view asked) {
+  if (const auto found = options.models.find(model); found != options.models.end()) return found->second;
+  if (asked.empty()) return options.level;
+  const Result<IsolationLevel> own = ParseIsolationLevel(asked);
+  const std::string where = fmt::format("parameter WORKER_ISOLATION of model '{}': ", model);
+  if (!own.ok()) return own.status().WithPrefix(where);
+  if (*own >= options.level) {
+    BRAID_RETURN_IF_ERROR(CheckLevel(options, *own, where));
+    return own;
+  }
+  return InvalidArgumentError(
+      fmt::format("{}'{}' is less than the server's '{}'; only --worker-isolation={}={} can lower it", where,
+                  asked, IsolationLevelName(options.level), model, asked));
+}
+
 }  // namespace
 
 Status CheckIsolation(const IsolationOptions& options) {
@@ -24,7 +40,9 @@ Status CheckIsolation(const IsolationOptions& options) {
   for (const auto& [model, level] : options.models) {
     BRAID_RETURN_IF_ERROR(CheckLevel(options, level, "--worker-isolation=" + model + "="));
   }
-  return OkStatus();
+  if (options.cgroup.empty() && !options.cgroup_settings.empty())
+    return FailedPreconditionError("--worker-cgroup-limit needs --worker-cgroup");
+  return options.cgroup.empty() ? OkStatus() : PrepareCgroups(options.cgroup, options.cgroup_settings);
 }
 
 Status SetIsolation(IsolationOptions& options, std::string_view text) {
@@ -39,20 +57,13 @@ Status SetIsolation(IsolationOptions& options, std::string_view text) {
   return OkStatus();
 }
 
-Result<IsolationLevel> IsolationOf(const IsolationOptions& options, std::string_view model,
-                                   std::string_view asked) {
-  if (const auto found = options.models.find(model); found != options.models.end()) return found->second;
-  if (asked.empty()) return options.level;
-  const Result<IsolationLevel> own = ParseIsolationLevel(asked);
-  const std::string where = fmt::format("parameter WORKER_ISOLATION of model '{}': ", model);
-  if (!own.ok()) return own.status().WithPrefix(where);
-  if (*own >= options.level) {
-    BRAID_RETURN_IF_ERROR(CheckLevel(options, *own, where));
-    return own;
-  }
-  return InvalidArgumentError(
-      fmt::format("{}'{}' is less than the server's '{}'; only --worker-isolation={}={} can lower it", where,
-                  asked, IsolationLevelName(options.level), model, asked));
+Result<WorkerIsolation> IsolationOf(const IsolationOptions& options, std::string_view model,
+                                    std::string_view asked) {
+  WorkerIsolation isolation;
+  BRAID_ASSIGN_OR_RETURN(isolation.level, LevelOf(options, model, asked));
+  for (const CgroupSetting& setting : options.cgroup_settings)
+    if (setting.model.empty() || setting.model == model) isolation.cgroup.push_back(setting);
+  return isolation;
 }
 
 }  // namespace braid

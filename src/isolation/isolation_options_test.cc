@@ -10,12 +10,12 @@ using ::testing::HasSubstr;
 
 TEST(IsolationOptionsTest, TheServersLevelAndThoseOfModels) {
   IsolationOptions options;
-  EXPECT_EQ(IsolationOf(options, "m", "").value(), IsolationLevel::kBasic);
+  EXPECT_EQ(IsolationOf(options, "m", "").value().level, IsolationLevel::kBasic);
   ASSERT_TRUE(SetIsolation(options, "none").ok());
   ASSERT_TRUE(SetIsolation(options, "a=b=basic").ok()) << "names may have '=' in them";
-  EXPECT_EQ(IsolationOf(options, "m", "").value(), IsolationLevel::kNone);
-  EXPECT_EQ(IsolationOf(options, "m", "basic").value(), IsolationLevel::kBasic);
-  EXPECT_EQ(IsolationOf(options, "a=b", "none").value(), IsolationLevel::kBasic)
+  EXPECT_EQ(IsolationOf(options, "m", "").value().level, IsolationLevel::kNone);
+  EXPECT_EQ(IsolationOf(options, "m", "basic").value().level, IsolationLevel::kBasic);
+  EXPECT_EQ(IsolationOf(options, "a=b", "none").value().level, IsolationLevel::kBasic)
       << "the operator has said so";
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/landlock.h"
 #include "isolation/isolation_level.h"
+#include "isolation/worker_cgroup.h"
 
 namespace braid {
 
@@ -12,6 +13,8 @@ struct WorkerIsolation {
   IsolationLevel level = IsolationLevel::kBasic;
   // The model's own files; of strict and separate.
   std::vector<LandlockPath> files = {};
+  // Of its control group, where the operator gives one.
+  std::vector<CgroupSetting> cgroup = {};
   // Whether it reaches the machine's GPUs; of strict and separate.
   bool gpus = false;
 };

@@ -152,6 +152,22 @@ std::string ShowWorkerUsers(const ServerOptions& options) {
   return fmt::format("{}-{}", options.workers.isolation.first_user_id,
                      options.workers.isolation.last_user_id);
 }
+
+Status AddCgroupSetting(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(CgroupSetting setting, ParseCgroupSetting(text));
+  options.workers.isolation.cgroup_settings.push_back(std::move(setting));
+  return OkStatus();
+}
+
+std::string ShowCgroupSettings(const ServerOptions& options) {
+  std::string text;
+  for (const CgroupSetting& setting : options.workers.isolation.cgroup_settings) {
+    text += fmt::format("{}{}{}{}={}", text.empty() ? "" : " ", setting.model,
+                        setting.model.empty() ? "" : "=", setting.file, setting.value);
+  }
+  return text;
+}
+
 Status SetIsolate(ServerOptions& options, std::string_view text) {
   BRAID_ASSIGN_OR_RETURN(options.isolate, ParseIsolatedParts(text));
   return OkStatus();
@@ -551,6 +567,13 @@ const OptionSpec kOptionTable[] = {
               "A file or folder that processes of level strict or separate can read as well, or write"),
     Works("worker-user-ids", "FIRST-LAST", Group::kPython, {SetWorkerUsers, ShowWorkerUsers},
           "The users that processes of level separate run as, each by itself"),
+    Works(
+        "worker-cgroup", "FOLDER", Group::kPython, Text<Workers<&W::isolation, &IsolationOptions::cgroup>>(),
+        "A folder of cgroup v2 that is the server's own, in which each model's process has a control group"),
+    WorksMany("worker-cgroup-limit", "[MODEL=]FILE=VALUE", Group::kPython,
+              {AddCgroupSetting, ShowCgroupSettings},
+              "What is written into such a group: memory.max, memory.high, memory.swap.max, pids.max, "
+              "cpu.max, cpu.weight"),
     Works("worker-shm-max-bytes", "BYTES", Group::kPython,
           Bytes<Workers<&W::worker_segments, &SegmentLimits::bytes>>(),
           "Shared memory that one model's process may have the server map; more ends the process; 0: as much "

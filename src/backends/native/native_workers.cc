@@ -50,10 +50,10 @@ Result<PythonModelFacts> NativeWorkers::Facts(const std::string& name, const Nat
   // A library of custom nodes is opened, and all of its nodes run, at one level.
   const std::string& whose = task.library_name.empty() ? name : task.library_name;
   const auto asked = task.triton_config.parameters().find("WORKER_ISOLATION");
-  BRAID_ASSIGN_OR_RETURN(facts.isolation.level, IsolationOf(options_.isolation, whose,
-                                                            asked == task.triton_config.parameters().end()
-                                                                ? std::string()
-                                                                : asked->second.string_value()));
+  BRAID_ASSIGN_OR_RETURN(facts.isolation, IsolationOf(options_.isolation, whose,
+                                                      asked == task.triton_config.parameters().end()
+                                                          ? std::string()
+                                                          : asked->second.string_value()));
   if (facts.isolation.level < IsolationLevel::kStrict) return facts;
   facts.isolation.files = ProgramPaths();
   // Which device OpenVINO takes is known when it has compiled the model.

@@ -181,9 +181,8 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
 Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,
                                                  const inference::ModelConfig& config) const {
   const auto asked = config.parameters().find("WORKER_ISOLATION");
-  WorkerIsolation isolation;
   BRAID_ASSIGN_OR_RETURN(
-      isolation.level,
+      WorkerIsolation isolation,
       IsolationOf(options_.isolation, config.name(),
                   asked == config.parameters().end() ? std::string() : asked->second.string_value()));
   isolation.files = {{location.model_path}, {location.version_path}, {FolderOf(location.model_file)}};
@@ -201,8 +200,7 @@ Arena::Options PythonBackend::ArenaOptions() const {
 
 Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string& graph_name,
                                                                std::vector<PythonNodeSpec> nodes) {
-  WorkerIsolation isolation;
-  BRAID_ASSIGN_OR_RETURN(isolation.level, IsolationOf(options_.isolation, graph_name, ""));
+  BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, IsolationOf(options_.isolation, graph_name, ""));
   isolation.gpus = true;  // nodes say nothing of devices
   for (const PythonNodeSpec& node : nodes) isolation.files.push_back({FolderOf(node.handler_path)});
   auto worker = std::make_unique<NodeWorker>(

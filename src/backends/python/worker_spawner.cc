@@ -87,6 +87,9 @@ WorkerSpawner::Surroundings WorkerSpawner::PlainSurroundings(IsolationLevel leve
 
 Result<WorkerSpawner::Place> WorkerSpawner::MakePlace(const WorkerIsolation& isolation) const {
   Place place;
+  if (!options_.isolation.cgroup.empty()) {
+    BRAID_ASSIGN_OR_RETURN(place.cgroup, WorkerCgroup::Create(options_.isolation.cgroup, isolation.cgroup));
+  }
   if (isolation.level < IsolationLevel::kStrict) return place;
   BRAID_ASSIGN_OR_RETURN(place.folder,
                          TemporaryFolder::Create(options_.temporary_directory, kPrivateFolderPrefix));
@@ -333,6 +336,13 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
       if (Status limited = ApplyWorkerLimits(worker.pid, LimitsOf(isolation.level)); !limited.ok()) {
         kill(worker.pid, SIGKILL);
         return limited;
+      }
+    }
+    // Before the worker is sent its model, too.
+    if (worker.place.cgroup) {
+      if (Status added = worker.place.cgroup->Add(worker.pid); !added.ok()) {
+        kill(worker.pid, SIGKILL);
+        return added;
       }
     }
     worker.readable = KeepReadable(worker.pid);

@@ -31,6 +31,7 @@
 #include "isolation/confinement.h"
 #include "isolation/isolation_options.h"
 #include "isolation/user_ids.h"
+#include "isolation/worker_cgroup.h"
 #include "isolation/worker_isolation.h"
 
 namespace braid {
@@ -72,10 +73,11 @@ class WorkerSpawner {
 
   bool verbose_errors() const { return options_.verbose_errors; }
 
-  // What a worker of level strict or separate has to itself, until it is dead.
+  // What a worker has to itself, until it is dead.
   struct Place {
-    std::shared_ptr<TemporaryFolder> folder;
-    UserIds::Share user;  // of separate
+    std::shared_ptr<TemporaryFolder> folder;  // of strict and separate
+    UserIds::Share user;                      // of separate
+    std::shared_ptr<WorkerCgroup> cgroup;     // null: none was asked for
   };
   struct Worker {
     pid_t pid = 0;

@@ -1,0 +1,60 @@
+"""A machine of its own: a kernel that is a program (User Mode Linux, `scripts/public-clients uml`), with this one's files, which it
+cannot change, its own temporary ones, and all of cgroup v2."""
+
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNEL = ROOT / ".cache" / "public-clients" / "uml" / "linux.uml"
+
+# Runs as the first process. The device files are the kernel's own, without a folder for shared memory.
+FIRST = """#!/bin/bash
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t tmpfs tmp /tmp
+mount -t tmpfs run /run
+mkdir -p /dev/shm
+mount -t tmpfs shm /dev/shm
+mkdir /run/cgroup
+mount -t cgroup2 none /run/cgroup
+ip link set lo up
+cd {folder}
+env {variables} {command}
+echo "exit status: $?"
+echo o >/proc/sysrq-trigger
+sleep 10
+"""
+
+
+def run(command, folder, seconds=120, memory="3G", **variables):
+    """(status, output) of a command on such a machine, in the project's folder, with `variables` beside this process's.
+    `folder`: where a file is put for it."""
+    # It is read by the other machine, which has another /tmp.
+    first = pathlib.Path(folder) / "first.sh"
+    environment = {**os.environ, "TMPDIR": "/tmp", "HOME": "/tmp", **variables}
+    first.write_text(
+        FIRST.format(
+            folder=shlex.quote(str(ROOT)),
+            variables="-i " + " ".join(shlex.quote(f"{name}={value}") for name, value in environment.items()),
+            command=shlex.join(map(str, command)),
+        )
+    )
+    first.chmod(0o755)
+    machine = subprocess.Popen(
+        [KERNEL, f"mem={memory}", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={first}",
+         f"uml_dir={folder}", "con=null", "con0=fd:0,fd:1"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        start_new_session=True, env={**os.environ, "TMPDIR": "/dev/shm"},
+    )  # fmt: skip
+    try:
+        output = machine.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(machine.pid, signal.SIGKILL)
+        output = machine.communicate()[0]
+        raise AssertionError(f"no end within {seconds} s:\n{output}") from None
+    lines = [line for line in output.splitlines() if line.startswith("exit status: ")]
+    assert lines, output
+    return int(lines[-1].split()[-1]), output
