@@ -68,7 +68,10 @@ def test_replicas_that_serve_the_same(fleet):
     sums = next(model for model in found["models"] if model["name"] == "sums")
     assert (sums["ready_versions"], sums["ready_at"], sums["sequence_model"]) == (["1"], 2, True)
     assert (sums["load"]["live_sequences"], sums["load"]["requests"]) == (2, 4)
+    assert sums["differs"] is False
     assert [replica["endpoint"] for replica in found["replicas"]] == names
+    for replica in found["replicas"]:
+        assert replica["at_ms"] - 600_000 < replica["started_ms"] < replica["at_ms"] <= time.time() * 1000
 
 
 def test_what_is_not_asked_is_not_known(fleet):
@@ -77,8 +80,9 @@ def test_what_is_not_asked_is_not_known(fleet):
     text = status("--endpoints", endpoint).stdout
     (cells,) = rows(text, "REPLICA").values()
     assert cells[4:6] == ["-", "-"]
-    load = json.loads(status("--endpoints", endpoint, "--format=json").stdout)["replicas"][0]["models"][0]["load"]
-    assert load["live_sequences"] is None
+    replica = json.loads(status("--endpoints", endpoint, "--format=json").stdout)["replicas"][0]
+    assert replica["models"][0]["load"]["live_sequences"] is None
+    assert replica["started_ms"] is None
 
 
 def test_a_server_that_does_not_answer_costs_the_time_limit_alone(fleet):

@@ -168,8 +168,8 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
       return UnavailableError(
           "no server says which models have sequences; name them by --sequence-models to do without");
     }
-    for (const std::string& difference : fleet::Differences(replicas)) {
-      std::cerr << "differs: " << ToUtf8(difference) << '\n';
+    for (const fleet::Difference& difference : fleet::Differences(replicas)) {
+      std::cerr << "differs: " << ToUtf8(difference.text) << '\n';
     }
     described.sequence_models.assign(models.begin(), models.end());
   } else if (options.sequence_models != std::vector<std::string>{"none"}) {

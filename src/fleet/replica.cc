@@ -1,6 +1,7 @@
 #include "fleet/replica.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <map>
 #include <set>
@@ -8,11 +9,14 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "load/messages.h"
 
 namespace braid::fleet {
 namespace {
+
+constexpr size_t kMostThreads = 64;
 
 ModelView& Take(std::vector<ModelView>& models, const std::string& name) {
   auto place = std::ranges::lower_bound(models, name, {}, &ModelView::name);
@@ -68,15 +72,28 @@ std::string LabelOf(std::string_view labels, std::string_view label) {
   return value;
 }
 
+// 0 for what is none, or none that a server counts to.
+double NumberOf(std::string_view text) {
+  double value = 0;
+  const size_t number = std::min(text.find_first_not_of(' '), text.size());
+  std::from_chars(text.data() + number, text.data() + text.size(), value);
+  return value > 0 && value < 1e15 ? value : 0;
+}
+
 Status AskAll(load::Client& client, const Asking& asking, Replica& replica) {
+  const auto late = [&asking] { return SteadyNowNs() > asking.deadline_ns; };
+  const Status gave_up = UnavailableError("it was not asked everything in time");
+  if (late()) return gave_up;
   replica.server = client.ServerName();
   BRAID_ASSIGN_OR_RETURN(const std::string index, client.AskHttp("POST", "/v2/repository/index", "{}"));
   BRAID_RETURN_IF_ERROR(ReadIndex(index, replica.models));
   replica.ready = client.AskHttp("GET", "/v2/health/ready").ok();
   BRAID_ASSIGN_OR_RETURN(const std::string statistics, client.AskHttp("GET", "/v2/models/stats"));
+  replica.at_ms = WallNowMs();
   ReadStatistics(ParseJson(statistics), replica.models);
   for (ModelView& model : replica.models) {
     if (!model.ready()) continue;
+    if (late()) return gave_up;
     const Result<std::string> config = client.AskHttp("GET", load::ModelPath(model.name, "") + "/config");
     if (!config.ok()) continue;
     model.config = ParseJson(*config);
@@ -90,7 +107,7 @@ Status AskAll(load::Client& client, const Asking& asking, Replica& replica) {
   if (!scraped.ok()) return scraped.status();
   const Result<std::string> metrics = scraped->AskHttp("GET", "/metrics");
   replica.metrics = metrics.status();
-  if (metrics.ok()) ReadMetrics(*metrics, replica.models);
+  if (metrics.ok()) ReadMetrics(*metrics, replica);
   MarkEnsembles(replica.models);
   return OkStatus();
 }
@@ -151,19 +168,32 @@ Replica LookAt(const Endpoint& endpoint, const Asking& asking) {
 
 std::vector<Replica> LookAtAll(const std::vector<Endpoint>& endpoints, const Asking& asking) {
   std::vector<Replica> replicas(endpoints.size());
+  std::atomic<size_t> next = 0;
+  const auto look = [&] {
+    for (size_t i = next++; i < endpoints.size(); i = next++) replicas[i] = LookAt(endpoints[i], asking);
+  };
+  // This thread looks too, which is all where the system has no other to give.
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < endpoints.size(); ++i) {
-    threads.push_back(StartThread("brd-fleet", [&, i] { replicas[i] = LookAt(endpoints[i], asking); }));
+  threads.reserve(kMostThreads);
+  while (threads.size() + 1 < std::min(kMostThreads, endpoints.size())) {
+    Result<std::thread> thread = TryStartThread("brd-fleet", look);
+    if (!thread.ok()) break;
+    threads.push_back(std::move(*thread));
   }
+  look();
   for (std::thread& thread : threads) thread.join();
   return replicas;
 }
 
-void ReadMetrics(std::string_view text, std::vector<ModelView>& models) {
+void ReadMetrics(std::string_view text, Replica& replica) {
+  constexpr std::string_view kStarted = "process_start_time_seconds ";
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.starts_with(kStarted)) {
+      replica.started_ms = static_cast<int64_t>(NumberOf(line.substr(kStarted.size())) * 1e3);
+    }
     const size_t open = line.find('{');
     const size_t close = line.rfind('}');
     if (line.starts_with('#') || open == std::string_view::npos || close == std::string_view::npos) continue;
@@ -173,12 +203,9 @@ void ReadMetrics(std::string_view text, std::vector<ModelView>& models) {
     const std::string_view labels = line.substr(open + 1, close - open - 1);
     std::string name = LabelOf(labels, "model");
     if (name.empty()) name = LabelOf(labels, "name");
-    ModelView* const model = Find(models, name);
+    ModelView* const model = Find(replica.models, name);
     if (model == nullptr) continue;
-    double value = 0;
-    const size_t number = line.find_first_not_of(' ', close + 1);
-    if (number == std::string_view::npos) continue;
-    std::from_chars(line.data() + number, line.data() + line.size(), value);
+    const double value = NumberOf(line.substr(close + 1));
     std::optional<uint64_t>& sum = sequences ? model->live_sequences : model->waiting;
     sum = sum.value_or(0) + static_cast<uint64_t>(value);
     // The configuration says it where there is one: requests that run again are sequences of their own.
@@ -203,8 +230,8 @@ void MarkEnsembles(std::vector<ModelView>& models) {
   }
 }
 
-std::vector<std::string> Differences(const std::vector<Replica>& replicas) {
-  std::vector<std::string> found;
+std::vector<Difference> Differences(const std::vector<Replica>& replicas) {
+  std::vector<Difference> found;
   std::set<std::string> names;
   std::map<std::string, std::vector<std::string>> servers;
   for (const Replica& replica : replicas) {
@@ -212,7 +239,7 @@ std::vector<std::string> Differences(const std::vector<Replica>& replicas) {
     servers[replica.server].push_back(replica.endpoint.name());
     for (const ModelView& model : replica.models) names.insert(model.name);
   }
-  if (servers.size() > 1) found.push_back("the server is " + Sides(servers));
+  if (servers.size() > 1) found.push_back({"", "the server is " + Sides(servers)});
   for (const std::string& name : names) {
     std::map<std::string, std::vector<std::string>> versions;
     std::map<std::string, std::map<std::string, std::vector<std::string>>> fields;
@@ -223,7 +250,7 @@ std::vector<std::string> Differences(const std::vector<Replica>& replicas) {
       if (model == nullptr || !model->config.is_object()) continue;
       for (const auto& [key, value] : model->config.items()) keys.insert(key);
     }
-    if (versions.size() > 1) found.push_back(fmt::format("model {}: {}", name, Sides(versions)));
+    if (versions.size() > 1) found.push_back({name, fmt::format("model {}: {}", name, Sides(versions))});
     for (const std::string& key : keys) {
       std::map<std::string, std::vector<std::string>> values;
       for (const Replica& replica : replicas) {
@@ -233,7 +260,7 @@ std::vector<std::string> Differences(const std::vector<Replica>& replicas) {
             replica.endpoint.name());
       }
       if (values.size() > 1) {
-        found.push_back(fmt::format("model {}: its {} is {}", name, key, Sides(values)));
+        found.push_back({name, fmt::format("model {}: its {} is {}", name, key, Sides(values))});
       }
     }
   }

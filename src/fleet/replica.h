@@ -18,7 +18,8 @@ namespace braid::fleet {
 struct Asking {
   load::Connection::Headers headers;
   load::TlsOptions tls;
-  double timeout_s = 5;  // for each answer; after one that is late a replica is asked nothing more
+  double timeout_s = 5;             // for each answer; after one that is late a replica is asked nothing more
+  int64_t deadline_ns = INT64_MAX;  // SteadyNowNs() time, after which nothing more is asked
 };
 
 struct VersionView {
@@ -51,7 +52,9 @@ struct Replica {
   Endpoint endpoint;
   Status
       answer;  // not OK: it did not answer, or not as a server of KServe v2 does; what is below is then empty
-  std::string server;  // "braid 0.1.0"
+  std::string server;                 // "braid 0.1.0"
+  int64_t at_ms = 0;                  // when its counters were read, since 1970
+  std::optional<int64_t> started_ms;  // since 1970; by the metrics, where there are some
   bool ready = false;
   std::vector<ModelView> models;  // by name
   // Why there are no figures of metrics; OK where there are.
@@ -65,16 +68,22 @@ Result<load::Client> ClientOf(const Endpoint& endpoint, uint16_t port, const Ask
 
 // Asks one. Blocks.
 Replica LookAt(const Endpoint& endpoint, const Asking& asking);
-// Asks all at the same time, in the given order.
+// Asks all, up to 64 at the same time; the answers are in the given order.
 std::vector<Replica> LookAtAll(const std::vector<Endpoint>& endpoints, const Asking& asking);
 
-// Reads Prometheus' text: the figures of models go into those of the same name.
-void ReadMetrics(std::string_view text, std::vector<ModelView>& models);
+// Reads Prometheus' text: the figures of models go into the replica's models of the same name.
+void ReadMetrics(std::string_view text, Replica& replica);
 
 // Marks ensembles with a step of a model with sequences: their requests belong together as that model's do.
 void MarkEnsembles(std::vector<ModelView>& models);
 
-// What is not the same at all replicas that have answered, one sentence each: servers, models, versions, states, configurations.
-std::vector<std::string> Differences(const std::vector<Replica>& replicas);
+// Something that is not the same at all replicas that have answered.
+struct Difference {
+  std::string model;  // "": it is about the servers
+  std::string text;   // one sentence, which names the replicas
+};
+
+// Servers, models, versions, states, configurations.
+std::vector<Difference> Differences(const std::vector<Replica>& replicas);
 
 }  // namespace braid::fleet

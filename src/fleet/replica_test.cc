@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
 
 #include "fleet/status_report.h"
 
@@ -9,6 +10,7 @@ namespace braid::fleet {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FieldsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -30,8 +32,7 @@ Replica At(const std::string& host, std::vector<ModelView> models) {
 }
 
 TEST(Replica, HasTheFiguresOfItsMetrics) {
-  std::vector<ModelView> models = {Model("a", {{"1", "READY", ""}}, ""),
-                                   Model("b", {{"1", "READY", ""}}, "{}")};
+  Replica replica = At("h", {Model("a", {{"1", "READY", ""}}, ""), Model("b", {{"1", "READY", ""}}, "{}")});
   ReadMetrics(
       "# TYPE braid_sequences_active gauge\n"
       "braid_sequences_active{model=\"b\",version=\"1\"} 3\n"
@@ -39,13 +40,18 @@ TEST(Replica, HasTheFiguresOfItsMetrics) {
       "braid_sequences_active{name=\"a\",version=\"1\"} 5\n"
       "braid_sequences_active{model=\"other\"} 5\n"
       "nv_inference_pending_request_count{submodel=\"b\",model=\"a\",version=\"1\"} 2\n"
-      "nv_inference_pending_request_count{model=\"a\"\n",
-      models);
+      "nv_inference_pending_request_count{model=\"a\"\n"
+      "nv_inference_pending_request_count{model=\"b\"} -inf\n"
+      "process_start_time_seconds 1700000000.25\n",
+      replica);
+  EXPECT_EQ(replica.started_ms, 1700000000250);
+  const std::vector<ModelView>& models = replica.models;
   EXPECT_EQ(models[0].live_sequences, 5);
   EXPECT_EQ(models[0].waiting, 2);
   // Its metrics alone say it: it has no configuration.
   EXPECT_TRUE(models[0].sequences);
   EXPECT_EQ(models[1].live_sequences, 7);
+  EXPECT_EQ(models[1].waiting, 0);
   EXPECT_FALSE(models[1].sequences);
 }
 
@@ -76,11 +82,16 @@ TEST(Differences, AreNamedWithTheirReplicas) {
   Replica silent;
   silent.endpoint = {"d", 1, 0, 0};
   silent.answer = UnavailableError("Connection refused");
+  const std::vector<Replica> all = {At("a", {one}), At("b", {two}), newer, silent};
   EXPECT_THAT(
-      Differences({At("a", {one}), At("b", {two}), newer, silent}),
-      ElementsAre("the server is braid 1 at a:1, b:1; braid 2 at c:1",
-                  "model m: not there at c:1; version 1 at a:1; version 1, version 2 UNAVAILABLE at b:1",
-                  "model m: its max_batch_size is 4 at b:1; 8 at a:1"));
+      Differences(all),
+      ElementsAre(
+          FieldsAre("", "the server is braid 1 at a:1, b:1; braid 2 at c:1"),
+          FieldsAre("m",
+                    "model m: not there at c:1; version 1 at a:1; version 1, version 2 UNAVAILABLE at b:1"),
+          FieldsAre("m", "model m: its max_batch_size is 4 at b:1; 8 at a:1")));
+  EXPECT_EQ(StatusJson(all)["models"][0]["differs"], true);
+  EXPECT_EQ(StatusJson({At("a", {one}), At("b", {one})})["models"][0]["differs"], false);
 }
 
 TEST(StatusReport, SaysWhatIsNotKnown) {
@@ -99,6 +110,25 @@ TEST(StatusReport, SaysWhatIsNotKnown) {
   const Json json = StatusJson({without, silent});
   EXPECT_TRUE(json["replicas"][0]["models"][0]["load"]["live_sequences"].is_null());
   EXPECT_EQ(json["replicas"][1]["error"], "Connection refused");
+}
+
+// More than are asked at the same time: each has its own answer, in its place.
+TEST(Replica, AreAllLookedAtInTheirOrder) {
+  std::vector<Endpoint> endpoints;
+  for (uint16_t last = 1; last <= 200; ++last)
+    endpoints.push_back({fmt::format("127.0.0.{}", last), 1, 0, 0});
+  const std::vector<Replica> replicas = LookAtAll(endpoints, {});
+  ASSERT_EQ(replicas.size(), endpoints.size());
+  for (size_t i = 0; i < endpoints.size(); ++i) {
+    EXPECT_EQ(replicas[i].endpoint, endpoints[i]);
+    EXPECT_THAT(replicas[i].answer.message(), HasSubstr(endpoints[i].name() + ": Connection refused"));
+  }
+}
+
+TEST(Replica, IsNotAskedWhenTheTimeIsOver) {
+  Asking asking;
+  asking.deadline_ns = 1;
+  EXPECT_EQ(LookAt({"127.0.0.1", 1, 0, 0}, asking).answer.message(), "it was not asked everything in time");
 }
 
 TEST(Replica, ThatDoesNotAnswerSaysWhy) {

@@ -126,8 +126,8 @@ std::string StatusText(const std::vector<Replica>& replicas) {
     for (std::string& cell : cells) rows.back().push_back(std::move(cell));
   }
   text += "\n" + Table(rows) + "\n";
-  const std::vector<std::string> differences = Differences(replicas);
-  for (const std::string& difference : differences) text += fmt::format("differs: {}\n", difference);
+  const std::vector<Difference> differences = Differences(replicas);
+  for (const Difference& difference : differences) text += fmt::format("differs: {}\n", difference.text);
   const size_t answered = Answered(replicas);
   if (differences.empty() && answered > 1) text += "the replicas that answered serve the same\n";
   if (answered < replicas.size()) {
@@ -147,6 +147,8 @@ Json StatusJson(const std::vector<Replica>& replicas) {
     }
     each["server"] = replica.server;
     each["ready"] = replica.ready;
+    each["at_ms"] = replica.at_ms;
+    each["started_ms"] = replica.started_ms ? Json(*replica.started_ms) : Json();
     if (!replica.metrics.ok()) each["no_metrics"] = replica.metrics.message();
     each["models"] = Json::array();
     for (const ModelView& model : replica.models) {
@@ -162,19 +164,24 @@ Json StatusJson(const std::vector<Replica>& replicas) {
     }
     list.push_back(std::move(each));
   }
+  Json differences = Json::array();
+  std::set<std::string> different;
+  for (const Difference& difference : Differences(replicas)) {
+    differences.push_back(difference.text);
+    different.insert(difference.model);
+  }
   Json models = Json::array();
   for (const auto& [name, overview] : Overviews(replicas)) {
     models.push_back(
         {{"name", name},
          {"ready_versions", Json(std::vector<Json>(overview.versions.begin(), overview.versions.end()))},
          {"ready_at", overview.ready},
+         {"differs", different.contains(name)},
          {"sequence_model", overview.sequences},
          {"load", LoadJson(overview.load)}});
   }
-  const std::vector<std::string> differences = Differences(replicas);
-  return {{"replicas", std::move(list)},
-          {"models", std::move(models)},
-          {"differences", Json(std::vector<Json>(differences.begin(), differences.end()))}};
+  return {
+      {"replicas", std::move(list)}, {"models", std::move(models)}, {"differences", std::move(differences)}};
 }
 
 }  // namespace braid::fleet

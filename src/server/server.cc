@@ -597,6 +597,7 @@ class Server::Parts {
                    PinnedMemoryMetrics(),
                    UserMetrics(custom_metrics_),
                    LimitMetrics(*limits_),
+                   StartMetrics(),
                    ThreadMetrics(thread_watch_),
                    WorkerMetrics(
                        catalog_, [this] { return OwnWorkers(); }, worker_counters_, process_memory_)};

@@ -382,6 +382,13 @@ MetricsCollector ModelMetrics(const Catalog& catalog, const ModelMetricsOptions&
   return [&catalog, options](MetricFamilies& families) { CollectModels(catalog, options, families); };
 }
 
+MetricsCollector StartMetrics() {
+  return [started_s = static_cast<double>(WallNowMs()) * 1e-3](MetricFamilies& families) {
+    AddGauge(families, "process_start_time_seconds", "When the server was started, in seconds since 1970",
+             started_s);
+  };
+}
+
 MetricsCollector CpuMetrics(int64_t interval_ms) {
   struct Look {
     CpuTimes times = ReadCpuTimes();

@@ -38,6 +38,9 @@ struct ModelMetricsOptions {
 };
 MetricsCollector ModelMetrics(const Catalog& catalog, const ModelMetricsOptions& options = {});
 
+// process_start_time_seconds, since 1970: when the collector was made.
+MetricsCollector StartMetrics();
+
 // nv_cpu_utilization (of the machine, 0 to 1, since the scrape before) and nv_cpu_memory_{total,used}_bytes,
 // from /proc. What is less than `interval_ms` old is not looked at again.
 MetricsCollector CpuMetrics(int64_t interval_ms = 0);

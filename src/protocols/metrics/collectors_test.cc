@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/temporary_folder.h"
 #include "gpu/testing/standin_gpus.h"
 #include "protocols/http/server.h"
@@ -202,6 +203,18 @@ TEST(UserMetrics, AreWrittenToTheLetter) {
             "h_bucket{z=\"1\",le=\"2.5\"} 1\n"
             "h_bucket{z=\"1\",le=\"10\"} 1\n"
             "h_bucket{z=\"1\",le=\"+Inf\"} 1\n");
+}
+
+TEST(StartMetrics, StayWhatTheyWere) {
+  const auto before = static_cast<double>(WallNowMs()) * 1e-3;
+  const MetricsCollector collect = StartMetrics();
+  MetricFamilies families;
+  collect(families);
+  collect(families);
+  const double started = families.at(0).metric.at(0).gauge.value;
+  EXPECT_GE(started, before);
+  EXPECT_LT(started, before + 60);
+  EXPECT_EQ(families.at(1).metric.at(0).gauge.value, started);
 }
 
 TEST(CpuMetrics, AreWithinBounds) {
