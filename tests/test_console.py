@@ -13,7 +13,8 @@ import time
 
 import numpy as np
 import pytest
-from harness.browser import CHROMIUM, MISSING, PHONE, Tab, chromium
+from harness.browser import CHROMIUM, DESKTOP, MISSING, PHONE, Tab, chromium
+from harness.fleets import Fleet, FrontClients
 from harness.ovms import OvmsServer
 from harness.pictures import png
 from harness.repository import Repository, config, per_request
@@ -103,6 +104,21 @@ def graphs(tmp_path_factory):
     (folder / "config.json").write_text(json.dumps({"model_config_list": [], "mediapipe_config_list": names}))
     with OvmsServer(folder / "config.json", workdir=tmp_path_factory.mktemp("server")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """(two servers with a model in different versions, one that was told of them and of one that is not there)."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with Fleet(folder, ("one", "two"), "--model-control-mode=explicit", "--load-model=*") as fleet:
+        work = fleet.folder("two") / "models" / "work"
+        shutil.copytree(work / "1", work / "2")
+        assert fleet.replicas["two"].json("POST", "/v2/repository/models/work/load", {})[0] == 200
+        repository = Repository(folder / "models")
+        repository.add_identity("m")
+        where = f"--fleet-endpoints={fleet.endpoints()},127.0.0.1:1"
+        with Server([repository.path], where, workdir=tmp_path_factory.mktemp("server")) as server:
+            yield fleet, server
 
 
 def rows(server):
@@ -574,6 +590,69 @@ def test_token(repository, serve, tab, tmp_path):
     page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="m", exact=True)).to_be_visible()
     expect(dialog).to_have_count(0)
+
+
+# ---- several servers -------------------------------------------------------------------------------------------------
+
+
+def test_fleet(fleet, tab):
+    replicas, server = fleet
+    one, two = ("127.0.0.1:" + replicas.endpoint(name).split(":")[2] for name in ("one", "two"))
+    page = tab(server).open()
+    page.get_by_role("link", name="Fleet").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    table = page.get_by_role("region", name="Replicas")
+    row = table.get_by_role("row").filter(has=page.get_by_role("rowheader", name=one))
+    with FrontClients(replicas.replicas["one"].http, replicas.replicas["one"].grpc) as clients:
+        for sequence in (1, 2, 3):
+            clients.step("grpc", sequence, 1, sequence_start=True)
+        with repeatedly(lambda: clients.work("http")):
+            rate = row.get_by_role("cell").nth(4)
+            wait_until(lambda: re.match(r"[1-9]", rate.inner_text()), 25, "a rate of the replica")
+    cells = row.get_by_role("cell").all_inner_texts()
+    assert cells[0].endswith("ready")
+    assert re.fullmatch(r"\w+ [\d.]+", cells[1])
+    assert re.fullmatch(r"\d+ (s|min \d+ s)", cells[2])
+    assert cells[3] == "2 of 2"
+    assert re.fullmatch(r"[\d.]+ (µs|ms)|0 µs", cells[6])
+    assert cells[7:] == ["0", "3"]
+
+    # What is not there is named, with the reason, and what is unlike too.
+    silent = table.get_by_role("row").filter(has=page.get_by_role("rowheader", name="127.0.0.1:1", exact=True))
+    assert silent.get_by_role("cell").all_inner_texts()[0].endswith("no answer")
+    look = page.get_by_role("region", name="Needs a look").get_by_role("listitem")
+    expect(look).to_have_count(2)
+    expect(look.first).to_contain_text("cannot connect to 127.0.0.1:1: Connection refused")
+    expect(look.last).to_contain_text(re.compile("model work: version 1"))
+    models = page.get_by_role("region", name="Models")
+    work = models.get_by_role("row").filter(has=page.get_by_role("rowheader", name="work"))
+    expect(work.get_by_role("cell").first).to_contain_text("differs")
+    versions = work.get_by_role("listitem").all_inner_texts()
+    assert sorted(versions)[0] == f"1 at {one}"
+    assert re.fullmatch(rf"1 unavailable, 2 at {two}", sorted(versions)[1])
+    sums = models.get_by_role("row").filter(has=page.get_by_role("rowheader", name="sums"))
+    assert sums.get_by_role("cell").all_inner_texts()[:4] == ["the same", "1", "2 of 3", "3"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_fleet_is_accessible(fleet, tab, scheme):
+    _, server = fleet
+    for size in (DESKTOP, PHONE):
+        window = tab(server, scheme=scheme, size=size)
+        page = window.open()
+        page.keyboard.press("4")
+        expect(page.get_by_role("region", name="Replicas").get_by_role("row")).to_have_count(4)
+        assert window.violations() == []
+        assert window.overflow() <= 0
+
+
+def test_a_server_that_knows_of_no_others_shows_none(server, tab):
+    page = tab(server).open()
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(3)
+    page.keyboard.press("4")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    page.goto("/console/#/fleet")
+    expect(page.locator("main")).to_contain_text("it has no --fleet-endpoints")
 
 
 # ---- hands and circumstances -----------------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
-"""`braid fleet status`: several servers in one view."""
+"""Several servers in one view: `braid fleet status`, and what the console of one of them tells of all (--fleet-endpoints)."""
 
 import contextlib
 import json
 import socket
+import ssl
+import subprocess
+import threading
 import time
 
 import numpy as np
 import pytest
 from harness.fleets import Fleet, FrontClients, run_fleet
 from harness.repository import config
+from harness.server import BINARY
 from harness.waiting import wait_until
 
 
@@ -104,9 +108,28 @@ def test_what_is_no_server_of_kserve_is_said_so(fleet):
     assert "no answer" in done.stdout
 
 
-def test_a_name_stands_for_its_addresses(fleet):
+def test_an_answer_without_end_is_not_kept(fleet):
+    """What answers in a server's place cannot have the memory of who asks."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer():
+            with contextlib.closing(listening.accept()[0]) as connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4000000000\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = status("--endpoints", f"127.0.0.1:{listening.getsockname()[1]}", check=False)
+        thread.join()
+    assert done.returncode == 1
+    assert "no answer" in done.stdout
+    assert "the answer has more than 67108864 bytes" in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--dns=", "--endpoints=dns://"])
+def test_a_name_stands_for_its_addresses(fleet, option):
     port = fleet.endpoint("one").split(":")[2]
-    found = json.loads(status("--dns", f"localhost:{port}", "--format=json", check=False).stdout)
+    found = json.loads(status(f"{option}localhost:{port}", "--format=json", check=False).stdout)
     answered = {replica["endpoint"]: replica["answered"] for replica in found["replicas"]}
     assert answered[f"127.0.0.1:{port}"]
     assert set(answered) <= {f"127.0.0.1:{port}", f"[::1]:{port}"}
@@ -145,7 +168,7 @@ def test_differences_are_named(tmp_path):
     [
         ([], "--endpoints or --dns must say where the servers are"),
         (["--endpoints", "a,a"], "a:8000 is named twice"),
-        (["--dns", "a,b"], "--dns takes one name"),
+        (["--dns", "a,b"], "dns:// takes one name"),
         (["--endpoints", "a", "--format", "xml"], "--format"),
         (["--endpoints", "a", "-H", "x"], "a header looks like 'NAME: VALUE'"),
     ],
@@ -154,3 +177,122 @@ def test_wrong_use(arguments, text):
     done = status(*arguments, check=False)
     assert done.returncode == 2
     assert text in done.stderr
+
+
+# ---- the console -----------------------------------------------------------------------------------
+
+
+def look(server, token=None):
+    """(status, JSON) of the console's look at the fleet."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    status, _, body = server.request("GET", "/console/api/fleet", None, headers, address=server.metrics)
+    return status, json.loads(body)
+
+
+def without_times(found):
+    for replica in found["replicas"]:
+        replica.pop("at_ms", None)
+    return found
+
+
+def test_the_console_shows_what_the_command_shows(fleet, repository, serve):
+    repository.add_identity("m")
+    endpoints = f"{fleet.endpoints()},127.0.0.1:1"
+    server = serve(repository, f"--fleet-endpoints={endpoints}")
+    code, shown = look(server)
+    assert code == 200
+    assert [replica["answered"] for replica in shown["replicas"]] == [True, True, False]
+    assert without_times(shown) == without_times(
+        json.loads(status("--endpoints", endpoints, "--format=json", check=False).stdout)
+    )
+    overview = json.loads(server.request("GET", "/console/api/overview", address=server.metrics)[2])
+    assert overview["fleet"] is True
+
+
+def test_a_name_is_looked_up_for_each_look(fleet, repository, serve):
+    repository.add_identity("m")
+    port = fleet.endpoint("one").split(":")[2]
+    _, shown = look(serve(repository, f"--fleet-endpoints=dns://localhost:{port}"))
+    assert f"127.0.0.1:{port}" in [replica["endpoint"] for replica in shown["replicas"] if replica["answered"]]
+    code, shown = look(serve(repository, "--fleet-endpoints=dns://no-such-host.invalid"))
+    assert code == 503
+    assert shown["error"].startswith("no-such-host.invalid: ")
+
+
+def test_nobody_waits_for_a_replica_that_does_not_answer(fleet, repository, serve):
+    """Nor does the end of the server."""
+    repository.add_identity("m")
+    with silent() as port:
+        server = serve(repository, f"--fleet-endpoints={fleet.endpoints()},127.0.0.1:{port}")
+        looks = []
+        viewers = [threading.Thread(target=lambda: looks.append(look(server))) for _ in range(8)]
+        began = time.monotonic()
+        for viewer in viewers:
+            viewer.start()
+        while not looks:
+            asked = time.monotonic()
+            assert server.request("GET", "/console/api/overview", address=server.metrics)[0] == 200
+            assert time.monotonic() - asked < 1
+        for viewer in viewers:
+            viewer.join()
+        # One look, and one for those who came during it.
+        assert time.monotonic() - began < 9
+        for code, shown in looks:
+            assert code == 200
+            assert [replica["answered"] for replica in shown["replicas"]] == [True, True, False]
+            assert shown["replicas"][2]["error"] == "the server did not answer in 2 s"
+        viewer = threading.Thread(target=lambda: looks.append(look(server)))
+        viewer.start()
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 8
+        viewer.join()
+
+
+def test_each_replica_judges_who_looks(tmp_path, repository, serve):
+    """The token that the viewer shows goes along, and nothing of the server's own."""
+    (tmp_path / "tokens").write_text("operator o-token\nviewer v-token\npart p-token\n")
+    (tmp_path / "tokens").chmod(0o600)
+    statistics = {"apis": ["statistics"]}
+    rules = [
+        {"identities": ["anonymous"], "apis": ["health"]},
+        {"identities": ["operator"], "apis": ["*"]},
+        {"identities": ["viewer"], **statistics},
+        {"identities": ["part"], **statistics, "models": ["m"]},
+    ]
+    (tmp_path / "policy").write_text(json.dumps({"rules": rules}))
+    access = [f"--token-file={tmp_path / 'tokens'}", f"--policy-file={tmp_path / 'policy'}"]
+    repository.add_identity("m")
+    with Fleet(tmp_path, ("one",), *access) as fleet:
+        server = serve(repository, f"--fleet-endpoints={fleet.endpoints()}", *access)
+        code, shown = look(server, "o-token")
+        assert code == 200
+        assert [model["name"] for model in shown["models"]] == ["sums", "work"]
+        # It may see what this server does, and not which models another one has.
+        code, shown = look(server, "v-token")
+        assert (code, shown["models"]) == (200, [])
+        assert shown["replicas"][0]["error"] == (
+            "HTTP 403: 'viewer' may not use the API 'model-repository' of all models"
+        )
+        code, shown = look(server, "p-token")
+        assert (code, shown["error"]) == (403, "'part' may not use the API 'statistics' of all models")
+        assert look(server)[0] == 401
+        assert look(server, "unknown")[0] == 401
+
+
+def test_replicas_are_asked_with_tls_where_the_server_speaks_it(tmp_path, repository, serve):
+    subprocess.run([BINARY.parent / "tests" / "native" / "make_certificates", tmp_path], check=True)
+    root = tmp_path / "root.pem"
+    options = [
+        "--http-use-ssl",
+        f"--http-server-cert={tmp_path}/server.pem",
+        f"--http-server-key={tmp_path}/server.key",
+    ]
+    context = ssl.create_default_context(cafile=root)
+    repository.add_identity("m")
+    with Fleet(tmp_path, ("one",), *options, tls=context) as fleet:
+        where = "--fleet-endpoints=" + fleet.endpoints().replace("127.0.0.1", "localhost")
+        _, shown = look(serve(repository, where, f"--fleet-ca-file={root}", *options, tls=context))
+        assert [replica["ready"] for replica in shown["replicas"]] == [True]
+        _, shown = look(serve(repository, where, *options, tls=context))
+        assert "TLS: " in shown["replicas"][0]["error"]

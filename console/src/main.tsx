@@ -12,6 +12,7 @@ import { Dialog, Empty } from "./parts";
 import { useLostSince } from "./poll";
 import { useRoute, type Route } from "./router";
 import { StoreContext, useStore, useStorePoll } from "./store";
+import { FleetView } from "./views/fleet";
 import { LogView } from "./views/log";
 import { ModelView } from "./views/model";
 import { ModelsView } from "./views/models";
@@ -53,7 +54,7 @@ const KEYS: [string, string][] = [
   ["/", "search"],
   ["↑ ↓ Home End", "from row to row"],
   ["Enter", "open"],
-  ["1 2 3", "overview, models, log"],
+  ["1 2 3 4", "overview, models, log, the fleet where there is one"],
   ["[ ]", "the tab before, the next one"],
   ["+ − 0, arrows", "zoom and move a drawing that has the focus"],
   ["?", "this list"],
@@ -113,6 +114,7 @@ function useKeys(onHelp: () => void): void {
         "1": () => (location.hash = "#/"),
         "2": () => (location.hash = "#/models"),
         "3": () => (location.hash = "#/log"),
+        "4": () => document.querySelector<HTMLAnchorElement>('nav a[href="#/fleet"]')?.click(),
         "[": () => otherTab(-1),
         "]": () => otherTab(1),
         "?": onHelp,
@@ -183,6 +185,8 @@ function View({ route }: { route: Route }) {
       return <ModelsView />;
     case "log":
       return <LogView />;
+    case "fleet":
+      return <FleetView />;
     case "model":
       return <ModelView name={route.name} version={route.version} tab={route.tab} />;
     default:
@@ -195,7 +199,7 @@ function View({ route }: { route: Route }) {
 }
 
 function titleOf(route: Route): string {
-  const names = { overview: "Overview", models: "Models", log: "Log", unknown: "Not found" };
+  const names = { overview: "Overview", models: "Models", log: "Log", fleet: "Fleet", unknown: "Not found" };
   return route.view === "model" ? route.name : names[route.view];
 }
 
@@ -224,6 +228,9 @@ function Page() {
     ["models", "#/models", "Models"],
     ["log", "#/log", "Log"],
   ];
+  if (store.overview?.fleet === true) {
+    links.push(["fleet", "#/fleet", "Fleet"]);
+  }
   const close = (): void => {
     setDeclined(dialog === "token");
     setDialog(undefined);

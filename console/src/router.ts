@@ -1,4 +1,4 @@
-// Addresses of views, behind the "#": #/, #/models, #/models/NAME/VERSION/TAB, #/log. VERSION is "-" for none.
+// Addresses of views, behind the "#": #/, #/models, #/models/NAME/VERSION/TAB, #/log, #/fleet. VERSION is "-" for none.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -18,6 +18,7 @@ export type Route =
   | { view: "overview" }
   | { view: "models" }
   | { view: "log" }
+  | { view: "fleet" }
   | { view: "model"; name: string; version: string; tab: Tab }
   | { view: "unknown" };
 
@@ -32,8 +33,8 @@ export function parseRoute(hash: string): Route {
   if (view === "" || view === undefined) {
     return { view: "overview" };
   }
-  if (view === "log" && name === undefined) {
-    return { view: "log" };
+  if ((view === "log" || view === "fleet") && name === undefined) {
+    return { view };
   }
   if (view !== "models") {
     return { view: "unknown" };

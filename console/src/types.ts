@@ -25,6 +25,7 @@ export interface Overview {
   };
   may: May;
   manage_how: "load" | "reload" | "none";
+  fleet?: boolean;
   process: {
     pid: number;
     resident_bytes: number;
@@ -236,4 +237,40 @@ export interface Trace {
 export interface Traces {
   watched_s: number;
   traces: Trace[];
+}
+
+// A figure that is not known is null.
+export interface FleetLoad {
+  requests: number; // that succeeded
+  failures: number;
+  queue_ns: number;
+  waiting: number | null;
+  live_sequences: number | null;
+}
+
+export interface FleetReplica {
+  endpoint: string;
+  answered: boolean;
+  // Where it has not:
+  error?: string;
+  // Where it has:
+  server?: string;
+  ready?: boolean;
+  at_ms?: number; // when its counters were read
+  started_ms?: number | null;
+  no_metrics?: string; // why some figures are not known
+  models?: { name: string; versions: { version: string; state: State | ""; reason: string }[]; load: FleetLoad }[];
+}
+
+export interface Fleet {
+  replicas: FleetReplica[];
+  models: {
+    name: string;
+    ready_versions: string[];
+    ready_at: number; // of how many replicas
+    differs: boolean;
+    sequence_model: boolean;
+    load: FleetLoad;
+  }[];
+  differences: string[]; // sentences
 }

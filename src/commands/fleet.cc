@@ -49,28 +49,28 @@ struct WhereOptions {
   void AddTo(CLI::App& app) {
     app.add_option(
            "--endpoints", endpoints,
-           "the servers, with commas between: HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS")
+           "the servers, with commas between: HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS; or "
+           "dns://NAME")
         ->type_name("LIST");
-    app.add_option("--dns", dns, "a name in the same form, each of whose addresses is a server")
+    app.add_option(
+           "--dns", dns,
+           "a name in the same form, each of whose addresses is a server; the same as --endpoints dns://NAME")
         ->type_name("NAME")
         ->excludes("--endpoints");
     connect.timeout_s = 5;
     connect.AddManner(app);
   }
 
-  // Those that are named: with --dns the one that stands for all.
-  Result<std::vector<fleet::Endpoint>> Named() const {
+  Result<fleet::Whereabouts> Where() const {
     if (endpoints.empty() && dns.empty())
       return InvalidArgumentError("--endpoints or --dns must say where the servers are");
-    return fleet::ParseEndpoints(dns.empty() ? endpoints : dns);
+    return fleet::ParseWhereabouts(dns.empty() ? endpoints : "dns://" + dns);
   }
 
   // Each server.
   Result<std::vector<fleet::Endpoint>> Servers() const {
-    BRAID_ASSIGN_OR_RETURN(std::vector<fleet::Endpoint> named, Named());
-    if (dns.empty()) return named;
-    if (named.size() != 1) return InvalidArgumentError("--dns takes one name");
-    return fleet::Resolve(named.front());
+    BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts where, Where());
+    return fleet::FindReplicas(where);
   }
 
   Result<fleet::Asking> Manner() const {
@@ -133,9 +133,10 @@ Status Replace(const std::filesystem::path& path, const std::string& text) {
 
 // What Envoy is told of the replicas, and what the user is to know of it: lines on the standard error.
 Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCommandOptions& options) {
-  BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> named, where.Named());
+  BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts found, where.Where());
+  const std::vector<fleet::Endpoint>& named = found.endpoints;
   fleet::EnvoyFleet described;
-  described.by_dns = !where.dns.empty();
+  described.by_dns = found.by_dns;
   for (const fleet::Endpoint& endpoint : named) {
     if (endpoint.grpc == 0) {
       return InvalidArgumentError(fmt::format("{}: Envoy needs the port of gRPC too, as {}:GRPC:{}",
@@ -145,7 +146,7 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
   const bool resolve = !options.xds_folder.empty();
   std::vector<fleet::Endpoint> servers = named;
   if (described.by_dns && (resolve || options.sequence_models.empty())) {
-    BRAID_ASSIGN_OR_RETURN(servers, where.Servers());
+    BRAID_ASSIGN_OR_RETURN(servers, fleet::FindReplicas(found));
   }
   std::vector<fleet::Replica> replicas;
   if (options.sequence_models.empty()) {

@@ -108,6 +108,20 @@ Result<std::vector<Endpoint>> Resolve(const Endpoint& endpoint) {
   return resolved;
 }
 
+Result<Whereabouts> ParseWhereabouts(std::string_view text) {
+  constexpr std::string_view kDns = "dns://";
+  Whereabouts where;
+  where.by_dns = text.starts_with(kDns);
+  if (where.by_dns) text.remove_prefix(kDns.size());
+  BRAID_ASSIGN_OR_RETURN(where.endpoints, ParseEndpoints(text));
+  if (where.by_dns && where.endpoints.size() != 1) return InvalidArgumentError("dns:// takes one name");
+  return where;
+}
+
+Result<std::vector<Endpoint>> FindReplicas(const Whereabouts& where) {
+  return where.by_dns ? Resolve(where.endpoints.front()) : where.endpoints;
+}
+
 bool IsAddress(const std::string& host) {
   in6_addr address;
   return inet_pton(AF_INET, host.c_str(), &address) == 1 || inet_pton(AF_INET6, host.c_str(), &address) == 1;

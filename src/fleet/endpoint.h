@@ -36,6 +36,18 @@ Result<std::vector<Endpoint>> ParseEndpoints(std::string_view text);
 // Every address of the host, in order, with its ports. Errors: UNAVAILABLE where the name has none.
 Result<std::vector<Endpoint>> Resolve(const Endpoint& endpoint);
 
+// Where an operator says that the replicas are.
+struct Whereabouts {
+  std::vector<Endpoint> endpoints;
+  bool by_dns = false;  // the one endpoint has a name, each of whose addresses is a replica
+};
+
+// Reads a list as ParseEndpoints() does, or dns://NAME, where NAME has the form of an endpoint. Errors: INVALID_ARGUMENT.
+Result<Whereabouts> ParseWhereabouts(std::string_view text);
+
+// The replicas of the moment. Blocks. Errors: as Resolve().
+Result<std::vector<Endpoint>> FindReplicas(const Whereabouts& where);
+
 // Whether the host is an address already.
 bool IsAddress(const std::string& host);
 

@@ -17,6 +17,8 @@ namespace braid::fleet {
 namespace {
 
 constexpr size_t kMostThreads = 64;
+// More than any server has to say about itself.
+constexpr size_t kMostAnswerBytes = size_t{64} << 20;
 
 ModelView& Take(std::vector<ModelView>& models, const std::string& name) {
   auto place = std::ranges::lower_bound(models, name, {}, &ModelView::name);
@@ -84,9 +86,9 @@ Status AskAll(load::Client& client, const Asking& asking, Replica& replica) {
   const auto late = [&asking] { return SteadyNowNs() > asking.deadline_ns; };
   const Status gave_up = UnavailableError("it was not asked everything in time");
   if (late()) return gave_up;
-  replica.server = client.ServerName();
   BRAID_ASSIGN_OR_RETURN(const std::string index, client.AskHttp("POST", "/v2/repository/index", "{}"));
   BRAID_RETURN_IF_ERROR(ReadIndex(index, replica.models));
+  replica.server = client.ServerName();
   replica.ready = client.AskHttp("GET", "/v2/health/ready").ok();
   BRAID_ASSIGN_OR_RETURN(const std::string statistics, client.AskHttp("GET", "/v2/models/stats"));
   replica.at_ms = WallNowMs();
@@ -146,7 +148,7 @@ const ModelView* Replica::Find(const std::string& model) const {
 Result<load::Client> ClientOf(const Endpoint& endpoint, uint16_t port, const Asking& asking) {
   BRAID_ASSIGN_OR_RETURN(const auto dialer,
                          load::Dialer::Make({endpoint.host, std::to_string(port)}, asking.tls));
-  return load::Client(load::Protocol::kHttp, dialer, asking.headers, asking.timeout_s);
+  return load::Client(load::Protocol::kHttp, dialer, asking.headers, asking.timeout_s, kMostAnswerBytes);
 }
 
 Replica LookAt(const Endpoint& endpoint, const Asking& asking) {

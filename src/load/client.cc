@@ -256,8 +256,12 @@ ServerStatistics ServerStatistics::operator-(const ServerStatistics& before) con
 }
 
 Client::Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers,
-               double timeout_s)
-    : protocol_(protocol), dialer_(std::move(dialer)), headers_(std::move(headers)), timeout_s_(timeout_s) {}
+               double timeout_s, size_t most_bytes)
+    : protocol_(protocol),
+      dialer_(std::move(dialer)),
+      headers_(std::move(headers)),
+      timeout_s_(timeout_s),
+      most_bytes_(most_bytes) {}
 
 Client::~Client() = default;
 Client::Client(Client&&) noexcept = default;
@@ -267,7 +271,8 @@ Status Client::Connect() {
     connection_->Receive(false);  // sees that the server has closed it
     if (connection_->alive()) return OkStatus();
   }
-  BRAID_ASSIGN_OR_RETURN(connection_, Connection::Open(protocol_, *dialer_, timeout_s_, headers_));
+  BRAID_ASSIGN_OR_RETURN(connection_,
+                         Connection::Open(protocol_, *dialer_, timeout_s_, headers_, most_bytes_));
   return OkStatus();
 }
 

@@ -54,9 +54,9 @@ struct ServerStatistics {
 
 class Client {
  public:
-  // `headers`: names in lower case, for each request.
+  // `headers`: names in lower case, for each request. `most_bytes`: what an answer of HTTP may have.
   Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers,
-         double timeout_s);
+         double timeout_s, size_t most_bytes = SIZE_MAX);
   ~Client();
   Client(Client&&) noexcept;
 
@@ -95,6 +95,7 @@ class Client {
   const std::shared_ptr<const Dialer> dialer_;
   const Connection::Headers headers_;
   const double timeout_s_;
+  const size_t most_bytes_;
   std::unique_ptr<Connection> connection_;
 };
 

@@ -6,7 +6,8 @@
 namespace braid::load {
 
 Result<std::unique_ptr<Connection>> Connection::Open(Protocol protocol, const Dialer& dialer,
-                                                     double timeout_s, const Headers& headers) {
+                                                     double timeout_s, const Headers& headers,
+                                                     size_t most_bytes) {
   Result<std::unique_ptr<Socket>> dialed = Socket::Dial(dialer, protocol == Protocol::kGrpc, timeout_s);
   if (!dialed.ok()) {
     return Status(dialed.status().code(),
@@ -14,7 +15,7 @@ Result<std::unique_ptr<Connection>> Connection::Open(Protocol protocol, const Di
   }
   std::unique_ptr<Socket> socket = std::move(dialed).value();
   if (protocol == Protocol::kHttp) {
-    return std::unique_ptr<Connection>(std::make_unique<HttpConnection>(std::move(socket)));
+    return std::unique_ptr<Connection>(std::make_unique<HttpConnection>(std::move(socket), most_bytes));
   }
   return std::unique_ptr<Connection>(std::make_unique<GrpcConnection>(
       std::move(socket), dialer.address().authority(), dialer.tls(), headers));

@@ -55,8 +55,9 @@ class Connection {
   // `headers` go with each gRPC call; names in lower case. HTTP has them in its messages.
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
+  // `most_bytes`: what a response of HTTP may have.
   static Result<std::unique_ptr<Connection>> Open(Protocol protocol, const Dialer& dialer, double timeout_s,
-                                                  const Headers& headers);
+                                                  const Headers& headers, size_t most_bytes = SIZE_MAX);
   // Ends what is under way.
   virtual ~Connection() = default;
 

@@ -39,10 +39,14 @@ std::string ErrorText(std::string_view body) {
   return std::string(body.substr(0, kMaxErrorText));
 }
 
+Status TooLarge(size_t most_bytes) {
+  return InternalError("the answer has more than " + std::to_string(most_bytes) + " bytes");
+}
+
 }  // namespace
 
-HttpConnection::HttpConnection(std::unique_ptr<Socket> socket)
-    : socket_(std::move(socket)), buffer_(kFirstBufferBytes) {}
+HttpConnection::HttpConnection(std::unique_ptr<Socket> socket, size_t most_bytes)
+    : socket_(std::move(socket)), most_bytes_(most_bytes), buffer_(kFirstBufferBytes) {}
 
 HttpConnection::~HttpConnection() {
   if (exchange_ != nullptr) Break(CancelledError("the connection was closed"));
@@ -112,9 +116,11 @@ Result<bool> HttpConnection::TakeResponse() {
     if (!head_) return false;
     if (!head_->chunked && !head_->to_the_end) {
       const size_t whole = head_->head_bytes + head_->body_bytes;
+      if (whole > most_bytes_) return TooLarge(most_bytes_);
       if (buffer_.size() < whole) buffer_.resize(whole);
     }
   }
+  if (received_ > most_bytes_) return TooLarge(most_bytes_);
   const std::string_view body(buffer_.data() + head_->head_bytes, received_ - head_->head_bytes);
   if (head_->to_the_end) return false;
   if (head_->chunked) {

@@ -11,7 +11,8 @@ namespace braid::load {
 
 class HttpConnection : public Connection {
  public:
-  explicit HttpConnection(std::unique_ptr<Socket> socket);
+  // `most_bytes`: of a response, from which on it is an error.
+  HttpConnection(std::unique_ptr<Socket> socket, size_t most_bytes);
   ~HttpConnection() override;
 
   int fd() const override { return socket_->fd(); }
@@ -32,6 +33,7 @@ class HttpConnection : public Connection {
   void Break(const Status& why);
 
   const std::unique_ptr<Socket> socket_;
+  const size_t most_bytes_;
   bool alive_ = true;
   Exchange* exchange_ = nullptr;
   std::string_view outgoing_;

@@ -186,6 +186,12 @@ Status CheckTogether(const ServerOptions& options) {
     return InvalidArgumentError(
         "--allow-console needs a port to be served at: --admin-address=ADDR:PORT, or --metrics-port=PORT");
   }
+  if (!options.fleet_endpoints.empty() && options.console_place() == ConsolePlace::kNone) {
+    return InvalidArgumentError("--fleet-endpoints is for the console, which is not served");
+  }
+  if (!options.fleet_ca_file.empty() && (options.fleet_endpoints.empty() || !options.http_tls.use)) {
+    return InvalidArgumentError("--fleet-ca-file needs --fleet-endpoints and --http-use-ssl");
+  }
   // Triton takes those of gRPC without --grpc-use-ssl, so they stay without effect.
   if (const TlsOptions& http = options.http_tls; !http.use) {
     if (!http.certificate_file.empty() || !http.key_file.empty() || !http.root_file.empty()) {

@@ -136,6 +136,8 @@ struct ServerOptions {
 
   // Console
   bool allow_console = true;
+  std::string fleet_endpoints;  // of the replicas that it shows; empty: none. See fleet::ParseWhereabouts()
+  std::string fleet_ca_file;    // by which their certificates are known; empty: the system's
 
   // Devices
   double min_supported_compute_capability = 6.0;

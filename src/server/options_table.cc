@@ -10,6 +10,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "fleet/endpoint.h"
 #include "protocols/http/gate.h"
 #include "server/latency_options.h"
 #include "server/option_lines.h"
@@ -436,6 +437,14 @@ Status SetSequenceStore(ServerOptions& options, std::string_view text) {
 
 std::string ShowSequenceStore(const ServerOptions& options) { return options.sequence_store.url; }
 
+Status SetFleetEndpoints(ServerOptions& options, std::string_view text) {
+  BRAID_RETURN_IF_ERROR(fleet::ParseWhereabouts(text).status());
+  options.fleet_endpoints = text;
+  return OkStatus();
+}
+
+std::string ShowFleetEndpoints(const ServerOptions& options) { return options.fleet_endpoints; }
+
 constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
 constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
 constexpr std::string_view kFalse = "false|0";
@@ -718,6 +727,11 @@ const OptionSpec kOptionTable[] = {
           "Serve the console, a page for people, at /console/ of --admin-address, else of the port of "
           "metrics; where "
           "metrics listen at another address than HTTP, only if this is given"),
+    Works("fleet-endpoints", "WHERE", Group::kAccess, {SetFleetEndpoints, ShowFleetEndpoints},
+          "The servers that the console shows as one fleet, as braid fleet takes them: "
+          "HOST:GRPC:HTTP:METRICS,..., or dns://NAME:GRPC:HTTP:METRICS"),
+    Works("fleet-ca-file", "FILE", Group::kAccess, Text<&O::fleet_ca_file>(),
+          "Certificates, in PEM, by which those of these servers are known (default: the system's)"),
 
     // Metrics
     Works("allow-metrics", "", Group::kMetrics, Bool<&O::allow_metrics>(), "Serve metrics"),

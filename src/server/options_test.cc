@@ -67,6 +67,23 @@ TEST(Options, TheConsoleIsWhereNobodyElseCanReachMoreByIt) {
   EXPECT_THAT(line.err, HasSubstr("--allow-console needs a port to be served at"));
 }
 
+TEST(Options, AFleetIsShownByTheConsole) {
+  EXPECT_EQ(Parse({"--fleet-endpoints=a:2:1:3,b:2:1:3", "models"}).options.fleet_endpoints,
+            "a:2:1:3,b:2:1:3");
+  EXPECT_EQ(Parse({"--fleet-endpoints=dns://braid", "models"}).options.fleet_endpoints, "dns://braid");
+  const std::pair<std::vector<const char*>, const char*> wrong[] = {
+      {{"--fleet-endpoints=a,,b"}, "'' is no endpoint"},
+      {{"--fleet-endpoints="}, "is no endpoint"},
+      {{"--fleet-endpoints=a", "--allow-console=false"}, "is for the console, which is not served"},
+      {{"--fleet-endpoints=a", "--fleet-ca-file=ca.pem"}, "--fleet-ca-file needs"},
+      {{"--fleet-ca-file=ca.pem"}, "--fleet-ca-file needs --fleet-endpoints and --http-use-ssl"}};
+  for (const auto& [arguments, text] : wrong) {
+    std::vector<const char*> all = arguments;
+    all.push_back("models");
+    EXPECT_THAT(Parse(std::move(all)).err, HasSubstr(text));
+  }
+}
+
 TEST(Options, TakesBothFormsOfAValue) {
   CommandLine line = Parse({"--http-port", "9000", "--grpc-port=9001", "--trace-count", "-1", "models"});
   ASSERT_FALSE(line.exit_code) << line.err;

@@ -9,6 +9,7 @@
 
 #include "base/process_memory.h"
 #include "base/recent_log.h"
+#include "base/status.h"
 #include "protocols/console/console_asset.h"
 #include "protocols/console/history.h"
 #include "protocols/inference/context.h"
@@ -51,6 +52,9 @@ struct ConsoleContext {
   const ConsoleHistory& history;
   const RecentLog* log = nullptr;  // null: none is kept
   SlowTraces* traces = nullptr;    // null: nothing is traced
+  // JSON text about the replicas of the fleet, asked with this value of the header Authorization, "" for none. Blocks, for seconds. Null:
+  // the server knows of no fleet.
+  std::function<Result<std::string>(const std::string& authorization)> fleet;
   // JSON text of a configuration.
   std::function<std::string(const inference::ModelConfig&)> config_to_json;
 };

@@ -14,6 +14,7 @@ using Kind = ConsoleRouteMatch::Kind;
 
 constexpr ConsoleRoute kRoutes[] = {
     {"GET", "/console/api/overview", Api::kStatistics, A::kOverview},
+    {"GET", "/console/api/fleet", Api::kStatistics, A::kFleet},
     {"GET", "/console/api/models", Api::kStatistics, A::kModels},
     {"GET", "/console/api/models/{m}/versions/{v}", Api::kStatistics, A::kModel},
     {"GET", "/console/api/history", Api::kStatistics, A::kHistory},

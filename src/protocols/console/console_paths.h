@@ -15,6 +15,7 @@ namespace braid {
 
 enum class ConsoleAction : unsigned char {
   kOverview,
+  kFleet,
   kModels,
   kModel,
   kHistory,

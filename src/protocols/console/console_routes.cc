@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/guard.h"
 #include "protocols/console/activity_documents.h"
 #include "protocols/console/model_documents.h"
 #include "protocols/console/overview.h"
@@ -80,6 +83,11 @@ std::optional<Found> ConsoleRoutes::Find(const HttpExchange& exchange) {
   found.subject.api = match.route->api;
   if (match.model) found.subject.model = *match.model;
   found.at_any_time = true;
+  if (match.route->action == ConsoleAction::kFleet) {
+    found.subject.model = "";  // it shows all models
+    found.answer = [this](const std::shared_ptr<HttpExchange>& exchange) { return Fleet(exchange); };
+    return Found(std::move(found));
+  }
   found.answer = [this](const std::shared_ptr<HttpExchange>& exchange) {
     return HttpService::Answer(Answer(*exchange, matches_[exchange->io_thread()]));
   };
@@ -90,6 +98,8 @@ HttpResponse ConsoleRoutes::Answer(const HttpExchange& exchange, const ConsoleRo
   switch (match.route->action) {
     case ConsoleAction::kOverview:
       return Overview(exchange);
+    case ConsoleAction::kFleet:
+      break;  // not answered at once
     case ConsoleAction::kModels:
       return Models(exchange);
     case ConsoleAction::kModel:
@@ -106,6 +116,59 @@ HttpResponse ConsoleRoutes::Answer(const HttpExchange& exchange, const ConsoleRo
       return Watch(match);
   }
   return ErrorResponse(404, "Not Found");
+}
+
+HttpService::Answer ConsoleRoutes::Fleet(const std::shared_ptr<HttpExchange>& exchange) {
+  if (!context_.fleet)
+    return ErrorResponse(404, "this server knows of no others: it has no --fleet-endpoints");
+  return std::make_shared<WholeBodyCall>(
+      exchange, [this](const std::shared_ptr<HttpExchange>& exchange, std::string) {
+        {
+          const PatientAllocation patience;
+          MutexLock lock(fleet_mutex_);
+          fleet_questions_.push_back(
+              {exchange, std::string(FindHeader(exchange->head(), "Authorization").value_or(""))});
+          if (looking_at_fleet_) return;
+          looking_at_fleet_ = true;
+        }
+        if (host_->RunBlocking([this] { LookAtFleet(); })) return;
+        std::vector<FleetQuestion> refused;
+        {
+          MutexLock lock(fleet_mutex_);
+          refused = std::exchange(fleet_questions_, {});
+          looking_at_fleet_ = false;
+        }
+        for (const FleetQuestion& question : refused) {
+          question.exchange->Respond(ErrorResponse(UnavailableError("too many requests are waiting")));
+        }
+      });
+}
+
+void ConsoleRoutes::LookAtFleet() {
+  while (true) {
+    std::vector<FleetQuestion> taken;
+    {
+      const PatientAllocation patience;
+      MutexLock lock(fleet_mutex_);
+      if (fleet_questions_.empty()) {
+        looking_at_fleet_ = false;
+        return;
+      }
+      // Those who wait longest, and whoever has shown the same.
+      const std::string shown = fleet_questions_.front().authorization;
+      const auto same = std::stable_partition(
+          fleet_questions_.begin(), fleet_questions_.end(),
+          [&](const FleetQuestion& question) { return question.authorization != shown; });
+      taken.assign(std::make_move_iterator(same), std::make_move_iterator(fleet_questions_.end()));
+      fleet_questions_.erase(same, fleet_questions_.end());
+    }
+    const HttpResponse response = MakeResponse([&]() -> Result<HttpResponse> {
+      if (host_->exiting()) return UnavailableError("Server exiting");
+      BRAID_ASSIGN_OR_RETURN(std::string json, context_.fleet(taken.front().authorization));
+      return Fresh(std::move(json));
+    });
+    for (const FleetQuestion& question : taken) question.exchange->Respond(HttpResponse(response));
+  }
 }
 
 HttpResponse ConsoleRoutes::Overview(const HttpExchange& exchange) {

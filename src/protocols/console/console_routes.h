@@ -2,6 +2,7 @@
 //
 //   /console/                  the page (console/), the same for everybody
 //   /console/api/overview      the server, and what the sender may do
+//   /console/api/fleet         the replicas that the operator has named, asked for this answer
 //   /console/api/models        a row for each version
 //   /console/api/models/{model}/versions/{version}
 //   /console/api/history       counters of the last ten minutes
@@ -17,11 +18,13 @@
 //   HttpServer::Start(access, control, {&console, &tfs, &kserve}, options);
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "protocols/console/console_context.h"
 #include "protocols/console/console_paths.h"
 #include "protocols/http/protocol.h"
@@ -38,6 +41,9 @@ class ConsoleRoutes final : public HttpProtocol {
   std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
 
  private:
+  // One look at the fleet at a time, on a thread that may block; who shows the same header meanwhile shares the next one.
+  HttpService::Answer Fleet(const std::shared_ptr<HttpExchange>& exchange);
+  void LookAtFleet();
   HttpResponse Answer(const HttpExchange& exchange, const ConsoleRouteMatch& match);
   HttpResponse Overview(const HttpExchange& exchange);
   HttpResponse Models(const HttpExchange& exchange);
@@ -52,6 +58,14 @@ class ConsoleRoutes final : public HttpProtocol {
   const ConsoleContext& context_;
   HttpProtocolHost* host_ = nullptr;        // the server, from Attach() on
   std::vector<ConsoleRouteMatch> matches_;  // of what is being routed; each used by its io thread alone
+
+  struct FleetQuestion {
+    std::shared_ptr<HttpExchange> exchange;
+    std::string authorization;
+  };
+  Mutex fleet_mutex_;
+  bool looking_at_fleet_ BRAID_GUARDED_BY(fleet_mutex_) = false;
+  std::vector<FleetQuestion> fleet_questions_ BRAID_GUARDED_BY(fleet_mutex_);  // that no look has taken yet
 };
 
 }  // namespace braid

@@ -1,10 +1,14 @@
 // The console's routes, at a server of their own.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/temporary_folder.h"
 #include "protocols/console/console_routes.h"
@@ -19,6 +23,7 @@ namespace braid {
 namespace {
 
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 constexpr std::string_view kScript = "const answer = 42;";
 
@@ -149,6 +154,7 @@ class ConsoleTest : public ::testing::Test {
                           .history = history_,
                           .log = &recent_,
                           .traces = &traces_,
+                          .fleet = nullptr,
                           .config_to_json = nullptr};
   std::optional<ConsoleRoutes> console_;
   std::unique_ptr<HttpServer> server_;
@@ -402,6 +408,72 @@ TEST_F(ConsoleTest, GivesTraces) {
                 .value()
                 .status,
             403);
+}
+
+TEST_F(ConsoleTest, WithoutAFleetSaysSo) {
+  Start();
+  EXPECT_EQ(Json("/console/api/overview")["fleet"], false);
+  EXPECT_THAT(Json("/console/api/fleet", "", 404)["error"].get<std::string>(),
+              HasSubstr("it has no --fleet-endpoints"));
+}
+
+TEST_F(ConsoleTest, LooksAtTheFleetWithWhatTheSenderHasShown) {
+  context_.fleet = [](const std::string& shown) -> Result<std::string> {
+    if (shown == "Bearer b-token") return UnavailableError("no such name");
+    if (shown == "Bearer c-token") throw std::bad_alloc();
+    return R"({"shown":")" + shown + R"("})";
+  };
+  Start();
+  EXPECT_EQ(Json("/console/api/overview")["fleet"], true);
+  EXPECT_EQ(Json("/console/api/fleet")["shown"], "");
+  EXPECT_EQ(Json("/console/api/fleet", "Authorization: Bearer a-token\r\n")["shown"], "Bearer a-token");
+  EXPECT_EQ(Get("/console/api/fleet").header("Cache-Control"), "no-store");
+  EXPECT_EQ(Json("/console/api/fleet", "Authorization: Bearer b-token\r\n", 503)["error"], "no such name");
+  EXPECT_EQ(Get("/console/api/fleet", "Authorization: Bearer c-token\r\n").status, 429u);
+  // And goes on.
+  EXPECT_EQ(Json("/console/api/fleet")["shown"], "");
+}
+
+TEST_F(ConsoleTest, TheFleetIsForThoseWhoMaySeeAllModels) {
+  context_.fleet = [](const std::string&) -> Result<std::string> { return std::string("{}"); };
+  StartWithRights();
+  Json("/console/api/fleet", "Authorization: Bearer a-token\r\n");
+  EXPECT_EQ(Json("/console/api/fleet", "Authorization: Bearer s-token\r\n", 403)["error"],
+            "'some' may not use the API 'statistics' of all models");
+  Json("/console/api/fleet", "", 401);
+}
+
+// However many ask, the fleet is looked at once at a time, and all that wait with the same header share a look.
+TEST_F(ConsoleTest, ManyShareALookAtTheFleet) {
+  std::atomic<int> looks = 0;
+  std::atomic<int> now = 0;
+  std::atomic<int> most = 0;
+  std::promise<void> release;
+  context_.fleet = [&, released = release.get_future().share()](const std::string&) -> Result<std::string> {
+    ++looks;
+    most = std::max(most.load(), ++now);
+    released.wait();
+    --now;
+    return std::string("{}");
+  };
+  Start();
+  std::vector<std::thread> viewers;
+  std::atomic<int> asked = 0;
+  for (int i = 0; i < 12; ++i) {
+    viewers.emplace_back([&, i] {
+      TestClient client(server_->bound_port());
+      const std::string headers = i % 2 == 0 ? "" : "Authorization: Bearer x\r\n";
+      ++asked;
+      EXPECT_EQ(client.Request("GET", "/console/api/fleet", "", headers).value().status, 200u);
+    });
+  }
+  // What else is asked meanwhile is answered: no thread of the network waits.
+  while (asked < 12 || looks == 0 || server_->connection_count() < 13) Json("/console/api/overview");
+  release.set_value();
+  for (std::thread& viewer : viewers) viewer.join();
+  EXPECT_EQ(most, 1);
+  EXPECT_GE(looks, 2);
+  EXPECT_LE(looks, 5);
 }
 
 TEST_F(ConsoleTest, SequencesOfAModelWithoutAny) {

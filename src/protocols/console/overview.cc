@@ -66,6 +66,7 @@ std::string OverviewJson(const ConsoleContext& context, const ProcessMemory& mem
         {"addresses", AddressesOf(ports)}}},
       {"may", {{"infer", may.infer}, {"manage", may.manage}, {"log", may.log}, {"trace", may.trace}}},
       {"manage_how", ManageText(context.manage_how)},
+      {"fleet", context.fleet != nullptr},
       {"process", ProcessJson(memory)},
       {"machine", {{"cores", std::thread::hardware_concurrency()}, {"memory_bytes", context.memory_bytes}}},
       {"connections", {{"http", ports.http_connections}, {"grpc", ports.grpc_connections}}},
