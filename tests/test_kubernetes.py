@@ -22,6 +22,7 @@ EVERYTHING = {
     "serviceMonitor.labels.release": "prometheus",
     "sequences.stateStorage": "1Gi",
     "sequences.storageClassName": "fast",
+    "fleet.endpoints": "kubernetes",
     "options[0]": "--model-control-mode=explicit",
     "env[0].name": "A",
     "env[0].value": "b",
@@ -69,7 +70,7 @@ def test_the_chart_by_the_schemas(judge, values):
     text = rendered(values.items())
     wrong, right = judge(text)
     assert not wrong
-    assert right == len(documents(text)) == (8 if values else 6)
+    assert right == len(documents(text)) == (10 if values else 6)
 
 
 def test_the_judge_can_find_something(judge):
@@ -105,6 +106,37 @@ def test_an_autoscaler_is_not_held_against_a_number_of_replicas():
     rule = yaml.safe_load((FOLDER / "adapter-rules.yaml").read_text())["rules"]["custom"][0]
     (scaler,) = of_kind(rendered([("autoscaling.enabled", "true")]), "HorizontalPodAutoscaler")
     assert scaler["spec"]["metrics"][0]["pods"]["metric"]["name"] == rule["name"]["as"]
+
+
+@pytest.mark.parametrize(
+    ("how", "where"),
+    [
+        ("dns", "dns://braid-replicas.models.svc:8001:8000:8002"),
+        ("kubernetes", "kubernetes://models/braid-replicas"),
+    ],
+)
+def test_a_fleet_finds_its_replicas(how, where):
+    text = rendered([("fleet.endpoints", how)])
+    (made,) = of_kind(text, "StatefulSet")
+    pod = made["spec"]["template"]["spec"]
+    assert f"--fleet-endpoints={where}" in pod["containers"][0]["args"]
+    (policy,) = of_kind(text, "NetworkPolicy")
+    pods = [{"podSelector": {"matchLabels": made["spec"]["selector"]["matchLabels"]}}]
+    ports = [{"port": "http"}, {"port": "metrics"}]
+    assert {"ports": ports, "from": pods} in policy["spec"]["ingress"]
+    assert {"ports": ports, "to": pods} in policy["spec"]["egress"]
+    # The token of the cluster is there only where it is used, and may do nothing else.
+    by_api = how == "kubernetes"
+    assert pod["automountServiceAccountToken"] is by_api
+    assert ({"ports": [{"port": 443}, {"port": 6443}]} in policy["spec"]["egress"]) is by_api
+    rules = [role["rules"] for role in of_kind(text, "Role")]
+    right = {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}
+    assert rules == ([[right]] if by_api else [])
+    for binding in of_kind(text, "RoleBinding"):
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": "models"}
+        ]
+        assert binding["roleRef"]["name"] == of_kind(text, "Role")[0]["metadata"]["name"]
 
 
 # ---- what the containers run -----------------------------------------------------------------------

@@ -30,6 +30,7 @@ constexpr char kFleetFooter[] =
     "examples:\n"
     "  braid fleet status --endpoints braid-0,braid-1,braid-2\n"
     "  braid fleet status --dns braid.models.svc:8001:8000:8002 --format json\n"
+    "  braid fleet status --endpoints kubernetes://models/braid-replicas\n"
     "  braid fleet reload --endpoints braid-0,braid-1,braid-2 --model add_sub\n"
     "  braid fleet envoy --endpoints 10.0.0.1:8001:8000,10.0.0.2:8001:8000 --output envoy.json\n"
     "  braid fleet envoy --endpoints 10.0.0.1:8001:8000,10.0.0.2:8001:8000 --xds-folder /etc/envoy/braid\n";
@@ -37,6 +38,10 @@ constexpr char kFleetFooter[] =
 int RefuseFleet(const Status& status, int exit_code) {
   std::cerr << "braid fleet: " << ToUtf8(status.message()) << '\n';
   return exit_code;
+}
+
+int RefuseFleet(const Status& status) {
+  return RefuseFleet(status, status.code() == StatusCode::kInvalidArgument ? kFleetMisused : kFleetFailed);
 }
 
 // ---- which replicas, and how they are asked -----------------------------------------------------------------
@@ -50,8 +55,8 @@ struct WhereOptions {
     app.add_option(
            "--endpoints", endpoints,
            "the servers, with commas between: HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS; or "
-           "dns://NAME")
-        ->type_name("LIST");
+           "dns://NAME, or kubernetes://NAMESPACE/SERVICE")
+        ->type_name("WHERE");
     app.add_option(
            "--dns", dns,
            "a name in the same form, each of whose addresses is a server; the same as --endpoints dns://NAME")
@@ -86,7 +91,7 @@ struct WhereOptions {
 
 int FleetStatus(const WhereOptions& where, bool json) {
   const Result<std::vector<fleet::Endpoint>> servers = where.Servers();
-  if (!servers.ok()) return RefuseFleet(servers.status(), kFleetMisused);
+  if (!servers.ok()) return RefuseFleet(servers.status());
   const Result<fleet::Asking> asking = where.Manner();
   if (!asking.ok()) return RefuseFleet(asking.status(), kFleetMisused);
   const std::vector<fleet::Replica> replicas = fleet::LookAtAll(*servers, *asking);
@@ -134,7 +139,10 @@ Status Replace(const std::filesystem::path& path, const std::string& text) {
 // What Envoy is told of the replicas, and what the user is to know of it: lines on the standard error.
 Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCommandOptions& options) {
   BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts found, where.Where());
-  const std::vector<fleet::Endpoint>& named = found.endpoints;
+  std::vector<fleet::Endpoint> named = found.endpoints;
+  if (found.kubernetes) {
+    BRAID_ASSIGN_OR_RETURN(named, fleet::FindReplicas(found));
+  }
   fleet::EnvoyFleet described;
   described.by_dns = found.by_dns;
   for (const fleet::Endpoint& endpoint : named) {
@@ -185,7 +193,8 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
       BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> addresses, fleet::Resolve(listed[i]));
       upstream.address = addresses.front().host;
     }
-    if (resolve && i < replicas.size()) upstream.draining = replicas[i].answer.ok() && !replicas[i].ready;
+    const bool leaves = i < replicas.size() && replicas[i].answer.ok() && !replicas[i].ready;
+    upstream.draining = resolve && (leaves || listed[i].ending);
     described.upstreams.push_back(std::move(upstream));
   }
   if (described.by_dns && resolve) described.by_dns = false;
@@ -204,10 +213,7 @@ int FleetEnvoy(const WhereOptions& where, EnvoyCommandOptions& options) {
     return RefuseFleet(InvalidArgumentError("--cert and --key go together"), kFleetMisused);
   }
   const Result<fleet::EnvoyFleet> described = DescribeFleet(where, options);
-  if (!described.ok()) {
-    const bool misused = described.status().code() == StatusCode::kInvalidArgument;
-    return RefuseFleet(described.status(), misused ? kFleetMisused : kFleetFailed);
-  }
+  if (!described.ok()) return RefuseFleet(described.status());
   if (options.xds_folder.empty()) {
     const std::string text = DumpJsonLines(fleet::EnvoyConfiguration(*described, options.envoy));
     if (options.output.empty()) {
@@ -234,7 +240,7 @@ int FleetEnvoy(const WhereOptions& where, EnvoyCommandOptions& options) {
 
 int FleetReload(const WhereOptions& where, const fleet::ReloadOptions& options) {
   const Result<std::vector<fleet::Endpoint>> servers = where.Servers();
-  if (!servers.ok()) return RefuseFleet(servers.status(), kFleetMisused);
+  if (!servers.ok()) return RefuseFleet(servers.status());
   const Result<fleet::Asking> asking = where.Manner();
   if (!asking.ok()) return RefuseFleet(asking.status(), kFleetMisused);
   const Status status = fleet::RollingReload(

@@ -9,6 +9,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "fleet/kubernetes.h"
+
 namespace braid::fleet {
 namespace {
 
@@ -110,7 +112,12 @@ Result<std::vector<Endpoint>> Resolve(const Endpoint& endpoint) {
 
 Result<Whereabouts> ParseWhereabouts(std::string_view text) {
   constexpr std::string_view kDns = "dns://";
+  constexpr std::string_view kKubernetes = "kubernetes://";
   Whereabouts where;
+  if (text.starts_with(kKubernetes)) {
+    BRAID_ASSIGN_OR_RETURN(where.kubernetes, ParseKubernetesService(text.substr(kKubernetes.size())));
+    return where;
+  }
   where.by_dns = text.starts_with(kDns);
   if (where.by_dns) text.remove_prefix(kDns.size());
   BRAID_ASSIGN_OR_RETURN(where.endpoints, ParseEndpoints(text));
@@ -119,6 +126,7 @@ Result<Whereabouts> ParseWhereabouts(std::string_view text) {
 }
 
 Result<std::vector<Endpoint>> FindReplicas(const Whereabouts& where) {
+  if (where.kubernetes) return AskKubernetes(*where.kubernetes);
   return where.by_dns ? Resolve(where.endpoints.front()) : where.endpoints;
 }
 

@@ -28,12 +28,13 @@ StatusCode CodeOfHttp(int http_status) {
   }
 }
 
-// The text of {"error": "..."}, or the body as it is.
+// The text of {"error": "..."}, or of {"message": "..."}, as Kubernetes has it, or the body as it is.
 std::string ErrorText(std::string_view body) {
   const Json parsed = ParseJson(body);
-  if (parsed.is_object()) {
-    if (const auto error = parsed.find("error"); error != parsed.end() && error->is_string()) {
-      return error->get<std::string>();
+  for (const char* const key : {"error", "message"}) {
+    if (!parsed.is_object()) break;
+    if (const auto text = parsed.find(key); text != parsed.end() && text->is_string()) {
+      return text->get<std::string>();
     }
   }
   return std::string(body.substr(0, kMaxErrorText));

@@ -729,7 +729,7 @@ const OptionSpec kOptionTable[] = {
           "metrics listen at another address than HTTP, only if this is given"),
     Works("fleet-endpoints", "WHERE", Group::kAccess, {SetFleetEndpoints, ShowFleetEndpoints},
           "The servers that the console shows as one fleet, as braid fleet takes them: "
-          "HOST:GRPC:HTTP:METRICS,..., or dns://NAME:GRPC:HTTP:METRICS"),
+          "HOST:GRPC:HTTP:METRICS,..., dns://NAME:GRPC:HTTP:METRICS or kubernetes://NAMESPACE/SERVICE"),
     Works("fleet-ca-file", "FILE", Group::kAccess, Text<&O::fleet_ca_file>(),
           "Certificates, in PEM, by which those of these servers are known (default: the system's)"),
 

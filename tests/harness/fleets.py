@@ -1,6 +1,7 @@
 """Several Braids with the same models, and a front before them made by `braid fleet envoy`."""
 
 import contextlib
+import os
 import subprocess
 import threading
 import time
@@ -107,7 +108,7 @@ class Fleet:
         return envoy
 
 
-def run_fleet(*arguments, check=True):
+def run_fleet(*arguments, check=True, env=None):
     done = subprocess.run(
         [str(BINARY), "fleet", *map(str, arguments)],
         capture_output=True,
@@ -115,6 +116,7 @@ def run_fleet(*arguments, check=True):
         stdin=subprocess.DEVNULL,
         timeout=60,
         check=False,
+        env={**os.environ, **(env or {})},
     )
     assert not check or done.returncode == 0, done.stderr
     return done
