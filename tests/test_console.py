@@ -110,7 +110,9 @@ def graphs(tmp_path_factory):
 def fleet(tmp_path_factory):
     """(two servers with a model in different versions, one that was told of them and of one that is not there)."""
     folder = tmp_path_factory.mktemp("fleet")
-    with Fleet(folder, ("one", "two"), "--model-control-mode=explicit", "--load-model=*") as fleet:
+    Repository(folder / "two" / "models").add_identity("asleep")
+    loads = ["--model-control-mode=explicit", "--load-model=sums", "--load-model=work"]
+    with Fleet(folder, ("one", "two"), *loads) as fleet:
         work = fleet.folder("two") / "models" / "work"
         shutil.copytree(work / "1", work / "2")
         assert fleet.replicas["two"].json("POST", "/v2/repository/models/work/load", {})[0] == 200
@@ -621,7 +623,7 @@ def test_fleet(fleet, tab):
     silent = table.get_by_role("row").filter(has=page.get_by_role("rowheader", name="127.0.0.1:1", exact=True))
     assert silent.get_by_role("cell").all_inner_texts()[0].endswith("no answer")
     look = page.get_by_role("region", name="Needs a look").get_by_role("listitem")
-    expect(look).to_have_count(2)
+    expect(look).to_have_count(3)
     expect(look.first).to_contain_text("cannot connect to 127.0.0.1:1: Connection refused")
     expect(look.last).to_contain_text(re.compile("model work: version 1"))
     models = page.get_by_role("region", name="Models")
@@ -630,6 +632,8 @@ def test_fleet(fleet, tab):
     versions = work.get_by_role("listitem").all_inner_texts()
     assert sorted(versions)[0] == f"1 at {one}"
     assert re.fullmatch(rf"1 unavailable, 2 at {two}", sorted(versions)[1])
+    asleep = models.get_by_role("row").filter(has=page.get_by_role("rowheader", name="asleep"))
+    assert sorted(asleep.get_by_role("listitem").all_inner_texts()) == [f"not loaded at {two}", f"not there at {one}"]
     sums = models.get_by_role("row").filter(has=page.get_by_role("rowheader", name="sums"))
     assert sums.get_by_role("cell").all_inner_texts()[:4] == ["the same", "1", "2 of 3", "3"]
 

@@ -159,11 +159,11 @@ function Replicas({ replicas }: { replicas: LiveReplica[] }) {
 // "1, 2 loading", or that the replica does not have the model.
 function versionsAt(replica: FleetReplica, name: string): string {
   const versions = replica.models?.find((each) => each.name === name)?.versions;
-  return versions === undefined
-    ? "not there"
-    : versions
-        .map(({ version, state }) => `${version || "no version"}${state === "READY" ? "" : ` ${state.toLowerCase() || "not loaded"}`}`)
-        .join(", ");
+  if (versions === undefined) {
+    return "not there";
+  }
+  const lacks = (state: string): string => (state === "READY" ? "" : state.toLowerCase() || "not loaded");
+  return versions.map(({ version, state }) => `${version} ${lacks(state)}`.trim()).join(", ");
 }
 
 function Versions({ model, replicas }: { model: Model; replicas: FleetReplica[] }) {
