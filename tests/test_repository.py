@@ -1,6 +1,7 @@
 """The model repository (16): control modes, loading and unloading, versions, and the index."""
 
 import base64
+import concurrent.futures
 import json
 
 import numpy as np
@@ -236,6 +237,34 @@ def test_requests_survive_a_reload(explicit, connect, repository):
         thread.join()
     assert not wrong, wrong[:3]
     assert ask(client, "a") == 4
+
+
+def test_a_server_is_ready_while_what_was_replaced_ends(repository, serve, connect):
+    """Else balancers would send it nothing at each change of a model."""
+    source = per_request("""
+        folder = self.args["model_repository"]
+        while self.args["model_version"] == "1" and not os.path.exists(folder + "/GO"):
+            open(folder + "/STARTED", "w").close()
+            time.sleep(0.01)
+        return respond(OUT=get(request, "IN"))
+    """)
+    repository.add("m", source, PLUS_CONFIG)
+    server = serve(repository, "--model-control-mode=explicit", "--load-model=m")
+    client, other = connect("grpc", server), connect("grpc", server)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        runs = pool.submit(ask, client, "m")
+        try:
+            wait_until((repository.path / "m" / "STARTED").exists, 20, "the request to run")
+            repository.add("m", source, PLUS_CONFIG, versions=(2,))
+            other.raw.load_model("m")
+            assert [(each["version"], each["state"]) for each in index(server)] == [("1", "UNLOADING"), ("2", "READY")]
+            assert server.request("GET", "/v2/health/ready")[0] == 200
+            assert other.raw.is_server_ready()
+            other.raw.unload_model("m")
+            assert server.request("GET", "/v2/health/ready")[0] == 200
+        finally:
+            (repository.path / "m" / "GO").touch()
+        assert runs.result() == 0
 
 
 def test_star_loads_all(repository, serve):

@@ -249,7 +249,8 @@ bool Catalog::AllReady() const {
     for (const auto& [name, versions] : models_) {
       for (const auto& [number, version] : versions) {
         const bool unloaded =
-            version.state == VersionState::kUnavailable && version.reason == kUnloadedReason;
+            version.state == VersionState::kUnloading ||
+            (version.state == VersionState::kUnavailable && version.reason == kUnloadedReason);
         if (version.servable == nullptr && !unloaded) return false;
         if (version.servable != nullptr) servables.push_back(version.servable);
       }

@@ -88,7 +88,8 @@ class Catalog {
   const ErrorTexts& error_texts() const { return error_texts_; }
   // Rises with every change of what Find() can find.
   uint64_t generation() const { return snapshot_.generation(); }
-  // Whether every version is READY with a ready servable, or UNAVAILABLE because it was unloaded.
+  // Whether every version is READY with a ready servable, or on its way to be unloaded or there: what is to serve
+  // does.
   bool AllReady() const;
 
  private:

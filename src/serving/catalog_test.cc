@@ -140,12 +140,14 @@ TEST(Catalog, TakesAReasonOnlyInItsState) {
   EXPECT_EQ(catalog.Index(false)[0].reason, "four");
 }
 
-TEST(Catalog, IsReadyWhenAllAreReadyOrUnloaded) {
+TEST(Catalog, IsReadyWhenAllAreReadyOrUnloadedOrAboutToBe) {
   Catalog catalog;
   EXPECT_TRUE(catalog.AllReady());
   auto servable = Make("m", 1);
   catalog.Publish(servable);
   catalog.SetState("u", 1, VersionState::kUnavailable, "unloaded");
+  EXPECT_TRUE(catalog.AllReady());
+  catalog.SetState("m", 2, VersionState::kUnloading, "");
   EXPECT_TRUE(catalog.AllReady());
   servable->readiness_.ready = false;
   EXPECT_FALSE(catalog.AllReady());
