@@ -56,9 +56,10 @@ serve: build  ## Build, then serve the example models on this machine (MODELS=fo
 	@scripts/python-env serve
 	@exec $(BUILD_FOLDER)/braid serve $(MODELS) --host 127.0.0.1 --python .venv/bin/python $(ARGS)
 
-fleet: build  ## Three servers with the example models behind an Envoy on this machine, until Ctrl-C
+fleet: build  ## Three servers with the example models and a Redis behind an Envoy on this machine, until Ctrl-C (FLEET=--no-store: no Redis)
+	@case " $(FLEET) " in *" --no-store "*) ;; *) scripts/install-system-packages fleet ;; esac
 	@scripts/python-env serve test
-	@.venv/bin/python scripts/fleet --braid $(BUILD_FOLDER)/braid --models $(MODELS)
+	@.venv/bin/python scripts/fleet --braid $(BUILD_FOLDER)/braid --models $(MODELS) $(FLEET)
 
 test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
 	@scripts/install-system-packages build test package

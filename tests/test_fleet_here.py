@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -13,8 +14,22 @@ from harness.server import BINARY, MARK, ROOT, marked_processes
 from harness.waiting import wait_until
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_runs_and_ends(tmp_path, number):
+def clients_of(path):
+    """How many others are connected to a Redis."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        connection.sendall(b"CLIENT LIST\r\n")
+        answer = connection.makefile("rb")
+        size = int(answer.readline()[1:])
+        return answer.read(size).count(b"\n") - 1
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "programs"),
+    [(signal.SIGINT, [], os.environ["PATH"]), (signal.SIGTERM, ["--no-store"], "/nowhere")],
+    ids=["with a Redis", "without"],
+)
+def test_it_runs_and_ends(tmp_path, number, options, programs):
     need_envoy()
     repository = Repository(tmp_path / "models")
     repository.add_identity("m")
@@ -22,12 +37,12 @@ def test_it_runs_and_ends(tmp_path, number):
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, ROOT / "scripts" / "fleet", "--braid", BINARY, "--models", repository.path]
     process = subprocess.Popen(
-        [*command, "--replicas", "2"],
+        [*command, "--replicas", "2", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, MARK: mark, "TMPDIR": str(tmp_path / "tmp")},
+        env={**os.environ, MARK: mark, "TMPDIR": str(tmp_path / "tmp"), "PATH": programs},
     )
     try:
         lines = []
@@ -38,6 +53,11 @@ def test_it_runs_and_ends(tmp_path, number):
         front = re.search(r"front: +HTTP (\S+) +gRPC (\S+) ", said)
         asked = subprocess.run([BINARY, "try", "m", "-u", front[1], "--shape", "IN:3"], timeout=60, check=False)
         assert asked.returncode == 0
+        store = re.search(r"store: +(.*)", said)[1]
+        if options:
+            assert store == "none, sequences end with their server"
+        else:
+            wait_until(lambda: clients_of(store.removeprefix("unix://")) == 2, 20, "both servers at the store")
         shown = re.search(r"braid (fleet status --endpoints \S+)", said)
         status = subprocess.run([BINARY, *shown[1].split()], capture_output=True, text=True, timeout=60, check=False)
         assert "the replicas that answered serve the same" in status.stdout
@@ -51,9 +71,24 @@ def test_it_runs_and_ends(tmp_path, number):
         process.communicate()
 
 
+def test_it_says_what_is_missing(tmp_path):
+    command = [sys.executable, ROOT / "scripts" / "fleet", "--braid", BINARY, "--models", tmp_path]
+    environment = {**os.environ, "PATH": "/nowhere"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("there is neither redis-server nor valkey-server")
+    assert "scripts/install-system-packages fleet" in done.stderr
+    assert "--no-store" in done.stderr
+    listed = subprocess.run(
+        [ROOT / "scripts" / "install-system-packages", "--list", "fleet"], capture_output=True, text=True, check=True
+    )
+    assert listed.stdout == "redis-server\n"
+
+
 def test_it_says_why_it_does_not_begin(tmp_path):
     need_envoy()
     command = [sys.executable, ROOT / "scripts" / "fleet", "--braid", BINARY, "--models", tmp_path / "nowhere"]
+    command.append("--no-store")
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "server 0 has ended with 1" in done.stderr
