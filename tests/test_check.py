@@ -387,6 +387,23 @@ def test_import_that_fails(repository, name):
     assert text in finding["message"]
 
 
+def test_functions_of_sequences_are_looked_at_as_the_server_would(repository, tmp_path):
+    source = IDENTITY + "\n    def save_sequence(self, correlation_id):\n        return b''\n"
+    text = config(None, [("IN", "FP32", [1])], [("OUT", "FP32", [1])], 0, extra="sequence_batching { }")
+    repository.add("m", source, text)
+    options = [repository.path, "--import", "--python", sys.executable]
+    assert check_json(*options)[0] == 0
+    code, answer = check_json(*options, "--sequence_state_path", tmp_path / "states")
+    assert code == 1
+    [finding] = answer["findings"]
+    assert (finding["rule"], finding["file"]) == ("import", f"{repository.path}/m/1/model.py")
+    assert finding["line"] == 1 + source[: source.index("class TritonPythonModel")].count("\n")
+    assert (
+        "the model defines save_sequence and not load_sequence: a sequence is kept with both alone"
+        in finding["message"]
+    )
+
+
 def test_an_import_ends_with_the_check(repository, tmp_path):
     began = tmp_path / "began"
     source = f"import pathlib, threading\n\npathlib.Path({str(began)!r}).touch()\nthreading.Event().wait()\n"

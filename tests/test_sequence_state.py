@@ -7,7 +7,7 @@ import stat
 import subprocess
 
 import pytest
-from harness.sequence_settings import ConfigSetting, RepositorySetting
+from harness.sequence_settings import ConfigSetting, OwnStateSetting, RepositorySetting
 from harness.server import BINARY
 from harness.waiting import wait_until
 
@@ -28,12 +28,21 @@ class TwoSlotsSetting(RepositorySetting):
         wait_until(lambda: server.metric_values().get(series) == count, what=f"{count} requests to wait")
 
 
+class TwoOwnSlotsSetting(TwoSlotsSetting):
+    source, state = OwnStateSetting.source, OwnStateSetting.state
+
+
+@pytest.fixture(params=[TwoSlotsSetting, TwoOwnSlotsSetting], ids=["implicit", "own"])
+def two_slots_setting(request):
+    return request.param
+
+
 @pytest.fixture(params=["direct { }", "oldest { max_candidate_sequences: 2 }"], ids=["direct", "oldest"])
-def two_slots(request, tmp_path):
-    return TwoSlotsSetting(tmp_path, request.param)
+def two_slots(request, two_slots_setting, tmp_path):
+    return two_slots_setting(tmp_path, request.param)
 
 
-@pytest.fixture(params=[ConfigSetting, RepositorySetting], ids=["config", "repository"])
+@pytest.fixture(params=[ConfigSetting, RepositorySetting, OwnStateSetting], ids=["config", "repository", "own"])
 def setting(request, tmp_path):
     return request.param(tmp_path)
 

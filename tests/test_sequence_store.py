@@ -13,7 +13,7 @@ import pytest
 from harness.redis import Redis
 from harness.relay import Relay
 from harness.repository import Repository, config, per_request
-from harness.sequence_settings import ConfigSetting, RefusedError, RepositorySetting
+from harness.sequence_settings import ConfigSetting, OwnStateSetting, RefusedError, RepositorySetting
 from harness.server import BINARY, Server
 from harness.waiting import wait_until
 
@@ -26,7 +26,7 @@ def redis(tmp_path):
         yield server
 
 
-@pytest.fixture(params=[ConfigSetting, RepositorySetting], ids=["config", "repository"])
+@pytest.fixture(params=[ConfigSetting, RepositorySetting, OwnStateSetting], ids=["config", "repository", "own"])
 def setting(request, tmp_path):
     return request.param(tmp_path)
 
@@ -493,7 +493,7 @@ def test_what_a_model_keeps_to_itself_stays_with_its_server(tmp_path, redis):
 
     with Server([repository.path], "--sequence_state_store", redis.url, workdir=tmp_path) as server:
         assert (
-            server.log.count("'own' version 1: the model itself keeps what its sequences have; they cannot be saved")
+            server.log.count("'own' version 1: the model itself keeps what its sequences have and does not give it")
             == 1
         )
         assert value_of(ask(server, 5, sequence_start=True)[1]) == 5
@@ -503,8 +503,13 @@ def test_what_a_model_keeps_to_itself_stays_with_its_server(tmp_path, redis):
         assert not [series for series in server.metric_values() if series.startswith("braid_sequence_store_")]
 
 
-def test_a_slot_that_was_idle_for_too_long_costs_no_sequence(tmp_path, redis):
-    setting = RepositorySetting(tmp_path)
+@pytest.fixture(params=[RepositorySetting, OwnStateSetting], ids=["repository", "own"])
+def python_setting(request, tmp_path):
+    return request.param(tmp_path)
+
+
+def test_a_slot_that_was_idle_for_too_long_costs_no_sequence(python_setting, redis):
+    setting = python_setting
     setting.write_with(setting.source, 8, "max_sequence_idle_microseconds: 50000")
     with replica(setting, redis) as server:
         assert setting.ask(server, 5, 1, start=True) == 5
@@ -513,8 +518,8 @@ def test_a_slot_that_was_idle_for_too_long_costs_no_sequence(tmp_path, redis):
         assert setting.ask(server, 6, 1) == 11
 
 
-def test_an_instance_that_dies_costs_no_sequence(tmp_path, redis):
-    setting = RepositorySetting(tmp_path)
+def test_an_instance_that_dies_costs_no_sequence(python_setting, redis):
+    setting = python_setting
     setting.source = setting.source.replace(
         "total =", "if get(request, 'x')[0, 0] == -7: os._exit(3)\n        total =", 1
     )
@@ -524,6 +529,57 @@ def test_an_instance_that_dies_costs_no_sequence(tmp_path, redis):
         with pytest.raises(RefusedError):
             setting.ask(server, -7, 1)
         assert setting.ask(server, 6, 1) == 11
+
+
+def test_a_step_that_a_model_cannot_save_is_not_done(tmp_path, redis):
+    setting = OwnStateSetting(tmp_path)
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        assert setting.ask(one, 5, "seven", start=True) == 5
+        status, text = refusal(setting, one, 1308, "seven")
+        assert status == 500
+        assert text.startswith(
+            "SequenceError: save_sequence of model 'sum' failed for sequence seven: ValueError: unlucky\n\nAt:\n  sum/1/model.py("
+        )
+        # The model has gone on; it begins with what was saved.
+        assert setting.ask(one, 1, "seven") == 6
+        assert refusal(setting, one, 1307, "seven")[0] == 500
+        assert setting.ask(two, 10, "seven") == 16
+        assert redis.ask("DBSIZE") == 1
+
+
+def test_a_sequence_that_a_model_does_not_take_stays_in_the_store(tmp_path, redis):
+    setting = OwnStateSetting(tmp_path)
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        assert setting.ask(one, 666666, 7, start=True) == 666666
+        assert setting.ask(one, 5, 8, start=True) == 5
+        for server in (two, one):
+            status, text = refusal(setting, server, 1, 7)
+            if status == 409:  # the owner hears first that it is not
+                status, text = refusal(setting, server, 1, 7)
+            assert status == 500
+            assert "load_sequence of model 'sum' failed for sequence 7: ValueError: not that one" in text
+        assert setting.ask(two, 6, 8) == 11
+        assert setting.ask(two, 1, 7, start=True, end=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "extra", "text"),
+    [
+        (("def load_sequence", "def load"), "", "the model defines save_sequence and not load_sequence"),
+        (None, "model_transaction_policy { decoupled: true }", "a decoupled model cannot have save_sequence"),
+    ],
+    ids=["one alone", "decoupled"],
+)
+def test_what_cannot_be_kept_is_not_loaded(tmp_path, redis, change, extra, text):
+    setting = OwnStateSetting(tmp_path)
+    source = setting.source.replace(*change) if change else setting.source
+    setting.write_with(source, 8, "max_sequence_idle_microseconds: 600000000", extra)
+    options = [setting.repository.path, "--model-control-mode=explicit"]
+    for store, status in ((["--sequence_state_store", redis.url], 400), ([], 200)):
+        with Server(options[:1], *options[1:], *store, workdir=tmp_path) as server:
+            told = server.json("POST", "/v2/repository/models/sum/load", {})
+            assert told[0] == status
+            assert status == 200 or text in told[1]["error"]
 
 
 def test_a_sequence_that_nobody_uses_leaves_the_store(setting, redis):

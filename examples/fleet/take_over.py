@@ -1,14 +1,22 @@
-"""Two servers and a Redis on free ports: a sequence begins at one, which is killed, and goes on at the other."""
+"""Two servers and a Redis on free ports: a sequence begins at one, which is killed, and goes on at the other.
+
+    take_over.py [running_mean | running_median]
+
+Of the first model the server keeps what a sequence has, the second one keeps it itself.
+"""
 
 import json
 import pathlib
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODELS = {"running_mean": ROOT / "examples/models", "running_median": ROOT / "examples/fleet/models"}
+MODEL = sys.argv[1] if len(sys.argv) > 1 else "running_mean"
 
 
 def free_port():
@@ -18,15 +26,8 @@ def free_port():
 
 
 def start_server(store):
-    command = [ROOT / "build" / "braid", "serve", ROOT / "examples" / "models", "--host", "127.0.0.1"]
-    command += [
-        "--model-control-mode",
-        "explicit",
-        "--load-model",
-        "running_mean",
-        "--python",
-        ROOT / ".venv/bin/python",
-    ]
+    command = [ROOT / "build" / "braid", "serve", MODELS[MODEL], "--host", "127.0.0.1"]
+    command += ["--model-control-mode", "explicit", "--load-model", MODEL, "--python", ROOT / ".venv/bin/python"]
     command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--sequence_state_store", store]
     server = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for line in server.stdout:
@@ -46,10 +47,11 @@ def send(server, value, **parameters):
         "parameters": {"sequence_id": 7, **parameters},
         "inputs": [{"name": "VALUE", "shape": [1, 1], "datatype": "FP64", "data": [value]}],
     }
-    url = f"http://{server.address}/v2/models/running_mean/infer"
+    url = f"http://{server.address}/v2/models/{MODEL}/infer"
     with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode()), timeout=30) as answer:
         told = json.load(answer)
-    print(f"step {told['parameters']['sequence_step']}: mean {told['outputs'][0]['data'][0]:g}")
+    [output] = told["outputs"]
+    print(f"step {told['parameters']['sequence_step']}: {output['name'].lower()} {output['data'][0]:g}")
 
 
 def main():

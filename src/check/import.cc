@@ -330,11 +330,10 @@ Result<Imported> Import(const ImportOptions& options, const ImportRequest& reque
     BRAID_ASSIGN_OR_RETURN(python, FindInterpreter(environment.folder));
     variables = EnvironmentVariables(environ, environment.folder);
   }
-  const Json asked = {{"class_name", request.class_name},
-                      {"file", request.file},
-                      {"module_name", request.module_name},
-                      {"version_path", request.version_path},
-                      {"config", request.config_json}};
+  const Json asked = {{"class_name", request.class_name},   {"file", request.file},
+                      {"module_name", request.module_name}, {"version_path", request.version_path},
+                      {"config", request.config_json},      {"keeps_sequences", request.keeps_sequences},
+                      {"decoupled", request.decoupled}};
   Process process(python, options.worker_directory + "/braid_worker/check_model.py", std::move(variables));
   BRAID_ASSIGN_OR_RETURN(const Run run, process.Execute(DumpJson(asked), options));
   if (WIFEXITED(run.wait_status) && WEXITSTATUS(run.wait_status) == 127 && run.answer.empty()) {

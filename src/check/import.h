@@ -39,6 +39,9 @@ struct ImportRequest {
   std::string config_json;
   // The folder of the environment that it names; empty: none.
   std::string environment;
+  // Of a Triton model: what it keeps of its sequences is asked for, if it can give that; and whether it is decoupled.
+  bool keeps_sequences = false;
+  bool decoupled = false;
 };
 
 struct Imported {

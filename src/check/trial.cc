@@ -137,8 +137,7 @@ class Trial::PythonFiles final : public Backend {
       if (!knows) trial_.NoteOpen(config.name());
       return OkStatus();
     }
-    BRAID_ASSIGN_OR_RETURN(const std::string completed,
-                           Import(config.name(), location, ConfigToJson(config)));
+    BRAID_ASSIGN_OR_RETURN(const std::string completed, Import(config, location, ConfigToJson(config)));
     if (completed.empty()) return OkStatus();
     BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(completed));
     return OkStatus();
@@ -152,14 +151,15 @@ class Trial::PythonFiles final : public Backend {
     trial_.blame_.field = std::move(fault.field);
     BRAID_RETURN_IF_ERROR(std::move(fault.status));
     if (trial_.imports() && !trial_.options_.folders.auto_complete) {
-      BRAID_ASSIGN_OR_RETURN(const std::string none, Import(config->name(), location, ""));
+      BRAID_ASSIGN_OR_RETURN(const std::string none, Import(*config, location, ""));
     }
     return std::unique_ptr<BackendModel>(std::make_unique<UnstartedModel>());
   }
 
  private:
-  Result<std::string> Import(const std::string& name, const ModelLocation& location,
+  Result<std::string> Import(const inference::ModelConfig& config, const ModelLocation& location,
                              std::string config_json) const {
+    const ServerOptions& options = trial_.options_;
     ImportRequest request;
     request.class_name = "TritonPythonModel";
     request.file = location.model_file;
@@ -167,8 +167,12 @@ class Trial::PythonFiles final : public Backend {
     request.version_path = location.version_path;
     request.config_json = std::move(config_json);
     request.environment = environment_;
+    request.keeps_sequences = (!options.sequence_state_path.empty() || !options.sequence_store.url.empty()) &&
+                              config.has_sequence_batching() &&
+                              !config.sequence_batching().iterative_sequence();
+    request.decoupled = config.model_transaction_policy().decoupled();
     Imported imported = ImportModel(trial_.import_, request);
-    if (imported.asks_server) trial_.NoteOpen(name);
+    if (imported.asks_server) trial_.NoteOpen(config.name());
     if (imported.status.ok()) return std::move(imported.completed_config);
     trial_.blame_.code = imported.place.value_or(CodePlace{location.model_file, 0});
     return imported.status;

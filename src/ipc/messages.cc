@@ -168,6 +168,7 @@ void Encode(std::vector<std::byte>& out, const LoadMessage& message) {
     writer.Put(pool.keep_bytes);
   }
   PutFlag(writer, message.verbose_errors);
+  PutFlag(writer, message.keeps_sequences);
 }
 
 bool Decode(std::span<const std::byte> in, LoadMessage& message) {
@@ -190,6 +191,7 @@ bool Decode(std::span<const std::byte> in, LoadMessage& message) {
     pool.keep_bytes = reader.Get<uint64_t>();
   }
   message.verbose_errors = GetFlag(reader);
+  message.keeps_sequences = GetFlag(reader);
   return Complete(reader);
 }
 
@@ -364,6 +366,7 @@ void Encode(std::vector<std::byte>& out, const LoadedMessage& message) {
   writer.PutText(message.auto_completed_config);
   PutFlag(writer, message.has_readiness_hook);
   PutFlag(writer, message.wants_sessions);
+  PutFlag(writer, message.saves_sequences);
 }
 
 bool Decode(std::span<const std::byte> in, LoadedMessage& message) {
@@ -373,6 +376,7 @@ bool Decode(std::span<const std::byte> in, LoadedMessage& message) {
   message.auto_completed_config = reader.GetText();
   message.has_readiness_hook = GetFlag(reader);
   message.wants_sessions = GetFlag(reader);
+  message.saves_sequences = GetFlag(reader);
   return Complete(reader);
 }
 

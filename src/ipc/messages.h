@@ -108,6 +108,8 @@ struct LoadMessage {
   };
   std::vector<DevicePool> device_pools;
   bool verbose_errors = false;  // errors name paths and source lines
+  // What the model keeps of its sequences is kept by the server too, if the model can give and take it.
+  bool keeps_sequences = false;
 };
 void Encode(std::vector<std::byte>& out, const LoadMessage& message);
 bool Decode(std::span<const std::byte> in, LoadMessage& message);
@@ -150,6 +152,7 @@ struct LoadedMessage {
       auto_completed_config;        // kAutoComplete: JSON text; empty when the model has no such function
   bool has_readiness_hook = false;  // the model has is_ready()
   bool wants_sessions = false;      // kNodes: some node keeps state of its own for each run of the graph
+  bool saves_sequences = false;     // it was asked to, and has save_sequence() and load_sequence()
 };
 void Encode(std::vector<std::byte>& out, const LoadedMessage& message);
 bool Decode(std::span<const std::byte> in, LoadedMessage& message);

@@ -117,7 +117,8 @@ LoadMessage SomeLoad() {
           .instance_device_id = "0",
           .arena_keep_bytes = UINT64_MAX,
           .device_pools = {{1, UINT64_MAX}, {3, 0}},
-          .verbose_errors = true};
+          .verbose_errors = true,
+          .keeps_sequences = true};
 }
 
 ExecuteMessage SomeExecute() {
@@ -201,6 +202,7 @@ TEST(Messages, LoadKeepsEveryField) {
   EXPECT_EQ(m.device_pools[0].keep_bytes, UINT64_MAX);
   EXPECT_EQ(m.device_pools[1].gpu, 3);
   EXPECT_TRUE(m.verbose_errors);
+  EXPECT_TRUE(m.keeps_sequences);
 }
 
 TEST(Messages, ExecuteKeepsEveryField) {
@@ -225,7 +227,7 @@ TEST(Messages, HelloAndLoadedKeepEveryField) {
   EXPECT_EQ(hello.python_version, "3.11.2");
   EXPECT_EQ(hello.numpy_version, "1.24.2");
 
-  encoded = Encoding(LoadedMessage{StatusCode::kInternal, "it failed", "{}", true});
+  encoded = Encoding(LoadedMessage{StatusCode::kInternal, "it failed", "{}", true, false, true});
   EXPECT_EQ(TypeOf(encoded), MessageType::kLoaded);
   LoadedMessage loaded;
   ASSERT_TRUE(Decode(encoded, loaded));
@@ -233,6 +235,8 @@ TEST(Messages, HelloAndLoadedKeepEveryField) {
   EXPECT_EQ(loaded.error, "it failed");
   EXPECT_EQ(loaded.auto_completed_config, "{}");
   EXPECT_TRUE(loaded.has_readiness_hook);
+  EXPECT_FALSE(loaded.wants_sessions);
+  EXPECT_TRUE(loaded.saves_sequences);
 
   // Codes that user code does not know.
   for (const StatusCode code :

@@ -85,7 +85,9 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
   SequenceKeeper* const keeper = servable->sequences();
   if (keeper == nullptr) return;
   if (!keeper->savable()) {
-    BRAID_LOG_INFO(log_, "{}: the model itself keeps what its sequences have; they cannot be saved",
+    BRAID_LOG_INFO(log_,
+                   "{}: the model itself keeps what its sequences have and does not give it (save_sequence, "
+                   "load_sequence); they cannot be saved",
                    Who(servable->info()));
     return;
   }

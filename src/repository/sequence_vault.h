@@ -5,8 +5,8 @@
 //   vault->Enter(servable);   // before it is published: it gets what was saved, or waits for it
 //   vault->Leave(*servable);  // its last request has left: what it has is handed on, or saved
 //
-// Only what the server itself keeps is kept (SequenceKeeper::savable()): states of a stateful model of a
-// config.json, and implicit states of a Triton model.
+// Only what the server has is kept (SequenceKeeper::savable()): states of a stateful model of a config.json, implicit
+// states of a Triton model, and what a Python model gives by save_sequence.
 //
 // Restart. Each version of a model has a file in the folder (sequence_folder.h). It is written when the
 // version ends, whatever ends it, and meanwhile at intervals if its sequences have changed. A version that

@@ -117,7 +117,9 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   info.makes_calls = backend->name() == "python";
-  if (options_.sequence_vault != nullptr && !info.initial_states.empty()) {
+  // What a Python model gives of its sequences is found out when it runs.
+  const bool may_keep = !info.initial_states.empty() || (info.makes_calls && config->has_sequence_batching());
+  if (options_.sequence_vault != nullptr && may_keep) {
     const std::string who = "'" + config->name() + "' version " + std::to_string(version);
     info.sequence_identity = IdentityOfModel(location.version_path, DescribeStates(*config), who, log_);
   }

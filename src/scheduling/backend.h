@@ -62,6 +62,9 @@ class BackendModel {
     bool outputs = false;
   };
   virtual DeviceTensors device_tensors() const { return {}; }
+  // Whether its instances give what they keep of a sequence with each answer, and take it again, see
+  // kSequenceStateTensor. Constant once it has started.
+  virtual bool saves_sequences() const { return false; }
   // See Servable::CheckReadiness().
   virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
 };

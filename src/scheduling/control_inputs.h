@@ -32,6 +32,7 @@ class ControlInputs {
   // The same for a slot without a sequence: 0 or "".
   const Buffer& no_id() const { return no_id_; }
 
+  size_t count() const { return controls_.size(); }
   // Appends one tensor for each control, of shape [1], or [1,1] for a model with a batch dimension.
   void Append(const Flags& flags, const Buffer& id, std::vector<Tensor>& inputs) const;
 

@@ -20,6 +20,11 @@ ImplicitState::ImplicitState(const ServableInfo& info)
   BRAID_CHECK(initial_.size() == states_.size());
 }
 
+void ImplicitState::KeepOwn() {
+  keeps_own_ = true;
+  initial_.push_back({std::string(kSequenceStateTensor), DataType::kUint8, {0, 0}, {}});
+}
+
 std::vector<StateSpec> ImplicitState::specs() const {
   std::vector<StateSpec> specs;
   for (const State& state : states_) {
@@ -28,6 +33,7 @@ std::vector<StateSpec> ImplicitState::specs() const {
     spec.type = state.type;
     spec.shape.assign(state.shape.begin(), state.shape.end());
   }
+  if (keeps_own_) specs.push_back({std::string(kSequenceStateTensor), DataType::kUint8, {-1, -1}});
   return specs;
 }
 
@@ -43,22 +49,38 @@ void ImplicitState::AskFor(InferenceRequest& request) const {
   }
 }
 
-Status ImplicitState::Take(const InferenceResponse& response, std::vector<Tensor>& values) const {
-  std::vector<const Tensor*> found(states_.size());
+void ImplicitState::Append(const std::vector<Tensor>& values, bool load, std::vector<Tensor>& inputs) const {
+  const auto own = values.begin() + static_cast<ptrdiff_t>(states_.size());
+  inputs.insert(inputs.end(), values.begin(), own);
+  if (keeps_own_ && load && own->shape.front() != 0) inputs.push_back(*own);
+}
+
+Status ImplicitState::Take(const InferenceResponse& response, bool last, std::vector<Tensor>& values) const {
+  const auto find = [&](std::string_view name) {
+    const auto output = std::find_if(response.outputs.begin(), response.outputs.end(),
+                                     [&](const Tensor& tensor) { return tensor.name == name; });
+    return output == response.outputs.end() ? nullptr : &*output;
+  };
+  std::vector<const Tensor*> found(values.size());
   for (size_t i = 0; i < states_.size(); ++i) {
     const State& state = states_[i];
-    const auto output = std::find_if(response.outputs.begin(), response.outputs.end(),
-                                     [&](const Tensor& tensor) { return tensor.name == state.output_name; });
-    if (output == response.outputs.end()) continue;
+    const Tensor* const output = find(state.output_name);
+    if (output == nullptr) continue;
     if (output->type != state.type || !ShapeMatches(state.shape, output->shape)) {
       return InternalError("model '" + model_name_ + "' gave state '" + state.output_name + "' as " +
                            std::string(WireName(output->type)) + " " + ShapeToString(output->shape) +
                            ", but its configuration says " + std::string(WireName(state.type)) + " " +
                            ShapeToString(state.shape));
     }
-    found[i] = &*output;
+    found[i] = output;
   }
-  for (size_t i = 0; i < states_.size(); ++i) {
+  if (keeps_own_) {
+    found.back() = find(kSequenceStateTensor);
+    if (found.back() == nullptr && !last) {
+      return InternalError("model '" + model_name_ + "' has answered without what save_sequence gives");
+    }
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
     if (found[i] == nullptr) continue;
     values[i].shape = found[i]->shape;
     values[i].data = found[i]->data;

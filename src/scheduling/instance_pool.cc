@@ -89,6 +89,7 @@ Status InstancePool::Start(const std::function<void(const std::string&)>& progre
   if (options_.limiter != nullptr) BRAID_RETURN_IF_ERROR(LimitRate(*options_.limiter));
   BRAID_RETURN_IF_ERROR(backend_->Start(*this, progress));
   started_ = true;
+  OnStarted(*backend_);
   Status warm = Guarded([&] { return WarmUp(progress); });
   if (!warm.ok()) StopIfStarted();
   return warm;

@@ -194,6 +194,8 @@ class InstancePool : public Servable,
   // Executions that have not begun come back, in the order in which they were handed over.
   virtual void TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_) = 0;
+  // The instances are up, and no request has come yet. Without the lock.
+  virtual void OnStarted(const BackendModel& /*backend*/) {}
   // The instance has returned from its oldest execution.
   virtual void OnReturnedLocked(Slot& /*slot*/, int64_t /*now_ns*/, Work& /*work*/) BRAID_REQUIRES(mutex_) {}
   // The instance has died or is back: what it had inside belongs to an earlier life. `changed`:

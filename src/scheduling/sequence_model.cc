@@ -46,7 +46,7 @@ SequenceStore::Options SequenceModel::StoreOptions(const ServableInfo& info, con
                                                    const TurnInputs& inputs) {
   return {.states = inputs.state_specs(),
           .initial = std::make_shared<const std::vector<Tensor>>(inputs.initial_states()),
-          // Of other models the server does not have all that there is to a sequence; one of an iterative
+          // Of other models the server does not have all that there is to a sequence; that of an iterative
           // model is a single request.
           .savable = inputs.has_state() && !policy.iterative,
           .identity = info.sequence_identity};
@@ -63,8 +63,16 @@ SequenceModel::SequenceModel(ServableInfo info, std::unique_ptr<BackendModel> ba
       next_generated_id_(FirstGeneratedId()),
       store_(StoreOptions(info_, policy_, inputs_)),
       table_({instance_names_.size(), policy_.slots, policy_.idle_ns, options.max_queue_size}, store_),
-      lanes_(instance_names_.size()),
-      link_(StoreLink::Make(*this, info_, options.state_store, timers, log, options.max_queue_size)) {}
+      lanes_(instance_names_.size()) {}
+
+void SequenceModel::OnStarted(const BackendModel& backend) {
+  if (backend.saves_sequences()) {
+    inputs_.KeepOwn();
+    turn_end_ = TurnEndOf(info_, policy_, inputs_);
+    store_.Configure(StoreOptions(info_, policy_, inputs_));
+  }
+  link_ = StoreLink::Make(*this, info_, options_.state_store, timers_, log_, options_.max_queue_size);
+}
 
 // --- Requests in ---------------------------------------------------------------------------------
 
@@ -292,8 +300,10 @@ void SequenceModel::BeginTurnsLocked(Slot& slot, int64_t now_ns, Work& work) {
       continue;
     }
     auto request = table_.Begin(*sequence, now_ns);
+    const bool load = !std::exchange(sequence->loaded, true) && !request->sequence_start;
     inputs_.Add(sequence->id_bytes,
-                inputs_.has_state() ? *store_.Get(sequence->number) : inputs_.initial_states(), *request);
+                inputs_.has_state() ? *store_.Get(sequence->number) : inputs_.initial_states(), load,
+                *request);
     turns.push_back({request->scheduling.sequence, request->scheduling.turn});
     execution->requests.push_back(std::move(request));
   }
@@ -358,7 +368,9 @@ bool SequenceModel::TakeResponse(Instance& instance, InferenceRequest& request,
   Sequence* sequence = table_.Find(notes.sequence, notes.turn);
   if (sequence != nullptr && response && inputs_.has_state()) {
     std::vector<Tensor> states = *store_.Get(notes.sequence);
-    if (inputs_.TakeState(*response, states)) store_.Put(notes.sequence, std::move(states), false);
+    // What an instance makes of a step that has failed is not known.
+    sequence->loaded = inputs_.TakeState(request, *response, states);
+    if (sequence->loaded) store_.Put(notes.sequence, std::move(states), false);
   }
   if (sequence != nullptr && final) {
     Endings& endings = change.work.endings;
@@ -499,7 +511,9 @@ void SequenceModel::SetTenure(const CorrelationId& id, const SequenceTenure& ten
 
 void SequenceModel::PutBack(const CorrelationId& id, const SequenceStore::Held& held) {
   MutexLock lock(mutex_);
-  store_.PutBack(table_.Find(id, false, timers_.NowNs()), held);
+  const uint64_t number = table_.Find(id, false, timers_.NowNs());
+  store_.PutBack(number, held);
+  table_.SetStale(number);
 }
 
 std::vector<SequenceReport> SequenceModel::List(size_t most) const {

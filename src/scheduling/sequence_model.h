@@ -96,6 +96,7 @@ class SequenceModel final : public InstancePool, private LinkedSequences {
                     bool final) override;
   void Reschedule(Instance& instance, std::unique_ptr<InferenceRequest> request) override;
   Status StatusOf(const Ending& ending) const override;
+  void OnStarted(const BackendModel& backend) override;
   void OnDelivered(Instance& instance) override;
   size_t OnReplacing(Instance& instance, bool last_call) override;
   void OnReplaced(Instance& instance) override;
@@ -130,10 +131,10 @@ class SequenceModel final : public InstancePool, private LinkedSequences {
   Status LostError(const CorrelationId& id, size_t instance) const;
   Status NeedsStartError(const CorrelationId& id) const;
 
-  // Constant.
+  // Constant, those that are not const from OnStarted() on.
   const SequencePolicy policy_;
-  const TurnInputs inputs_;
-  const TurnEnd turn_end_;
+  TurnInputs inputs_;
+  TurnEnd turn_end_;
   const std::vector<std::string> instance_names_;  // by slot
   // Null unless preserve_ordering; shared with the responses on their way.
   const std::shared_ptr<ResponseOrder> order_;
@@ -148,7 +149,8 @@ class SequenceModel final : public InstancePool, private LinkedSequences {
   std::vector<WaitingRequest> waiting_ BRAID_GUARDED_BY(mutex_);
   std::vector<Sequence*> chosen_ BRAID_GUARDED_BY(mutex_);  // by slot; null is one that is padded
 
-  const std::unique_ptr<StoreLink> link_;  // null where no replicas share the sequences
+  // Null where no replicas share the sequences; constant from OnStarted() on.
+  std::unique_ptr<StoreLink> link_;
 };
 
 }  // namespace braid

@@ -485,6 +485,71 @@ TEST_F(SequenceModelTest, FeedsTheStateBack) {
   EXPECT_EQ(state(), 0);
 }
 
+TEST_F(SequenceModelTest, GivesAModelBackWhatItKeepsWhereItHasNotGotIt) {
+  saves_sequences_ = true;
+  Start(1, "oldest { max_candidate_sequences: 4 }");
+  const auto answer = [](const std::string& state) {
+    InferenceResponse response;
+    response.outputs.push_back({"X", DataType::kFp32, {1}, HeapAllocator().Allocate(4).value()});
+    response.outputs.push_back({std::string(kSequenceStateTensor),
+                                DataType::kUint8,
+                                {1, static_cast<int64_t>(state.size())},
+                                CopyToHeap(std::as_bytes(std::span(state)))});
+    return response;
+  };
+  // What the running request brings; "-" for nothing.
+  const auto given = [&](size_t row = 0) -> std::string {
+    const InferenceRequest& request = *instance().running().requests[row];
+    EXPECT_TRUE(request.requested_outputs.empty()) << "outputs are the client's business";
+    if (request.inputs.back().name != kSequenceStateTensor) return "-";
+    return std::string(request.inputs.back().data.text());
+  };
+  auto one = Send(uint64_t{1}, kStart);
+  EXPECT_EQ(given(), "-");
+  Finish(0, answer("first"));
+  ASSERT_EQ(one.sink->responses.size(), 1u);
+  ASSERT_EQ(one.sink->responses[0].outputs.size(), 1u) << "the state is not the client's";
+  auto two = Send(uint64_t{1});
+  EXPECT_EQ(given(), "-") << "it has it";
+  Finish(0, answer("second"));
+
+  auto bad = Send(uint64_t{1});
+  InferenceResponse failed;
+  failed.status = InternalError("no");
+  Finish(0, failed);
+  EXPECT_EQ(bad.error(), "no");
+  auto three = Send(uint64_t{1});
+  EXPECT_EQ(given(), "second") << "what it has made of the step that failed is not known";
+  Finish(0, InferenceResponse());
+  EXPECT_EQ(three.sink->status(), InternalError("model 'm' has answered without what save_sequence gives"));
+
+  auto four = Send(uint64_t{1});
+  EXPECT_EQ(given(), "second");
+  Finish(0, answer(""));
+  auto other = Send(std::string("other"), kStart);
+  Finish(0, answer("of the other"));
+  std::vector<SavedSequence> saved = model_->sequences()->Save();
+  ASSERT_EQ(saved.size(), 2u);
+  auto last = Send(uint64_t{1}, kEnd);
+  EXPECT_EQ(given(), "-");
+  Finish(0, InferenceResponse());
+  EXPECT_TRUE(last.sink->status().ok()) << "what ends is not saved";
+
+  Stop();
+  Start(1, "direct { }", 4);
+  EXPECT_EQ(model_->sequences()->Restore(std::move(saved)), 2u);
+  auto next = Send(std::string("other"));
+  EXPECT_EQ(Running(), "-,other");
+  EXPECT_EQ(given(1), "of the other");
+  Finish(0, answer("of the other still"));
+  auto empty = Send(uint64_t{1});
+  EXPECT_EQ(given(), "") << "no bytes are a state too";
+  Finish(0, answer("x"));
+  instance().Die();
+  instance().Revive();
+  EXPECT_EQ(Send(uint64_t{1}).error(), Lost("1"));
+}
+
 TEST_F(SequenceModelTest, WaitsForTheAnswerThatCarriesTheState) {
   const int32_t zero = 0;
   Tensor initial{"IN_STATE", DataType::kInt32, {1, 1}, CopyToHeap(std::as_bytes(std::span(&zero, 1)))};

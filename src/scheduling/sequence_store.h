@@ -35,6 +35,8 @@ class SequenceStore {
     std::string identity;
   };
   explicit SequenceStore(Options options);
+  // The model has turned out to have other states. Before the first sequence.
+  void Configure(Options options) { options_ = std::move(options); }
 
   // Why a sequence is gone; see SequenceCounts.
   enum class Reason : unsigned char { kEnded, kExpired, kLost };
@@ -110,7 +112,7 @@ class SequenceStore {
 
   void Changed() { changes_.fetch_add(1, std::memory_order_release); }
 
-  const Options options_;
+  Options options_;  // constant from the first sequence on
   std::atomic<uint64_t> changes_{0};
   mutable Mutex mutex_;
   std::unordered_map<uint64_t, Entry> entries_ BRAID_GUARDED_BY(mutex_);  // by number

@@ -83,6 +83,10 @@ uint64_t SequenceTable::Find(const CorrelationId& id, bool touch, int64_t now_ns
   return sequence->number;
 }
 
+void SequenceTable::SetStale(uint64_t number) {
+  if (Sequence* sequence = Get(number)) sequence->loaded = false;
+}
+
 Sequence& SequenceTable::Create(uint64_t number, const CorrelationId& id, Sequence* before, int64_t now_ns) {
   Sequence& sequence = sequences_[number];
   sequence.number = number;
@@ -156,6 +160,7 @@ void SequenceTable::Rest(Sequence& sequence) {
   if (sequence.phase == Sequence::Phase::kSlot) Unseat(sequence);
   if (sequence.phase == Sequence::Phase::kBacklog) backlog_.erase(sequence.number);
   sequence.phase = Sequence::Phase::kResting;
+  sequence.loaded = false;
 }
 
 void SequenceTable::BeginDrain() {
@@ -251,6 +256,7 @@ bool SequenceTable::Undo(std::unique_ptr<InferenceRequest>& request, int64_t now
   }
   PushFront(*sequence, std::move(request));
   sequence->busy = false;
+  sequence->loaded = false;
   --sequence->turns;
   if (sequence->phase == Sequence::Phase::kOrphan) {
     EnterBacklog(*sequence, now_ns);

@@ -67,6 +67,8 @@ struct Sequence {
 
   // The scheduler's: what the CORRID tensor of its requests is.
   Buffer id_bytes;
+  // Likewise: its instance has what the server has of it.
+  bool loaded = false;
 };
 
 class SequenceTable {
@@ -152,6 +154,8 @@ class SequenceTable {
   // The number of the sequence with this id that takes more requests; 0 when there is none. With `touch` its idle
   // time begins anew.
   uint64_t Find(const CorrelationId& id, bool touch, int64_t now_ns);
+  // The server has something else of a sequence than its instance.
+  void SetStale(uint64_t number);
 
   // From now on a slot is a sequence's only while that has something to run: Assign() gives those of idle
   // sequences too. Nothing that is idle expires.

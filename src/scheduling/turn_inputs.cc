@@ -40,19 +40,19 @@ Tensor Zeros(const Tensor& like, BufferAllocator& allocator) {
 
 }  // namespace
 
-void TurnInputs::Add(const Buffer& id_bytes, const std::vector<Tensor>& states,
+void TurnInputs::Add(const Buffer& id_bytes, const std::vector<Tensor>& states, bool load,
                      InferenceRequest& request) const {
   request.scheduling.own_inputs = static_cast<uint32_t>(request.inputs.size());
   request.scheduling.own_outputs = static_cast<uint32_t>(request.requested_outputs.size());
   controls_.Append({.start = request.sequence_start, .end = request.sequence_end, .ready = true}, id_bytes,
                    request.inputs);
-  request.inputs.insert(request.inputs.end(), states.begin(), states.end());
+  state_.Append(states, load, request.inputs);
   state_.AskFor(request);
 }
 
 void TurnInputs::AddLone(InferenceRequest& request) const {
   request.sequence_start = request.sequence_end = true;
-  Add(controls_.no_id(), state_.initial(), request);
+  Add(controls_.no_id(), state_.initial(), false, request);
 }
 
 std::unique_ptr<InferenceRequest> TurnInputs::MakePadding() const {
@@ -62,7 +62,7 @@ std::unique_ptr<InferenceRequest> TurnInputs::MakePadding() const {
   request->sink = &nowhere_;
   request->start_ns = request->queue_start_ns = SteadyNowNs();
   controls_.Append({}, controls_.no_id(), request->inputs);
-  request->inputs.insert(request->inputs.end(), state_.initial().begin(), state_.initial().end());
+  state_.Append(state_.initial(), false, request->inputs);
   return request;
 }
 
@@ -74,18 +74,18 @@ void TurnInputs::Complete(Execution& execution, BufferAllocator& allocator) cons
   const size_t own = (*real)->scheduling.own_inputs;
   for (auto& request : execution.requests) {
     auto& inputs = request->inputs;
-    for (auto state = inputs.end() - static_cast<ptrdiff_t>(state_.initial().size()); state != inputs.end();
-         ++state) {
-      state->data = Own(state->data, allocator);
+    for (size_t i = request->scheduling.own_inputs + controls_.count(); i < inputs.size(); ++i) {
+      inputs[i].data = Own(inputs[i].data, allocator);
     }
     if (!IsPadding(*request)) continue;
     for (size_t i = 0; i < own; ++i) inputs.push_back(Zeros(like[i], allocator));
   }
 }
 
-bool TurnInputs::TakeState(InferenceResponse& response, std::vector<Tensor>& states) const {
+bool TurnInputs::TakeState(const InferenceRequest& request, InferenceResponse& response,
+                           std::vector<Tensor>& states) const {
   if (!response.status.ok()) return false;
-  if (Status taken = state_.Take(response, states); !taken.ok()) {
+  if (Status taken = state_.Take(response, request.sequence_end, states); !taken.ok()) {
     response = {};
     response.status = std::move(taken);
     return false;

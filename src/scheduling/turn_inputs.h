@@ -17,6 +17,8 @@ class TurnInputs {
   // `info` is that of a model with sequence_batching, and outlives this.
   explicit TurnInputs(const ServableInfo& info) : info_(info), controls_(*info.config), state_(info) {}
 
+  // See ImplicitState.
+  void KeepOwn() { state_.KeepOwn(); }
   bool has_state() const { return !state_.empty(); }
   // See ControlInputs::EncodeId().
   Result<Buffer> EncodeId(const CorrelationId& id) const { return controls_.EncodeId(id); }
@@ -25,9 +27,10 @@ class TurnInputs {
   const std::vector<Tensor>& initial_states() const { return state_.initial(); }
   std::vector<StateSpec> state_specs() const { return state_.specs(); }
 
-  // Adds to a request of a sequence what it has. Under the scheduler's lock, and quick: the tensors share
-  // memory with `states`.
-  void Add(const Buffer& id_bytes, const std::vector<Tensor>& states, InferenceRequest& request) const;
+  // Adds to a request of a sequence what it has; with `load` the instance has nothing of it. Under the scheduler's
+  // lock, and quick: the tensors share memory with `states`.
+  void Add(const Buffer& id_bytes, const std::vector<Tensor>& states, bool load,
+           InferenceRequest& request) const;
   // The same for a request of a sequence that has no other: what a model is warmed up with.
   void AddLone(InferenceRequest& request) const;
   // A request for a slot that has nothing to run. It goes nowhere when it is answered.
@@ -39,9 +42,10 @@ class TurnInputs {
   // its inputs.
   void Complete(Execution& execution, BufferAllocator& allocator) const;
 
-  // Takes the states out of a good response into `states`, which are those before; the response becomes an
-  // error if they are not what the configuration says. Whether it did.
-  bool TakeState(InferenceResponse& response, std::vector<Tensor>& states) const;
+  // Takes the states out of a good response to `request` into `states`, which are those before; the response becomes
+  // an error if they are not what they should be. Whether it did.
+  bool TakeState(const InferenceRequest& request, InferenceResponse& response,
+                 std::vector<Tensor>& states) const;
   // Makes the request what it was when it came.
   static void Remove(InferenceRequest& request);
 
@@ -53,7 +57,7 @@ class TurnInputs {
 
   const ServableInfo& info_;
   const ControlInputs controls_;
-  const ImplicitState state_;
+  ImplicitState state_;
   mutable Nowhere nowhere_;  // has no state
 };
 

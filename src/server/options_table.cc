@@ -483,10 +483,10 @@ const OptionSpec kOptionTable[] = {
           "At a stop, seconds that requests in flight are waited for"),
     Works("outage-wait-ms", "MS", Group::kModels, Int<&O::outage_wait_ms, 0, 1000000000>(),
           "Milliseconds that requests wait while no instance of their model lives; 0 to fail them at once"),
-    Works(
-        "sequence_state_path", "DIR", Group::kModels, Text<&O::sequence_state_path>(),
-        "A folder where the sequences of stateful models and of models with implicit state outlast a restart "
-        "and a reload; also --sequence-state-path"),
+    Works("sequence_state_path", "DIR", Group::kModels, Text<&O::sequence_state_path>(),
+          "A folder where the sequences of stateful models, of models with implicit state and of those that "
+          "define "
+          "save_sequence and load_sequence outlast a restart and a reload; also --sequence-state-path"),
     Works("sequence_state_interval_seconds", "N", Group::kModels,
           Int<&O::sequence_state_interval_seconds, 0, 1000000000>(),
           "Seconds between two saves of what has changed there; 0 to save at the end alone; also "

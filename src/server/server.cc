@@ -281,6 +281,7 @@ class Server::Parts {
     workers.check_gpu = [this](const std::string& model, int gpu) { return CheckLoad(model, gpu); };
     BRAID_ASSIGN_OR_RETURN(workers.support, Support());
     workers.user_ids = user_ids_;
+    workers.keep_sequences = sequence_vault_ != nullptr;
     BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(workers), log_));
     return python_.get();
   }

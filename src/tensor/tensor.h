@@ -20,6 +20,10 @@ struct Tensor {
   std::string custom_type = {};
 };
 
+// What a Python model keeps of a sequence, as bytes of its own (save_sequence, load_sequence): the last input of a
+// request whose sequence the instance is to take over, and an output of the answers. Models and clients do not see it.
+inline constexpr std::string_view kSequenceStateTensor = "braid_sequence_state";
+
 // The name of a tensor's type on the wire: "FP32", or one that a user has made up.
 inline std::string_view TypeName(const Tensor& tensor) {
   return tensor.type == DataType::kCustom ? std::string_view(tensor.custom_type) : WireName(tensor.type);

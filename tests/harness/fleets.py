@@ -17,13 +17,22 @@ from harness.waiting import wait_until
 
 # The name of the replica that answers: that of the folder in which its repository lies.
 WHERE = "os.path.basename(os.path.dirname(os.path.dirname(self.args['model_repository'])))"
-# A sum of all VALUEs of a sequence, which lives in the process of the model.
-SUMS = per_request(f"""
+# A sum of all VALUEs of a sequence, which lives in the process of the model, and goes elsewhere where there is a store.
+SUMS = (
+    per_request(f"""
 sums = self.__dict__.setdefault("sums", {{}})
 key = request.correlation_id()
 sums[key] = get(request, "VALUE") + (0 if request.flags() & 1 else sums[key])
 return respond(SUM=sums[key], WHERE=np.array([[{WHERE}]], dtype=object))
 """)
+    + """
+    def save_sequence(self, correlation_id):
+        return self.sums[correlation_id].tobytes()
+
+    def load_sequence(self, correlation_id, state):
+        self.__dict__.setdefault("sums", {})[correlation_id] = np.frombuffer(state, np.int32).reshape(1, 1)
+"""
+)
 # Waits as long as there is a file "wait" in the replica's folder.
 WORK = per_request(f"""
 folder = os.path.dirname(os.path.dirname(self.args["model_repository"]))

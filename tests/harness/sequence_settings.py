@@ -77,6 +77,7 @@ class RepositorySetting(Setting):
     """A Python model with implicit state, of a model repository."""
 
     missing = "must specify the START flag"
+    state = 'state [ { input_name: "OLD" output_name: "NEW" data_type: TYPE_INT32 dims: [ 1 ] } ]'
     source = per_request("""
         folder = self.args["model_repository"]
         while get(request, "x")[0, 0] == -1 and not os.path.exists(os.path.join(folder, "GO")):
@@ -97,8 +98,7 @@ class RepositorySetting(Setting):
         self.write_with(source, 8, "max_sequence_idle_microseconds: 600000000", instances)
 
     def write_with(self, source, max_batch_size, batching, more=""):
-        state = 'state [ { input_name: "OLD" output_name: "NEW" data_type: TYPE_INT32 dims: [ 1 ] } ]'
-        extra = f"sequence_batching {{ {batching} {state} }}\n{more}"
+        extra = f"sequence_batching {{ {batching} {self.state} }}\n{more}"
         text = config(None, [("x", "INT32", [1])], [("y", "INT32", [1])], max_batch_size, extra=extra)
         self.repository.add("sum", source, text)
 
@@ -125,3 +125,38 @@ class RepositorySetting(Setting):
     def request(self, value):
         tensor = {"name": "x", "shape": [1, 1], "datatype": "INT32", "data": [value]}
         return "/v2/models/sum/infer", {"inputs": [tensor]}
+
+
+class OwnStateSetting(RepositorySetting):
+    """A Python model that has its sums itself, and gives and takes them by save_sequence and load_sequence."""
+
+    source = (
+        per_request("""
+        folder = self.args["model_repository"]
+        while get(request, "x")[0, 0] == -1 and not os.path.exists(os.path.join(folder, "GO")):
+            open(os.path.join(folder, "STARTED"), "w").close()
+            time.sleep(0.01)
+        self.sums = getattr(self, "sums", {})
+        id = request.correlation_id()
+        if id == 0:  # an empty place of the batch
+            return respond(y=get(request, "x"))
+        if request.flags() & 1:
+            self.sums[id] = np.int32([[0]])
+        total = self.sums[id] + get(request, "x")
+        self.sums[id] = total
+        return respond(y=total)
+    """)
+        + """
+    def save_sequence(self, correlation_id):
+        if self.sums[correlation_id][0, 0] == 1313:
+            raise ValueError("unlucky")
+        return self.sums[correlation_id].tobytes()
+
+    def load_sequence(self, correlation_id, state):
+        self.sums = getattr(self, "sums", {})
+        self.sums[correlation_id] = np.frombuffer(state, np.int32).reshape(1, 1)
+        if self.sums[correlation_id][0, 0] == 666666:
+            raise ValueError("not that one")
+"""
+    )
+    state = ""

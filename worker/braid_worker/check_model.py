@@ -38,7 +38,7 @@ if __name__ == "__main__" and interpreter.too_old():
     _answer(error=interpreter.too_old())
 
 try:
-    from braid_worker import errors, model_file
+    from braid_worker import errors, model_file, sequences
 except BaseException as _error:
     _answer(error=interpreter.failure(_error))
 
@@ -71,8 +71,13 @@ def _check(request):
             _answer(
                 error=f"class {request['class_name']} has no method execute",
                 file=file,
-                line=getattr(model_class, "__firstlineno__", 0) or _line_of_class(model_class),
+                line=_line_of_class(model_class),
             )
+        if request["keeps_sequences"]:
+            try:
+                sequences.saves(model_class, request["decoupled"])
+            except TypeError as error:
+                _answer(error=str(error), file=file, line=_line_of_class(model_class))
         _answer(completed=_complete(model_class, request))
     except BaseException as error:
         place, line = _place(error, folder)
@@ -85,7 +90,7 @@ def _line_of_class(model_class):
     import inspect
 
     with contextlib.suppress(OSError, TypeError):
-        return inspect.getsourcelines(model_class)[1]
+        return getattr(model_class, "__firstlineno__", 0) or inspect.getsourcelines(model_class)[1]
     return 0
 
 

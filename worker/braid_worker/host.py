@@ -10,7 +10,7 @@ import traceback
 
 import _braid_worker
 
-from braid_worker import errors, futures, model_file, nodes
+from braid_worker import errors, futures, model_file, nodes, sequences
 
 _OK = 0
 _INTERNAL = 2
@@ -28,6 +28,7 @@ class Host:
         self._apart = apart
         self._model = None
         self._model_file = ""
+        self._model_name = ""
         self._nodes = None
         self._node_threads = []
         self._loop = None
@@ -45,14 +46,17 @@ class Host:
             config = json.loads(message["model_config"])
             outputs = frozenset(output["name"] for output in config.get("output", ()))
             self._model = model_class()
+            decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
+            self._model_name = message["model_name"]
             _braid_worker.set_model(
                 model=self._model,
                 model_file=self._model_file,
                 instance_name=message["instance_name"],
                 outputs=outputs,
-                decoupled=config.get("model_transaction_policy", {}).get("decoupled", False),
+                decoupled=decoupled,
                 iterative=config.get("sequence_batching", {}).get("iterative_sequence", False),
                 coroutine=inspect.iscoroutinefunction(getattr(self._model, "execute", None)),
+                saves_sequences=message["keeps_sequences"] and sequences.saves(model_class, decoupled),
             )
             self._provide_model_dir(message)
             if hasattr(self._model, "initialize"):
@@ -72,6 +76,25 @@ class Host:
         except BaseException as error:
             return _INTERNAL, self._told_of(error), "", False
         return _OK, "", "", hasattr(self._model, "is_ready")
+
+    def load_sequence(self, correlation_id: int | str, state: bytes) -> None:
+        """Gives the model a sequence that it takes over. Raises what names the model, the function and the sequence."""
+        try:
+            self._model.load_sequence(correlation_id, state)
+        except BaseException as error:
+            failure = sequences.SequenceError("load_sequence", self._model_name, correlation_id, error)
+            raise failure.with_traceback(error.__traceback__) from None
+
+    def save_sequence(self, correlation_id: int | str) -> bytes:
+        """What the model has of a sequence. Raises as load_sequence() does."""
+        try:
+            state = self._model.save_sequence(correlation_id)
+            if not isinstance(state, bytes):
+                raise TypeError(f"it returned {type(state).__name__}, not bytes")
+        except BaseException as error:
+            failure = sequences.SequenceError("save_sequence", self._model_name, correlation_id, error)
+            raise failure.with_traceback(error.__traceback__) from None
+        return state
 
     def load_nodes(self, message: dict) -> tuple[int, str, str, bool]:
         """Imports, constructs and initializes the Python nodes of a graph. Returns as load() does, with whether

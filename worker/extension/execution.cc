@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "tensor/tensor.h"
 #include "worker/extension/dlpack.h"
 #include "worker/extension/python_state.h"
 #include "worker/extension/turn.h"
@@ -11,9 +12,24 @@
 namespace braid {
 namespace {
 
+constexpr uint32_t kSequenceEnd = 2;  // TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+
 constexpr const char* kNotIterative =
     "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to "
     "handle such a flag.";
+
+// A new int or str.
+PyObject* NewCorrelationId(const RequestMessage& request) {
+  const auto* number = std::get_if<uint64_t>(&request.correlation_id);
+  return number != nullptr ? PyLong_FromUnsignedLongLong(*number)
+                           : NewText(std::get<std::string_view>(request.correlation_id));
+}
+
+// The server fills empty places of a batch with requests of no sequence.
+bool IsOfSequence(const RequestMessage& request) {
+  const auto* number = std::get_if<uint64_t>(&request.correlation_id);
+  return number == nullptr || *number != 0;
+}
 
 }  // namespace
 
@@ -31,6 +47,11 @@ PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
     request.correlation_id = *number;
   } else {
     request.correlation_id = std::string(std::get<std::string_view>(message.correlation_id));
+  }
+  if (model_.saves_sequences && (message.flags & kSequenceEnd) == 0 && IsOfSequence(message)) {
+    Ref id = Ref::Steal(NewCorrelationId(message));
+    if (!id) return nullptr;
+    request.open->SaveSequence(std::move(id));
   }
   request.flags = message.flags;
   request.timeout_us = message.timeout_us;
@@ -60,6 +81,48 @@ PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
   return NewObject(State().request_type, std::move(request));
 }
 
+bool Worker::LoadSequences() {
+  std::vector<RequestMessage>& requests = execute_.requests;
+  size_t kept = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    RequestMessage& request = requests[i];
+    if (!request.inputs.empty() && request.inputs.back().name == kSequenceStateTensor) {
+      const TensorMessage state = std::move(request.inputs.back());
+      request.inputs.pop_back();
+      if (!LoadSequence(request, state)) {
+        const ErrorText why = DescribeException();
+        SendLog(2, model_.model_file, 0, why.logged);
+        ResponseMessage refusal;
+        refusal.request_id = request.id;
+        refusal.code = StatusCode::kInternal;
+        refusal.error = why.told;
+        Encode(response_, refusal);
+        if (const Status sent = Send(response_); !sent.ok()) {
+          RaiseBroken(sent.message());
+          return false;
+        }
+        continue;
+      }
+    }
+    if (kept != i) requests[kept] = std::move(request);
+    ++kept;
+  }
+  requests.resize(kept);
+  return true;
+}
+
+bool Worker::LoadSequence(const RequestMessage& request, const TensorMessage& state) {
+  Ref tensor = Ref::Steal(MakeTensor(state, nullptr));
+  if (!tensor) return false;
+  const PyTensor& bytes = ValueOf<PyTensor>(tensor.get());
+  Ref id = Ref::Steal(NewCorrelationId(request));
+  Ref given = Ref::Steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(bytes.data),
+                                                   static_cast<Py_ssize_t>(bytes.size)));
+  if (!id || !given) return false;
+  return static_cast<bool>(
+      Ref::Steal(PyObject_CallMethod(host_.get(), "load_sequence", "OO", id.get(), given.get())));
+}
+
 bool Worker::MakeTurn(Turn& turn) {
   turn.executed.execution_id = execute_.execution_id;
   turn.requests.reserve(execute_.requests.size());
@@ -81,10 +144,11 @@ bool Worker::HandleExecute() {
     return false;
   }
   connection_->header().begun_execution.store(execute_.execution_id, std::memory_order_release);
+  current_execution_ = execute_.execution_id;
+  if (model_.saves_sequences && !LoadSequences()) return false;
   Turn turn;
   if (!MakeTurn(turn)) return false;
   turn.executed.input_end_ns = SteadyNowNs();
-  current_execution_ = turn.executed.execution_id;
   const bool called = turn.violation.empty() && CallExecute(turn);
   if (turn.handed_over) return true;
   current_execution_ = 0;
@@ -132,6 +196,10 @@ bool Worker::Reply(Turn& turn) {
 }
 
 bool Worker::CallExecute(Turn& turn) {
+  if (turn.requests.empty()) {
+    turn.result = Ref::Share(Py_None);
+    return true;
+  }
   const PythonState& state = State();
   PyObject* model = model_.model.get();
   turn.result = Ref::Steal(PyObject_CallMethodObjArgs(model, state.execute_name, turn.list.get(), nullptr));
@@ -337,7 +405,25 @@ bool Worker::PrepareResponse(OpenRequest& request, PyObject* object, OutgoingRes
     const Status placed = Place(bytes, output);
     if (!placed.ok()) return FailResponse(out, placed);
   }
-  return true;
+  return request.saved_sequence() == nullptr || SaveSequence(request.saved_sequence(), out);
+}
+
+bool Worker::SaveSequence(PyObject* correlation_id, OutgoingResponse& out) {
+  Ref state = Ref::Steal(PyObject_CallMethod(host_.get(), "save_sequence", "O", correlation_id));
+  if (!state) {
+    const ErrorText why = DescribeException();
+    SendLog(2, model_.model_file, 0, why.logged);
+    return FailResponse(out, InternalError(why.told));
+  }
+  const std::span bytes(reinterpret_cast<const std::byte*>(PyBytes_AsString(state.get())),
+                        static_cast<size_t>(PyBytes_Size(state.get())));
+  out.holds.push_back(std::move(state));
+  TensorMessage& output = out.message.outputs.emplace_back();
+  output.name = kSequenceStateTensor;
+  output.type = DataType::kUint8;
+  output.shape = {1, static_cast<int64_t>(bytes.size())};
+  const Status placed = Place(bytes, output);
+  return placed.ok() || FailResponse(out, placed);
 }
 
 bool Worker::FailResponse(OutgoingResponse& out, const Status& status) {

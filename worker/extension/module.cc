@@ -79,8 +79,8 @@ PyObject* Run(PyObject*, PyObject* host) {
 }
 
 PyObject* SetModel(PyObject*, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"model",     "model_file", "instance_name", "outputs",
-                                "decoupled", "iterative",  "coroutine",     nullptr};
+  static const char* names[] = {"model",     "model_file", "instance_name",   "outputs", "decoupled",
+                                "iterative", "coroutine",  "saves_sequences", nullptr};
   PyObject* model = nullptr;
   const char* model_file = nullptr;
   const char* instance_name = nullptr;
@@ -88,9 +88,10 @@ PyObject* SetModel(PyObject*, PyObject* args, PyObject* kwargs) {
   int decoupled = 0;
   int iterative = 0;
   int coroutine = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OssOppp:set_model", const_cast<char**>(names), &model,
-                                   &model_file, &instance_name, &outputs, &decoupled, &iterative,
-                                   &coroutine)) {
+  int saves_sequences = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OssOpppp:set_model", const_cast<char**>(names), &model,
+                                   &model_file, &instance_name, &outputs, &decoupled, &iterative, &coroutine,
+                                   &saves_sequences)) {
     return nullptr;
   }
   Worker* worker = TheWorker();
@@ -100,7 +101,7 @@ PyObject* SetModel(PyObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   worker->SetModel({Ref::Share(model), Ref::Share(outputs), model_file, instance_name, decoupled != 0,
-                    iterative != 0, coroutine != 0});
+                    iterative != 0, coroutine != 0, saves_sequences != 0});
   Py_RETURN_NONE;
 }
 
@@ -389,9 +390,8 @@ PyMethodDef functions[] = {
      "set_futures(make, settle): how calls in event loops are awaited; see braid_worker.futures."},
     {"run", Run, METH_O, "run(host): answers the server until it says to end."},
     {"set_model", WithKeywords(SetModel), METH_VARARGS | METH_KEYWORDS,
-     "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine): what "
-     "executions "
-     "go to."},
+     "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine, "
+     "saves_sequences): what executions go to."},
     {"set_loop", SetLoop, METH_O, "set_loop(loop): the model's event loop, which polls wake_fd()."},
     {"instance_name", InstanceName, METH_NOARGS, "The name of the model's instance."},
     {"wake_fd", WakeFd, METH_NOARGS, "The descriptor that is readable when the server wakes an event loop."},

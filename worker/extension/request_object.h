@@ -40,6 +40,10 @@ class OpenRequest {
     return std::find(on_device_.begin(), on_device_.end(), name) != on_device_.end();
   }
 
+  // The id of a sequence that goes on after this request and is saved with its response; null for none.
+  PyObject* saved_sequence() const { return saved_sequence_.get(); }
+  void SaveSequence(Ref correlation_id) { saved_sequence_ = std::move(correlation_id); }
+
   // Responses so far.
   size_t responses() const { return responses_; }
   void CountResponse() { ++responses_; }
@@ -68,6 +72,7 @@ class OpenRequest {
   uint32_t slot_;
   std::vector<std::string> requested_;  // empty: all outputs of the model
   std::vector<std::string> on_device_;
+  Ref saved_sequence_;
   size_t responses_ = 0;
   bool closed_ = false;
   bool released_ = false;

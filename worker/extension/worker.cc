@@ -248,8 +248,11 @@ bool Worker::HandleLoad() {
     Ref value = Ref::Steal(NewText(text));
     if (!value || PyDict_SetItemString(fields.get(), key, value.get()) != 0) return false;
   }
-  if (PyDict_SetItemString(fields.get(), "verbose_errors", load.verbose_errors ? Py_True : Py_False) != 0)
-    return false;
+  const std::pair<const char*, bool> flags[] = {{"verbose_errors", load.verbose_errors},
+                                                {"keeps_sequences", load.keeps_sequences}};
+  for (const auto& [key, value] : flags) {
+    if (PyDict_SetItemString(fields.get(), key, value ? Py_True : Py_False) != 0) return false;
+  }
   const bool auto_complete = load.mode == LoadMode::kAutoComplete;
   const bool nodes = load.mode == LoadMode::kNodes;
   const char* method = nodes ? "load_nodes" : auto_complete ? "auto_complete" : "load";
@@ -269,6 +272,7 @@ bool Worker::HandleLoad() {
   loaded.auto_completed_config = {config, static_cast<size_t>(config_size)};
   loaded.has_readiness_hook = flag != 0 && !nodes;
   loaded.wants_sessions = flag != 0 && nodes;
+  loaded.saves_sequences = model_.saves_sequences;
   serving_ = loaded.code == StatusCode::kOk && !auto_complete;
   ended_ = !serving_;
   if (serving_ && loaded.has_readiness_hook) inbox_->WatchForChecks();

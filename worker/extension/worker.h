@@ -45,6 +45,7 @@ struct ModelFacts {
   bool decoupled = false;
   bool iterative = false;  // requests may be rescheduled
   bool coroutine = false;  // execute() is a coroutine function
+  bool saves_sequences = false;
 };
 
 // An error of user code, for clients and for the log, which has the paths of this machine too.
@@ -158,6 +159,12 @@ class Worker {
 
   // --- Executions
   bool HandleExecute();
+  // Gives the model the sequences that it takes over. A request of one that it does not take fails, and the others run
+  // without it. False when the conversation is broken.
+  bool LoadSequences();
+  bool LoadSequence(const RequestMessage& request, const TensorMessage& state);
+  // Adds what the model has of a sequence to its answer, or makes that an error.
+  bool SaveSequence(PyObject* correlation_id, OutgoingResponse& out);
   bool MakeTurn(Turn& turn);
   PyObject* MakeRequest(const RequestMessage& message, Turn& turn);
   // Fills all but name, type and shape. False with an exception set.

@@ -81,6 +81,7 @@ PyObject* Load(PyObject*, PyObject* args) {
   load.instance_device_id = Text(fields, "instance_device_id");
   load.arena_keep_bytes = Number(fields, "arena_keep_bytes", 0);
   load.verbose_errors = Number(fields, "verbose_errors", 0) != 0;
+  load.keeps_sequences = Number(fields, "keeps_sequences", 0) != 0;
   std::vector<std::byte> message;
   Encode(message, load);
   if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
@@ -454,8 +455,9 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return Raise("bad loaded");
       return Py_BuildValue(
-          "{s:s,s:O,s:O,s:i,s:s#,s:s#}", "type", "loaded", "wants_sessions",
-          loaded.wants_sessions ? Py_True : Py_False, "has_hook",
+          "{s:s,s:O,s:O,s:O,s:i,s:s#,s:s#}", "type", "loaded", "wants_sessions",
+          loaded.wants_sessions ? Py_True : Py_False, "saves_sequences",
+          loaded.saves_sequences ? Py_True : Py_False, "has_hook",
           loaded.has_readiness_hook ? Py_True : Py_False, "code", static_cast<int>(loaded.code), "error",
           loaded.error.data(), static_cast<Py_ssize_t>(loaded.error.size()), "config",
           loaded.auto_completed_config.data(), static_cast<Py_ssize_t>(loaded.auto_completed_config.size()));

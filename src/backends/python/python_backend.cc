@@ -172,6 +172,9 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   kept.preparation.reset();  // the model lets go of its environment before its location
   PythonModelFacts facts = Facts(location, *config, options_.memory_keep_bytes, std::move(isolation));
   for (const auto& [gpu, bytes] : options_.cuda_pool_bytes) facts.device_pools.push_back({gpu, bytes});
+  // One of an iterative model is a single request.
+  facts.keeps_sequences = options_.keep_sequences && config->has_sequence_batching() &&
+                          !config->sequence_batching().iterative_sequence();
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
       std::move(kept), std::move(facts), std::move(instances), segment_ids_, ArenaOptions(),
       *options_.services, std::move(environment), *reaper_, memory_limits_, log_,

@@ -43,6 +43,8 @@ class PythonBackend final : public Backend {
     // What each process of a model may keep of its memory on a GPU when it is idle; 64 MiB of those that are not named.
     std::map<int, uint64_t> cuda_pool_bytes = {};
     std::function<Status(const std::string& model, int gpu)> check_gpu = nullptr;
+    // Whether the sequences of models are kept beside the models, so that what a model has of its own is asked for.
+    bool keep_sequences = false;
     // The server's own program, which unpacks environments in processes of its own; empty: the server does.
     std::string program = {};
     // Where environments are unpacked, and what one may have.

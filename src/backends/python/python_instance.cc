@@ -541,6 +541,7 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
 
 Status PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
+  saves_sequences_.store(loaded.saves_sequences, std::memory_order_relaxed);
   {
     MutexLock lock(mutex_);
     link_ = link;

@@ -54,6 +54,8 @@ class PythonInstance final : private WorkerUser {
 
   // As Instance has them. Any thread; Execute() by one at a time.
   bool makes_calls() const { return makes_calls_.load(std::memory_order_relaxed); }
+  // As BackendModel has it; known once the worker is up.
+  bool saves_sequences() const { return saves_sequences_.load(std::memory_order_relaxed); }
   void Execute(std::unique_ptr<Execution> execution);
   InstanceReport report() const;
 
@@ -151,6 +153,7 @@ class PythonInstance final : private WorkerUser {
   UserCodeLimit overdue_;           // of what is overdue now
   uint64_t overdue_execution_ = 0;  // 0: none
   std::atomic<bool> makes_calls_{false};
+  std::atomic<bool> saves_sequences_{false};
   std::atomic<bool> delivering_{false};  // what an execution has come to is being told; set with mutex_ held
   std::atomic<uint64_t> executions_{0};  // that user code has returned from
 

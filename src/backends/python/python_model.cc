@@ -1,5 +1,6 @@
 #include "backends/python/python_model.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/clock.h"
@@ -101,6 +102,11 @@ Readiness PythonModel::readiness() const {
     if (auto reason = instance->NotReadyReason()) return {false, *reason};
   }
   return {};
+}
+
+bool PythonModel::saves_sequences() const {
+  return std::all_of(instances_.begin(), instances_.end(),
+                     [](const auto& instance) { return instance->saves_sequences(); });
 }
 
 void PythonModel::CheckReadiness(std::function<void(Readiness)> done) {

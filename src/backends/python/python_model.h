@@ -31,6 +31,7 @@ class PythonModel final : public BackendModel {
   void Stop(int64_t deadline_ns) override;
   Readiness readiness() const override;
   DeviceTensors device_tensors() const override { return device_tensors_; }
+  bool saves_sequences() const override;
   void CheckReadiness(std::function<void(Readiness)> done) override;
 
  private:

@@ -59,6 +59,7 @@ class ReplaceableInstance final : public Instance {
     Current()->instance->CheckReadiness(std::move(done));
   }
   std::string Progress() const { return Current()->instance->Progress(); }
+  bool saves_sequences() const { return Current()->instance->saves_sequences(); }
   void RetireSegment(uint32_t segment);
 
   const std::string& name() const override { return options_.name; }

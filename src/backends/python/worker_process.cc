@@ -186,6 +186,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
   load.arena_keep_bytes = facts.arena_keep_bytes;
   load.device_pools = facts.device_pools;
   load.verbose_errors = verbose_errors_;
+  load.keeps_sequences = facts.keeps_sequences;
   std::vector<std::byte> message;
   Encode(message, load);
   BRAID_RETURN_IF_ERROR(channel_->Send(message));
@@ -208,7 +209,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
       if (!Decode(message, loaded)) return Died("its answer cannot be read");
       if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
       return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook,
-                    loaded.wants_sessions};
+                    loaded.wants_sessions, loaded.saves_sequences};
     }
     if (dead_now) return Died("");
   }

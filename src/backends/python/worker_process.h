@@ -30,6 +30,7 @@ struct PythonModelFacts {
   std::string model_version;
   uint64_t arena_keep_bytes = 0;
   std::vector<LoadMessage::DevicePool> device_pools = {};
+  bool keeps_sequences = false;
   // How its processes are confined, of which the worker is told nothing.
   WorkerIsolation isolation = {};
 };
@@ -66,6 +67,7 @@ class WorkerProcess {
     std::string completed_config;  // of kAutoComplete, if any
     bool has_readiness_hook = false;
     bool wants_sessions = false;
+    bool saves_sequences = false;
   };
 
   // Has the model imported and, by `mode`, initialised or completed. Waits as long as user code needs.

@@ -117,11 +117,13 @@ class FakeBackendModel final : public BackendModel {
     }
   }
   Readiness readiness() const override { return readiness_; }
+  bool saves_sequences() const override { return saves_sequences_; }
 
   std::vector<std::unique_ptr<FakeInstance>> fakes_;
   BufferAllocator* input_memory_ = nullptr;  // in place of the heap
   Status start_status_;
   Readiness readiness_;
+  bool saves_sequences_ = false;
   int64_t stop_deadline_ns_ = 0;
 
  private:

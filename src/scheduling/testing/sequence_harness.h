@@ -60,6 +60,7 @@ class SequenceHarness {
     info.config = std::make_shared<const inference::ModelConfig>(config);
     auto backend = std::make_unique<FakeBackendModel>(instances);
     backend_ = backend.get();
+    backend_->saves_sequences_ = saves_sequences_;
     auto model = StartModel(std::move(info), std::move(backend), timers_, log_, {}, options);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
@@ -113,6 +114,7 @@ class SequenceHarness {
   StatisticsSnapshot stats() { return model_->statistics().Snapshot(); }
   uint64_t failures(FailureReason reason) { return stats().failures[static_cast<int>(reason)]; }
 
+  bool saves_sequences_ = false;                       // of what is started next
   std::vector<std::shared_ptr<RecordingSink>> sinks_;  // as long as a request may want to answer
   ManualTimers timers_;
   Logger log_;
