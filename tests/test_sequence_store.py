@@ -547,6 +547,21 @@ def test_a_step_that_a_model_cannot_save_is_not_done(tmp_path, redis):
         assert redis.ask("DBSIZE") == 1
 
 
+def test_states_of_megabytes_that_a_model_gives(tmp_path, redis):
+    setting = OwnStateSetting(tmp_path)
+    source = setting.source.replace(".tobytes()", ".tobytes() + bytes(3_000_000)")
+    setting.write(source.replace("frombuffer(state,", "frombuffer(state[:-3_000_000],"))
+    with replica(setting, redis) as one, replica(setting, redis) as two:
+        total = setting.ask(one, 5, 7, start=True)
+        for step in range(1, 9):
+            total += step
+            server = (one, two)[step % 2]
+            status, answer = send(setting, server, step, 7, step=step + 1)
+            assert (status, value_of(answer)) == (200, total)
+        [key] = redis.ask("KEYS", "*")
+        assert redis.ask("MEMORY", "USAGE", key) > 3_000_000
+
+
 def test_a_sequence_that_a_model_does_not_take_stays_in_the_store(tmp_path, redis):
     setting = OwnStateSetting(tmp_path)
     with replica(setting, redis) as one, replica(setting, redis) as two:
