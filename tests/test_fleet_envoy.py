@@ -2,10 +2,12 @@
 
 import collections
 import contextlib
+import itertools
 import json
 import signal
 import ssl
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +17,7 @@ import pytest
 import requests
 from harness.envoy import need_envoy, validate
 from harness.fleets import Fleet, FrontClients, Load, fleet_envoy, run_fleet
+from harness.redis import Redis
 from harness.server import BINARY, ROOT
 from harness.waiting import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -329,6 +332,97 @@ def test_replicas_come_and_go_by_files(small_fleet, tmp_path):
         load.wait_for(50, since)
         assert set(load.between(since)) == {"one", "three"}
     assert not load.errors()
+
+
+def test_a_step_whose_sequence_is_elsewhere_is_sent_again(tmp_path):
+    """Its replica has not heard that another one has taken the sequence over, and hears it when it writes: it has done nothing."""
+    need_envoy()
+    with Redis(tmp_path) as redis, Fleet(tmp_path, ("one", "two"), "--sequence_state_store", redis.url) as fleet:
+        envoy = fleet.front()
+        with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
+            for sequence, protocol in enumerate(["http", "grpc"] * 3, 1):
+                total, where = clients.step(protocol, sequence, 5, sequence_start=True)
+                assert total == 5
+                elsewhere = {"one": "two", "two": "one"}[where]
+                server = fleet.replicas[elsewhere]
+                with FrontClients(server.http, server.grpc) as directly:
+                    assert directly.step(protocol, sequence, 6) == (11, elsewhere)
+                assert clients.step(protocol, sequence, 7) == (18, where)
+        for cluster in ("grpc-sequences", "http-sequences"):
+            assert envoy.statistic(cluster, "upstream_rq_retry_success") == 3
+
+
+class Walks:
+    """Threads that walk one sequence after the other, each step over the other protocol than the one before, until the block ends."""
+
+    def __init__(self, envoy, threads=4, steps=15):
+        self.envoy = envoy
+        self.steps = steps
+        self.errors = []
+        self.done = 0  # steps
+        self.moved = 0  # sequences that were answered by more than one replica
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(1, threads + 1)]
+
+    def _run(self, number):
+        with FrontClients(self.envoy.listeners["http"], self.envoy.listeners["grpc"]) as clients:
+            for count in itertools.count():
+                if self._ended.is_set():
+                    return
+                try:
+                    self._walk(clients, number * 1_000_000 + count)
+                except Exception as error:
+                    self.errors.append(error)
+
+    def _walk(self, clients, sequence):
+        where = set()
+        for step in range(self.steps):
+            flags = {"sequence_start": step == 0, "sequence_end": step == self.steps - 1}
+            total, replica = clients.step(("http", "grpc")[step % 2], sequence, step + 1, **flags)
+            assert total == (step + 1) * (step + 2) // 2, (sequence, step, total)
+            where.add(replica)
+            self.done += 1
+            # So that each replica has some whenever it ends.
+            self._ended.wait(0.05)
+        self.moved += len(where) > 1
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(60)
+
+
+def test_a_rolling_upgrade_costs_nothing(tmp_path):
+    """Three servers are replaced by others one after the other, under load: no request fails, and no sequence is answered from a
+    wrong state."""
+    need_envoy()
+    folder = tmp_path / "xds"
+    with Redis(tmp_path) as redis:
+        options = ["--sequence_state_store", redis.url, "--exit-notice-secs", 4]
+        with Fleet(tmp_path, NAMES, *options) as fleet:
+            fleet_envoy("--endpoints", fleet.endpoints(), "--xds-folder", folder)
+            envoy = fleet.run_envoy(folder / "envoy.json", 3)
+            with Load(envoy, threads=4) as load, Walks(envoy) as walks:
+                load.wait_for(50)
+                for name in NAMES:
+                    before = fleet.replicas.pop(name)
+                    before.stop()
+                    fleet.add(f"{name}-upgraded")
+                    fleet_envoy("--endpoints", fleet.endpoints(), "--xds-folder", folder)
+                    for cluster in ("grpc", "http", "grpc-sequences", "http-sequences"):
+                        envoy.wait_for_members(cluster, 3)
+                    # What has come since then has gone well too.
+                    load.wait_for(50, time.monotonic())
+                since, now = time.monotonic(), {f"{name}-upgraded" for name in NAMES}
+                wait_until(lambda: set(load.between(since)) == now, 20, "answers of all the new ones, and of no other")
+            assert not [str(error) for error in load.errors() + walks.errors]
+            assert walks.moved >= 3
+            assert walks.done > 10 * walks.moved
 
 
 # ---- the id in the body alone ----------------------------------------------------------------------

@@ -290,6 +290,19 @@ def is_ready(server):
         return False
 
 
+def test_a_stop_is_announced_before_anything_is_refused(repository, serve, connect):
+    repository.add_identity("m")
+    server = serve(repository, "--exit-notice-secs", 2)
+    client = connect("grpc", server)
+    told = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: server.request("GET", "/v2/health/ready")[0] == 400, 10, "a server that is not ready")
+    assert server.request("GET", "/v2/health/live")[0] == 200
+    assert client.infer("m", {"IN": np.float32([7])}).as_numpy("OUT")[0] == 7
+    server.stop()
+    assert time.monotonic() - told >= 2
+
+
 def test_stop_does_not_wait_for_ever(repository, serve):
     folder = repository.add("slow", SLOW, config("slow", TEXT, OUT))
     server = serve(repository, "--exit-timeout-secs=1")

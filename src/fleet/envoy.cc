@@ -225,8 +225,22 @@ bool AllAddresses(const EnvoyFleet& fleet) {
 // What has certainly not begun is sent again: there was no connection, the stream was refused, or the request had not left.
 constexpr char kNotBegun[] = "connect-failure,refused-stream,reset-before-request";
 
+// So is a step of a sequence that its replica had and has no more, as the store of sequences says: what that has done of it is nowhere. It
+// takes the sequence over when it is asked again.
+Json SequenceRetryPolicy(bool grpc) {
+  if (!grpc) {
+    return {{"retry_on", std::string(kNotBegun) + ",retriable-status-codes"},
+            {"num_retries", 3},
+            {"retriable_status_codes", Json::array({409})}};
+  }
+  Json text = {{"name", "grpc-message"}, {"string_match", {{"contains", "this step was not done"}}}};
+  return {{"retry_on", std::string(kNotBegun) + ",retriable-headers"},
+          {"num_retries", 3},
+          {"retriable_headers", Json::array({std::move(text)})}};
+}
+
 Json RetryPolicy(const ClusterKind& kind) {
-  if (kind.sequences) return {{"retry_on", kNotBegun}, {"num_retries", 3}};
+  if (kind.sequences) return SequenceRetryPolicy(kind.grpc);
   // The server answers 429 and RESOURCE_EXHAUSTED before it gives the request to its model. Another replica may have room.
   Json policy = {
       {"retry_on", std::string(kNotBegun) + (kind.grpc ? ",retriable-headers" : ",retriable-status-codes")},

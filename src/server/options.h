@@ -81,6 +81,7 @@ struct ServerOptions {
   int64_t model_load_thread_count = 4;
   bool exit_on_error = true;
   int64_t exit_timeout_secs = 30;
+  int64_t exit_notice_secs = 0;
   int64_t outage_wait_ms = 5000;
   std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
   int64_t sequence_state_interval_seconds = 60;

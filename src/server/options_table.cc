@@ -481,6 +481,10 @@ const OptionSpec kOptionTable[] = {
           "The server is ready only when all its models are"),
     Works("exit-timeout-secs", "N", Group::kModels, Int<&O::exit_timeout_secs, 0, 1000000000>(),
           "At a stop, seconds that requests in flight are waited for"),
+    Works("exit-notice-secs", "N", Group::kModels, Int<&O::exit_notice_secs, 0, 1000000000>(),
+          "At a stop, seconds for which all is still served, while the server says that it is not ready, so "
+          "that "
+          "balancers hear of it first"),
     Works("outage-wait-ms", "MS", Group::kModels, Int<&O::outage_wait_ms, 0, 1000000000>(),
           "Milliseconds that requests wait while no instance of their model lives; 0 to fail them at once"),
     Works("sequence_state_path", "DIR", Group::kModels, Text<&O::sequence_state_path>(),

@@ -36,6 +36,7 @@ TEST(Options, FolderAloneGivesTheDefaults) {
   EXPECT_EQ(line.options.metrics_port, 8002);
   EXPECT_EQ(line.options.http.address, "0.0.0.0");
   EXPECT_EQ(line.options.exit_timeout_secs, 30);
+  EXPECT_EQ(line.options.exit_notice_secs, 0);
   EXPECT_EQ(line.options.workers.memory_keep_bytes, 64u << 20);
   EXPECT_EQ(line.options.image_max_pixels, 1 << 30);
   EXPECT_EQ(line.options.workers.worker_start, WorkerStart::kFork);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
@@ -126,6 +127,7 @@ class Server::Parts {
   }
 
   Status Stop() {
+    GiveNotice();
     DrainSequences();
     const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecondNs;
     // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
@@ -153,6 +155,15 @@ class Server::Parts {
   std::string console_url() const { return console_ ? console_->Url(addresses_) : ""; }
 
  private:
+  // A balancer hears a moment later that a server is not ready. Until then it sends what would be refused.
+  void GiveNotice() {
+    if (options_.exit_notice_secs == 0) return;
+    BRAID_LOG_INFO(log_, "not ready any more; serving for {} s, so that balancers hear of it",
+                   options_.exit_notice_secs);
+    control_->BeginDrain();
+    std::this_thread::sleep_for(std::chrono::seconds(options_.exit_notice_secs));
+  }
+
   // A balancer sends nothing new to a server that is not ready; what it has begun may end.
   void DrainSequences() {
     const uint64_t live = LiveSequences(catalog_);
