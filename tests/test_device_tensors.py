@@ -161,6 +161,7 @@ def server(gpus, module_repository, module_serve):
 def client(server, connect, gpus):
     yield connect("grpc", server)
     gpus.fail()
+    gpus.hang()
     gpus.delay(0)
     wait_until(lambda: not gpus.memory(), 20.0, "the memory to be given back")
 
@@ -374,6 +375,53 @@ def test_memory_is_used_again(repository, serve, connect, gpus):
     # What was lent may come back after the next is needed. Without reuse each call would make and map two blocks.
     assert len(gpus.calls("create", "import")) < before + 20
     assert gpus.calls("synchronize")
+    server.stop()
+
+
+def test_a_device_that_hangs_holds_up_no_model(client, gpus):
+    """What waits for it is only the memory that is to be given back."""
+    sent = {"IN": np.arange(1, 1001, dtype=np.float32)}
+    gpus.hang("cuCtxSynchronize")
+    for model in ("chain", "device-to-device", "shared") * 2:
+        np.testing.assert_array_equal(client.infer(model, sent).as_numpy("OUT"), sent["IN"])
+    assert gpus.memory()
+    gpus.hang()
+
+
+# Keeps a copy of its first input, whose making is late, and nothing of the input; then says what the copy is.
+LATE = HEADER + per_request(
+    """
+    kept = getattr(self, "kept", None)
+    if kept is None:
+        address, count = place(pb_utils.get_input_tensor_by_name(request, "IN"))
+        self.kept = arrays.Array([0.0] * count)
+        for _ in range(30):
+            self.kept.write_late(self.kept.zeros)
+        self.kept.copy_late(address)
+        return respond(OUT=np.array([0], np.float32))
+    return respond(OUT=np.array(arrays.read(kept.address.value, 3, kept.stream), np.float32))
+    """
+)
+
+
+def test_a_consumers_own_copy_lasts_until_the_device_has_read_it(repository, serve, connect, gpus):
+    fill(repository)
+    text = config("late", **VECTOR, extra=FIRST + KEEPS)
+    repository.add("late", LATE, text, files={"1/device_arrays.py": ARRAYS})
+    steps = [
+        step("maker", {"IN": "IN"}, {"OUT": "a"}),
+        step("late", {"IN": "a"}, {"OUT": "OUT"}),
+        step("copier", {"IN": "a"}, {"OUT": "SAME", "HERE": "HERE"}),
+    ]
+    repository.add("lately", None, ensemble("lately", ["OUT", "SAME", "HERE"], *steps))
+    server = serve(repository, env=gpus.env)
+    client = connect("grpc", server)
+    gpus.delay(30)
+    client.infer("lately", {"IN": np.array([1, 2, 3], np.float32)})
+    result = client.infer("lately", {"IN": np.array([7, 8, 9], np.float32)})
+    gpus.delay(0)
+    assert result.as_numpy("OUT").tolist() == [1, 2, 3]
+    assert result.as_numpy("SAME").tolist() == [7, 8, 9]
     server.stop()
 
 

@@ -72,9 +72,16 @@ class Array:
         # Late, and later than what any other stream does with one delay or two.
         zeros = (ctypes.c_float * len(values))()
         for content in (zeros, zeros, zeros, self.values):
-            call("cuMemcpyHtoDAsync_v2", self.address, content, ctypes.c_size_t(self.size), self.stream)
+            self.write_late(content)
         self.zeros = zeros
         self.asked = []
+
+    def write_late(self, content):
+        call("cuMemcpyHtoDAsync_v2", self.address, content, ctypes.c_size_t(self.size), self.stream)
+
+    def copy_late(self, address):
+        """From elsewhere on the device."""
+        call("cuMemcpyDtoDAsync_v2", self.address, ctypes.c_uint64(address), ctypes.c_size_t(self.size), self.stream)
 
     def __del__(self):
         use(self.gpu)
@@ -106,7 +113,7 @@ class Copy(Array):
 
     def __init__(self, address, count, gpu=0):
         super().__init__([0.0] * count, gpu)
-        call("cuMemcpyDtoDAsync_v2", self.address, ctypes.c_uint64(address), ctypes.c_size_t(self.size), self.stream)
+        self.copy_late(address)
 
 
 def clear(address, count, gpu=0):

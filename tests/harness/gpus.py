@@ -62,7 +62,8 @@ class Gpus:
         """The pieces of memory that exist, but for those of processes that were killed and have no reader."""
         held = []
         for file in self.folder.glob("mem.*"):
-            with open(file, "rb+") as opened:
+            # Its last holder may remove it meanwhile.
+            with contextlib.suppress(FileNotFoundError), open(file, "rb+") as opened:
                 try:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     file.unlink()

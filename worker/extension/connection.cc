@@ -243,25 +243,19 @@ void Connection::QueueRelease(const MemoryHandle& handle) {
 
 void Connection::QueueRelease(const MemoryHandle& handle, std::shared_ptr<DeviceMemory> memory) {
   if (forked_ || closed_) return;
-  device_releases_.emplace_back(handle, std::move(memory));
-  if (waiting_) FlushReleases(false);
+  const std::shared_ptr<CudaContext> device = memory->shared_context();
+  WhenDone(device, [this, handle, memory = std::move(memory)] {
+    ReleaseMessage message;
+    message.handles.push_back(handle);
+    std::vector<std::byte> encoded;
+    Encode(encoded, message);
+    static_cast<void>(Send(encoded));  // as in SendReleases()
+  });
 }
 
 void Connection::FlushReleases(bool quietly) {
-  if (!device_releases_.empty()) SettleDevices();
   SendReleases(quietly);
   RetireDeviceSegments();
-}
-
-void Connection::SettleDevices() {
-  const auto waiting = std::exchange(device_releases_, {});
-  std::map<int, CudaContext*> devices;
-  for (const auto& [handle, memory] : waiting) {
-    devices[memory->context().gpu()] = &memory->context();
-    releases_.push_back(handle);
-  }
-  // What a device that fails was given has ended too.
-  for (const auto& [gpu, device] : devices) static_cast<void>(device->Synchronize());
 }
 
 void Connection::SendReleases(bool quietly) {
@@ -289,16 +283,21 @@ bool Connection::HandleRetireSegment(std::span<const std::byte> message) {
   uint32_t id = 0;
   if (!DecodeRetireSegment(message, id)) return false;
   segments_.Remove(id);
-  mapped_.erase(id);
+  if (auto known = mapped_.extract(id)) {
+    // The driver may take its time for unmapping.
+    const std::shared_ptr<CudaContext> device = known.mapped()->shared_context();
+    WhenDone(device, [memory = std::move(known.mapped())] {});
+  }
   return true;
 }
 
 void Connection::RetireDeviceSegments() {
   std::vector<std::byte> message;
   for (const auto& [gpu, pool] : device_pools_) {
-    for (uint32_t id : pool->TakeGone()) {
-      if (announced_.erase(id) == 0) continue;
-      EncodeRetireSegment(message, id);
+    for (DevicePool::Gone& gone : pool->TakeGone()) {
+      WhenDone(pool->context(), [memory = std::move(gone.memory)] {});
+      if (announced_.erase(gone.segment) == 0) continue;
+      EncodeRetireSegment(message, gone.segment);
       static_cast<void>(Send(message, true));
     }
   }

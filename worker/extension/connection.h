@@ -1,7 +1,7 @@
 // Connection: the worker's end of the channel, with the memory that is lent either way.
 //
-// The GIL guards all of it but the channel, and the watching thread, which uses only what is safe for any
-// thread. Nothing here calls Python, and nothing waits but for a segment that is on its way.
+// The GIL guards all of it but the channel, and the threads of its own and of devices, which use only what is safe for
+// any thread. Nothing here calls Python, and nothing waits but for a segment that is on its way.
 #pragma once
 
 #include <atomic>
@@ -144,6 +144,7 @@ class Connection {
 
   // Gives memory back to the server, now or with what is sent next.
   void QueueRelease(const MemoryHandle& handle);
+  // The same for memory of a device, which is given back, and unmapped, when the device is done with it.
   void QueueRelease(const MemoryHandle& handle, std::shared_ptr<DeviceMemory> memory);
   void FlushReleases(bool quietly);
   // The server gives back.
@@ -161,8 +162,6 @@ class Connection {
   Result<std::shared_ptr<Segment>> FindSegment(const MemoryHandle& handle);
   Result<Buffer> TakeBack(const MemoryHandle& handle);
   Status Announce(const Segment& segment);
-  // What waits for devices can be given back when they have come to the end of what they have.
-  void SettleDevices();
   void SendReleases(bool quietly);
   // Tells of segments on devices that are gone.
   void RetireDeviceSegments();
@@ -186,7 +185,6 @@ class Connection {
   std::map<int, std::shared_ptr<DevicePool>> device_pools_;  // shared with blocks in use
   std::map<int, size_t> device_keep_bytes_;
   std::map<uint32_t, std::shared_ptr<DeviceMemory>> mapped_;  // shared with what is lent
-  std::vector<std::pair<MemoryHandle, std::shared_ptr<DeviceMemory>>> device_releases_;
   std::vector<MemoryHandle> releases_;
   size_t releases_bytes_ = 0;
   std::vector<std::byte> release_message_;

@@ -46,18 +46,8 @@ DevicePool::DevicePool(std::shared_ptr<CudaContext> context, SegmentIds& ids, si
 DevicePool::~DevicePool() = default;
 
 Result<Buffer> DevicePool::Allocate(size_t size) {
-  auto best = idle_.end();
-  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
-    const size_t has = (*it)->memory().size();
-    if (has < size || has - size > std::max(size, kLeftOver)) continue;
-    if (best == idle_.end() || has < (*best)->memory().size()) best = it;
-  }
-  std::unique_ptr<Block> block;
-  if (best != idle_.end()) {
-    block = std::move(*best);
-    idle_.erase(best);
-    idle_bytes_ -= block->memory().size();
-  } else {
+  std::unique_ptr<Block> block = TakeIdle(size);
+  if (block == nullptr) {
     BRAID_ASSIGN_OR_RETURN(auto memory, DeviceMemory::Create(context_, size));
     BRAID_ASSIGN_OR_RETURN(UniqueFd descriptor, memory->Export());
     BRAID_ASSIGN_OR_RETURN(auto segment, Segment::OfDevice(ids_.Next(), std::move(descriptor), memory->size(),
@@ -66,6 +56,31 @@ Result<Buffer> DevicePool::Allocate(size_t size) {
   }
   block->Begin(shared_from_this(), size);
   return Buffer(nullptr, size, block.release());
+}
+
+std::unique_ptr<DevicePool::Block> DevicePool::TakeIdle(size_t size) {
+  MutexLock lock(mutex_);
+  auto best = idle_.end();
+  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+    const size_t has = (*it)->memory().size();
+    if (has < size || has - size > std::max(size, kLeftOver)) continue;
+    if (best == idle_.end() || has < (*best)->memory().size()) best = it;
+  }
+  if (best == idle_.end()) return nullptr;
+  std::unique_ptr<Block> block = std::move(*best);
+  idle_.erase(best);
+  idle_bytes_ -= block->memory().size();
+  return block;
+}
+
+size_t DevicePool::idle_bytes() const {
+  MutexLock lock(mutex_);
+  return idle_bytes_;
+}
+
+std::vector<DevicePool::Gone> DevicePool::TakeGone() {
+  MutexLock lock(mutex_);
+  return std::exchange(gone_, {});
 }
 
 CudaAddress DevicePool::AddressOf(const Buffer& buffer) {
@@ -77,11 +92,13 @@ size_t DevicePool::TakeDirty(const Buffer& buffer) {
 }
 
 void DevicePool::GiveBack(Block& block) {
+  MutexLock lock(mutex_);
   idle_.emplace_front(&block);
   idle_bytes_ += block.memory().size();
   while (idle_bytes_ > keep_bytes_) {
     idle_bytes_ -= idle_.back()->memory().size();
-    gone_.push_back(idle_.back()->segment()->id());
+    const uint32_t segment = idle_.back()->segment()->id();
+    gone_.push_back({segment, std::move(idle_.back())});
     idle_.pop_back();
   }
 }

@@ -5,16 +5,16 @@
 //   context->CopyWithin(DevicePool::AddressOf(block), from, size, DevicePool::TakeDirty(block));
 //
 // Each tensor has a block to itself, so that whoever maps it sees no other. Making one and mapping it elsewhere takes some
-// hundred microseconds, so blocks are used again. The GIL guards it.
+// hundred microseconds, so blocks are used again. Any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "gpu/cuda_context.h"
 #include "gpu/device_memory.h"
@@ -39,21 +39,29 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
   // this one counts.
   static size_t TakeDirty(const Buffer& buffer);
 
-  CudaContext& context() const { return *context_; }
-  size_t idle_bytes() const { return idle_bytes_; }
-  // The ids of segments that have gone since the last call; those who map them are to be told.
-  std::vector<uint32_t> TakeGone() { return std::exchange(gone_, {}); }
+  const std::shared_ptr<CudaContext>& context() const { return context_; }
+  size_t idle_bytes() const;
+  // What has left the pool since the last call: those who map such a segment are to be told, and the memory is to be let go of
+  // where a thread may wait for the driver.
+  struct Gone {
+    uint32_t segment;
+    std::shared_ptr<void> memory;
+  };
+  std::vector<Gone> TakeGone();
 
  private:
   class Block;
+  // The smallest that fits, and wastes little; null: there is none.
+  std::unique_ptr<Block> TakeIdle(size_t size);
   void GiveBack(Block& block);
 
   const std::shared_ptr<CudaContext> context_;  // shared by all that is on the device
   SegmentIds& ids_;
   const size_t keep_bytes_;
-  std::list<std::unique_ptr<Block>> idle_;  // the one that was used last in front
-  size_t idle_bytes_ = 0;
-  std::vector<uint32_t> gone_;
+  mutable Mutex mutex_;
+  std::list<std::unique_ptr<Block>> idle_ BRAID_GUARDED_BY(mutex_);  // the one that was used last in front
+  size_t idle_bytes_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::vector<Gone> gone_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -1,6 +1,9 @@
 #include "worker/extension/devices.h"
 
 #include <map>
+#include <utility>
+
+#include "base/elastic_threads.h"
 
 namespace braid {
 
@@ -31,6 +34,17 @@ Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid) {
     return NotFoundError(
         "a tensor lies on a GPU that this model's process does not see (CUDA_VISIBLE_DEVICES)");
   return DeviceOf(found->second);
+}
+
+void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done) {
+  static auto& threads = *new std::map<int, ElasticThreads>();
+  ElasticThreads& thread =
+      threads.try_emplace(device->gpu(), ElasticThreads::Options{.name = "brd-gpu", .most = 1}).first->second;
+  thread.Run([device = std::move(device), done = std::move(done)] {
+    // What a device that fails was given has ended too.
+    static_cast<void>(device->Synchronize());
+    done();
+  });
 }
 
 Result<int> GpuOf(CudaAddress address) {

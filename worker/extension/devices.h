@@ -2,8 +2,8 @@
 // process that workers are forked from, which runs no user code.
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <optional>
 
 #include "base/status.h"
 #include "gpu/cuda_context.h"
@@ -16,6 +16,11 @@ namespace braid {
 Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu);
 // The same of a device by its UUID. Errors also: NOT_FOUND where this process does not see it.
 Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid);
+
+// Calls `done` when the device has come to the end of all that this process has given it by now; on a thread of the device's,
+// without the GIL. Nobody waits for that, so a device that hangs holds up nothing else. (Not of one stream alone: user code need not
+// name those on which it uses what it is given, and one that it has named may have been destroyed since.) Guarded by the GIL.
+void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done);
 
 // The device that an address lies on. Errors: those of the driver.
 Result<int> GpuOf(CudaAddress address);

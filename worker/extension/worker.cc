@@ -433,6 +433,13 @@ PyObject* Worker::TakeMemory(const TensorMessage& message, std::byte*& data, siz
   return NewForeignMemory(data, size, std::move(keeper));
 }
 
+std::shared_ptr<void> Worker::KeepUntilDone(std::shared_ptr<CudaContext> device, Buffer block) {
+  return {new Buffer(std::move(block)), [this, device = std::move(device)](Buffer* kept) {
+            // In a forked child it stays its parent's.
+            if (!forked()) WhenDone(device, [kept] { delete kept; });
+          }};
+}
+
 bool Worker::TakeFromDevice(const TensorMessage& message, PyTensor& tensor) {
   auto lending = connection_->BorrowOnDevice(message);
   if (!lending.ok()) {
@@ -451,7 +458,7 @@ bool Worker::TakeFromDevice(const TensorMessage& message, PyTensor& tensor) {
       return false;
     }
     address = DevicePool::AddressOf(*own);
-    keeper = std::make_shared<Buffer>(*std::move(own));
+    keeper = KeepUntilDone((*lending)->memory().shared_context(), *std::move(own));
   }
   tensor.data = reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
   tensor.size = message.handle.size;

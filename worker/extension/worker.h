@@ -167,6 +167,8 @@ class Worker {
   bool SaveSequence(PyObject* correlation_id, OutgoingResponse& out);
   bool MakeTurn(Turn& turn);
   PyObject* MakeRequest(const RequestMessage& message, Turn& turn);
+  // A block of a DevicePool for user code: it is used again when the device is done with what user code has begun there.
+  std::shared_ptr<void> KeepUntilDone(std::shared_ptr<CudaContext> device, Buffer block);
   // Fills all but name, type and shape. False with an exception set.
   bool TakeFromDevice(const TensorMessage& message, PyTensor& tensor);
   bool CallExecute(Turn& turn);

@@ -162,7 +162,8 @@ struct Driver {
   std::vector<standin::Device> devices;
   std::vector<std::unique_ptr<Context>> contexts;
   std::map<Pointer, Memory> memory;
-  std::map<void*, std::unique_ptr<Stream>> streams;
+  std::map<void*, std::shared_ptr<Stream>>
+      streams;  // shared with calls that wait for one, which another may destroy
   std::map<void*, std::shared_ptr<Event>> events;
   std::map<void*, size_t> pinned;
   std::map<Pointer, size_t> reserved;
@@ -246,10 +247,10 @@ void OnDevice(Pointer to, Pointer from, size_t bytes) {
   ToDevice(to, copy.data(), bytes);
 }
 
-Stream* StreamOf(void* handle) {
+std::shared_ptr<Stream> StreamOf(void* handle) {
   const std::lock_guard lock(D().mutex);
   auto found = D().streams.find(handle);
-  return found == D().streams.end() ? nullptr : found->second.get();
+  return found == D().streams.end() ? nullptr : found->second;
 }
 std::shared_ptr<Event> EventOf(void* handle) {
   const std::lock_guard lock(D().mutex);
@@ -259,14 +260,14 @@ std::shared_ptr<Event> EventOf(void* handle) {
 
 // The streams that the default one (0, 1) waits for, and its work runs at once.
 void WaitForBlockingStreams() {
-  std::vector<Stream*> all;
+  std::vector<std::shared_ptr<Stream>> all;
   {
     const std::lock_guard lock(D().mutex);
     for (auto& [handle, stream] : D().streams) {
-      if (stream->blocking()) all.push_back(stream.get());
+      if (stream->blocking()) all.push_back(stream);
     }
   }
-  for (Stream* stream : all) stream->Wait();
+  for (const auto& stream : all) stream->Wait();
 }
 bool IsDefault(void* stream) { return stream == nullptr || stream == reinterpret_cast<void*>(1); }
 
@@ -276,7 +277,7 @@ int Give(void* handle, std::function<void()> task) {
     task();
     return broken;
   }
-  Stream* stream = StreamOf(handle);
+  const std::shared_ptr<Stream> stream = StreamOf(handle);
   if (stream == nullptr) return kInvalidHandle;
   stream->Add(std::move(task));
   return kSuccess;
@@ -733,12 +734,12 @@ int cuMemsetD8Async(Pointer to, unsigned char value, size_t bytes, void* stream)
 int cuCtxSynchronize() {
   BEGIN(cuCtxSynchronize);
   NEED_CONTEXT;
-  std::vector<Stream*> all;
+  std::vector<std::shared_ptr<Stream>> all;
   {
     const std::lock_guard lock(D().mutex);
-    for (auto& [handle, stream] : D().streams) all.push_back(stream.get());
+    for (auto& [handle, stream] : D().streams) all.push_back(stream);
   }
-  for (Stream* stream : all) stream->Wait();
+  for (const auto& stream : all) stream->Wait();
   standin::Note("synchronize");
   return broken;
 }
@@ -746,7 +747,7 @@ int cuCtxSynchronize() {
 int cuStreamCreate(void** stream, unsigned flags) {
   BEGIN(cuStreamCreate);
   NEED_CONTEXT;
-  auto made = std::make_unique<Stream>((flags & 1) == 0);
+  auto made = std::make_shared<Stream>((flags & 1) == 0);
   const std::lock_guard lock(D().mutex);
   *stream = made.get();
   D().streams.emplace(made.get(), std::move(made));
@@ -759,7 +760,7 @@ int cuStreamSynchronize(void* handle) {
   if (IsDefault(handle)) {
     WaitForBlockingStreams();
   } else {
-    Stream* stream = StreamOf(handle);
+    const std::shared_ptr<Stream> stream = StreamOf(handle);
     if (stream == nullptr) return kInvalidHandle;
     stream->Wait();
   }
@@ -768,7 +769,7 @@ int cuStreamSynchronize(void* handle) {
 }
 int cuStreamDestroy_v2(void* handle) {
   BEGIN(cuStreamDestroy_v2);
-  std::unique_ptr<Stream> gone;
+  std::shared_ptr<Stream> gone;
   {
     const std::lock_guard lock(D().mutex);
     const auto found = D().streams.find(handle);
