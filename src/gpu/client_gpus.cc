@@ -1,22 +1,10 @@
 #include "gpu/client_gpus.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/guard.h"
 
 namespace braid {
-namespace {
-
-// The bytes of a copy that may go on when nobody waits for it any more.
-struct Bytes {
-  explicit Bytes(size_t count) : data(std::make_unique_for_overwrite<std::byte[]>(count)), size(count) {}
-  std::span<std::byte> span() const { return {data.get(), size}; }
-  const std::unique_ptr<std::byte[]> data;
-  const size_t size;
-};
-
-}  // namespace
 
 struct ClientGpus::Device {
   explicit Device(const DeviceCalls::Options& options) : calls(options) {}
@@ -65,19 +53,16 @@ ClientGpus::Memory::~Memory() {
   device_->calls.Post([memory = std::move(memory_)]() mutable { memory.reset(); });
 }
 
-Status ClientGpus::Memory::Read(uint64_t offset, std::span<std::byte> to) const {
-  const auto bytes = std::make_shared<Bytes>(to.size());
-  BRAID_RETURN_IF_ERROR(
-      device_->calls.Run([memory = memory_, offset, bytes] { return memory->Read(offset, bytes->span()); }));
-  std::memcpy(to.data(), bytes->data.get(), to.size());
-  return OkStatus();
+Status ClientGpus::Memory::Read(uint64_t offset, std::span<std::byte> to,
+                                std::shared_ptr<const void> owner) const {
+  return device_->calls.Run(
+      [memory = memory_, offset, to, owner = std::move(owner)] { return memory->Read(offset, to); });
 }
 
-Status ClientGpus::Memory::Write(uint64_t offset, std::span<const std::byte> from) const {
-  const auto bytes = std::make_shared<Bytes>(from.size());
-  std::memcpy(bytes->data.get(), from.data(), from.size());
+Status ClientGpus::Memory::Write(uint64_t offset, std::span<const std::byte> from,
+                                 std::shared_ptr<const void> owner) const {
   return device_->calls.Run(
-      [memory = memory_, offset, bytes] { return memory->Write(offset, bytes->span()); });
+      [memory = memory_, offset, from, owner = std::move(owner)] { return memory->Write(offset, from); });
 }
 
 }  // namespace braid

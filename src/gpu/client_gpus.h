@@ -2,7 +2,7 @@
 //
 //   ClientGpus gpus(driver, {0, 1}, {.limit_ns = 10 * kSecondNs, .log = &log});
 //   BRAID_ASSIGN_OR_RETURN(auto memory, gpus.Open(0, handle));
-//   BRAID_RETURN_IF_ERROR(memory->Read(0, bytes));
+//   BRAID_RETURN_IF_ERROR(memory->Read(0, {bytes->data(), bytes->size()}, bytes));   // a std::shared_ptr
 //
 // The context of a device is made with the first memory there, and goes with the last.
 #pragma once
@@ -58,9 +58,10 @@ class ClientGpus::Memory {
   Memory& operator=(const Memory&) = delete;
 
   uint64_t size() const { return memory_->size(); }
-  // REQUIRES: within size(). Errors: as for Open().
-  Status Read(uint64_t offset, std::span<std::byte> to) const;
-  Status Write(uint64_t offset, std::span<const std::byte> from) const;
+  // Copy straight between the device and the bytes, which `owner` keeps: of a device that hangs the copy may go on when these
+  // have returned with an error. REQUIRES: within size(). Errors: as for Open().
+  Status Read(uint64_t offset, std::span<std::byte> to, std::shared_ptr<const void> owner) const;
+  Status Write(uint64_t offset, std::span<const std::byte> from, std::shared_ptr<const void> owner) const;
 
  private:
   const std::shared_ptr<Device> device_;

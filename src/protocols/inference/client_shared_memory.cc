@@ -123,12 +123,12 @@ Status SystemRegion::CheckLength() const {
 
 // The file's length is looked at first for what a copy does not notice: the rest of the last page reads as
 // zeros. That it may change during the copy is what the guarded copies are for.
-Status SystemRegion::Read(uint64_t offset, std::span<std::byte> to) const {
+Status SystemRegion::Read(uint64_t offset, Buffer& to) const {
   BRAID_RETURN_IF_ERROR(CheckLength());
-  return CopyFromShared(to.data(), base_ + offset, to.size()) ? OkStatus() : Shortened();
+  return CopyFromShared(to.mutable_data(), base_ + offset, to.size()) ? OkStatus() : Shortened();
 }
 
-Status SystemRegion::Write(uint64_t offset, std::span<const std::byte> from) const {
+Status SystemRegion::Write(uint64_t offset, const Buffer& from) const {
   BRAID_RETURN_IF_ERROR(CheckLength());
   return CopyToShared(base_ + offset, from.data(), from.size()) ? OkStatus() : Shortened();
 }
@@ -140,7 +140,7 @@ Status PutOutput(const RegionPart& part, Tensor& output) {
                          " (" + std::to_string(part.byte_size) + " bytes) should be at least " +
                          std::to_string(data.size()) + " bytes to hold the results");
   }
-  if (!data.empty()) BRAID_RETURN_IF_ERROR(part.region->Write(part.offset, {data.data(), data.size()}));
+  if (!data.empty()) BRAID_RETURN_IF_ERROR(part.region->Write(part.offset, data));
   output.data = {};
   return OkStatus();
 }

@@ -19,7 +19,6 @@
 #include <memory>
 #include <optional>
 #include <shared_mutex>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,10 +63,11 @@ class ClientRegion {
   const RegionInfo& info() const { return info_; }
   // Where it has to be read and written, since that blocks; null: on any thread.
   virtual ElasticThreads* copies() const { return nullptr; }
-  // Copy from and to the region, from `offset` in it on. REQUIRES: within byte_size. Errors: INVALID_ARGUMENT
+  // Fill `to` from the region, and copy `from` there, from `offset` in it on. What was not read, since a GPU hangs, may be
+  // written later as long as anybody has it. REQUIRES: within byte_size. Errors: INVALID_ARGUMENT
   // when the client has made its file shorter than what it registered; those of a GPU's driver.
-  virtual Status Read(uint64_t offset, std::span<std::byte> to) const = 0;
-  virtual Status Write(uint64_t offset, std::span<const std::byte> from) const = 0;
+  virtual Status Read(uint64_t offset, Buffer& to) const = 0;
+  virtual Status Write(uint64_t offset, const Buffer& from) const = 0;
 
  protected:
   explicit ClientRegion(RegionInfo info) : info_(std::move(info)) {}
@@ -86,8 +86,8 @@ class SystemRegion final : public ClientRegion {
                                                           std::shared_ptr<MappedBytes> mapped);
   ~SystemRegion() override;
 
-  Status Read(uint64_t offset, std::span<std::byte> to) const override;
-  Status Write(uint64_t offset, std::span<const std::byte> from) const override;
+  Status Read(uint64_t offset, Buffer& to) const override;
+  Status Write(uint64_t offset, const Buffer& from) const override;
 
  private:
   SystemRegion(RegionInfo info, UniqueFd file, std::byte* mapping, size_t mapped, size_t skip,

@@ -45,9 +45,9 @@ class ClientSharedMemoryTest : public testing::Test {
 TEST_F(ClientSharedMemoryTest, CopiesBothWays) {
   ASSERT_TRUE(memory_.Register({"r", key_, 100, 5000}).ok());
   const RegionPart part = Find(200, 300);
-  std::vector<std::byte> bytes(300);
+  Buffer bytes = HeapAllocator().Allocate(300).value();
   ASSERT_TRUE(part.region->Read(part.offset, bytes).ok());
-  EXPECT_EQ(bytes, std::vector<std::byte>(300, std::byte{5}));
+  EXPECT_EQ(bytes.text(), std::string(300, 5));
   Tensor output = Output(300);
   ASSERT_TRUE(PutOutput(part, output).ok());
   EXPECT_TRUE(output.data.empty());
@@ -138,7 +138,7 @@ TEST_F(ClientSharedMemoryTest, AFileThatIsShorterNowIsAnError) {
   ASSERT_TRUE(memory_.Register({"r", key_, 0, kSize}).ok());
   const RegionPart part = Find(0, 10);
   ASSERT_EQ(ftruncate(file_.get(), kSize - 1), 0);
-  std::vector<std::byte> bytes(10);
+  Buffer bytes = HeapAllocator().Allocate(10).value();
   EXPECT_EQ(part.region->Read(0, bytes).code(), StatusCode::kInvalidArgument);
   Tensor output = Output(10);
   EXPECT_EQ(PutOutput(part, output).code(), StatusCode::kInvalidArgument);
@@ -152,7 +152,7 @@ TEST_F(ClientSharedMemoryTest, ManyThreadsRegisterTheSame) {
       for (int i = 0; i < 100; ++i) {
         registered += memory_.Register({"r", key_, 0, kSize}).ok() ? 1 : 0;
         auto part = memory_.Find({"r", 0, kSize}, "t");
-        std::vector<std::byte> bytes(kSize);
+        Buffer bytes = HeapAllocator().Allocate(kSize).value();
         if (part.ok()) {
           EXPECT_TRUE((*part).region->Read(0, bytes).ok());
         }

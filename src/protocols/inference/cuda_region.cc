@@ -58,13 +58,13 @@ Status CudaRegion::Named(const Status& status) const {
   return status.WithPrefix("CUDA shared memory region '" + info().name + "': ");
 }
 
-Status CudaRegion::Read(uint64_t offset, std::span<std::byte> to) const {
-  const Status status = memory_->Read(offset, to);
+Status CudaRegion::Read(uint64_t offset, Buffer& to) const {
+  const Status status = memory_->Read(offset, {to.mutable_data(), to.size()}, std::make_shared<Buffer>(to));
   return status.ok() ? status : Named(status);
 }
 
-Status CudaRegion::Write(uint64_t offset, std::span<const std::byte> from) const {
-  const Status status = memory_->Write(offset, from);
+Status CudaRegion::Write(uint64_t offset, const Buffer& from) const {
+  const Status status = memory_->Write(offset, {from.data(), from.size()}, std::make_shared<Buffer>(from));
   return status.ok() ? status : Named(status);
 }
 
@@ -81,8 +81,7 @@ void DeviceDetour::Take(std::unique_ptr<InferenceRequest> request) {
   copies_.Run([inputs = std::move(inputs_), taken] {
     std::unique_ptr<InferenceRequest> request = std::move(*taken);
     for (const Input& input : inputs) {
-      Buffer& data = request->inputs[input.index].data;
-      const Status read = input.part.region->Read(input.part.offset, {data.mutable_data(), data.size()});
+      const Status read = input.part.region->Read(input.part.offset, request->inputs[input.index].data);
       if (!read.ok()) return request->Refuse(read);
     }
     Servable& servable = request->servable->get();

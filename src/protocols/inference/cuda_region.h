@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -29,8 +28,8 @@ class CudaRegion final : public ClientRegion {
                                                           ClientGpus& gpus, ElasticThreads& copies);
 
   ElasticThreads* copies() const override { return &copies_; }
-  Status Read(uint64_t offset, std::span<std::byte> to) const override;
-  Status Write(uint64_t offset, std::span<const std::byte> from) const override;
+  Status Read(uint64_t offset, Buffer& to) const override;
+  Status Write(uint64_t offset, const Buffer& from) const override;
 
  private:
   CudaRegion(RegionInfo info, std::unique_ptr<ClientGpus::Memory> memory, ElasticThreads& copies)

@@ -25,12 +25,12 @@ class FakeRegion final : public ClientRegion {
         bytes_(std::move(bytes)),
         copies_(copies) {}
   ElasticThreads* copies() const override { return &copies_; }
-  Status Read(uint64_t offset, std::span<std::byte> to) const override {
+  Status Read(uint64_t offset, Buffer& to) const override {
     if (failing) return InternalError("the device is lost");
-    std::memcpy(to.data(), bytes_.data() + offset, to.size());
+    std::memcpy(to.mutable_data(), bytes_.data() + offset, to.size());
     return OkStatus();
   }
-  Status Write(uint64_t offset, std::span<const std::byte> from) const override {
+  Status Write(uint64_t offset, const Buffer& from) const override {
     std::memcpy(bytes_.data() + offset, from.data(), from.size());
     return OkStatus();
   }

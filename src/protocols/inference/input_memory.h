@@ -55,7 +55,7 @@ class InputMemory {
       } else if (input.bytes > 0 && input.region.region->copies() != nullptr) {
         BRAID_RETURN_IF_ERROR(FillLater(info, i, request));
       } else if (input.bytes > 0) {
-        BRAID_RETURN_IF_ERROR(input.region.region->Read(input.region.offset, {to, input.bytes}));
+        BRAID_RETURN_IF_ERROR(input.region.region->Read(input.region.offset, data));
       }
     }
     return OkStatus();

@@ -45,7 +45,8 @@ Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size
     return UnsupportedError("input '" + input.name +
                             "', which names the sequence, cannot lie in CUDA shared memory");
   uint64_t value = 0;
-  BRAID_RETURN_IF_ERROR(part.region->Read(part.offset, {reinterpret_cast<std::byte*>(&value), size}));
+  Buffer to(reinterpret_cast<std::byte*>(&value), size, nullptr);  // on no device, so nothing comes later
+  BRAID_RETURN_IF_ERROR(part.region->Read(part.offset, to));
   return std::optional<uint64_t>(value);
 }
 

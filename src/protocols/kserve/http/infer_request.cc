@@ -395,12 +395,13 @@ class RequestReader {
   // Nothing where there is not exactly one.
   Result<std::optional<uint64_t>> ReadSequenceValue(size_t index, DataType type) const {
     uint64_t value = 0;  // the low bytes come first
-    const std::span<std::byte> to(reinterpret_cast<std::byte*>(&value), ElementSize(type));
+    Buffer to(reinterpret_cast<std::byte*>(&value), ElementSize(type), nullptr);
     const RegionPart& part = memory_.region(index);
     if (part.region && part.region->copies() != nullptr)
       return UnsupportedError("the input that names the sequence cannot lie in CUDA shared memory");
-    const Status read = part.region ? part.region->Read(part.offset, to)
-                                    : FillFromJson(plans_[index].data, JsonForm::kNested, type, 1, to.data());
+    const Status read = part.region
+                            ? part.region->Read(part.offset, to)
+                            : FillFromJson(plans_[index].data, JsonForm::kNested, type, 1, to.mutable_data());
     if (read == JsonCountError(JsonForm::kNested)) return std::optional<uint64_t>();
     BRAID_RETURN_IF_ERROR(read);
     return std::optional<uint64_t>(value);
