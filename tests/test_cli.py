@@ -75,8 +75,8 @@ def test_refused_option_says_why(option):
 
 def test_option_that_means_nothing_here_is_noted_once(repository, serve):
     repository.add_identity("a")
-    server = serve(repository, "--pinned-memory-pool-byte-size=1024", "--cuda-virtual-address-size=0:1024")
-    assert server.log.count("--pinned-memory-pool-byte-size means nothing here") == 1
+    server = serve(repository, "--enable-peer-access=false", "--cuda-virtual-address-size=0:1024")
+    assert server.log.count("--enable-peer-access means nothing here") == 1
     assert server.log.count("--cuda-virtual-address-size means nothing here") == 1
 
 

@@ -230,6 +230,23 @@ def test_an_output_alone_on_a_device(client, user):
         client.infer("identity", {"IN": sent}, outputs=[place_output(client, "OUT", "r", 36)])
 
 
+def test_copies_are_from_and_to_pinned_memory(client, user, gpus, server):
+    """As long as the server has a context on the device."""
+    address = user.allocate(400_000, np.arange(100_000, dtype=np.float32).tobytes())
+    register(client, "r", user.handle(address), 400_000)
+    before = len(gpus.calls("from-device", "to-device", pid=server.process.pid))
+    asked = [place_input(client, "IN", [50_000], "FP32", "r", 200_000)]
+    client.infer("identity", asked, outputs=[place_output(client, "OUT", "r", 200_000, 200_000)])
+    copies = gpus.calls("from-device", "to-device", pid=server.process.pid)[before:]
+    assert [words for _, words in copies] == [["from-device", "200000", "pinned"], ["to-device", "200000", "pinned"]]
+    values = server.metric_values()
+    assert values["nv_pinned_memory_pool_total_bytes"] == 256 << 20
+    assert 200_000 < values["nv_pinned_memory_pool_used_bytes"] < 2_000_000
+    client.raw.unregister_cuda_shared_memory()
+    wait_until(lambda: server.metric_values()["nv_pinned_memory_pool_used_bytes"] == 0, 20.0, "the context to be gone")
+    assert user.read(address + 200_000, 200_000) == user.read(address, 200_000)
+
+
 def test_texts_on_a_device(client, user):
     content = b"".join(len(text).to_bytes(4, "little") + text for text in (b"one", b"", b"three"))
     address = user.allocate(64, content)

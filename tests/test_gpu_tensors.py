@@ -191,6 +191,36 @@ def test_outputs_on_a_device_reach_clients(client, gpus, server, model, count):
     assert copies[0][0] != server.process.pid
 
 
+def test_outputs_are_copied_to_pinned_memory(client, gpus):
+    """Which is pinned where it lies, and once."""
+    sent = np.arange(100_000, dtype=np.float32)
+    client.infer("second", {"IN": sent})
+    before = len(gpus.calls("pin", "from-device"))
+    for _ in range(3):
+        np.testing.assert_array_equal(client.infer("second", {"IN": sent}).as_numpy("OUT"), 2 * sent)
+    assert [words for _, words in gpus.calls("pin", "from-device")[before:]] == [
+        ["from-device", "400000", "pinned"]
+    ] * 3
+
+
+@pytest.mark.parametrize(("option", "fails"), [("500000", ""), ("0", ""), ("1000000", "cuMemHostRegister_v2 801")])
+def test_what_cannot_be_pinned_is_copied_all_the_same(repository, serve, connect, gpus, option, fails):
+    """Beyond the option; or the driver does not pin it."""
+    extra = "instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]"
+    repository.add("maker", MAKER, config("maker", **VECTOR, extra=extra), files={"1/device_arrays.py": ARRAYS})
+    server = serve(repository, f"--pinned-memory-pool-byte-size={option}", env=gpus.env)
+    client = connect("grpc", server)
+    gpus.fail(fails)
+    before = len(gpus.calls("from-device"))
+    for count in (100_000, 200_000):
+        sent = np.arange(count, dtype=np.float32)
+        np.testing.assert_array_equal(client.infer("maker", {"IN": sent}).as_numpy("OUT"), 2 * sent)
+    pinned = ["pinned" in words for _, words in gpus.calls("from-device")[before:]]
+    gpus.fail()
+    assert pinned == [option == "500000", False]
+    server.stop()
+
+
 def test_decoupled_outputs_on_a_device(server, connect, gpus):
     gpus.delay(10)
     client = connect("grpc", server)

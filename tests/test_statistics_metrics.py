@@ -230,7 +230,7 @@ def test_every_model_says_how_long_it_took_to_load(server):
         assert 0 < seconds < 60
 
 
-def test_pinned_memory_is_none(server):
+def test_without_a_gpu_no_memory_is_pinned(server):
     values = server.metric_values()
     assert values["nv_pinned_memory_pool_total_bytes"] == 0
     assert values["nv_pinned_memory_pool_used_bytes"] == 0

@@ -1,5 +1,6 @@
 #include "gpu/client_gpus.h"
 
+#include <functional>
 #include <utility>
 
 #include "base/guard.h"
@@ -16,7 +17,7 @@ struct ClientGpus::Device {
 
 ClientGpus::ClientGpus(std::shared_ptr<const CudaDriver> driver, const std::vector<int>& ids,
                        const Options& options)
-    : driver_(std::move(driver)) {
+    : driver_(std::move(driver)), pinned_(std::make_shared<PinnedMemory>(options.max_pinned_bytes)) {
   for (const int id : ids)
     devices_.emplace(id, std::make_shared<Device>(DeviceCalls::Options{id, options.limit_ns, options.log}));
 }
@@ -36,7 +37,7 @@ Result<std::unique_ptr<ClientGpus::Memory>> ClientGpus::Open(int gpu, const Cuda
         BRAID_ASSIGN_OR_RETURN(*opened, CudaMemory::Open(std::move(context), handle));
         return OkStatus();
       }));
-  return std::make_unique<Memory>(device, std::move(*opened));
+  return std::make_unique<Memory>(device, pinned_, std::move(*opened));
 }
 
 std::map<int, uint64_t> ClientGpus::Stalls() const {
@@ -45,24 +46,37 @@ std::map<int, uint64_t> ClientGpus::Stalls() const {
   return stalls;
 }
 
-ClientGpus::Memory::Memory(std::shared_ptr<Device> device, std::shared_ptr<CudaMemory> memory)
-    : device_(std::move(device)), memory_(std::move(memory)) {}
+ClientGpus::Memory::Memory(std::shared_ptr<Device> device, std::shared_ptr<PinnedMemory> pinned,
+                           std::shared_ptr<CudaMemory> memory)
+    : device_(std::move(device)), pinned_(std::move(pinned)), memory_(std::move(memory)) {}
 
 ClientGpus::Memory::~Memory() {
   const PatientAllocation patience;
   device_->calls.Post([memory = std::move(memory_)]() mutable { memory.reset(); });
 }
 
-Status ClientGpus::Memory::Read(uint64_t offset, std::span<std::byte> to,
-                                std::shared_ptr<const void> owner) const {
-  return device_->calls.Run(
-      [memory = memory_, offset, to, owner = std::move(owner)] { return memory->Read(offset, to); });
+template <class Copy>
+Status ClientGpus::Memory::Run(Buffer bytes, Copy copy) const {
+  return device_->calls.Run([memory = memory_, bytes = std::move(bytes), copy, pinned = pinned_,
+                             device = std::weak_ptr<Device>(device_)]() mutable {
+    pinned->Pin(bytes, memory->context(), [device](std::function<void()> call) {
+      if (const auto alive = device.lock()) return alive->calls.Post(std::move(call));
+      call();  // the context has gone too
+    });
+    return copy(*memory, bytes);
+  });
 }
 
-Status ClientGpus::Memory::Write(uint64_t offset, std::span<const std::byte> from,
-                                 std::shared_ptr<const void> owner) const {
-  return device_->calls.Run(
-      [memory = memory_, offset, from, owner = std::move(owner)] { return memory->Write(offset, from); });
+Status ClientGpus::Memory::Read(uint64_t offset, const Buffer& to) const {
+  return Run(to, [offset](CudaMemory& memory, Buffer& bytes) {
+    return memory.Read(offset, {bytes.mutable_data(), bytes.size()});
+  });
+}
+
+Status ClientGpus::Memory::Write(uint64_t offset, const Buffer& from) const {
+  return Run(from, [offset](CudaMemory& memory, const Buffer& bytes) {
+    return memory.Write(offset, {bytes.data(), bytes.size()});
+  });
 }
 
 }  // namespace braid

@@ -2,7 +2,7 @@
 //
 //   ClientGpus gpus(driver, {0, 1}, {.limit_ns = 10 * kSecondNs, .log = &log});
 //   BRAID_ASSIGN_OR_RETURN(auto memory, gpus.Open(0, handle));
-//   BRAID_RETURN_IF_ERROR(memory->Read(0, {bytes->data(), bytes->size()}, bytes));   // a std::shared_ptr
+//   BRAID_RETURN_IF_ERROR(memory->Read(0, buffer));
 //
 // The context of a device is made with the first memory there, and goes with the last.
 #pragma once
@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/log.h"
@@ -19,6 +18,8 @@
 #include "gpu/cuda_context.h"
 #include "gpu/cuda_driver.h"
 #include "gpu/device_calls.h"
+#include "gpu/pinned_memory.h"
+#include "tensor/buffer.h"
 
 namespace braid {
 
@@ -28,6 +29,7 @@ class ClientGpus {
   struct Options {
     int64_t limit_ns = 10'000'000'000;  // see DeviceCalls
     Logger* log = nullptr;              // outlives this
+    uint64_t max_pinned_bytes = 0;      // of memory that is copied from and to, see PinnedMemory
   };
   // `ids` are the devices that there are; `driver` may be null where there are none.
   ClientGpus(std::shared_ptr<const CudaDriver> driver, const std::vector<int>& ids, const Options& options);
@@ -39,6 +41,7 @@ class ClientGpus {
   bool Has(int gpu) const { return devices_.contains(gpu); }
   bool empty() const { return devices_.empty(); }
 
+  const PinnedMemory& pinned() const { return *pinned_; }
   // How often each device has hung so far. Does not block.
   std::map<int, uint64_t> Stalls() const;
 
@@ -46,25 +49,32 @@ class ClientGpus {
   struct Device;
 
   const std::shared_ptr<const CudaDriver> driver_;  // shared by all who use it
+  const std::shared_ptr<PinnedMemory> pinned_;      // shared with what it has pinned
   std::map<int, std::shared_ptr<Device>> devices_;  // shared with their memory, which may outlive this
 };
 
 class ClientGpus::Memory {
  public:
-  Memory(std::shared_ptr<Device> device, std::shared_ptr<CudaMemory> memory);
+  Memory(std::shared_ptr<Device> device, std::shared_ptr<PinnedMemory> pinned,
+         std::shared_ptr<CudaMemory> memory);
   // Does not block: the device's thread closes it.
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   uint64_t size() const { return memory_->size(); }
-  // Copy straight between the device and the bytes, which `owner` keeps: of a device that hangs the copy may go on when these
-  // have returned with an error. REQUIRES: within size(). Errors: as for Open().
-  Status Read(uint64_t offset, std::span<std::byte> to, std::shared_ptr<const void> owner) const;
-  Status Write(uint64_t offset, std::span<const std::byte> from, std::shared_ptr<const void> owner) const;
+  // Copy straight between the device and the buffer, of which the copy has a share: of a device that hangs it may go on when
+  // these have returned with an error. REQUIRES: within size(). Errors: as for Open().
+  Status Read(uint64_t offset, const Buffer& to) const;
+  Status Write(uint64_t offset, const Buffer& from) const;
 
  private:
+  // Calls copy(memory, bytes) on the device's thread.
+  template <class Copy>
+  Status Run(Buffer bytes, Copy copy) const;
+
   const std::shared_ptr<Device> device_;
+  const std::shared_ptr<PinnedMemory> pinned_;
   std::shared_ptr<CudaMemory> memory_;  // shared with calls that hang
 };
 

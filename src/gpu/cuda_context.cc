@@ -71,6 +71,18 @@ Status CudaContext::CopyWithin(CudaAddress to, CudaAddress from, size_t bytes, s
   });
 }
 
+Status CudaContext::Pin(std::span<std::byte> pages) {
+  return Within([&] {
+    return driver_->Check("cuMemHostRegister", driver_->mem_host_register(pages.data(), pages.size(),
+                                                                          CudaDriver::kHostRegisterPortable));
+  });
+}
+
+void CudaContext::Unpin(std::byte* base) {
+  static_cast<void>(
+      Within([&] { return driver_->Check("cuMemHostUnregister", driver_->mem_host_unregister(base)); }));
+}
+
 Status CudaContext::Synchronize() {
   return Within([&] { return driver_->Check("cuCtxSynchronize", driver_->ctx_synchronize()); });
 }

@@ -41,6 +41,9 @@ class CudaContext {
   Status CopyTo(CudaAddress to, std::span<const std::byte> from);
   // The same within the device; what lies behind `bytes` of the target is zeroed up to `zero_until`.
   Status CopyWithin(CudaAddress to, CudaAddress from, size_t bytes, size_t zero_until);
+  // Locks pages of the host in their place, for copies, until Unpin() or the end of the context. Errors: those of the driver.
+  Status Pin(std::span<std::byte> pages);
+  void Unpin(std::byte* base);
   // Waits for all that this process has under way on the device.
   Status Synchronize();
 
@@ -79,6 +82,7 @@ class CudaMemory {
   CudaMemory& operator=(const CudaMemory&) = delete;
 
   uint64_t size() const { return size_; }
+  const std::shared_ptr<CudaContext>& context() const { return context_; }
   // REQUIRES: within size(). Errors: as CudaContext::CopyFrom().
   Status Read(uint64_t offset, std::span<std::byte> to) const {
     return context_->CopyFrom(address_ + offset, to);

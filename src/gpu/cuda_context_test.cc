@@ -208,8 +208,8 @@ TEST(CudaContext, CopiesWithinTheDeviceAndZeroesWhatWasBehind) {
 
 // Waits until the device answers again, which a thread has to see.
 void AwaitAnswer(ClientGpus::Memory& memory) {
-  const auto byte = std::make_shared<std::byte>();
-  for (int i = 0; i < 2000 && !memory.Read(0, {byte.get(), 1}, byte).ok(); ++i) usleep(5000);
+  const Buffer byte = CopyToHeap(std::vector<std::byte>(1));
+  for (int i = 0; i < 2000 && !memory.Read(0, byte).ok(); ++i) usleep(5000);
 }
 
 TEST(ClientGpus, MakeAContextForTheFirstMemoryAndEndItWithTheLast) {
@@ -224,11 +224,11 @@ TEST(ClientGpus, MakeAContextForTheFirstMemoryAndEndItWithTheLast) {
       const auto first = clients.Open(0, maker.handle).value();
       const auto second = clients.Open(0, maker.handle).value();
       EXPECT_EQ(CallsOf(gpus, "context").size(), before + 1);
-      const auto part = std::make_shared<std::vector<std::byte>>(2);
-      ASSERT_TRUE(second->Read(7, *part, part).ok());
-      EXPECT_THAT(*part, ElementsAre(std::byte{7}, std::byte{8}));
-      ASSERT_TRUE(second->Write(7, *part, part).ok());
-      EXPECT_EQ(part.use_count(), 1);
+      const Buffer part = CopyToHeap(std::vector<std::byte>(2));
+      ASSERT_TRUE(second->Read(7, part).ok());
+      EXPECT_EQ(part.text(), "\7\10");
+      ASSERT_TRUE(second->Write(7, part).ok());
+      EXPECT_TRUE(part.owner()->unique());
     }
     EXPECT_THAT(clients.Open(0, CudaIpcHandle{}).status().message(), HasSubstr("CUDA_ERROR_INVALID_VALUE"));
   }
@@ -243,20 +243,20 @@ TEST(ClientGpus, DoNotWaitForADeviceThatHangs) {
     ClientGpus clients(FindGpus(6.0).driver, {0}, {.limit_ns = 50'000'000});
     const auto memory = clients.Open(0, maker.handle).value();
     gpus.Hang("cuMemcpyDtoHAsync_v2");
-    const auto bytes = std::make_shared<std::vector<std::byte>>(16, std::byte{99});
+    const Buffer bytes = CopyToHeap(std::vector<std::byte>(16, std::byte{99}));
     const std::string hangs = "GPU 0 has not answered for 50 ms (--gpu-timeout-ms)";
-    EXPECT_EQ(memory->Read(0, *bytes, bytes), UnavailableError(hangs));
-    EXPECT_EQ(bytes.use_count(), 2) << "the copy may come yet";
+    EXPECT_EQ(memory->Read(0, bytes), UnavailableError(hangs));
+    EXPECT_FALSE(bytes.owner()->unique()) << "the copy may come yet";
     // At once, whatever it is.
-    EXPECT_EQ(memory->Write(0, *bytes, bytes), UnavailableError(hangs));
+    EXPECT_EQ(memory->Write(0, bytes), UnavailableError(hangs));
     EXPECT_EQ(clients.Open(0, maker.handle).status(), UnavailableError(hangs));
     EXPECT_EQ(clients.Stalls().at(0), 1);
     gpus.Hang("");
     AwaitAnswer(*memory);
-    EXPECT_EQ(bytes.use_count(), 1);
-    EXPECT_EQ((*bytes)[1], std::byte{1});
-    ASSERT_TRUE(memory->Read(1, *bytes, bytes).ok());
-    EXPECT_EQ((*bytes)[1], std::byte{2});
+    EXPECT_TRUE(bytes.owner()->unique());
+    EXPECT_EQ(bytes.text()[1], 1) << "straight, though late";
+    ASSERT_TRUE(memory->Read(1, bytes).ok());
+    EXPECT_EQ(bytes.text()[1], 2);
     EXPECT_EQ(clients.Stalls().at(0), 1);
   }
   EXPECT_TRUE(maker.Free());

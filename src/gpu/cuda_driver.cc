@@ -35,6 +35,8 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::Open() {
   BRAID_RETURN_IF_ERROR(library.Find("cuEventCreate", driver->event_create));
   BRAID_RETURN_IF_ERROR(library.Find("cuEventRecord", driver->event_record));
   BRAID_RETURN_IF_ERROR(library.Find("cuEventDestroy_v2", driver->event_destroy));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemHostRegister_v2", driver->mem_host_register));
+  BRAID_RETURN_IF_ERROR(library.Find("cuMemHostUnregister", driver->mem_host_unregister));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyDtoHAsync_v2", driver->memcpy_dtoh_async));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyHtoDAsync_v2", driver->memcpy_htod_async));
   BRAID_RETURN_IF_ERROR(library.Find("cuMemcpyDtoDAsync_v2", driver->memcpy_dtod_async));

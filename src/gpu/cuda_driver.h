@@ -57,6 +57,8 @@ class CudaDriver {
   static constexpr unsigned kEventDisableTiming = 2;
   static constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;  // the only value that there is
 
+  static constexpr unsigned kHostRegisterPortable = 1;  // for all contexts
+
   static constexpr int kByDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
   static constexpr int kLeastGranularity = 0;
 
@@ -94,6 +96,8 @@ class CudaDriver {
   int (*event_create)(CudaEvent* event, unsigned flags) = nullptr;
   int (*event_record)(CudaEvent event, CudaStream stream) = nullptr;
   int (*event_destroy)(CudaEvent event) = nullptr;
+  int (*mem_host_register)(void* at, size_t bytes, unsigned flags) = nullptr;
+  int (*mem_host_unregister)(void* at) = nullptr;
   int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream) = nullptr;
   int (*memcpy_htod_async)(CudaAddress to, const void* from, size_t bytes, CudaStream stream) = nullptr;
   int (*memcpy_dtod_async)(CudaAddress to, CudaAddress from, size_t bytes, CudaStream stream) = nullptr;

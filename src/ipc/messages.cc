@@ -167,6 +167,7 @@ void Encode(std::vector<std::byte>& out, const LoadMessage& message) {
     writer.Put(pool.gpu);
     writer.Put(pool.keep_bytes);
   }
+  writer.Put(message.pinned_pool_bytes);
   PutFlag(writer, message.verbose_errors);
   PutFlag(writer, message.keeps_sequences);
 }
@@ -190,6 +191,7 @@ bool Decode(std::span<const std::byte> in, LoadMessage& message) {
     pool.gpu = reader.Get<int32_t>();
     pool.keep_bytes = reader.Get<uint64_t>();
   }
+  message.pinned_pool_bytes = reader.Get<uint64_t>();
   message.verbose_errors = GetFlag(reader);
   message.keeps_sequences = GetFlag(reader);
   return Complete(reader);

@@ -107,7 +107,8 @@ struct LoadMessage {
     uint64_t keep_bytes = 0;
   };
   std::vector<DevicePool> device_pools;
-  bool verbose_errors = false;  // errors name paths and source lines
+  uint64_t pinned_pool_bytes = 0;  // what it may pin of its memory
+  bool verbose_errors = false;     // errors name paths and source lines
   // What the model keeps of its sequences is kept by the server too, if the model can give and take it.
   bool keeps_sequences = false;
 };

@@ -117,6 +117,7 @@ LoadMessage SomeLoad() {
           .instance_device_id = "0",
           .arena_keep_bytes = UINT64_MAX,
           .device_pools = {{1, UINT64_MAX}, {3, 0}},
+          .pinned_pool_bytes = 7,
           .verbose_errors = true,
           .keeps_sequences = true};
 }

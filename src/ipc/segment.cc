@@ -28,11 +28,10 @@ Result<std::byte*> Map(int fd, size_t size) {
 }  // namespace
 
 Segment::Segment(uint32_t id, UniqueFd fd, std::byte* base, size_t size)
-    : id_(id), fd_(std::move(fd)), base_(base), size_(size) {}
+    : SharedMapping(base, size), id_(id), fd_(std::move(fd)) {}
 
 Segment::~Segment() {
-  if (!on_device()) munmap(base_, size_);
-  if (budget_) budget_->Return(on_device() ? 0 : size_);
+  if (budget_) budget_->Return(on_device() ? 0 : size());
 }
 
 Result<std::shared_ptr<Segment>> Segment::OfDevice(uint32_t id, UniqueFd fd, size_t size, const GpuUuid& gpu,

@@ -21,7 +21,7 @@ namespace braid {
 // The UUID of a GPU: processes may count their devices differently.
 using GpuUuid = std::array<unsigned char, 16>;
 
-class Segment {
+class Segment : public SharedMapping {
  public:
   // A new segment of `size` bytes (rounded up to pages), zeroed, of a size that nobody can change. `id` names
   // it in messages.
@@ -35,18 +35,15 @@ class Segment {
   static Result<std::shared_ptr<Segment>> OfDevice(uint32_t id, UniqueFd fd, size_t size, const GpuUuid& gpu,
                                                    std::shared_ptr<SegmentBudget> budget = nullptr);
   ~Segment();
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
 
   uint32_t id() const { return id_; }
   int fd() const { return fd_.get(); }
-  std::byte* base() const { return base_; }  // null for memory of a GPU
-  bool on_device() const { return base_ == nullptr; }
+  // base() is null for memory of a GPU.
+  bool on_device() const { return base() == nullptr; }
   // REQUIRES: on_device().
   const GpuUuid& gpu() const { return gpu_; }
-  size_t size() const { return size_; }
   bool Contains(uint64_t offset, uint64_t length) const {
-    return offset <= size_ && length <= size_ - offset;
+    return offset <= size() && length <= size() - offset;
   }
 
  private:
@@ -54,8 +51,6 @@ class Segment {
 
   const uint32_t id_;
   const UniqueFd fd_;
-  std::byte* const base_;
-  const size_t size_;
   GpuUuid gpu_ = {};
   std::shared_ptr<SegmentBudget> budget_;  // what it is counted in; null: nothing
 };
@@ -73,6 +68,7 @@ class SegmentIds {
 class SegmentBlock : public BufferOwner, public SharedBytes {
  public:
   virtual const std::shared_ptr<Segment>& segment() const = 0;
+  SharedMapping* mapping() const override { return segment().get(); }
 };
 
 // Where bytes are, as it travels in messages.

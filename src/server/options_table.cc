@@ -829,8 +829,9 @@ const OptionSpec kOptionTable[] = {
             "are loaded"),
 
     // Devices
-    Ignored("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, CheckInt, "268435456",
-            "Memory pinned for GPUs", "no memory is pinned; the driver copies by way of its own"),
+    Works("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, Bytes<Workers<&W::pinned_pool_bytes>>(),
+          "What the server, and each process of a model, may pin of the memory between them, which GPUs then "
+          "copy from and to by themselves; beyond it copies are slower"),
     WorksMany("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, {SetCudaPool, ShowCudaPools},
               "What each process of a model may keep of a GPU's memory for further outputs that stay there, "
               "when it is "

@@ -389,16 +389,17 @@ TEST(Options, NotesWhatMeansNothingHereOnce) {
 }
 
 TEST(Options, OfGpus) {
-  CommandLine line =
-      Parse({"models", "--gpu-fallback=cpu", "--model-load-gpu-limit", "0:0.5", "--model-load-gpu-limit=2:1",
-             "--min-supported-compute-capability=8.6", "--gpu-timeout-ms=500",
-             "--cuda-memory-pool-byte-size=0:1", "--cuda-memory-pool-byte-size=1:0"});
+  CommandLine line = Parse({"models", "--gpu-fallback=cpu", "--model-load-gpu-limit", "0:0.5",
+                            "--model-load-gpu-limit=2:1", "--min-supported-compute-capability=8.6",
+                            "--gpu-timeout-ms=500", "--cuda-memory-pool-byte-size=0:1",
+                            "--cuda-memory-pool-byte-size=1:0", "--pinned-memory-pool-byte-size=1000"});
   ASSERT_FALSE(line.exit_code) << line.err;
   EXPECT_EQ(line.options.gpu_fallback, GpuFallback::kCpu);
   EXPECT_EQ(line.options.model_load_gpu_limit, (std::map<int, double>{{0, 0.5}, {2, 1.0}}));
   EXPECT_DOUBLE_EQ(line.options.min_supported_compute_capability, 8.6);
   EXPECT_EQ(line.options.gpu_timeout_ms, 500);
   EXPECT_EQ(line.options.workers.cuda_pool_bytes, (std::map<int, uint64_t>{{0, 1}, {1, 0}}));
+  EXPECT_EQ(line.options.workers.pinned_pool_bytes, 1000);
   EXPECT_TRUE(line.notes.empty());
   for (const char* wrong :
        {"--gpu-fallback=gpu", "--model-load-gpu-limit=0.5", "--model-load-gpu-limit=-1:0.5",

@@ -457,7 +457,9 @@ class Server::Parts {
     for (const GpuDevice& gpu : gpus_.devices) gpu_ids.push_back(gpu.id);
     context_->client_memory->set_gpus(std::make_unique<ClientGpus>(
         gpus_.driver, gpu_ids,
-        ClientGpus::Options{.limit_ns = options_.gpu_timeout_ms * kMillisecondNs, .log = &log_}));
+        ClientGpus::Options{.limit_ns = options_.gpu_timeout_ms * kMillisecondNs,
+                            .log = &log_,
+                            .max_pinned_bytes = options_.workers.pinned_pool_bytes}));
     context_->client_memory->set_allowed(options_.allow_client_shm);
     context_->client_memory->set_max_bytes(
         options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
@@ -606,7 +608,7 @@ class Server::Parts {
 
   void CollectMetrics() {
     collectors_ = {ModelMetrics(catalog_, {options_.counter_latencies}),
-                   PinnedMemoryMetrics(),
+                   PinnedMemoryMetrics(context_->client_memory->gpus()),
                    UserMetrics(custom_metrics_),
                    LimitMetrics(*limits_),
                    StartMetrics(),

@@ -1,8 +1,23 @@
 #include "tensor/shared_bytes.h"
 
+#include <sys/mman.h>
+
 #include <cstring>
+#include <utility>
 
 namespace braid {
+
+void SharedMapping::UnmapBy(Unmap unmap) {
+  std::call_once(once_, [&] { unmap_ = std::move(unmap); });
+}
+
+SharedMapping::~SharedMapping() {
+  if (unmap_) {
+    unmap_(base_, size_);
+  } else if (base_ != nullptr) {
+    munmap(base_, size_);
+  }
+}
 
 Result<Buffer> OutOfReach(const Buffer& buffer) {
   if (buffer.empty() || dynamic_cast<const SharedBytes*>(buffer.owner()) == nullptr) return buffer;

@@ -3,8 +3,6 @@
 #include <map>
 #include <utility>
 
-#include "base/elastic_threads.h"
-
 namespace braid {
 
 Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu) {
@@ -36,10 +34,13 @@ Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid) {
   return DeviceOf(found->second);
 }
 
-void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done) {
+ElasticThreads& ThreadOf(int gpu) {
   static auto& threads = *new std::map<int, ElasticThreads>();
-  ElasticThreads& thread =
-      threads.try_emplace(device->gpu(), ElasticThreads::Options{.name = "brd-gpu", .most = 1}).first->second;
+  return threads.try_emplace(gpu, ElasticThreads::Options{.name = "brd-gpu", .most = 1}).first->second;
+}
+
+void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done) {
+  ElasticThreads& thread = ThreadOf(device->gpu());
   thread.Run([device = std::move(device), done = std::move(done)] {
     // What a device that fails was given has ended too.
     static_cast<void>(device->Synchronize());

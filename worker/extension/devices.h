@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/elastic_threads.h"
 #include "base/status.h"
 #include "gpu/cuda_context.h"
 #include "ipc/segment.h"
@@ -17,7 +18,10 @@ Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu);
 // The same of a device by its UUID. Errors also: NOT_FOUND where this process does not see it.
 Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid);
 
-// Calls `done` when the device has come to the end of all that this process has given it by now; on a thread of the device's,
+// A thread that may wait for the device; lasts as long as the process. Guarded by the GIL.
+ElasticThreads& ThreadOf(int gpu);
+
+// Calls `done` when the device has come to the end of all that this process has given it by now; on ThreadOf() it,
 // without the GIL. Nobody waits for that, so a device that hangs holds up nothing else. (Not of one stream alone: user code need not
 // name those on which it uses what it is given, and one that it has named may have been destroyed since.) Guarded by the GIL.
 void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done);

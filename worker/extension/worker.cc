@@ -234,6 +234,7 @@ bool Worker::HandleLoad() {
   arena_keep_bytes_ = load.arena_keep_bytes;
   if (load.arena_keep_bytes != 0) connection_->ConfigureArena(load.arena_keep_bytes);
   connection_->ConfigurePools(load.device_pools);
+  pinned_ = std::make_shared<PinnedMemory>(load.pinned_pool_bytes);
   uses_devices_ = load.instance_kind != "CPU";
   Ref fields = Ref::Steal(PyDict_New());
   if (!fields) return false;
@@ -339,9 +340,12 @@ Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::ve
   const PyTensor& tensor = ValueOf<PyTensor>(object);
   BRAID_ASSIGN_OR_RETURN(const auto device, DeviceOf(tensor.device_id));
   const auto address = static_cast<CudaAddress>(reinterpret_cast<uintptr_t>(tensor.data));
-  const auto copy = [&](std::byte* to) {
+  const auto copy = [&](Buffer to) {
+    ElasticThreads& thread = ThreadOf(tensor.device_id);
     Status copied;
-    Py_BEGIN_ALLOW_THREADS copied = device->CopyFrom(address, {to, tensor.size});
+    Py_BEGIN_ALLOW_THREADS pinned_->Pin(
+        to, device, [&thread](std::function<void()> call) { thread.Run(std::move(call)); });
+    copied = device->CopyFrom(address, {to.mutable_data(), to.size()});
     Py_END_ALLOW_THREADS return copied;
   };
   if (stays && tensor.size > 0) {
@@ -357,7 +361,7 @@ Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::ve
     inbox_->Poll();
     DoChores();
     BRAID_ASSIGN_OR_RETURN(Buffer block, connection_->AllocateOutput(tensor.size));
-    BRAID_RETURN_IF_ERROR(copy(block.mutable_data()));
+    BRAID_RETURN_IF_ERROR(copy(block));
     connection_->Placed(std::move(block), message);
     return OkStatus();
   }
@@ -367,7 +371,7 @@ Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::ve
     PyErr_Clear();
     return UnavailableError("no memory for an output");
   }
-  if (tensor.size > 0) BRAID_RETURN_IF_ERROR(copy(bytes));
+  if (tensor.size > 0) BRAID_RETURN_IF_ERROR(copy({bytes, tensor.size, nullptr}));
   holds.push_back(std::move(memory));
   return connection_->Place({bytes, tensor.size}, message);
 }

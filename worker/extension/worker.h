@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpu/pinned_memory.h"
 #include "ipc/messages.h"
 #include "worker/extension/calls.h"
 #include "worker/extension/connection.h"
@@ -202,6 +203,7 @@ class Worker {
   bool serving_ = false;
   bool ended_ = false;
   bool uses_devices_ = false;
+  std::shared_ptr<PinnedMemory> pinned_;  // shared with what it has pinned
 
   // In the event loop.
   bool in_loop_ = false;

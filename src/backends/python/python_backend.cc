@@ -171,6 +171,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   ModelLocation kept = location;
   kept.preparation.reset();  // the model lets go of its environment before its location
   PythonModelFacts facts = Facts(location, *config, options_.memory_keep_bytes, std::move(isolation));
+  facts.pinned_pool_bytes = options_.pinned_pool_bytes;
   for (const auto& [gpu, bytes] : options_.cuda_pool_bytes) facts.device_pools.push_back({gpu, bytes});
   // One of an iterative model is a single request.
   facts.keeps_sequences = options_.keep_sequences && config->has_sequence_batching() &&

@@ -42,6 +42,8 @@ class PythonBackend final : public Backend {
     GpuPlacement gpus = {};
     // What each process of a model may keep of its memory on a GPU when it is idle; 64 MiB of those that are not named.
     std::map<int, uint64_t> cuda_pool_bytes = {};
+    // What the server, and each process of a model, may pin of the memory that it copies from and to GPUs.
+    uint64_t pinned_pool_bytes = uint64_t{256} << 20;
     std::function<Status(const std::string& model, int gpu)> check_gpu = nullptr;
     // Whether the sequences of models are kept beside the models, so that what a model has of its own is asked for.
     bool keep_sequences = false;

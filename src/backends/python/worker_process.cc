@@ -185,6 +185,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
   load.instance_device_id = device;
   load.arena_keep_bytes = facts.arena_keep_bytes;
   load.device_pools = facts.device_pools;
+  load.pinned_pool_bytes = facts.pinned_pool_bytes;
   load.verbose_errors = verbose_errors_;
   load.keeps_sequences = facts.keeps_sequences;
   std::vector<std::byte> message;

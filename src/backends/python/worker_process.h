@@ -30,6 +30,7 @@ struct PythonModelFacts {
   std::string model_version;
   uint64_t arena_keep_bytes = 0;
   std::vector<LoadMessage::DevicePool> device_pools = {};
+  uint64_t pinned_pool_bytes = 0;
   bool keeps_sequences = false;
   // How its processes are confined, of which the worker is told nothing.
   WorkerIsolation isolation = {};

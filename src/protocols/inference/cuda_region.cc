@@ -59,12 +59,12 @@ Status CudaRegion::Named(const Status& status) const {
 }
 
 Status CudaRegion::Read(uint64_t offset, Buffer& to) const {
-  const Status status = memory_->Read(offset, {to.mutable_data(), to.size()}, std::make_shared<Buffer>(to));
+  const Status status = memory_->Read(offset, to);
   return status.ok() ? status : Named(status);
 }
 
 Status CudaRegion::Write(uint64_t offset, const Buffer& from) const {
-  const Status status = memory_->Write(offset, {from.data(), from.size()}, std::make_shared<Buffer>(from));
+  const Status status = memory_->Write(offset, from);
   return status.ok() ? status : Named(status);
 }
 

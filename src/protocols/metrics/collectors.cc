@@ -489,12 +489,12 @@ MetricsCollector GpuStallMetrics(const std::vector<GpuDevice>& gpus, const Clien
   };
 }
 
-MetricsCollector PinnedMemoryMetrics() {
-  return [](MetricFamilies& families) {
+MetricsCollector PinnedMemoryMetrics(const ClientGpus& memory) {
+  return [&memory](MetricFamilies& families) {
     AddGauge(families, "nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
-             0);
+             memory.empty() ? 0 : static_cast<double>(memory.pinned().max_bytes()));
     AddGauge(families, "nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
-             0);
+             static_cast<double>(memory.pinned().used_bytes()));
   };
 }
 

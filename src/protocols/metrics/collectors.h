@@ -54,8 +54,8 @@ MetricsCollector GpuMetrics(const std::vector<GpuDevice>& gpus, Nvml& nvml, int6
 // the collector.
 MetricsCollector GpuStallMetrics(const std::vector<GpuDevice>& gpus, const ClientGpus& memory);
 
-// nv_pinned_memory_pool_{total,used}_bytes, which are 0: there is no such pool.
-MetricsCollector PinnedMemoryMetrics();
+// nv_pinned_memory_pool_{total,used}_bytes, of the server's own process; 0 without a GPU.
+MetricsCollector PinnedMemoryMetrics(const ClientGpus& memory);
 
 // What user code counts. `metrics` outlives the collector.
 MetricsCollector UserMetrics(const CustomMetrics& metrics);

@@ -35,11 +35,14 @@ enum Result : int {
   kInvalidContext = 201,
   kInvalidHandle = 400,
   kIllegalAddress = 700,
+  kAlreadyRegistered = 712,
+  kNotRegistered = 713,
 };
 
 struct Context {
   int device = 0;
   int holders = 0;
+  std::map<char*, size_t> registered;  // pages of the host
 };
 
 // A range of addresses that stands for memory of a device: nothing can be read there, the bytes are in the file.
@@ -271,6 +274,18 @@ void WaitForBlockingStreams() {
 }
 bool IsDefault(void* stream) { return stream == nullptr || stream == reinterpret_cast<void*>(1); }
 
+// What a copy says of its host memory: whether a context of this process has all of it registered.
+std::string Pinned(const void* host, size_t bytes) {
+  const char* const begin = static_cast<const char*>(host);
+  const std::lock_guard lock(D().mutex);
+  for (const auto& context : D().contexts) {
+    for (const auto& [base, size] : context->registered) {
+      if (begin >= base && begin + bytes <= base + size) return " pinned";
+    }
+  }
+  return "";
+}
+
 int Give(void* handle, std::function<void()> task) {
   if (IsDefault(handle)) {
     WaitForBlockingStreams();
@@ -327,7 +342,7 @@ int cuInit(unsigned) {
     D().devices = VisibleDevices();
     D().contexts.clear();
     for (size_t i = 0; i < D().devices.size(); ++i) {
-      D().contexts.push_back(std::make_unique<Context>(Context{static_cast<int>(i)}));
+      D().contexts.push_back(std::make_unique<Context>(Context{static_cast<int>(i), 0, {}}));
     }
   }
   if (D().devices.empty()) return kNoDevice;
@@ -431,7 +446,10 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
   const std::lock_guard lock(D().mutex);
   Context& primary = *D().contexts[device];
   if (primary.holders == 0) return kInvalidContext;
-  if (--primary.holders == 0) standin::Note("no-context " + std::to_string(device));
+  if (--primary.holders == 0) {
+    primary.registered.clear();
+    standin::Note("no-context " + std::to_string(device));
+  }
   return kSuccess;
 }
 int cuCtxPushCurrent_v2(Context* context) {
@@ -546,6 +564,35 @@ int cuMemFreeHost(void* address) {
   if (found == D().pinned.end()) return kInvalidValue;
   munmap(address, found->second);
   D().pinned.erase(found);
+  return kSuccess;
+}
+
+int cuMemHostRegister_v2(void* address, size_t bytes, unsigned) {
+  BEGIN(cuMemHostRegister_v2);
+  NEED_CONTEXT;
+  char* const base = static_cast<char*>(address);
+  const std::lock_guard lock(D().mutex);
+  for (const auto& context : D().contexts) {
+    for (const auto& [other, size] : context->registered) {
+      if (base < other + size && other < base + bytes) return kAlreadyRegistered;
+    }
+  }
+  current.back()->registered.emplace(base, bytes);
+  standin::Note("pin " + std::to_string(bytes));
+  return kSuccess;
+}
+int cuMemHostUnregister(void* address) {
+  BEGIN(cuMemHostUnregister);
+  NEED_CONTEXT;
+  const std::lock_guard lock(D().mutex);
+  auto& registered = current.back()->registered;
+  const auto found = registered.find(static_cast<char*>(address));
+  if (found == registered.end()) return kNotRegistered;
+  unsigned char resident = 0;
+  if (mincore(address, 1, &resident) != 0)
+    standin::Note("violation: pages are unmapped that a device has pinned");
+  standin::Note("unpin " + std::to_string(found->second));
+  registered.erase(found);
   return kSuccess;
 }
 
@@ -693,13 +740,13 @@ int cuMemImportFromShareableHandle(unsigned long long* handle, void* descriptor,
 int cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, void* stream) {
   BEGIN(cuMemcpyHtoDAsync_v2);
   NEED_CONTEXT;
-  standin::Note("to-device " + std::to_string(bytes));
+  standin::Note("to-device " + std::to_string(bytes) + Pinned(from, bytes));
   return Give(stream, [=] { ToDevice(to, from, bytes); });
 }
 int cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, void* stream) {
   BEGIN(cuMemcpyDtoHAsync_v2);
   NEED_CONTEXT;
-  standin::Note("from-device " + std::to_string(bytes));
+  standin::Note("from-device " + std::to_string(bytes) + Pinned(to, bytes));
   return Give(stream, [=] { FromDevice(to, from, bytes); });
 }
 int cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void* stream) {
@@ -711,13 +758,13 @@ int cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void* stream) {
 int cuMemcpyHtoD_v2(Pointer to, const void* from, size_t bytes) {
   BEGIN(cuMemcpyHtoD_v2);
   NEED_CONTEXT;
-  standin::Note("to-device " + std::to_string(bytes));
+  standin::Note("to-device " + std::to_string(bytes) + Pinned(from, bytes));
   return Give(nullptr, [=] { ToDevice(to, from, bytes); });
 }
 int cuMemcpyDtoH_v2(void* to, Pointer from, size_t bytes) {
   BEGIN(cuMemcpyDtoH_v2);
   NEED_CONTEXT;
-  standin::Note("from-device " + std::to_string(bytes));
+  standin::Note("from-device " + std::to_string(bytes) + Pinned(to, bytes));
   return Give(nullptr, [=] { FromDevice(to, from, bytes); });
 }
 
