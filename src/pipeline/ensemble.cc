@@ -24,6 +24,17 @@ void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
   most = std::min(most, step.stateful->max_sequences);
 }
 
+// Tensors on a GPU go through an ensemble: in where all steps that take one do, out as each request allows.
+void AddDevices(const Dag& dag, const std::vector<std::shared_ptr<const ServableInfo>>& steps,
+                ServableInfo& ensemble) {
+  const auto takes = [&](uint32_t step) { return steps[step]->device_inputs; };
+  ensemble.device_inputs = !ensemble.stateful && std::ranges::all_of(dag.inputs(), [&](uint32_t input) {
+    return std::ranges::find(dag.outputs(), input) == dag.outputs().end() &&
+           std::ranges::all_of(dag.tensors()[input].consumers, takes);
+  });
+  ensemble.device_outputs = std::ranges::any_of(steps, [](const auto& step) { return step->device_outputs; });
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps& deps,
@@ -90,6 +101,7 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
   info.config = std::move(config);
   BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models, field));
+  AddDevices(*plan->dag, models, info);
   plan->structure = std::make_unique<DagStructure>(*plan->dag, std::move(words));
   blame("ensemble_scheduling");
   BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->dag, models));

@@ -64,6 +64,53 @@ TEST_F(EnsembleTest, ATensorMayStayOnADeviceWhenAllWhoTakeItCan) {
   EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y"))), ::testing::IsEmpty());
 }
 
+TEST_F(EnsembleTest, TensorsOnADeviceGoThroughOneWithinAnother) {
+  const auto maker = AddStep("maker");
+  const auto taker = AddStep("taker");
+  AddStep("other", Identity());
+  maker->set_device_tensors(false, true);
+  taker->set_device_tensors(true, true);
+  // By who takes its inputs, and who makes outputs.
+  EXPECT_TRUE(Serve(StepText("taker", "X", "Y"))->info().device_inputs);
+  EXPECT_TRUE(Serve(StepText("taker", "X", "T") + StepText("other", "T", "Y"))->info().device_inputs);
+  EXPECT_FALSE(Serve(StepText("other", "X", "T") + StepText("taker", "T", "Y"))->info().device_inputs);
+  EXPECT_FALSE(
+      Serve(StepText("taker", "X", "Y") + StepText("other", "X", "Z"), {"Y", "Z"})->info().device_inputs);
+  EXPECT_TRUE(Serve(StepText("maker", "X", "Y"))->info().device_outputs);
+  EXPECT_FALSE(Serve(StepText("other", "X", "Y"))->info().device_outputs);
+  // An output of it may stay where who asks takes it there.
+  const auto e = Serve(StepText("maker", "X", "T") + StepText("taker", "T", "Y"), {"Y", "T"});
+  for (const bool taken : {true, false}) {
+    KeepingSink sink;
+    auto asked = Request(e, sink, {Int32Tensor("X", {1})});
+    if (taken) asked->device_outputs = {"T"};
+    e->Begin(std::move(asked));
+    auto made = maker->Take();
+    EXPECT_EQ(made->device_outputs.size(), taken ? 1u : 0u);
+    AnswerPlus(*made, 1);
+    made.reset();
+    auto last = taker->Take();
+    EXPECT_THAT(last->device_outputs, ::testing::IsEmpty());
+    AnswerPlus(*last, 1);
+    EXPECT_TRUE(sink.ended());
+  }
+}
+
+TEST_F(EnsembleTest, AStepThatWasLoadedAgainMayTakeNothingOnADevice) {
+  const auto taker = AddStep("taker");
+  taker->set_device_tensors(true, true);
+  const auto e = Serve(StepText("taker", "X", "Y"));
+  taker->set_device_tensors(false, false);
+  KeepingSink sink;
+  auto asked = Request(e, sink, {Int32Tensor("X", {1})});
+  asked->inputs[0].data = Buffer(nullptr, 4, nullptr);  // on a device
+  e->Begin(std::move(asked));
+  EXPECT_EQ(taker->kept(), 0u);
+  ASSERT_TRUE(sink.ended());
+  EXPECT_THAT(sink.responses()[0].status.message(),
+              HasSubstr("takes no inputs on a GPU since it was loaded again"));
+}
+
 TEST_F(EnsembleTest, AThousandStepsNeedTheStackOfOne) {
   int depth = 0;
   int deepest = 0;

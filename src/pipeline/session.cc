@@ -245,6 +245,12 @@ void Session::Begin(std::unique_ptr<Run> run) {
   if (entered.part) compensation_->Asked(*entered.part);
   run->part = entered.part;
   run->NoteStart();
+  // What made them has asked; another may have come in the place of this one since.
+  if (std::ranges::any_of(run->inputs, [](const Tensor& input) { return input.data.on_device(); }) &&
+      (entered.servable == nullptr || !entered.servable->get().info().device_inputs)) {
+    run->Answer(UnavailableError("it takes no inputs on a GPU since it was loaded again"), true);
+    return;
+  }
   if (Status status = ConvertInputs(step.precisions, run->inputs, MemoryOf(run->node)); !status.ok()) {
     run->Answer(std::move(status), true);
     return;
@@ -285,7 +291,10 @@ std::vector<std::string> Session::DeviceOutputs(uint32_t node) const {
   if (dag().nodes()[node].demultiply != Dag::kWhole) return names;
   for (const Dag::Port& port : dag().nodes()[node].outputs) {
     const Dag::Tensor& tensor = dag().tensors()[port.tensor];
+    // To who asks, and does not take it there. An ensemble's outputs have the names of its tensors.
+    const std::vector<std::string>& taken = client_->request().device_outputs;
     const bool leaves =
+        std::ranges::find(taken, tensor.name) == taken.end() &&
         std::ranges::any_of(wanted_, [&](uint32_t output) { return dag().outputs()[output] == port.tensor; });
     const bool stays =
         !leaves && tensor.gathers.empty() && std::ranges::all_of(tensor.consumers, [&](uint32_t consumer) {
