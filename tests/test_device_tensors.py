@@ -1,12 +1,16 @@
 """Tensors that go from model to model on a device, on the stand-in for NVIDIA's driver."""
 
+import json
 import pathlib
 
 import numpy as np
 import pytest
 from harness.gpus import DRIVER, Gpus
+from harness.graphs import config as json_config
+from harness.graphs import write_graph
 from harness.repository import config, per_request
 from harness.waiting import wait_until
+from test_graph_strands import step as graph_step
 
 ARRAYS = (pathlib.Path(__file__).parent / "harness" / "device_arrays.py").read_text()
 VECTOR = {"inputs": [("IN", "FP32", [-1])], "outputs": [("OUT", "FP32", [-1])]}
@@ -59,7 +63,10 @@ CALLER = HEADER + per_request(
     if answer.has_error():
         return pb_utils.InferenceResponse(error=answer.error())
     got = pb_utils.get_output_tensor_by_name(answer, "OUT")
-    here = pb_utils.get_output_tensor_by_name(answer, "HERE").as_numpy()[0]
+    here = pb_utils.get_output_tensor_by_name(answer, "HERE")
+    arrays.use(0)
+    # What was made on the CPU has been copied, and nothing else is to be waited for.
+    here = here.as_numpy()[0] if here.is_cpu() else arrays.read(*place(here), arrays.make_stream())[0]
     if got.is_cpu():
         return respond(OUT=got.as_numpy(), HERE=np.array([here, 0], np.float32))
     copy = arrays.Copy(*place(got))
@@ -122,8 +129,11 @@ def fill(repository):
         ("from-host", FIRST, "copier", "GPU", "host"),
         ("cpu", "instance_group [ { kind: KIND_CPU } ]", "copier", "GPU", "host"),
         ("unknown", FIRST, "nobody", "GPU", "device"),
+        ("to-ensemble", FIRST, "takes", "GPU", "device"),
     ):
         add(name, CALLER, WITH_PLACE, kind + parameters(callee=callee, memory=memory, sends=sends))
+    elsewhere = FIRST + parameters(callee="copier", memory="GPU", sends="host")
+    add("elsewhere", CALLER.replace("+ preferred), 0)", "+ preferred), 7)"), WITH_PLACE, elsewhere)
     chain = [step("maker", {"IN": "IN"}, {"OUT": "a"}), step("copier", {"IN": "a"}, {"OUT": "b", "HERE": "HERE"})]
     repository.add(
         "chain",
@@ -133,6 +143,14 @@ def fill(repository):
     repository.add(
         "to-host", None, ensemble("to-host", ["OUT", "HERE"], *chain, step("host", {"IN": "b"}, {"OUT": "OUT"}))
     )
+    # Ensembles within others: one makes what the other one takes.
+    makes = ensemble("makes", ["OUT"], step("maker", {"IN": "IN"}, {"OUT": "OUT"}))
+    takes = ensemble("takes", ["OUT", "HERE"], step("copier", {"IN": "IN"}, {"OUT": "OUT", "HERE": "HERE"}))
+    repository.add("makes", None, makes)
+    repository.add("takes", None, takes)
+    for name, first, second in (("outer", "makes", "copier"), ("around", "maker", "takes")):
+        steps = [step(first, {"IN": "IN"}, {"OUT": "a"}), step(second, {"IN": "a"}, {"OUT": "OUT", "HERE": "HERE"})]
+        repository.add(name, None, ensemble(name, ["OUT", "HERE"], *steps))
     repository.add(
         "open",
         None,
@@ -167,11 +185,11 @@ def client(server, connect, gpus):
 
 
 def copies(gpus, before):
-    """What has left a device since, in bytes."""
-    return [int(words[1]) for _, words in gpus.calls("from-device")[before:]]
+    """What has left a device since, in bytes, without HERE, which is one number."""
+    return [int(words[1]) for _, words in gpus.calls("from-device")[before:] if words[1] != "4"]
 
 
-@pytest.mark.parametrize("count", [1, 1000, 3_000_000])
+@pytest.mark.parametrize("count", [2, 1000, 3_000_000])
 def test_a_call_and_its_answer_stay_on_the_device(client, gpus, count):
     """Streams are late on purpose. What the client gets is the only thing that is copied from the device."""
     gpus.delay(20)
@@ -182,27 +200,71 @@ def test_a_call_and_its_answer_stay_on_the_device(client, gpus, count):
     np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
     assert result.as_numpy("HERE").tolist() == [1, 1]
     assert copies(gpus, before) == [4 * count]
-    # What the arrays themselves are made with.
+    # What the arrays themselves are made with, and HERE.
     assert len({pid for pid, _ in gpus.calls("to-device")[made:]}) == 2
-    assert len(gpus.calls("to-device")[made:]) == 3 * 4
+    assert len(gpus.calls("to-device")[made:]) == 3 * 4 + 1
 
 
 @pytest.mark.parametrize(
     ("model", "where", "leaves"),
     [
         ("by-default", [1, 0], 1),  # the answer comes to the machine's memory
-        ("to-reader", [0, 0], 1),  # the input does, and so the answer is there
-        ("from-host", [0, 0], 0),
+        ("to-reader", [0, 1], 2),  # the input does, and so the answer is there, and comes back
+        ("from-host", [0, 1], 1),
+        ("elsewhere", [0, 0], 0),  # wanted on a device that there is not
         ("cpu", [0, 0], 0),
     ],
 )
-def test_what_is_not_wanted_on_the_device_is_copied_once(client, gpus, model, where, leaves):
+def test_what_is_not_where_it_is_wanted_is_copied_once(client, gpus, model, where, leaves):
     sent = np.arange(1, 1001, dtype=np.float32)
     before = len(gpus.calls("from-device"))
     result = client.infer(model, {"IN": sent})
     np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
     assert result.as_numpy("HERE").tolist() == where
     assert copies(gpus, before) == [4000] * leaves
+
+
+def test_an_answer_of_the_cpu_that_cannot_be_copied_to_the_device(client, gpus):
+    """Without room it stays; what else the driver says is the error of the call."""
+    sent = np.arange(1, 1001, dtype=np.float32)
+    gpus.fail("cuMemCreate 2")
+    result = client.infer("from-host", {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    assert result.as_numpy("HERE").tolist() == [0, 0]
+    gpus.fail("cuMemcpyHtoDAsync_v2 719")
+    with client.fails("INTERNAL", contains="cuMemcpyHtoDAsync: CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)"):
+        client.infer("from-host", {"IN": sent})
+    gpus.fail()
+    np.testing.assert_array_equal(client.infer("from-host", {"IN": sent}).as_numpy("OUT"), sent)
+    # From where it has come to the caller's process.
+    assert ["to-device", "4000", "pinned"] in [words for _, words in gpus.calls("to-device")]
+
+
+TEXTS = HEADER + per_request(
+    """
+    call = pb_utils.InferenceRequest(
+        model_name="texts-back",
+        inputs=[pb_utils.Tensor("IN", get(request, "IN"))],
+        requested_output_names=["OUT"],
+        preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0),
+    )
+    texts = pb_utils.get_output_tensor_by_name(call.exec(), "OUT")
+    assert texts.is_cpu()
+    return respond(OUT=texts.as_numpy())
+    """
+)
+
+
+def test_texts_stay_on_the_cpu(repository, serve, connect, gpus):
+    texts = {"inputs": [("IN", "STRING", [-1])], "outputs": [("OUT", "STRING", [-1])]}
+    files = {"1/device_arrays.py": ARRAYS}
+    repository.add("texts", TEXTS, config("texts", **texts, extra=FIRST), files=files)
+    back = per_request("return respond(OUT=get(request, 'IN')[::-1])")
+    repository.add("texts-back", back, config("texts-back", **texts))
+    server = serve(repository, env=gpus.env)
+    result = connect("grpc", server).infer("texts", {"IN": np.array([b"a", b"", b"ccc"], np.object_)})
+    assert result.as_numpy("OUT").tolist() == [b"ccc", b"", b"a"]
+    server.stop()
 
 
 def test_calls_of_what_is_not_there_fail_as_ever(client):
@@ -219,6 +281,26 @@ def test_a_tensor_between_steps_stays_on_the_device(client, gpus, model, leaves,
     np.testing.assert_array_equal(result.as_numpy("OUT"), sent + adds)
     assert result.as_numpy("HERE").tolist() == [1]
     assert copies(gpus, before) == [4000] * leaves
+
+
+@pytest.mark.parametrize("model", ["outer", "around"])
+def test_a_tensor_goes_into_and_out_of_an_ensemble_within_another(client, gpus, model):
+    gpus.delay(20)
+    sent = np.arange(1, 1001, dtype=np.float32)
+    before = len(gpus.calls("from-device"))
+    result = client.infer(model, {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    assert result.as_numpy("HERE").tolist() == [1]
+    assert copies(gpus, before) == [4000]
+
+
+def test_a_call_of_an_ensemble_stays_on_the_device(client, gpus):
+    sent = np.arange(1, 1001, dtype=np.float32)
+    before = len(gpus.calls("from-device"))
+    result = client.infer("to-ensemble", {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    assert result.as_numpy("HERE").tolist() == [1, 1]
+    assert copies(gpus, before) == [4000]
 
 
 def test_a_tensor_that_the_client_gets_too_is_copied_once(client, gpus):
@@ -422,6 +504,55 @@ def test_a_consumers_own_copy_lasts_until_the_device_has_read_it(repository, ser
     gpus.delay(0)
     assert result.as_numpy("OUT").tolist() == [1, 2, 3]
     assert result.as_numpy("SAME").tolist() == [7, 8, 9]
+    server.stop()
+
+
+PIPELINE = {
+    "name": "pipeline",
+    "inputs": ["IN"],
+    "nodes": [
+        {
+            "name": "first",
+            "type": "DL model",
+            "model_name": "maker",
+            "inputs": [{"IN": {"node_name": "request", "data_item": "IN"}}],
+            "outputs": [{"data_item": "OUT", "alias": "made"}],
+        },
+        {
+            "name": "second",
+            "type": "DL model",
+            "model_name": "copier",
+            "inputs": [{"IN": {"node_name": "first", "data_item": "made"}}],
+            "outputs": [{"data_item": "OUT", "alias": "copied"}, {"data_item": "HERE", "alias": "here"}],
+        },
+    ],
+    "outputs": [
+        {"OUT": {"node_name": "second", "data_item": "copied"}},
+        {"HERE": {"node_name": "second", "data_item": "here"}},
+    ],
+}
+
+
+def test_models_on_a_device_in_pipelines_and_graphs(repository, serve, connect, gpus, tmp_path):
+    """Between nodes of a pipeline a tensor stays there; in a graph all go through the machine's memory."""
+    fill(repository)
+    text = 'input_stream: "OVTENSOR:in"\noutput_stream: "OVTENSOR:out"\n'
+    text += graph_step("one", "maker", "in", "a", "IN", "OUT") + graph_step("two", "copier", "a", "out", "IN", "OUT")
+    graph = write_graph(tmp_path, "graph", text)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json_config(graph, pipeline_config_list=[PIPELINE])))
+    server = serve(repository, "--config_path", path, env=gpus.env)
+    client = connect("grpc", server)
+    gpus.delay(20)
+    sent = np.arange(1, 1001, dtype=np.float32)
+    before = len(gpus.calls("from-device"))
+    result = client.infer("pipeline", {"IN": sent})
+    np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
+    assert result.as_numpy("HERE").tolist() == [1]
+    assert copies(gpus, before) == [4000]
+    np.testing.assert_array_equal(client.infer("graph", {"in": sent}).as_numpy("out"), sent)
+    assert copies(gpus, before) == [4000] * 2  # the second node has had its input on the CPU
+    gpus.delay(0)
     server.stop()
 
 

@@ -41,5 +41,5 @@ def test_client(server, gpus, protocol):
     # Of what front and join do, the answer alone leaves the device. The rest is the client's memory: two inputs that the
     # server reads, what join answers with, what the client reads.
     moved = [words for _, words in gpus.calls("from-device", "on-device")[before:]]
-    assert [int(size) for name, size in moved if name == "from-device"][:1] == [24]
-    assert sum(1 for name, _ in moved if name == "from-device") == 5
+    assert [int(words[1]) for words in moved if words[0] == "from-device"][:1] == [24]
+    assert sum(1 for words in moved if words[0] == "from-device") == 5

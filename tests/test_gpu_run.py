@@ -32,7 +32,7 @@ def test_all_works_on_the_stand_in(gpus):
     done = run(gpus.env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("GPUs: Stand-in A, Stand-in B\n")
-    assert done.stdout.count(" | works |\n") == 5
+    assert done.stdout.count(" | works |\n") == 6
     assert [line.split(" | ")[0] for line in done.stdout.splitlines()[-3:]] == [
         "| 4 B",
         "| 1 MiB",

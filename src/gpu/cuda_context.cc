@@ -51,11 +51,19 @@ Status CudaContext::CopyFrom(CudaAddress from, std::span<std::byte> to) {
   });
 }
 
-Status CudaContext::CopyTo(CudaAddress to, std::span<const std::byte> from) {
+Status CudaContext::ZeroBehind(CudaAddress at, size_t bytes, size_t zero_until) {
+  if (zero_until > bytes) {
+    BRAID_RETURN_IF_ERROR(driver_->Check(
+        "cuMemsetD8Async", driver_->memset_d8_async(at + bytes, 0, zero_until - bytes, stream_)));
+  }
+  return driver_->Check("cuStreamSynchronize", driver_->stream_synchronize(stream_));
+}
+
+Status CudaContext::CopyTo(CudaAddress to, std::span<const std::byte> from, size_t zero_until) {
   return Within([&] {
     BRAID_RETURN_IF_ERROR(driver_->Check("cuMemcpyHtoDAsync",
                                          driver_->memcpy_htod_async(to, from.data(), from.size(), stream_)));
-    return driver_->Check("cuStreamSynchronize", driver_->stream_synchronize(stream_));
+    return ZeroBehind(to, from.size(), zero_until);
   });
 }
 
@@ -63,11 +71,7 @@ Status CudaContext::CopyWithin(CudaAddress to, CudaAddress from, size_t bytes, s
   return Within([&] {
     BRAID_RETURN_IF_ERROR(
         driver_->Check("cuMemcpyDtoDAsync", driver_->memcpy_dtod_async(to, from, bytes, stream_)));
-    if (zero_until > bytes) {
-      BRAID_RETURN_IF_ERROR(driver_->Check(
-          "cuMemsetD8Async", driver_->memset_d8_async(to + bytes, 0, zero_until - bytes, stream_)));
-    }
-    return driver_->Check("cuStreamSynchronize", driver_->stream_synchronize(stream_));
+    return ZeroBehind(to, bytes, zero_until);
   });
 }
 

@@ -36,10 +36,10 @@ class CudaContext {
   Status Follow(CudaStream other) { return Order(other, stream_); }
   Status Lead(CudaStream other) { return Order(stream_, other); }
 
-  // Copy on the stream, and wait until that is done. Errors: those of the driver, e.g. of a device that is lost.
+  // Copy on the stream, and wait until that is done; what lies behind the bytes on the device is zeroed up to `zero_until`.
+  // Errors: those of the driver, e.g. of a device that is lost.
   Status CopyFrom(CudaAddress from, std::span<std::byte> to);
-  Status CopyTo(CudaAddress to, std::span<const std::byte> from);
-  // The same within the device; what lies behind `bytes` of the target is zeroed up to `zero_until`.
+  Status CopyTo(CudaAddress to, std::span<const std::byte> from, size_t zero_until = 0);
   Status CopyWithin(CudaAddress to, CudaAddress from, size_t bytes, size_t zero_until);
   // Locks pages of the host in their place, for copies, until Unpin() or the end of the context. Errors: those of the driver.
   Status Pin(std::span<std::byte> pages);
@@ -53,6 +53,8 @@ class CudaContext {
   CudaContext(std::shared_ptr<const CudaDriver> driver, CudaDevice device)
       : driver_(std::move(driver)), device_(device) {}
   Status Order(CudaStream first, CudaStream then) const;
+  // The end of a copy to the device, within the context.
+  Status ZeroBehind(CudaAddress at, size_t bytes, size_t zero_until);
   // `calls` with this context as the thread's own.
   template <class Calls>
   Status Within(Calls calls) const {

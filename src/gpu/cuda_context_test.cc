@@ -190,7 +190,7 @@ TEST(DeviceMemory, FailsWithWhatTheDriverSays) {
       << "all but the one that is there is gone";
 }
 
-TEST(CudaContext, CopiesWithinTheDeviceAndZeroesWhatWasBehind) {
+TEST(CudaContext, CopiesToTheDeviceAndWithinAndZeroesWhatWasBehind) {
   const StandinGpus gpus("8.6 8388608 Stand-in");
   gpus.Delay(10);
   const auto context = CudaContext::Create(FindGpus(6.0).driver, 0).value();
@@ -203,6 +203,11 @@ TEST(CudaContext, CopiesWithinTheDeviceAndZeroesWhatWasBehind) {
   ASSERT_TRUE(context->CopyWithin(to->address(), from->address(), 3, 6).ok());
   ASSERT_TRUE(context->CopyFrom(to->address(), bytes).ok());
   EXPECT_THAT(bytes, ElementsAre(std::byte{1}, std::byte{1}, std::byte{1}, std::byte{0}, std::byte{0},
+                                 std::byte{0}, std::byte{9}, std::byte{9}));
+  const std::vector<std::byte> from_host(1, std::byte{5});
+  ASSERT_TRUE(context->CopyTo(to->address(), from_host, 2).ok());
+  ASSERT_TRUE(context->CopyFrom(to->address(), bytes).ok());
+  EXPECT_THAT(bytes, ElementsAre(std::byte{5}, std::byte{0}, std::byte{1}, std::byte{0}, std::byte{0},
                                  std::byte{0}, std::byte{9}, std::byte{9}));
 }
 

@@ -5,13 +5,15 @@
 #include <utility>
 
 #include "base/guard.h"
-#include "tensor/shared_bytes.h"
 
 namespace braid {
 
 void PinnedMemory::Pin(const Buffer& buffer, const std::shared_ptr<CudaContext>& device, Thread thread) {
   const auto* shared = dynamic_cast<const SharedBytes*>(buffer.owner());
-  SharedMapping* const mapping = shared == nullptr ? nullptr : shared->mapping();
+  Pin(shared == nullptr ? nullptr : shared->mapping(), device, std::move(thread));
+}
+
+void PinnedMemory::Pin(SharedMapping* mapping, const std::shared_ptr<CudaContext>& device, Thread thread) {
   if (mapping == nullptr || mapping->size() > max_bytes_) return;
   {
     MutexLock lock(mutex_);

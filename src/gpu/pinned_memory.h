@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "gpu/cuda_context.h"
 #include "tensor/buffer.h"
+#include "tensor/shared_bytes.h"
 
 namespace braid {
 
@@ -29,9 +30,11 @@ class PinnedMemory : public std::enable_shared_from_this<PinnedMemory> {
 
   explicit PinnedMemory(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Pins the mapping that `buffer` lies in, unless it is, or is none between processes, or there is no room for it, or the
-  // driver has refused it once. It is undone on `thread` before it is unmapped, or by the driver with the end of the context.
-  // Blocks as the driver does. REQUIRES: this is a std::shared_ptr's.
+  // Pins a mapping, unless it is null, or pinned, or there is no room for it, or the driver has refused it once. That is undone on `thread`
+  // before it is unmapped, or by the driver with the end of the context. Blocks as the driver does. REQUIRES: this is a
+  // std::shared_ptr's.
+  void Pin(SharedMapping* mapping, const std::shared_ptr<CudaContext>& device, Thread thread);
+  // The same for what `buffer` lies in, if that is memory between processes.
   void Pin(const Buffer& buffer, const std::shared_ptr<CudaContext>& device, Thread thread);
 
   uint64_t max_bytes() const { return max_bytes_; }

@@ -87,7 +87,8 @@ Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool de
   BRAID_RETURN_IF_ERROR(worker_.EnsureConversation());
   std::shared_ptr<Exchange> exchange = worker_.inbox().Begin(notice, background);
   message.decoupled = decoupled;
-  message.device_outputs = request.prefers_device && worker_.uses_devices();
+  if (worker_.uses_devices()) exchange->preferred_gpu = request.preferred_gpu;
+  message.device_outputs = exchange->preferred_gpu.has_value();
   message.blocked_execution = waits ? worker_.HeldUpExecution() : worker_.BlockedExecution();
   message.request.id = exchange->id();
   Status status = Encode(request, message);
@@ -111,7 +112,8 @@ PyObject* Calls::Exec(const PyRequest& request, bool decoupled) {
 // --- Responses
 
 // Null without an exception for the bare end of a call that does not count.
-PyObject* Calls::MakeResponse(std::span<const std::byte> message, bool bare_end_counts) {
+PyObject* Calls::MakeResponse(const Exchange& exchange, std::span<const std::byte> message,
+                              bool bare_end_counts) {
   ResponseMessage response;
   if (!DecodeCallResponse(message, response)) {
     worker_.inbox().Break("a bad response to a call");
@@ -124,12 +126,17 @@ PyObject* Calls::MakeResponse(std::span<const std::byte> message, bool bare_end_
   if (!made.tensors) return nullptr;
   for (size_t i = 0; i < response.outputs.size(); ++i) {
     const TensorMessage& output = response.outputs[i];
-    PyObject* tensor = worker_.MakeTensor(output, nullptr);
+    std::vector<std::shared_ptr<Lending>> lent;
+    PyObject* tensor = worker_.MakeTensor(output, &lent);
     if (tensor == nullptr || PyList_SetItem(made.tensors.get(), static_cast<Py_ssize_t>(i), tensor) != 0) {
       return nullptr;
     }
     ValueOf<PyTensor>(tensor).name = Ref::Steal(NewText(output.name));
     if (!ValueOf<PyTensor>(tensor).name) return nullptr;
+    SharedMapping* const from = lent.empty() ? nullptr : lent.back()->mapping();
+    if (exchange.preferred_gpu &&
+        !worker_.BringToDevice(*exchange.preferred_gpu, from, ValueOf<PyTensor>(tensor)))
+      return nullptr;
   }
   if (!response.parameters_json.empty()) {
     made.parameters_json = Ref::Steal(NewText(response.parameters_json));
@@ -159,7 +166,7 @@ PyObject* Calls::NextResponse(Exchange& exchange) {
   std::vector<std::byte> message;
   const Result<bool> got = NextMessage(exchange, message);
   if (!got.ok()) return ErrorResponse(got.status());
-  return got.value() ? MakeResponse(message, true) : nullptr;
+  return got.value() ? MakeResponse(exchange, message, true) : nullptr;
 }
 
 // The one response of a call that can have no more.
@@ -170,7 +177,7 @@ PyObject* Calls::OnlyResponse(Exchange& exchange) {
     const Result<bool> got = NextMessage(exchange, message);
     if (!got.ok()) return ErrorResponse(got.status());
     if (!got.value()) break;
-    if (!response) response = Ref::Steal(MakeResponse(message, false));
+    if (!response) response = Ref::Steal(MakeResponse(exchange, message, false));
     if (PyErr_Occurred()) return nullptr;
   }
   return response ? response.Release() : ErrorResponse(StatusCode::kInternal, "Unexpected empty response.");

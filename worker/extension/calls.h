@@ -60,7 +60,7 @@ class Calls {
   Status Encode(const PyRequest& request, CallMessage& message);
   PyObject* OnlyResponse(Exchange& exchange);
   Result<bool> NextMessage(Exchange& exchange, std::vector<std::byte>& message);
-  PyObject* MakeResponse(std::span<const std::byte> message, bool bare_end_counts);
+  PyObject* MakeResponse(const Exchange& exchange, std::span<const std::byte> message, bool bare_end_counts);
   void Settle(const Awaited& awaited, PyObject* value);
 
   Worker& worker_;

@@ -39,6 +39,8 @@ class Lending {
   Lending& operator=(const Lending&) = delete;
 
   std::byte* data() const { return view_ ? view_->data() : segment_->base() + handle_.offset; }
+  // What it lies in; null for a private view.
+  SharedMapping* mapping() const { return view_ ? nullptr : segment_.get(); }
   bool Contains(const std::byte* at, size_t size) const {
     return at >= data() && size <= handle_.size && static_cast<size_t>(at - data()) <= handle_.size - size;
   }

@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "base/elastic_threads.h"
+
 namespace braid {
 
 Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu) {
@@ -34,14 +36,16 @@ Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid) {
   return DeviceOf(found->second);
 }
 
-ElasticThreads& ThreadOf(int gpu) {
+PinnedMemory::Thread ThreadOf(int gpu) {
   static auto& threads = *new std::map<int, ElasticThreads>();
-  return threads.try_emplace(gpu, ElasticThreads::Options{.name = "brd-gpu", .most = 1}).first->second;
+  ElasticThreads& thread =
+      threads.try_emplace(gpu, ElasticThreads::Options{.name = "brd-gpu", .most = 1}).first->second;
+  return [&thread](std::function<void()> call) { thread.Run(std::move(call)); };
 }
 
 void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done) {
-  ElasticThreads& thread = ThreadOf(device->gpu());
-  thread.Run([device = std::move(device), done = std::move(done)] {
+  const PinnedMemory::Thread thread = ThreadOf(device->gpu());
+  thread([device = std::move(device), done = std::move(done)] {
     // What a device that fails was given has ended too.
     static_cast<void>(device->Synchronize());
     done();

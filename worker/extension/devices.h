@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "base/elastic_threads.h"
 #include "base/status.h"
 #include "gpu/cuda_context.h"
+#include "gpu/pinned_memory.h"
 #include "ipc/segment.h"
 
 namespace braid {
@@ -18,8 +18,8 @@ Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu);
 // The same of a device by its UUID. Errors also: NOT_FOUND where this process does not see it.
 Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid);
 
-// A thread that may wait for the device; lasts as long as the process. Guarded by the GIL.
-ElasticThreads& ThreadOf(int gpu);
+// Does things on a thread that may wait for the device, which lasts as long as the process. Guarded by the GIL.
+PinnedMemory::Thread ThreadOf(int gpu);
 
 // Calls `done` when the device has come to the end of all that this process has given it by now; on ThreadOf() it,
 // without the GIL. Nobody waits for that, so a device that hangs holds up nothing else. (Not of one stream alone: user code need not

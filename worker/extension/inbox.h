@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -43,6 +44,8 @@ class Exchange {
 
   explicit Exchange(uint64_t id) : id_(id) {}
   uint64_t id() const { return id_; }
+  // The GPU of this process that outputs are wanted on. The caller's, with the GIL.
+  std::optional<int> preferred_gpu;
 
  private:
   friend class Inbox;

@@ -1,6 +1,7 @@
 #include "worker/extension/request_object.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "worker/extension/python_state.h"
 #include "worker/extension/response_object.h"
@@ -93,14 +94,16 @@ bool TakeOutputNames(PyObject* object, PyRequest& request) {
 }
 
 // Of a PreferredMemory.
-bool TakePreference(PyObject* object, bool& device) {
+bool TakePreference(PyObject* object, std::optional<int>& gpu) {
   Ref type = Ref::Steal(PyObject_GetAttrString(object, "_type"));
+  Ref id = Ref::Steal(PyObject_GetAttrString(object, "_device_id"));
   const long number = type ? PyLong_AsLong(type.get()) : -1;
+  const long device = id ? PyLong_AsLong(id.get()) : -1;
   if (PyErr_Occurred()) {
     PyErr_Clear();
     return RaiseBadArguments() == 0;
   }
-  device = number == 0;
+  if (number == 0) gpu = std::in_range<int>(device) ? static_cast<int>(device) : -1;
   return true;
 }
 
@@ -155,7 +158,7 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (parameters && !EncodeParameters(parameters, json)) return -1;
   if (json && !TakeText(json.get(), "parameters", request.parameters_json)) return -1;
   if (preferred_memory && !IsNone(preferred_memory) &&
-      !TakePreference(preferred_memory, request.prefers_device))
+      !TakePreference(preferred_memory, request.preferred_gpu))
     return -1;
   if (trace && !IsNone(trace)) request.trace = Ref::Share(trace);
   std::swap(Self(self), request);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -100,7 +101,7 @@ struct PyRequest {
   std::vector<std::string> requested_outputs;
   std::string model_name;
   int64_t model_version = -1;
-  bool prefers_device = false;  // where outputs are wanted
+  std::optional<int> preferred_gpu;  // where outputs are wanted
 };
 
 bool AddRequestType(PyObject* module);

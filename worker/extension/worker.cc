@@ -341,10 +341,9 @@ Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::ve
   BRAID_ASSIGN_OR_RETURN(const auto device, DeviceOf(tensor.device_id));
   const auto address = static_cast<CudaAddress>(reinterpret_cast<uintptr_t>(tensor.data));
   const auto copy = [&](Buffer to) {
-    ElasticThreads& thread = ThreadOf(tensor.device_id);
+    const PinnedMemory::Thread thread = ThreadOf(tensor.device_id);
     Status copied;
-    Py_BEGIN_ALLOW_THREADS pinned_->Pin(
-        to, device, [&thread](std::function<void()> call) { thread.Run(std::move(call)); });
+    Py_BEGIN_ALLOW_THREADS pinned_->Pin(to, device, thread);
     copied = device->CopyFrom(address, {to.mutable_data(), to.size()});
     Py_END_ALLOW_THREADS return copied;
   };
@@ -464,12 +463,36 @@ bool Worker::TakeFromDevice(const TensorMessage& message, PyTensor& tensor) {
     address = DevicePool::AddressOf(*own);
     keeper = KeepUntilDone((*lending)->memory().shared_context(), *std::move(own));
   }
+  return LieOnDevice(device.gpu(), address, message.handle.size, std::move(keeper), tensor);
+}
+
+bool Worker::LieOnDevice(int gpu, CudaAddress address, size_t size, std::shared_ptr<void> keeper,
+                         PyTensor& tensor) {
   tensor.data = reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
-  tensor.size = message.handle.size;
+  tensor.size = size;
   tensor.device_type = kDlCuda;
-  tensor.device_id = device.gpu();
+  tensor.device_id = gpu;
   tensor.memory = Ref::Steal(NewForeignMemory(tensor.data, tensor.size, std::move(keeper)));
   return static_cast<bool>(tensor.memory);
+}
+
+bool Worker::BringToDevice(int gpu, SharedMapping* from, PyTensor& tensor) {
+  if (tensor.device_type == kDlCuda || tensor.type == DataType::kBytes || tensor.size == 0) return true;
+  const auto device = DeviceOf(gpu);
+  if (!device.ok()) return true;
+  auto block = connection_->AllocateOnDevice(*device, tensor.size);
+  if (!block.ok()) return true;
+  const CudaAddress address = DevicePool::AddressOf(*block);
+  const size_t dirty = DevicePool::TakeDirty(*block);
+  const PinnedMemory::Thread thread = ThreadOf(gpu);
+  Status copied;
+  Py_BEGIN_ALLOW_THREADS pinned_->Pin(from, *device, thread);
+  copied = (*device)->CopyTo(address, {tensor.data, tensor.size}, dirty);
+  Py_END_ALLOW_THREADS if (!copied.ok()) {
+    RaiseModelException(copied.message());
+    return false;
+  }
+  return LieOnDevice(gpu, address, tensor.size, KeepUntilDone(*device, *std::move(block)), tensor);
 }
 
 PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shared_ptr<Lending>>* lendings) {

@@ -122,6 +122,10 @@ class Worker {
   // the GIL. What has to live until the message is encoded is added to `holds`. With `stays` the copy is on the GPU too, where
   // there is room for it. Errors also: those of the driver.
   Status PlaceFromDevice(PyObject* tensor, TensorMessage& message, std::vector<Ref>& holds, bool stays);
+  // Copies a tensor to that GPU of this process, which then has it. What lies on one, texts and what is empty stay where they
+  // are, and so does all where there is no such device, or no room on it. False with an exception set.
+  // `from` is what it lies in, null where that is not to be pinned.
+  bool BringToDevice(int gpu, SharedMapping* from, PyTensor& tensor);
   // Whether a servable takes inputs that lie on a GPU, as the server says.
   bool TakesDeviceInputs(const std::string& model_name, int64_t model_version);
   // Whether this instance may have tensors of others on a GPU.
@@ -170,6 +174,9 @@ class Worker {
   PyObject* MakeRequest(const RequestMessage& message, Turn& turn);
   // A block of a DevicePool for user code: it is used again when the device is done with what user code has begun there.
   std::shared_ptr<void> KeepUntilDone(std::shared_ptr<CudaContext> device, Buffer block);
+  // `size` bytes at an address of the device are the tensor's. False with an exception set.
+  static bool LieOnDevice(int gpu, CudaAddress address, size_t size, std::shared_ptr<void> keeper,
+                          PyTensor& tensor);
   // Fills all but name, type and shape. False with an exception set.
   bool TakeFromDevice(const TensorMessage& message, PyTensor& tensor);
   bool CallExecute(Turn& turn);
