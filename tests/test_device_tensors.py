@@ -470,6 +470,21 @@ def test_a_device_that_hangs_holds_up_no_model(client, gpus):
     gpus.hang()
 
 
+def test_a_server_ends_while_a_device_hangs(repository, serve, connect, gpus):
+    fill(repository)
+    server = serve(repository, "--model-control-mode=explicit", "--load-model=*", env=gpus.env)
+    client = connect("grpc", server)
+    sent = {"IN": np.arange(1, 1001, dtype=np.float32)}
+    gpus.hang("cuCtxSynchronize")
+    try:
+        np.testing.assert_array_equal(client.infer("chain", sent).as_numpy("OUT"), sent["IN"])
+        client.raw.unload_model("copier")
+        wait_until(lambda: not client.raw.is_model_ready("copier"), 20.0, "the model to be unloaded")
+        server.stop()
+    finally:
+        gpus.hang()
+
+
 # Keeps a copy of its first input, whose making is late, and nothing of the input; then says what the copy is.
 LATE = HEADER + per_request(
     """
