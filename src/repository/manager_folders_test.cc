@@ -698,7 +698,7 @@ TEST_F(ManagerFoldersTest, UnloadWaitsForRequestsInTheBackground) {
   EXPECT_EQ(Index(), "m:1 UNLOADING");
   EXPECT_EQ(reader.Find("m", -1).status().message(),
             "Request for unknown model: 'm' has no available versions");
-  EXPECT_TRUE(manager_->server_ready());
+  EXPECT_FALSE(manager_->server_ready());
   request->reset();
   AwaitIndex("m:1 UNAVAILABLE unloaded");
   EXPECT_TRUE(manager_->server_ready());

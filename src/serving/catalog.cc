@@ -247,11 +247,13 @@ bool Catalog::AllReady() const {
   {
     MutexLock lock(mutex_);
     for (const auto& [name, versions] : models_) {
+      const bool serves = std::any_of(versions.begin(), versions.end(),
+                                      [](const auto& each) { return each.second.servable != nullptr; });
       for (const auto& [number, version] : versions) {
         const bool unloaded =
-            version.state == VersionState::kUnloading ||
-            (version.state == VersionState::kUnavailable && version.reason == kUnloadedReason);
-        if (version.servable == nullptr && !unloaded) return false;
+            version.state == VersionState::kUnavailable && version.reason == kUnloadedReason;
+        const bool replaced = version.state == VersionState::kUnloading && serves;
+        if (version.servable == nullptr && !unloaded && !replaced) return false;
         if (version.servable != nullptr) servables.push_back(version.servable);
       }
     }

@@ -88,8 +88,8 @@ class Catalog {
   const ErrorTexts& error_texts() const { return error_texts_; }
   // Rises with every change of what Find() can find.
   uint64_t generation() const { return snapshot_.generation(); }
-  // Whether every version is READY with a ready servable, or on its way to be unloaded or there: what is to serve
-  // does.
+  // Whether every version is READY with a ready servable, was unloaded, or is unloading while another version of its model
+  // serves: balancers would send the server nothing at each change of a model else.
   bool AllReady() const;
 
  private:

@@ -140,7 +140,7 @@ TEST(Catalog, TakesAReasonOnlyInItsState) {
   EXPECT_EQ(catalog.Index(false)[0].reason, "four");
 }
 
-TEST(Catalog, IsReadyWhenAllAreReadyOrUnloadedOrAboutToBe) {
+TEST(Catalog, IsReadyWhenAllAreReadyUnloadedOrReplaced) {
   Catalog catalog;
   EXPECT_TRUE(catalog.AllReady());
   auto servable = Make("m", 1);
@@ -149,6 +149,9 @@ TEST(Catalog, IsReadyWhenAllAreReadyOrUnloadedOrAboutToBe) {
   EXPECT_TRUE(catalog.AllReady());
   catalog.SetState("m", 2, VersionState::kUnloading, "");
   EXPECT_TRUE(catalog.AllReady());
+  catalog.SetState("u", 1, VersionState::kUnloading, "");
+  EXPECT_FALSE(catalog.AllReady()) << "no other version of it serves";
+  catalog.SetState("u", 1, VersionState::kUnavailable, "unloaded");
   servable->readiness_.ready = false;
   EXPECT_FALSE(catalog.AllReady());
   servable->readiness_.ready = true;
