@@ -4,10 +4,12 @@ BRAID_TORCH_ENV or BRAID_JAX_ENV names."""
 import importlib.util
 import os
 import sys
+import tempfile
 
 import numpy as np
 import pytest
-from harness.server import ROOT
+from harness.repository import config, per_request
+from harness.server import ROOT, Server
 
 
 def interpreter_with(package, variable):
@@ -31,6 +33,45 @@ def test_pytorch(serve, connect):
     # The network is the same each time, and rows do not depend on their batch.
     again = client.infer("torch_mlp", {"FEATURES": features[1:]}).as_numpy("SCORES")
     np.testing.assert_allclose(again, scores[1:], rtol=1e-5)
+    choice = client.infer("torch_choice", {"FEATURES": features}).as_numpy("CLASS")
+    np.testing.assert_array_equal(choice, scores.argmax(axis=1).reshape(2, 1))
+
+
+TORCH = per_request(
+    """
+    import torch, torch.multiprocessing as multiprocessing
+    from torch.utils.data import DataLoader
+
+    torch.set_num_threads(2)
+    matrix = torch.arange(90000, dtype=torch.float64).reshape(300, 300)
+    found = [float((matrix @ matrix)[1, 1])]
+    found.append(sum(int(batch.sum()) for batch in DataLoader(torch.arange(100), batch_size=10, num_workers=2)))
+    shared = torch.zeros(4).share_memory_()
+    child = multiprocessing.get_context("fork").Process(target=lambda: shared.add_(3))
+    child.start()
+    child.join()
+    found.append(float(shared.sum()))
+    weight = torch.ones(3, requires_grad=True)
+    (weight * 2).sum().backward()
+    found.append(float(weight.grad.sum()))
+    return respond(OUT=np.array(found))
+    """
+)
+
+
+@pytest.mark.parametrize("level", ["none", "basic", "strict", "separate"])
+def test_pytorch_at_each_level_of_isolation(repository, connect, level):
+    """Its threads, the processes that load its data, and memory that they share."""
+    python = interpreter_with("torch", "BRAID_TORCH_ENV")
+    if level == "separate" and os.geteuid() != 0:
+        pytest.skip("needs root")
+    repository.add("torch", TORCH, config("torch", [("IN", "INT32", [1])], [("OUT", "FP64", [4])]))
+    options = ["--python", python, "--worker-isolation", level, "--worker-env", "BRAID_TEST_MARK"]
+    # A short path: sockets of the processes that load data are in the worker's folder, and have 107 characters at most.
+    with tempfile.TemporaryDirectory() as folder, Server([repository.path], *options, workdir=folder) as server:
+        found = connect("http", server).infer("torch", {"IN": np.int32([1])}).as_numpy("OUT")
+    product = sum((300 + i) * (300 * i + 1) for i in range(300))
+    np.testing.assert_array_equal(found, [product, 4950, 12, 6])
 
 
 def test_jax(serve, connect):

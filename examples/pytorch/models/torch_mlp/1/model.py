@@ -1,4 +1,5 @@
-"""A small network in PyTorch. Tensors go in and out by DLPack, so that no bytes are copied on the way."""
+"""A small network in PyTorch, on the device of its instance. Tensors go in and out by DLPack, so that no bytes are copied on the
+way."""
 
 import torch
 import triton_python_backend_utils as pb_utils
@@ -10,15 +11,17 @@ class TritonPythonModel:
         torch.manual_seed(7)
         # One thread for each instance: instances are what runs beside one another.
         torch.set_num_threads(1)
-        self.network = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
-        self.network.eval()
+        on_gpu = args["model_instance_kind"] == "GPU"
+        self.device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"
+        network = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+        self.network = network.eval().to(self.device)
 
     def execute(self, requests):
         batches = [
             from_dlpack(pb_utils.get_input_tensor_by_name(request, "FEATURES").to_dlpack()) for request in requests
         ]
         with torch.inference_mode():
-            scores = torch.softmax(self.network(torch.cat(batches)), dim=1)
+            scores = torch.softmax(self.network(torch.cat(batches).to(self.device)), dim=1)
         parts = torch.split(scores, [len(batch) for batch in batches])
         return [
             pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("SCORES", to_dlpack(part.contiguous()))])
