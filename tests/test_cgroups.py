@@ -174,6 +174,21 @@ def test_a_server_in_its_folder_goes_into_a_group_of_its_own(delegated, reposito
     after.stop()
 
 
+@HAS_CGROUPS
+def test_groups_that_are_there_already_are_passed_over(delegated, repository, serve):
+    """In a container a server mostly has the id of the one before it, and their groups have the same names."""
+    repository.add("small", MODEL, config("small", TEXT, OUT))
+    before = ["/bin/sh", "-c", f'for n in 1 2 3; do mkdir {delegated}/braid-worker-$$-$n; done && exec "$@"', "sh"]
+    server = serve(repository, "--worker-cgroup", delegated, through=before)
+    [populated] = [path.name for path, processes in groups(delegated).items() if processes]
+    assert populated.startswith(f"braid-worker-{server.process.pid}-")
+    assert int(populated.rpartition("-")[2]) > 3
+    server.stop()
+    assert len(groups(delegated)) == 3
+    serve(repository, "--worker-cgroup", delegated).stop()
+    assert groups(delegated) == {}
+
+
 def test_limits_need_a_folder(repository, serve):
     repository.add("small", MODEL, config("small", TEXT, OUT))
     server = serve(repository, "--worker-cgroup-limit=memory.max=1G", ready=False, listening=False)
@@ -196,4 +211,4 @@ def test_on_a_machine_with_cgroup_v2(tmp_path):
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", pathlib.Path(__file__)]
     status, output = machine.run(tests, tmp_path)
     assert status == 0, output
-    assert re.search(r"^8 passed, 1 skipped", output, re.MULTILINE), output
+    assert re.search(r"^9 passed, 1 skipped", output, re.MULTILINE), output

@@ -7,7 +7,6 @@ import json
 import signal
 import ssl
 import subprocess
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import requests
 from harness.envoy import need_envoy, validate
-from harness.fleets import Fleet, FrontClients, Load, fleet_envoy, run_fleet
+from harness.fleets import Fleet, FrontClients, Load, Threads, fleet_envoy, run_fleet
 from harness.redis import Redis
 from harness.server import BINARY, ROOT
 from harness.waiting import wait_until
@@ -352,17 +351,16 @@ def test_a_step_whose_sequence_is_elsewhere_is_sent_again(tmp_path):
             assert envoy.statistic(cluster, "upstream_rq_retry_success") == 3
 
 
-class Walks:
+class Walks(Threads):
     """Threads that walk one sequence after the other, each step over the other protocol than the one before, until the block ends."""
 
     def __init__(self, envoy, threads=4, steps=15):
+        super().__init__((number,) for number in range(1, threads + 1))
         self.envoy = envoy
         self.steps = steps
         self.errors = []
         self.done = 0  # steps
         self.moved = 0  # sequences that were answered by more than one replica
-        self._ended = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(1, threads + 1)]
 
     def _run(self, number):
         with FrontClients(self.envoy.listeners["http"], self.envoy.listeners["grpc"]) as clients:
@@ -385,16 +383,6 @@ class Walks:
             # So that each replica has some whenever it ends.
             self._ended.wait(0.05)
         self.moved += len(where) > 1
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, kind, value, trace):
-        self._ended.set()
-        for thread in self._threads:
-            thread.join(60)
 
 
 def test_a_rolling_upgrade_costs_nothing(tmp_path):

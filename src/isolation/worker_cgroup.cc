@@ -132,9 +132,14 @@ Status PrepareCgroups(const std::string& folder, const std::vector<CgroupSetting
 Result<std::shared_ptr<WorkerCgroup>> WorkerCgroup::Create(const std::string& folder,
                                                            const std::vector<CgroupSetting>& settings) {
   static std::atomic<uint64_t> last = 0;
-  std::string path = fmt::format("{}/{}{}-{}", folder, kWorkerPrefix, ::getpid(), ++last);
-  if (::mkdir(path.c_str(), 0755) != 0)
-    return FailedPreconditionError(ErrnoError("a control group " + path, errno).message());
+  std::string path;
+  int made = 0;
+  do {
+    path = fmt::format("{}/{}{}-{}", folder, kWorkerPrefix, ::getpid(), ++last);
+    made = ::mkdir(path.c_str(), 0755);
+    // One of a server that was killed, and had this process's id.
+  } while (made != 0 && errno == EEXIST);
+  if (made != 0) return FailedPreconditionError(ErrnoError("a control group " + path, errno).message());
   std::shared_ptr<WorkerCgroup> group(new WorkerCgroup(std::move(path)));
   for (const CgroupSetting& setting : settings)
     BRAID_RETURN_IF_ERROR(Write(group->path_ + "/" + setting.file, setting.value));

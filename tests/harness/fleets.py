@@ -169,25 +169,12 @@ class FrontClients:
         return result.as_numpy("WHERE")[0].decode()
 
 
-class Load:
-    """Threads that ask for `work`, one request after the other, until the block ends. `done` has (begin, end, replica or error)."""
+class Threads:
+    """Threads that call self._run(...) with each of `arguments`, which returns when self._ended is set: when the block ends."""
 
-    def __init__(self, envoy, threads=8, size=1):
-        self.done = []
+    def __init__(self, arguments):
         self._ended = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(envoy, ("http", "grpc")[i % 2], size)) for i in range(threads)
-        ]
-
-    def _run(self, envoy, protocol, size):
-        with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
-            while not self._ended.is_set():
-                begin = time.monotonic()
-                try:
-                    what = clients.work(protocol, size)
-                except Exception as error:
-                    what = error
-                self.done.append((begin, time.monotonic(), what))
+        self._threads = [threading.Thread(target=self._run, args=each) for each in arguments]
 
     def __enter__(self):
         for thread in self._threads:
@@ -198,6 +185,24 @@ class Load:
         self._ended.set()
         for thread in self._threads:
             thread.join(60)
+
+
+class Load(Threads):
+    """Threads that ask for `work`, one request after the other, until the block ends. `done` has (begin, end, replica or error)."""
+
+    def __init__(self, envoy, threads=8, size=1):
+        super().__init__((envoy, ("http", "grpc")[i % 2], size) for i in range(threads))
+        self.done = []
+
+    def _run(self, envoy, protocol, size):
+        with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
+            while not self._ended.is_set():
+                begin = time.monotonic()
+                try:
+                    what = clients.work(protocol, size)
+                except Exception as error:
+                    what = error
+                self.done.append((begin, time.monotonic(), what))
 
     def wait_for(self, count, since=0.0):
         """Waits until so many requests that began since then are done."""

@@ -29,7 +29,7 @@ sleep 10
 """
 
 
-def run(command, folder, seconds=120, memory="3G", **variables):
+def run(command, folder, seconds=240, memory="3G", **variables):
     """(status, output) of a command on such a machine, in the project's folder, with `variables` beside this process's.
     `folder`: where a file is put for it."""
     # It is read by the other machine, which has another /tmp.
