@@ -189,6 +189,22 @@ def test_groups_that_are_there_already_are_passed_over(delegated, repository, se
     assert groups(delegated) == {}
 
 
+@HAS_CGROUPS
+def test_a_controller_that_is_missing_is_named(delegated, repository, serve):
+    """Before the server has changed anything."""
+    repository.add("small", MODEL, config("small", TEXT, OUT))
+    inner = delegated / "inner"  # which delegated hands nothing on to
+    inner.mkdir()
+    enter = ["/bin/sh", "-c", f'echo $$ >{inner}/cgroup.procs && exec "$@"', "sh"]
+    options = ("--worker-cgroup", inner, "--worker-cgroup-limit=memory.max=1G")
+    server = serve(repository, *options, through=enter, ready=False, listening=False)
+    server.wait_exit()
+    server.stop(status=1)
+    assert f"--worker-cgroup={inner}: the folder has no controller 'memory'" in server.stderr
+    assert not any(path.is_dir() for path in inner.iterdir())
+    inner.rmdir()
+
+
 def test_limits_need_a_folder(repository, serve):
     repository.add("small", MODEL, config("small", TEXT, OUT))
     server = serve(repository, "--worker-cgroup-limit=memory.max=1G", ready=False, listening=False)
@@ -211,4 +227,4 @@ def test_on_a_machine_with_cgroup_v2(tmp_path):
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", pathlib.Path(__file__)]
     status, output = machine.run(tests, tmp_path)
     assert status == 0, output
-    assert re.search(r"^9 passed, 1 skipped", output, re.MULTILINE), output
+    assert re.search(r"^10 passed, 1 skipped", output, re.MULTILINE), output

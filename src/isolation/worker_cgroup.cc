@@ -83,16 +83,21 @@ Status LeaveTo(const std::string& folder) {
   return Write(own + "/cgroup.procs", std::to_string(::getpid()));
 }
 
-Status HandOn(const std::string& folder, const std::vector<CgroupSetting>& settings) {
+Status CheckControllers(const std::string& folder, const std::vector<CgroupSetting>& settings) {
   const auto controllers = Words(folder + "/cgroup.controllers");
   for (const CgroupSetting& setting : settings) {
     const std::string_view controller = ControllerOf(setting.file);
-    if (!controllers.contains(controller)) {
-      return FailedPreconditionError(
-          fmt::format("the folder has no controller '{}' (cgroup.controllers), which {} needs", controller,
-                      setting.file));
-    }
-    BRAID_RETURN_IF_ERROR(Write(folder + "/cgroup.subtree_control", fmt::format("+{}", controller)));
+    if (controllers.contains(controller)) continue;
+    return FailedPreconditionError(fmt::format(
+        "the folder has no controller '{}' (cgroup.controllers), which {} needs", controller, setting.file));
+  }
+  return OkStatus();
+}
+
+Status HandOn(const std::string& folder, const std::vector<CgroupSetting>& settings) {
+  for (const CgroupSetting& setting : settings) {
+    BRAID_RETURN_IF_ERROR(
+        Write(folder + "/cgroup.subtree_control", fmt::format("+{}", ControllerOf(setting.file))));
   }
   return OkStatus();
 }
@@ -121,6 +126,7 @@ Status PrepareCgroups(const std::string& folder, const std::vector<CgroupSetting
     if (::statfs(folder.c_str(), &info) != 0)
       return FailedPreconditionError(ErrnoError("the folder", errno).message());
     if (info.f_type != CGROUP2_SUPER_MAGIC) return FailedPreconditionError("it is no folder of cgroup v2");
+    BRAID_RETURN_IF_ERROR(CheckControllers(folder, settings));
     RemoveAbandoned(folder);
     BRAID_RETURN_IF_ERROR(LeaveTo(folder));
     BRAID_RETURN_IF_ERROR(HandOn(folder, settings));
