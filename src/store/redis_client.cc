@@ -1,15 +1,14 @@
 #include "store/redis_client.h"
 
-#include <hiredis/hiredis.h>
 #include <poll.h>
-#include <spdlog/fmt/fmt.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <iterator>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
@@ -21,63 +20,33 @@ namespace {
 
 constexpr int64_t kFirstPauseNs = 100 * kMillisecondNs;
 constexpr int64_t kLongestPauseNs = 2 * kSecondNs;
-constexpr size_t kReadBytes = size_t{64} << 10;
-// What is shown of an error that the Redis answers.
-constexpr size_t kMostErrorText = 160;
+constexpr int64_t kMapPauseNs = 100 * kMillisecondNs;
+// Beyond the time that an attempt to connect has, which ends by itself but for the looking up of a name.
+constexpr int64_t kAttemptSlackNs = 100 * kMillisecondNs;
+// How many nodes are asked for the map at a time: one of them may hang.
+constexpr size_t kAskedForMap = 3;
+// Redirects that are followed at once; further ones wait for the map.
+constexpr int kQuickRedirects = 2;
 
-RedisReply Convert(const redisReply& from) {
-  RedisReply reply;
-  switch (from.type) {
-    case REDIS_REPLY_INTEGER:
-      reply.kind = RedisReply::Kind::kNumber;
-      reply.number = from.integer;
-      break;
-    case REDIS_REPLY_STRING:
-    case REDIS_REPLY_STATUS:
-      reply.kind = RedisReply::Kind::kText;
-      reply.text.assign(from.str, from.len);
-      break;
-    case REDIS_REPLY_ERROR:
-      reply.kind = RedisReply::Kind::kError;
-      reply.text.assign(from.str, from.len);
-      break;
-    case REDIS_REPLY_ARRAY:
-      reply.kind = RedisReply::Kind::kList;
-      for (size_t i = 0; i < from.elements; ++i) reply.list.push_back(Convert(*from.element[i]));
-      break;
-    default:
-      break;
+bool IsNotDone(std::string_view error) {
+  for (const std::string_view kind : {"CLUSTERDOWN", "TRYAGAIN", "LOADING", "MASTERDOWN"}) {
+    if (error.starts_with(kind)) return true;
   }
-  return reply;
-}
-
-// A command in the Redis protocol (RESP): a list of texts. Written here, since hiredis' formatter makes a text of its own of what may hold
-// the states of a large model, which would be copied once more.
-void Append(const std::vector<std::string>& words, std::string& out) {
-  size_t bytes = 32;
-  for (const std::string& word : words) bytes += word.size() + 32;
-  out.reserve(out.size() + bytes);
-  fmt::format_to(std::back_inserter(out), "*{}\r\n", words.size());
-  for (const std::string& word : words) {
-    fmt::format_to(std::back_inserter(out), "${}\r\n", word.size());
-    out += word;
-    out += "\r\n";
-  }
-}
-
-Result<std::string> ReadSecret(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string secret{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) return UnavailableError("the file of its password cannot be read");
-  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
-  if (secret.empty()) return UnavailableError("the file of its password is empty");
-  return secret;
+  return false;
 }
 
 }  // namespace
 
 RedisClient::RedisClient(Options options, client::TlsOptions tls, UniqueFd wake, Logger& log)
-    : options_(std::move(options)), tls_(std::move(tls)), wake_(std::move(wake)), log_(log) {}
+    : options_(std::move(options)), tls_(std::move(tls)), wake_(std::move(wake)), log_(log) {
+  if (options_.url.cluster) {
+    slots_.resize(kRedisSlots, nullptr);
+    map_status_ = UnavailableError("no node of the cluster has been asked yet");
+    stale_ = true;
+  } else {
+    NodeAt(options_.url.addresses.front()).wanted = true;
+  }
+}
 
 Result<std::unique_ptr<RedisClient>> RedisClient::Start(const Options& options, Logger& log) {
   client::TlsOptions tls;
@@ -100,26 +69,18 @@ RedisClient::~RedisClient() {
     MutexLock lock(mutex_);
     stopping_ = true;
   }
-  const uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
+  Wake();
   if (thread_.joinable()) thread_.join();
-  if (reader_ != nullptr) redisReaderFree(reader_);
 }
 
-void RedisClient::Send(SharedWords command, Done done) {
+void RedisClient::Send(std::string key, SharedWords command, Done done) {
   bool first = false;
   {
     MutexLock lock(mutex_);
     first = queued_.empty();
-    queued_.push_back({std::move(command), std::move(done)});
+    queued_.push_back({.key = std::move(key), .words = std::move(command), .done = std::move(done)});
   }
-  if (!first) return;
-  const uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
-}
-
-void RedisClient::Finish(Command& command, Result<RedisReply> reply) {
-  GuardedOrReport("brd-store", [&] { command.done(std::move(reply)); });
+  if (first) Wake();
 }
 
 bool RedisClient::Stopping() {
@@ -127,223 +88,415 @@ bool RedisClient::Stopping() {
   return stopping_;
 }
 
+void RedisClient::Wake() const {
+  const uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
 void RedisClient::DrainWake() const {
   uint64_t count = 0;
   (void)!::read(wake_.get(), &count, sizeof count);
-}
-
-void RedisClient::FailQueued(const Status& why) {
-  std::deque<Command> failed;
-  {
-    MutexLock lock(mutex_);
-    failed.swap(queued_);
-  }
-  for (Command& command : failed) Finish(command, why);
-}
-
-void RedisClient::Break(const Status& why) {
-  socket_.reset();
-  out_.clear();
-  out_at_ = 0;
-  for (Command& command : std::exchange(sent_, {})) Finish(command, why);
 }
 
 // ---- the thread ----
 
 void RedisClient::Run() {
   while (!Stopping()) {
-    // What cannot be had, memory say, costs the connection and what is on it.
-    const Status served = Guarded([this] { Connect(); });
-    if (!served.ok()) Break(UnavailableError(served.message()));
+    // What cannot be had, memory say, costs the connections and what is on them.
+    const Status worked = Guarded([this] {
+      const int64_t now_ns = SteadyNowNs();
+      Work(now_ns);
+      Wait(now_ns);
+    });
+    if (worked.ok()) continue;
+    for (auto& [name, node] : nodes_) Break(node, UnavailableError(worked.message()));
   }
-  const Status stopped = UnavailableError("the server stops");
-  Break(stopped);
-  FailQueued(stopped);
+  Stop();
 }
 
-Status RedisClient::Dial(const client::Address& address, int64_t deadline_ns) {
-  const int64_t left_ns = deadline_ns - SteadyNowNs();
-  if (left_ns <= 0) return UnavailableError("it does not answer");
-  BRAID_ASSIGN_OR_RETURN(const auto dialer, client::Dialer::Make(address, tls_));
-  BRAID_ASSIGN_OR_RETURN(socket_, client::Socket::Dial(*dialer, false, static_cast<double>(left_ns) / 1e9));
-  if (reader_ != nullptr) redisReaderFree(reader_);
-  reader_ = redisReaderCreate();
-  return reader_ == nullptr ? OutOfMemory() : OkStatus();
-}
-
-Result<client::Address> RedisClient::AskSentinels(int64_t deadline_ns) {
-  Status last;
-  const int64_t each_ns =
-      options_.connect_timeout_ns / static_cast<int64_t>(options_.url.addresses.size() + 1);
-  for (const client::Address& sentinel : options_.url.addresses) {
-    const int64_t until_ns = std::min(deadline_ns, SteadyNowNs() + each_ns);
-    last = Dial(sentinel, until_ns);
-    if (!last.ok()) continue;
-    const auto told = AskNow({"SENTINEL", "get-master-addr-by-name", options_.url.master}, until_ns);
-    if (told.ok() && told->list.size() == 2) return client::Address{told->list[0].text, told->list[1].text};
-    last = told.ok() ? UnavailableError("it knows no master '" + options_.url.master + "' " +
-                                        told->text.substr(0, kMostErrorText))
-                     : told.status();
+void RedisClient::Work(int64_t now_ns) {
+  TakeQueued();
+  for (auto& [name, node] : nodes_) {
+    if (node.attempt != nullptr && node.attempt->ended.load(std::memory_order_acquire)) OnConnected(node);
+    FailLate(node.waiting, now_ns);
   }
-  return last.WithPrefix("no sentinel says where the master is: ");
-}
-
-void RedisClient::Connect() {
-  const int64_t deadline_ns = SteadyNowNs() + options_.connect_timeout_ns;
-  Result<client::Address> address = options_.url.addresses.front();
-  if (!options_.url.master.empty()) address = AskSentinels(deadline_ns);
-  Status status = address.ok() ? Dial(*address, deadline_ns) : address.status();
-  if (status.ok()) status = Greet(deadline_ns);
-  if (!status.ok()) {
-    socket_.reset();
-    // The same again says nothing new.
-    if (!away_ || away_reason_ != status.message()) {
-      BRAID_LOG_ERROR(log_, "the store of sequences cannot be used: {}", status.message());
+  while (!parked_.empty() && parked_.front().give_up_ns <= now_ns) {
+    Command command = std::move(parked_.front());
+    parked_.pop_front();
+    Finish(command, command.why);
+  }
+  ReadMap(now_ns);
+  while (!ready_.empty()) {
+    Command command = std::move(ready_.front());
+    ready_.pop_front();
+    Route(std::move(command));
+  }
+  for (auto& [name, node] : nodes_) {
+    const bool wanted = node.wanted || !node.waiting.empty();
+    if (node.connection == nullptr && node.attempt == nullptr && wanted && node.retry_ns <= now_ns) {
+      Connect(node);
     }
-    away_ = true;
-    away_reason_ = status.message();
-    const int64_t pause_ns = std::min(kFirstPauseNs << std::min(failures_++, 10), kLongestPauseNs);
-    Sleep(SteadyNowNs() + pause_ns);
-    return;
+    if (node.connection == nullptr) continue;
+    const Status served = Guarded([&] { return Serve(node); });
+    if (!served.ok()) Break(node, UnavailableError(served.message()));
   }
-  failures_ = 0;
-  if (std::exchange(away_, false)) {
-    BRAID_LOG_INFO(log_, "the store of sequences can be used again");
-  }
-  const Status ended = Exchange();
-  if (!Stopping())
-    BRAID_LOG_WARNING(log_, "the connection to the store of sequences has ended: {}", ended.message());
-  Break(UnavailableError(ended.message()));
+  DropUnused();
 }
 
-// Until the next attempt all that is given fails.
-void RedisClient::Sleep(int64_t until_ns) {
-  for (;;) {
-    FailQueued(UnavailableError(away_reason_));
-    if (Stopping()) return;
-    const int64_t left_ms = (until_ns - SteadyNowNs()) / kMillisecondNs;
-    if (left_ms <= 0) return;
-    pollfd wake{wake_.get(), POLLIN, 0};
-    ::poll(&wake, 1, static_cast<int>(left_ms));
-    DrainWake();
-  }
-}
-
-Status RedisClient::Greet(int64_t deadline_ns) {
-  std::vector<std::vector<std::string>> words;
-  if (!options_.password_file.empty()) {
-    BRAID_ASSIGN_OR_RETURN(std::string secret, ReadSecret(options_.password_file));
-    words.push_back({"AUTH"});
-    if (!options_.url.user.empty()) words.back().push_back(options_.url.user);
-    words.back().push_back(std::move(secret));
-  }
-  if (options_.url.database != 0) words.push_back({"SELECT", std::to_string(options_.url.database)});
-  words.insert(words.end(), options_.greeting.begin(), options_.greeting.end());
-  for (const auto& command : words) {
-    BRAID_ASSIGN_OR_RETURN(const RedisReply reply, AskNow(command, deadline_ns));
-    if (reply.kind != RedisReply::Kind::kError) continue;
-    return UnavailableError("it refuses " + command.front() + ": " + reply.text.substr(0, kMostErrorText));
-  }
-  return OkStatus();
-}
-
-Result<RedisReply> RedisClient::AskNow(const std::vector<std::string>& words, int64_t deadline_ns) {
-  out_.clear();
-  out_at_ = 0;
-  Append(words, out_);
-  RedisReply reply;
-  for (;;) {
-    BRAID_RETURN_IF_ERROR(WriteSome());
-    BRAID_ASSIGN_OR_RETURN(const bool whole, NextReply(reply));
-    if (whole) return reply;
-    const int16_t events = out_at_ < out_.size() ? POLLIN | POLLOUT : POLLIN;
-    if (!socket_->buffered() && !client::WaitFor(socket_->fd(), events, deadline_ns)) {
-      return UnavailableError("it does not answer");
+void RedisClient::Wait(int64_t now_ns) {
+  int64_t until_ns = now_ns + kSecondNs;
+  const auto by = [&](int64_t when_ns) { until_ns = std::min(until_ns, when_ns); };
+  if (!ready_.empty()) by(now_ns);
+  if (!parked_.empty()) by(parked_.front().give_up_ns);
+  if (stale_ && !reading_) by(read_ns_ + kMapPauseNs);
+  if (reading_ && asked_ < kAskedForMap && (asked_ == 0 || !to_ask_.empty())) by(now_ns);
+  std::vector<pollfd> ends = {{wake_.get(), POLLIN, 0}};
+  for (auto& [name, node] : nodes_) {
+    if (!node.waiting.empty()) by(node.waiting.front().deadline_ns);
+    if (node.connection == nullptr) {
+      if (node.attempt == nullptr && (node.wanted || !node.waiting.empty())) by(node.retry_ns);
+      continue;
     }
-    BRAID_RETURN_IF_ERROR(ReadSome());
+    if (!node.sent.empty()) by(node.sent.front().deadline_ns);
+    if (node.connection->buffered()) by(now_ns);
+    const int16_t events = node.connection->writing() ? POLLIN | POLLOUT : POLLIN;
+    ends.push_back({node.connection->fd(), events, 0});
   }
-}
-
-Status RedisClient::Exchange() {
-  for (;;) {
-    if (Stopping()) return UnavailableError("the server stops");
-    TakeQueued();
-    BRAID_RETURN_IF_ERROR(WriteSome());
-    int64_t wait_ms = 1000;
-    if (!sent_.empty()) {
-      const int64_t left_ns = sent_.front().deadline_ns - SteadyNowNs();
-      if (left_ns <= 0) return UnavailableError("it does not answer in time");
-      wait_ms = std::min<int64_t>(wait_ms, left_ns / kMillisecondNs + 1);
-    }
-    pollfd ends[] = {{socket_->fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    if (out_at_ < out_.size()) ends[0].events |= POLLOUT;
-    if (!socket_->buffered()) ::poll(ends, 2, static_cast<int>(wait_ms));
-    if ((ends[1].revents & POLLIN) != 0) DrainWake();
-    BRAID_RETURN_IF_ERROR(ReadSome());
-    for (;;) {
-      RedisReply reply;
-      BRAID_ASSIGN_OR_RETURN(const bool whole, NextReply(reply));
-      if (!whole) break;
-      if (sent_.empty()) return UnavailableError("it has answered what nobody has asked");
-      Command command = std::move(sent_.front());
-      sent_.pop_front();
-      // It was the master before a fail-over.
-      const bool replica = reply.kind == RedisReply::Kind::kError && reply.text.starts_with("READONLY");
-      Finish(command, std::move(reply));
-      if (replica) return UnavailableError("it is a replica, which takes no writes");
-    }
+  const int64_t left_ns = std::max<int64_t>(until_ns - SteadyNowNs(), 0);
+  ::poll(ends.data(), ends.size(), static_cast<int>((left_ns + kMillisecondNs - 1) / kMillisecondNs));
+  if ((ends.front().revents & POLLIN) != 0) DrainWake();
+  auto end = std::next(ends.begin());
+  for (auto& [name, node] : nodes_) {
+    if (node.connection != nullptr) node.readable = (end++->revents & ~POLLOUT) != 0;
   }
 }
 
 void RedisClient::TakeQueued() {
+  const PatientAllocation patience;
   std::deque<Command> taken;
   {
     MutexLock lock(mutex_);
     taken.swap(queued_);
   }
-  if (out_at_ == out_.size()) {
-    out_.clear();
-    out_at_ = 0;
+  if (!options_.url.cluster) {
+    std::ranges::move(taken, std::back_inserter(ready_));
+    return;
   }
-  const int64_t deadline_ns = SteadyNowNs() + options_.command_timeout_ns;
   for (Command& command : taken) {
-    Append(*command.words, out_);
-    command.words.reset();
-    command.deadline_ns = deadline_ns;
-    sent_.push_back(std::move(command));
+    const auto [chain, first] = chains_.try_emplace(command.key);
+    (first ? ready_ : chain->second).push_back(std::move(command));
   }
 }
 
-Status RedisClient::WriteSome() {
-  while (out_at_ < out_.size()) {
-    iovec piece{out_.data() + out_at_, out_.size() - out_at_};
-    BRAID_ASSIGN_OR_RETURN(const size_t written, socket_->Write({&piece, 1}));
-    if (written == 0) break;
-    out_at_ += written;
+void RedisClient::Stop() {
+  const Status stopped = UnavailableError("the server stops");
+  for (auto& [name, node] : nodes_) {
+    if (node.attempt != nullptr) node.attempt->thread.join();
+    Break(node, stopped);
+    for (Command& command : std::exchange(node.waiting, {})) Finish(command, stopped);
   }
-  return OkStatus();
+  for (Command& command : std::exchange(parked_, {})) Finish(command, stopped);
+  do {
+    for (Command& command : std::exchange(ready_, {})) Finish(command, stopped);
+    TakeQueued();
+  } while (!ready_.empty());
 }
 
-Status RedisClient::ReadSome() {
-  char piece[kReadBytes];
+void RedisClient::Finish(Command& command, Result<RedisReply> reply) {
+  if (command.done) GuardedOrReport("brd-store", [&] { command.done(std::move(reply)); });
+  if (command.own || !options_.url.cluster) return;
+  const auto chain = chains_.find(command.key);
+  if (chain->second.empty()) {
+    chains_.erase(chain);
+    return;
+  }
+  ready_.push_back(std::move(chain->second.front()));
+  chain->second.pop_front();
+}
+
+// ---- where a command goes ----
+
+void RedisClient::Route(Command command) {
+  if (!options_.url.cluster) return Give(nodes_.begin()->second, std::move(command));
+  if (command.give_up_ns == 0) command.give_up_ns = SteadyNowNs() + options_.command_timeout_ns;
+  Node* node = slots_[RedisSlotOf(command.key)];
+  if (node != nullptr) return Give(*node, std::move(command));
+  NowhereToGo(std::move(command),
+              map_status_.ok() ? UnavailableError("no node of the cluster has its slot") : map_status_);
+}
+
+void RedisClient::Give(Node& node, Command command) {
+  if (!command.own) node.wanted = true;
+  if (node.connection != nullptr) return Push(node, std::move(command));
+  const int64_t now_ns = SteadyNowNs();
+  if (node.away && node.attempt == nullptr && now_ns < node.retry_ns) {
+    return NowhereToGo(std::move(command), UnavailableError(node.away_reason));
+  }
+  const PatientAllocation patience;
+  command.deadline_ns = now_ns + options_.connect_timeout_ns + kAttemptSlackNs;
+  node.waiting.push_back(std::move(command));
+}
+
+void RedisClient::Push(Node& node, Command command) {
+  if (std::exchange(command.asking, false)) PushOwn(node, {"ASKING"});
+  command.deadline_ns = SteadyNowNs() + options_.command_timeout_ns;
+  {
+    const PatientAllocation patience;
+    node.sent.push_back(std::move(command));
+  }
+  node.connection->Add(*node.sent.back().words);
+}
+
+void RedisClient::PushOwn(Node& node, const std::vector<std::string>& words) {
+  Push(node, {.words = Words(words), .own = true});
+}
+
+void RedisClient::NotDone(Command command, const Status& why) {
+  if (options_.url.cluster) stale_ = true;
+  const bool again =
+      options_.url.cluster && !command.own && !command.parked && SteadyNowNs() < command.give_up_ns;
+  if (!again) return Finish(command, why);
+  Park(std::move(command), why);
+}
+
+void RedisClient::NowhereToGo(Command command, const Status& why) {
+  // The next map would say the same as the one of just now.
+  if (!reading_ && SteadyNowNs() - read_ns_ <= kMapPauseNs) command.parked = true;
+  NotDone(std::move(command), why);
+}
+
+void RedisClient::Park(Command command, Status why) {
+  const PatientAllocation patience;
+  stale_ = true;
+  // All wait for the first one.
+  command.parked = read_ns_ != 0;
+  command.asking = false;
+  command.why = std::move(why);
+  const auto later = std::ranges::upper_bound(parked_, command.give_up_ns, {}, &Command::give_up_ns);
+  parked_.insert(later, std::move(command));
+}
+
+void RedisClient::Redirect(Command command, const RedisRedirect& redirect) {
+  ++command.redirects;
+  Node& to = NodeAt(redirect.to);
+  if (!redirect.asks) {
+    slots_[redirect.slot] = &to;
+    to.owns = true;
+    stale_ = true;
+  }
+  if (SteadyNowNs() >= command.give_up_ns || command.redirects > kQuickRedirects) {
+    // While a slot changes hands its nodes may point to each other.
+    return Park(std::move(command),
+                UnavailableError("the nodes of the cluster do not agree who has its slot"));
+  }
+  command.asking = redirect.asks;
+  Give(to, std::move(command));
+}
+
+// ---- one node ----
+
+RedisClient::Node& RedisClient::NodeAt(const client::Address& address) {
+  return nodes_.try_emplace(address.authority(), address).first->second;
+}
+
+std::string RedisClient::Who(const Node& node) const {
+  return options_.url.cluster ? node.address.authority() + ": " : "";
+}
+
+void RedisClient::Connect(Node& node) {
+  node.attempt = std::make_unique<Attempt>();
+  Attempt& attempt = *node.attempt;
+  auto thread = TryStartThread("brd-store-dial", [this, &attempt, address = node.address] {
+    attempt.status = Guarded([&]() -> Status {
+      BRAID_ASSIGN_OR_RETURN(attempt.connection, RedisConnection::Open(options_, tls_, address));
+      return OkStatus();
+    });
+    attempt.ended.store(true, std::memory_order_release);
+    Wake();
+  });
+  if (thread.ok()) {
+    attempt.thread = std::move(thread).value();
+    return;
+  }
+  node.attempt.reset();
+  SayAway(node, thread.status());
+}
+
+void RedisClient::OnConnected(Node& node) {
+  const std::unique_ptr<Attempt> attempt = std::move(node.attempt);
+  attempt->thread.join();
+  if (!attempt->status.ok()) return SayAway(node, attempt->status);
+  node.connection = std::move(attempt->connection);
+  node.failures = 0;
+  if (std::exchange(node.away, false)) {
+    BRAID_LOG_INFO(log_, "{}the store of sequences can be used again", Who(node));
+  }
+  for (Command& command : std::exchange(node.waiting, {})) Push(node, std::move(command));
+}
+
+void RedisClient::SayAway(Node& node, const Status& why) {
+  const std::string reason = Who(node) + why.message();
+  // The same again says nothing new.
+  if (!node.away || node.away_reason != reason) {
+    BRAID_LOG_ERROR(log_, "the store of sequences cannot be used: {}", reason);
+  }
+  node.away = true;
+  node.away_reason = reason;
+  node.retry_ns = SteadyNowNs() + std::min(kFirstPauseNs << std::min(node.failures++, 10), kLongestPauseNs);
+  if (node.owns && options_.url.cluster) stale_ = true;
+  for (Command& command : std::exchange(node.waiting, {})) {
+    NotDone(std::move(command), UnavailableError(reason));
+  }
+}
+
+Status RedisClient::Serve(Node& node) {
+  if (std::exchange(node.readable, false) || node.connection->buffered()) {
+    BRAID_RETURN_IF_ERROR(node.connection->ReadSome());
+  }
   for (;;) {
-    BRAID_ASSIGN_OR_RETURN(const size_t size, socket_->Read(piece, sizeof piece, false));
-    if (size == 0) return OkStatus();
-    if (redisReaderFeed(reader_, piece, size) != REDIS_OK) return OutOfMemory();
-    if (size < sizeof piece && !socket_->buffered()) return OkStatus();
+    RedisReply reply;
+    BRAID_ASSIGN_OR_RETURN(const bool whole, node.connection->NextReply(reply));
+    if (!whole) break;
+    if (node.sent.empty()) return UnavailableError("it has answered what nobody has asked");
+    Command command = std::move(node.sent.front());
+    node.sent.pop_front();
+    BRAID_RETURN_IF_ERROR(OnReply(node, std::move(command), std::move(reply)));
+  }
+  if (!node.sent.empty() && node.sent.front().deadline_ns <= SteadyNowNs()) {
+    return UnavailableError("it does not answer in time");
+  }
+  return node.connection->WriteSome();
+}
+
+Status RedisClient::OnReply(Node& node, Command command, RedisReply reply) {
+  if (reply.kind != RedisReply::Kind::kError || command.own) {
+    Finish(command, std::move(reply));
+    return OkStatus();
+  }
+  if (reply.text.starts_with("NOSCRIPT") && !std::exchange(command.greeted, true)) {
+    for (const auto& words : options_.greeting) PushOwn(node, words);
+    Push(node, std::move(command));
+    return OkStatus();
+  }
+  if (options_.url.cluster) {
+    if (const auto redirect = ReadRedisRedirect(reply.text, node.address)) {
+      Redirect(std::move(command), *redirect);
+      return OkStatus();
+    }
+    if (IsNotDone(reply.text)) {
+      NotDone(std::move(command), UnavailableError(Who(node) + "it refuses: " + ShownError(reply)));
+      return OkStatus();
+    }
+  }
+  // It was the master before a fail-over.
+  const bool replica = reply.text.starts_with("READONLY");
+  Finish(command, std::move(reply));
+  return replica ? UnavailableError("it is a replica, which takes no writes") : OkStatus();
+}
+
+void RedisClient::Break(Node& node, const Status& why) {
+  if (node.connection == nullptr) return;
+  if (!Stopping()) {
+    BRAID_LOG_WARNING(log_, "{}the connection to the store of sequences has ended: {}", Who(node),
+                      why.message());
+  }
+  node.connection.reset();
+  node.readable = false;
+  node.retry_ns = 0;
+  if (options_.url.cluster) stale_ = true;
+  for (Command& command : std::exchange(node.sent, {})) Finish(command, why.WithPrefix(Who(node)));
+}
+
+void RedisClient::FailLate(std::deque<Command>& commands, int64_t now_ns) {
+  while (!commands.empty() && commands.front().deadline_ns <= now_ns) {
+    Command command = std::move(commands.front());
+    commands.pop_front();
+    NotDone(std::move(command), UnavailableError("it does not answer"));
   }
 }
 
-Result<bool> RedisClient::NextReply(RedisReply& reply) {
-  void* found = nullptr;
-  if (redisReaderGetReply(reader_, &found) != REDIS_OK) {
-    return UnavailableError(std::string("it speaks another protocol: ") + reader_->errstr);
+// ---- the map ----
+
+void RedisClient::ReadMap(int64_t now_ns) {
+  if (reading_) {
+    AskForMap();
+    if (asked_ == 0 && to_ask_.empty()) EndReading(reading_status_);
+    return;
   }
-  if (found == nullptr) return false;
-  const std::unique_ptr<redisReply, decltype(&freeReplyObject)> owned(static_cast<redisReply*>(found),
-                                                                      &freeReplyObject);
-  reply = Convert(*owned);
-  return true;
+  if (!stale_ || (read_ns_ != 0 && now_ns - read_ns_ < kMapPauseNs)) return;
+  stale_ = false;
+  reading_ = true;
+  ++reading_number_;
+  asked_ = 0;
+  to_ask_.clear();
+  // Those first that have answered lately, and at the end those that the URL names.
+  for (const bool connected : {true, false}) {
+    for (const auto& [name, node] : nodes_) {
+      if ((node.connection != nullptr) == connected) to_ask_.push_back(node.address);
+    }
+  }
+  for (const client::Address& address : options_.url.addresses) {
+    if (!nodes_.contains(address.authority())) to_ask_.push_back(address);
+  }
+  AskForMap();
+}
+
+void RedisClient::AskForMap() {
+  while (reading_ && asked_ < kAskedForMap && !to_ask_.empty()) {
+    const client::Address address = std::move(to_ask_.front());
+    to_ask_.pop_front();
+    ++asked_;
+    Command command{.words = Words({"CLUSTER", "SLOTS"}), .own = true};
+    command.done = [this, address, number = reading_number_](const Result<RedisReply>& reply) {
+      if (reading_ && number == reading_number_) OnMap(address, reply);
+    };
+    Give(NodeAt(address), std::move(command));
+  }
+}
+
+// The first map that comes is the one.
+void RedisClient::OnMap(const client::Address& asked, const Result<RedisReply>& reply) {
+  --asked_;
+  if (!reply.ok()) {
+    reading_status_ = reply.status();
+    return;
+  }
+  const auto ranges = ReadRedisSlots(*reply, asked);
+  if (!ranges.ok()) {
+    reading_status_ = ranges.status().WithPrefix(asked.authority() + ": ");
+    return;
+  }
+  for (auto& [name, node] : nodes_) node.owns = false;
+  std::ranges::fill(slots_, nullptr);
+  for (const RedisSlotRange& range : *ranges) {
+    Node& node = NodeAt(range.master);
+    node.owns = true;
+    for (size_t slot = range.first; slot <= range.last; ++slot) slots_[slot] = &node;
+  }
+  EndReading(OkStatus());
+}
+
+void RedisClient::EndReading(const Status& status) {
+  if (!status.ok() && status.message() != map_status_.message()) {
+    BRAID_LOG_ERROR(log_, "the store of sequences cannot be used: {}", status.message());
+  } else if (status.ok() && !map_status_.ok() && read_ns_ != 0) {
+    BRAID_LOG_INFO(log_, "the store of sequences can be used again");
+  }
+  map_status_ = status;
+  reading_ = false;
+  stale_ = stale_ || !status.ok();
+  read_ns_ = SteadyNowNs();
+  const PatientAllocation patience;
+  std::ranges::move(std::exchange(parked_, {}), std::back_inserter(ready_));
+}
+
+// Nodes that have no slot any more, and those that were asked for the map alone.
+void RedisClient::DropUnused() {
+  if (!options_.url.cluster) return;
+  std::erase_if(nodes_, [](const auto& each) {
+    const Node& node = each.second;
+    return !node.owns && node.sent.empty() && node.waiting.empty() && node.attempt == nullptr;
+  });
 }
 
 }  // namespace braid

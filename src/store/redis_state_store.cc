@@ -11,11 +11,6 @@
 
 namespace braid {
 
-struct RedisStateStore::Script {
-  std::string text;
-  std::string digest;
-};
-
 namespace {
 
 // ARGV: identity or nothing for one that begins anew, ttl, whether the states leave the store
@@ -117,10 +112,7 @@ Result<int64_t> VerdictIn(const Result<RedisReply>& reply) {
   if (!reply.ok()) return reply.status();
   const RedisReply& found = reply.value();
   if (found.kind == RedisReply::Kind::kError) {
-    if (found.text.starts_with("MOVED ") || found.text.starts_with("CROSSSLOT ")) {
-      return UnavailableError("it is a Redis Cluster, which is not supported");
-    }
-    return UnavailableError("it refuses: " + found.text.substr(0, 160));
+    return UnavailableError("it refuses: " + ShownError(found));
   }
   if (found.list.empty() || found.list[0].kind != RedisReply::Kind::kNumber) return Unexpected();
   return found.list[0].number;
@@ -175,7 +167,7 @@ RedisStateStore::RedisStateStore(const Options& options, std::unique_ptr<RedisCl
     : policy_(options.policy), ttl_ms_(std::to_string(options.ttl_ms)), client_(std::move(client)) {}
 
 Result<std::unique_ptr<RedisStateStore>> RedisStateStore::Open(Options options, Logger& log) {
-  // So that the first of each kind finds its script; Run() is ready for a Redis that forgets them.
+  // The client says it again to a Redis that has forgotten them.
   for (const std::string_view text : {kTakeText, kWriteText, kEndText}) {
     options.client.greeting.push_back({"SCRIPT", "LOAD", std::string(text)});
   }
@@ -190,30 +182,22 @@ std::string RedisStateStore::KeyOf(const Name& name) {
   return "braid:{" + Escape(name.model) + ":" + std::to_string(name.version) + ":" + id + "}";
 }
 
-void RedisStateStore::Run(const Script& script, std::vector<std::string> arguments,
-                          std::function<void(Result<RedisReply>)> done) {
-  arguments.insert(arguments.begin(), {"EVALSHA", script.digest, "1"});
-  auto words = RedisClient::Words(std::move(arguments));
-  client_->Send(words, [this, &script, words, done = std::move(done)](Result<RedisReply> reply) mutable {
-    const bool forgotten =
-        reply.ok() && reply->kind == RedisReply::Kind::kError && reply->text.starts_with("NOSCRIPT");
-    if (!forgotten) return done(std::move(reply));
-    std::vector<std::string> whole = *words;
-    whole[0] = "EVAL";
-    whole[1] = script.text;
-    client_->Send(RedisClient::Words(std::move(whole)), std::move(done));
-  });
+void RedisStateStore::Run(const std::string& digest, std::vector<std::string> arguments,
+                          RedisClient::Done done) {
+  std::string key = arguments.front();
+  arguments.insert(arguments.begin(), {"EVALSHA", digest, "1"});
+  client_->Send(std::move(key), RedisClient::Words(std::move(arguments)), std::move(done));
 }
 
 void RedisStateStore::Take(const Name& name, const std::string& identity, TakenDone done) {
-  static const Script kScript{std::string(kTakeText), Digest(kTakeText)};
-  Run(kScript, {KeyOf(name), identity, ttl_ms_, policy_.mode == StoreMode::kDrain ? "1" : "0"},
+  static const std::string kDigest = Digest(kTakeText);
+  Run(kDigest, {KeyOf(name), identity, ttl_ms_, policy_.mode == StoreMode::kDrain ? "1" : "0"},
       [done = std::move(done)](const Result<RedisReply>& reply) { done(TakenIn(reply)); });
 }
 
 void RedisStateStore::Write(const Name& name, const std::string& identity, const Step& step,
                             WrittenDone done) {
-  static const Script kScript{std::string(kWriteText), Digest(kWriteText)};
+  static const std::string kDigest = Digest(kWriteText);
   std::vector<std::string> arguments = {KeyOf(name)};
   for (std::string& word : RightOf(step.tenure)) arguments.push_back(std::move(word));
   if (step.takes_back && step.tenure.epoch != 0) arguments[1] = "back";
@@ -221,15 +205,15 @@ void RedisStateStore::Write(const Name& name, const std::string& identity, const
   arguments.push_back(identity);
   arguments.push_back(step.states == nullptr ? EncodeSequenceRecord({}) : EncodeSequenceRecord(*step.states));
   arguments.push_back(ttl_ms_);
-  Run(kScript, std::move(arguments),
+  Run(kDigest, std::move(arguments),
       [done = std::move(done)](const Result<RedisReply>& reply) { done(WrittenIn(reply)); });
 }
 
 void RedisStateStore::End(const Name& name, const SequenceTenure& tenure, WrittenDone done) {
-  static const Script kScript{std::string(kEndText), Digest(kEndText)};
+  static const std::string kDigest = Digest(kEndText);
   std::vector<std::string> arguments = {KeyOf(name)};
   for (std::string& word : RightOf(tenure)) arguments.push_back(std::move(word));
-  Run(kScript, std::move(arguments),
+  Run(kDigest, std::move(arguments),
       [done = std::move(done)](const Result<RedisReply>& reply) { done(WrittenIn(reply)); });
 }
 

@@ -1,4 +1,4 @@
-// A StateStore in a Redis.
+// A StateStore in a Redis or a Redis Cluster.
 //
 // A sequence is a hash, whose key is "braid:{MODEL:VERSION:KIND:ID}" (KIND n: ID is a number, t: a text):
 //
@@ -8,11 +8,10 @@
 //   i   identity of the model
 //   d   states, see sequence_record.h
 //
-// Each call is a script, so it happens as a whole; scripts touch one key. A new epoch is at least the Redis's time
+// Each call is a script, so it happens as a whole; scripts touch one key, so a cluster does it as well. A new epoch is at least the Redis's time
 // in microseconds, so one that is used again after a key has gone is none that anybody holds.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,10 +43,9 @@ class RedisStateStore final : public StateStore {
   static std::string KeyOf(const Name& name);
 
  private:
-  struct Script;
   RedisStateStore(const Options& options, std::unique_ptr<RedisClient> client);
-  void Run(const Script& script, std::vector<std::string> arguments,
-           std::function<void(Result<RedisReply>)> done);
+  // Runs a script; the first of its arguments is the key.
+  void Run(const std::string& digest, std::vector<std::string> arguments, RedisClient::Done done);
 
   const StorePolicy policy_;
   const std::string ttl_ms_;

@@ -169,7 +169,7 @@ TEST_F(RedisStateStoreTest, GoesOnWhenTheRedisForgetsScripts) {
   Write(*store, Tenure(0, 1), 5);
   auto flusher = RedisClient::Start(redis_.options(), log_).value();
   std::promise<void> flushed;
-  flusher->Send(RedisClient::Words({"SCRIPT", "FLUSH"}), [&](const auto&) { flushed.set_value(); });
+  flusher->Send("", RedisClient::Words({"SCRIPT", "FLUSH"}), [&](const auto&) { flushed.set_value(); });
   flushed.get_future().get();
   EXPECT_EQ(ValueOf(Take(*store)), 5);
 }
@@ -179,7 +179,7 @@ TEST_F(RedisStateStoreTest, WhatCannotBeReadIsAnError) {
   Write(*store, Tenure(0, 1), 5);
   auto other = RedisClient::Start(redis_.options(), log_).value();
   std::promise<void> written;
-  other->Send(RedisClient::Words({"HSET", RedisStateStore::KeyOf(kName), "d", "nonsense"}),
+  other->Send("", RedisClient::Words({"HSET", RedisStateStore::KeyOf(kName), "d", "nonsense"}),
               [&](const auto&) { written.set_value(); });
   written.get_future().get();
   const auto taken = Wait<StateStore::Taken>([&](auto done) { store->Take(kName, "identity", done); });

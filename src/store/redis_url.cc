@@ -10,8 +10,8 @@ namespace braid {
 namespace {
 
 constexpr std::string_view kForms =
-    "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=DB or "
-    "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB";
+    "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=DB, "
+    "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB or redis+cluster://HOST:PORT,HOST:PORT";
 
 Status ReadDatabase(std::string_view text, RedisUrl& url) {
   if (text.empty()) return OkStatus();
@@ -61,7 +61,8 @@ Result<RedisUrl> ParseRedisUrl(std::string_view text) {
   RedisUrl url;
   url.tls = text.starts_with("rediss");
   const bool sentinels = TakeScheme("redis+sentinel://", text) || TakeScheme("rediss+sentinel://", text);
-  if (!sentinels && !TakeScheme("redis://", text) && !TakeScheme("rediss://", text)) {
+  url.cluster = TakeScheme("redis+cluster://", text) || TakeScheme("rediss+cluster://", text);
+  if (!sentinels && !url.cluster && !TakeScheme("redis://", text) && !TakeScheme("rediss://", text)) {
     return InvalidArgumentError("the scheme is not known: " + std::string(kForms));
   }
   if (const size_t at = text.rfind('@'); at != std::string_view::npos) {
@@ -86,10 +87,14 @@ Result<RedisUrl> ParseRedisUrl(std::string_view text) {
     if (url.master.empty()) {
       return InvalidArgumentError("it names no master that the sentinels know: " + std::string(kForms));
     }
-  } else if (hosts.find(',') != std::string_view::npos) {
-    return InvalidArgumentError("several hosts are those of sentinels: " + std::string(kForms));
+  } else if (!url.cluster && hosts.find(',') != std::string_view::npos) {
+    return InvalidArgumentError("several hosts are those of sentinels, or of a cluster: " +
+                                std::string(kForms));
   }
   BRAID_RETURN_IF_ERROR(ReadDatabase(text, url));
+  if (url.cluster && url.database != 0) {
+    return InvalidArgumentError("a cluster has no other database than 0: " + std::string(kForms));
+  }
   while (true) {
     const size_t comma = std::min(hosts.find(','), hosts.size());
     BRAID_RETURN_IF_ERROR(ReadAddress(hosts.substr(0, comma), sentinels ? "26379" : "6379", url));

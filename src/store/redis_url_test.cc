@@ -34,6 +34,20 @@ TEST(RedisUrlTest, ReadsWhatNamesARedis) {
   EXPECT_TRUE(sentinels.tls);
 }
 
+TEST(RedisUrlTest, ReadsWhatNamesACluster) {
+  const auto cluster = ParseRedisUrl("redis+cluster://me@a,b:7,[::1]:8").value();
+  EXPECT_TRUE(cluster.cluster);
+  EXPECT_FALSE(cluster.tls);
+  EXPECT_EQ(cluster.user, "me");
+  ASSERT_EQ(cluster.addresses.size(), 3u);
+  EXPECT_EQ(cluster.addresses[0].authority(), "a:6379");
+  EXPECT_EQ(cluster.addresses[1].authority(), "b:7");
+  EXPECT_EQ(cluster.addresses[2].authority(), "[::1]:8");
+  EXPECT_TRUE(ParseRedisUrl("rediss+cluster://a/0").value().tls);
+  EXPECT_TRUE(ParseRedisUrl("rediss+cluster://a/0").value().cluster);
+  EXPECT_FALSE(ParseRedisUrl("redis://a").value().cluster);
+}
+
 TEST(RedisUrlTest, RefusesOthersWithoutShowingThem) {
   const auto why = [](std::string_view text) {
     const auto url = ParseRedisUrl(text);
@@ -50,6 +64,10 @@ TEST(RedisUrlTest, RefusesOthersWithoutShowingThem) {
   EXPECT_THAT(why("redis://h:port"), HasSubstr("it names no host"));
   EXPECT_THAT(why("redis:///path"), HasSubstr("no"));
   EXPECT_THAT(why("redis://a:1,b:2"), HasSubstr("several hosts"));
+  EXPECT_THAT(why("redis+cluster://a,b/1"), HasSubstr("a cluster has no other database than 0"));
+  EXPECT_THAT(why("redis+cluster://a,,b"), HasSubstr("it names no host"));
+  EXPECT_THAT(why("redis+cluster://"), HasSubstr("it names no host"));
+  EXPECT_THAT(why("redis+cluster://:secret@a"), HasSubstr("_password_file"));
   EXPECT_THAT(why("redis+sentinel://a"), HasSubstr("it names no master"));
   EXPECT_THAT(why("redis+sentinel://a,/main"), HasSubstr("it names no host"));
   EXPECT_THAT(why("unix://run"), HasSubstr("begins with '/'"));

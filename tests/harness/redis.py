@@ -15,10 +15,11 @@ def free_port():
 
 class Redis:
     """`certificates`: a folder with root.pem, server.pem and server.key; then it speaks TLS alone. `master`: the Redis that it is a
-    replica of. `watches`: the Redis that it is the sentinel of, under the name "main"."""
+    replica of. `watches`: the Redis that it is the sentinel of, under the name "main". `cluster`: it is a node of a Redis Cluster, see there."""
 
-    def __init__(self, workdir, password=None, certificates=None, master=None, watches=None):
+    def __init__(self, workdir, password=None, certificates=None, master=None, watches=None, cluster=False):
         self.workdir = workdir
+        self.cluster_port = free_port() if cluster else None
         self.master, self.watches = master, watches
         self.password = password
         self.certificates = certificates
@@ -48,6 +49,14 @@ class Redis:
             # As an option it would be seen by all.
             (self.workdir / "redis.conf").write_text(f'requirepass "{self.password}"\n')
             command.insert(1, self.workdir / "redis.conf")
+        if self.cluster_port:
+            command += ["--cluster-enabled", "yes", "--cluster-port", self.cluster_port, "--cluster-node-timeout", 1000]
+            command += ["--cluster-config-file", f"nodes-{self.port}.conf", "--cluster-require-full-coverage", "no"]
+            command += ["--repl-diskless-sync-delay", 0, "--cluster-replica-validity-factor", 0]
+            if self.password:
+                command += ["--masterauth", self.password]
+            if self.certificates:
+                command += ["--tls-cluster", "yes"]
         if self.master:
             command += ["--replicaof", "127.0.0.1", self.master.port]
         if self.watches:
@@ -87,7 +96,7 @@ class Redis:
                 connection = context.wrap_socket(plain, server_hostname="localhost")
             stream = connection.makefile("rwb")
             before = [("AUTH", self.password)] if self.password else []
-            before += [] if self.watches else [("SELECT", 3)]
+            before += [] if self.watches or self.cluster_port else [("SELECT", 3)]
             for command in [*before, words]:
                 pieces = [word if isinstance(word, bytes) else str(word).encode() for word in command]
                 stream.write(b"*%d\r\n" % len(pieces))
@@ -109,3 +118,62 @@ class Redis:
         if kind == b"*":
             return [self._read(stream) for _ in range(int(rest))]
         return rest
+
+
+class RedisCluster:
+    """Three Redis that have a third of the slots each, with `replicas` of each; `more` as of a Redis. Use as a context manager."""
+
+    def __init__(self, workdir, replicas=0, **more):
+        self.masters, self.replicas = [], []
+        try:
+            for _ in range(3):
+                self.masters.append(Redis(workdir, cluster=True, **more))
+            for _ in range(3 * replicas):
+                self.replicas.append(Redis(workdir, cluster=True, **more))
+            self._join()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for node in self.nodes:
+            node.kill()
+
+    @property
+    def nodes(self):
+        return [*self.masters, *self.replicas]
+
+    @property
+    def url(self):
+        scheme = "rediss" if self.masters[0].certificates else "redis"
+        return f"{scheme}+cluster://{','.join(f'localhost:{node.port}' for node in self.masters)}"
+
+    def _join(self):
+        first, *others = self.nodes
+        bounds = [0, 5461, 10923, 16384]
+        for i, node in enumerate(self.masters):
+            node.ask("CLUSTER", "ADDSLOTSRANGE", bounds[i], bounds[i + 1] - 1)
+        for i, node in enumerate(self.nodes):
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        for node in others:
+            first.ask("CLUSTER", "MEET", "127.0.0.1", node.port, node.cluster_port)
+        self._wait_for(lambda node: node.ask("CLUSTER", "NODES").count(b" connected") == len(self.nodes))
+        for i, node in enumerate(self.replicas):
+            node.ask("CLUSTER", "REPLICATE", self.masters[i % 3].ask("CLUSTER", "MYID"))
+        self._wait_for(lambda node: b"cluster_state:ok" in node.ask("CLUSTER", "INFO"))
+        for node in self.replicas:
+            wait_until(lambda node=node: b"master_link_status:up" in node.ask("INFO", "replication"), what="a replica")
+
+    def _wait_for(self, condition):
+        for node in self.nodes:
+            wait_until(lambda node=node: condition(node), what="the nodes of the cluster to know each other")
+
+    def owner(self, key):
+        """Which of the masters has the slot of a key, and the slot."""
+        slot = self.masters[0].ask("CLUSTER", "KEYSLOT", key)
+        ranges = self.masters[0].ask("CLUSTER", "SLOTS")
+        port = next(each[2][1] for each in ranges if each[0] <= slot <= each[1])
+        return next(node for node in self.masters if node.port == port), slot
