@@ -495,11 +495,12 @@ const OptionSpec kOptionTable[] = {
           Int<&O::sequence_state_interval_seconds, 0, 1000000000>(),
           "Seconds between two saves of what has changed there; 0 to save at the end alone; also "
           "--sequence-state-interval-seconds"),
-    Works(
-        "sequence_state_store", "URL", Group::kModels, {SetSequenceStore, ShowSequenceStore},
-        "A Redis where replicas of this server share those sequences, so that each goes on at any of them: "
-        "redis://[USER@]HOST:PORT/DB, rediss:// with TLS, unix:///PATH?db=DB, "
-        "redis+sentinel://HOST:PORT,.../MASTER/DB; also --sequence-state-store, as all of these with dashes"),
+    Works("sequence_state_store", "URL", Group::kModels, {SetSequenceStore, ShowSequenceStore},
+          "A Redis, or a Redis Cluster, where replicas of this server share those sequences, so that each "
+          "goes on at any of them: "
+          "redis://[USER@]HOST:PORT/DB, rediss:// with TLS, unix:///PATH?db=DB, "
+          "redis+sentinel://HOST:PORT,.../MASTER/DB, redis+cluster://HOST:PORT,...; also "
+          "--sequence-state-store, as all of these with dashes"),
     Works("sequence_state_store_mode", "MODE", Group::kModels, OneOf<Store<&S::mode>, kStoreModes>(),
           "When states are written there: durable (before a step is answered), behind (meanwhile, see the "
           "lag), "
