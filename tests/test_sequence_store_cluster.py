@@ -51,6 +51,8 @@ def ask_until_done(setting, server, value, sequence, **flags):
 @pytest.mark.parametrize("mode", ["durable", "behind"])
 def test_sequences_on_all_nodes_go_on_where_their_server_was_killed(tmp_path, cluster, mode):
     setting = RepositorySetting(tmp_path)
+    # With room for all of them at once.
+    setting.write_with(setting.source, len(SEQUENCES), "max_sequence_idle_microseconds: 600000000")
     with replica(setting, cluster, mode=mode) as first, replica(setting, cluster, mode=mode) as second:
         for sequence in SEQUENCES:
             assert setting.ask(first, sequence, sequence, start=True) == sequence
