@@ -357,7 +357,7 @@ Status RedisClient::Serve(Node& node) {
     RedisReply reply;
     BRAID_ASSIGN_OR_RETURN(const bool whole, node.connection->NextReply(reply));
     if (!whole) break;
-    if (node.sent.empty()) return UnavailableError("it has answered what nobody has asked");
+    if (node.sent.empty()) return UnavailableError("it has answered more than it was asked");
     Command command = std::move(node.sent.front());
     node.sent.pop_front();
     BRAID_RETURN_IF_ERROR(OnReply(node, std::move(command), std::move(reply)));

@@ -3,22 +3,22 @@
 //   BRAID_ASSIGN_OR_RETURN(auto client, RedisClient::Start(options, log));
 //   client->Send(key, RedisClient::Words({"GET", key}), [](Result<RedisReply> reply) { ... });
 //
-// One Redis: commands go out in the order in which they were given, several at a time, and replies come in that
-// order. Nobody but the client's thread waits for the network; connections are made on threads of their own, since
-// looking a name up waits, and one node that is away must not hold the others up.
+// One Redis: commands are pipelined in the order in which they were given, and replies come in that order. The client's
+// thread waits for the network alone, callers never do. Connections are made on threads of their own, since looking a
+// name up blocks, and one node that is away must not hold the others up.
 //
-// The store is *away* from the moment at which a connection cannot be made until one is. What is given then
-// fails, at once between two attempts, else with the attempt. A connection that breaks fails all that was sent
-// on it, of which nobody knows whether it was done; what was not sent waits for one new connection. A Redis
-// that does not answer within the time-out, or is a replica that takes no writes, breaks the connection. Attempts to connect are made after 0.1 s,
-// then after twice as long, up to 2 s. Where the URL names sentinels, each attempt asks them for the master.
+// The store is *away* from the first failed attempt to connect until one succeeds. Commands that are given then
+// fail: at once between two attempts, else with the attempt. A connection that breaks fails all commands that were sent
+// on it, which may have been done or not; what was not sent waits for one new connection. A Redis that does not answer
+// within the time-out, or is a replica that takes no writes, breaks the connection. Attempts to connect are made after
+// 0.1 s, then after twice as long, up to 2 s. Where the URL names sentinels, each attempt asks them for the master.
 //
 // A cluster: one connection to each master that is needed, by the slots of keys (redis_slots.h). All of the above holds
 // for each node by itself. Besides:
 //  - One command of a key is under way at a time; the next one goes when it has its reply. So redirects change no order.
-//  - MOVED and ASK are followed. The map of slots is read anew after a MOVED, and when a node does not do what it is asked: it is away,
-//    CLUSTERDOWN, LOADING, TRYAGAIN. What it was asked, and has not done, waits for that map, and is tried once more by it. Maps are
-//    read at least 0.1 s apart: what is given for a node that is away within that time of one fails at once.
+//  - MOVED and ASK are followed. The map of slots is read anew after a MOVED, and when a node cannot do a command: it is
+//    away, or answers CLUSTERDOWN, LOADING, TRYAGAIN or MASTERDOWN. Such a command waits for that map, and is sent once
+//    more by it. Maps are read at least 0.1 s apart: within that time of one, a command for a node that is away fails at once.
 //  - A command is not sent again once its time-out is over.
 #pragma once
 

@@ -1,4 +1,4 @@
-// RedisConnection: one connection to a Redis. It is made at once, waiting; what is asked by it afterwards waits for nobody.
+// RedisConnection: one connection to a Redis. Open() blocks until it is made; all else does not block.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto connection, RedisConnection::Open(options, tls, address));
 //   connection->Add({"GET", key});

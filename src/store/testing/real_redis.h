@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "store/redis_client.h"
 
 extern char** environ;
@@ -45,7 +48,7 @@ class RealRedis {
     pointers.push_back(nullptr);
     ASSERT_EQ(posix_spawnp(&pid_, "redis-server", nullptr, nullptr, pointers.data(), environ), 0)
         << "redis-server is missing: scripts/install-system-packages test";
-    for (int i = 0; !std::filesystem::exists(socket()) && i < 2000; ++i) {
+    for (int i = 0; !Listens() && i < 2000; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
@@ -68,6 +71,15 @@ class RealRedis {
   std::filesystem::path folder() const { return folder_; }
 
  private:
+  // The socket has its name before it listens.
+  bool Listens() const {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    socket().copy(name.sun_path, sizeof name.sun_path - 1);
+    const UniqueFd tried(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return ::connect(tried.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+  }
+
   const std::string password_;
   std::filesystem::path folder_;
   pid_t pid_ = 0;
