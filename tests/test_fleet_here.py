@@ -1,11 +1,13 @@
 """`make fleet`: several servers behind an Envoy on one machine, which leave nothing behind."""
 
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 from harness.envoy import need_envoy
@@ -62,6 +64,12 @@ def test_it_runs_and_ends(tmp_path, number, options, programs):
         status = subprocess.run([BINARY, *shown[1].split()], capture_output=True, text=True, timeout=60, check=False)
         assert "the replicas that answered serve the same" in status.stdout
         assert status.returncode == 0
+        consoles = re.findall(r"console (http://\S+/console/)", said)
+        assert len(consoles) == 2
+        for console in consoles:
+            with urllib.request.urlopen(f"{console}api/fleet", timeout=20) as answer:
+                seen = json.load(answer)
+            assert [replica["answered"] for replica in seen["replicas"]] == [True, True]
         process.send_signal(number)
         assert process.wait(60) == 0, process.stderr.read()
         wait_until(lambda: not marked_processes(mark), 20, "the end of all processes")
