@@ -1,5 +1,5 @@
-"""deploy/kubernetes: the chart, the manifests that are made of it, and KServe's runtimes, by Kubernetes' own schemas; and that what the
-containers are told to run does run."""
+"""deploy/kubernetes: the chart, the manifests that are made of it, and KServe's runtimes, by Kubernetes' own schemas and by a
+kube-apiserver; and that what the containers are told to run does run."""
 
 import contextlib
 import json
@@ -11,7 +11,9 @@ import onnx.helper
 import pytest
 import yaml
 from harness import openvino_models
+from harness.kube_apiserver import KubeApiserver, RefusedError
 from harness.kubernetes import SchemaJudge, helm
+from harness.public_clients import need
 from harness.server import ROOT, Server
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -270,3 +272,60 @@ def test_each_service_finds_its_runtime():
             if fits and (named == name or (named is None and formats[0].get("autoSelect"))):
                 found.append(name)
     assert sorted(found) == sorted(runtimes)
+
+
+# ---- what the API of a cluster says, as `kubectl apply --server-side --dry-run=server` asks it -----------
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    schemas = need("kubernetes-schemas")
+    with KubeApiserver(tmp_path_factory.mktemp("kubernetes")) as started:
+        started.apply('{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models"}}')
+        for file in sorted(schemas.glob("*.yaml")):
+            (made,) = started.apply(file.read_text())
+            group, names = made["spec"]["group"], made["spec"]["names"]
+            for version in made["spec"]["versions"]:
+                started.wait_for_kind(f"{group}/{version['name']}", names["kind"])
+        yield started
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_the_chart_by_the_api(api, values):
+    applied = api.apply(rendered(values.items()), dry_run=True)
+    assert len(applied) == (10 if values else 6)
+    stateful = next(each for each in applied if each["kind"] == "StatefulSet")
+    assert stateful["metadata"]["namespace"] == "models"
+    assert stateful["metadata"]["uid"]
+
+
+def test_the_plain_manifests_by_the_api(api):
+    assert "StatefulSet" in {each["kind"] for each in api.apply((FOLDER / "braid.yaml").read_text(), dry_run=True)}
+
+
+def test_kserve_by_the_api(api):
+    runtimes = api.apply((FOLDER / "kserve" / "cluster-serving-runtimes.yaml").read_text(), dry_run=True)
+    assert [each["kind"] for each in runtimes] == ["ClusterServingRuntime"] * 4
+    services = api.apply((FOLDER / "kserve" / "inference-services.yaml").read_text(), dry_run=True)
+    assert [each["kind"] for each in services] == ["InferenceService"] * 4
+
+
+def test_an_upgrade_with_other_values_is_one_that_the_api_allows(api):
+    """Of a StatefulSet most fields cannot be changed once it is there."""
+    installed = api.apply(rendered())
+    more = {"replicas": "5", "sequences.drainSeconds": "60", "podAnnotations.a": "b", "options[0]": "--log-verbose=1"}
+    upgraded = api.apply(rendered(more.items()), dry_run=True)
+    assert [each["metadata"]["uid"] for each in upgraded] == [each["metadata"]["uid"] for each in installed]
+    stateful = next(each for each in upgraded if each["kind"] == "StatefulSet")
+    assert stateful["spec"]["replicas"] == 5
+
+
+def test_the_api_refuses_what_schemas_let_pass(api, judge):
+    (made,) = manifest("braid.yaml", "StatefulSet")
+    made["spec"]["selector"]["matchLabels"]["other"] = "label"
+    assert judge(json.dumps(made)) == ([], 1)
+    with pytest.raises(RefusedError, match="422.*`selector` does not match template `labels`"):
+        api.apply(json.dumps(made), dry_run=True)
+    made["spec"]["selectors"] = {}
+    with pytest.raises(RefusedError, match="spec.selectors: field not declared in schema"):
+        api.apply(json.dumps(made), dry_run=True)
