@@ -79,9 +79,9 @@ TEST(StartProgramTest, ItIgnoresAndBlocksWhatTheServerWasStartedWith) {
   // Also what these tests were started with: some container runtimes ignore the two signals that are glibc's own.
   const uint64_t ignored = IgnoredSignals();
   EXPECT_EQ(ignored & (bit(SIGPIPE) | bit(SIGHUP)), bit(SIGPIPE) | bit(SIGHUP));
-  EXPECT_EQ(Shell("cat /proc/self/status | grep -E 'Sig(Blk|Ign|Cgt)'", {.level = IsolationLevel::kBasic}),
-            fmt::format("SigBlk:\t{:016x}\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}\n", 0,
-                        ignored & ~bit(SIGPIPE), 0));
+  EXPECT_EQ(
+      Shell("cat /proc/self/status | grep -E 'Sig(Blk|Ign|Cgt)'", {.level = IsolationLevel::kBasic}),
+      fmt::format("SigBlk:\t{:016x}\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}\n", 0, ignored & ~bit(SIGPIPE), 0));
   EXPECT_NE(std::signal(SIGUSR1, SIG_DFL), SIG_DFL) << "the server's own stay";
 }
 

@@ -131,7 +131,8 @@ void RedisClient::Work(int64_t now_ns) {
     ready_.pop_front();
     Route(std::move(command));
   }
-  for (auto& [name, node] : nodes_) {
+  for (auto& each : nodes_) {
+    Node& node = each.second;
     const bool wanted = node.wanted || !node.waiting.empty();
     if (node.connection == nullptr && node.attempt == nullptr && wanted && node.retry_ns <= now_ns) {
       Connect(node);
