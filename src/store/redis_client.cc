@@ -44,7 +44,8 @@ RedisClient::RedisClient(Options options, client::TlsOptions tls, UniqueFd wake,
     map_status_ = UnavailableError("no node of the cluster has been asked yet");
     stale_ = true;
   } else {
-    NodeAt(options_.url.addresses.front()).wanted = true;
+    Node& node = NodeAt(options_.url.addresses.front());
+    node.wanted = node.owns = true;
   }
 }
 
@@ -253,7 +254,7 @@ void RedisClient::PushOwn(Node& node, const std::vector<std::string>& words) {
 }
 
 void RedisClient::NotDone(Command command, const Status& why) {
-  if (options_.url.cluster) stale_ = true;
+  if (options_.url.cluster && !command.own) stale_ = true;
   const bool again =
       options_.url.cluster && !command.own && !command.parked && SteadyNowNs() < command.give_up_ns;
   if (!again) return Finish(command, why);
@@ -280,9 +281,9 @@ void RedisClient::Park(Command command, Status why) {
 void RedisClient::Redirect(Command command, const RedisRedirect& redirect) {
   ++command.redirects;
   Node& to = NodeAt(redirect.to);
+  to.owns = true;
   if (!redirect.asks) {
     slots_[redirect.slot] = &to;
-    to.owns = true;
     stale_ = true;
   }
   if (SteadyNowNs() >= command.give_up_ns || command.redirects > kQuickRedirects) {
@@ -329,7 +330,7 @@ void RedisClient::OnConnected(Node& node) {
   if (!attempt->status.ok()) return SayAway(node, attempt->status);
   node.connection = std::move(attempt->connection);
   node.failures = 0;
-  if (std::exchange(node.away, false)) {
+  if (std::exchange(node.away, false) && node.owns) {
     BRAID_LOG_INFO(log_, "{}the store of sequences can be used again", Who(node));
   }
   for (Command& command : std::exchange(node.waiting, {})) Push(node, std::move(command));
@@ -337,8 +338,8 @@ void RedisClient::OnConnected(Node& node) {
 
 void RedisClient::SayAway(Node& node, const Status& why) {
   const std::string reason = Who(node) + why.message();
-  // The same again says nothing new.
-  if (!node.away || node.away_reason != reason) {
+  // The same again says nothing new. Of nodes without keys, those that are asked for the map, the end of its reading tells.
+  if (node.owns && (!node.away || node.away_reason != reason)) {
     BRAID_LOG_ERROR(log_, "the store of sequences cannot be used: {}", reason);
   }
   node.away = true;
@@ -397,14 +398,14 @@ Status RedisClient::OnReply(Node& node, Command command, RedisReply reply) {
 
 void RedisClient::Break(Node& node, const Status& why) {
   if (node.connection == nullptr) return;
-  if (!Stopping()) {
+  if (node.owns && !Stopping()) {
     BRAID_LOG_WARNING(log_, "{}the connection to the store of sequences has ended: {}", Who(node),
                       why.message());
   }
   node.connection.reset();
   node.readable = false;
   node.retry_ns = 0;
-  if (options_.url.cluster) stale_ = true;
+  if (node.owns && options_.url.cluster) stale_ = true;
   for (Command& command : std::exchange(node.sent, {})) Finish(command, why.WithPrefix(Who(node)));
 }
 
@@ -491,9 +492,10 @@ void RedisClient::EndReading(const Status& status) {
   std::ranges::move(std::exchange(parked_, {}), std::back_inserter(ready_));
 }
 
-// Nodes that have no slot any more, and those that were asked for the map alone.
+// Nodes that have no slot any more, and those that were asked for the map alone. Without a map all stay, for each has its pause
+// between two attempts.
 void RedisClient::DropUnused() {
-  if (!options_.url.cluster) return;
+  if (!options_.url.cluster || !map_status_.ok()) return;
   std::erase_if(nodes_, [](const auto& each) {
     const Node& node = each.second;
     return !node.owns && node.sent.empty() && node.waiting.empty() && node.attempt == nullptr;

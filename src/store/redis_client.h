@@ -96,7 +96,8 @@ class RedisClient {
     std::deque<Command> waiting;  // for a connection
     std::deque<Command> sent;
     bool wanted = false;  // a connection is kept, or tried for
-    bool owns = true;     // of the cluster's slots, by the map
+    // Has keys: the one Redis, or a node of a cluster by the map or by a redirect.
+    bool owns = false;
     bool away = false;
     std::string away_reason;
     int failures = 0;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -185,7 +186,10 @@ class RedisClusterTest : public Asking {
   std::unique_ptr<FakeRedis> Node(const std::string& name, FakeRedis::Answer& answer) {
     return std::make_unique<FakeRedis>([this, name, &answer](const Words& words) {
       const std::lock_guard lock(mutex_);
-      if (words[0] == "CLUSTER") return map_;
+      if (words[0] == "CLUSTER") {
+        ++maps_told_;
+        return map_;
+      }
       if (words[0] == "ASKING") return FakeRedis::Text("OK");
       return answer ? answer(words) : FakeRedis::Text(name);
     });
@@ -198,6 +202,7 @@ class RedisClusterTest : public Asking {
 
   std::mutex mutex_;
   std::string map_;
+  std::atomic<int> maps_told_ = 0;
   FakeRedis::Answer low_answer_;   // set before the client is there
   FakeRedis::Answer high_answer_;  // the same
   std::unique_ptr<FakeRedis> low_ = Node("low", low_answer_);
@@ -348,6 +353,32 @@ TEST_F(RedisClusterTest, AnyOfItsNodesTellsTheMap) {
   given.url.addresses.pop_back();
   Open(given);
   EXPECT_THAT(Ask({"GET", "b"}), HasSubstr("Connection refused"));
+}
+
+TEST_F(RedisClusterTest, ANodeOfTheUrlThatIsGoneIsNotAskedAgainAndAgain) {
+  RedisClient::Options given = options();
+  const uint16_t gone = [] { return FakeRedis([](const Words&) { return ""; }).port(); }();
+  given.url.addresses.push_back({"127.0.0.1", std::to_string(gone)});
+  Open(given);
+  EXPECT_EQ(Ask({"GET", "b"}), "low");
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  EXPECT_EQ(Ask({"GET", "foo"}), "high");
+  EXPECT_LE(maps_told_, 4) << "two readings: the first one, and one for what was asked meanwhile";
+}
+
+TEST_F(RedisClusterTest, AClusterThatIsAwayIsTriedLessAndLess) {
+  FakeRedis refusing([](const Words&) { return FakeRedis::Error("ERR no"); });
+  RedisClient::Options given = options();
+  given.greeting = {{"SCRIPT", "LOAD", "text"}};
+  given.url.addresses = {refusing.address()};
+  Open(given);
+  const int64_t until_ns = SteadyNowNs() + 1500 * kMillisecondNs;
+  while (SteadyNowNs() < until_ns) {
+    EXPECT_THAT(Ask({"GET", "b"}), HasSubstr("it refuses SCRIPT: ERR no"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  // After 0.1, 0.3, 0.7 and 1.5 s.
+  EXPECT_LE(refusing.asked().size(), 5u);
 }
 
 TEST_F(RedisClusterTest, ARedisThatIsNoneIsSaidToBe) {
