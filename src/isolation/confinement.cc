@@ -1,5 +1,6 @@
 #include "isolation/confinement.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <net/if.h>
 #include <sched.h>
@@ -59,11 +60,26 @@ Status LayDownCapabilities() {
   return OkStatus();
 }
 
+// So that no mount made here shows where these were copied from. "/" is a mount, but in a chroot: from there all are reached by
+// way of the namespace's own root, which setns() goes to.
+Status MakeMountsPrivate() {
+  const auto privately = [] { return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0; };
+  if (privately()) return OkStatus();
+  if (errno != EINVAL) return ErrnoError("private mounts", errno);
+  constexpr int kPlace = O_PATH | O_DIRECTORY | O_CLOEXEC;
+  const UniqueFd root(::open("/", kPlace));
+  const UniqueFd folder(::open(".", kPlace));
+  const UniqueFd mounts(::open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC));
+  if (!root.valid() || !folder.valid() || !mounts.valid() || ::setns(mounts.get(), CLONE_NEWNS) != 0 ||
+      !privately() || ::fchdir(root.get()) != 0 || ::chroot(".") != 0 || ::fchdir(folder.get()) != 0)
+    return ErrnoError("private mounts of a chroot", errno);
+  return OkStatus();
+}
+
 // Shared memory by name, and sockets of services, of this thread's processes alone.
 Status MakeOwnMounts(bool own_processes) {
   if (::unshare(CLONE_NEWNS) != 0) return ErrnoError("a mount namespace", errno);
-  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-    return ErrnoError("private mounts", errno);
+  BRAID_RETURN_IF_ERROR(MakeMountsPrivate());
   constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   if (::mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
     return ErrnoError("a mount at /dev/shm", errno);

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "isolation/confinement.h"
+#include "isolation/start_program.h"
 #include "isolation/user_ids.h"
 
 namespace braid {
@@ -12,6 +13,9 @@ Status CheckLevel(const IsolationOptions& options, IsolationLevel level, const s
   std::string refused = ReportIsolation(level).refused;
   if (refused.empty() && level == IsolationLevel::kSeparate)
     refused = CheckUserIds(options.first_user_id, options.last_user_id).message();
+  // A container may refuse what the kernel has and the server's rights allow.
+  if (refused.empty() && level >= IsolationLevel::kStrict)
+    refused = TryConfinement({.level = level, .user_id = options.first_user_id}).message();
   if (refused.empty()) return OkStatus();
   return FailedPreconditionError(
       fmt::format("{}{} is not possible here: {}", where, IsolationLevelName(level), refused));

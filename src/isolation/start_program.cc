@@ -75,9 +75,10 @@ class Child {
   }
 
  private:
-  // Returns only with what kept it from becoming the program.
+  // Returns only with what kept it from becoming the program, or if there is none.
   Status Become() {
     BRAID_RETURN_IF_ERROR(confinement_.Enter());
+    if (start_.arguments.empty()) return OkStatus();
     // A Ctrl-C on the terminal is for the server, which then ends its processes in order.
     setpgid(0, 0);
     int target = 0;
@@ -132,6 +133,14 @@ Result<pid_t> StartProgram(const ProgramStart& start) {
   Child child(start, std::move(confinement));
   BRAID_RETURN_IF_ERROR(child.TakeDescriptors());
   return child.Start();
+}
+
+Status TryConfinement(const Confinement& confinement) {
+  BRAID_ASSIGN_OR_RETURN(
+      const pid_t pid,
+      StartProgram({.arguments = {}, .variables = {}, .descriptors = {}, .confinement = confinement}));
+  waitpid(pid, nullptr, 0);
+  return OkStatus();
 }
 
 }  // namespace braid

@@ -29,4 +29,7 @@ struct ProgramStart {
 // system refused; the confinement's.
 Result<pid_t> StartProgram(const ProgramStart& start);
 
+// Whether this machine lets a process be confined so: one is, and ends. Errors: INTERNAL: what the system refused.
+Status TryConfinement(const Confinement& confinement);
+
 }  // namespace braid

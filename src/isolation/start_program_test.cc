@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <spdlog/fmt/fmt.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,11 +13,15 @@
 #include <array>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 
+#include "base/check.h"
 #include "base/guard.h"
 #include "base/landlock.h"
+#include "base/temporary_folder.h"
 #include "base/testing/failing_allocation.h"
 #include "base/unique_fd.h"
 #include "isolation/syscall_filter.h"
@@ -47,6 +53,11 @@ std::string Shell(const std::string& line, Confinement confinement,
   int status = 0;
   waitpid(*pid, &status, 0);
   return text;
+}
+
+std::string MountsInSight() {
+  std::ifstream file("/proc/self/mountinfo");
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST(StartProgramTest, ItHasItsVariablesAndDescriptorsAndNoMore) {
@@ -137,6 +148,37 @@ TEST(StartProgramTest, SeparateIsAnotherUser) {
                   {.level = IsolationLevel::kSeparate, .files = files, .user_id = 70042}),
             "70042\n70042\n1\nls: cannot open directory '/dev/shm': Permission denied\n");
   EXPECT_NE(geteuid(), 70042U);
+}
+
+// "/" is no mount there, and what is mounted for the program must not show in the mounts it was copied from.
+TEST(StartProgramTest, StrictAndSeparateWorkInAChroot) {
+  if (!ReportIsolation(IsolationLevel::kSeparate).refused.empty()) GTEST_SKIP() << "needs root and Landlock";
+  const auto folder = TemporaryFolder::Create(testing::TempDir(), "braid-chroot-").value();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    BRAID_CHECK(unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+    std::filesystem::create_directory(folder->path() + "/run");
+    for (const std::string name : {"bin", "usr", "lib", "lib64", "etc", "proc", "dev"}) {
+      if (!std::filesystem::exists("/" + name)) continue;
+      const std::string target = folder->path() + "/" + name;
+      std::filesystem::create_directory(target);
+      BRAID_CHECK(mount(("/" + name).c_str(), target.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0);
+    }
+    BRAID_CHECK(mount(nullptr, "/", nullptr, MS_REC | MS_SHARED, nullptr) == 0);
+    BRAID_CHECK(chroot(folder->path().c_str()) == 0 && chdir("/usr") == 0);
+    const std::string before = MountsInSight();
+    const std::vector<LandlockPath> files = {{"/bin"},   {"/usr"}, {"/lib"},
+                                             {"/lib64"}, {"/etc"}, {"/dev/null", true}};
+    for (const IsolationLevel level : {IsolationLevel::kStrict, IsolationLevel::kSeparate}) {
+      EXPECT_EQ(Shell("pwd", {.level = level, .files = files, .user_id = 70042}), "/usr\n");
+      EXPECT_EQ(TryConfinement({.level = level, .user_id = 70042}).message(), "");
+    }
+    EXPECT_EQ(MountsInSight(), before);
+    _exit(HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
