@@ -8,6 +8,7 @@
 "use strict";
 
 const fs = require("fs");
+const { json } = require("stream/consumers");
 const grpc = require("@grpc/grpc-js");
 const loader = require("@grpc/proto-loader");
 
@@ -63,7 +64,7 @@ function stream(client, call) {
 }
 
 async function main() {
-  const input = JSON.parse(fs.readFileSync(0, "utf8"));
+  const input = await json(process.stdin);
   const { inference } = grpc.loadPackageDefinition(loader.loadSync(input.proto, SHAPE));
   const { createSsl, createInsecure } = grpc.credentials;
   const credentials = input.ca ? createSsl(fs.readFileSync(input.ca)) : createInsecure();
