@@ -317,7 +317,7 @@ TEST_P(GrpcTransportTest, TellsACallThatItsClientHasGone) {
   grpc::ClientContext context;
   std::thread client([&] {
     Call("hold", "/test.Test/Echo", [&](grpc::ClientContext& its) {
-      its.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
+      its.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     });
   });
   const auto call = protocol.WaitForHeld();
@@ -333,7 +333,7 @@ TEST_P(GrpcTransportTest, EndsACallAtItsDeadlineByItself) {
   Answer answer;
   std::thread client([&] {
     answer = Call("hold", "/test.Test/Echo", [](grpc::ClientContext& context) {
-      context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     });
   });
   client.join();
@@ -444,22 +444,22 @@ TEST_P(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
   // Writes as long as there is room, which there is no more when a write has not ended in some time.
   size_t written = 0;
   bool writing = false;
-  const auto fill = [&] {
+  const auto fill = [&](std::chrono::milliseconds patience) {
     while (true) {
       if (!std::exchange(writing, true)) call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-      const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(100);
+      const auto deadline = std::chrono::system_clock::now() + patience;
       if (queue.AsyncNext(&tag, &ok, deadline) != grpc::CompletionQueue::GOT_EVENT) return;
       writing = false;
       ++written;
     }
   };
-  fill();
+  fill(std::chrono::seconds(1));
   const auto slow = protocol.WaitForSlow();
   const size_t before = written;
   constexpr size_t kTaken = 20;
   for (size_t i = 0; i < kTaken; ++i) {
     slow->TakeOne();
-    fill();
+    fill(std::chrono::milliseconds(50));
   }
   EXPECT_EQ(slow->taken, 1 + kTaken);
   // The window is told of in steps of its half.
