@@ -89,7 +89,7 @@ TEST_F(RedisClientTest, SendsAndReadsWhatIsLarge) {
   Open(redis_.options());
   const std::string large(20'000'000, 'x');
   EXPECT_EQ(Ask({"SET", "k", large}), "OK");
-  EXPECT_EQ(Ask({"GET", "k"}), large);
+  EXPECT_TRUE(Ask({"GET", "k"}) == large) << "which is too much to be shown";
 }
 
 TEST_F(RedisClientTest, SpeaksTheGreetingOnEachConnection) {
@@ -285,7 +285,7 @@ TEST_F(RedisClusterTest, ARefusalThatStaysIsAnError) {
 TEST_F(RedisClusterTest, ANodeThatHangsHoldsNoOtherUp) {
   high_answer_ = [](const Words&) { return ""; };
   RedisClient::Options given = options();
-  given.command_timeout_ns = 300 * kMillisecondNs;
+  given.command_timeout_ns = kSecondNs;
   Open(given);
   EXPECT_EQ(Ask({"GET", "b"}), "low");
   auto hanging = Send({"GET", "foo"});

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/unique_fd.h"
 #include "store/redis_client.h"
 
@@ -65,6 +66,8 @@ class RealRedis {
   RedisClient::Options options() const {
     RedisClient::Options options;
     options.url.addresses = {{socket(), ""}};
+    // A busy machine is not one that does not answer.
+    options.connect_timeout_ns = options.command_timeout_ns = 10 * kSecondNs;
     if (!password_.empty()) options.password_file = folder_ / "secret";
     return options;
   }
