@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import threading
 
 import numpy as np
@@ -743,15 +744,32 @@ def test_a_library_of_calculators_that_cannot_be_used_is_told(tmp_path, library,
     assert text in server.log
 
 
+# A folder with all that there is becomes the root of what follows. It is no mount, other than that of a container.
+CHROOT = """
+for each in /*; do
+  [ -d "$each" ] && mkdir -p "$0$each" && mount --rbind "$each" "$0$each"
+done
+exec chroot "$0" "$@"
+"""
+
+
+@pytest.mark.parametrize("place", ["machine", "chroot"])
 @pytest.mark.parametrize("level", ["strict", "separate"])
-def test_calculators_run_at_a_level_of_their_library(tmp_path, connect, level):
+def test_calculators_run_at_a_level_of_their_library(tmp_path, tmp_path_factory, connect, level, place):
     if level == "separate" and os.geteuid() != 0:
         pytest.skip("takes root")
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     config = calculators_config(tmp_path, passes=calculator("DelayCalculator"))
     options = ("--isolate=calculators", f"--worker-isolation=test_calculators={level}")
-    with OvmsServer(config, *options, "--calculator-library", CALCULATORS, workdir=tmp_path) as server:
+    through_chroot = []
+    if place == "chroot":
+        own_mounts = ["unshare", "--mount"]
+        if subprocess.run([*own_mounts, "true"], check=False, capture_output=True).returncode != 0:
+            pytest.skip("takes root, outside of a chroot")
+        through_chroot = [*own_mounts, "sh", "-c", CHROOT, tmp_path_factory.mktemp("chroot")]
+    options += ("--calculator-library", CALCULATORS)
+    with OvmsServer(config, *options, workdir=tmp_path, through=through_chroot) as server:
         np.testing.assert_array_equal(through(connect("grpc", server), "passes", [1, 2]), [1, 2])
         assert len(workers(server)) == 1
 

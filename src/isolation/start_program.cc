@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <system_error>
 
 #include "base/guard.h"
 #include "base/unique_fd.h"
@@ -31,6 +33,15 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
+// The program that runs is started by its name, unless another file stands there by now: it finds by that name what is beside it,
+// its libraries among them, and in a chroot with mounts of its own the kernel would tell it one from outside.
+std::string NameOf(const std::string& program) {
+  if (program != kThisProgram) return program;
+  std::error_code fault;
+  std::string name = std::filesystem::read_symlink(program, fault).string();
+  return std::filesystem::equivalent(name, program, fault) ? name : program;
+}
+
 // What the new process does until it is the program. It shares the server's memory meanwhile, in the place of the thread that
 // starts it, which waits (as for vfork), and has a stack of its own. Since it may be killed at any time, it takes no lock of the
 // server's: it allocates nothing unless it fails.
@@ -38,6 +49,7 @@ class Child {
  public:
   Child(const ProgramStart& start, PreparedConfinement confinement)
       : start_(start),
+        program_(start.arguments.empty() ? "" : NameOf(start.arguments.front())),
         confinement_(std::move(confinement)),
         arguments_(Pointers(start.arguments)),
         variables_(Pointers(start.variables)) {}
@@ -90,7 +102,7 @@ class Child {
       if (setrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) return Failed("a limit");
     }
     ResetSignals();
-    execve(arguments_.front(), arguments_.data(), variables_.data());
+    execve(program_.c_str(), arguments_.data(), variables_.data());
     return Failed("cannot be run");
   }
 
@@ -118,6 +130,7 @@ class Child {
   }
 
   const ProgramStart& start_;
+  const std::string program_;
   const PreparedConfinement confinement_;
   const std::vector<char*> arguments_;
   const std::vector<char*> variables_;

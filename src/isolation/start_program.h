@@ -13,6 +13,9 @@
 
 namespace braid {
 
+// The path of the very program that runs, also when its file was replaced meanwhile.
+inline constexpr const char* kThisProgram = "/proc/self/exe";
+
 struct ProgramStart {
   std::vector<std::string> arguments;  // the first is the program's path
   std::vector<std::string> variables;  // "NAME=value"

@@ -153,10 +153,12 @@ TEST(StartProgramTest, SeparateIsAnotherUser) {
 // "/" is no mount there, and what is mounted for the program must not show in the mounts it was copied from.
 TEST(StartProgramTest, StrictAndSeparateWorkInAChroot) {
   if (!ReportIsolation(IsolationLevel::kSeparate).refused.empty()) GTEST_SKIP() << "needs root and Landlock";
+  constexpr int kInAChroot = 77;
   const auto folder = TemporaryFolder::Create(testing::TempDir(), "braid-chroot-").value();
   const pid_t pid = fork();
   if (pid == 0) {
-    BRAID_CHECK(unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+    BRAID_CHECK(unshare(CLONE_NEWNS) == 0);
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(kInAChroot);
     std::filesystem::create_directory(folder->path() + "/run");
     for (const std::string name : {"bin", "usr", "lib", "lib64", "etc", "proc", "dev"}) {
       if (!std::filesystem::exists("/" + name)) continue;
@@ -178,6 +180,7 @@ TEST(StartProgramTest, StrictAndSeparateWorkInAChroot) {
   }
   int status = 0;
   waitpid(pid, &status, 0);
+  if (WEXITSTATUS(status) == kInAChroot) GTEST_SKIP() << "this is one, so that the other tests show it";
   EXPECT_EQ(status, 0);
 }
 

@@ -27,6 +27,7 @@
 #include "gpu/devices.h"
 #include "gpu/nvml.h"
 #include "images/encoded_images.h"
+#include "isolation/start_program.h"
 #include "mediapipe_graph/calculator_library.h"
 #include "mediapipe_graph/graph_servable.h"
 #include "pipeline/custom_node_threads.h"
@@ -189,8 +190,7 @@ class Server::Parts {
   NativeWorkers::Options NativeWorkerOptions() {
     native_services_.catalog = &catalog_;
     NativeWorkers::Options options;
-    // The very program that runs, also when its file was replaced meanwhile.
-    options.program = {"/proc/self/exe", kNativeWorkerCommand};
+    options.program = {kThisProgram, kNativeWorkerCommand};
     options.limits = options_.workers.worker_limits;
     options.segments = options_.workers.worker_segments;
     BoundSegments(options.segments);
