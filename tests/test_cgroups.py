@@ -223,6 +223,7 @@ def test_another_folder_is_refused(repository, serve, tmp_path):
 
 @pytest.mark.skipif(not machine.KERNEL.exists(), reason="scripts/public-clients uml was not run")
 @pytest.mark.skipif(FOLDER.exists(), reason="this is that machine")
+@pytest.mark.timeout(machine.SECONDS + 30)
 def test_on_a_machine_with_cgroup_v2(tmp_path):
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", pathlib.Path(__file__)]
     status, output = machine.run(tests, tmp_path)

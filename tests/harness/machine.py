@@ -10,6 +10,9 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNEL = ROOT / ".cache" / "public-clients" / "uml" / "linux.uml"
 
+# For all that it does. It shares the processors of this machine, and its kernel is slow.
+SECONDS = 270
+
 # Runs as the first process. The device files are the kernel's own, without a folder for shared memory.
 FIRST = """#!/bin/bash
 mount -t proc proc /proc
@@ -29,7 +32,7 @@ sleep 10
 """
 
 
-def run(command, folder, seconds=240, memory="3G", **variables):
+def run(command, folder, seconds=SECONDS, memory="3G", **variables):
     """(status, output) of a command on such a machine, in the project's folder, with `variables` beside this process's.
     `folder`: where a file is put for it."""
     # It is read by the other machine, which has another /tmp.
