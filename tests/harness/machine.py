@@ -6,12 +6,19 @@ import pathlib
 import shlex
 import signal
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNEL = ROOT / ".cache" / "public-clients" / "uml" / "linux.uml"
 
 # For all that it does. It shares the processors of this machine, and its kernel is slow.
 SECONDS = 270
+
+# Switches the loopback interface on, as `ip link set lo up` does where there is an `ip`: SIOCSIFFLAGS with IFF_UP.
+LOOPBACK = """
+import fcntl, socket, struct
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))
+"""
 
 # Runs as the first process. The device files are the kernel's own, without a folder for shared memory.
 FIRST = """#!/bin/bash
@@ -23,7 +30,7 @@ mkdir -p /dev/shm
 mount -t tmpfs shm /dev/shm
 mkdir /run/cgroup
 mount -t cgroup2 none /run/cgroup
-ip link set lo up
+{python} -c {loopback}
 cd {folder}
 env {variables} {command}
 echo "exit status: $?"
@@ -43,6 +50,8 @@ def run(command, folder, seconds=SECONDS, memory="3G", **variables):
             folder=shlex.quote(str(ROOT)),
             variables="-i " + " ".join(shlex.quote(f"{name}={value}") for name, value in environment.items()),
             command=shlex.join(map(str, command)),
+            python=sys.executable,
+            loopback=shlex.quote(LOOPBACK),
         )
     )
     first.chmod(0o755)
