@@ -66,7 +66,7 @@ def test_failing_calls_and_allocations_cost_requests_and_not_the_server():
 @pytest.mark.parametrize("mode", ["durable", "behind"])
 def test_sequences_of_a_fleet_go_on_whatever_becomes_of_its_servers(mode):
     need_envoy()
-    arguments = ("--sequences", 120, "--kill-every", 3, "--drain-every", 5, "--cut-every", 4, "--mode", mode)
+    arguments = ("--sequences", 120, "--kill-every", 1, "--drain-every", 3, "--cut-every", 2, "--mode", mode)
     printed = run("fleet", *arguments)
     assert "| sequences that ended | 120 |" in printed
     assert "| servers killed | " in printed

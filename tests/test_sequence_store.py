@@ -386,6 +386,7 @@ def test_sentinels_say_where_the_store_is(tmp_path, redis):
             status, _ = send(setting, server, 0, 2, start=True)
             assert status == 503
             wait_until(lambda: send(setting, server, 0, 2, start=True)[0] == 200, 60, "the fail-over")
+            wait_until(lambda: send(setting, other, 0, 3, start=True)[0] == 200, 60, "the other one's fail-over")
             assert setting.ask(other, 6, 1) == 11
             assert refusal(setting, server, 7, 1)[0] == 409
             assert setting.ask(server, 7, 1) == 18
