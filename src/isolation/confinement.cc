@@ -60,8 +60,8 @@ Status LayDownCapabilities() {
   return OkStatus();
 }
 
-// So that no mount made here shows where these were copied from. "/" is a mount, but in a chroot: from there all are reached by
-// way of the namespace's own root, which setns() goes to.
+// So that no mount made here shows where these were copied from. In a chroot "/" is no mount, and cannot be made private itself:
+// all are reached from the namespace's own root, to which setns() goes.
 Status MakeMountsPrivate() {
   const auto privately = [] { return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0; };
   if (privately()) return OkStatus();

@@ -17,7 +17,8 @@ namespace braid {
 inline constexpr const char* kThisProgram = "/proc/self/exe";
 
 struct ProgramStart {
-  std::vector<std::string> arguments;  // the first is the program's path
+  // The first is the program's path. Without any the process ends once it is confined.
+  std::vector<std::string> arguments;
   std::vector<std::string> variables;  // "NAME=value"
   // Become its descriptors 0, 1, 2, and so on; it has no others.
   std::vector<int> descriptors;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -158,7 +159,10 @@ TEST(StartProgramTest, StrictAndSeparateWorkInAChroot) {
   const pid_t pid = fork();
   if (pid == 0) {
     BRAID_CHECK(unshare(CLONE_NEWNS) == 0);
-    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(kInAChroot);
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+      BRAID_CHECK(errno == EINVAL);
+      _exit(kInAChroot);
+    }
     std::filesystem::create_directory(folder->path() + "/run");
     for (const std::string name : {"bin", "usr", "lib", "lib64", "etc", "proc", "dev"}) {
       if (!std::filesystem::exists("/" + name)) continue;
