@@ -472,14 +472,14 @@ def test_a_model_recurses_through_its_instances(chain):
 
 def test_a_call_waits_no_longer_than_its_timeout(run):
     code = """
-holder = [threading.Thread(target=lambda: ask("queued", [tensor("IN", [[1.0]])]).exec()) for _ in range(1)]
+holder = [threading.Thread(target=lambda: ask("queued", [tensor("IN", [[4.0]])]).exec()) for _ in range(1)]
 for thread in holder: thread.start()
-time.sleep(0.3)
+time.sleep(0.5)
 begin = time.monotonic()
 answer = text(ask("queued", [tensor("IN", [[0.0]])], timeout=100000).exec())
 took = time.monotonic() - begin
 for thread in holder: thread.join()
-return [answer, took < 0.6]
+return [answer, took < 3]
 """
     assert run(code) == ["Request timeout expired", True]
 
@@ -560,6 +560,7 @@ def test_calls_in_flight_end_before_the_server_does(repository, serve, connect):
     repository.add_identity("identity")
     server = serve(repository)
     code = """
+print("it has begun", flush=True)
 for i in range(20):
     time.sleep(0.05)
     answer = of(ask("identity").exec())
@@ -567,7 +568,7 @@ return answer
 """
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = pool.submit(connect("grpc", server).infer, "probe", {"CODE": strings(code)})
-        time.sleep(0.3)
+        server.wait_for_log("it has begun")
         server.process.send_signal(signal.SIGTERM)
         answer = json.loads(waiting.result(20).as_numpy("RESULT")[0])
     assert answer == {"result": {"OUT": [1, 2, 3]}}
@@ -695,7 +696,7 @@ def test_a_model_that_calls_itself_hears_it_at_once(chain):
     begin = time.monotonic()
     answer = chain("a", "a")
     assert answer == "error: the call to model 'a' would wait for itself: a_0_0 -> a"
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 5
 
 
 def test_a_cycle_over_two_models_is_named(chain):

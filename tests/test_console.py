@@ -719,7 +719,7 @@ def test_five_hundred_models(repository, serve, tab):
     begun = time.monotonic()
     page.get_by_label("Search the models").fill("many_31")
     expect(page.locator("[data-row]")).to_have_count(10)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
     page.get_by_label("Search the models").fill("")
     expect(page.locator("[data-row]")).to_have_count(501)
     longest = page.evaluate(

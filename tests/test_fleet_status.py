@@ -229,10 +229,11 @@ def test_nobody_waits_for_a_replica_that_does_not_answer(fleet, repository, serv
         began = time.monotonic()
         for viewer in viewers:
             viewer.start()
+        meanwhile = 0
         while not looks:
-            asked = time.monotonic()
             assert server.request("GET", "/console/api/overview", address=server.metrics)[0] == 200
-            assert time.monotonic() - asked < 1
+            meanwhile += 1
+        assert meanwhile > 2  # one that waited for the look would be the only one, or the last but one
         for viewer in viewers:
             viewer.join()
         # One look, and one for those who came during it.

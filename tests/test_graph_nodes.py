@@ -506,7 +506,7 @@ def test_the_deadline_of_a_request(server, client):
     began = time.monotonic()
     error = refused(client.infer, "late", [tensor("in", ONE * 3)], client_timeout=0.3)
     assert error.status() == "StatusCode.DEADLINE_EXCEEDED"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 2.9
     assert client.infer("late", [tensor("in", ONE * 0)]).as_numpy("out").tolist() == [0]
 
 

@@ -16,6 +16,7 @@ import threading
 
 import harness
 import pytest
+from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import BINARY, Server, alive, children
 from harness.waiting import wait_until
@@ -461,11 +462,18 @@ def user_of(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
 
 
+def namespace_of_users():
+    """The command that starts a program in a user namespace where the user is root, and the only one."""
+    command = ["unshare", "--user", "--map-root-user"]
+    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("user namespaces are refused here, as in a chroot")
+    return command
+
+
 @contextlib.contextmanager
 def subordinate(repository, *options, **arguments):
     """A server of a user that is not root and has 1,000 subordinate ids."""
-    if subprocess.run(["unshare", "--user", "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("user namespaces are refused here, as in a chroot")
+    namespace_of_users()
     repository.add("hostile", HOSTILE, config("hostile", TEXT, OUT))
     repository.add("other", HOSTILE, config("other", TEXT, OUT))
     user, first, count = 65534, 300000, 1000
@@ -519,6 +527,21 @@ def test_separate_names_the_ids_that_there_are(repository):
             "--worker-isolation=separate is not possible here: --worker-user-ids 1879048192-1879052287 are not all users "
             "here; /proc/self/uid_map has 0-0, 1-1000" in server.stderr
         )
+
+
+@pytest.mark.parametrize(
+    "options", [["separate"], ["basic", "--worker-isolation=classify=separate"]], ids=["all", "one"]
+)
+def test_a_level_is_tried_by_a_server_that_has_no_worker_yet(options, tmp_path):
+    through = namespace_of_users()
+    options = ["--worker-isolation", *options]
+    config = {"model_config_list": []}
+    with OvmsServer(config, *options, workdir=tmp_path, through=through, ready=False, listening=False) as server:
+        server.wait_exit()
+        server.stop(status=1)
+        assert "separate is not possible here: --worker-user-ids 1879048192-1879052287 are not all" in server.stderr
+    with OvmsServer(config, "--worker-isolation", "basic", workdir=tmp_path, through=through):
+        pass
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="for users that are not root")

@@ -32,7 +32,7 @@ class TritonPythonModel:
         if mode == "slow":
             time.sleep(8)
         if mode == "short":
-            time.sleep(0.5)
+            time.sleep(1.5)
         if mode.startswith("only "):
             return self.instance == mode.removeprefix("only ")
         return mode != "no"
@@ -142,9 +142,8 @@ def test_requests_run_while_the_hook_does(client, server, connect, say):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         checking = pool.submit(ready, asking, "plain")
         time.sleep(0.1)
-        begin = time.monotonic()
         calls(client, "plain")
-        assert time.monotonic() - begin < 0.3 or checking.done()
+        assert not checking.done()
         assert checking.result(10)
 
 
@@ -153,7 +152,7 @@ def test_a_hook_that_takes_eight_seconds(server, connect, say):
     say("slow")
     begin = time.monotonic()
     assert not ready(client, "plain")
-    assert 4.5 < time.monotonic() - begin < 7
+    assert 4.5 < time.monotonic() - begin < 7.9
     assert ready(client, "plain")
     assert 7.5 < time.monotonic() - begin < 12
     server.wait_for_log(r"not ready: Timed out waiting for user-defined is_ready\(\) response")

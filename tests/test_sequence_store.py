@@ -536,14 +536,14 @@ def test_a_step_that_a_model_cannot_save_is_not_done(tmp_path, redis):
     setting = OwnStateSetting(tmp_path)
     with replica(setting, redis) as one, replica(setting, redis) as two:
         assert setting.ask(one, 5, "seven", start=True) == 5
-        status, text = refusal(setting, one, 1308, "seven")
+        status, text = refusal(setting, one, -1318, "seven")
         assert status == 500
         assert text.startswith(
             "SequenceError: save_sequence of model 'sum' failed for sequence seven: ValueError: unlucky\n\nAt:\n  sum/1/model.py("
         )
         # The model has gone on; it begins with what was saved.
         assert setting.ask(one, 1, "seven") == 6
-        assert refusal(setting, one, 1307, "seven")[0] == 500
+        assert refusal(setting, one, -1319, "seven")[0] == 500
         assert setting.ask(two, 10, "seven") == 16
         assert redis.ask("DBSIZE") == 1
 
@@ -566,7 +566,7 @@ def test_states_of_megabytes_that_a_model_gives(tmp_path, redis):
 def test_a_sequence_that_a_model_does_not_take_stays_in_the_store(tmp_path, redis):
     setting = OwnStateSetting(tmp_path)
     with replica(setting, redis) as one, replica(setting, redis) as two:
-        assert setting.ask(one, 666666, 7, start=True) == 666666
+        assert setting.ask(one, -666666, 7, start=True) == -666666
         assert setting.ask(one, 5, 8, start=True) == 5
         for server in (two, one):
             status, text = refusal(setting, server, 1, 7)

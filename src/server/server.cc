@@ -102,6 +102,7 @@ class Server::Parts {
 
   Status Start(Status& load_status) {
     for (const std::string& note : gpus_.notes) BRAID_LOG_WARNING(log_, "{}", note);
+    BRAID_RETURN_IF_ERROR(CheckIsolation(options_.workers.isolation));
     worker_services_.catalog = &catalog_;
     worker_services_.custom_metrics = &custom_metrics_;
     worker_services_.thread_watch = &thread_watch_;
@@ -280,7 +281,6 @@ class Server::Parts {
     MutexLock lock(python_mutex_);
     if (python_) return python_.get();
     BRAID_ASSIGN_OR_RETURN(PythonChoice python, ResolvePython(options_));
-    BRAID_RETURN_IF_ERROR(CheckIsolation(options_.workers.isolation));
     PythonBackend::Options workers = options_.workers;
     workers.python = python.path;
     BRAID_ASSIGN_OR_RETURN(workers.program, FindProgram());

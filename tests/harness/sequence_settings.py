@@ -128,7 +128,10 @@ class RepositorySetting(Setting):
 
 
 class OwnStateSetting(RepositorySetting):
-    """A Python model that has its sums itself, and gives and takes them by save_sequence and load_sequence."""
+    """A Python model that has its sums itself, and gives and takes them by save_sequence and load_sequence.
+
+    A sum of -1313 it does not save, one of -666666 it does not load: no test that only adds gets there.
+    """
 
     source = (
         per_request("""
@@ -148,14 +151,14 @@ class OwnStateSetting(RepositorySetting):
     """)
         + """
     def save_sequence(self, correlation_id):
-        if self.sums[correlation_id][0, 0] == 1313:
+        if self.sums[correlation_id][0, 0] == -1313:
             raise ValueError("unlucky")
         return self.sums[correlation_id].tobytes()
 
     def load_sequence(self, correlation_id, state):
         self.sums = getattr(self, "sums", {})
         self.sums[correlation_id] = np.frombuffer(state, np.int32).reshape(1, 1)
-        if self.sums[correlation_id][0, 0] == 666666:
+        if self.sums[correlation_id][0, 0] == -666666:
             raise ValueError("not that one")
 """
     )

@@ -21,7 +21,6 @@ NativeWorkers::~NativeWorkers() = default;
 Result<NativeWorkers::Shared*> NativeWorkers::Get() {
   MutexLock lock(mutex_);
   if (shared_.spawner) return &shared_;
-  BRAID_RETURN_IF_ERROR(CheckIsolation(options_.isolation));
   BRAID_ASSIGN_OR_RETURN(shared_.support, options_.support());
   WorkerSpawner::Options spawner;
   spawner.program = options_.program;
