@@ -386,12 +386,17 @@ def test_sequences(server, tab):
         }
         assert server.json("POST", "/v2/models/running_sum/infer", body)[0] == 200
 
-    ask(sequence_start=True)
-    ask()
     page = tab(server).open("models/running_sum/1/sequences")
-    expect(page.get_by_role("rowheader", name="4711")).to_be_visible()
-    ask(sequence_end=True)
-    expect(page.get_by_role("rowheader", name="4711")).to_have_count(0)
+    row = page.get_by_role("rowheader", name="4711")
+
+    def shown():
+        # Again and again, since a second without a request would end it.
+        ask(sequence_start=True)
+        return row.is_visible()
+
+    wait_until(shown, 20, "the sequence")
+    ask(sequence_start=True, sequence_end=True)
+    expect(row).to_have_count(0)
 
 
 def test_traces(server, tab):

@@ -151,6 +151,27 @@ def test_a_region_is_registered_told_and_let_go(client, user, gpus, server):
     wait_until(lambda: not open_memory(gpus, server), 20.0, "the handles to be closed")
 
 
+@contextlib.contextmanager
+def closing_takes_a_while(gpus):
+    gpus.hang("cuIpcCloseMemHandle")
+    back = threading.Timer(0.3, gpus.hang)
+    back.start()
+    yield
+    back.join()
+
+
+def test_what_is_let_go_is_closed_when_the_client_hears_of_it(client, user, gpus, server):
+    """It may free its memory then."""
+    register(client, "r", user.handle(user.allocate(40)), 40)
+    with closing_takes_a_while(gpus):
+        client.raw.unregister_cuda_shared_memory("r")
+        assert not open_memory(gpus, server)
+    with closing_takes_a_while(gpus):
+        with client.fails("INVALID_ARG", contains="it is to have 41 bytes, and has 40"):
+            register(client, "r", user.handle(user.allocate(40)), 41)
+        assert not open_memory(gpus, server)
+
+
 def test_the_first_region_makes_a_context_and_the_last_ends_it(client, user, gpus, server):
     def contexts():
         calls = [words[0] for _, words in gpus.calls("context", "no-context", pid=server.process.pid)]
@@ -298,7 +319,7 @@ def test_a_device_that_is_slow_holds_up_nobody_else(client, user, gpus, connect,
 def test_a_region_that_is_let_go_stays_for_requests_that_have_named_it(client, user, gpus, server):
     address = user.allocate(40, np.full(10, 3, np.float32).tobytes())
     register(client, "r", user.handle(address), 40)
-    gpus.delay(500)
+    gpus.delay(4000)  # longer than unregistering waits for it
     before = len(gpus.calls("from-device", pid=server.process.pid))
     asking, answers = ask_aside(client.protocol, server)
     wait_until(lambda: len(gpus.calls("from-device", pid=server.process.pid)) > before, 20.0, "the copy to begin")
@@ -433,6 +454,16 @@ def test_registering_does_not_wait_for_a_device_that_hangs(hanging, gpus, user):
     gpus.hang()
     wait_until(lambda: "GPU 0 answers again" in server.log, 20.0, "the device to come back")
     register(client, "other", user.handle(address), 40)
+
+
+def test_a_region_can_be_let_go_while_a_device_hangs(hanging, gpus):
+    server, client, _ = hanging
+    gpus.hang("cuIpcCloseMemHandle")
+    client.raw.unregister_cuda_shared_memory("r")
+    assert status_of(client) == {}
+    assert len(open_memory(gpus, server)) == 1
+    gpus.hang()
+    wait_until(lambda: not open_memory(gpus, server), 20.0, "the server to close it")
 
 
 def test_a_server_ends_while_a_device_hangs(hanging, gpus):

@@ -40,6 +40,10 @@ Result<std::unique_ptr<ClientGpus::Memory>> ClientGpus::Open(int gpu, const Cuda
   return std::make_unique<Memory>(device, pinned_, std::move(*opened));
 }
 
+void ClientGpus::Settle(int gpu) {
+  static_cast<void>(devices_.at(gpu)->calls.Run([] { return OkStatus(); }));
+}
+
 std::map<int, uint64_t> ClientGpus::Stalls() const {
   std::map<int, uint64_t> stalls;
   for (const auto& [id, device] : devices_) stalls.emplace(id, device->calls.stalls());
@@ -52,7 +56,12 @@ ClientGpus::Memory::Memory(std::shared_ptr<Device> device, std::shared_ptr<Pinne
 
 ClientGpus::Memory::~Memory() {
   const PatientAllocation patience;
-  device_->calls.Post([memory = std::move(memory_)]() mutable { memory.reset(); });
+  // std::function must be copyable, so what is moved travels in a shared pointer.
+  auto close = std::make_shared<std::promise<void>>(std::move(close_));
+  device_->calls.Post([memory = std::move(memory_), close]() mutable {
+    memory.reset();
+    close->set_value();
+  });
 }
 
 template <class Copy>

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
 #include <vector>
@@ -38,6 +39,8 @@ class ClientGpus {
   class Memory;
   // REQUIRES: Has(gpu). Errors: those of the driver; UNAVAILABLE for a device that hangs.
   Result<std::unique_ptr<Memory>> Open(int gpu, const CudaIpcHandle& handle);
+  // Waits until what was let go of there is closed; where the device hangs, no longer than the limit. REQUIRES: Has(gpu).
+  void Settle(int gpu);
   bool Has(int gpu) const { return devices_.contains(gpu); }
   bool empty() const { return devices_.empty(); }
 
@@ -57,12 +60,14 @@ class ClientGpus::Memory {
  public:
   Memory(std::shared_ptr<Device> device, std::shared_ptr<PinnedMemory> pinned,
          std::shared_ptr<CudaMemory> memory);
-  // Does not block: the device's thread closes it.
+  // Does not block: the device's thread closes it, and says so by closed().
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   uint64_t size() const { return memory_->size(); }
+  // Ready when it is gone and closed. Never, where the device hangs for good.
+  std::shared_future<void> closed() const { return closed_; }
   // Copy straight between the device and the buffer, of which the copy has a share: of a device that hangs it may go on when
   // these have returned with an error. REQUIRES: within size(). Errors: as for Open().
   Status Read(uint64_t offset, const Buffer& to) const;
@@ -76,6 +81,8 @@ class ClientGpus::Memory {
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<PinnedMemory> pinned_;
   std::shared_ptr<CudaMemory> memory_;  // shared with calls that hang
+  std::promise<void> close_;
+  const std::shared_future<void> closed_ = close_.get_future().share();
 };
 
 }  // namespace braid

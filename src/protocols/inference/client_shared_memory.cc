@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -192,19 +194,30 @@ Status ClientSharedMemory::RegisterCuda(RegionInfo info, std::string_view raw_ha
     return InvalidArgumentError("failed to register CUDA shared memory region: " + Quoted(info.name) +
                                 ": there is no GPU " + std::to_string(*info.gpu));
   }
-  return Add(info.name, [&] { return CudaRegion::Open(info, raw_handle, *gpus_, copies_); });
+  Status added = Add(info.name, [&] { return CudaRegion::Open(info, raw_handle, *gpus_, copies_); });
+  // The client may free what was opened in vain when it hears of that.
+  if (!added.ok()) gpus_->Settle(*info.gpu);
+  return added;
 }
 
 Status ClientSharedMemory::Unregister(Kind kind, std::string_view name) {
   BRAID_RETURN_IF_ERROR(CheckAllowed());
-  decltype(regions_) gone;  // unmapped after the lock is given up
-  std::lock_guard lock(mutex_);
-  auto it = name.empty() ? regions_.begin() : regions_.find(name);
-  while (it != regions_.end()) {
-    const auto next = name.empty() ? std::next(it) : regions_.end();
-    if (KindOf(*it->second) == kind) gone.insert(regions_.extract(it));
-    it = next;
+  std::vector<std::shared_future<void>> closed;
+  {
+    decltype(regions_) gone;  // unmapped after the lock is given up
+    std::lock_guard lock(mutex_);
+    auto it = name.empty() ? regions_.begin() : regions_.find(name);
+    while (it != regions_.end()) {
+      const auto next = name.empty() ? std::next(it) : regions_.end();
+      if (KindOf(*it->second) == kind) {
+        if (kind == Kind::kCuda) closed.push_back(static_cast<const CudaRegion&>(*it->second).closed());
+        gone.insert(regions_.extract(it));
+      }
+      it = next;
+    }
   }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kMostCloseNs);
+  for (const std::shared_future<void>& each : closed) each.wait_until(deadline);
   return OkStatus();
 }
 

@@ -140,7 +140,8 @@ class ClientSharedMemory {
   // The same for memory of info.gpu, which `raw_handle` names. Blocks, for long when it is the first there. Errors also:
   // INVALID_ARGUMENT where there is no such GPU, and those of CudaRegion::Open().
   Status RegisterCuda(RegionInfo info, std::string_view raw_handle);
-  // No error when there is no such region. An empty name: all.
+  // No error when there is no such region. An empty name: all. Of kCuda: blocks until their memory is closed, since clients may
+  // free it then; of those that requests use, or on a device that hangs, no longer than kMostCloseNs.
   enum class Kind : unsigned char { kSystem, kCuda };
   Status Unregister(Kind kind, std::string_view name);
   // One region, or with an empty name all in the order of their names. Errors: NOT_FOUND.
@@ -155,6 +156,8 @@ class ClientSharedMemory {
  private:
   // Each is a mapping and a descriptor, of which a process has some ten thousands.
   static constexpr size_t kMaxRegions = 4096;
+  // A request that has just been answered lets go of its regions well within it.
+  static constexpr int64_t kMostCloseNs = 1'000'000'000;
 
   static Kind KindOf(const ClientRegion& region) { return region.info().gpu ? Kind::kCuda : Kind::kSystem; }
   Status CheckAllowed() const;

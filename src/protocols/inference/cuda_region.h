@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,8 @@ class CudaRegion final : public ClientRegion {
   ElasticThreads* copies() const override { return &copies_; }
   Status Read(uint64_t offset, Buffer& to) const override;
   Status Write(uint64_t offset, const Buffer& from) const override;
+  // Ready when it is gone and its memory closed, so that the client may free it.
+  std::shared_future<void> closed() const { return memory_->closed(); }
 
  private:
   CudaRegion(RegionInfo info, std::unique_ptr<ClientGpus::Memory> memory, ElasticThreads& copies)

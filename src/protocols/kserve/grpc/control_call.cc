@@ -109,7 +109,7 @@ constexpr Method kMethods[] = {
     Entry<&GrpcControl::CudaSharedMemoryRegister>("/inference.GRPCInferenceService/CudaSharedMemoryRegister",
                                                   Api::kSharedMemory, Place::kTask),
     Entry<&GrpcControl::CudaSharedMemoryUnregister>(
-        "/inference.GRPCInferenceService/CudaSharedMemoryUnregister", Api::kSharedMemory, Place::kIoThread),
+        "/inference.GRPCInferenceService/CudaSharedMemoryUnregister", Api::kSharedMemory, Place::kTask),
     Entry<&GrpcControl::TraceSetting>("/inference.GRPCInferenceService/TraceSetting", Api::kTrace,
                                       Place::kIoThread),
     Entry<&GrpcControl::LogSettings>("/inference.GRPCInferenceService/LogSettings", Api::kLogging,

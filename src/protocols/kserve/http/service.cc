@@ -152,7 +152,10 @@ KserveHttp::Answer KserveHttp::Dispatch(const Exchange& exchange, HttpRouteMatch
                                return RegisterCudaMemory(*memory, region, body);
                              });
     case HttpAction::kCudaMemoryUnregister:
-      return UnregisterCudaMemory(*context_.client_memory, match.region);
+      return OnControlThread(exchange,
+                             [memory = context_.client_memory, region = match.region](std::string_view) {
+                               return UnregisterCudaMemory(*memory, region);
+                             });
   }
   return ErrorResponse(404, "Not Found");
 }
