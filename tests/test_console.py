@@ -485,6 +485,7 @@ def test_try_a_file(server, tab, tmp_path):
     picture.write_bytes(png(np.stack([grey] * 3, axis=-1)))
     page = tab(server).open("models/digits/1/try")
     page.get_by_label("from a file").set_input_files(picture)
+    expect(page.get_by_text("two.png", exact=True)).to_be_visible()  # it has been read
     send(page)
     expect(page.locator(".output").filter(has_text="DIGIT")).to_contain_text("2")
     page.get_by_text("The same with curl").click()
