@@ -268,7 +268,7 @@ def test_decoupled_models_want_streams(server):
 def test_files(server, tmp_path):
     page, table = tmp_path / "report.html", tmp_path / "table.csv"
     done = bench(
-        server, "grpc", "-m", "echo", "--concurrency-range", "1:3", "-p", 100, "-r", 1, "-f", table, "--report", page
+        server, "grpc", "-m", "echo", "--concurrency-range", "1:3", "-p", 500, "-r", 1, "-f", table, "--report", page
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(table.read_text().splitlines()))
@@ -286,7 +286,7 @@ def test_files(server, tmp_path):
 
 def test_comparison(server, tmp_path):
     done = bench(
-        server, "http", "-m", "echo", "--compare", server.http, "--rounds", 3, "-p", 100, "--format", "json",
+        server, "http", "-m", "echo", "--compare", server.http, "--rounds", 3, "-p", 1000, "--format", "json",
         "--report", tmp_path / "report.html",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -331,11 +331,13 @@ def test_an_interrupt_ends_with_what_was_measured(server, protocol, load):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_server_that_dies_is_told_by_errors(repository, serve, protocol):
-    repository.add_identity("echo", "INT32", dims=(4,))
+    # Slow enough that it is killed before the last request.
+    source = per_request("time.sleep(0.002)\nreturn respond(OUT=get(request, 'IN'))")
+    repository.add("echo", source, config(None, [("IN", "INT32", [4])], [("OUT", "INT32", [4])]))
     server = serve(repository)
     command = [BINARY, "bench", "-u", getattr(server, protocol), "-i", protocol, "-m", "echo", "--format", "json"]
     process = subprocess.Popen(
-        [*command, "--request-count", "3000", "--concurrency-range", "4"],
+        [*command, "--request-count", "1000", "--concurrency-range", "4"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
