@@ -3,11 +3,13 @@
 import collections
 import contextlib
 import os
+import re
 import signal
 import socket
 import threading
 import time
 
+import grpc
 import numpy as np
 import pytest
 from harness import http2
@@ -15,6 +17,7 @@ from harness.clients import Client
 from harness.repository import config, per_request
 from harness.server import BINARY
 from harness.waiting import wait_until
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 ALLOCATOR = BINARY.parent / "tests" / "native" / "libfailing_allocator.so"
@@ -186,6 +189,45 @@ def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
     assert server.json("POST", "/v2/repository/index", {})[0] == 200
     pending = {name: value for name, value in server.metric_values().items() if "pending" in name}
     assert not any(pending.values()), pending
+
+
+def test_a_stream_that_loses_a_part_of_a_message_ends(repository, serve):
+    """What follows the part is not taken for the rest of the message."""
+    repository.add_identity("identity", "INT32")
+    server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": "100"})
+    ends = collections.Counter()
+
+    def message(number):
+        request = service_pb2.ModelInferRequest(model_name="identity", id=str(number))
+        request.inputs.add(name="IN", datatype="INT32", shape=[40_000])
+        # It comes in many parts.
+        request.raw_input_contents.append(np.full(40_000, number, np.int32).tobytes())
+        return request
+
+    def ask(first):
+        with grpc.insecure_channel(server.grpc, [("grpc.enable_http_proxy", 0)]) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            for answer in stub.ModelStreamInfer(map(message, range(first, first + 10)), timeout=20):
+                if answer.error_message:
+                    ends[answer.error_message] += 1
+                    continue
+                response = answer.infer_response
+                assert response.raw_output_contents[0] == message(int(response.id)).raw_input_contents[0]
+                ends["right"] += 1
+
+    os.kill(server.process.pid, signal.SIGUSR1)
+    until = time.monotonic() + SECONDS
+    for first in range(0, 1_000_000, 10):
+        if time.monotonic() > until:
+            break
+        try:
+            ask(first)
+        except grpc.RpcError as error:
+            ends[f"{error.code().name}: {error.details()}"] += 1
+    os.kill(server.process.pid, signal.SIGUSR2)
+    assert ends["right"] > 100, ends
+    assert ends["RESOURCE_EXHAUSTED: out of memory"] > 0, ends
+    assert not [text for text in ends if re.search("INVALID_ARGUMENT|UNKNOWN|DEADLINE|complete|pars", text)], ends
 
 
 HTTP_CALL = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"

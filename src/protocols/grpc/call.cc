@@ -44,19 +44,26 @@ Refusals& GrpcCall::refusals() const { return thread().state().limits->refusals;
 void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
   connection_->mutex_.AssertHeld();
   connection_->data_since_ping_ = true;
-  if (refused_ || (requested_ > 0 && ready_.empty())) {
-    connection_->session_.Consume(stream_, bytes.size());
-  } else {
-    unconsumed_ += bytes.size();
-  }
-  while (!bytes.empty() && !refused_) {
-    if (in_.prefix_have < sizeof(in_.prefix)) {
-      TakePrefixLocked(bytes);
+  const Status fault = Guarded([&] {
+    connection_->mutex_.AssertHeld();
+    if (refused_ || (requested_ > 0 && ready_.empty())) {
+      connection_->session_.Consume(stream_, bytes.size());
     } else {
-      TakeBodyLocked(block, bytes);
+      unconsumed_ += bytes.size();
     }
-  }
-  if (in_.prefix_have > 0) connection_->WatchMessages();
+    while (!bytes.empty() && !refused_) {
+      if (in_.prefix_have < sizeof(in_.prefix)) {
+        TakePrefixLocked(bytes);
+      } else {
+        TakeBodyLocked(block, bytes);
+      }
+    }
+    if (in_.prefix_have > 0) connection_->WatchMessages();
+  });
+  if (fault.ok()) return;
+  // A part is missing: what comes next is not the rest of its message.
+  const PatientAllocation patience;
+  CutLocked(GrpcCodeOf(fault), fault.message());
 }
 
 bool GrpcCall::CheckMessageLocked() {

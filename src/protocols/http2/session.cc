@@ -179,10 +179,12 @@ struct Http2Session::Callbacks {
       return nghttp2_session_consume(session, id, size) == NGHTTP2_ERR_NOMEM ? NGHTTP2_ERR_CALLBACK_FAILURE
                                                                              : 0;
     }
-    return Run([&] {
+    const int taken = Run([&] {
       request->stream->OnData(*Self(self).block_, Text(bytes, size));
       return 0;
     });
+    // A temporary failure would be as none, and the bytes be missing.
+    return taken == NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE ? NGHTTP2_ERR_CALLBACK_FAILURE : taken;
   }
 
   static int OnClose(nghttp2_session* session, int32_t id, uint32_t error, void* self) {
