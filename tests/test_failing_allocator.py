@@ -230,6 +230,14 @@ def test_a_stream_that_loses_a_part_of_a_message_ends(repository, serve):
     assert not [text for text in ends if re.search("INVALID_ARGUMENT|UNKNOWN|DEADLINE|complete|pars", text)], ends
 
 
+def test_a_server_without_memory_stops(repository, serve):
+    repository.add_identity("identity", "INT32")
+    for _ in range(3):
+        server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": "20"})
+        os.kill(server.process.pid, signal.SIGUSR1)
+        server.stop()
+
+
 HTTP_CALL = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GRPC_CALL = (
     http2.PREFACE

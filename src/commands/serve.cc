@@ -88,6 +88,8 @@ int Serve(const CommandLine& line) {
     return 1;
   }
   Server& server = **started;
+  // What has been loaded is served, and ends in order, even if there is no memory for a while.
+  const PatientAllocation patience;
   int exit_code = 0;
   if (!loaded.ok() && line.options.exit_on_error) {
     log.Flush();

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/elastic_threads.h"
 #include "base/file_watcher.h"
+#include "base/guard.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
 #include "base/thread_watch.h"
@@ -775,7 +776,10 @@ class Server::Parts {
 };
 
 Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Server::~Server() = default;
+Server::~Server() {
+  const PatientAllocation patience;
+  parts_.reset();
+}
 
 Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log,
                                               const RecentLog* recent_log, Status& load_status) {
