@@ -108,9 +108,8 @@ def timestamps(server):
 def read(path):
     """Traces by id, each with what was said about it, put together."""
     traces = {}
-    if not path.exists():
-        return traces
-    for entry in json.loads(path.read_text()):
+    text = path.read_text() if path.exists() else ""  # it is empty until the first are written
+    for entry in json.loads(text or "[]"):
         trace = traces.setdefault(entry.pop("id"), {"timestamps": {}, "tensors": []})
         for stamp in entry.pop("timestamps", []):
             trace["timestamps"][stamp["name"]] = stamp["ns"]
