@@ -83,7 +83,8 @@ struct Http2Session::Callbacks {
     try {
       return work();
     } catch (...) {
-      // The stream is reset; on a lack of memory the client has more of a chance than its connection.
+      // A stream whose head this belongs to is reset: on a lack of memory the client has more of a chance than its connection.
+      // Elsewhere nghttp2 ends the session, but for OnData().
       return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
   }
@@ -184,7 +185,7 @@ struct Http2Session::Callbacks {
       return 0;
     });
     // A temporary failure would be as none, and the bytes be missing.
-    return taken == NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE ? NGHTTP2_ERR_CALLBACK_FAILURE : taken;
+    return taken == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
   static int OnClose(nghttp2_session* session, int32_t id, uint32_t error, void* self) {
