@@ -16,7 +16,8 @@ TESTS_ARE_ON = grep -qs '^BRAID_TESTS:BOOL=ON' $(BUILD_FOLDER)/CMakeCache.txt &&
 	grep -qs '^Python3_EXECUTABLE:.*=$(CURDIR)/.venv/bin/python$$' $(BUILD_FOLDER)/CMakeCache.txt
 CC_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h')
 
-.PHONY: help build wheel deb image sbom audit lock serve fleet test test-asan test-tsan fuzz test-mediapipe bench format check docs site clean
+.PHONY: help build wheel deb image sbom audit lock serve fleet quick test nightly test-asan test-tsan fuzz test-mediapipe bench format check \
+	docs site clean
 
 help:  ## Show this list
 	@echo "Braid: an inference server for models with their own Python around them"
@@ -61,20 +62,21 @@ fleet: build  ## Three servers with the example models and a Redis behind an Env
 	@scripts/python-env serve test
 	@.venv/bin/python scripts/fleet --braid $(BUILD_FOLDER)/braid --models $(MODELS) $(FLEET)
 
-test:  ## Build everything and run all tests (ARGS="..." goes to pytest)
-	@scripts/install-system-packages build test package
-	@scripts/python-env build test package examples alone site
-	@scripts/public-clients
-	@$(TESTS_ARE_ON) || $(CONFIGURE_TESTS)
-	@cmake --build $(BUILD_FOLDER) -j $(JOBS)
+quick:  ## Build what changed, and run the tests that it concerns (SINCE=commit; what is not committed, without)
+	@scripts/quick $(if $(SINCE),--since $(SINCE)) $(ARGS)
+
+test:  ## Build everything, run the unit tests and the end-to-end tests (ARGS="..." goes to pytest)
 	@scripts/test $(ARGS)
 
-test-asan:  ## Run the unit tests with the sanitizers of addresses and undefined behaviour (ARGS="-R scheduling" goes to ctest)
-test-tsan:  ## Run the unit tests of the folders that share most between threads with the sanitizer of threads
+nightly:  ## Run all that takes long: every sanitizer, campaigns, fuzzers, clients that are compiled; goes on where it was stopped
+	@scripts/nightly $(ARGS)
+
+test-asan:  ## Run unit tests with the sanitizers of addresses and undefined behaviour (ARGS=scheduling: of that folder)
+test-tsan:  ## Run the unit tests of what threads share with the sanitizer of threads (ARGS=--all: of more folders)
 test-asan test-tsan: test-%:
 	@scripts/install-system-packages build test
 	@scripts/python-env build test
-	@scripts/test-sanitizer $* $(ARGS)
+	@scripts/unit-tests $* $(ARGS)
 
 fuzz:  ## Try random inputs on all that reads what clients, workers and users write (FUZZ_SECONDS=60 for each)
 	@scripts/install-system-packages build fuzz
@@ -105,18 +107,7 @@ format:  ## Format the C++ and Python files
 	@.venv/bin/ruff check --quiet --fix
 
 check:  ## Check formatting, lint Python and C++, includes, each file alone, and what mutexes guard
-	@scripts/install-system-packages build test bench check
-	@scripts/python-env build test check
-	@.venv/bin/clang-format --dry-run --Werror $(CC_FILES)
-	@.venv/bin/ruff format --check --quiet
-	@.venv/bin/ruff check
-	@scripts/check-includes
-	@npm ci --prefix console --ignore-scripts --silent
-	@npm run check --prefix console --silent
-	@cmake --preset check -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python >/dev/null
-	@cmake --build build-check --target braid_proto_files braid_console_files
-	@scripts/check-alone --jobs $(JOBS)
-	@scripts/check-clang --jobs $(JOBS)
+	@scripts/check $(ARGS)
 
 docs: build  ## Write the option table of docs/configuration.md anew
 	@scripts/update-docs $(BUILD_FOLDER)/braid

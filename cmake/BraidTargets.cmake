@@ -13,7 +13,12 @@ endif()
 
 find_package(Threads REQUIRED)
 
+# Programs of unit tests are large, and many.
+find_program(MOLD_PROGRAM mold)
 add_library(braid_options INTERFACE)
+if(BRAID_SANITIZER AND MOLD_PROGRAM AND NOT BRAID_FUZZ)
+  target_link_options(braid_options INTERFACE -fuse-ld=mold)
+endif()
 target_include_directories(braid_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
 target_link_libraries(braid_options INTERFACE Threads::Threads)
 if(BRAID_SANITIZER STREQUAL "address")
@@ -55,7 +60,7 @@ if(BRAID_SANITIZER)
   target_compile_options(braid_warnings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
-# All programs of unit tests.
+# All programs of unit tests. Nothing else builds them: the release is tested end to end.
 add_custom_target(braid_unit_tests)
 set(BRAID_TEST_PCH <gmock/gmock.h> <gtest/gtest.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <future> <optional>
     <span> <string> <thread> <vector> "${CMAKE_BINARY_DIR}/protos/model_config.pb.h")
@@ -149,7 +154,7 @@ endfunction()
 # braid_unit_test(TARGET [header...]): what all programs of unit tests have in common. They are not optimized, which halves the
 # time that they take to build; `header`s are precompiled for this one.
 function(braid_unit_test target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF BRAID_UNOPTIMIZED ON)
+  set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON UNITY_BUILD OFF BRAID_UNOPTIMIZED ON)
   target_link_libraries(${target} PRIVATE braid_warnings GTest::gmock GTest::gtest_main)
   target_compile_options(${target} PRIVATE -O0 -pthread)
   add_dependencies(braid_unit_tests ${target})
@@ -163,7 +168,7 @@ function(braid_unit_test target)
   endif()
   if(NOT TARGET braid_test_headers)
     file(WRITE ${CMAKE_BINARY_DIR}/braid_test_headers.cc "")
-    add_library(braid_test_headers OBJECT ${CMAKE_BINARY_DIR}/braid_test_headers.cc)
+    add_library(braid_test_headers OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/braid_test_headers.cc)
     target_link_libraries(braid_test_headers PRIVATE braid_protos braid_warnings GTest::gmock)
     set_target_properties(braid_test_headers PROPERTIES BRAID_UNOPTIMIZED ON)
     target_compile_options(braid_test_headers PRIVATE -O0 -pthread -fpch-preprocess -fPIE)  # as for a program

@@ -1,0 +1,65 @@
+"""The folders of src/, which of them each may use, and what their targets are called."""
+
+import pathlib
+import re
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
+
+# From the floor to the roof. A folder may use what is named here, which must stand above it.
+USES = {
+    "base": "",
+    "http_client": "base",
+    "isolation": "base",
+    "tensor": "base",
+    "gpu": "base tensor",
+    "ipc": "base tensor",
+    "serving": "base tensor",
+    "config": "base tensor serving",
+    "images": "base tensor serving",
+    "tracing": "base tensor serving http_client",
+    "store": "base http_client tensor serving",
+    "scheduling": "base tensor serving images store",
+    "backends/python": "base isolation tensor ipc config serving scheduling",
+    "backends/openvino": "base tensor config serving scheduling",
+    "pipeline": "base tensor config serving images scheduling",
+    "backends/native": "base isolation tensor ipc config serving images scheduling backends/python backends/openvino pipeline",
+    "graph": "base",
+    "mediapipe_graph": "base tensor config serving scheduling backends/python graph",
+    "repository": "base tensor config serving store scheduling pipeline backends/openvino",
+    "protocols/access": "base config",
+    "protocols/net": "base tensor serving",
+    "protocols/http": "base tensor serving protocols/access protocols/net",
+    "protocols/http2": "base tensor",
+    "protocols/grpc": "base tensor serving protocols/access protocols/net protocols/http2",
+    "protocols/json": "base tensor serving protocols/http",
+    "protocols/inference": "base gpu tensor serving protocols/access protocols/net protocols/http protocols/http2 protocols/grpc protocols/json",
+    "protocols/kserve": "base tensor serving protocols/access protocols/net protocols/http protocols/grpc protocols/json protocols/inference",
+    "protocols/tfs": "base tensor serving protocols/access protocols/net protocols/http protocols/grpc protocols/json protocols/inference",
+    "protocols/metrics": "base gpu tensor serving protocols/access protocols/net protocols/http",
+    "protocols/console": "base tensor serving protocols/access protocols/net protocols/http protocols/inference",
+    "protocols/openapi": "base tensor serving protocols/access protocols/net protocols/http",
+    "load": "base http_client",
+    "fleet": "base http_client load",
+    "server": "*",
+    "check": "base gpu isolation tensor config serving scheduling backends/python backends/openvino pipeline graph mediapipe_graph repository server",
+    "commands": "*",
+}
+TESTS_USE = {"mediapipe_graph": "pipeline", "protocols/tfs": "protocols/kserve"}
+
+
+def folder_of(path: str) -> str:
+    """The folder of the list that a path relative to src/ lies in; "" for none, as generated headers."""
+    parts = path.split("/")
+    found = "/".join(parts[:2]) if parts[0] in ("protocols", "backends") else parts[0]
+    return found if found in USES and len(parts) > 1 else ""
+
+
+def library_of(folder: str) -> str:
+    """The name that a folder's CMakeLists.txt gives its library: its unit tests are the program NAME_test, the ctest NAME."""
+    found = re.search(r"^braid_library\((\w+)", (SOURCE / folder / "CMakeLists.txt").read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def users_of(folder: str) -> list[str]:
+    """The folders that may use a folder, itself first."""
+    return [folder, *(each for each, used in USES.items() if each != folder and {folder, "*"} & set(used.split()))]

@@ -1,0 +1,173 @@
+"""Steps of a long run: each prints as it goes, and the run ends with a table of what each took and what caches gave.
+
+A step writes what its own cache gave, as text, into the file that BRAID_STEP_NOTE names. A run inside a step of another
+run adds its rows to the outer table, through the file that BRAID_STEPS names.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What ccache writes about one compilation, in its log of statistics.
+HIT = re.compile(r"^(direct|preprocessed)_cache_hit$")
+MISS = re.compile(r"^cache_miss$")
+# What runners of tests, and the checks, count at their end.
+COUNTS = re.compile(r"^(?:\d+% tests passed, |=* ?\d+ (?:passed|failed|error)|(?:alone|clang|asan|tsan|flaky): .*\d).*")
+
+
+def cache_folder() -> pathlib.Path:
+    """The folder that checkouts share: what was fetched, recorded or found clean. BRAID_CACHE names another."""
+    base = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return pathlib.Path(os.environ.get("BRAID_CACHE") or base / "braid")
+
+
+def note(text: str) -> None:
+    """Says in the table of the step that runs this program what a cache gave."""
+    with open(os.environ.get("BRAID_STEP_NOTE", os.devnull), "a", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+def compiler_cache(log: pathlib.Path) -> list[str]:
+    """What ccache gave, by its log of statistics: ["12 of 30 objects"]; empty where it was not asked."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    hits = sum(bool(HIT.match(line)) for line in lines)
+    misses = sum(bool(MISS.match(line)) for line in lines)
+    return [f"{hits} of {hits + misses} objects"] if hits + misses else []
+
+
+@dataclasses.dataclass
+class Step:
+    """A row of the table. `seconds` is elapsed time; `result` is "passed", "FAILED" or why the step was left out."""
+
+    name: str
+    result: str
+    seconds: float = 0
+    cached: str = ""
+    log: str = ""
+    counts: list[str] = dataclasses.field(default_factory=list)
+
+
+class Running:
+    """A command that runs as a step, with its output in a file."""
+
+    def __init__(
+        self, name: str, command: Sequence[str | pathlib.Path], log: pathlib.Path, shown: bool, env: dict[str, str]
+    ):
+        self.name = name
+        self._log = log
+        self._notes = pathlib.Path(tempfile.mkdtemp(prefix="braid-step-"))
+        self._started = time.monotonic()
+        environment = {
+            **os.environ,
+            **env,
+            "BRAID_STEPS": str(self._notes / "steps"),
+            "BRAID_STEP_NOTE": str(self._notes / "note"),
+            "CCACHE_STATSLOG": str(self._notes / "ccache"),
+        }
+        self._process = subprocess.Popen(
+            [str(word) for word in command], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, args=[shown])
+        self._reader.start()
+
+    def _read(self, shown: bool) -> None:
+        with open(self._log, "w", encoding="utf-8") as log:
+            for line in self._process.stdout:
+                log.write(line)
+                log.flush()
+                if shown:
+                    print(line, end="", flush=True)
+        self._process.wait()
+        self._seconds = time.monotonic() - self._started
+
+    def wait(self) -> list[Step]:
+        """Waits for the end of the command; an interrupt ends the command first. Returns its rows."""
+        try:
+            self._reader.join()
+        except BaseException:
+            self._process.terminate()
+            self._reader.join()
+            raise
+        result = "FAILED" if self._process.returncode else "passed"
+        inner = self._notes / "steps"
+        rows = [Step(**json.loads(line)) for line in inner.read_text().splitlines()] if inner.exists() else []
+        rows = [dataclasses.replace(row, name=f"{self.name}: {row.name}") for row in rows]
+        if not rows or (result == "FAILED" and all(row.result != "FAILED" for row in rows)):
+            noted = self._notes / "note"
+            cached = compiler_cache(self._notes / "ccache") + (noted.read_text().split("\n") if noted.exists() else [])
+            lines = self._log.read_text(errors="replace").splitlines()
+            counts = list(dict.fromkeys(line.strip("= ") for line in lines if COUNTS.match(line)))
+            cached = ", ".join(filter(None, cached))
+            rows.append(Step(self.name, result, self._seconds, cached, str(self._log), counts))
+        shutil.rmtree(self._notes)
+        return rows
+
+
+class Steps:
+    """Runs commands from the top of the checkout, and keeps what each took."""
+
+    def __init__(self, title: str, logs: pathlib.Path):
+        self.title = title
+        self.logs = logs
+        self.rows: list[Step] = []
+        self._started = time.monotonic()
+        logs.mkdir(parents=True, exist_ok=True)
+
+    def start(
+        self, name: str, *command: str | pathlib.Path, shown: bool = False, env: dict[str, str] | None = None
+    ) -> Running:
+        """Starts a command beside others. Give what this returns to finish()."""
+        return Running(name, command, self.logs / (re.sub(r"\W+", "-", name) + ".log"), shown, env or {})
+
+    def finish(self, *running: Running) -> bool:
+        """Waits for commands that were started. Returns whether all went well."""
+        rows = [row for each in running for row in each.wait()]
+        self.rows += rows
+        return all(row.result != "FAILED" for row in rows)
+
+    def run(self, name: str, *command: str | pathlib.Path, env: dict[str, str] | None = None) -> bool:
+        """Runs a command. Its output goes to the terminal too. Returns whether it went well."""
+        print(f"\n=== {self.title}: {name}", flush=True)
+        return self.finish(self.start(name, *command, shown=True, env=env))
+
+    def leave_out(self, name: str, why: str) -> None:
+        """Adds a row for a step that does not run."""
+        self.rows.append(Step(name, f"left out: {why}"))
+
+    def end(self) -> int:
+        """Prints the ends of what failed, the table, and what the tests counted. Returns the exit status."""
+        failed = [row for row in self.rows if row.result == "FAILED"]
+        if "BRAID_STEPS" in os.environ:
+            with open(os.environ["BRAID_STEPS"], "a", encoding="utf-8") as file:
+                file.writelines(json.dumps(dataclasses.asdict(row)) + "\n" for row in self.rows)
+        for row in failed:
+            lines = pathlib.Path(row.log).read_text(errors="replace").splitlines()
+            print(f"\n=== the end of {row.name} ({row.log})", *lines[-40:], sep="\n")
+        print("", *self.table(), *(count for row in self.rows for count in row.counts), sep="\n", flush=True)
+        return 1 if failed else 0
+
+    def table(self) -> list[str]:
+        """The steps as lines of a table in Markdown."""
+        cells = [("step", "seconds", "cached", "result")]
+        cells += [(row.name, f"{row.seconds:.0f}", row.cached, row.result) for row in self.rows]
+        cells.append(("elapsed", f"{time.monotonic() - self._started:.0f}", "", ""))
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
+        return [lines[0], "| " + " | ".join("-" * width for width in widths) + " |", *lines[1:]]
+
+
+def stop(steps: Steps, why: str) -> None:
+    """Ends a run in which the next step has no sense."""
+    print(f"\n{steps.title}: {why}", file=sys.stderr)
+    sys.exit(steps.end() or 1)
