@@ -205,7 +205,7 @@ def test_packages_come_by_the_ways_that_check_them():
 
 
 def test_modules_of_go_and_jars_have_sums():
-    for client in ("grpcurl", "otelcol", "porcupine", "helm", "kubeconform", "kube-apiserver"):
+    for client in ("grpcurl", "otelcol", "porcupine", "helm", "kubeconform", "kube-apiserver", "actionlint"):
         folder = ROOT / "tests/public_clients" / client
         pins = (folder / "go.mod").read_text()
         required = dict(re.findall(r"^\s*(?:require )?(\S+\.\S+/\S+|\S+\.\S+) (v\S+)", pins, re.M))
