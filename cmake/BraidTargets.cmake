@@ -3,10 +3,7 @@
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # A precompiled header changes its time stamp with each build of it; the first lets ccache look past that. The last spares a
-  # first build a run of the preprocessor for each source.
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 ${CCACHE_PROGRAM})
+  set(launcher ${CMAKE_SOURCE_DIR}/cmake/compile ${CMAKE_SOURCE_DIR})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -62,8 +59,9 @@ endif()
 
 # All programs of unit tests. Nothing else builds them: the release is tested end to end.
 add_custom_target(braid_unit_tests)
+# In brackets: where the checkout lies is then no part of what is compiled.
 set(BRAID_TEST_PCH <gmock/gmock.h> <gtest/gtest.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <future> <optional>
-    <span> <string> <thread> <vector> "${CMAKE_BINARY_DIR}/protos/model_config.pb.h")
+    <span> <string> <thread> <vector> <model_config.pb.h>)
 
 # braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [SINGLE] [COLD])
 # Builds every .cc of the current folder (tests and benchmarks apart) into library braid_NAME. A unity build compiles the sources
@@ -162,8 +160,10 @@ function(braid_unit_test target)
     return()
   endif()
   target_compile_options(${target} PRIVATE -fpch-preprocess)
+  target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/protos)
   if(ARGN)
     target_precompile_headers(${target} PRIVATE ${BRAID_TEST_PCH} ${ARGN})
+    add_dependencies(${target} braid_proto_files)
     return()
   endif()
   if(NOT TARGET braid_test_headers)
