@@ -9,7 +9,7 @@ import os
 import pytest
 from harness import materials
 from harness.clients import Client
-from harness.durations import Durations
+from harness.distribution import Distribution
 from harness.repository import Repository
 from harness.server import BINARY, Server
 
@@ -24,10 +24,7 @@ def pytest_sessionstart(session):
 def pytest_configure(config):
     # The same everywhere: without GPUs, but for tests that bring their own (harness/gpus.py).
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    config.pluginmanager.register(Durations())
-    # All tests of a file run in one process, so that they share their server.
-    if getattr(config.option, "dist", "no") == "load":
-        config.option.dist = "loadfile"
+    config.pluginmanager.register(Distribution())
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Passes two vectors to add_sub, and takes their sum, through shared memory in the place of messages."""
 
+import os
+
 import numpy as np
 import tritonclient.utils.shared_memory as shm
 from connection import parse_arguments
@@ -10,11 +12,12 @@ a = np.array([1, 2, 3, 4], dtype=np.float32)
 b = np.array([10, 20, 30, 40], dtype=np.float32)
 size = a.nbytes
 
-# One region holds both inputs and, behind them, the output.
-region = shm.create_shared_memory_region("example", "/braid_example", 3 * size)
+# One region holds both inputs and, behind them, the output. Its name is the whole machine's, so each client takes another.
+name = f"/braid_example_{os.getpid()}"
+region = shm.create_shared_memory_region("example", name, 3 * size)
 try:
     shm.set_shared_memory_region(region, [a, b])
-    client.register_system_shared_memory("example", "/braid_example", 3 * size)
+    client.register_system_shared_memory("example", name, 3 * size)
     inputs = [module.InferInput("INPUT0", [4], "FP32"), module.InferInput("INPUT1", [4], "FP32")]
     inputs[0].set_shared_memory("example", size)
     inputs[1].set_shared_memory("example", size, offset=size)
