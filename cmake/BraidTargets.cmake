@@ -13,6 +13,9 @@ find_package(Threads REQUIRED)
 # Programs of unit tests are large, and many.
 find_program(MOLD_PROGRAM mold)
 add_library(braid_options INTERFACE)
+if(BRAID_SANITIZER AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  message(FATAL_ERROR "BRAID_SANITIZER needs clang, as the presets asan and tsan have it")
+endif()
 if(BRAID_SANITIZER AND MOLD_PROGRAM AND NOT BRAID_FUZZ)
   target_link_options(braid_options INTERFACE -fuse-ld=mold)
 endif()
@@ -33,8 +36,6 @@ elseif(BRAID_SANITIZER STREQUAL "thread")
   target_link_options(braid_options INTERFACE -fsanitize=thread)
   # The thread sanitizer does not know fences. Asio's order nothing here: its queues have mutexes.
   target_compile_definitions(braid_options INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
-  # Protobuf's maps have more members where this is defined than in the library; for libstdc++ it stays in force.
-  target_compile_options(braid_options INTERFACE -U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
 elseif(BRAID_SANITIZER)
   message(FATAL_ERROR "BRAID_SANITIZER must be address, thread or empty, not '${BRAID_SANITIZER}'")
 else()
@@ -52,10 +53,6 @@ endif()
 add_library(braid_warnings INTERFACE)
 target_compile_options(braid_warnings INTERFACE -Wall -Wextra -Werror -Wnon-virtual-dtor -Woverloaded-virtual
                        $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
-if(BRAID_SANITIZER)
-  # With the sanitizers' code in between, g++ takes what lies behind an optional or a variant for uninitialized.
-  target_compile_options(braid_warnings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-endif()
 
 # All programs of unit tests. Nothing else builds them: the release is tested end to end.
 add_custom_target(braid_unit_tests)
