@@ -41,7 +41,10 @@ class Durations:
 
     def pytest_sessionfinish(self, session):
         config = session.config
-        whole = not (config.option.keyword or config.option.collectonly or config.option.lf or config.option.maxfail)
+        option = config.option
+        # Without the cache of pytest there is no --lf.
+        last_failed = getattr(option, "lf", False)
+        whole = not (option.keyword or option.collectonly or last_failed or option.maxfail)
         # Each process runs a part; the one that starts them sees all.
         if (
             whole
