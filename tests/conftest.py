@@ -4,6 +4,7 @@ Tests that only look share the server of their file; a test that breaks things h
 """
 
 import contextlib
+import functools
 import os
 
 import pytest
@@ -11,7 +12,7 @@ from harness import materials
 from harness.clients import Client
 from harness.distribution import Distribution
 from harness.repository import Repository
-from harness.server import BINARY, Server
+from harness.server import BINARY, ROOT, Server
 
 pytest_plugins = ["replay.plugin"] if "BRAID_RECORD" in os.environ else []
 
@@ -58,6 +59,12 @@ def module_serve(tmp_path_factory):
                 **more,
             )
         )
+
+
+@pytest.fixture(scope="module")
+def examples_server(module_serve):
+    """examples_server() is the server of the example models that the pages of a file share."""
+    return functools.cache(lambda: module_serve(ROOT / "examples" / "models"))
 
 
 @pytest.fixture

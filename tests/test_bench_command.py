@@ -286,7 +286,7 @@ def test_files(server, tmp_path):
 
 def test_comparison(server, tmp_path):
     done = bench(
-        server, "http", "-m", "echo", "--compare", server.http, "--rounds", 3, "-p", 1000, "--format", "json",
+        server, "http", "-m", "echo", "--compare", server.http, "--rounds", 3, "-p", 500, "--format", "json",
         "--report", tmp_path / "report.html",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -332,12 +332,12 @@ def test_an_interrupt_ends_with_what_was_measured(server, protocol, load):
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_server_that_dies_is_told_by_errors(repository, serve, protocol):
     # Slow enough that it is killed before the last request.
-    source = per_request("time.sleep(0.002)\nreturn respond(OUT=get(request, 'IN'))")
+    source = per_request("time.sleep(0.005)\nreturn respond(OUT=get(request, 'IN'))")
     repository.add("echo", source, config(None, [("IN", "INT32", [4])], [("OUT", "INT32", [4])]))
     server = serve(repository)
     command = [BINARY, "bench", "-u", getattr(server, protocol), "-i", protocol, "-m", "echo", "--format", "json"]
     process = subprocess.Popen(
-        [*command, "--request-count", "1000", "--concurrency-range", "4"],
+        [*command, "--request-count", "400", "--concurrency-range", "4"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,10 +1,9 @@
-"""The campaigns of tests/campaigns, each for some seconds, and what they judge by: the checker of histories, slopes, ledgers."""
+"""The campaigns of tests/campaigns, each for some seconds, as `make nightly` runs them for minutes, and what they judge by: the
+checker of histories, slopes, ledgers."""
 
 import itertools
 import math
 import random
-import subprocess
-import sys
 
 import pytest
 from campaigns import linearizable, porcupine, slopes
@@ -12,24 +11,16 @@ from campaigns.ledger import Allowance, Ledgers
 from campaigns.linearizable import Operation, linearization, unexplained
 from campaigns.sequence_models import EXISTS, FAILED, LOSE, LOST, MISSING, REFUSED, batched, stateful
 from campaigns.transports import CutError, RefusedError, WrongError
-from harness.envoy import need_envoy
-from harness.server import ROOT
+from harness.campaigns import run_campaign
 
 # ---- the campaigns themselves ----------------------------------------------------------------------
 
 
-def run(campaign, *arguments):
-    """What a script printed; it has to find no fault."""
-    command = [sys.executable, ROOT / "tests" / "campaigns" / campaign, *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110)
-    assert done.returncode == 0, done.stdout[-30000:]
-    assert done.stdout.endswith("\n0 faults\n")
-    return done.stdout
-
-
 def test_chaos_loses_nothing_and_leaves_nothing():
     # On machines that do other things at the same time; by hand a server heals within five seconds.
-    printed = run("chaos", "--requests", 100_000, "--seconds", 10, "--every", 0.3, "--seed", 7, "--heal-seconds", 20)
+    printed = run_campaign(
+        "chaos", "--requests", 100_000, "--seconds", 10, "--every", 0.3, "--seed", 7, "--heal-seconds", 20
+    )
     for strand in (
         "default",
         "decoupled",
@@ -47,29 +38,20 @@ def test_chaos_loses_nothing_and_leaves_nothing():
 
 
 def test_histories_of_sequences_are_linearizable():
-    printed = run("linearizability", "--seconds", 8, "--seed", 3)
+    printed = run_campaign("linearizability", "--seconds", 4, "--seed", 3)
     assert "| undecided |" not in printed
     assert "| of unknown outcome |" in printed
 
 
 def test_soak_measures_slopes():
-    arguments = ("--minutes", 0.2, "--warm-up", 0.05, "--reload-every", 3, "--rate", 150, "--limit", 1e6)
-    assert "| descriptors |" in run("soak", *arguments)
+    arguments = ("--minutes", 0.1, "--warm-up", 0.03, "--reload-every", 2, "--rate", 150, "--limit", 1e6)
+    assert "| descriptors |" in run_campaign("soak", *arguments)
 
 
 def test_failing_calls_and_allocations_cost_requests_and_not_the_server():
-    printed = run("failures", "--seconds", 6, "--one-in", 500, "--every", 1, "--heal-seconds", 60)
+    printed = run_campaign("failures", "--seconds", 3, "--one-in", 500, "--every", 1, "--heal-seconds", 60)
     assert "| epoll_wait | " in printed
     assert " x out of memory" in printed
-
-
-@pytest.mark.parametrize("mode", ["durable", "behind"])
-def test_sequences_of_a_fleet_go_on_whatever_becomes_of_its_servers(mode):
-    need_envoy()
-    arguments = ("--sequences", 120, "--kill-every", 1, "--drain-every", 3, "--cut-every", 2, "--mode", mode)
-    printed = run("fleet", *arguments)
-    assert "| sequences that ended | 120 |" in printed
-    assert "| servers killed | " in printed
 
 
 # ---- the checker of histories ----------------------------------------------------------------------

@@ -39,7 +39,12 @@ PARENT = per_request(
     if how == "exit":
         os._exit(3)
     pids = {"self": os.getpid()}
-    if how == "start":
+    if how == "start and end soon":
+        # An interpreter that ends waits for its pools, until its process is ended. Here that is not after 5 s.
+        for name in ("__main__", "braid_worker.main"):
+            if hasattr(sys.modules.get(name), "EXIT_SECONDS"):
+                sys.modules[name].EXIT_SECONDS = 0.5
+    if how.startswith("start"):
         self.processes = [
             subprocess.Popen(["sleep", "1000"]),
             subprocess.Popen(["sleep", "1000"], start_new_session=True),
@@ -71,13 +76,21 @@ def wait_for_end(pids, seconds=5):
     wait_until(lambda: not any(map(alive, pids.values())), seconds, f"the end of {pids}")
 
 
-@pytest.fixture(params=["fork", "fresh"])
+@pytest.fixture(
+    params=[
+        pytest.param(("fork", "start and end soon"), id="fork"),
+        pytest.param(("fresh", "start and end soon"), id="fresh"),
+        pytest.param(("fork", "start"), id="fork-slow", marks=pytest.mark.campaign),
+        pytest.param(("fresh", "start"), id="fresh-slow", marks=pytest.mark.campaign),
+    ]
+)
 def parents(request, repository, serve, connect):
+    worker_start, how = request.param
     for name in ("one", "two"):
         repository.add(name, PARENT, config(name, TEXT, OUT))
-    server = serve(repository, f"--worker-start={request.param}", "--model-control-mode=explicit", "--load-model=*")
+    server = serve(repository, f"--worker-start={worker_start}", "--model-control-mode=explicit", "--load-model=*")
     client = connect("grpc", server)
-    started = {name: ask(client, name, "start") for name in ("one", "two")}
+    started = {name: ask(client, name, how) for name in ("one", "two")}
     for pids in started.values():
         assert len(pids) == 7
         assert all(map(alive, pids.values()))
@@ -117,6 +130,5 @@ def test_with_a_process_that_dies(parents, how):
 def test_with_a_model_that_is_unloaded(parents):
     server, client, started = parents
     client.raw.unload_model("one")
-    # An interpreter that ends waits for its pools, until it is ended.
     wait_for_end(started["one"], 20)
     assert all(map(alive, started["two"].values()))

@@ -69,7 +69,8 @@ def kill(pid):
         os.kill(pid, signal.SIGKILL)
 
 
-def test_models_heal_after_many_kills(repository, tmp_path, connect):
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.campaign)])
+def test_models_heal_after_many_kills(repository, tmp_path, connect, kills):
     repository.add("plain", PID, config("plain", TEXT, OUT))
     repository.add("two", PID, config("two", TEXT, OUT, extra="instance_group [ { count: 2 kind: KIND_CPU } ]"))
     graph = graphs_config(single(tmp_path / "graphs", "graph", ADD_ONE))
@@ -92,7 +93,7 @@ def test_models_heal_after_many_kills(repository, tmp_path, connect):
         for model in models:
             assert works(model)
         count = len(children(server.process.pid))
-        for _ in range(100):
+        for _ in range(kills):
             if alive := children(server.process.pid):
                 kill(draw.choice(alive))
             time.sleep(0.3)

@@ -274,17 +274,18 @@ def test_others_do_not_wait_while_much_json_is_read(repository, serve):
         assert body.answer().startswith(b"HTTP/1.1 400 ")
 
 
-def test_others_do_not_wait_while_a_message_is_inflated(repository, serve):
+@pytest.mark.parametrize("values", [8 * MIB, pytest.param(50 * MIB, marks=pytest.mark.campaign)])
+def test_others_do_not_wait_while_a_message_is_inflated(repository, serve, values):
     repository.add_identity("echo")
     server = serve(repository, "--grpc-infer-thread-count=1", "--grpc-max-input-size=300000000")
     with grpc.insecure_channel(server.grpc, [("grpc.max_receive_message_length", -1)]) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        large = stub.ModelInfer.future(request(50 * MIB), compression=grpc.Compression.Gzip, timeout=60)
+        large = stub.ModelInfer.future(request(values), compression=grpc.Compression.Gzip, timeout=60)
         answered_before = 0
         while not large.done():
             assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=60).live
             answered_before += 1
-        assert large.result().raw_output_contents[0] == struct.pack("<f", 2.5) * (50 * MIB)
+        assert large.result().raw_output_contents[0] == struct.pack("<f", 2.5) * values
         assert answered_before > 10
 
 
@@ -299,16 +300,19 @@ def test_a_message_that_cannot_be_inflated_ends_its_call_alone(server, stub):
     assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=20).live
 
 
-SLEEPS = per_request(
+# Keeps large requests as long as there is a file "wait" in its repository.
+WAITS = per_request(
     """
-    time.sleep(1.5 if get(request, "IN").size > 4 else 0)
+    while get(request, "IN").size > 4 and os.path.exists(os.path.join(self.args["model_repository"], "wait")):
+        time.sleep(0.01)
     return respond(OUT=get(request, "IN"))
     """
 )
 
 
 def test_a_slow_model_does_not_take_the_room_of_others(repository, serve):
-    repository.add("slow", SLEEPS, config("slow", [("IN", "FP32", [-1])], [("OUT", "FP32", [-1])]))
+    folder = repository.add("slow", WAITS, config("slow", [("IN", "FP32", [-1])], [("OUT", "FP32", [-1])]))
+    (folder / "wait").touch()
     repository.add_identity("echo")
     server = serve(repository, f"--model-max-queued-bytes={10 * MIB}")
     text = f"requests that wait for 'slow' have too many bytes of inputs (--model-max-queued-bytes={10 * MIB})"
@@ -344,6 +348,7 @@ def test_a_slow_model_does_not_take_the_room_of_others(repository, serve):
         assert len(stub.ModelInfer(request(MIB), timeout=60).raw_output_contents[0]) == 4 * MIB
         assert refused_of(server, "model-max-queued-bytes") == 3
         assert server.log.count("--model-max-queued-bytes: requests that wait for 'slow'") == 1
+        (folder / "wait").unlink()
         for one in first:
             assert len(one.result().raw_output_contents[0]) == 4 * MIB
         assert len(stub.ModelInfer(large, timeout=60).raw_output_contents[0]) == 4 * MIB

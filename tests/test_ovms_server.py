@@ -347,8 +347,9 @@ def resident_kib(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
 
-def test_memory_does_not_grow_with_requests(start, tmp_path):
-    """10,000 requests to a pipeline, half of them faulty, after as many that fill the pools."""
+@pytest.mark.parametrize("count", [4000, pytest.param(10000, marks=pytest.mark.campaign)])
+def test_memory_does_not_grow_with_requests(start, tmp_path, count):
+    """Requests to a pipeline, half of them faulty, after thousands that fill the pools."""
     config, x = full_config(tmp_path)
     server = start(config)
     with grpcclient.InferenceServerClient(server.grpc) as client:
@@ -366,6 +367,6 @@ def test_memory_does_not_grow_with_requests(start, tmp_path):
 
         many(3000)
         before = resident_kib(server.process.pid)
-        many(10000)
+        many(count)
         # The allocator's arenas of several threads fill up slowly, and then no more.
         assert resident_kib(server.process.pid) - before < 8192

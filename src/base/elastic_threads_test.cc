@@ -20,9 +20,9 @@ TEST(ElasticThreads, WorkThatThrowsIsTheOnlyOneThatFails) {
 }
 
 TEST(ElasticThreads, WorkThatWaitsForOtherWorkGetsThreadsOfItsOwn) {
-  ElasticThreads threads({.name = "test", .most = 8});
   std::latch together(8);
   std::atomic<int> done = 0;
+  ElasticThreads threads({.name = "test", .most = 8});
   for (int i = 0; i < 8; ++i) {
     threads.Run([&] {
       together.arrive_and_wait();

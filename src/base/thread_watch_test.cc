@@ -122,7 +122,7 @@ TEST_F(ThreadWatchTest, SeesAThreadThatRunsNoTasks) {
   });
   blocked.get_future().wait();
   lines_.AwaitOne("thread runner stands still for ");
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(_GLIBCXX_TSAN)
   // That sanitizer keeps signals back.
   lines_.AwaitOne("BlockedInTheTest(");
 #endif
@@ -155,7 +155,7 @@ TEST_F(ThreadWatchTest, SeesAThreadThatTakesNoMessages) {
   EXPECT_EQ(watch.Stalls().at("reader"), 0U);
   ++arrived;
   lines_.AwaitOne("thread reader of instance 'm_0' stands still for ");
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(_GLIBCXX_TSAN)
   // That sanitizer keeps signals back.
   lines_.AwaitOne("BlockedInTheTest(");
 #endif
@@ -184,7 +184,7 @@ TEST_F(ThreadWatchTest, LeavesAloneWhatHasNothingToDo) {
 }
 
 TEST(ThreadStack, IsThatOfTheThread) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(_GLIBCXX_TSAN)
   GTEST_SKIP() << "the thread sanitizer keeps signals back";
 #endif
   std::promise<void> release;

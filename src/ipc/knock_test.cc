@@ -73,7 +73,6 @@ TEST_F(KnockTest, AForkSpeaksOnAChannelOfItsOwn) {
 }
 
 TEST_F(KnockTest, SegmentsAndKnockersDoNotDisturbEachOther) {
-  SegmentIds ids;
   auto segment = Segment::Create(7, 4096).value();
   int sockets[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets), 0);

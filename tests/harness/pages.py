@@ -45,12 +45,89 @@ MODEL_CODE = re.compile(r"\bpb_utils\b|\bOvmsPythonModel\b|\bargs\[|\brequest\.|
 # What make has made in folders of examples: {folder: {path: library}}.
 MADE = {}
 
+# The blocks that are not run, by their beginnings, and why. A block that is new is run, or fails, until it stands here.
+WHEEL = "tests/test_wheel.py does it, with the wheel"
+PACKAGE = "tests/install/run does it, in a bare system"
+PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
+CLUSTER = "needs a cluster; tests/test_kubernetes.py judges the manifests"
+FLEET = "tests/test_fleet_envoy.py does it, with three servers and an Envoy"
+GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
+NOT_RUN = {
+    "README.md": {"make test": "tests/test_docs.py is a part of it"},
+    "docs/bench.md": {
+        "build/braid bench -m add_sub --concurrency-range": "takes more than a minute",
+        "build/braid bench -m add_sub -u one:8000": "two servers on other machines",
+    },
+    "docs/benchmarks-gpu.md": {"tests/gpu/run": "tests/test_gpu_run.py does it"},
+    "docs/campaigns.md": {
+        "make test": "tests/test_campaigns.py runs the campaigns, for seconds",
+        "cmake --preset": "takes minutes",
+    },
+    "docs/check.md": {"build/braid check --report": "files of the reader's own"},
+    "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
+    "docs/fleet-routing.md": {
+        "braid fleet envoy": FLEET,
+        "braid fleet reload": "tests/test_fleet_reload.py does it, with several servers",
+        "braid try running_sum": FLEET,
+        "make fleet": "tests/test_fleet_here.py does it, with two servers",
+        "braid fleet status": "tests/test_fleet_status.py does it, with several servers",
+    },
+    "docs/install.md": {
+        "python3 -m venv env": WHEEL,
+        "import braid": WHEEL,
+        "with braid.Server(": WHEEL,
+        "apt-get install": PACKAGE,
+        "BRAID_OPTIONS=": "a file's content",
+        "systemctl restart braid": PACKAGE,
+        "docker load": PACKAGE,
+        "braid health": PACKAGE,
+    },
+    "docs/kubernetes.md": {
+        "kubectl ": CLUSTER,
+        "helm ": CLUSTER,
+        "braid fleet envoy": FLEET,
+    },
+    "docs/metrics-and-tracing.md": {
+        "context = request.trace()": "a part of a model, with a package that is not installed"
+    },
+    "docs/openapi.md": {
+        "python3 -m venv": GENERATED,
+        "from braid_client": GENERATED,
+        "/tmp/generator/bin/python": GENERATED,
+    },
+    "docs/performance.md": {"make bench": "takes an hour, and a tritonserver"},
+    "docs/protocols.md": {
+        "grpcurl ": "tests/test_public_clients_grpcurl.py does it",
+        "tests/conformance/run": "needs Go and minutes",
+    },
+    "docs/security.md": {
+        "make fuzz": "takes minutes",
+        "tests/attacks/run": "takes minutes",
+        ".venv/bin/python -m pytest -q tests/test_security.py": "this suite does it",
+    },
+    "docs/supply-chain.md": {
+        "make audit": "tests/test_supply_chain.py and tests/test_wheel.py do it",
+        "make lock": "asks an index for each package",
+        ".venv/bin/python scripts/check-hardening": "tests/test_hardening.py does it",
+    },
+    "examples/gpu/README.md": {"PYTHONPATH=": "needs a GPU; tests/test_gpu_example.py does it on the stand-in"},
+}
+
 
 def pages():
     """All pages that people read, as paths relative to the repository."""
     found = ["README.md", "examples/README.md"]
     for pattern in ("docs/*.md", "examples/*/README.md"):
         found += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
+    return found
+
+
+def pages_of(*sections):
+    """The pages that docs/README.md lists in these sections."""
+    found = []
+    for section in (ROOT / "docs" / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        if section.partition("\n")[0] in sections:
+            found += [f"docs/{name}" for name in re.findall(r"^\| \[[^]]+\]\(([\w-]+\.md)\)", section, re.MULTILINE)]
     return found
 
 
@@ -76,6 +153,15 @@ def blocks_of(text):
         found.append(Block(match["name"], match["language"], match["text"], follows))
         end = match.end()
     return found
+
+
+def read(page, folder, examples_server, **more):
+    """Runs all blocks of a page that are to be run."""
+    left_out = NOT_RUN.get(page, {})
+    with Reader(folder, examples_server, **more) as reader:
+        for block in blocks(page):
+            if not any(block.begins(beginning) for beginning in left_out):
+                reader.run(block)
 
 
 def commands(text):
@@ -120,9 +206,10 @@ def plain(printed):
 class Reader:
     """Runs the blocks of one page. Use as a context manager."""
 
-    def __init__(self, folder, examples_server):
-        """`examples_server()` is the server of the example models that pages share."""
+    def __init__(self, folder, examples_server, makes_all=False):
+        """`examples_server()` is the server of the example models that pages share. `makes_all`: `make` finds nothing done."""
         self._examples_server = examples_server
+        self._makes_all = makes_all
         self.folder = folder / "braid"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
@@ -195,7 +282,7 @@ class Reader:
             self._compile(block)
         elif block.language not in SHOWN:
             raise AssertionError(
-                f"what is to be done with this block? Name its file, its language, or list it in test_docs.py:\n{block.text}"
+                f"what is to be done with this block? Name its file, its language, or list it in NOT_RUN:\n{block.text}"
             )
 
     def run_python(self, block):
@@ -263,7 +350,13 @@ class Reader:
 
     def _make(self, folder):
         """Runs make in a folder of examples, for the first page that does; the others get the libraries of that one."""
-        if folder not in MADE:
+        if folder not in MADE or self._makes_all:
+            if folder == "examples/custom_nodes" and not self._makes_all:
+                # Those with OpenCV take seconds each. make finds that they are there, and makes the others.
+                (self.folder / folder / "lib").mkdir()
+                for name in ("image_transform", "detection_splitter", "text_page", "text_lines"):
+                    library = f"lib{name}.so"
+                    shutil.copyfile(BINARY.parent / folder / library, self.folder / folder / "lib" / library)
             self._execute(["make", "-C", folder], folder)
             MADE[folder] = {
                 path.relative_to(self.folder): path.read_bytes() for path in (self.folder / folder).rglob("*.so")

@@ -4,6 +4,7 @@ import fnmatch
 
 UNRECORDED = {
     "test_campaigns.py::*": "scripts of their own, in which processes are killed at random",
+    "test_campaigns_fleet.py::*": "a script of its own, in which servers are killed at random",
     "test_failing_allocator.py::*": "allocations fail by signals that a test sends",
     "test_descendants.py::*": "processes are killed",
     "test_healing.py::*": "processes are killed at random",

@@ -754,7 +754,6 @@ TEST_P(Listener, LimitsConnections) {
 // Clients come and go at random while answers come from another thread; the sanitizers look on.
 TEST_P(Listener, SurvivesClientsThatAreCutAtRandom) {
   Start();
-  std::atomic<bool> done{false};
   std::thread responder([&] {
     while (true) {
       auto held = service_.Take();
