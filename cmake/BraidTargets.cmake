@@ -182,6 +182,17 @@ function(braid_unit_test target)
   target_precompile_headers(${target} REUSE_FROM braid_test_headers)
 endfunction()
 
+# braid_test_places(TARGET NAME PATH...): defines the constants NAME of base/testing/places.h for the program TARGET.
+function(braid_test_places target)
+  set(text "#include \"base/testing/places.h\"\n\nnamespace braid::test_places {\n")
+  while(ARGN)
+    list(POP_FRONT ARGN name path)
+    string(APPEND text "const char* const ${name} = \"${path}\";\n")
+  endwhile()
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${target}_places.cc CONTENT "${text}}  // namespace braid::test_places\n")
+  target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${target}_places.cc)
+endfunction()
+
 # braid_test_suppressions(NAME LIBRARY): under the thread sanitizer, the tests of folder NAME run without its reports of LIBRARY
 # (cmake/tsan/LIBRARY.txt), which is not built with it. Called in the folder.
 function(braid_test_suppressions name library)

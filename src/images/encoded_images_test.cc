@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 
+#include "base/testing/places.h"
 #include "images/testing/pictures.h"
 #include "serving/faults.h"
 #include "tensor/testing/restless_bytes.h"
@@ -44,8 +45,8 @@ Result<Tensor> DecodeTensor(const ServableInfo& info, Tensor input) {
   InferenceRequest request;
   request.inputs.push_back(std::move(input));
   EXPECT_TRUE(HasEncodedImages(info, request));
-  BRAID_RETURN_IF_ERROR(
-      ImageDecoder({.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}).Decode(info, request));
+  BRAID_RETURN_IF_ERROR(ImageDecoder({.codec = std::make_shared<OpenCvCodec>(test_places::kOpenCvLibrary)})
+                            .Decode(info, request));
   EXPECT_FALSE(HasEncodedImages(info, request));
   return request.inputs[0];
 }
@@ -212,7 +213,8 @@ class TotalOfPixels : public ::testing::Test {
       info.inputs.back().name = request.inputs.back().name =
           std::string(1, static_cast<char>('a' + request.inputs.size()));
     }
-    return ImageDecoder({.most_pixels = 8, .codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)})
+    return ImageDecoder(
+               {.most_pixels = 8, .codec = std::make_shared<OpenCvCodec>(test_places::kOpenCvLibrary)})
         .Decode(info, request);
   }
   const std::string four_ = Png(2, 2, 1, {1, 2, 3, 4});
@@ -246,7 +248,8 @@ TEST(EncodedImages, OfAllInputsTakeSoMuchMemoryTogether) {
   request.inputs = {Encoded({Png(1, 1, 1, {7})}), Encoded({Png(1, 1, 1, {7})})};
   request.inputs[1].name = "c";
   EXPECT_EQ(
-      ImageDecoder({.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}).Decode(info, request),
+      ImageDecoder({.codec = std::make_shared<OpenCvCodec>(test_places::kOpenCvLibrary)})
+          .Decode(info, request),
       FaultError(
           Fault::kInvalidShape,
           "images of shape [1,16384,16384,1] take more than 2147483648 bytes with those of other inputs; "
@@ -329,7 +332,7 @@ class DecodeThen : public ::testing::Test {
 
   const std::shared_ptr<Images> servable_ = std::make_shared<Images>(Info(DataType::kUint8, {1, 1, 2, 3}));
   Sink sink_;
-  ImageDecoder decoder_{{.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}};
+  ImageDecoder decoder_{{.codec = std::make_shared<OpenCvCodec>(test_places::kOpenCvLibrary)}};
 };
 
 TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {

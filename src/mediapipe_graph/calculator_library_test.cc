@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/places.h"
 #include "mediapipe_graph/testing/graph_fixture.h"
 
 namespace braid {
@@ -12,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string LibraryPath(const std::string& name) {
-  return std::string(BRAID_TEST_CALCULATORS).append("/").append(name).append(".so");
+  return std::string(test_places::kTestCalculators).append("/").append(name).append(".so");
 }
 
 TEST(CalculatorLibraryTest, LibrariesThatAreRefused) {
@@ -31,8 +32,8 @@ TEST(CalculatorLibraryTest, LibrariesThatAreRefused) {
       {LibraryPath("taken"), "there is a calculator 'TakenCalculator' already"},
       {LibraryPath("test_calculators"), "there is a calculator 'PassOnCalculator' already"},
       {LibraryPath("nowhere"), "No such file or directory"},
-      {BRAID_TEST_CALCULATORS, "not a file"},
-      {std::string(BRAID_TEST_CALCULATORS).append("/cmake_install.cmake"), "invalid ELF header"},
+      {test_places::kTestCalculators, "not a file"},
+      {std::string(test_places::kTestCalculators).append("/cmake_install.cmake"), "invalid ELF header"},
   };
   for (const auto& [path, text] : faults) {
     const Status status = AddCalculatorLibrary(path, registry);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 
+#include "base/testing/places.h"
 #include "graph/run.h"
 #include "graph/topology.h"
 #include "mediapipe_graph/calculator_host.h"
@@ -22,7 +23,7 @@ using graph::Packet;
 using graph::Timestamp;
 using ::testing::HasSubstr;
 
-constexpr char kLibrary[] = BRAID_TEST_CALCULATORS "/test_calculators.so";
+const std::string kLibrary = std::string(test_places::kTestCalculators) + "/test_calculators.so";
 
 class Ended final : public graph::RunObserver {
  public:

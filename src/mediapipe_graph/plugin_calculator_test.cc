@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "base/testing/places.h"
 #include "graph/run.h"
 #include "graph/topology.h"
 #include "mediapipe_graph/calculator_host.h"
@@ -24,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::string LibraryPath(const std::string& name) {
-  return std::string(BRAID_TEST_CALCULATORS).append("/").append(name).append(".so");
+  return std::string(test_places::kTestCalculators).append("/").append(name).append(".so");
 }
 
 // What came out of a run whose nodes all run on the test's thread.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <thread>
 
+#include "base/testing/places.h"
 #include "include/custom_node_interface.h"
 #include "pipeline/custom_node_tensors.h"
 #include "serving/faults.h"
@@ -33,7 +34,9 @@ static_assert(offsetof(CustomNodeParam, key) == 0 && offsetof(CustomNodeParam, v
 static_assert(UNSPECIFIED == 0 && FP32 == 1 && FP16 == 2 && U8 == 3 && I8 == 4 && I16 == 5 && U16 == 6 &&
               I32 == 7 && FP64 == 8 && I64 == 9);
 
-std::string NodePath(const std::string& name) { return std::string(BRAID_TEST_NODES) + "/" + name + ".so"; }
+std::string NodePath(const std::string& name) {
+  return std::string(test_places::kTestNodes) + "/" + name + ".so";
+}
 
 Tensor Floats(std::string name, const std::vector<float>& values, Shape shape) {
   return {std::move(name), DataType::kFp32, std::move(shape), CopyToHeap(std::as_bytes(std::span(values)))};

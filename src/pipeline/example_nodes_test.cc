@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/places.h"
 #include "pipeline/custom_node_library.h"
 #include "serving/faults.h"
 
@@ -21,8 +22,8 @@ using ::testing::StartsWith;
 using Params = std::vector<std::pair<std::string, std::string>>;
 
 Result<std::shared_ptr<const CustomNodeCode>> Make(const std::string& name, Params params) {
-  BRAID_ASSIGN_OR_RETURN(
-      auto library, CustomNodeLibrary::Open(name, std::string(BRAID_EXAMPLE_NODES) + "/lib" + name + ".so"));
+  BRAID_ASSIGN_OR_RETURN(auto library, CustomNodeLibrary::Open(name, std::string(test_places::kExampleNodes) +
+                                                                         "/lib" + name + ".so"));
   return library->CodeFor("n", std::move(params));
 }
 

@@ -1,5 +1,6 @@
 // What pipelines do with requests.
 #include "pipeline/pipeline.h"
+#include "base/testing/places.h"
 
 #include "pipeline/session.h"
 #include "pipeline/testing/pipeline_fixture.h"
@@ -589,7 +590,8 @@ TEST_F(PipelineTest, IsReadyWhileItsModelsAre) {
 // ---- custom nodes ----
 
 TEST_F(PipelineTest, RunsCustomNodes) {
-  auto library = CustomNodeLibrary::Open("faulty", std::string(BRAID_TEST_NODES).append("/faulty_node.so"));
+  auto library =
+      CustomNodeLibrary::Open("faulty", std::string(test_places::kTestNodes).append("/faulty_node.so"));
   ASSERT_TRUE(library.ok()) << library.status();
   libraries_.emplace("lib", std::move(library));
   OvmsNodeConfig node = Dl("a", "", {"in=request/x", "other=request/z"}, {"sum=y"});

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/testing/places.h"
 #include "images/encoded_images.h"
 #include "images/testing/pictures.h"
 #include "model_config.pb.h"
@@ -212,7 +213,7 @@ class StatefulImages : public ::testing::Test {
   Doorkeeper door_;
   Logger log_;
   TimerService timers_;
-  ImageDecoder images_{{.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}};
+  ImageDecoder images_{{.codec = std::make_shared<OpenCvCodec>(test_places::kOpenCvLibrary)}};
   std::shared_ptr<InstancePool> model_;
   std::deque<Client> clients_;
 };

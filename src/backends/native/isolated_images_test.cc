@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/native/testing/test_workers.h"
+#include "base/testing/places.h"
 #include "images/testing/pictures.h"
 #include "serving/faults.h"
 
@@ -38,7 +39,8 @@ class IsolatedImages : public ::testing::Test {
     return {size, pixels};
   }
   Status Refusal(const std::string& fault) {
-    IsolatedImageCodec codec(test_workers_.Make({BRAID_TEST_WORKER, fault}), BRAID_OPENCV_LIBRARY, 1);
+    IsolatedImageCodec codec(test_workers_.Make({test_places::kNativeWorker, fault}),
+                             test_places::kOpenCvLibrary, 1);
     return codec.Decode(Picture(), Target({}, {}), "image 7").status();
   }
 
@@ -48,8 +50,8 @@ class IsolatedImages : public ::testing::Test {
 };
 
 TEST_F(IsolatedImages, AreDecodedAsInsideTheServer) {
-  OpenCvCodec inside(BRAID_OPENCV_LIBRARY);
-  IsolatedImageCodec codec(workers_, BRAID_OPENCV_LIBRARY, 2);
+  OpenCvCodec inside(test_places::kOpenCvLibrary);
+  IsolatedImageCodec codec(workers_, test_places::kOpenCvLibrary, 2);
   for (const std::string& image : {Picture(), std::string(kJpeg)}) {
     for (const ImageTarget& target : {Target({1, -1}, {1, -1}), Target({5, 5}, {4, 4}),
                                       Target({1, -1}, {2, 2}, true), Target({300, 300}, {400, 400})}) {
@@ -59,7 +61,7 @@ TEST_F(IsolatedImages, AreDecodedAsInsideTheServer) {
 }
 
 TEST_F(IsolatedImages, WhatIsNoImageIsSaid) {
-  IsolatedImageCodec codec(workers_, BRAID_OPENCV_LIBRARY, 1);
+  IsolatedImageCodec codec(workers_, test_places::kOpenCvLibrary, 1);
   EXPECT_EQ(codec.Decode("no image", Target({}, {}), "image 3; input name: b").status(),
             FaultError(Fault::kImageParsingFailed, "image 3; input name: b"));
   EXPECT_EQ(Pixels(codec, Picture(), Target({2, 2}, {3, 3})).first, (ImageSize{3, 2}));

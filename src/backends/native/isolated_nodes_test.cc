@@ -9,6 +9,7 @@
 
 #include "backends/native/testing/test_workers.h"
 #include "base/clock.h"
+#include "base/testing/places.h"
 #include "serving/faults.h"
 
 namespace braid {
@@ -19,7 +20,9 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Params = std::vector<std::pair<std::string, std::string>>;
 
-std::string NodePath(const std::string& name) { return std::string(BRAID_TEST_NODES) + "/" + name + ".so"; }
+std::string NodePath(const std::string& name) {
+  return std::string(test_places::kTestNodes) + "/" + name + ".so";
+}
 
 Tensor Floats(const std::vector<float>& values) {
   return {"in",

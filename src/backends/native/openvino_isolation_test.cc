@@ -10,6 +10,7 @@
 
 #include "backends/native/testing/test_workers.h"
 #include "backends/openvino/testing/triton_harness.h"
+#include "base/testing/places.h"
 #include "serving/faults.h"
 #include "tensor/shared_bytes.h"
 
@@ -79,7 +80,7 @@ std::unique_ptr<Execution> ExecutionOf(std::vector<Tensor> inputs) {
 
 class OpenVinoIsolationTest : public TritonHarness {
  protected:
-  std::unique_ptr<OpenVinoIsolation> Make(std::vector<std::string> program = {BRAID_TEST_WORKER}) {
+  std::unique_ptr<OpenVinoIsolation> Make(std::vector<std::string> program = {test_places::kNativeWorker}) {
     OpenVinoIsolation::Options options;
     options.isolate = true;
     options.workers = &workers_.Make(std::move(program));
@@ -275,7 +276,7 @@ class FaultyWorkerTest : public OpenVinoIsolationTest,
 
 TEST_P(FaultyWorkerTest, CostsItsRequestsAndIsReplaced) {
   const auto& [fault, why] = GetParam();
-  isolation_ = Make({BRAID_TEST_WORKER, fault});
+  isolation_ = Make({test_places::kNativeWorker, fault});
   auto config = std::make_shared<inference::ModelConfig>();
   config->set_name("m");
   config->set_backend("openvino");
@@ -314,13 +315,13 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST_F(OpenVinoIsolationTest, AnAnswerThatCannotBeReadIsNoModel) {
-  isolation_ = Make({BRAID_TEST_WORKER, "answer"});
+  isolation_ = Make({test_places::kNativeWorker, "answer"});
   EXPECT_EQ(isolation().Load(Config(), 1, Config().base_path + "/1").status(),
             InvalidArgumentError("the native worker sent an answer that cannot be read"));
 }
 
 TEST_F(OpenVinoIsolationTest, AStopAtItsDeadlineEndsWhatTheWorkerHas) {
-  isolation_ = Make({BRAID_TEST_WORKER, "silence"});
+  isolation_ = Make({test_places::kNativeWorker, "silence"});
   auto config = std::make_shared<inference::ModelConfig>();
   config->set_name("m");
   config->set_backend("openvino");

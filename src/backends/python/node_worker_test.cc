@@ -12,6 +12,7 @@
 #include "backends/python/node_worker.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
+#include "base/testing/places.h"
 #include "config/testing/scratch_folder.h"
 
 namespace braid {
@@ -69,8 +70,8 @@ class NodeWorkerTest : public ::testing::Test {
   NodeWorkerTest() {
     services_.catalog = &catalog_;
     PythonBackend::Options options;
-    options.python = Setting("BRAID_TEST_PYTHON", BRAID_TEST_PYTHON);
-    options.worker_directory = Setting("BRAID_TEST_WORKER", BRAID_TEST_WORKER);
+    options.python = Setting("BRAID_TEST_PYTHON", test_places::kPython);
+    options.worker_directory = Setting("BRAID_TEST_WORKER", test_places::kPythonWorker);
     options.services = &services_;
     backend_ = PythonBackend::Create(options, log_).value();
   }

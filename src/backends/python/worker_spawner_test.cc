@@ -13,6 +13,7 @@
 
 #include "backends/python/worker_process.h"
 #include "base/clock.h"
+#include "base/testing/places.h"
 
 namespace braid {
 namespace {
@@ -53,8 +54,8 @@ class WorkerSpawnerTest : public ::testing::Test {
  protected:
   static WorkerSpawner::Options Options() {
     WorkerSpawner::Options options;
-    options.python = Setting("BRAID_TEST_PYTHON", BRAID_TEST_PYTHON);
-    options.worker_directory = Setting("BRAID_TEST_WORKER", BRAID_TEST_WORKER);
+    options.python = Setting("BRAID_TEST_PYTHON", test_places::kPython);
+    options.worker_directory = Setting("BRAID_TEST_WORKER", test_places::kPythonWorker);
     return options;
   }
   Result<std::unique_ptr<WorkerProcess>> Start() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/testing/places.h"
 #include "model_config.pb.h"
 #include "pipeline/ensemble.h"
 #include "pipeline/testing/fake_step.h"
@@ -149,7 +150,7 @@ class EnsembleFixture : public ::testing::Test {
   TimerService timers_;
   CallGraph call_graph_;
   Catalog catalog_;
-  ImageDecoder images_{{.codec = std::make_shared<OpenCvCodec>(BRAID_OPENCV_LIBRARY)}};
+  ImageDecoder images_{{.codec = std::make_shared<OpenCvCodec>(test_places::kOpenCvLibrary)}};
   const DagDeps deps_{catalog_, timers_, call_graph_, &images_};
 };
 

@@ -8,6 +8,7 @@
 
 #include "backends/native/native_workers.h"
 #include "base/log.h"
+#include "base/testing/places.h"
 #include "serving/catalog.h"
 
 namespace braid {
@@ -18,7 +19,7 @@ class TestWorkers {
   explicit TestWorkers(Logger& log) : log_(log) { services_.catalog = &catalog_; }
 
   // Of that program; a fault's name behind it makes them faulty. They end before this.
-  NativeWorkers& Make(std::vector<std::string> program = {BRAID_TEST_WORKER}) {
+  NativeWorkers& Make(std::vector<std::string> program = {test_places::kNativeWorker}) {
     NativeWorkers::Options options;
     options.program = std::move(program);
     options.services = &services_;
