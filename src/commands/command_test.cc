@@ -45,5 +45,13 @@ TEST(Program, RefusesWhatIsNoCommand) {
               HasSubstr("did you mean: braid serve --model-repository=/m"));
 }
 
+TEST(Program, PrintsTheConfigurationOfAFleetThatGoesNowhereElse) {
+  const Outcome envoy =
+      RunBraid({"fleet", "envoy", "--endpoints", "127.0.0.1:8001:8000", "--sequence-models", "none"});
+  EXPECT_EQ(envoy.exit_code, 0) << envoy.err;
+  EXPECT_THAT(envoy.out, StartsWith("{"));
+  EXPECT_THAT(envoy.out, HasSubstr("127.0.0.1"));
+}
+
 }  // namespace
 }  // namespace braid

@@ -104,6 +104,14 @@ TEST(AskHttp, TakesTheAnswerOfAServerThatRefusesABody) {
   EXPECT_EQ(server.Ask({.method = "POST", .target = "/", .content_type = "text/plain", .body = body}), "413");
 }
 
+TEST(AskHttp, EndsWithTheConnectionAmidABody) {
+  const std::string body(30'000'000, 'x');
+  // Closed with bytes that nobody read, a connection is reset.
+  OneCallServer server([](int fd) { ReadUntil(fd, "x"); });
+  EXPECT_EQ(server.Ask({.method = "POST", .target = "/", .content_type = "text/plain", .body = body}),
+            "the server closed the connection");
+}
+
 TEST(AskHttp, SaysWhyThereIsNoAnswer) {
   const HttpQuestion question{.method = "GET", .target = "/"};
   const auto nowhere = Dialer::Make({"127.0.0.1", "1"}, {}).value();

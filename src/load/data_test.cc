@@ -78,6 +78,8 @@ TEST(MakeStep, SaysWhichShapeIsNotKnown) {
   EXPECT_THAT(step->inputs[1].shape, ElementsAre(2, 4));
   options.batch = 9;
   EXPECT_THAT(MakeStep(model, options, random).status().message(), HasSubstr("at most 8, not 9"));
+  model.max_batch_size = 0;
+  EXPECT_EQ(MakeStep(model, options, random).status().message(), "model m has no batches: -b must be 1");
 }
 
 TEST(ParseShape, ReadsNameAndDimensions) {

@@ -86,5 +86,25 @@ TEST(GrpcConnection, SendsNothingOfAMessageThatItsOwnerHasBack) {
   EXPECT_EQ(received.find("yyyyyyyy"), std::string::npos);
 }
 
+TEST(GrpcConnection, EndsItsSideOfACallThatStaysOpen) {
+  SlowServer server;
+  auto dialer = Dialer::Make({"127.0.0.1", server.port()}, {});
+  ASSERT_TRUE(dialer.ok());
+  auto connection = Connection::Open(Protocol::kGrpc, **dialer, 5, {});
+  ASSERT_TRUE(connection.ok());
+  server.Accept();
+  (*connection)->Receive(true);
+
+  Given given;
+  const OutgoingMessage message{"/s/M", "the only one"};
+  (*connection)->Start(given, message, true);
+  (*connection)->Flush();
+  EXPECT_TRUE(server.Read().ends_with("the only one"));
+  (*connection)->EndSending(given);
+  (*connection)->Flush();
+  // DATA of no bytes that ends the first stream.
+  EXPECT_EQ(server.Read(), std::string("\0\0\0\0\1\0\0\0\1", 9));
+}
+
 }  // namespace
 }  // namespace braid::load

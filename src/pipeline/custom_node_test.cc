@@ -23,6 +23,9 @@ class TestCode final : public CustomNodeCode {
     return code_(inputs);
   }
   void Stop(int64_t) const override { ++stops; }
+  std::optional<InstanceReport> report() const override {
+    return InstanceReport{.name = "the code", .pid = 7};
+  }
 
   mutable std::atomic<int> stops{0};
 
@@ -83,6 +86,14 @@ TEST_F(CustomNodeTest, IsStoppedWithItsServableThoughThatIsHeld) {
   EXPECT_EQ(code_->stops, 0);
   servable->Stop(INT64_MAX);
   EXPECT_EQ(code_->stops, 1);
+}
+
+TEST_F(CustomNodeTest, ItsProcessIsAnInstanceOfTheServable) {
+  const auto servable = ServeCode([](const std::vector<Tensor>& inputs) { return inputs; });
+  const std::vector<InstanceReport> instances = servable->instances();
+  ASSERT_EQ(instances.size(), 1u);
+  EXPECT_EQ(instances[0].name, "the code");
+  EXPECT_EQ(instances[0].pid, 7);
 }
 
 TEST_F(CustomNodeTest, AnswersWithTheErrorOfTheCode) {

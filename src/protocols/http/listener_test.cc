@@ -9,6 +9,7 @@
 #include <future>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
@@ -26,8 +27,8 @@ using namespace std::chrono_literals;
 constexpr int64_t kSecond = 1'000'000'000;
 
 // /echo answers with the body, /split reads its body behind the first 4 bytes into three buffers, /hold is
-// answered by the test, /large/{n} with n bytes, /identity with whom the client's certificate names, /refuse at
-// once without its body; anything else is 404.
+// answered by the test, /large/{n} with n bytes, /identity with whom the client's certificate names, /thread with
+// the thread that answers, /refuse at once without its body; anything else is 404.
 class EchoService final : public HttpService {
  public:
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
@@ -66,6 +67,11 @@ class EchoService final : public HttpService {
     if (target == "/identity") {
       HttpResponse response;
       response.body = exchange->certificate_identity();
+      return response;
+    }
+    if (target == "/thread") {
+      HttpResponse response;
+      response.body = std::to_string(::gettid());
       return response;
     }
     if (target == "/refuse") return ErrorResponse(403, "no");
@@ -740,6 +746,19 @@ TEST_P(Listener, TellsWhenThePortIsTaken) {
             "Socket '127.0.0.1:" + std::to_string(options_.port) + "' already in use");
   options_.address = "no address";
   EXPECT_EQ(HttpListener::Start(options_, service_).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_P(Listener, SpreadsConnectionsOverTheThreadsThatItIsTold) {
+  for (const int threads : {1, 3}) {
+    options_.threads = threads;
+    Start();
+    std::set<std::string> seen;
+    for (int i = 0; i < 6; ++i) {
+      TestClient client = Connect();
+      seen.insert(client.Request("GET", "/thread", "")->body);
+    }
+    EXPECT_EQ(std::ssize(seen), threads);
+  }
 }
 
 TEST_P(Listener, LimitsConnections) {

@@ -47,6 +47,9 @@ TEST(Classify, CutsKToTheElementsThereAre) {
   auto result = Classify(Make<uint8_t>(DataType::kUint8, {2}, {3, 4}), 1000, false, nullptr);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(Strings(*result), (std::vector<std::string>{"4:1", "3:0"}));
+  auto one = Classify(Make<int32_t>(DataType::kInt32, {2, 1}, {7, -7}), 3, true, nullptr);
+  ASSERT_TRUE(one.ok());
+  EXPECT_EQ(Strings(*one), (std::vector<std::string>{"7:0", "-7:0"}));
   auto empty = Classify(Make<double>(DataType::kFp64, {0, 4}, {}), 2, true, nullptr);
   ASSERT_TRUE(empty.ok());
   EXPECT_EQ(ShapeToString(empty->shape), "[0,0]");

@@ -31,5 +31,19 @@ TEST(AppendJsonNumber, ReadsBackAsTheSameValue) {
   }
 }
 
+TEST(AppendParameterValue, WritesEachKindInItsForm) {
+  const auto text = [](ParameterValue value) {
+    std::string out;
+    AppendParameterValue(out, value);
+    return out;
+  };
+  EXPECT_EQ(text(true), "true");
+  EXPECT_EQ(text(false), "false");
+  EXPECT_EQ(text(int64_t{-7}), "-7");
+  EXPECT_EQ(text(std::numeric_limits<uint64_t>::max()), "18446744073709551615");
+  EXPECT_EQ(text(2.0), "2.0");
+  EXPECT_EQ(text(std::string("a\"b")), R"("a\"b")");
+}
+
 }  // namespace
 }  // namespace braid

@@ -1,0 +1,58 @@
+#include "server/startup_report.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace braid {
+namespace {
+
+class ReadyServable final : public Servable {
+ public:
+  explicit ReadyServable(ServableInfo info) : Servable(std::move(info)) {}
+
+  BufferAllocator& input_allocator() override { return allocator_; }
+  void Infer(std::unique_ptr<InferenceRequest>) override {}
+  Readiness readiness() const override { return {}; }
+  void Stop(int64_t) override {}
+
+ private:
+  HeapAllocator allocator_;
+};
+
+TensorSpec Input(std::string name, DataType type, Shape shape) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.type = type;
+  spec.shape = std::move(shape);
+  return spec;
+}
+
+// What is said of a server with one model of these inputs.
+std::string RequestFor(std::vector<TensorSpec> inputs) {
+  ServableInfo info;
+  info.name = "m";
+  info.inputs = std::move(inputs);
+  Catalog catalog;
+  catalog.Publish(std::make_shared<ReadyServable>(std::move(info)));
+  ServerAddresses addresses;
+  addresses.http = "localhost:8000";
+  return SampleRequest(catalog, addresses);
+}
+
+TEST(SampleRequest, HasValuesOfEachType) {
+  const std::string begin = "curl -s http://localhost:8000/v2/models/m/infer -d '";
+  EXPECT_EQ(RequestFor({Input("IN", DataType::kInt32, {-1, 3})}),
+            begin + R"({"inputs":[{"name":"IN","shape":[1,3],"datatype":"INT32","data":[1,2,3]}]}')");
+  EXPECT_EQ(RequestFor({Input("A", DataType::kBool, {2}), Input("B", DataType::kBytes, {1})}),
+            begin + R"({"inputs":[{"name":"A","shape":[2],"datatype":"BOOL","data":[true,true]},)"
+                    R"({"name":"B","shape":[1],"datatype":"BYTES","data":["hello"]}]}')");
+}
+
+TEST(SampleRequest, IsNotMadeOfWhatJsonDoesNotCarry) {
+  EXPECT_EQ(RequestFor({Input("IN", DataType::kFp16, {1})}), "");
+  EXPECT_EQ(RequestFor({Input("IN", DataType::kInt32, {17})}), "");
+}
+
+}  // namespace
+}  // namespace braid
